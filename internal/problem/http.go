@@ -1,0 +1,67 @@
+package problem
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// maxBody bounds what Read takes of an answer: a problem is small.
+const maxBody = 64 << 10
+
+// Write answers a request with err. An error that is not an *Error becomes a
+// 500 without detail: what it says may be nobody's business.
+func Write(w http.ResponseWriter, requestID string, err error) {
+	e := &Error{}
+	if !errors.As(err, &e) {
+		e = unexpected()
+	}
+	answer := *e
+	if answer.RequestID == "" {
+		answer.RequestID = requestID
+	}
+	for k, v := range answer.GetHeaders() {
+		w.Header()[k] = v
+	}
+	w.Header().Set("Content-Type", ContentType)
+	w.WriteHeader(answer.Status)
+	_ = json.NewEncoder(w).Encode(answer) // the peer is gone if this fails
+}
+
+// Read rebuilds the Error from an answer that is not a success. It reads the
+// body up to a limit and leaves closing it to the caller.
+func Read(resp *http.Response) *Error {
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
+	if err != nil {
+		body = nil
+	}
+	e := Parse(resp.StatusCode, resp.Header.Get("Content-Type"), body)
+	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 {
+		e.RetryAfter = time.Duration(s) * time.Second
+	}
+	return e
+}
+
+// Parse rebuilds the Error from an answer's status, content type and body. An
+// answer that is no problem (a proxy's page, say) still makes a useful Error.
+func Parse(status int, contentType string, body []byte) *Error {
+	e := &Error{}
+	media, _, _ := mime.ParseMediaType(contentType)
+	if media != ContentType || json.Unmarshal(body, e) != nil || e.Code == "" {
+		e = &Error{
+			Code: codeOf(status), Detail: fmt.Sprintf("the server answered %d %s, without details", status, http.StatusText(status)),
+			Fix: "check the server's URL and the proxies on the way",
+		}
+	}
+	e.Status, e.Title = status, http.StatusText(status)
+	return e
+}
+
+func unexpected() *Error {
+	return Errorf(Internal, "look for the request ID in the server's log", "an unexpected error occurred")
+}

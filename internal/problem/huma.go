@@ -1,0 +1,63 @@
+package problem
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// huma keeps its error constructors in package variables; they are set once,
+// here, for every wire.
+func init() {
+	huma.NewError = func(status int, msg string, errs ...error) huma.StatusError {
+		return fromHuma(status, msg, errs)
+	}
+	huma.NewErrorWithContext = func(ctx huma.Context, status int, msg string, errs ...error) huma.StatusError {
+		e := fromHuma(status, msg, errs)
+		if ctx != nil {
+			e.RequestID = RequestID(ctx.Context())
+		}
+		return e
+	}
+}
+
+// fromHuma turns what huma found into a problem. The values it quotes are left
+// out: they may be secrets.
+func fromHuma(status int, msg string, errs []error) *Error {
+	if status >= http.StatusInternalServerError {
+		return unexpected()
+	}
+	e := New(status, codeOf(status), fixFor(status), "%s", msg)
+	for _, err := range errs {
+		d, ok := err.(huma.ErrorDetailer)
+		if !ok {
+			continue
+		}
+		e.Fields = append(e.Fields, FieldError{Field: field(d.ErrorDetail().Location), Message: d.ErrorDetail().Message})
+	}
+	if len(e.Fields) > 0 {
+		e.Field, e.Detail = e.Fields[0].Field, e.Fields[0].Message
+	}
+	if len(e.Fields) == 1 {
+		e.Fields = nil
+	}
+	return e
+}
+
+// field is the path of a field as its sender wrote it, without huma's prefix.
+func field(location string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(location, "body."), "path.")
+}
+
+func fixFor(status int) string {
+	switch status {
+	case http.StatusUnprocessableEntity, http.StatusBadRequest:
+		return "correct the field; the API's document is at /openapi.json"
+	case http.StatusRequestEntityTooLarge:
+		return "send less in one request"
+	case http.StatusUnsupportedMediaType:
+		return "send Content-Type: application/json"
+	}
+	return ""
+}

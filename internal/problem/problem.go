@@ -1,0 +1,142 @@
+// Package problem is the one form in which every HTTP wire of this project
+// says what went wrong: problem details (RFC 9457) with a stable code, the
+// field at fault and a fix. It also owns huma's package-global error hooks, so
+// that validation errors have the same form. The codes belong to the wires.
+package problem
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// ContentType is the media type of a problem (RFC 9457, section 3).
+const ContentType = "application/problem+json"
+
+// Code is the stable name of an error. Scripts may switch on it.
+type Code string
+
+// The codes that every wire has, by the HTTP status they travel with.
+const (
+	BadRequest      Code = "bad_request"       // 400
+	Unauthorized    Code = "unauthorized"      // 401
+	Forbidden       Code = "forbidden"         // 403
+	NotFound        Code = "not_found"         // 404
+	NotAllowed      Code = "not_allowed"       // 405
+	Conflict        Code = "conflict"          // 409
+	TooLarge        Code = "too_large"         // 413
+	MediaType       Code = "media_type"        // 415
+	Invalid         Code = "invalid"           // 422
+	TooManyRequests Code = "too_many_requests" // 429
+	Internal        Code = "internal"          // 500
+	Unavailable     Code = "unavailable"       // 503
+	Timeout         Code = "timeout"           // 504
+)
+
+var statusOf = map[Code]int{
+	BadRequest: http.StatusBadRequest, Unauthorized: http.StatusUnauthorized,
+	Forbidden: http.StatusForbidden, NotFound: http.StatusNotFound,
+	NotAllowed: http.StatusMethodNotAllowed, Conflict: http.StatusConflict,
+	TooLarge: http.StatusRequestEntityTooLarge, MediaType: http.StatusUnsupportedMediaType,
+	Invalid: http.StatusUnprocessableEntity, TooManyRequests: http.StatusTooManyRequests,
+	Internal: http.StatusInternalServerError, Unavailable: http.StatusServiceUnavailable,
+	Timeout: http.StatusGatewayTimeout,
+}
+
+// codeOf is the code of a status that came without one.
+func codeOf(status int) Code {
+	for code, s := range statusOf {
+		if s == status {
+			return code
+		}
+	}
+	switch {
+	case status == http.StatusRequestTimeout || status == http.StatusBadGateway:
+		return Unavailable
+	case status >= 400 && status < 500:
+		return BadRequest
+	}
+	return Internal
+}
+
+// Error is a problem. The client of a wire rebuilds the same value that the
+// server answered.
+type Error struct {
+	Title      string        `json:"title" doc:"The status in words."`
+	Status     int           `json:"status" doc:"HTTP status."`
+	Code       Code          `json:"code" doc:"Stable name of the error."`
+	Detail     string        `json:"detail" doc:"What is wrong. Never holds a secret."`
+	Field      string        `json:"field,omitempty" doc:"JSON path of the field at fault."`
+	Fix        string        `json:"fix,omitempty" doc:"What to do next."`
+	Fields     []FieldError  `json:"errors,omitempty" doc:"All fields at fault, when there are several."`
+	RequestID  string        `json:"requestId,omitempty" doc:"The call, for finding it in the log."`
+	RetryAfter time.Duration `json:"-"`
+}
+
+// FieldError is one field at fault.
+type FieldError struct {
+	Field   string `json:"field" doc:"JSON path of the field." example:"ports[0].port"`
+	Message string `json:"message"`
+}
+
+// Errorf makes an Error with one of the codes that every wire has.
+func Errorf(code Code, fix, format string, args ...any) *Error {
+	status, ok := statusOf[code]
+	if !ok {
+		status = http.StatusInternalServerError
+	}
+	return New(status, code, fix, format, args...)
+}
+
+// New makes an Error with a code of the wire's own.
+func New(status int, code Code, fix, format string, args ...any) *Error {
+	return &Error{
+		Title: http.StatusText(status), Status: status, Code: code,
+		Fix: fix, Detail: fmt.Sprintf(format, args...),
+	}
+}
+
+// WithField names the field at fault.
+func (e *Error) WithField(field string) *Error { e.Field = field; return e }
+
+// WithRetryAfter says when trying again makes sense.
+func (e *Error) WithRetryAfter(d time.Duration) *Error { e.RetryAfter = d; return e }
+
+// Error is the problem on one line: field, detail, fix.
+func (e *Error) Error() string {
+	s := e.Detail
+	if e.Field != "" {
+		s = e.Field + ": " + s
+	}
+	if e.Fix != "" {
+		s += " (fix: " + e.Fix + ")"
+	}
+	return s
+}
+
+// Passing says whether sending the same again may succeed without anybody
+// changing anything.
+func (e *Error) Passing() bool {
+	switch e.Status {
+	case http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
+		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
+}
+
+// GetStatus makes Error a huma.StatusError.
+func (e *Error) GetStatus() int { return e.Status }
+
+// GetHeaders makes Error a huma.HeadersError.
+func (e *Error) GetHeaders() http.Header {
+	h := http.Header{}
+	if e.RetryAfter > 0 {
+		h.Set("Retry-After", strconv.Itoa(int((e.RetryAfter+time.Second-1)/time.Second)))
+	}
+	return h
+}
+
+// ContentType makes Error a huma.ContentTypeFilter.
+func (e *Error) ContentType(string) string { return ContentType }
