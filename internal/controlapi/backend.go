@@ -1,0 +1,18 @@
+package controlapi
+
+import "context"
+
+// Backend does what the calls ask for. Its errors are *Error where the agent
+// or its operator can do something about it; any other error becomes a 500
+// without detail.
+type Backend interface {
+	// Register checks the enrolment token and issues an identity.
+	Register(ctx context.Context, token string, req RegisterRequest) (Identity, error)
+	// Renew issues a new certificate. agentID is the one proven by TLS, or empty
+	// when the caller has to prove itself by req.OldCertificate and req.Proof.
+	Renew(ctx context.Context, agentID string, req RenewRequest) (Identity, error)
+	// Heartbeat notes that the agent is alive.
+	Heartbeat(ctx context.Context, agentID string, beat Heartbeat) (HeartbeatAnswer, error)
+	// Events takes events; when it answers nil they will not be lost.
+	Events(ctx context.Context, agentID string, events []Event) error
+}

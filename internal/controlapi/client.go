@@ -1,0 +1,190 @@
+package controlapi
+
+import (
+	"context"
+	"crypto"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/hashicorp/go-retryablehttp"
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+const (
+	maxAnswer     = 1 << 20
+	attemptTime   = 20 * time.Second
+	maxRetryAfter = time.Minute
+)
+
+// ClientConfig is what a Client needs to know. URL and TLS are required.
+type ClientConfig struct {
+	// URL is the control plane's, https://HOST[:PORT].
+	URL string
+	// TLS is asked before each request and must answer the same pointer for as long as
+	// nothing changed. When it answers another, new connections are made with it, so
+	// that a renewed certificate or CA is used.
+	TLS func() *tls.Config
+	// Proxy chooses a proxy; nil means the environment (HTTPS_PROXY, NO_PROXY).
+	Proxy func(*http.Request) (*url.URL, error)
+	// Log gets a line per retry and a warning when the clocks drift apart.
+	Log zerolog.Logger
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+
+	// Retries is how often a call is tried again before it fails (default 3,
+	// negative: never). WaitMin and WaitMax bound the jittered, growing waits
+	// (default 500 ms and 10 s). The agent's own loop is the driver above.
+	Retries          int
+	WaitMin, WaitMax time.Duration
+}
+
+// Client makes the agent's calls. Every error of its methods is an *Error, unless
+// the context was cancelled.
+type Client struct {
+	base    *url.URL
+	explain explainer
+	log     zerolog.Logger
+	now     func() time.Time
+	named   *rotatingTransport // with the agent's certificate
+	unnamed *rotatingTransport // without
+	retry   ClientConfig
+}
+
+// NewClient checks the configuration. Nothing is sent before the first call.
+func NewClient(cfg ClientConfig) (*Client, error) {
+	base, err := ParseURL(cfg.URL)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.TLS == nil {
+		return nil, errors.New("control plane client: no TLS source")
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Proxy == nil {
+		cfg.Proxy = http.ProxyFromEnvironment
+	}
+	if cfg.Retries == 0 {
+		cfg.Retries = 3
+	}
+	if cfg.WaitMin <= 0 {
+		cfg.WaitMin = 500 * time.Millisecond
+	}
+	if cfg.WaitMax < cfg.WaitMin {
+		cfg.WaitMax = max(10*time.Second, cfg.WaitMin)
+	}
+	return &Client{
+		base: base, explain: explainer{base: base, now: cfg.Now}, log: cfg.Log, now: cfg.Now, retry: cfg,
+		named:   &rotatingTransport{source: cfg.TLS, proxy: cfg.Proxy},
+		unnamed: &rotatingTransport{source: cfg.TLS, proxy: cfg.Proxy, anonymous: true},
+	}, nil
+}
+
+// Close drops the connections that are kept alive.
+func (c *Client) Close() {
+	c.named.CloseIdleConnections()
+	c.unnamed.CloseIdleConnections()
+}
+
+// Register asks for an identity with an enrolment token.
+func (c *Client) Register(ctx context.Context, token Token, req RegisterRequest) (Identity, error) {
+	var id Identity
+	header := http.Header{"Authorization": {"Bearer " + token.Credential()}}
+	return id, c.post(ctx, c.unnamed, pathRegister, header, req, &id)
+}
+
+// Renew asks for a new certificate by the current one.
+func (c *Client) Renew(ctx context.Context, csr string) (Identity, error) {
+	var id Identity
+	return id, c.post(ctx, c.named, pathRenew, nil, RenewRequest{CSR: csr, Clock: c.now()}, &id)
+}
+
+// Recover asks for a new certificate by an expired one and a proof of its key.
+func (c *Client) Recover(ctx context.Context, oldCertificate string, oldKey crypto.Signer, csr string) (Identity, error) {
+	var id Identity
+	req := RenewRequest{CSR: csr, Clock: c.now(), OldCertificate: oldCertificate}
+	var err error
+	if req.Proof, err = SignRecovery(oldKey, csr, req.Clock); err != nil {
+		return id, err
+	}
+	return id, c.post(ctx, c.unnamed, pathRenew, nil, req, &id)
+}
+
+// Heartbeat says that the agent is alive.
+func (c *Client) Heartbeat(ctx context.Context, beat Heartbeat) (HeartbeatAnswer, error) {
+	var answer HeartbeatAnswer
+	return answer, c.post(ctx, c.named, pathHeartbeat, nil, beat, &answer)
+}
+
+// Events hands events over. Once it answers nil they will not be lost.
+func (c *Client) Events(ctx context.Context, events []Event) error {
+	return c.post(ctx, c.named, pathEvents, nil, EventsRequest{Events: events}, nil)
+}
+
+func (c *Client) post(ctx context.Context, via *rotatingTransport, path string, header http.Header, in, out any) error {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	req, err := retryablehttp.NewRequestWithContext(ctx, http.MethodPost, c.base.JoinPath(path).String(), body)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	for k, v := range header {
+		req.Header[k] = v
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, "+problem.ContentType)
+	var last error
+	resp, err := c.caller(via, &last).Do(req)
+	if err != nil {
+		if last != nil && errors.Is(err, context.DeadlineExceeded) {
+			err = last
+		}
+		return c.explain.explain(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	c.noteClock(resp)
+	if resp.StatusCode/100 != 2 {
+		return problem.Read(resp)
+	}
+	return c.decode(resp, out)
+}
+
+// decode takes fields that it does not know: a newer control plane may send more.
+func (c *Client) decode(resp *http.Response, out any) error {
+	if out == nil {
+		return nil
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err != nil {
+		return c.explain.explain(err)
+	}
+	if len(body) > maxAnswer {
+		return c.explain.unreachableText("its answer is too long", "make sure that PIPEOPS_CONTROL_PLANE_URL is a control plane")
+	}
+	if err := json.Unmarshal(body, out); err != nil {
+		return c.explain.unreachableText("its answer is not JSON", "make sure that PIPEOPS_CONTROL_PLANE_URL is a control plane")
+	}
+	return nil
+}
+
+// noteClock warns of a drift while it is small enough for things to work still.
+func (c *Client) noteClock(resp *http.Response) {
+	date, err := http.ParseTime(resp.Header.Get("Date"))
+	if err != nil {
+		return
+	}
+	if e := ClockSkew(c.now(), date); e != nil {
+		c.log.Warn().Str("fix", e.Fix).Msg(e.Detail)
+	}
+}

@@ -1,0 +1,284 @@
+package controlapi_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+)
+
+func TestAllCallsOverTheWire(t *testing.T) {
+	ca := newAuthority(t)
+	token := newTestToken(t, "")
+	beat := controlapi.Heartbeat{Clock: time.Now().UTC().Truncate(time.Second), AgentVersion: "1", Capacity: controlapi.Capacity{Nodes: 3}}
+	oldKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	b := &backend{
+		register: func(got string, req controlapi.RegisterRequest) (controlapi.Identity, error) {
+			assert.Equal(t, token.Credential(), got)
+			assert.Equal(t, "shop", req.Name)
+			return controlapi.Identity{AgentID: "a1", HeartbeatInterval: 30}, nil
+		},
+		renew: func(agentID string, req controlapi.RenewRequest) (controlapi.Identity, error) {
+			if agentID == "" {
+				assert.True(t, controlapi.VerifyRecovery(oldKey.Public(), req))
+				req.CSR = "other"
+				assert.False(t, controlapi.VerifyRecovery(oldKey.Public(), req), "the proof is for one request")
+				agentID = "recovered"
+			}
+			return controlapi.Identity{AgentID: agentID}, nil
+		},
+		heartbeat: func(agentID string, got controlapi.Heartbeat) (controlapi.HeartbeatAnswer, error) {
+			assert.Equal(t, "leaf", agentID)
+			assert.Equal(t, beat, got)
+			return controlapi.HeartbeatAnswer{IntervalSeconds: 5, RevokedRunners: []string{"01"}}, nil
+		},
+		events: func(agentID string, events []controlapi.Event) error {
+			assert.Equal(t, "leaf", agentID)
+			assert.Len(t, events, 1)
+			return nil
+		},
+	}
+	s := serveTLS(t, handlerOf(b, zerolog.Nop()), ca.issue(t, unchanged))
+	cfg := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: ca.pool(), Certificates: []tls.Certificate{ca.issue(t, unchanged)}}
+	c := newClient(t, s.URL, cfg, noChange)
+
+	id, err := c.Register(t.Context(), token, soundRegister())
+	require.NoError(t, err)
+	assert.Equal(t, controlapi.Identity{AgentID: "a1", HeartbeatInterval: 30}, id)
+	id, err = c.Renew(t.Context(), "csr")
+	require.NoError(t, err)
+	assert.Equal(t, "leaf", id.AgentID)
+	id, err = c.Recover(t.Context(), "old", oldKey, "csr")
+	require.NoError(t, err)
+	assert.Equal(t, "recovered", id.AgentID)
+	answer, err := c.Heartbeat(t.Context(), beat)
+	require.NoError(t, err)
+	assert.Equal(t, controlapi.HeartbeatAnswer{IntervalSeconds: 5, RevokedRunners: []string{"01"}}, answer)
+	require.NoError(t, c.Events(t.Context(), []controlapi.Event{{ID: "e", Type: "app.healthy", App: controlapi.AppEvent{Namespace: "n", Name: "a"}}}))
+}
+
+func TestFirstContactByFingerprint(t *testing.T) {
+	ca, other := newAuthority(t), newAuthority(t)
+	b := &backend{register: func(string, controlapi.RegisterRequest) (controlapi.Identity, error) {
+		return controlapi.Identity{AgentID: "a1"}, nil
+	}}
+	register := func(t *testing.T, cert tls.Certificate, trust controlapi.Trust, host string) error {
+		t.Helper()
+		s := serveTLS(t, handlerOf(b, zerolog.Nop()), cert)
+		url := strings.Replace(s.URL, "127.0.0.1", host, 1)
+		cfg, err := trust.TLSConfig(url)
+		require.NoError(t, err)
+		now := trust.Now
+		if now == nil {
+			now = time.Now
+		}
+		c := newClient(t, url, cfg, func(c *controlapi.ClientConfig) { c.Now = now })
+		_, err = c.Register(t.Context(), newTestToken(t, trust.Fingerprint), soundRegister())
+		return err
+	}
+	pin := controlapi.Trust{Fingerprint: controlapi.Fingerprint(ca.cert)}
+
+	t.Run("right", func(t *testing.T) {
+		require.NoError(t, register(t, ca.issue(t, unchanged), pin, "127.0.0.1"))
+		require.NoError(t, register(t, ca.issue(t, unchanged), pin, "localhost"))
+	})
+	t.Run("wrong CA", func(t *testing.T) {
+		err := register(t, other.issue(t, unchanged), pin, "127.0.0.1")
+		e := requireProblem(t, err, controlapi.CodeWrongCA, "127.0.0.1:", pin.Fingerprint, controlapi.Fingerprint(other.cert), "token create")
+		assert.False(t, e.Passing())
+	})
+	t.Run("the right CA shown by an impostor", func(t *testing.T) {
+		impostor := other.issue(t, unchanged)
+		impostor.Certificate[1] = ca.cert.Raw
+		requireProblem(t, register(t, impostor, pin, "127.0.0.1"), controlapi.CodeWrongCA, "not issued by a CA")
+	})
+	t.Run("a leaf that pretends to be the CA", func(t *testing.T) {
+		impostor := ca.issue(t, unchanged)
+		impostor.Certificate = impostor.Certificate[:1]
+		requireProblem(t, register(t, impostor, pin, "127.0.0.1"), controlapi.CodeWrongCA)
+	})
+	t.Run("another name", func(t *testing.T) {
+		cert := ca.issue(t, func(c *x509.Certificate) { c.DNSNames, c.IPAddresses = []string{"control.example.com"}, nil })
+		requireProblem(t, register(t, cert, pin, "127.0.0.1"), controlapi.CodeNameMismatch, "control.example.com", "--advertise-api")
+	})
+	t.Run("not a server's certificate", func(t *testing.T) {
+		cert := ca.issue(t, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} })
+		requireProblem(t, register(t, cert, pin, "127.0.0.1"), controlapi.CodeWrongCA)
+	})
+	t.Run("no fingerprint, unknown CA", func(t *testing.T) {
+		requireProblem(t, register(t, ca.issue(t, unchanged), controlapi.Trust{}, "127.0.0.1"), controlapi.CodeWrongCA, "--ca-file")
+	})
+	t.Run("roots from a file", func(t *testing.T) {
+		require.NoError(t, register(t, ca.issue(t, unchanged), controlapi.Trust{Roots: ca.pool()}, "127.0.0.1"))
+	})
+	for name, days := range map[string]int{"behind": -3, "ahead": 200} {
+		for kind, trust := range map[string]controlapi.Trust{"pinned": pin, "roots": {Roots: ca.pool()}} {
+			t.Run("clock "+name+" "+kind, func(t *testing.T) {
+				trust.Now = func() time.Time { return time.Now().AddDate(0, 0, days) }
+				err := register(t, ca.issue(t, unchanged), trust, "127.0.0.1")
+				requireProblem(t, err, controlapi.CodeClockSkew, name, "timedatectl set-ntp true", trust.Now().UTC().Format(time.DateOnly))
+			})
+		}
+	}
+}
+
+func TestClockSkewOfTwoHours(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	for off, words := range map[time.Duration]string{2 * time.Hour: "2h0m0s ahead of", -2 * time.Hour: "2h0m0s behind"} {
+		e := controlapi.ClockSkew(now.Add(off), now)
+		requireProblem(t, e, controlapi.CodeClockSkew, words, now.Format(time.RFC3339), now.Add(off).Format(time.RFC3339), "timedatectl")
+		assert.Equal(t, "clock", e.Field)
+	}
+	assert.Nil(t, controlapi.ClockSkew(now.Add(controlapi.MaxClockSkew), now))
+}
+
+func TestUnreachable(t *testing.T) {
+	closed, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, closed.Close())
+	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = silent.Close() })
+
+	for name, c := range map[string]struct{ host, words string }{
+		"refused": {closed.Addr().String(), "refused"},
+		"silent":  {silent.Addr().String(), "did not answer in time"},
+		"name":    {"nowhere.invalid:8443", "cannot be resolved"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := newClient(t, "https://"+c.host, &tls.Config{MinVersion: tls.VersionTLS13}, func(c *controlapi.ClientConfig) { c.Retries = 1 })
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			defer cancel()
+			_, err := client.Heartbeat(ctx, controlapi.Heartbeat{})
+			e := requireProblem(t, err, controlapi.CodeUnreachable, c.host, c.words)
+			assert.True(t, e.Passing())
+		})
+	}
+	t.Run("plain HTTP", func(t *testing.T) {
+		plain := &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: time.Second}
+		ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		done := make(chan error, 1)
+		go func() { done <- plain.Serve(ln) }()
+		client := newClient(t, "https://"+ln.Addr().String(), &tls.Config{MinVersion: tls.VersionTLS13}, func(c *controlapi.ClientConfig) { c.Retries = -1 })
+		_, err = client.Heartbeat(t.Context(), controlapi.Heartbeat{})
+		requireProblem(t, err, controlapi.CodeUnreachable, ln.Addr().String(), "does not speak TLS")
+		require.NoError(t, plain.Close())
+		require.ErrorIs(t, <-done, http.ErrServerClosed)
+	})
+	t.Run("cancelled", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		client := newClient(t, "https://"+closed.Addr().String(), &tls.Config{MinVersion: tls.VersionTLS13}, noChange)
+		_, err := client.Heartbeat(ctx, controlapi.Heartbeat{})
+		require.ErrorIs(t, err, context.Canceled)
+	})
+}
+
+func TestWhatPassesIsTriedAgain(t *testing.T) {
+	ca := newAuthority(t)
+	var calls atomic.Int32
+	var failure *controlapi.Error
+	b := &backend{heartbeat: func(string, controlapi.Heartbeat) (controlapi.HeartbeatAnswer, error) {
+		if calls.Add(1) <= 2 {
+			return controlapi.HeartbeatAnswer{}, failure
+		}
+		return controlapi.HeartbeatAnswer{IntervalSeconds: 1}, nil
+	}}
+	s := serveTLS(t, handlerOf(b, zerolog.Nop()), ca.issue(t, unchanged))
+	cfg := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: ca.pool(), Certificates: []tls.Certificate{ca.issue(t, unchanged)}}
+	c := newClient(t, s.URL, cfg, noChange)
+
+	failure = controlapi.Errorf("unavailable", "wait", "later")
+	_, err := c.Heartbeat(t.Context(), controlapi.Heartbeat{})
+	require.NoError(t, err)
+	assert.Equal(t, int32(3), calls.Load())
+
+	calls.Store(0)
+	failure = controlapi.Errorf(controlapi.CodeRevoked, "ask", "revoked")
+	_, err = c.Heartbeat(t.Context(), controlapi.Heartbeat{})
+	requireProblem(t, err, controlapi.CodeRevoked, "revoked")
+	assert.Equal(t, int32(1), calls.Load(), "what is final is not tried again")
+
+	calls.Store(0)
+	failure = controlapi.Errorf("too_many_requests", "wait", "slow down").WithRetryAfter(time.Second)
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err = c.Heartbeat(ctx, controlapi.Heartbeat{})
+	require.Error(t, err)
+	assert.Equal(t, int32(1), calls.Load(), "Retry-After is honoured")
+	assert.Less(t, time.Since(began), time.Second)
+}
+
+func TestARenewedCertificateIsUsed(t *testing.T) {
+	ca := newAuthority(t)
+	var seen []string
+	b := &backend{heartbeat: func(agentID string, _ controlapi.Heartbeat) (controlapi.HeartbeatAnswer, error) {
+		seen = append(seen, agentID)
+		return controlapi.HeartbeatAnswer{}, nil
+	}}
+	s := serveTLS(t, handlerOf(b, zerolog.Nop()), ca.issue(t, unchanged))
+	var current atomic.Pointer[tls.Config]
+	c := newClient(t, s.URL, nil, func(c *controlapi.ClientConfig) { c.TLS = current.Load })
+	for _, name := range []string{"first", "second"} {
+		cert := ca.issue(t, func(c *x509.Certificate) { c.Subject.CommonName = name })
+		current.Store(&tls.Config{MinVersion: tls.VersionTLS13, RootCAs: ca.pool(), Certificates: []tls.Certificate{cert}})
+		_, err := c.Heartbeat(t.Context(), controlapi.Heartbeat{})
+		require.NoError(t, err)
+	}
+	assert.Equal(t, []string{"first", "second"}, seen)
+}
+
+func TestAnswersOfWhatIsNoControlPlane(t *testing.T) {
+	ca := newAuthority(t)
+	for name, c := range map[string]struct {
+		answer http.HandlerFunc
+		words  string
+	}{
+		"page":    {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }, "not JSON"},
+		"endless": {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 2<<20)) }, "too long"},
+		"redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://elsewhere.invalid/", http.StatusTemporaryRedirect)
+		}, "307"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serveTLS(t, c.answer, ca.issue(t, unchanged))
+			client := newClient(t, s.URL, &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: ca.pool()}, noChange)
+			_, err := client.Register(t.Context(), newTestToken(t, ""), soundRegister())
+			require.ErrorContains(t, err, c.words)
+		})
+	}
+}
+
+func TestURLsAreChecked(t *testing.T) {
+	for url, words := range map[string]string{
+		"":                        "PIPEOPS_CONTROL_PLANE_URL",
+		"http://x":                "https://",
+		"x:8443":                  "not a URL",
+		"https://":                "not a URL",
+		"https://u:secret@x":      "take it out",
+		"https://x/?token=secret": "query",
+	} {
+		_, err := controlapi.ParseURL(url)
+		require.ErrorContains(t, err, words, url)
+		assert.NotContains(t, err.Error(), "secret")
+	}
+	_, err := controlapi.NewClient(controlapi.ClientConfig{URL: "https://x"})
+	require.ErrorContains(t, err, "TLS")
+}

@@ -1,0 +1,167 @@
+package controlapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+	"github.com/go-chi/chi/v5"
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+// The paths of this wire.
+const (
+	pathRegister  = "/v1/agents/register"
+	pathRenew     = "/v1/agent/renew"
+	pathHeartbeat = "/v1/agent/heartbeat"
+	pathEvents    = "/v1/agent/events"
+)
+
+const (
+	// maxRequestBody bounds what the handler reads: 256 events of 4 KiB each fit.
+	maxRequestBody = 1 << 20
+	// callTimeout bounds what the backend does for one call.
+	callTimeout = 20 * time.Second
+	// bodyTimeout bounds how long a caller may take to send its body.
+	bodyTimeout = 10 * time.Second
+)
+
+// HandlerConfig is what the handler needs. All but Log are required.
+type HandlerConfig struct {
+	Backend Backend
+	// Identify says which agent the request's client certificate proves. Its
+	// error is an *Error, for lack of a certificate CodeCertificateUnknown.
+	Identify func(*http.Request) (agentID string, err error)
+	// Version is the control plane's, for the OpenAPI document.
+	Version string
+	Log     zerolog.Logger
+}
+
+type handler struct {
+	backend  Backend
+	identify func(*http.Request) (string, error)
+	log      zerolog.Logger
+}
+
+// NewHandler serves this wire: its calls and /openapi.json.
+func NewHandler(cfg HandlerConfig) http.Handler {
+	h := &handler{backend: cfg.Backend, identify: cfg.Identify, log: cfg.Log}
+	router := chi.NewMux()
+	router.Use(problem.WithRequestID, LogRequests(cfg.Log), recoverPanic(cfg.Log), withTimeout)
+	router.NotFound(func(w http.ResponseWriter, r *http.Request) {
+		problem.Write(w, problem.RequestID(r.Context()), problem.Errorf(problem.NotFound,
+			"the API's document is at /openapi.json", "there is nothing at %s", r.URL.Path))
+	})
+	router.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
+		problem.Write(w, problem.RequestID(r.Context()), problem.Errorf(problem.NotAllowed,
+			"the API's document is at /openapi.json", "%s is not a method of %s", r.Method, r.URL.Path))
+	})
+	h.routes(humachi.New(router, apiConfig(cfg.Version)))
+	return router
+}
+
+func apiConfig(version string) huma.Config {
+	cfg := huma.DefaultConfig("PipeOps control plane: agents' API", version)
+	// No page that loads scripts from elsewhere, no $schema in answers.
+	cfg.DocsPath, cfg.SchemasPath, cfg.CreateHooks = "", "", nil
+	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		"token":       {Type: "http", Scheme: "bearer", Description: "Enrolment token."},
+		"certificate": {Type: "mutualTLS", Description: "The agent's certificate."},
+	}
+	return cfg
+}
+
+func operation(id, path, summary, security string, status int) huma.Operation {
+	return huma.Operation{
+		OperationID: id, Method: http.MethodPost, Path: path, Summary: summary,
+		DefaultStatus: status, MaxBodyBytes: maxRequestBody, BodyReadTimeout: bodyTimeout,
+		Security: []map[string][]string{{security: {}}},
+		Errors: []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden,
+			http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity},
+	}
+}
+
+type (
+	registerInput struct {
+		Authorization string `header:"Authorization" hidden:"true"`
+		Body          RegisterRequest
+	}
+	renewInput      struct{ Body RenewRequest }
+	heartbeatInput  struct{ Body Heartbeat }
+	eventsInput     struct{ Body EventsRequest }
+	identityOutput  struct{ Body Identity }
+	heartbeatOutput struct{ Body HeartbeatAnswer }
+)
+
+func (h *handler) routes(api huma.API) {
+	huma.Register(api, operation("register", pathRegister, "Register with an enrolment token", "token", http.StatusOK), h.register)
+	agent := huma.NewGroup(api)
+	agent.UseMiddleware(h.withPeer)
+	huma.Register(agent, operation("renew", pathRenew, "Renew the certificate", "certificate", http.StatusOK), h.renew)
+	huma.Register(agent, operation("heartbeat", pathHeartbeat, "Say that the agent is alive", "certificate", http.StatusOK), h.heartbeat)
+	huma.Register(agent, operation("events", pathEvents, "Hand over events", "certificate", http.StatusNoContent), h.events)
+}
+
+func (h *handler) register(ctx context.Context, in *registerInput) (*identityOutput, error) {
+	const scheme = "bearer "
+	auth := in.Authorization
+	if len(auth) <= len(scheme) || !equalFoldASCII(auth[:len(scheme)], scheme) {
+		return nil, h.problem(ctx, Errorf(CodeTokenUnknown, "set AGENT_TOKEN to what `pipeops-controlplane token create` printed",
+			"no enrolment token was sent"))
+	}
+	id, err := h.backend.Register(ctx, auth[len(scheme):], in.Body)
+	return &identityOutput{Body: id}, h.problem(ctx, err)
+}
+
+func (h *handler) renew(ctx context.Context, in *renewInput) (*identityOutput, error) {
+	p := peerOf(ctx)
+	if p.err != nil && in.Body.Proof == "" {
+		return nil, h.problem(ctx, p.err)
+	}
+	id, err := h.backend.Renew(ctx, p.agentID, in.Body)
+	return &identityOutput{Body: id}, h.problem(ctx, err)
+}
+
+func (h *handler) heartbeat(ctx context.Context, in *heartbeatInput) (*heartbeatOutput, error) {
+	answer, err := h.backend.Heartbeat(ctx, peerOf(ctx).agentID, in.Body)
+	return &heartbeatOutput{Body: answer}, h.problem(ctx, err)
+}
+
+func (h *handler) events(ctx context.Context, in *eventsInput) (*struct{}, error) {
+	return nil, h.problem(ctx, h.backend.Events(ctx, peerOf(ctx).agentID, in.Body.Events))
+}
+
+// problem gives an error the call's ID. What is no *Error is logged here, the
+// only place that sees it, and answered without detail.
+func (h *handler) problem(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	requestID := problem.RequestID(ctx)
+	found := &Error{}
+	if !errors.As(err, &found) {
+		if ctx.Err() != nil {
+			found = problem.Errorf(problem.Timeout, "try again", "the call took too long")
+		} else {
+			found = problem.Errorf(problem.Internal, "look for the request ID in the control plane's log", "an unexpected error occurred")
+		}
+		h.log.Error().Err(err).Str("requestId", requestID).Msg("call failed")
+	}
+	answer := *found
+	answer.RequestID = requestID
+	return &answer
+}
+
+func equalFoldASCII(a, b string) bool {
+	for i := range a {
+		if a[i]|0x20 != b[i]|0x20 {
+			return false
+		}
+	}
+	return true
+}

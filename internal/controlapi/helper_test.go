@@ -1,0 +1,152 @@
+package controlapi_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"io"
+	"log"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+)
+
+// authority is a CA of a test.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t testing.TB) authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"}, IsCA: true,
+		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		NotBefore: time.Now().AddDate(-1, 0, 0), NotAfter: time.Now().AddDate(1, 0, 0)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	require.NoError(t, err)
+	cert, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	return authority{cert, key}
+}
+
+func (a authority) pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(a.cert)
+	return pool
+}
+
+// issue makes a certificate as the control plane's CA would.
+func (a authority) issue(t testing.TB, change func(*x509.Certificate)) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "leaf"},
+		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: time.Now().AddDate(0, 3, 0)}
+	change(template)
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
+	require.NoError(t, err)
+	return tls.Certificate{Certificate: [][]byte{der, a.cert.Raw}, PrivateKey: key}
+}
+
+func unchanged(*x509.Certificate) {}
+
+// backend answers what the test says.
+type backend struct {
+	register  func(token string, req controlapi.RegisterRequest) (controlapi.Identity, error)
+	renew     func(agentID string, req controlapi.RenewRequest) (controlapi.Identity, error)
+	heartbeat func(agentID string, beat controlapi.Heartbeat) (controlapi.HeartbeatAnswer, error)
+	events    func(agentID string, events []controlapi.Event) error
+}
+
+func (b *backend) Register(_ context.Context, token string, req controlapi.RegisterRequest) (controlapi.Identity, error) {
+	return b.register(token, req)
+}
+
+func (b *backend) Renew(_ context.Context, agentID string, req controlapi.RenewRequest) (controlapi.Identity, error) {
+	return b.renew(agentID, req)
+}
+
+func (b *backend) Heartbeat(_ context.Context, agentID string, beat controlapi.Heartbeat) (controlapi.HeartbeatAnswer, error) {
+	return b.heartbeat(agentID, beat)
+}
+
+func (b *backend) Events(_ context.Context, agentID string, events []controlapi.Event) error {
+	return b.events(agentID, events)
+}
+
+// identify takes the common name of whatever certificate is presented.
+func identify(r *http.Request) (string, error) {
+	if len(r.TLS.PeerCertificates) == 0 {
+		return "", controlapi.Errorf(controlapi.CodeCertificateUnknown, "register first", "no client certificate was presented")
+	}
+	return r.TLS.PeerCertificates[0].Subject.CommonName, nil
+}
+
+func handlerOf(b controlapi.Backend, log zerolog.Logger) http.Handler {
+	return controlapi.NewHandler(controlapi.HandlerConfig{Backend: b, Identify: identify, Version: "test", Log: log})
+}
+
+// serveTLS serves a handler with that certificate.
+func serveTLS(t *testing.T, h http.Handler, cert tls.Certificate) *httptest.Server {
+	t.Helper()
+	s := httptest.NewUnstartedServer(h)
+	s.TLS = &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequestClientCert}
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s
+}
+
+func newClient(t *testing.T, url string, cfg *tls.Config, change func(*controlapi.ClientConfig)) *controlapi.Client {
+	t.Helper()
+	c := controlapi.ClientConfig{URL: url, TLS: func() *tls.Config { return cfg }, Log: zerolog.Nop(),
+		WaitMin: time.Millisecond, WaitMax: 5 * time.Millisecond}
+	change(&c)
+	client, err := controlapi.NewClient(c)
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	return client
+}
+
+func noChange(*controlapi.ClientConfig) {}
+
+func newTestToken(t testing.TB, fingerprint string) controlapi.Token {
+	t.Helper()
+	token, err := controlapi.NewToken(fingerprint)
+	require.NoError(t, err)
+	return token
+}
+
+// requireProblem asserts the code, words of the message, and that there is a fix.
+func requireProblem(t *testing.T, err error, code controlapi.Code, words ...string) *controlapi.Error {
+	t.Helper()
+	var e *controlapi.Error
+	require.True(t, errors.As(err, &e), "%v", err)
+	assert.Equal(t, code, e.Code, e.Error())
+	assert.NotEmpty(t, e.Fix, e.Error())
+	for _, word := range words {
+		assert.Contains(t, e.Error(), word)
+	}
+	return e
+}
+
+func soundRegister() controlapi.RegisterRequest {
+	return controlapi.RegisterRequest{Name: "shop", ClusterUID: "uid", CSR: "csr", AgentVersion: "1", RunnerAPIVersion: "v1", Clock: time.Now()}
+}

@@ -1,0 +1,109 @@
+package controlapi
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base32"
+	"encoding/hex"
+	"errors"
+	"strings"
+)
+
+const (
+	tokenPrefix  = "pipeops_"
+	tokenIDLen   = 16 // 80 bits in base32
+	secretLen    = 52 // 256 bits in base32
+	maxTokenText = 256
+)
+
+var tokenEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// ErrMalformedToken is the answer to a text that cannot be an enrolment token.
+// It never quotes the text: most of it may be a secret.
+var ErrMalformedToken = errors.New("not an enrolment token: expected pipeops_ID_SECRET, optionally followed by .FINGERPRINT " +
+	"(fix: copy the whole line that `pipeops-controlplane token create` printed)")
+
+// Token is an enrolment token:
+//
+//	pipeops_ID_SECRET[.FINGERPRINT]
+//
+// ID names the token, SECRET is 256 random bits, both in lower-case base32.
+// FINGERPRINT is the SHA-256 of the public key (SPKI) of the control plane's CA,
+// in hexadecimal: with it the first connection is verified without a file to
+// copy. It is absent where the control plane's certificate is a public one.
+type Token struct {
+	ID          string
+	Fingerprint string
+	secret      string
+}
+
+// NewToken makes a token with a new secret.
+func NewToken(fingerprint string) (Token, error) {
+	id, secret := make([]byte, 10), make([]byte, 32)
+	if _, err := rand.Read(id); err != nil {
+		return Token{}, err
+	}
+	if _, err := rand.Read(secret); err != nil {
+		return Token{}, err
+	}
+	return Token{ID: tokenEncoding.EncodeToString(id), secret: tokenEncoding.EncodeToString(secret), Fingerprint: fingerprint}, nil
+}
+
+// ParseToken reads a token's text. Surrounding white space is taken off, as it
+// comes with files and copying.
+func ParseToken(text string) (Token, error) {
+	text = strings.TrimSpace(text)
+	if len(text) > maxTokenText {
+		return Token{}, ErrMalformedToken
+	}
+	rest, ok := strings.CutPrefix(text, tokenPrefix)
+	if !ok {
+		return Token{}, ErrMalformedToken
+	}
+	rest, fingerprint, pinned := strings.Cut(rest, ".")
+	id, secret, ok := strings.Cut(rest, "_")
+	if !ok || !isBase32(id, tokenIDLen) || !isBase32(secret, secretLen) || pinned && !isFingerprint(fingerprint) {
+		return Token{}, ErrMalformedToken
+	}
+	return Token{ID: id, secret: secret, Fingerprint: fingerprint}, nil
+}
+
+// Reveal is the whole token, secret included: for its owner's eyes.
+func (t Token) Reveal() string {
+	if t.Fingerprint == "" {
+		return t.Credential()
+	}
+	return t.Credential() + "." + t.Fingerprint
+}
+
+// Credential is what goes over the wire: the control plane knows its own CA.
+func (t Token) Credential() string { return tokenPrefix + t.ID + "_" + t.secret }
+
+// Hash is what the control plane keeps instead of the secret. A plain SHA-256 is
+// enough for 256 random bits.
+func (t Token) Hash() []byte {
+	sum := sha256.Sum256([]byte(t.secret))
+	return sum[:]
+}
+
+// String masks the secret, so that a token in a log gives nothing away.
+func (t Token) String() string { return tokenPrefix + t.ID + "_***" }
+
+// GoString masks the secret for %#v as well.
+func (t Token) GoString() string { return t.String() }
+
+// Fingerprint is how a token names a CA: by its public key, so that the CA may
+// renew its own certificate.
+func Fingerprint(ca *x509.Certificate) string {
+	sum := sha256.Sum256(ca.RawSubjectPublicKeyInfo)
+	return hex.EncodeToString(sum[:])
+}
+
+func isBase32(s string, length int) bool {
+	return len(s) == length && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz234567") == ""
+}
+
+func isFingerprint(s string) bool {
+	return len(s) == 2*sha256.Size && strings.Trim(s, "0123456789abcdef") == ""
+}

@@ -1,0 +1,53 @@
+package controlapi_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+)
+
+func TestTokensSurviveTheirText(t *testing.T) {
+	for _, fingerprint := range []string{"", controlapi.Fingerprint(newAuthority(t).cert)} {
+		token := newTestToken(t, fingerprint)
+		got, err := controlapi.ParseToken(" " + token.Reveal() + "\n")
+		require.NoError(t, err)
+		assert.Equal(t, token, got)
+		assert.Equal(t, token.Hash(), got.Hash())
+		assert.NotContains(t, got.Credential(), ".", "the fingerprint stays here")
+	}
+}
+
+func TestTokensAreNotPrinted(t *testing.T) {
+	token := newTestToken(t, "")
+	secret := strings.TrimPrefix(token.Credential(), "pipeops_"+token.ID+"_")
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
+		assert.NotContains(t, fmt.Sprintf(verb, token), secret)
+	}
+}
+
+func TestMalformedTokensAreNotQuoted(t *testing.T) {
+	good := newTestToken(t, strings.Repeat("ab", 32)).Reveal()
+	for _, text := range []string{"", "secret", good[1:], good[:len(good)-1], strings.ToUpper(good), good + "x",
+		strings.Replace(good, ".", "", 1), strings.Repeat("pipeops_", 100)} {
+		_, err := controlapi.ParseToken(text)
+		require.ErrorIs(t, err, controlapi.ErrMalformedToken, text)
+		assert.Contains(t, err.Error(), "token create")
+	}
+}
+
+func FuzzParseToken(f *testing.F) {
+	f.Add(newTestToken(f, "").Reveal())
+	f.Add(newTestToken(f, strings.Repeat("ab", 32)).Reveal())
+	f.Add("pipeops__.")
+	f.Fuzz(func(t *testing.T, text string) {
+		token, err := controlapi.ParseToken(text)
+		if err == nil && token.Reveal() != strings.TrimSpace(text) {
+			t.Fatal("not the same token")
+		}
+	})
+}

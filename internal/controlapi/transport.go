@@ -1,0 +1,125 @@
+package controlapi
+
+import (
+	"context"
+	"crypto/tls"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-retryablehttp"
+)
+
+// rotatingTransport is an http.Transport that follows a TLS configuration: when
+// that changes, new requests go over new connections.
+type rotatingTransport struct {
+	source    func() *tls.Config
+	proxy     func(*http.Request) (*url.URL, error)
+	anonymous bool // show no client certificate
+
+	mu      sync.Mutex
+	last    *tls.Config
+	current *http.Transport
+}
+
+func (t *rotatingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	return t.transport().RoundTrip(r)
+}
+
+func (t *rotatingTransport) transport() *http.Transport {
+	cfg := t.source()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.current != nil && t.last == cfg {
+		return t.current
+	}
+	if t.current != nil {
+		t.current.CloseIdleConnections()
+	}
+	t.last, t.current = cfg, t.newTransport(cfg)
+	return t.current
+}
+
+func (t *rotatingTransport) newTransport(cfg *tls.Config) *http.Transport {
+	if cfg == nil {
+		cfg = &tls.Config{MinVersion: tls.VersionTLS13}
+	}
+	cfg = cfg.Clone()
+	if t.anonymous {
+		cfg.Certificates, cfg.GetClientCertificate = nil, nil
+	}
+	return &http.Transport{
+		Proxy:                 t.proxy,
+		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+		TLSClientConfig:       cfg,
+		TLSHandshakeTimeout:   10 * time.Second,
+		ResponseHeaderTimeout: attemptTime,
+		IdleConnTimeout:       90 * time.Second,
+		MaxIdleConnsPerHost:   1,
+	}
+}
+
+// CloseIdleConnections is what http.Client looks for.
+func (t *rotatingTransport) CloseIdleConnections() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.current != nil {
+		t.current.CloseIdleConnections()
+	}
+}
+
+// caller makes the retrying client of one call. It leaves what failed last in
+// last: a deadline that passes while waiting to try again says less.
+func (c *Client) caller(via *rotatingTransport, last *error) *retryablehttp.Client {
+	return &retryablehttp.Client{
+		HTTPClient: &http.Client{Transport: via, Timeout: attemptTime,
+			// A redirect would take the token or the certificate elsewhere.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		RetryMax: max(c.retry.Retries, 0), RetryWaitMin: c.retry.WaitMin, RetryWaitMax: c.retry.WaitMax,
+		CheckRetry: func(ctx context.Context, resp *http.Response, err error) (bool, error) {
+			if err != nil && ctx.Err() == nil {
+				*last = err
+			}
+			return c.checkRetry(ctx, resp, err)
+		},
+		Backoff: backoff, ErrorHandler: retryablehttp.PassthroughErrorHandler,
+		RequestLogHook: func(_ retryablehttp.Logger, r *http.Request, attempt int) {
+			if attempt > 0 {
+				c.log.Info().Str("path", r.URL.Path).Int("attempt", attempt).Msg("trying the control plane again")
+			}
+		},
+	}
+}
+
+// checkRetry tries again what may pass by itself. All calls of this wire may be
+// sent twice.
+func (c *Client) checkRetry(ctx context.Context, resp *http.Response, err error) (bool, error) {
+	if ctx.Err() != nil {
+		return false, ctx.Err()
+	}
+	if err != nil {
+		return !c.explain.final(err), nil
+	}
+	switch resp.StatusCode {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
+		http.StatusInternalServerError:
+		return true, nil
+	}
+	return false, nil
+}
+
+// backoff waits as long as the server asks for, within reason, or a random part
+// of an exponentially growing time, so that many agents do not return in step.
+func backoff(shortest, longest time.Duration, attempt int, resp *http.Response) time.Duration {
+	if resp != nil {
+		if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s >= 0 {
+			return min(time.Duration(s)*time.Second, maxRetryAfter)
+		}
+	}
+	ceiling := min(shortest<<min(attempt, 16), longest)
+	return ceiling/2 + rand.N(ceiling/2+1) //nolint:gosec // spreading load needs no secrecy
+}

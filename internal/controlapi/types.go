@@ -1,0 +1,108 @@
+package controlapi
+
+import "time"
+
+// RegisterRequest asks for an identity. It is sent once, with an enrolment
+// token as the bearer. Sending it again with the same key, because the answer
+// was lost, does not take another use of the token: store the key first.
+type RegisterRequest struct {
+	Name              string            `json:"name" minLength:"1" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" doc:"Name the cluster is to be known by (CLUSTER_NAME)."`
+	ClusterUID        string            `json:"clusterUID" minLength:"1" maxLength:"128" doc:"UID of the namespace kube-system: the same cluster gets the same agent ID again."`
+	CSR               string            `json:"csr" minLength:"1" maxLength:"16384" doc:"PEM certificate request, signed with the agent's new key. Its subject and names are ignored."`
+	Labels            map[string]string `json:"labels,omitempty" maxProperties:"64"`
+	AgentVersion      string            `json:"agentVersion" maxLength:"128"`
+	RunnerAPIVersion  string            `json:"runnerApiVersion" maxLength:"32"`
+	Clock             time.Time         `json:"clock" doc:"The agent's clock when it sent this."`
+	KubernetesVersion string            `json:"kubernetesVersion,omitempty" maxLength:"128"`
+	Distribution      string            `json:"distribution,omitempty" maxLength:"64"`
+	Provider          string            `json:"provider,omitempty" maxLength:"64"`
+	Capacity          Capacity          `json:"capacity,omitzero" doc:"So that the first announcement of the agent is complete."`
+}
+
+// Identity is what makes an agent this agent: answered to register and renew.
+type Identity struct {
+	AgentID     string `json:"agentId" doc:"Stable ID, also the first label of the agent's server name."`
+	Certificate string `json:"certificate" doc:"PEM: the leaf, then what is needed to reach the CA."`
+	CABundle    string `json:"caBundle" doc:"PEM: the CAs that the agent trusts for the control plane, frps and Runners."`
+	// Tunnel says where the FRP tunnel goes.
+	Tunnel            TunnelEndpoint `json:"tunnel"`
+	ServerName        string         `json:"serverName" doc:"AGENT_ID.AGENTS_DOMAIN, the name in the certificate."`
+	TrustDomain       string         `json:"trustDomain" doc:"SPIFFE trust domain of agents and Runners."`
+	HeartbeatInterval int            `json:"heartbeatIntervalSeconds" doc:"Seconds between heartbeats while nothing changes."`
+}
+
+// TunnelEndpoint is a frps that the agent keeps a tunnel to.
+type TunnelEndpoint struct {
+	Address    string `json:"address" doc:"host:port of the FRP listener."`
+	ServerName string `json:"serverName" doc:"Name in the FRP listener's certificate."`
+}
+
+// RenewRequest asks for a new certificate, for the same key or a new one. It is sent with the current
+// certificate in TLS, or, when that has expired, without one: then OldCertificate
+// and Proof show that the sender holds the old key.
+type RenewRequest struct {
+	CSR            string    `json:"csr" minLength:"1" maxLength:"16384"`
+	Clock          time.Time `json:"clock"`
+	OldCertificate string    `json:"oldCertificate,omitempty" maxLength:"16384" doc:"PEM of the expired certificate."`
+	Proof          string    `json:"proof,omitempty" maxLength:"1024" doc:"base64 signature by the old key over RecoveryMessage(CSR, Clock)."`
+}
+
+// Heartbeat says that the agent is alive and how its cluster is.
+type Heartbeat struct {
+	Clock             time.Time `json:"clock"`
+	AgentVersion      string    `json:"agentVersion" maxLength:"128"`
+	RunnerAPIVersion  string    `json:"runnerApiVersion" maxLength:"32"`
+	KubernetesVersion string    `json:"kubernetesVersion" maxLength:"128"`
+	Distribution      string    `json:"distribution" maxLength:"64"`
+	Provider          string    `json:"provider,omitempty" maxLength:"64"`
+	Capacity          Capacity  `json:"capacity"`
+	TunnelPhase       string    `json:"tunnelPhase" maxLength:"32" doc:"The tunnel as the agent sees it."`
+}
+
+// Capacity is what the cluster has and uses, summed over all nodes. Used
+// figures are absent where the cluster has no metrics API.
+type Capacity struct {
+	Nodes           int    `json:"nodes"`
+	ReadyNodes      int    `json:"readyNodes"`
+	Pods            int64  `json:"pods" doc:"Pods that the nodes together take."`
+	RunningPods     int    `json:"runningPods"`
+	CPUMillis       int64  `json:"cpuMillis" doc:"Allocatable CPU in thousandths of a core."`
+	MemoryBytes     int64  `json:"memoryBytes" doc:"Allocatable memory in bytes."`
+	UsedCPUMillis   *int64 `json:"usedCpuMillis,omitempty"`
+	UsedMemoryBytes *int64 `json:"usedMemoryBytes,omitempty"`
+}
+
+// HeartbeatAnswer carries what the control plane wants of the agent.
+type HeartbeatAnswer struct {
+	IntervalSeconds int `json:"intervalSeconds" doc:"Seconds until the next heartbeat while nothing changes."`
+	// RevokedRunners lets the agent refuse a Runner whose certificate was revoked
+	// before its end: the agent is the one who ends the Runner's TLS.
+	RevokedRunners []string `json:"revokedRunners,omitempty" doc:"Serial numbers, in hexadecimal, of Runner certificates to refuse though they have not expired."`
+}
+
+// Event is something that happened on the agent's side. Sending the same ID
+// again is harmless.
+type Event struct {
+	ID   string    `json:"id" minLength:"1" maxLength:"128" doc:"Unique for this agent; the same event keeps its ID when it is sent again."`
+	Type string    `json:"type" enum:"app.progressing,app.healthy,app.degraded,app.failed,app.removed"`
+	Time time.Time `json:"time"`
+	App  AppEvent  `json:"app"`
+}
+
+// AppEvent says what an App's state has become.
+type AppEvent struct {
+	Namespace  string `json:"namespace" minLength:"1" maxLength:"63"`
+	Name       string `json:"name" minLength:"1" maxLength:"253"`
+	Image      string `json:"image,omitempty" maxLength:"512"`
+	Generation int64  `json:"generation"`
+	Replicas   int32  `json:"replicas"`
+	Ready      int32  `json:"ready"`
+	Cause      string `json:"cause,omitempty" maxLength:"64"`
+	Message    string `json:"message,omitempty" maxLength:"4096"`
+	Fix        string `json:"fix,omitempty" maxLength:"4096"`
+}
+
+// EventsRequest sends events in the order they happened.
+type EventsRequest struct {
+	Events []Event `json:"events" minItems:"1" maxItems:"256"`
+}
