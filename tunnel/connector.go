@@ -1,0 +1,117 @@
+package tunnel
+
+import (
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/fatedier/frp/client"
+	"github.com/fatedier/frp/pkg/msg"
+	"github.com/hashicorp/yamux"
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+)
+
+// connector gives one frpc instance the streams of one multiplexer session, which exists
+// before frpc does. The first stream carries FRP's control messages, the others one work
+// connection each.
+//
+// It also keeps frpc's own data races from happening: frpc stops its proxies when the
+// control connection ends, while work connections may be on their way to them. So the end
+// of the control connection is shown to frpc only when no handover is under way.
+type connector struct {
+	mux       *yamux.Session
+	control   atomic.Bool
+	handovers link.Gate
+}
+
+var _ client.Connector = (*connector)(nil)
+
+// Open implements client.Connector; the session is open already.
+func (c *connector) Open() error { return nil }
+
+// Connect implements client.Connector.
+func (c *connector) Connect() (net.Conn, error) {
+	stream, err := c.mux.OpenStream()
+	if err != nil {
+		return nil, err
+	}
+	if c.control.CompareAndSwap(false, true) {
+		return &controlStream{Stream: link.NewStream(stream, nil), connector: c}, nil
+	}
+	return &workStream{Stream: link.NewStream(stream, nil), handovers: &c.handovers}, nil
+}
+
+// Close implements client.Connector.
+func (c *connector) Close() error { return c.mux.Close() }
+
+// controlStream is FRP's control connection.
+type controlStream struct {
+	*link.Stream
+	connector *connector
+}
+
+// Read ends the whole session before it lets frpc see the end of its control connection.
+func (s *controlStream) Read(p []byte) (int, error) {
+	n, err := s.Stream.Read(p)
+	if err != nil {
+		_ = s.connector.mux.Close()
+		s.connector.handovers.Shut()
+	}
+	return n, err
+}
+
+// workStream is a work connection until frpc hands it over.
+type workStream struct {
+	*link.Stream
+	handovers *link.Gate
+	entered   atomic.Bool
+	leave     sync.Once
+}
+
+// Read begins the handover with the first byte of the message that starts it.
+func (s *workStream) Read(p []byte) (int, error) {
+	n, err := s.Stream.Read(p)
+	if n > 0 && !s.entered.Load() {
+		if !s.handovers.Enter() {
+			return 0, net.ErrClosed
+		}
+		s.entered.Store(true)
+	}
+	return n, err
+}
+
+// Close ends a handover that failed.
+func (s *workStream) Close() error {
+	err := s.Stream.Close()
+	s.left()
+	return err
+}
+
+func (s *workStream) left() {
+	if s.entered.Load() {
+		s.leave.Do(s.handovers.Leave)
+	}
+}
+
+// handedOver ends the handover and returns the bare stream, which tells who connected.
+func (s *workStream) handedOver(start *msg.StartWorkConn) net.Conn {
+	s.left()
+	if ip := net.ParseIP(start.SrcAddr); ip != nil {
+		s.WithRemote(&net.TCPAddr{IP: ip, Port: int(start.SrcPort)})
+	} else if start.SrcAddr != "" {
+		s.WithRemote(addr(net.JoinHostPort(start.SrcAddr, strconv.Itoa(int(start.SrcPort)))))
+	}
+	return s.Stream
+}
+
+// bareStream takes the layers off that frpc puts around a work connection. They add
+// nothing to it: FRP's messages are read to the byte.
+func bareStream(conn net.Conn) (*workStream, bool) {
+	if c, ok := conn.(*msg.Conn); ok {
+		conn = c.Conn
+	}
+	s, ok := conn.(*workStream)
+	return s, ok
+}

@@ -1,0 +1,105 @@
+package tunnel
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+)
+
+// What a person can do about the usual causes.
+const (
+	actWait      = "nothing to do: it is tried again by itself"
+	actNetwork   = "check that this machine may connect out to that address (firewall, proxy, DNS); it is tried again by itself"
+	actTrust     = "check that the control plane's address and CA are the ones this agent was registered with"
+	actClock     = "check this machine's clock and the validity of the certificate named"
+	actIdentity  = "check this machine's clock; if it is right, the agent's certificate has expired or is from another control plane: restart the agent to renew it, or register it again"
+	actOperator  = "ask the operator of the control plane; to connect again the agent must be registered with a new token"
+	actProxy     = "check HTTPS_PROXY and NO_PROXY, and that the proxy allows CONNECT to that address"
+	actNewer     = "check that the agent's and the control plane's versions fit together; it is tried again by itself"
+	opConnect    = "connect to"
+	opLogIn      = "log in at"
+	opStay       = "stay connected to"
+	opProxy      = "connect through the proxy to"
+	reasonClosed = "the connection was closed"
+)
+
+func (t *Tunnel) wrap(op string, err error, action string) *Error {
+	return &Error{Op: op, Where: t.cfg.ServerAddress, Action: action, Err: err}
+}
+
+// connectError explains why there is no connection.
+func (t *Tunnel) connectError(err error) error {
+	var (
+		already  *Error
+		unknown  x509.UnknownAuthorityError
+		hostname x509.HostnameError
+		invalid  x509.CertificateInvalidError
+	)
+	switch {
+	case errors.As(err, &already):
+		return err
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return t.wrap(opConnect, err, actClock)
+	case errors.As(err, &unknown), errors.As(err, &hostname), errors.As(err, &invalid):
+		return t.wrap(opConnect, err, actTrust)
+	case isAlert(err):
+		return t.wrap(opLogIn, err, actIdentity)
+	default:
+		return t.wrap(opConnect, err, actNetwork)
+	}
+}
+
+// loginError explains why frpc was not let in.
+func (t *Tunnel) loginError(err error) error {
+	if reason, final, ok := link.ParseRefusal(err.Error()); ok {
+		e := t.wrap(opLogIn, errors.New(reason), actWait)
+		if final {
+			e.Final, e.Action = true, actOperator
+		}
+		return e
+	}
+	if isClosed(err) {
+		return t.wrap(opLogIn, errors.New(reasonClosed), actWait)
+	}
+	return t.wrap(opLogIn, errors.New(withoutFRPC(err.Error())), actNewer)
+}
+
+// withoutFRPC takes off the sentence that frpc puts around a login's failure, which speaks
+// of settings that nobody here can see.
+func withoutFRPC(text string) string {
+	text = strings.TrimPrefix(text, "login to the server failed: ")
+	text, _, _ = strings.Cut(text, ". With loginFailExit")
+	return text
+}
+
+// lostError explains the end of a session.
+func (t *Tunnel) lostError(err error) error {
+	if isAlert(err) {
+		return t.wrap(opLogIn, err, actIdentity)
+	}
+	return t.wrap(opStay, errors.New(reasonClosed), actWait)
+}
+
+// isAlert tells the peer's TLS refusal from other errors.
+func isAlert(err error) bool {
+	var alert tls.AlertError
+	var op *net.OpError
+	return errors.As(err, &alert) || errors.As(err, &op) && op.Op == "remote error"
+}
+
+// isClosed knows the end of a connection also after frp has made a text of it.
+func isClosed(err error) bool {
+	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
+		return true
+	}
+	text := err.Error()
+	return slices.ContainsFunc(endings, func(ending string) bool { return strings.Contains(text, ending) })
+}
+
+var endings = []string{"EOF", "session shutdown", "closed", "broken pipe", "connection reset", "keepalive timeout"}

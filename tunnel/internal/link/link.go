@@ -1,0 +1,84 @@
+// Package link is what both ends of the tunnel must agree on: the multiplexer's settings,
+// the names in FRP's messages, the refusals, and the one place where frp's global logger
+// is tamed. It is not for anything that only one end needs.
+package link
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"log"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/yamux"
+	"github.com/rs/zerolog"
+)
+
+const (
+	// ALPN names the protocol in the TLS handshake.
+	ALPN = "pipeops-frp/1"
+
+	// proxyName is the agent's one proxy. frp prefixes it with the user, which is the
+	// agent's ID, so the name on the wire is AGENT_ID.agent.
+	proxyName = "agent"
+
+	// keepAlive and writeTimeout together bound how long a half-open connection goes
+	// unnoticed: a ping every 5 s, answered within 9 s, is 14 s at worst.
+	keepAlive    = 5 * time.Second
+	writeTimeout = 9 * time.Second
+
+	// window is what one stream may have in flight. At 40 ms round trip 16 MiB allow
+	// about 180 MB/s; yamux' own 256 KiB would allow 6.
+	window = 16 << 20
+
+	// closeTimeout frees a stream whose other end never closes.
+	closeTimeout = time.Minute
+)
+
+// LocalProxyName is the proxy's name as frpc is told it.
+func LocalProxyName() string { return proxyName }
+
+// ProxyName is the agent's proxy as it is called on the wire.
+func ProxyName(agentID string) string { return agentID + "." + proxyName }
+
+// RunID is FRP's name for a client instance. Being the same for every connection of one
+// agent, it lets a returning agent take over from its lost connection at once. It is a
+// digest because frp limits it to 64 characters.
+func RunID(agentID string) string {
+	sum := sha256.Sum256([]byte(agentID))
+	return hex.EncodeToString(sum[:16])
+}
+
+// Client and Server start a multiplexer session on an established connection.
+func Client(conn net.Conn, lg zerolog.Logger) (*yamux.Session, error) {
+	return yamux.Client(conn, muxConfig(lg))
+}
+
+// Server is the accepting side's Client.
+func Server(conn net.Conn, lg zerolog.Logger) (*yamux.Session, error) {
+	return yamux.Server(conn, muxConfig(lg))
+}
+
+func muxConfig(lg zerolog.Logger) *yamux.Config {
+	cfg := yamux.DefaultConfig()
+	cfg.KeepAliveInterval = keepAlive
+	cfg.ConnectionWriteTimeout = writeTimeout
+	cfg.MaxStreamWindowSize = window
+	cfg.StreamCloseTimeout = closeTimeout
+	cfg.LogOutput = nil
+	cfg.Logger = log.New(debugWriter{lg}, "", 0)
+	return cfg
+}
+
+// debugWriter makes a library's printed lines debug events: what matters in them reaches
+// the caller as an error anyway.
+type debugWriter struct{ log zerolog.Logger }
+
+var _ io.Writer = debugWriter{}
+
+func (w debugWriter) Write(p []byte) (int, error) {
+	w.log.Debug().Msg(strings.TrimSpace(string(p)))
+	return len(p), nil
+}

@@ -1,0 +1,148 @@
+package link
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	golog "github.com/fatedier/golib/log"
+	"github.com/hashicorp/yamux"
+	"github.com/rs/zerolog"
+)
+
+// pair is one stream seen from both ends.
+func pair(t *testing.T) (client, server *Stream) {
+	t.Helper()
+	a, b := net.Pipe()
+	near, err := Client(a, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	far, err := Server(b, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
+	accepted := make(chan *yamux.Stream, 1)
+	go func() {
+		s, err := far.AcceptStream()
+		if err != nil {
+			t.Error(err)
+		}
+		accepted <- s
+	}()
+	s, err := near.OpenStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return NewStream(s, nil), NewStream(<-accepted, nil)
+}
+
+func TestStreamKeepsConnsPromises(t *testing.T) {
+	client, _ := pair(t)
+	if err := client.SetReadDeadline(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	_, err := client.Read(make([]byte, 1))
+	var timeout net.Error
+	if !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &timeout) || !timeout.Timeout() {
+		t.Errorf("past the deadline: %v", err)
+	}
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("after closing: %v", err)
+	}
+}
+
+func TestStreamWritesAllInFrames(t *testing.T) {
+	client, server := pair(t)
+	want := bytes.Repeat([]byte("0123456789"), 3*maxFrame/10)
+	wrote := make(chan error, 1)
+	go func() {
+		n, err := client.Write(want)
+		if err == nil && n != len(want) {
+			err = io.ErrShortWrite
+		}
+		wrote <- errors.Join(err, client.Close())
+	}()
+	got, err := io.ReadAll(server)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("read %d bytes, %v", len(got), err)
+	}
+	if err := <-wrote; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStreamTellsOnceThatItIsClosed(t *testing.T) {
+	client, _ := pair(t)
+	var told atomic.Int32
+	s := NewStream(client.Stream, func() { told.Add(1) })
+	for range 3 {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := told.Load(); n != 1 {
+		t.Errorf("told %d times", n)
+	}
+}
+
+func TestRefusal(t *testing.T) {
+	for _, final := range []bool{true, false} {
+		text := "login to the server failed: " + Refusal("a reason: with. signs", final) +
+			". With loginFailExit enabled, no additional retries will be attempted"
+		reason, gotFinal, ok := ParseRefusal(text)
+		if !ok || gotFinal != final || reason != "a reason: with. signs" {
+			t.Errorf("%q, %v, %v", reason, gotFinal, ok)
+		}
+	}
+	if _, _, ok := ParseRefusal("EOF"); ok {
+		t.Error("EOF is no refusal")
+	}
+}
+
+func TestGate(t *testing.T) {
+	var g Gate
+	if !g.Enter() {
+		t.Fatal("a new gate is shut")
+	}
+	shut := make(chan struct{})
+	go func() { g.Shut(); close(shut) }()
+	for g.Enter() { // until Shut has begun
+		g.Leave()
+	}
+	select {
+	case <-shut:
+		t.Fatal("shut while somebody is inside")
+	default:
+	}
+	g.Leave()
+	<-shut
+	if g.Go(func() { t.Error("ran behind a shut gate") }) {
+		t.Error("entered a shut gate")
+	}
+}
+
+func TestFRPLogIsLowered(t *testing.T) {
+	var out bytes.Buffer
+	w := frpWriter{zerolog.New(&out)}
+	for _, level := range []golog.Level{golog.InfoLevel, golog.WarnLevel, golog.ErrorLevel} {
+		if _, err := w.WriteLog([]byte("2026-01-02 03:04:05.678 [W] [abc] proxy \"x\" \n"), level, time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := out.String()
+	if strings.Count(got, `"level":"debug"`) != 2 || strings.Count(got, `"level":"warn"`) != 1 ||
+		!strings.Contains(got, `"message":"[abc] proxy \"x\""`) {
+		t.Errorf("log %s", got)
+	}
+}

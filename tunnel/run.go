@@ -1,0 +1,61 @@
+package tunnel
+
+import (
+	"context"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+// Run keeps the tunnel up until ctx ends, then closes it in an orderly way, joins its
+// goroutines and returns nil. It returns early, with an *Error whose Final is true, only
+// if the server refuses this agent for good. It may be called again afterwards, but not
+// twice at a time.
+func (t *Tunnel) Run(ctx context.Context) error {
+	waits := t.cfg.Backoff.sequence()
+	for {
+		t.status.set(Connecting, nil)
+		started := time.Now()
+		err := t.session(ctx)
+		if IsFinal(err) {
+			t.status.set(Refused, err)
+			return err
+		}
+		if t.Status().Phase == Connected && time.Since(started) >= t.cfg.Backoff.Stable {
+			waits.Reset()
+		}
+		if !t.pause(ctx, waits.NextBackOff(), err) {
+			t.status.set(Stopped, nil)
+			return nil
+		}
+	}
+}
+
+// pause waits before the next attempt, and reports whether there shall be one.
+func (t *Tunnel) pause(ctx context.Context, wait time.Duration, err error) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	default:
+	}
+	t.status.set(Waiting, err)
+	t.cfg.Log.Warn().Err(err).Dur("retry_in", wait).Msg("tunnel is down")
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// sequence is the waits between attempts: the library grows and spreads them.
+func (b Backoff) sequence() *backoff.ExponentialBackOff {
+	return &backoff.ExponentialBackOff{
+		InitialInterval:     b.Initial,
+		RandomizationFactor: 0.5,
+		Multiplier:          2,
+		MaxInterval:         b.Max,
+	}
+}

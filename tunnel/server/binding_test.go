@@ -1,0 +1,259 @@
+package server_test
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fatedier/frp/pkg/msg"
+	netpkg "github.com/fatedier/frp/pkg/util/net"
+	"github.com/fatedier/frp/pkg/util/util"
+	"github.com/hashicorp/yamux"
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
+)
+
+// attacker speaks FRP as it likes over a connection with a certificate of its own.
+type attacker struct {
+	t   *testing.T
+	mux *yamux.Session
+}
+
+func (p *plane) attacker(t *testing.T, id string) *attacker {
+	t.Helper()
+	conn := dialTLS(t, p.addr, p.ca.Agent(id))
+	mux, err := link.Client(conn, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = mux.Close() })
+	return &attacker{t: t, mux: mux}
+}
+
+func dialTLS(t *testing.T, addr string, cfg *tls.Config) *tls.Conn {
+	t.Helper()
+	conn, err := (&tls.Dialer{Config: cfg}).DialContext(t.Context(), "tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn.(*tls.Conn)
+}
+
+// say opens a connection with m as its first message.
+func (a *attacker) say(m msg.Message) net.Conn {
+	a.t.Helper()
+	stream, err := a.mux.Open()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if err := stream.SetDeadline(time.Now().Add(patience)); err != nil {
+		a.t.Fatal(err)
+	}
+	_ = msg.WriteMsg(stream, m) // it may be thrown out before the write returns
+	return stream
+}
+
+// login logs in properly and returns the control connection.
+func (a *attacker) login(id string) *msg.Conn {
+	a.t.Helper()
+	stream := a.say(&msg.Login{User: id, PoolCount: 5})
+	var answer msg.LoginResp
+	if err := msg.ReadMsgInto(stream, &answer); err != nil || answer.Error != "" {
+		a.t.Fatalf("login: %v %q", err, answer.Error)
+	}
+	rw, err := netpkg.NewCryptoReadWriter(stream, []byte{})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return msg.NewConn(stream, msg.NewV1ReadWriter(rw))
+}
+
+// isThrownOut waits for the end of the connection.
+func (a *attacker) isThrownOut() {
+	a.t.Helper()
+	select {
+	case <-a.mux.CloseChan():
+	case <-time.After(patience):
+		a.t.Error("the session goes on")
+	}
+}
+
+// TestOnlyItsOwn tries what one agent may not do to another, or to the control plane,
+// while the other is connected.
+func TestOnlyItsOwn(t *testing.T) {
+	p := newPlane(t)
+	p.agent("victim")
+	client := p.client("victim", http1)
+	victimRun := link.RunID("victim")
+	now := time.Now().Unix()
+
+	first := map[string]msg.Message{
+		"log in as another":                 &msg.Login{User: "victim"},
+		"log in as nobody":                  &msg.Login{},
+		"log in into another's session":     &msg.Login{User: "evil", RunID: victimRun},
+		"serve another's connections":       &msg.NewWorkConn{RunID: victimRun},
+		"serve before logging in":           &msg.NewWorkConn{RunID: link.RunID("evil")},
+		"visit another without a secret":    &msg.NewVisitorConn{ProxyName: link.ProxyName("victim"), Timestamp: now, SignKey: util.GetAuthKey("", now)},
+		"visit another with its run ID":     &msg.NewVisitorConn{ProxyName: link.ProxyName("victim"), RunID: victimRun, Timestamp: now},
+		"start with a message of a session": &msg.NewProxy{ProxyName: link.ProxyName("evil"), ProxyType: "stcp"},
+	}
+	for name, m := range first {
+		t.Run(name, func(t *testing.T) {
+			a := p.attacker(t, "evil")
+			a.say(m)
+			a.isThrownOut()
+			mustAsk(t, client, name)
+		})
+	}
+
+	inSession := map[string]msg.Message{
+		"register another's proxy":        &msg.NewProxy{ProxyName: link.ProxyName("victim"), ProxyType: "stcp"},
+		"register a name of its own":      &msg.NewProxy{ProxyName: "evil.more", ProxyType: "stcp"},
+		"register a tcp proxy":            &msg.NewProxy{ProxyName: link.ProxyName("evil"), ProxyType: "tcp"},
+		"register the default type":       &msg.NewProxy{ProxyName: link.ProxyName("evil")},
+		"register an http proxy":          &msg.NewProxy{ProxyName: link.ProxyName("evil"), ProxyType: "http", CustomDomains: []string{"example.test"}},
+		"register a udp proxy":            &msg.NewProxy{ProxyName: link.ProxyName("evil"), ProxyType: "sudp"},
+		"register a peer to peer proxy":   &msg.NewProxy{ProxyName: link.ProxyName("evil"), ProxyType: "xtcp"},
+		"close another's proxy":           &msg.CloseProxy{ProxyName: link.ProxyName("victim")},
+		"punch a hole to another":         &msg.NatHoleVisitor{ProxyName: link.ProxyName("victim")},
+		"log in again inside the session": &msg.Login{User: "victim"},
+	}
+	for name, m := range inSession {
+		t.Run(name, func(t *testing.T) {
+			a := p.attacker(t, "evil")
+			control := a.login("evil")
+			_ = control.WriteMsg(m)
+			a.isThrownOut()
+			mustAsk(t, client, name)
+		})
+	}
+
+	t.Run("log in twice", func(t *testing.T) {
+		a := p.attacker(t, "evil")
+		a.login("evil")
+		a.say(&msg.Login{User: "evil"})
+		a.isThrownOut()
+	})
+	if got := p.Agents(); len(got) != 1 || got[0] != "victim" {
+		t.Errorf("agents %v", got)
+	}
+	if told := p.told(); told != "up victim" {
+		t.Errorf("told %q", told)
+	}
+}
+
+// TestStrangersGetNothing connects without a certificate of the agents' CA.
+func TestStrangersGetNothing(t *testing.T) {
+	p := newPlane(t)
+	other := tunneltest.NewCA(t)
+	foreign := other.Agent("a1")
+	foreign.RootCAs = p.ca.Pool()
+	for name, cfg := range map[string]*tls.Config{
+		"no certificate":      {RootCAs: p.ca.Pool(), ServerName: tunneltest.ServerName, MinVersion: tls.VersionTLS13},
+		"another CA":          foreign,
+		"expired":             p.ca.AgentFor("a1", -time.Minute),
+		"not an agent's name": withoutURI(p.ca),
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn := dialTLS(t, p.addr, cfg)
+			_ = conn.SetDeadline(time.Now().Add(patience))
+			if n, err := conn.Read(make([]byte, 1)); err == nil {
+				t.Errorf("read %d bytes", n)
+			}
+		})
+	}
+	eventually(t, "all are counted", func() bool { return p.Stats().Refused == 4 })
+}
+
+func withoutURI(ca *tunneltest.CA) *tls.Config {
+	cfg := ca.Server()
+	return &tls.Config{
+		Certificates: cfg.Certificates, RootCAs: ca.Pool(),
+		ServerName: tunneltest.ServerName, MinVersion: tls.VersionTLS13,
+	}
+}
+
+// TestNobodyIsKeptWaiting surrounds an agent with clients that send nothing or garbage, on
+// the listener and inside a session.
+func TestNobodyIsKeptWaiting(t *testing.T) {
+	p := newPlane(t, func(c *server.Config) { c.Limits.Handshakes = 8 })
+	for i := range 40 {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", p.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		if i%2 == 0 {
+			if _, err := io.WriteString(conn, "\x16\x03\x01garbage"); err != nil {
+				t.Log(err) // pushed out already
+			}
+		}
+	}
+	evil := p.attacker(t, "evil")
+	evil.login("evil")
+	for range 50 {
+		if _, err := evil.mux.Open(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	started := time.Now()
+	p.agent("a1")
+	mustAsk(t, p.client("a1", http1), "hello")
+	if took := time.Since(started); took > 5*time.Second {
+		t.Errorf("took %s", took)
+	}
+	if n := p.Stats().Handshakes; n > 8 {
+		t.Errorf("%d wait for their handshake, want at most 8", n)
+	}
+}
+
+func TestGarbageInASession(t *testing.T) {
+	p := newPlane(t, func(c *server.Config) { c.Limits.Streams = 10 })
+	p.agent("a1")
+	evil := p.attacker(t, "evil")
+	for _, garbage := range []string{"x", "o\xff\xff\xff\xff\xff\xff\xff\xff", "o\x00\x00\x00\x00\x7f\xff\xff\xff{", "FRP\x00\x02\r\n"} {
+		stream, err := evil.mux.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = stream.SetDeadline(time.Now().Add(patience))
+		if _, err := io.WriteString(stream, garbage); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := stream.Read(make([]byte, 1)); err == nil {
+			t.Errorf("%q was answered with %d bytes", garbage, n)
+		}
+	}
+	control := evil.login("evil")
+	_, _ = io.WriteString(control.Conn, strings.Repeat("garbage", 100))
+	evil.isThrownOut()
+	mustAsk(t, p.client("a1", http1), "hello")
+}
+
+// TestNeedsACA makes sure that a forgotten CA does not mean the system's.
+func TestNeedsACA(t *testing.T) {
+	cfg := tunneltest.NewCA(t).Server()
+	cfg.ClientCAs = nil
+	if _, err := server.New(server.Config{TLS: cfg, Identify: tunneltest.Identify}); err == nil {
+		t.Error("a configuration without ClientCAs was taken")
+	}
+	ca := tunneltest.NewCA(t)
+	p := startPlane(t, ca, "127.0.0.1:0", func(c *server.Config) {
+		chosen := ca.Server()
+		chosen.ClientAuth = tls.NoClientCert
+		c.TLS = &tls.Config{MinVersion: tls.VersionTLS13, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return chosen, nil }}
+	})
+	conn := dialTLS(t, p.addr, &tls.Config{RootCAs: ca.Pool(), ServerName: tunneltest.ServerName, MinVersion: tls.VersionTLS13})
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	if _, err := conn.Read(make([]byte, 1)); err == nil || !strings.Contains(err.Error(), "certificate required") {
+		t.Errorf("without a certificate: %v", err)
+	}
+	p.agent("a1")
+}

@@ -1,0 +1,113 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+)
+
+// Config is what a Server needs to know. Identify and a certificate are required.
+type Config struct {
+	// TLS holds the server's certificate and the agents' CA (ClientCAs), or a
+	// GetConfigForClient that returns both and may rotate them. A verified client
+	// certificate is always demanded, whatever ClientAuth says.
+	TLS *tls.Config
+	// Identify reads the agent's ID from a verified client certificate.
+	Identify func(tls.ConnectionState) (agentID string, err error)
+	// Authorize says whether the agent may connect: nil lets it in, ErrRevoked refuses it
+	// for good, any other error for now. Nil lets every identified agent in.
+	Authorize func(ctx context.Context, agentID string) error
+	// OnUp and OnDown tell that the agent can be reached, and that its last session has
+	// ended. They come in order and in turn for one agent, a takeover by a new
+	// connection of the same agent causes neither, and they may call the Server.
+	OnUp, OnDown func(agentID string)
+	// Log takes the server's log and, through it, frp's.
+	Log zerolog.Logger
+	// Limits bound what agents and strangers can take; zero values mean the defaults.
+	Limits Limits
+}
+
+// Limits bound what agents and strangers can take.
+type Limits struct {
+	// Handshakes is how many connections may be on their way to a session at a time
+	// (16384). Past it the one that has waited longest is closed.
+	Handshakes int
+	// HandshakeTimeout bounds the TLS handshake and FRP's login (10 s).
+	HandshakeTimeout time.Duration
+	// Streams is how many streams one agent may have open (4096).
+	Streams int
+	// Dials is how many connections to one agent may be in the making at a time (64);
+	// frp drops some silently past 128. More wait for their turn.
+	Dials int
+	// DialTimeout bounds one dial, including its wait (10 s), when its context does not.
+	DialTimeout time.Duration
+}
+
+// Stats are counts for metrics.
+type Stats struct {
+	// Agents can be reached now; Sessions includes those still logging in.
+	Agents, Sessions int
+	// Handshakes are on their way to a session.
+	Handshakes int
+	// Dials are in the making; Connections are handed over and open.
+	Dials, Connections int
+	// The totals since the start.
+	Accepted, Refused, DialsTotal, DialErrors uint64
+	// BytesToAgents and BytesFromAgents were copied for handed over connections.
+	BytesToAgents, BytesFromAgents uint64
+}
+
+func (l Limits) withDefaults() Limits {
+	defaultTo(&l.Handshakes, 16384)
+	defaultTo(&l.HandshakeTimeout, 10*time.Second)
+	defaultTo(&l.Streams, 4096)
+	defaultTo(&l.Dials, 64)
+	defaultTo(&l.DialTimeout, 10*time.Second)
+	return l
+}
+
+func defaultTo[T ~int | ~int64](v *T, d T) {
+	if *v <= 0 {
+		*v = d
+	}
+}
+
+// tlsConfig is the configuration with what the binding of sessions rests on enforced: a
+// client certificate, verified against the agents' CA and not against the system's roots.
+func (c Config) tlsConfig() (*tls.Config, error) {
+	if c.TLS == nil {
+		return nil, errors.New("tunnel server: no TLS configuration; the tunnel only runs over mutual TLS")
+	}
+	cfg := c.TLS.Clone()
+	if choose := cfg.GetConfigForClient; choose != nil {
+		cfg.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			chosen, err := choose(hello)
+			if err != nil {
+				return nil, err
+			}
+			if chosen == nil {
+				chosen = c.TLS
+			}
+			return enforce(chosen.Clone())
+		}
+		return cfg, nil
+	}
+	return enforce(cfg)
+}
+
+func enforce(cfg *tls.Config) (*tls.Config, error) {
+	if cfg.ClientCAs == nil {
+		return nil, errors.New("tunnel server: no ClientCAs; give the CA that signs the agents' certificates")
+	}
+	cfg.ClientAuth = tls.RequireAndVerifyClientCert
+	cfg.MinVersion = tls.VersionTLS13
+	if len(cfg.NextProtos) == 0 {
+		cfg.NextProtos = []string{link.ALPN}
+	}
+	return cfg, nil
+}

@@ -1,0 +1,305 @@
+package server_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
+)
+
+func TestServerRestart(t *testing.T) {
+	first := newPlane(t)
+	a := first.agent("a1")
+	first.stop()
+	a.waitFor(t, tunnel.Waiting)
+	if got := a.Status().LastError; !strings.Contains(got, first.addr) {
+		t.Errorf("the error does not say where: %q", got)
+	}
+	started := time.Now()
+	second := startPlane(t, first.ca, first.addr)
+	a.waitFor(t, tunnel.Connected)
+	if took := time.Since(started); took > 5*time.Second {
+		t.Errorf("back after %s", took)
+	}
+	eventually(t, "online", func() bool { return second.Connected("a1") })
+	mustAsk(t, second.client("a1", http1), "again")
+	if s := a.Status(); s.Reconnects != 1 || s.LastError != "" {
+		t.Errorf("status %+v", s)
+	}
+	if told := first.told(); told != "up a1, down a1" {
+		t.Errorf("the first server told %q", told)
+	}
+}
+
+// TestTakeover replaces an agent whose connection is dead without anybody knowing yet.
+func TestTakeover(t *testing.T) {
+	p := newPlane(t)
+	wire := tunneltest.NewWire(t, func() string { return p.addr })
+	p.agent("a1", func(c *tunnel.Config) { c.ServerAddress = wire.Addr() })
+	wire.Freeze()
+	started := time.Now()
+	replacement := p.agent("a1")
+	mustAsk(t, p.client("a1", http1), "from the new one")
+	if took := time.Since(started); took > 3*time.Second {
+		t.Errorf("took over after %s, want at most 3 s", took)
+	}
+	eventually(t, "the old session is gone", func() bool { return p.Stats().Sessions == 1 })
+	if told := p.told(); told != "up a1" {
+		t.Errorf("told %q: a takeover is no news", told)
+	}
+	if err := replacement.stop(); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "down", func() bool { return p.told() == "up a1, down a1" })
+}
+
+func TestHalfOpenIsNoticed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for the keep-alive")
+	}
+	t.Parallel()
+	p := newPlane(t)
+	wire := tunneltest.NewWire(t, func() string { return p.addr })
+	a := p.agent("a1", func(c *tunnel.Config) { c.ServerAddress = wire.Addr() })
+	started := time.Now()
+	wire.Freeze()
+	a.waitFor(t, tunnel.Waiting)
+	agentNoticed := time.Since(started)
+	eventually(t, "the server notices", func() bool { return !p.Connected("a1") })
+	if took := time.Since(started); took > 16*time.Second {
+		t.Errorf("noticed after %s (agent %s), want at most 15 s", took, agentNoticed)
+	}
+	wire.Thaw()
+	a.waitFor(t, tunnel.Connected)
+}
+
+func TestRevokedAgentStops(t *testing.T) {
+	p := newPlane(t)
+	p.revoke("a1", fmt.Errorf("%w: by the operator on Monday", server.ErrRevoked))
+	a := p.bareAgent("a1")
+	a.waitFor(t, tunnel.Refused)
+	err := a.stop()
+	var explained *tunnel.Error
+	if !tunnel.IsFinal(err) || !errors.As(err, &explained) {
+		t.Fatalf("Run returned %v", err)
+	}
+	if !strings.Contains(err.Error(), "by the operator on Monday") || !strings.Contains(err.Error(), "new token") {
+		t.Errorf("error %q", err)
+	}
+	if told := p.told(); told != "" {
+		t.Errorf("told %q", told)
+	}
+}
+
+func TestUnsureServerIsAskedAgain(t *testing.T) {
+	p := newPlane(t)
+	p.revoke("a1", errors.New("database password is hunter2"))
+	a := p.bareAgent("a1")
+	a.waitFor(t, tunnel.Waiting)
+	if got := a.Status().LastError; !strings.Contains(got, "cannot check") || strings.Contains(got, "hunter2") {
+		t.Errorf("error %q", got)
+	}
+	p.revoke("a1", nil)
+	a.waitFor(t, tunnel.Connected)
+}
+
+func TestDisconnectClosesEverythingAtOnce(t *testing.T) {
+	p := newPlane(t)
+	a := p.bareAgent("a1")
+	a.waitFor(t, tunnel.Connected)
+	go echoConnections(a.Listener())
+	t.Cleanup(func() { _ = a.Listener().Close() })
+	eventually(t, "online", func() bool { return p.Connected("a1") })
+	dialled, err := p.Dial(t.Context(), "a1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	runner, edge := net.Pipe()
+	if err := p.Handover(t.Context(), "a1", edge); err != nil {
+		t.Fatal(err)
+	}
+
+	p.revoke("a1", server.ErrRevoked)
+	started := time.Now()
+	p.Disconnect("a1")
+	for _, conn := range []net.Conn{dialled, runner} {
+		_ = conn.SetReadDeadline(time.Now().Add(patience))
+		if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("connection through the tunnel: %v", err)
+		}
+	}
+	eventually(t, "down", func() bool { return p.told() == "up a1, down a1" })
+	if took := time.Since(started); took > time.Second {
+		t.Errorf("took %s, want at most 1 s", took)
+	}
+	a.waitFor(t, tunnel.Refused)
+	if _, err := p.Dial(t.Context(), "a1"); !errors.Is(err, server.ErrNotConnected) {
+		t.Errorf("dial afterwards: %v", err)
+	}
+}
+
+// TestRenewedCertificate is used at the next connection and drops nothing before.
+func TestRenewedCertificate(t *testing.T) {
+	var mu sync.Mutex
+	var serials []string
+	p := newPlane(t, func(c *server.Config) {
+		c.Identify = func(state tls.ConnectionState) (string, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			serials = append(serials, state.PeerCertificates[0].SerialNumber.String())
+			return tunneltest.Identify(state)
+		}
+	})
+	current := p.ca.Agent("a1")
+	a := p.agent("a1", func(c *tunnel.Config) {
+		c.TLS = func(context.Context) (*tls.Config, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			return current, nil
+		}
+	})
+	client := p.client("a1", http1)
+	mustAsk(t, client, "before")
+	mu.Lock()
+	current = p.ca.Agent("a1")
+	mu.Unlock()
+	mustAsk(t, client, "after")
+	if n := a.Status().Reconnects; n != 0 {
+		t.Fatalf("%d reconnects for a renewal", n)
+	}
+	p.Disconnect("a1")
+	eventually(t, "reconnected", func() bool { return a.Status().Reconnects == 1 })
+	mu.Lock()
+	defer mu.Unlock()
+	if len(serials) != 2 || serials[0] == serials[1] {
+		t.Errorf("certificates seen: %v", serials)
+	}
+}
+
+func TestErrorsSayWhatToDo(t *testing.T) {
+	p := newPlane(t)
+	other := tunneltest.NewCA(t)
+	stranger := other.Agent("a1")
+	stranger.RootCAs = p.ca.Pool()
+	use := func(cfg *tls.Config) func(*tunnel.Config) {
+		return func(c *tunnel.Config) {
+			c.TLS = func(context.Context) (*tls.Config, error) { return cfg, nil }
+		}
+	}
+	for name, test := range map[string]struct {
+		change func(*tunnel.Config)
+		want   string
+	}{
+		"nobody listens":      {func(c *tunnel.Config) { c.ServerAddress = "127.0.0.1:1" }, "firewall"},
+		"unknown CA":          {use(other.Agent("a1")), "CA are the ones"},
+		"another server":      {func(c *tunnel.Config) { c.ServerName = "other.example.test" }, "CA are the ones"},
+		"expired certificate": {use(p.ca.AgentFor("a1", -time.Minute)), "clock"},
+		"foreign certificate": {use(stranger), "another control plane"},
+		"no certificate yet": {func(c *tunnel.Config) {
+			c.TLS = func(context.Context) (*tls.Config, error) { return nil, errors.New("identity is missing") }
+		}, "identity is missing"},
+		"another agent's certificate": {use(p.ca.Agent("a2")), "new token"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := p.bareAgent("a1", test.change)
+			phase := tunnel.Waiting
+			if name == "another agent's certificate" {
+				phase = tunnel.Refused
+			}
+			a.waitFor(t, phase)
+			if got := a.Status().LastError; !strings.Contains(got, test.want) {
+				t.Errorf("error %q does not say %q", got, test.want)
+			}
+		})
+	}
+}
+
+// TestNewsMayCallBack dials the agent from inside OnUp, as a control plane does that asks
+// an agent something when it comes.
+func TestNewsMayCallBack(t *testing.T) {
+	var s *server.Server
+	result := make(chan error, 1)
+	p := newPlane(t, func(c *server.Config) {
+		c.OnUp = func(id string) {
+			conn, err := s.Dial(context.Background(), id)
+			if err == nil {
+				err = conn.Close()
+			}
+			result <- err
+		}
+	})
+	s = p.Server
+	p.agent("a1")
+	select {
+	case err := <-result:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Error("no news")
+	}
+}
+
+// TestStartStop starts and stops an agent at every moment of its way, with connections
+// coming in all the time. frp's own client panics or stays behind when it is stopped in
+// some of them; goleak finds what stays. TUNNEL_CYCLES sets the number of cycles.
+func TestStartStop(t *testing.T) {
+	cycles := 100
+	if v, err := strconv.Atoi(os.Getenv("TUNNEL_CYCLES")); err == nil {
+		cycles = v
+	}
+	p := newPlane(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var runners sync.WaitGroup
+	for range 3 {
+		runners.Go(func() {
+			for ctx.Err() == nil {
+				if conn, err := p.Dial(ctx, "a1"); err == nil {
+					_, _ = io.WriteString(conn, "x")
+					_ = conn.Close()
+				} else {
+					time.Sleep(time.Millisecond)
+				}
+			}
+		})
+	}
+	for i := range cycles {
+		a := p.bareAgent("a1", func(c *tunnel.Config) { c.Backoff.Initial = time.Millisecond })
+		go echoConnections(a.Listener())
+		switch i % 4 {
+		case 0:
+			a.waitFor(t, tunnel.Connected)
+		case 1:
+			a.waitFor(t, tunnel.Connected)
+			p.Disconnect("a1")
+		}
+		time.Sleep(time.Duration(rand.Int64N(int64(20 * time.Millisecond))))
+		if err := a.stop(); err != nil {
+			t.Fatal(err)
+		}
+		if got := a.Status().Phase; got != tunnel.Stopped {
+			t.Fatalf("phase %s", got)
+		}
+		_ = a.Listener().Close()
+	}
+	cancel()
+	runners.Wait()
+	eventually(t, "no session is left", func() bool { return p.Stats().Sessions == 0 })
+	ups, downs := strings.Count(p.told(), "up"), strings.Count(p.told(), "down")
+	if ups != downs || ups == 0 {
+		t.Errorf("%d times up and %d times down", ups, downs)
+	}
+}

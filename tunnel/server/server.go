@@ -1,0 +1,129 @@
+// Package server is the control plane's end of the FRP tunnel (wire 2): it accepts agents
+// on a TLS listener of ours, binds each FRP session to the agent that its client
+// certificate names, and makes connections to agents inside the process, without a port
+// per agent. The FRP protocol itself is frps', embedded without its listeners.
+//
+// It is not the place for who may be an agent (Config.Identify and Config.Authorize
+// decide), nor for what runs on the connections: those carry ciphertext between a Runner
+// and an agent. docs/adr/0002-frp-session-binding.md says why it is built this way.
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+)
+
+var (
+	// ErrNotConnected means that the agent has no tunnel here at present.
+	ErrNotConnected = errors.New("agent is not connected; try again when it is announced online")
+	// ErrBusy means that the agent did not take the connection in time, or that too many
+	// others wait for it already.
+	ErrBusy = errors.New("agent is busy; try again shortly")
+	// ErrRevoked is what Authorize returns (wrapped or not) for an agent that will not be
+	// let in again, revoked or unknown. The agent is told so and stops trying.
+	ErrRevoked = errors.New("agent is revoked")
+)
+
+// Server accepts agents and connects to them. New makes one.
+type Server struct {
+	cfg    Config
+	tls    *tls.Config
+	engine *engine
+	agents *agents
+	wait   *waitingRoom
+	counts counters
+}
+
+// counters are the totals behind Stats.
+type counters struct {
+	accepted, refused, dials, dialErrors atomic.Uint64
+	toAgents, fromAgents                 atomic.Uint64
+	dialing, relays                      atomic.Int64
+}
+
+// New checks the configuration. Nothing runs before Serve.
+func New(cfg Config) (*Server, error) {
+	if cfg.Identify == nil {
+		return nil, errors.New("tunnel server: no Identify; it must read the agent's ID from its certificate")
+	}
+	secure, err := cfg.tlsConfig()
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Authorize == nil {
+		cfg.Authorize = func(context.Context, string) error { return nil }
+	}
+	cfg.Limits = cfg.Limits.withDefaults()
+	link.RedirectFRPLog(cfg.Log)
+	engine, err := newEngine()
+	if err != nil {
+		return nil, err
+	}
+	return &Server{
+		cfg:    cfg,
+		tls:    secure,
+		engine: engine,
+		agents: newAgents(cfg.OnUp, cfg.OnDown),
+		wait:   newWaitingRoom(cfg.Limits.Handshakes),
+	}, nil
+}
+
+// Serve accepts agents on ln, which carries plain TCP (TLS is done here), until ctx ends;
+// it then closes every session and returns when all of its goroutines have ended. It
+// closes ln, and may be called for several listeners at a time.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
+	defer stop()
+
+	var connections sync.WaitGroup
+	err := s.acceptAll(ctx, ln, func(conn net.Conn) {
+		leave := s.wait.enter(conn) // here, so that the line is in the order of arrival
+		connections.Go(func() { s.handle(ctx, conn, leave) })
+	})
+	if ctx.Err() != nil {
+		err = nil // it was asked for
+	}
+	cancel()
+	connections.Wait()
+	return err
+}
+
+// Connected says whether the agent can be reached.
+func (s *Server) Connected(agentID string) bool { return s.agents.isOnline(agentID) }
+
+// Disconnect closes the agent's sessions and every connection through them at once. It
+// does not keep the agent out: Authorize must refuse it from before this call.
+func (s *Server) Disconnect(agentID string) {
+	for _, session := range s.agents.sessions(agentID) {
+		session.kill(errDisconnected)
+	}
+}
+
+// Agents lists the agents that can be reached, sorted.
+func (s *Server) Agents() []string { return s.agents.list() }
+
+// Stats returns the current counts.
+func (s *Server) Stats() Stats {
+	online, sessions := s.agents.count()
+	return Stats{
+		Agents:          online,
+		Sessions:        sessions,
+		Handshakes:      s.wait.len(),
+		Dials:           int(s.counts.dialing.Load()),
+		Connections:     int(s.counts.relays.Load()),
+		Accepted:        s.counts.accepted.Load(),
+		Refused:         s.counts.refused.Load(),
+		DialsTotal:      s.counts.dials.Load(),
+		DialErrors:      s.counts.dialErrors.Load(),
+		BytesToAgents:   s.counts.toAgents.Load(),
+		BytesFromAgents: s.counts.fromAgents.Load(),
+	}
+}

@@ -1,0 +1,286 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fatedier/frp/pkg/msg"
+	netpkg "github.com/fatedier/frp/pkg/util/net"
+	"github.com/fatedier/frp/pkg/util/version"
+	frps "github.com/fatedier/frp/server"
+	"github.com/fatedier/frp/server/proxy"
+	"github.com/hashicorp/yamux"
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+)
+
+// answerTimeout bounds the answer to a login.
+const answerTimeout = 5 * time.Second
+
+var (
+	errDisconnected = errors.New("the control plane disconnected the agent")
+	errNoLogin      = errors.New("no login in time")
+	errStopping     = errors.New("the control plane is stopping")
+)
+
+// session is one connection of one agent, from its certificate to its end.
+type session struct {
+	server  *Server
+	agentID string
+	raw     net.Conn
+	conn    *tls.Conn
+	log     zerolog.Logger
+	streams atomic.Int64
+	dials   chan struct{} // one place per dial in the making
+
+	mu      sync.Mutex
+	mux     *yamux.Session
+	control *frps.Control
+	proxy   proxy.Proxy
+	reason  error
+
+	loggedIn atomic.Bool
+	ready    chan struct{} // closed when the agent can be dialled
+	up       sync.Once
+	done     chan struct{} // closed when the session is over
+	killed   sync.Once
+	work     link.Gate // the goroutines of dials and relays
+}
+
+func newSession(s *Server, raw net.Conn, conn *tls.Conn, agentID string) *session {
+	return &session{
+		server: s, agentID: agentID, raw: raw, conn: conn,
+		log:   s.cfg.Log.With().Str("agent_id", agentID).Stringer("remote", raw.RemoteAddr()).Logger(),
+		dials: make(chan struct{}, s.cfg.Limits.Dials),
+		ready: make(chan struct{}),
+		done:  make(chan struct{}),
+	}
+}
+
+// serve runs the session to its end and joins everything it started.
+func (s *session) serve(ctx context.Context) {
+	mux, err := link.Server(s.conn, s.log)
+	if err != nil {
+		s.log.Error().Err(err).Msg("cannot start the multiplexer")
+		return
+	}
+	s.mu.Lock()
+	s.mux = mux
+	s.mu.Unlock()
+	s.server.agents.add(s)
+	stop := context.AfterFunc(ctx, func() { s.kill(errStopping) })
+	defer stop()
+	late := time.AfterFunc(s.server.cfg.Limits.HandshakeTimeout, s.killUnlessReady)
+	defer late.Stop()
+
+	var streams sync.WaitGroup
+	for {
+		stream, err := mux.AcceptStream()
+		if err != nil {
+			s.kill(err)
+			break
+		}
+		s.accept(ctx, &streams, stream)
+	}
+	streams.Wait()
+	s.work.Shut()
+	if s.control != nil {
+		s.control.WaitClosed()
+	}
+	s.server.agents.remove(s)
+	s.log.Info().Err(s.why()).Msg("agent's tunnel closed")
+}
+
+// kill ends the session at once, for the first reason given. The raw connection goes
+// first: a farewell through the layers above could take seconds on a dead connection.
+func (s *session) kill(reason error) {
+	s.killed.Do(func() {
+		s.mu.Lock()
+		s.reason = reason
+		mux := s.mux
+		s.mu.Unlock()
+		close(s.done)
+		_ = s.raw.Close()
+		if mux != nil {
+			_ = mux.Close()
+		}
+	})
+}
+
+func (s *session) killUnlessReady() {
+	select {
+	case <-s.ready:
+	default:
+		s.kill(errNoLogin)
+	}
+}
+
+func (s *session) why() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reason
+}
+
+// accept looks at a new stream in a goroutine of its own, so that a silent one keeps
+// nobody waiting.
+func (s *session) accept(ctx context.Context, streams *sync.WaitGroup, y *yamux.Stream) {
+	if s.streams.Add(1) > int64(s.server.cfg.Limits.Streams) {
+		s.streams.Add(-1)
+		_ = y.Close()
+		return
+	}
+	stream := link.NewStream(y, func() { s.streams.Add(-1) })
+	streams.Go(func() {
+		if err := s.begin(ctx, stream); err != nil {
+			_ = stream.Close()
+			if errors.Is(err, errForeign) {
+				s.log.Warn().Err(err).Msg("agent said what it may not")
+				s.kill(err)
+			}
+		}
+	})
+}
+
+// begin reads the message that every FRP connection starts with and passes the connection
+// on. No other first message has any business here, a visitor's least of all.
+func (s *session) begin(ctx context.Context, stream *link.Stream) error {
+	_ = stream.SetReadDeadline(time.Now().Add(s.server.cfg.Limits.HandshakeTimeout))
+	first, err := msg.ReadMsg(stream)
+	if err != nil {
+		return err
+	}
+	_ = stream.SetReadDeadline(time.Time{})
+	switch m := first.(type) {
+	case *msg.Login:
+		return s.login(ctx, stream, m)
+	case *msg.NewWorkConn:
+		return s.workConn(stream, m)
+	default:
+		return fmt.Errorf("%w: a connection does not start with %T", errForeign, m)
+	}
+}
+
+// login makes this the agent's session, or tells the agent why not.
+func (s *session) login(ctx context.Context, stream *link.Stream, m *msg.Login) error {
+	if s.loggedIn.Swap(true) {
+		return fmt.Errorf("%w: a second login", errForeign)
+	}
+	if err := admitLogin(s.agentID, m); err != nil {
+		s.refuse(stream, "the certificate is another agent's", true)
+		return err
+	}
+	if err := s.authorize(ctx, stream); err != nil {
+		s.kill(err)
+		return err
+	}
+	leave, ok := s.server.agents.takeOver(s)
+	if !ok {
+		return errReplaced
+	}
+	defer leave()
+	return s.start(ctx, stream, m)
+}
+
+// start begins the FRP session.
+func (s *session) start(ctx context.Context, stream *link.Stream, m *msg.Login) error {
+	rw, err := netpkg.NewCryptoReadWriter(stream, []byte{})
+	if err != nil {
+		return err
+	}
+	conn := msg.NewConn(stream, &guard{
+		ReadWriter: msg.NewV1ReadWriter(rw), agentID: s.agentID, onUp: s.reachable, onEnd: s.kill,
+	})
+	control, err := s.server.engine.login(ctx, conn, s.agentID, m)
+	if err != nil {
+		s.kill(err)
+		return err
+	}
+	s.mu.Lock()
+	s.control = control
+	s.mu.Unlock()
+	answer := &msg.LoginResp{Version: version.Full(), RunID: control.RunID()}
+	if err := s.answer(stream, answer); err != nil || !control.Start() {
+		s.server.engine.drop(control)
+		s.kill(errors.Join(err, errReplaced))
+	}
+	return nil
+}
+
+// authorize asks whether the agent may come in. The session is on the agent's list by
+// now, so that a revocation after the question finds it there.
+func (s *session) authorize(ctx context.Context, stream *link.Stream) error {
+	ctx, cancel := context.WithTimeout(ctx, s.server.cfg.Limits.HandshakeTimeout)
+	defer cancel()
+	err := s.server.cfg.Authorize(ctx, s.agentID)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrRevoked):
+		s.refuse(stream, err.Error(), true)
+	default:
+		s.log.Warn().Err(err).Msg("cannot tell whether the agent may connect")
+		s.refuse(stream, "the control plane cannot check the agent at present", false)
+	}
+	return err
+}
+
+// refuse tells the agent why it is not let in and waits until it has hung up.
+func (s *session) refuse(stream *link.Stream, reason string, final bool) {
+	s.server.counts.refused.Add(1)
+	if s.answer(stream, &msg.LoginResp{Version: version.Full(), Error: link.Refusal(reason, final)}) != nil {
+		return
+	}
+	_ = stream.SetReadDeadline(time.Now().Add(lingerTimeout))
+	_, _ = stream.Read(make([]byte, 1))
+}
+
+func (s *session) answer(stream *link.Stream, m msg.Message) error {
+	_ = stream.SetWriteDeadline(time.Now().Add(answerTimeout))
+	defer func() { _ = stream.SetWriteDeadline(time.Time{}) }()
+	return msg.WriteMsg(stream, m)
+}
+
+// workConn gives frps a connection that it asked the agent for.
+func (s *session) workConn(stream *link.Stream, m *msg.NewWorkConn) error {
+	if err := admitWorkConn(s.agentID, m); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	control := s.control
+	s.mu.Unlock()
+	if control == nil {
+		return fmt.Errorf("%w: a work connection before the login", errForeign)
+	}
+	conn := msg.NewConn(stream, msg.NewV1ReadWriter(stream))
+	if err := s.server.engine.controls.RegisterWorkConn(control, proxy.NewWorkConn(conn)); err != nil {
+		// More were asked for than are wanted by now: the usual end of a burst.
+		return errors.Join(err, s.answer(stream, &msg.StartWorkConn{Error: err.Error()}))
+	}
+	return nil
+}
+
+// reachable is called when the agent knows that its proxy runs.
+func (s *session) reachable() {
+	s.up.Do(func() {
+		pxy, ok := s.server.engine.proxies.GetByName(link.ProxyName(s.agentID))
+		if !ok {
+			s.kill(errors.New("the agent's proxy is gone"))
+			return
+		}
+		s.mu.Lock()
+		s.proxy = pxy
+		s.mu.Unlock()
+		known := s.server.agents.reachable(s)
+		close(s.ready)
+		// In a goroutine because this one is frps' and sends what a dial needs.
+		s.work.Go(func() { s.server.agents.tell(known) })
+		s.log.Info().Msg("agent's tunnel is up")
+	})
+}

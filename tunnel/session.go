@@ -1,0 +1,129 @@
+package tunnel
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/fatedier/frp/client/proxy"
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+)
+
+const (
+	// loginTimeout bounds the time from a connection to a registered proxy.
+	loginTimeout = 20 * time.Second
+	// pollInterval is how often frpc is asked whether its proxy runs, which it does not
+	// tell by itself. Only while logging in.
+	pollInterval = 10 * time.Millisecond
+)
+
+// session makes one connection and returns when it has ended, and why.
+func (t *Tunnel) session(ctx context.Context) error {
+	conn, err := t.connect(ctx)
+	if err != nil {
+		return t.connectError(err)
+	}
+	remembering := &causeConn{Conn: conn}
+	mux, err := link.Client(remembering, t.cfg.Log)
+	if err != nil {
+		_ = conn.Close()
+		return fmt.Errorf("tunnel: start the multiplexer: %w", err)
+	}
+	defer func() { _ = mux.Close() }()
+	// Closing the connection is the only way a session is ended: frpc then stops by
+	// itself, from whatever state it is in.
+	stop := context.AfterFunc(ctx, func() { _ = mux.Close() })
+	defer stop()
+
+	offers := &link.Gate{}
+	defer offers.Shut()
+	// In a goroutine because frpc's own goroutine must not be kept waiting.
+	f, err := newFRPC(t.cfg.AgentID, &connector{mux: mux}, func(c net.Conn) {
+		if !offers.Go(func() { t.listener.offer(c, mux.CloseChan()) }) {
+			_ = c.Close()
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("tunnel: set up frpc: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- f.run(ctx) }()
+
+	err = t.watch(f, ended, func() { _ = mux.Close() })
+	if cause := remembering.cause(); cause != nil && ctx.Err() == nil {
+		return t.lostError(cause)
+	}
+	return err
+}
+
+// watch follows frpc from login to its end.
+func (t *Tunnel) watch(f *frpc, ended <-chan error, hangUp func()) error {
+	poll := time.NewTicker(pollInterval)
+	defer poll.Stop()
+	deadline := time.NewTimer(loginTimeout)
+	defer deadline.Stop()
+	var failure error
+	for {
+		select {
+		case err := <-ended:
+			switch {
+			case err != nil:
+				return t.loginError(err)
+			case failure != nil:
+				return t.loginError(failure)
+			default:
+				return t.lostError(errSessionOver)
+			}
+		case <-poll.C:
+			switch phase, problem := f.phase(); phase {
+			case proxy.ProxyPhaseRunning:
+				poll.Stop()
+				deadline.Stop()
+				t.status.set(Connected, nil)
+			case proxy.ProxyPhaseStartErr:
+				poll.Stop()
+				failure = errors.New(problem)
+				hangUp()
+			}
+		case <-deadline.C:
+			failure = fmt.Errorf("no answer within %s", loginTimeout)
+			hangUp()
+		}
+	}
+}
+
+// causeConn remembers why reading failed, which the multiplexer only logs. In TLS 1.3 that
+// is where a client learns that its certificate was refused.
+type causeConn struct {
+	*tls.Conn
+	mu  sync.Mutex
+	err error
+}
+
+func (c *causeConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err != nil {
+		c.mu.Lock()
+		if c.err == nil {
+			c.err = err
+		}
+		c.mu.Unlock()
+	}
+	return n, err
+}
+
+// cause returns the error if it says more than that the connection ended.
+func (c *causeConn) cause() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var alert *net.OpError
+	if errors.As(c.err, &alert) && alert.Op == "remote error" {
+		return c.err
+	}
+	return nil
+}

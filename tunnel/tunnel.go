@@ -1,0 +1,111 @@
+// Package tunnel is the agent's end of the FRP tunnel (wire 2): one outbound, mutually
+// authenticated TLS connection to the control plane's frps, over which Runners reach the
+// agent without an inbound port. It embeds frpc, keeps it connected, and hands the
+// connections of Runners to the process through a net.Listener.
+//
+// It is not the place for what runs on those connections (the Runner API and its TLS end
+// in the agent), nor for deciding what to do about a refused agent. Together with
+// tunnel/server it is the only package that imports frp.
+package tunnel
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/url"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+)
+
+// ALPN is the protocol name that both ends negotiate, so that the tunnel's port can be
+// shared with others later.
+const ALPN = link.ALPN
+
+// Config is what a Tunnel needs to know.
+type Config struct {
+	// ServerAddress is the host:port of the control plane's tunnel listener.
+	ServerAddress string
+	// ServerName is the name that the server's certificate must carry; empty means the
+	// host of ServerAddress.
+	ServerName string
+	// AgentID is the agent's own identifier, the same as in its certificate.
+	AgentID string
+	// TLS is asked at every dial, so that a renewed certificate is used at the next
+	// connection without dropping the present one. The configuration must hold the roots
+	// to trust and the agent's certificate; it is cloned before use.
+	TLS func(context.Context) (*tls.Config, error)
+	// Proxy chooses the proxy for a URL, as http.Transport's field does; nil connects
+	// directly. http, https and socks5 proxies are understood.
+	Proxy func(*url.URL) (*url.URL, error)
+	// Log takes the tunnel's log and, through it, frp's.
+	Log zerolog.Logger
+	// Backoff spaces attempts to connect; zero values mean the defaults.
+	Backoff Backoff
+}
+
+// Backoff spaces attempts to connect: exponential, and random by half either way at every
+// step including the last, so that many agents do not return in step.
+type Backoff struct {
+	// Initial is the mean wait before the first retry (1 s).
+	Initial time.Duration
+	// Max is the mean wait after many failures (15 s).
+	Max time.Duration
+	// Stable is how long a connection must have lived for the waits to start over (30 s).
+	Stable time.Duration
+}
+
+// Tunnel keeps one agent connected to one control plane.
+type Tunnel struct {
+	cfg      Config
+	host     string
+	status   *tracker
+	listener *listener
+}
+
+// New checks the configuration. Nothing is dialled before Run.
+func New(cfg Config) (*Tunnel, error) {
+	host, _, err := net.SplitHostPort(cfg.ServerAddress)
+	switch {
+	case err != nil || host == "":
+		return nil, errors.New("tunnel: server address must be host:port; set the address the control plane gave at registration")
+	case cfg.AgentID == "":
+		return nil, errors.New("tunnel: agent ID is empty; register the agent first")
+	case cfg.TLS == nil:
+		return nil, errors.New("tunnel: no TLS source; the tunnel only runs over mutual TLS")
+	}
+	if cfg.ServerName == "" {
+		cfg.ServerName = host
+	}
+	cfg.Backoff = cfg.Backoff.withDefaults()
+	link.RedirectFRPLog(cfg.Log)
+	return &Tunnel{cfg: cfg, host: host, status: newTracker(), listener: newListener(cfg.AgentID)}, nil
+}
+
+// Listener yields the connections of Runners. It lives as long as the Tunnel does, across
+// reconnects, and may be closed by an http.Server's shutdown: later connections are then
+// closed as they come.
+func (t *Tunnel) Listener() net.Listener { return t.listener }
+
+// Status says how the tunnel is.
+func (t *Tunnel) Status() Status { return t.status.get() }
+
+// Changed returns a channel that is closed at the next change of Status. Take it before
+// reading Status so that no change is missed.
+func (t *Tunnel) Changed() <-chan struct{} { return t.status.changed() }
+
+func (b Backoff) withDefaults() Backoff {
+	if b.Initial <= 0 {
+		b.Initial = time.Second
+	}
+	if b.Max < b.Initial {
+		b.Max = max(15*time.Second, b.Initial)
+	}
+	if b.Stable <= 0 {
+		b.Stable = 30 * time.Second
+	}
+	return b
+}

@@ -1,0 +1,184 @@
+package tunnel
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
+)
+
+func TestNewSaysWhatIsMissing(t *testing.T) {
+	source := func(context.Context) (*tls.Config, error) { return &tls.Config{MinVersion: tls.VersionTLS13}, nil }
+	for want, cfg := range map[string]Config{
+		"host:port": {ServerAddress: "example.test", AgentID: "a1", TLS: source},
+		"agent ID":  {ServerAddress: "example.test:7000", TLS: source},
+		"TLS":       {ServerAddress: "example.test:7000", AgentID: "a1"},
+	} {
+		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not say %q", err, want)
+		}
+	}
+	tunnel, err := New(Config{ServerAddress: "[2001:db8::1]:7000", AgentID: "a1", TLS: source})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := tunnel.tlsConfig(t.Context())
+	if err != nil || cfg.ServerName != "2001:db8::1" || cfg.NextProtos[0] != ALPN {
+		t.Errorf("configuration %+v, %v", cfg, err)
+	}
+}
+
+func TestStatusWakesWhoWaits(t *testing.T) {
+	tr := newTracker()
+	for i, step := range []struct {
+		phase Phase
+		err   error
+		want  Status
+	}{
+		{Connecting, nil, Status{Phase: Connecting}},
+		{Waiting, errors.New("no route"), Status{Phase: Waiting, LastError: "no route"}},
+		{Connecting, nil, Status{Phase: Connecting, LastError: "no route"}},
+		{Connected, nil, Status{Phase: Connected}},
+		{Waiting, errors.New("closed"), Status{Phase: Waiting, LastError: "closed"}},
+		{Connected, nil, Status{Phase: Connected, Reconnects: 1}},
+	} {
+		changed := tr.changed()
+		tr.set(step.phase, step.err)
+		select {
+		case <-changed:
+		default:
+			t.Errorf("step %d woke nobody", i)
+		}
+		got := tr.get()
+		if got.Since.IsZero() {
+			t.Errorf("step %d has no time", i)
+		}
+		got.Since = time.Time{}
+		if got != step.want {
+			t.Errorf("step %d: %+v, want %+v", i, got, step.want)
+		}
+	}
+}
+
+func TestListenerClosesWhatNobodyAccepts(t *testing.T) {
+	over := make(chan struct{})
+	close(over)
+	shut := newListener("a1")
+	if err := shut.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, offer := range map[string]func(net.Conn){
+		"closed listener": func(c net.Conn) { shut.offer(c, nil) },
+		"ended session":   func(c net.Conn) { newListener("a1").offer(c, over) },
+	} {
+		near, far := net.Pipe()
+		offer(near)
+		if _, err := far.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := shut.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("accept: %v", err)
+	}
+}
+
+func TestBackoffSpreadsAtTheCapToo(t *testing.T) {
+	waits := Backoff{}.withDefaults().sequence()
+	seen := map[time.Duration]bool{}
+	for i := range 50 {
+		d := waits.NextBackOff()
+		if i == 0 && (d < 500*time.Millisecond || d > 1500*time.Millisecond) {
+			t.Errorf("first wait %s", d)
+		}
+		if i >= 10 {
+			if d < 7500*time.Millisecond || d > 22500*time.Millisecond {
+				t.Errorf("wait %s at the cap", d)
+			}
+			seen[d] = true
+		}
+	}
+	if len(seen) < 30 {
+		t.Errorf("only %d different waits of 40 at the cap", len(seen))
+	}
+}
+
+// TestProxyThatFails goes through proxies that do not do what they should.
+func TestProxyThatFails(t *testing.T) {
+	for name, test := range map[string]struct{ answer, want string }{
+		"silent":    {"", "deadline"},
+		"garbage":   {"SSH-2.0-OpenSSH\r\n", "malformed"},
+		"refusal":   {"HTTP/1.1 403 Forbidden\r\n\r\n", "403"},
+		"talkative": {"HTTP/1.1 200 OK\r\n\r\nand more", "more than its answer"},
+		"endless":   {"HTTP/1.1 200 OK\r\nA: " + strings.Repeat("a", 2*maxProxyAnswer) + "\r\n\r\n", "EOF"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				conn, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = io.WriteString(conn, test.answer)
+				_, _ = io.Copy(io.Discard, conn)
+				_ = conn.Close()
+			}()
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			defer cancel()
+			_, err = dialVia(ctx, &url.URL{Scheme: "http", Host: ln.Addr().String()}, "example.test:7000")
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v does not say %q", err, test.want)
+			}
+			_ = ln.Close()
+			<-done
+		})
+	}
+	if _, err := dialVia(t.Context(), &url.URL{Scheme: "ftp", Host: "127.0.0.1:1"}, "example.test:7000"); err == nil {
+		t.Error("an ftp proxy was taken")
+	}
+}
+
+// TestStopWhileConnecting ends a tunnel whose server takes the connection and says nothing.
+func TestStopWhileConnecting(t *testing.T) {
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	cfg := tunneltest.NewCA(t).Agent("a1")
+	tunnel, err := New(Config{
+		ServerAddress: ln.Addr().String(), AgentID: "a1",
+		TLS: func(context.Context) (*tls.Config, error) { return cfg, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- tunnel.Run(ctx) }()
+	conn, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	cancel()
+	select {
+	case err := <-ended:
+		if err != nil || tunnel.Status().Phase != Stopped {
+			t.Errorf("%v, %+v", err, tunnel.Status())
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("did not stop")
+	}
+}
