@@ -1,0 +1,116 @@
+package announce
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// State is what the control plane knows about an agent's connection.
+type State string
+
+// The states of an agent.
+const (
+	StatePending State = "pending" // registered, its tunnel has not been up yet
+	StateOnline  State = "online"
+	StateOffline State = "offline"
+	StateRevoked State = "revoked"
+)
+
+// Agent is all that a Runner needs to find an agent and to choose between agents.
+type Agent struct {
+	ID     string            `json:"id"`
+	Name   string            `json:"name"`
+	Labels map[string]string `json:"labels,omitempty"`
+	State  State             `json:"state"`
+
+	// Endpoints are equal ways to the same agent; use whichever answers.
+	Endpoints []Endpoint `json:"endpoints,omitempty"`
+
+	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
+	Distribution      string `json:"distribution,omitempty"`
+	Provider          string `json:"provider,omitempty"`
+	AgentVersion      string `json:"agentVersion,omitempty"`
+	RunnerAPIVersion  string `json:"runnerApiVersion,omitempty"`
+
+	Capacity Capacity `json:"capacity"`
+
+	RegisteredAt time.Time `json:"registeredAt,omitzero"`
+	LastSeen     time.Time `json:"lastSeen,omitzero"`
+
+	// Sequence is that of the last event announced for this agent when this was
+	// written, app events included: the next event carries Sequence+1.
+	Sequence uint64 `json:"sequence"`
+}
+
+// Endpoint is where a Runner reaches an agent's Runner API.
+type Endpoint struct {
+	// Address is the host:port of the control plane's edge to dial.
+	Address string `json:"address"`
+	// ServerName is what to ask for (SNI) and what the agent's certificate must
+	// be for: AGENT_ID.AGENTS_DOMAIN.
+	ServerName string `json:"serverName"`
+}
+
+// Capacity is what the agent's cluster has (allocatable) and what is in use.
+type Capacity struct {
+	Nodes       int   `json:"nodes"`
+	Pods        int   `json:"pods"`
+	RunningPods int   `json:"runningPods"`
+	CPUMillis   int64 `json:"cpuMillis"`
+	MemoryBytes int64 `json:"memoryBytes"`
+
+	// UsedCPUMillis and UsedMemoryBytes are nil where the cluster has no metrics:
+	// unknown, not zero.
+	UsedCPUMillis   *int64 `json:"usedCpuMillis,omitempty"`
+	UsedMemoryBytes *int64 `json:"usedMemoryBytes,omitempty"`
+}
+
+// Validate reports the first field that an agent cannot be announced with.
+func (a *Agent) Validate() error {
+	if err := checkAgentID(a.ID); err != nil {
+		return fmt.Errorf("id: %w", err)
+	}
+	if strings.TrimSpace(a.Name) == "" {
+		return fmt.Errorf("name: must not be empty")
+	}
+	switch a.State {
+	case StatePending, StateOnline, StateOffline, StateRevoked:
+	default:
+		return fmt.Errorf("state: %q is none of pending, online, offline, revoked", clip(string(a.State)))
+	}
+	for i, e := range a.Endpoints {
+		if e.Address == "" || e.ServerName == "" {
+			return fmt.Errorf("endpoints[%d]: address and serverName must be set", i)
+		}
+	}
+	return nil
+}
+
+// maxAgentID is the longest DNS label: the ID is the first label of the name
+// that the agent's certificate is for.
+const maxAgentID = 63
+
+func checkAgentID(id string) error {
+	if id == "" {
+		return fmt.Errorf("must not be empty")
+	}
+	if len(id) > maxAgentID {
+		return fmt.Errorf("has %d characters, at most %d are allowed", len(id), maxAgentID)
+	}
+	for _, r := range id {
+		if (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' {
+			return fmt.Errorf("%q may hold only a-z, 0-9 and '-'", clip(id))
+		}
+	}
+	return nil
+}
+
+// clip keeps foreign text that is quoted in an error short.
+func clip(s string) string {
+	const most = 64
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

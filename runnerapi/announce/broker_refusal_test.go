@@ -1,0 +1,140 @@
+package announce_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/broker"
+)
+
+func testRunnerCannotPublish(t *testing.T, b *broker.Broker) {
+	p := publisher(t, config(b, broker.UserRunner))
+	err := refused(t, p, announce.CodeForbidden)
+	if !strings.Contains(err.Error(), "control plane's user") {
+		t.Errorf("Publish = %v", err)
+	}
+}
+
+// refused publishes with no hope, once the publisher knows that, and returns why.
+func refused(t *testing.T, p *announce.Publisher, code announce.BrokerCode) error {
+	t.Helper()
+	eventually(t, "the refusal", func() bool { return announce.CodeOf(p.Status().Err) == code })
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	n, err := p.Publish(ctx, makeEvents(t, "forged", 1, 1))
+	if n != 0 || announce.CodeOf(err) != code {
+		t.Errorf("Publish = %d, %v, want %s", n, err, code)
+	}
+	t.Log(err)
+	return err
+}
+
+// testRunnerIsConfined goes past our own code: the broker itself must say no.
+func testRunnerIsConfined(t *testing.T, b *broker.Broker) {
+	conn, err := amqp.DialTLS(b.URL(broker.UserRunner), b.TLSConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.CloseDeadline(time.Now().Add(5 * time.Second)) }()
+	tries := map[string]func(*amqp.Channel) error{
+		"publish": func(ch *amqp.Channel) error {
+			if err := ch.Confirm(false); err != nil {
+				return err
+			}
+			closed := ch.NotifyClose(make(chan *amqp.Error, 1))
+			err := ch.PublishWithContext(t.Context(), announce.Exchange, "agent.online", false, false, amqp.Publishing{})
+			if err != nil {
+				return err
+			}
+			select {
+			case reason := <-closed:
+				return reason
+			case <-time.After(10 * time.Second):
+				return nil
+			}
+		},
+		"read the timeline": func(ch *amqp.Channel) error {
+			_, err := ch.Consume(announce.TimelineQueue, "", false, false, false, false, nil)
+			return err
+		},
+		"delete the exchange": func(ch *amqp.Channel) error { return ch.ExchangeDelete(announce.Exchange, false, false) },
+		"make another queue": func(ch *amqp.Channel) error {
+			_, err := ch.QueueDeclare("pipeops.other", true, false, false, false, nil)
+			return err
+		},
+	}
+	for name, try := range tries {
+		ch, err := conn.Channel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var refused *amqp.Error
+		if err := try(ch); !errors.As(err, &refused) || refused.Code != amqp.AccessRefused {
+			t.Errorf("%s: %v, want it refused", name, err)
+		}
+	}
+}
+
+func testWrongPassword(t *testing.T, b *broker.Broker) {
+	u, err := url.Parse(b.URL(broker.UserRunner))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const wrong = "wr0ng/?#@secret"
+	u.User = url.UserPassword(broker.UserRunner, wrong)
+	cfg := config(b, broker.UserRunner)
+	var log syncBuffer
+	cfg.URLs, cfg.Log = []string{u.String()}, zerolog.New(&log)
+	_, c, _ := consume(t, cfg, announce.RunnerQueue("x"))
+	eventually(t, "the refusal", func() bool { return announce.CodeOf(c.Status().Err) == announce.CodeBadLogin })
+	text := c.Status().Err.Error()
+	if !strings.Contains(text, "log in as runner") || !strings.Contains(text, "check the user and password") {
+		t.Errorf("not clear: %s", text)
+	}
+	for _, secret := range []string{wrong, "secret", url.QueryEscape(wrong)} {
+		if strings.Contains(text, secret) || strings.Contains(log.String(), secret) {
+			t.Errorf("shows the password:\n%s\n%s", text, log.String())
+		}
+	}
+	if log.String() == "" {
+		t.Error("nothing was logged")
+	}
+}
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+func testWrongCA(t *testing.T, b *broker.Broker) {
+	cfg := config(b, broker.UserControlPlane)
+	cfg.TLS = &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+	err := refused(t, publisher(t, cfg), announce.CodeUntrusted)
+	if !strings.Contains(err.Error(), "CA that signed it") {
+		t.Errorf("Publish = %v", err)
+	}
+}

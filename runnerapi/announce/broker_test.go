@@ -1,0 +1,345 @@
+package announce_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/broker"
+)
+
+// TestBroker is everything that needs a real RabbitMQ, on one that all share.
+func TestBroker(t *testing.T) {
+	b := broker.ForTest(t, broker.Options{})
+	t.Run("Runner before the control plane", func(t *testing.T) { testRunnerFirst(t, b) })
+	t.Run("in order", func(t *testing.T) { testInOrder(t, b) })
+	t.Run("Runner cannot publish", func(t *testing.T) { testRunnerCannotPublish(t, b) })
+	t.Run("Runner stays in its own queues", func(t *testing.T) { testRunnerIsConfined(t, b) })
+	t.Run("wrong password", func(t *testing.T) { testWrongPassword(t, b) })
+	t.Run("wrong CA", func(t *testing.T) { testWrongCA(t, b) })
+	t.Run("unroutable", func(t *testing.T) { testUnroutable(t, b) })
+	t.Run("malformed and unhandled go to the dead", func(t *testing.T) { testDeadLetters(t, b) })
+	t.Run("several brokers", func(t *testing.T) { testSeveralBrokers(t, b) })
+	t.Run("directory", func(t *testing.T) { testDirectory(t, b) })
+	t.Run("silent broker", func(t *testing.T) { testSilent(t, b) })
+	t.Run("crash in the middle", func(t *testing.T) { testCrash(t, b) })
+}
+
+func config(b *broker.Broker, user string) announce.Config {
+	return announce.Config{URLs: []string{b.URL(user)}, TLS: b.TLSConfig(), Log: zerolog.Nop()}
+}
+
+// run has something run until the test ends, and joins it.
+func run(t *testing.T, f func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- f(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case err := <-ended:
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("Run = %v", err)
+			}
+		case <-time.After(30 * time.Second):
+			t.Error("Run does not end")
+		}
+	})
+}
+
+func publisher(t *testing.T, cfg announce.Config) *announce.Publisher {
+	t.Helper()
+	p, err := announce.NewPublisher(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, p.Run)
+	return p
+}
+
+// sink collects what a consumer is given.
+type sink struct {
+	mu     sync.Mutex
+	events []announce.Event
+	news   chan struct{}
+}
+
+func newSink() *sink { return &sink{news: make(chan struct{}, 1)} }
+
+func (s *sink) handle(_ context.Context, e announce.Event) error {
+	s.mu.Lock()
+	s.events = append(s.events, e)
+	s.mu.Unlock()
+	select {
+	case s.news <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// until waits for the events to be as wanted.
+func (s *sink) until(t *testing.T, what string, ok func([]announce.Event) bool) []announce.Event {
+	t.Helper()
+	deadline := time.After(time.Minute)
+	for {
+		s.mu.Lock()
+		events := slices.Clone(s.events)
+		s.mu.Unlock()
+		if ok(events) {
+			return events
+		}
+		select {
+		case <-s.news:
+		case <-deadline:
+			t.Fatalf("waited a minute for %s; there are %d events", what, len(events))
+		}
+	}
+}
+
+func consume(t *testing.T, cfg announce.Config, q announce.Queue) (*sink, *announce.Consumer, <-chan struct{}) {
+	t.Helper()
+	s, ready := newSink(), make(chan struct{}, 16)
+	c, err := announce.NewConsumer(announce.ConsumerConfig{Config: cfg, Queue: q, Ready: func() { ready <- struct{}{} }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, func(ctx context.Context) error { return c.Run(ctx, s.handle) })
+	return s, c, ready
+}
+
+func wait(t *testing.T, c <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(time.Minute):
+		t.Fatalf("waited a minute for %s", what)
+	}
+}
+
+// eventually asks a few times a second, for what nobody signals.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick, deadline := time.NewTicker(50*time.Millisecond), time.After(time.Minute)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("waited a minute for %s", what)
+		}
+	}
+}
+
+func makeEvents(t *testing.T, agent string, from, to uint64) []announce.Event {
+	t.Helper()
+	var events []announce.Event
+	for n := from; n <= to; n++ {
+		a := announce.Agent{ID: agent, Name: agent, State: announce.StateOnline}
+		e, err := announce.NewAgentEvent(announce.AgentUpdated, "/controlplane", a, n, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		events = append(events, e)
+	}
+	return events
+}
+
+func publish(t *testing.T, p *announce.Publisher, events []announce.Event) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if n, err := p.Publish(ctx, events); err != nil || n != len(events) {
+		t.Fatalf("Publish = %d of %d, %v", n, len(events), err)
+	}
+}
+
+func sequences(events []announce.Event, agent string) []uint64 {
+	var all []uint64
+	for _, e := range events {
+		if e.AgentID == agent {
+			all = append(all, e.Sequence)
+		}
+	}
+	return all
+}
+
+// testRunnerFirst: a Runner that comes before the control plane says what is
+// missing, and goes on by itself once it is there.
+func testRunnerFirst(t *testing.T, b *broker.Broker) {
+	got, c, ready := consume(t, config(b, broker.UserRunner), announce.RunnerQueue("early"))
+	eventually(t, "the missing exchange to be noticed", func() bool {
+		return announce.CodeOf(c.Status().Err) == announce.CodeNoExchange
+	})
+	if err := c.Status().Err; !strings.Contains(err.Error(), "start it") {
+		t.Errorf("no fix: %v", err)
+	}
+	p := publisher(t, config(b, broker.UserControlPlane))
+	wait(t, ready, "the Runner's queue")
+	publish(t, p, makeEvents(t, "early", 1, 1))
+	got.until(t, "the announcement", func(e []announce.Event) bool { return len(e) == 1 })
+}
+
+func testInOrder(t *testing.T, b *broker.Broker) {
+	p := publisher(t, config(b, broker.UserControlPlane))
+	got, _, ready := consume(t, config(b, broker.UserRunner), announce.RunnerQueue("order"))
+	narrow := announce.RunnerQueue("narrow")
+	narrow.Bindings = []string{"app.*"}
+	apps, _, appsReady := consume(t, config(b, broker.UserRunner), narrow)
+	wait(t, ready, "the queue")
+	wait(t, appsReady, "the other queue")
+
+	const count = 2500 // several windows
+	started := time.Now()
+	publish(t, p, makeEvents(t, "order", 1, count))
+	t.Logf("%d events confirmed in %s", count, time.Since(started))
+	if !p.Connected() {
+		t.Error("published, but not connected")
+	}
+	app, err := announce.NewAppEvent(announce.AppHealthy, "/controlplane", "order", announce.AppEvent{Namespace: "n", Name: "web"}, count+1, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(t, p, []announce.Event{app})
+
+	events := got.until(t, "all events", func(e []announce.Event) bool { return len(e) > count })
+	for i, n := range sequences(events, "order") {
+		if n != uint64(i+1) {
+			t.Fatalf("event %d has sequence %d", i+1, n)
+		}
+	}
+	only := apps.until(t, "the app event", func(e []announce.Event) bool { return len(e) > 0 })
+	if len(only) != 1 || only[0].Type != announce.AppHealthy || only[0].ID != app.ID {
+		t.Errorf("the queue for app.* got %+v", only)
+	}
+}
+
+// testUnroutable takes the queues away: the broker confirms what it throws away,
+// which must not count.
+func testUnroutable(t *testing.T, b *broker.Broker) {
+	p := publisher(t, config(b, broker.UserControlPlane))
+	publish(t, p, makeEvents(t, "routed", 1, 1))
+	ch := channel(t, b)
+	for _, queue := range []string{announce.TimelineQueue, "pipeops.runner.early", "pipeops.runner.order", "pipeops.runner.narrow"} {
+		if _, err := ch.QueueDelete(queue, false, false, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	n, err := p.Publish(ctx, makeEvents(t, "unrouted", 1, 3))
+	if n != 0 || announce.CodeOf(err) != announce.CodeUnroutable || !strings.Contains(err.Error(), announce.TimelineQueue) {
+		t.Errorf("Publish = %d, %v", n, err)
+	}
+	// Connecting again puts the queue back, so the next try succeeds.
+	eventually(t, "the events to be taken", func() bool {
+		n, err := p.Publish(ctx, makeEvents(t, "unrouted", 1, 3))
+		return n == 3 && err == nil
+	})
+}
+
+func channel(t *testing.T, b *broker.Broker) *amqp.Channel {
+	t.Helper()
+	conn, err := amqp.DialTLS(b.URL(broker.UserControlPlane), b.TLSConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.CloseDeadline(time.Now().Add(5 * time.Second)) })
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ch
+}
+
+func testDeadLetters(t *testing.T, b *broker.Broker) {
+	cfg := config(b, broker.UserControlPlane)
+	p := publisher(t, cfg)
+	publish(t, p, makeEvents(t, "before", 1, 1)) // the topology is there
+	ch := channel(t, b)
+	if _, err := ch.QueuePurge(announce.DeadQueue, false); err != nil {
+		t.Fatal(err)
+	}
+	var log syncBuffer
+	s, ready, tries := newSink(), make(chan struct{}, 1), 0
+	rcfg := config(b, broker.UserRunner)
+	rcfg.Log = zerolog.New(&log)
+	c, err := announce.NewConsumer(announce.ConsumerConfig{Config: rcfg, Queue: announce.RunnerQueue("dead"), Ready: func() { ready <- struct{}{} }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, func(ctx context.Context) error {
+		return c.Run(ctx, func(ctx context.Context, e announce.Event) error {
+			switch e.AgentID {
+			case "hopeless":
+				return announce.Permanent(errors.New("never"))
+			case "flaky":
+				if tries++; tries < 3 {
+					return errors.New("not yet")
+				}
+			}
+			return s.handle(ctx, e)
+		})
+	})
+	wait(t, ready, "the queue")
+	err = ch.PublishWithContext(t.Context(), announce.Exchange, "agent.online", true, false, amqp.Publishing{Body: []byte(`{"leak":"hush"}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(t, p, slices.Concat(makeEvents(t, "hopeless", 1, 1), makeEvents(t, "flaky", 1, 1), makeEvents(t, "good", 1, 1)))
+	events := s.until(t, "the good ones", func(e []announce.Event) bool { return len(e) == 2 })
+	if events[0].AgentID != "flaky" || events[1].AgentID != "good" {
+		t.Errorf("trying again cost the order: %v", events)
+	}
+	eventually(t, "two dead letters", func() bool {
+		q, err := ch.QueueDeclarePassive(announce.DeadQueue, true, false, false, false, nil)
+		return err == nil && q.Messages == 2
+	})
+	if text := log.String(); strings.Contains(text, "hush") || !strings.Contains(text, "malformed") || !strings.Contains(text, "never") {
+		t.Errorf("the log:\n%s", text)
+	}
+}
+
+func testSeveralBrokers(t *testing.T, b *broker.Broker) {
+	cfg := config(b, broker.UserControlPlane)
+	cfg.URLs = append([]string{"amqps://u:p@127.0.0.1:1/"}, cfg.URLs...)
+	publish(t, publisher(t, cfg), makeEvents(t, "second", 1, 1))
+}
+
+func testDirectory(t *testing.T, b *broker.Broker) {
+	p := publisher(t, config(b, broker.UserControlPlane))
+	first := announce.Agent{ID: "d1", Name: "d1", State: announce.StatePending, Sequence: 4}
+	ready := make(chan struct{}, 4)
+	d, err := announce.NewDirectory(announce.DirectoryConfig{
+		Snapshot: func(context.Context) ([]announce.Agent, error) { return []announce.Agent{first}, nil },
+		Events: &announce.ConsumerConfig{
+			Config: config(b, broker.UserRunner),
+			Queue:  announce.RunnerWatchQueue("directory", "1"),
+			Ready:  func() { ready <- struct{}{} },
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, d.Run)
+	if err := d.WaitSynced(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, ready, "the queue")
+	publish(t, p, makeEvents(t, "d1", 5, 5))
+	eventually(t, "the agent to be online", func() bool {
+		a, err := d.Get("d1")
+		return err == nil && a.State == announce.StateOnline && a.Sequence == 5
+	})
+	if !d.Events().Connected {
+		t.Error("hears events but is not connected")
+	}
+}

@@ -1,0 +1,197 @@
+package announce
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+
+	cloudevents "github.com/cloudevents/sdk-go/v2/event"
+)
+
+// ContentType is the media type of an encoded event.
+const ContentType = cloudevents.ApplicationCloudEventsJSON
+
+// MaxEventSize is the largest encoded event that is sent or accepted.
+const MaxEventSize = 256 << 10
+
+// The CloudEvents extension attributes. The sequence is a string because the
+// integers of CloudEvents have 32 bits.
+const (
+	extAgentID  = "agentid"
+	extSequence = "sequence"
+)
+
+// typePattern lets types in that are newer than this code: whoever does not know
+// one skips it, which keeps an old Runner working with a new control plane.
+var typePattern = regexp.MustCompile(`^(agent|app)\.[a-z]{1,40}$`)
+
+// FieldError is why an encoded event was refused. It names the attribute at fault
+// and never quotes the data.
+type FieldError struct {
+	Field  string
+	Reason string
+}
+
+func (e *FieldError) Error() string {
+	if e.Field == "" {
+		return "event: " + e.Reason
+	}
+	return "event: " + e.Field + ": " + e.Reason
+}
+
+func fieldErr(field, format string, args ...any) error {
+	return &FieldError{Field: field, Reason: fmt.Sprintf(format, args...)}
+}
+
+// Encode writes the event as CloudEvents 1.0 structured JSON.
+func (e *Event) Encode() ([]byte, error) {
+	if err := e.validate(); err != nil {
+		return nil, err
+	}
+	ce := cloudevents.New(cloudevents.CloudEventsVersionV1)
+	ce.SetID(e.ID)
+	ce.SetType(string(e.Type))
+	ce.SetSource(e.Source)
+	ce.SetSubject(e.subject())
+	ce.SetTime(e.Time)
+	ce.SetExtension(extAgentID, e.AgentID)
+	ce.SetExtension(extSequence, strconv.FormatUint(e.Sequence, 10))
+	if err := ce.SetData(cloudevents.ApplicationJSON, e.Data); err != nil {
+		return nil, fieldErr("data", "%v", err)
+	}
+	if err := ce.Validate(); err != nil {
+		return nil, fieldErr("", "%v", err)
+	}
+	body, err := json.Marshal(ce)
+	if err != nil {
+		return nil, fmt.Errorf("event %s: encode: %w", e.ID, err)
+	}
+	if len(body) > MaxEventSize {
+		return nil, fieldErr("data", "the event has %d bytes, at most %d are allowed", len(body), MaxEventSize)
+	}
+	return body, nil
+}
+
+// Decode reads what Encode wrote. Attributes and data fields that it does not
+// know are skipped; anything missing or malformed is a [FieldError].
+func Decode(body []byte) (Event, error) {
+	if len(body) > MaxEventSize {
+		return Event{}, fieldErr("", "has %d bytes, at most %d are allowed", len(body), MaxEventSize)
+	}
+	if err := precheck(body); err != nil {
+		return Event{}, err
+	}
+	var ce cloudevents.Event
+	if err := json.Unmarshal(body, &ce); err != nil {
+		return Event{}, fieldErr("", "not CloudEvents 1.0 JSON: %s", clip(err.Error()))
+	}
+	e := Event{
+		ID:     ce.ID(),
+		Type:   Type(ce.Type()),
+		Source: ce.Source(),
+		Time:   ce.Time(),
+		Data:   ce.Data(),
+	}
+	var err error
+	if e.AgentID, err = extension(&ce, extAgentID); err != nil {
+		return Event{}, err
+	}
+	if e.Sequence, err = sequence(&ce); err != nil {
+		return Event{}, err
+	}
+	if err := e.validate(); err != nil {
+		return Event{}, err
+	}
+	return e, nil
+}
+
+// precheck refuses what the CloudEvents library is lenient about or trips over:
+// text that is not JSON, the older version 0.3, and base64 data, which this wire
+// does not use.
+func precheck(body []byte) error {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(body, &fields); err != nil {
+		return fieldErr("", "not a JSON object: %s", clip(err.Error()))
+	}
+	switch string(fields["specversion"]) {
+	case `"1.0"`:
+	case "":
+		return fieldErr("specversion", "is missing")
+	default:
+		return fieldErr("specversion", `must be "1.0"`)
+	}
+	if source := string(fields["source"]); source == "" || source == `""` {
+		return fieldErr("source", "must not be empty")
+	}
+	for _, name := range []string{"data_base64", "datacontentencoding"} {
+		if _, ok := fields[name]; ok {
+			return fieldErr(name, "is not used on this wire: data must be JSON")
+		}
+	}
+	if string(fields["datacontenttype"]) != `"`+cloudevents.ApplicationJSON+`"` {
+		return fieldErr("datacontenttype", "must be %q", cloudevents.ApplicationJSON)
+	}
+	return nil
+}
+
+func extension(ce *cloudevents.Event, name string) (string, error) {
+	v, ok := ce.Extensions()[name]
+	if !ok {
+		return "", fieldErr(name, "is missing")
+	}
+	s, ok := v.(string)
+	if !ok {
+		return "", fieldErr(name, "must be a string")
+	}
+	return s, nil
+}
+
+func sequence(ce *cloudevents.Event) (uint64, error) {
+	s, err := extension(ce, extSequence)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		return 0, fieldErr(extSequence, "%q is not a whole number", clip(s))
+	}
+	return n, nil
+}
+
+func (e *Event) validate() error {
+	switch {
+	case e.ID == "":
+		return fieldErr("id", "must not be empty")
+	case len(e.ID) > 128:
+		return fieldErr("id", "is longer than 128 characters")
+	case !typePattern.MatchString(string(e.Type)):
+		return fieldErr("type", "%q is not agent.WORD or app.WORD", clip(string(e.Type)))
+	case e.Source == "":
+		return fieldErr("source", "must not be empty")
+	case e.Sequence == 0:
+		return fieldErr(extSequence, "must be at least 1")
+	case e.Time.IsZero():
+		return fieldErr("time", "is missing")
+	}
+	if err := checkAgentID(e.AgentID); err != nil {
+		return fieldErr(extAgentID, "%v", err)
+	}
+	return e.validateData()
+}
+
+func (e *Event) validateData() error {
+	if len(e.Data) == 0 || e.Data[0] != '{' || !json.Valid(e.Data) {
+		return fieldErr("data", "must be a JSON object")
+	}
+	var err error
+	if e.Type.IsAgent() {
+		_, err = e.Agent()
+	} else {
+		_, err = e.App()
+	}
+	if err != nil {
+		return fieldErr("data", "%v", err)
+	}
+	return nil
+}

@@ -1,0 +1,319 @@
+package announce
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/rs/zerolog"
+)
+
+// Config says how to reach the brokers.
+type Config struct {
+	// URLs are amqps://user:password@host:port/vhost, one per broker of a cluster.
+	URLs []string
+	// TLS is used for amqps. Nil means the machine's trusted CAs.
+	TLS *tls.Config
+	Log zerolog.Logger
+	// Name is shown on the broker's page as the connection's name.
+	Name string
+}
+
+// Status is what is known of the connection to the broker, for readiness.
+type Status struct {
+	Connected bool
+	Broker    string    // host:port of the connected broker
+	Since     time.Time // of the last change between connected and not
+	Err       error     // why it is not connected, or blocked
+}
+
+const (
+	dialTimeout  = 10 * time.Second
+	closeTimeout = 3 * time.Second
+	// setupTimeout bounds the declarations that begin a session: a queue that has
+	// lost its leader never answers them.
+	setupTimeout = 30 * time.Second
+	// heartbeat: a broker that went silent is noticed after two to three of them.
+	heartbeat    = 5 * time.Second
+	writeTimeout = 30 * time.Second
+)
+
+// broker is one parsed URL. Keeping the password out of what is handed to the
+// AMQP library as an address keeps it out of every error.
+type broker struct {
+	uri  amqp.URI
+	addr string
+}
+
+func parseBrokers(urls []string) ([]broker, error) {
+	if len(urls) == 0 {
+		return nil, errors.New("no broker URL was given: expected amqps://user:password@host:port/")
+	}
+	brokers := make([]broker, 0, len(urls))
+	for i, text := range urls {
+		uri, err := amqp.ParseURI(text)
+		if err != nil {
+			return nil, fmt.Errorf("broker URL %d (%s): %s", i+1, Redact(text), whyNotURI(err))
+		}
+		brokers = append(brokers, broker{uri: uri, addr: net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port))})
+	}
+	return brokers, nil
+}
+
+// whyNotURI drops the URL, and with it the password, that net/url quotes.
+func whyNotURI(err error) string {
+	const form = "expected amqps://user:password@host:port/ with special characters of the password percent-encoded"
+	if !strings.Contains(err.Error(), "scheme must be") {
+		return "cannot be parsed; " + form
+	}
+	return "the scheme must be amqps:// or amqp://; " + form
+}
+
+// Redact returns a broker URL that may be shown: without its password, or nothing
+// of it where it is not certain which part is the password, as when a '/', '?' or
+// '@' in it was not percent-encoded.
+func Redact(text string) string {
+	u, err := url.Parse(text)
+	ats := strings.Count(text, "@")
+	if err != nil || u.Host == "" || ats > 1 || (ats == 1) != (u.User != nil) {
+		return "not shown, it may hold a password"
+	}
+	u.RawQuery, u.Fragment = "", ""
+	return u.Redacted()
+}
+
+// connection is an AMQP connection and what is below it. The library's calls know
+// no context, and its deadlines are overwritten by heartbeats: closing the network
+// connection is what ends a call for certain.
+type connection struct {
+	*amqp.Connection
+	addr string
+	raw  net.Conn
+}
+
+// dial connects to one broker and gives up when the context ends.
+func (b *broker) dial(ctx context.Context, cfg *Config) (*connection, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	uri := b.uri
+	uri.Username, uri.Password = "guest", "guest" // the library's defaults, which it leaves out of the URL
+	var tlsConfig *tls.Config
+	if cfg.TLS != nil {
+		tlsConfig = cfg.TLS.Clone() // the library writes into it
+	} else {
+		tlsConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	var raw net.Conn
+	var interrupt func() bool
+	conn, err := amqp.DialConfig(uri.String(), amqp.Config{
+		SASL:            []amqp.Authentication{b.uri.PlainAuth()},
+		Vhost:           b.uri.Vhost,
+		Heartbeat:       heartbeat,
+		TLSClientConfig: tlsConfig,
+		Properties:      amqp.Table{"connection_name": cfg.Name, "product": "pipeops"},
+		Dial: func(network, addr string) (net.Conn, error) {
+			c, err := new(net.Dialer).DialContext(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			// The handshakes know no context: a closed connection ends them.
+			interrupt = context.AfterFunc(ctx, func() { _ = c.Close() })
+			raw = &deadlineConn{Conn: c}
+			return raw, nil
+		},
+	})
+	if interrupt != nil && !interrupt() {
+		err = ctx.Err()
+	}
+	if err != nil {
+		if raw != nil {
+			_ = raw.Close()
+		}
+		return nil, dialError(b.uri.Username, b.addr, err)
+	}
+	return &connection{Connection: conn, addr: b.addr, raw: raw}, nil
+}
+
+// close says goodbye, but not for long. The library closes the network connection.
+func (c *connection) close() {
+	hard := time.AfterFunc(closeTimeout, func() { _ = c.raw.Close() })
+	defer hard.Stop()
+	_ = c.Close() // it was lost already, or is soon
+}
+
+// bound ends the connection unless the returned function is called in time.
+func (c *connection) bound(ctx context.Context) (done func()) {
+	stopContext := context.AfterFunc(ctx, func() { _ = c.raw.Close() })
+	timer := time.AfterFunc(setupTimeout, func() { _ = c.raw.Close() })
+	return func() {
+		stopContext()
+		timer.Stop()
+	}
+}
+
+// deadlineConn bounds every write: the AMQP library's writes know no context, and
+// a peer that stopped reading would hold them for ever.
+type deadlineConn struct{ net.Conn }
+
+func (c *deadlineConn) Write(p []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(p)
+}
+
+// link keeps a connection to one of the brokers: it connects, lets the session
+// work, and does so again until its context ends.
+type link struct {
+	cfg     Config
+	brokers []broker
+	log     zerolog.Logger
+
+	mu     sync.Mutex
+	status Status
+}
+
+func newLink(cfg Config) (*link, error) {
+	brokers, err := parseBrokers(cfg.URLs)
+	if err != nil {
+		return nil, err
+	}
+	return &link{cfg: cfg, brokers: brokers, log: cfg.Log, status: Status{Since: time.Now()}}, nil
+}
+
+// sessionFunc works with one connection.
+type sessionFunc func(ctx context.Context, conn *connection) error
+
+// run gives each new connection to session, which returns when it is done with
+// it. Only the end of the context ends run.
+func (l *link) run(ctx context.Context, session sessionFunc) error {
+	wait := newBackoff()
+	for next := 0; ctx.Err() == nil; next++ {
+		b := &l.brokers[next%len(l.brokers)]
+		started := time.Now()
+		err := l.once(ctx, b, session)
+		if ctx.Err() != nil {
+			break
+		}
+		err = withBroker(err, b.addr)
+		changed := l.disconnected(err)
+		if time.Since(started) > stablePeriod {
+			wait.reset()
+		}
+		pause := wait.next()
+		// The same failure over and over is said once, then whispered.
+		level := zerolog.DebugLevel
+		if changed {
+			level = zerolog.WarnLevel
+		}
+		l.log.WithLevel(level).Err(err).Str("broker", b.addr).Dur("retry_in", pause).Msg("not connected to the broker")
+		sleep(ctx, pause)
+	}
+	l.disconnected(context.Cause(ctx))
+	return context.Cause(ctx)
+}
+
+// once is one connection's life. The connection is closed when it returns.
+func (l *link) once(ctx context.Context, b *broker, session sessionFunc) error {
+	conn, err := b.dial(ctx, &l.cfg)
+	if err != nil {
+		return err
+	}
+	closed := conn.NotifyClose(make(chan *amqp.Error, 1))
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		select {
+		case reason := <-closed:
+			cancel(lostError(b.addr, reason))
+		case <-ctx.Done():
+		}
+	})
+	err = session(ctx, conn)
+	cancel(nil)
+	watch.Wait()
+	conn.close()
+	// That the connection was lost explains more than what failed because of it.
+	if lost := context.Cause(ctx); CodeOf(lost) == CodeLost && (err == nil || errors.Is(err, amqp.ErrClosed) || errors.Is(err, context.Canceled)) {
+		return lost
+	}
+	return err
+}
+
+func lostError(addr string, reason *amqp.Error) error {
+	e := &BrokerError{Op: "keep the connection", Broker: addr, Code: CodeLost, Fix: "it is tried again"}
+	if reason != nil {
+		e.Err = reason
+	} else {
+		e.Err = amqp.ErrClosed
+	}
+	return e
+}
+
+// withBroker adds the address to errors that were made where it is not known.
+func withBroker(err error, addr string) error {
+	var e *BrokerError
+	if errors.As(err, &e) && e.Broker == "" {
+		e.Broker = addr
+	}
+	return err
+}
+
+func (l *link) connected(addr string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.status = Status{Connected: true, Broker: addr, Since: time.Now()}
+	l.log.Info().Str("broker", addr).Msg("connected to the broker")
+}
+
+// disconnected notes why there is no connection and tells whether that is news.
+func (l *link) disconnected(err error) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	news := l.status.Connected || l.status.Err == nil || CodeOf(l.status.Err) != CodeOf(err)
+	since := l.status.Since
+	if l.status.Connected {
+		since = time.Now()
+	}
+	l.status = Status{Since: since, Err: err}
+	return news
+}
+
+// blocked notes that the broker takes no messages for now ("" when it does again).
+func (l *link) blocked(reason string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.status.Err = nil
+	if reason != "" {
+		l.status.Err = &BrokerError{Op: "publish", Broker: l.status.Broker, Code: CodeBlocked,
+			Err: errors.New(reason), Fix: "free memory or disk on the broker"}
+	}
+}
+
+// Status tells how the connection stands.
+func (l *link) Status() Status {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.status
+}
+
+// addrs are the brokers' addresses, for messages.
+func (l *link) addrs() string {
+	var all []string
+	for _, b := range l.brokers {
+		if !slices.Contains(all, b.addr) {
+			all = append(all, b.addr)
+		}
+	}
+	return strings.Join(all, ", ")
+}

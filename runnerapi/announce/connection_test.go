@@ -1,0 +1,148 @@
+package announce
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/rs/zerolog"
+)
+
+func TestPasswordsAreNotShown(t *testing.T) {
+	for _, url := range []string{
+		"amqps://user:s3cret@host:5671/", "amqps://user:s3cr%2Fet@host/vhost", "http://user:s3cret@host/",
+		"amqps://user:s3cr/et@host/", "amqps://user:s3cr?et@host/", "amqps://user:s3cr#et@host/", "amqps://user:12/s3cret@host/",
+		"amqps://user:x@s3cret@host/", "amqps://user:a@b/s3cret@host", "amqps://user:s3cr%zzet@host/", "amqps://user:s3c ret@host/",
+		"amqps://user:s3cret@host:notaport/", "user:s3cret@host", "://user:s3cret@host", "amqps:user:s3cret@host",
+		"amqps://host/?password=s3cret",
+	} {
+		if shown := Redact(url); strings.Contains(shown, "s3c") {
+			t.Errorf("Redact(%s) = %s", url, shown)
+		}
+		if _, err := NewPublisher(Config{URLs: []string{url}}); err != nil && strings.Contains(err.Error(), "s3c") {
+			t.Errorf("NewPublisher(%s): %v", url, err)
+		}
+		if _, err := NewConsumer(ConsumerConfig{Config: Config{URLs: []string{url}}, Queue: Timeline()}); err != nil && strings.Contains(err.Error(), "s3c") {
+			t.Errorf("NewConsumer(%s): %v", url, err)
+		}
+	}
+	if got := Redact("amqps://user:s3cret@host:5671/vhost"); got != "amqps://user:xxxxx@host:5671/vhost" {
+		t.Errorf("Redact shows too little: %s", got)
+	}
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	for _, test := range []struct{ url, want string }{
+		{"", "amqps://"},
+		{"http://host/", "scheme must be amqps"},
+		{"amqps://user:%zz@host/", "percent-encoded"},
+	} {
+		if _, err := NewPublisher(Config{URLs: []string{test.url}}); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%q: %v, want %q", test.url, err, test.want)
+		}
+	}
+	if _, err := NewPublisher(Config{}); err == nil {
+		t.Error("no URL is fine")
+	}
+	if _, err := NewConsumer(ConsumerConfig{Config: Config{URLs: []string{"amqps://h/"}}}); err == nil {
+		t.Error("a queue without a name is fine")
+	}
+}
+
+func TestDialErrorsSayWhatToDo(t *testing.T) {
+	tests := []struct {
+		err  error
+		code BrokerCode
+		want string
+	}{
+		{amqp.ErrCredentials, CodeBadLogin, "password"},
+		{&amqp.Error{Code: amqp.NotAllowed, Reason: "no access to vhost"}, CodeForbidden, "virtual host"},
+		{x509.UnknownAuthorityError{}, CodeUntrusted, "another CA"},
+		{x509.HostnameError{Certificate: &x509.Certificate{}, Host: "h"}, CodeUntrusted, "other names"},
+		{&net.OpError{Op: "dial", Err: errors.New("refused")}, CodeUnreachable, "firewall"},
+		{context.DeadlineExceeded, CodeUnreachable, "firewall"},
+		{io.EOF, CodeUnreachable, "AMQP port"},
+	}
+	for _, test := range tests {
+		err := dialError("user", "host:5671", test.err)
+		if CodeOf(err) != test.code || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "host:5671") {
+			t.Errorf("%v: code %s", err, CodeOf(err))
+		}
+		if !errors.Is(err, test.err) && test.code != CodeUntrusted {
+			t.Errorf("%v lost its cause", err)
+		}
+	}
+}
+
+// TestSilentBrokerDoesNotHold: a peer that accepts and says nothing is given up
+// when the context ends, not when the handshake's own timeout does.
+func TestSilentBrokerDoesNotHold(t *testing.T) {
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	p, err := NewPublisher(Config{URLs: []string{"amqp://u:p@" + listener.Addr().String() + "/"}, Log: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	conn, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	cancel()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("Run = %v", err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Fatal("Run does not end")
+	}
+	if p.Connected() {
+		t.Error("connected to a silent peer")
+	}
+}
+
+func TestPublishWithoutBrokerEndsWithItsContext(t *testing.T) {
+	p, err := NewPublisher(Config{URLs: []string{"amqps://u:" + "geheim" + "@127.0.0.1:1/"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(run) }()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	confirmed, err := p.Publish(ctx, []Event{agentEvent(t, AgentOnline, "a1", 1)})
+	if confirmed != 0 || CodeOf(err) != CodeUnreachable || strings.Contains(err.Error(), "geheim") {
+		t.Errorf("Publish = %d, %v", confirmed, err)
+	}
+	stop()
+	<-ended
+}
+
+func TestBackoffGrowsAndIsJittered(t *testing.T) {
+	b := newBackoff()
+	seen := map[time.Duration]bool{}
+	for range 20 {
+		pause := b.next()
+		if pause < firstPause/2 || pause > maxPause*3/2 {
+			t.Errorf("pause of %s", pause)
+		}
+		seen[pause] = true
+	}
+	if len(seen) < 10 || b.pause != maxPause {
+		t.Errorf("%d different pauses, up to %s", len(seen), b.pause)
+	}
+}

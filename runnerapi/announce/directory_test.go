@@ -1,0 +1,305 @@
+package announce
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// registry is a control plane's: what it has, and how often it was asked.
+type registry struct {
+	mu     sync.Mutex
+	agents []Agent
+	asked  int
+	err    error
+	during func() // happens while the snapshot is on its way
+}
+
+func (r *registry) snapshot(context.Context) ([]Agent, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked++
+	agents := slices.Clone(r.agents)
+	if r.during != nil {
+		r.during()
+	}
+	return agents, r.err
+}
+
+func (r *registry) set(err error, agents ...Agent) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.agents, r.err = agents, err
+}
+
+func (r *registry) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.asked
+}
+
+func at(id string, sequence uint64, state State) Agent {
+	a := testAgent(id)
+	a.Sequence, a.State = sequence, state
+	return a
+}
+
+func newTestDirectory(t *testing.T, r *registry) *Directory {
+	t.Helper()
+	d, err := NewDirectory(DirectoryConfig{Snapshot: r.snapshot})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func handle(t *testing.T, d *Directory, events ...Event) {
+	t.Helper()
+	for _, e := range events {
+		if err := d.Handle(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func stateEvent(t *testing.T, typ Type, id string, sequence uint64, state State) Event {
+	t.Helper()
+	e, err := NewAgentEvent(typ, "/controlplane", at(id, sequence, state), sequence, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func wantState(t *testing.T, d *Directory, id string, state State, sequence uint64) {
+	t.Helper()
+	a, err := d.Get(id)
+	if err != nil || a.State != state || a.Sequence != sequence {
+		t.Errorf("agent %s: %s at %d (%v), want %s at %d", id, a.State, a.Sequence, err, state, sequence)
+	}
+}
+
+func wantRefresh(t *testing.T, d *Directory, want bool) {
+	t.Helper()
+	select {
+	case <-d.wanted:
+		if !want {
+			t.Error("a snapshot is wanted without need")
+		}
+	default:
+		if want {
+			t.Error("no snapshot is wanted in spite of a gap")
+		}
+	}
+}
+
+func TestDirectoryFollowsEvents(t *testing.T) {
+	r := &registry{}
+	d := newTestDirectory(t, r)
+	handle(t, d, stateEvent(t, AgentRegistered, "a1", 1, StatePending), stateEvent(t, AgentOnline, "a1", 2, StateOnline),
+		appEvent(t, AppHealthy, "a1", 3))
+	wantState(t, d, "a1", StateOnline, 3)
+	handle(t, d, stateEvent(t, AgentOnline, "a1", 2, StateOnline), stateEvent(t, AgentOffline, "a1", 4, StateOffline),
+		stateEvent(t, AgentOnline, "a1", 2, StateOnline)) // duplicates, late
+	wantState(t, d, "a1", StateOffline, 4)
+	wantRefresh(t, d, false)
+	handle(t, d, stateEvent(t, AgentRemoved, "a1", 5, StateRevoked), stateEvent(t, AgentOnline, "a1", 2, StateOnline))
+	if _, err := d.Get("a1"); !errors.Is(err, ErrUnknownAgent) {
+		t.Errorf("a removed agent came back with a late event: %v", err)
+	}
+}
+
+func TestDirectorySeesGaps(t *testing.T) {
+	d := newTestDirectory(t, &registry{})
+	handle(t, d, stateEvent(t, AgentRegistered, "a1", 1, StateOnline))
+	wantRefresh(t, d, false)
+	handle(t, d, stateEvent(t, AgentOffline, "a1", 3, StateOffline))
+	wantRefresh(t, d, true)
+	wantState(t, d, "a1", StateOffline, 3) // an agent event says it all, even so
+	handle(t, d, appEvent(t, AppFailed, "a2", 9))
+	wantRefresh(t, d, true)
+	if len(d.List()) != 1 {
+		t.Error("an app event made an agent of nothing")
+	}
+}
+
+func TestSnapshotReplacesAllButNewerEvents(t *testing.T) {
+	r := &registry{}
+	d := newTestDirectory(t, r)
+	handle(t, d, stateEvent(t, AgentRegistered, "gone", 1, StateOnline), stateEvent(t, AgentRegistered, "old", 1, StateOnline),
+		stateEvent(t, AgentRegistered, "ahead", 9, StateOnline))
+	r.set(nil, at("old", 5, StateOffline), at("new", 3, StateOnline), at("moved", 1, StateOnline), at("ahead", 4, StateOffline),
+		at("removed", 1, StateOnline))
+	r.during = func() {
+		handle(t, d, stateEvent(t, AgentOnline, "moved", 2, StateOffline), stateEvent(t, AgentRegistered, "late", 1, StatePending),
+			stateEvent(t, AgentRemoved, "removed", 2, StateRevoked))
+	}
+	if err := d.sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantState(t, d, "old", StateOffline, 5)
+	wantState(t, d, "new", StateOnline, 3)
+	wantState(t, d, "moved", StateOffline, 2) // newer than the snapshot
+	wantState(t, d, "late", StatePending, 1)  // likewise
+	wantState(t, d, "ahead", StateOffline, 4) // a registry that was set back is right
+	for _, id := range []string{"gone", "removed"} {
+		if _, err := d.Get(id); err == nil {
+			t.Errorf("%s is still there", id)
+		}
+	}
+	r.during = nil
+	r.set(nil, at("old", 5, StateOffline))
+	if err := d.sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(d.List()) != 1 || len(d.removed) != 0 {
+		t.Errorf("%d agents and %d removals are kept", len(d.List()), len(d.removed))
+	}
+}
+
+func TestGetByName(t *testing.T) {
+	r := &registry{}
+	one, two, other := at("a1", 1, StateOnline), at("a2", 1, StateOnline), at("a3", 1, StateOnline)
+	one.Name, two.Name, other.Name = "twin", "twin", "a1" // one is called as another's ID
+	r.set(nil, one, two, other)
+	d := newTestDirectory(t, r)
+	if err := d.sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var ambiguous *AmbiguousError
+	if _, err := d.Get("twin"); !errors.As(err, &ambiguous) || !slices.Equal(ambiguous.IDs, []string{"a1", "a2"}) {
+		t.Errorf("Get(twin): %v", err)
+	}
+	if a, err := d.Get("a1"); err != nil || a.ID != "a1" {
+		t.Errorf("an ID must win over a name: %v, %v", a.ID, err)
+	}
+	if _, err := d.Get("nobody"); !errors.Is(err, ErrUnknownAgent) || !strings.Contains(err.Error(), "nobody") {
+		t.Errorf("Get(nobody): %v", err)
+	}
+}
+
+func TestRunStartsFromASnapshotAndSurvivesOutages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &registry{err: errors.New("away")}
+		d := newTestDirectory(t, r)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- d.Run(ctx) }()
+
+		time.Sleep(time.Minute)
+		if tries := r.count(); d.Synced() || tries < 5 || tries > 30 {
+			t.Fatalf("synced %v after %d tries without a control plane", d.Synced(), tries)
+		}
+		r.set(nil, at("a1", 1, StateOnline))
+		if err := d.WaitSynced(ctx); err != nil {
+			t.Fatal(err)
+		}
+		wantState(t, d, "a1", StateOnline, 1)
+
+		synctest.Wait()
+		time.Sleep(2 * refreshPause)
+		before := r.count()
+		for i := range uint64(50) { // gaps, all at once
+			handle(t, d, stateEvent(t, AgentOnline, "a1", 10+2*i, StateOnline))
+		}
+		r.set(nil, at("a1", 200, StateOffline))
+		time.Sleep(2 * refreshPause)
+		synctest.Wait()
+		if n := r.count() - before; n < 1 || n > 3 {
+			t.Errorf("50 gaps made %d snapshots", n)
+		}
+		wantState(t, d, "a1", StateOffline, 200)
+
+		r.set(errors.New("away again"))
+		time.Sleep(10 * time.Minute)
+		wantState(t, d, "a1", StateOffline, 200) // what is known stays
+		r.set(nil, at("a1", 201, StateOnline))
+		time.Sleep(time.Minute)
+		wantState(t, d, "a1", StateOnline, 201)
+
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run = %v", err)
+		}
+	})
+}
+
+func TestWatchTellsChanges(t *testing.T) {
+	r := &registry{}
+	r.set(nil, at("a1", 1, StateOnline))
+	d := newTestDirectory(t, r)
+	if err := d.sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan Change, 16)
+	done := errors.New("seen enough")
+	ended := make(chan error, 1)
+	go func() {
+		ended <- d.Watch(t.Context(), func(c Change) error {
+			got <- c
+			if c.Type == AgentRemoved {
+				return done
+			}
+			return nil
+		})
+	}()
+	if c := <-got; !c.Initial || c.Agent.ID != "a1" {
+		t.Errorf("first change: %+v", c)
+	}
+	handle(t, d, appEvent(t, AppFailed, "a1", 2))
+	if c := <-got; c.Type != AppFailed || c.App.Fix != "push it" || c.Agent.Name != "shop-a1" {
+		t.Errorf("app change: %+v", c)
+	}
+	r.set(nil, at("a1", 4, StateOffline), at("a2", 1, StateOnline))
+	if err := d.sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if one, two := <-got, <-got; one.Type != AgentOffline || two.Type != AgentRegistered {
+		t.Errorf("changes that a snapshot showed: %s, %s", one.Type, two.Type)
+	}
+	r.set(nil, at("a1", 4, StateOffline))
+	if err := d.sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; !errors.Is(err, done) {
+		t.Errorf("Watch = %v", err)
+	}
+	if len(d.watchers) != 0 {
+		t.Error("a watcher is left behind")
+	}
+}
+
+func TestSlowWatcherIsToldSo(t *testing.T) {
+	d := newTestDirectory(t, &registry{})
+	handle(t, d, stateEvent(t, AgentRegistered, "a1", 1, StateOnline))
+	hold, holding := make(chan struct{}), make(chan struct{}, watchBuffer)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- d.Watch(t.Context(), func(Change) error {
+			holding <- struct{}{}
+			<-hold
+			return nil
+		})
+	}()
+	<-holding
+	for i := range uint64(watchBuffer + 2) {
+		handle(t, d, stateEvent(t, AgentUpdated, "a1", 2+i, StateOnline))
+	}
+	close(hold)
+	if err := <-ended; !errors.Is(err, ErrSlowWatcher) {
+		t.Errorf("Watch = %v", err)
+	}
+}
+
+func TestMalformedEventIsPermanent(t *testing.T) {
+	d := newTestDirectory(t, &registry{})
+	var permanent *permanentError
+	if err := d.Handle(t.Context(), Event{Type: AgentOnline, AgentID: "a1", Sequence: 1}); !errors.As(err, &permanent) {
+		t.Errorf("Handle = %v", err)
+	}
+}

@@ -1,0 +1,160 @@
+package announce
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Type says what happened. It is the CloudEvents type and the AMQP routing key.
+type Type string
+
+// The types of events. Data is an [Agent] for agent.* and an [AppEvent] for app.*.
+const (
+	AgentRegistered Type = "agent.registered"
+	AgentOnline     Type = "agent.online"
+	AgentOffline    Type = "agent.offline"
+	AgentUpdated    Type = "agent.updated"
+	AgentRemoved    Type = "agent.removed"
+
+	AppProgressing Type = "app.progressing"
+	AppHealthy     Type = "app.healthy"
+	AppDegraded    Type = "app.degraded"
+	AppFailed      Type = "app.failed"
+	AppRemoved     Type = "app.removed"
+)
+
+// IsAgent tells whether the event is about an agent itself (Data is an [Agent]).
+func (t Type) IsAgent() bool { return strings.HasPrefix(string(t), "agent.") }
+
+// IsApp tells whether the event is about an app (Data is an [AppEvent]).
+func (t Type) IsApp() bool { return strings.HasPrefix(string(t), "app.") }
+
+// Event is one announcement.
+type Event struct {
+	// ID is unique per event: the same event sent twice has the same ID.
+	ID   string
+	Type Type
+	// Source names the announcer, as a URI reference such as "/controlplane".
+	Source  string
+	AgentID string
+	// Sequence counts the events of one agent from 1 without gaps, so that a
+	// reader sees what it missed and what it had before.
+	Sequence uint64
+	Time     time.Time
+	Data     json.RawMessage
+}
+
+// AppEvent is what app.* events carry: an app's state as the agent diagnosed it.
+type AppEvent struct {
+	Namespace  string `json:"namespace"`
+	Name       string `json:"name"`
+	Image      string `json:"image,omitempty"`
+	Generation int64  `json:"generation,omitempty"`
+	Replicas   int    `json:"replicas"`
+	Ready      int    `json:"ready"`
+
+	// Cause, Message and Fix are the diagnosis: a stable word, what is the matter
+	// and what to do about it.
+	Cause   string `json:"cause,omitempty"`
+	Message string `json:"message,omitempty"`
+	Fix     string `json:"fix,omitempty"`
+}
+
+// Validate reports the first field that an app event cannot be announced with.
+func (a *AppEvent) Validate() error {
+	if a.Namespace == "" {
+		return fmt.Errorf("namespace: must not be empty")
+	}
+	if a.Name == "" {
+		return fmt.Errorf("name: must not be empty")
+	}
+	return nil
+}
+
+// NewAgentEvent makes an agent.* event of an agent as it is now. The sequence is
+// the event's and also what the announced agent says.
+func NewAgentEvent(t Type, source string, agent Agent, sequence uint64, at time.Time) (Event, error) {
+	if !t.IsAgent() {
+		return Event{}, fmt.Errorf("make event: type %q is not about an agent", t)
+	}
+	agent.Sequence = sequence
+	if err := agent.Validate(); err != nil {
+		return Event{}, fmt.Errorf("make event %s: data.%w", t, err)
+	}
+	return newEvent(t, source, agent.ID, sequence, at, agent)
+}
+
+// NewAppEvent makes an app.* event of an app of an agent.
+func NewAppEvent(t Type, source, agentID string, app AppEvent, sequence uint64, at time.Time) (Event, error) {
+	if !t.IsApp() {
+		return Event{}, fmt.Errorf("make event: type %q is not about an app", t)
+	}
+	if err := app.Validate(); err != nil {
+		return Event{}, fmt.Errorf("make event %s: data.%w", t, err)
+	}
+	return newEvent(t, source, agentID, sequence, at, app)
+}
+
+func newEvent(t Type, source, agentID string, sequence uint64, at time.Time, data any) (Event, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return Event{}, fmt.Errorf("make event %s: %w", t, err)
+	}
+	raw, err := json.Marshal(data)
+	if err != nil {
+		return Event{}, fmt.Errorf("make event %s: data: %w", t, err)
+	}
+	e := Event{ID: id.String(), Type: t, Source: source, AgentID: agentID, Sequence: sequence, Time: at.UTC(), Data: raw}
+	if _, err := e.Encode(); err != nil { // an event that cannot be sent would stop all behind it
+		return Event{}, fmt.Errorf("make event %s: %w", t, err)
+	}
+	return e, nil
+}
+
+// Agent returns the data of an agent.* event.
+func (e *Event) Agent() (Agent, error) {
+	var a Agent
+	if !e.Type.IsAgent() {
+		return a, fmt.Errorf("event %s: type %q is not about an agent", e.ID, e.Type)
+	}
+	if err := json.Unmarshal(e.Data, &a); err != nil {
+		return a, fmt.Errorf("event %s: data: %w", e.ID, err)
+	}
+	if err := a.Validate(); err != nil {
+		return a, fmt.Errorf("event %s: data.%w", e.ID, err)
+	}
+	if a.ID != e.AgentID {
+		return a, fmt.Errorf("event %s: data.id: is another agent's than agentid", e.ID)
+	}
+	a.Sequence = e.Sequence
+	return a, nil
+}
+
+// App returns the data of an app.* event.
+func (e *Event) App() (AppEvent, error) {
+	var a AppEvent
+	if !e.Type.IsApp() {
+		return a, fmt.Errorf("event %s: type %q is not about an app", e.ID, e.Type)
+	}
+	if err := json.Unmarshal(e.Data, &a); err != nil {
+		return a, fmt.Errorf("event %s: data: %w", e.ID, err)
+	}
+	if err := a.Validate(); err != nil {
+		return a, fmt.Errorf("event %s: data.%w", e.ID, err)
+	}
+	return a, nil
+}
+
+// subject is what the event is about, for readers that know CloudEvents only.
+func (e *Event) subject() string {
+	if e.Type.IsApp() {
+		if app, err := e.App(); err == nil {
+			return e.AgentID + "/" + app.Namespace + "/" + app.Name
+		}
+	}
+	return e.AgentID
+}

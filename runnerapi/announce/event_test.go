@@ -1,0 +1,221 @@
+package announce
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+func testAgent(id string) Agent {
+	used := int64(250)
+	return Agent{
+		ID: id, Name: "shop-" + id, State: StateOnline,
+		Labels:            map[string]string{"region": "eu"},
+		Endpoints:         []Endpoint{{Address: "edge.test:8443", ServerName: id + ".agents.test"}},
+		KubernetesVersion: "v1.37.2",
+		Capacity:          Capacity{Nodes: 1, Pods: 110, CPUMillis: 2000, MemoryBytes: 4 << 30, UsedCPUMillis: &used},
+		RegisteredAt:      noon, LastSeen: noon,
+	}
+}
+
+func agentEvent(t testing.TB, typ Type, id string, sequence uint64) Event {
+	t.Helper()
+	e, err := NewAgentEvent(typ, "/controlplane", testAgent(id), sequence, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func appEvent(t testing.TB, typ Type, id string, sequence uint64) Event {
+	t.Helper()
+	app := AppEvent{Namespace: "shop", Name: "web", Image: "web:2", Replicas: 3, Ready: 1,
+		Cause: "ImageNotFound", Message: "web:2 does not exist", Fix: "push it"}
+	e, err := NewAppEvent(typ, "/controlplane", id, app, sequence, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func TestEventCrossesTheWire(t *testing.T) {
+	for _, e := range []Event{agentEvent(t, AgentOnline, "a1", 7), appEvent(t, AppFailed, "a1", 1<<63)} {
+		body, err := e.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := Decode(body)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, body)
+		}
+		if !reflect.DeepEqual(got, e) {
+			t.Errorf("got  %+v\nwant %+v", got, e)
+		}
+	}
+}
+
+// TestEventIsACloudEvent reads what other CloudEvents readers would.
+func TestEventIsACloudEvent(t *testing.T) {
+	e := appEvent(t, AppFailed, "a1", 42)
+	body, err := e.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]any
+	if err := json.Unmarshal(body, &got); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{
+		"specversion": "1.0", "id": e.ID, "type": "app.failed", "source": "/controlplane", "subject": "a1/shop/web",
+		"time": "2026-01-02T12:00:00Z", "datacontenttype": "application/json", "agentid": "a1", "sequence": "42",
+	}
+	for name, value := range want {
+		if got[name] != value {
+			t.Errorf("%s = %v, want %v", name, got[name], value)
+		}
+	}
+}
+
+func TestEventData(t *testing.T) {
+	e := agentEvent(t, AgentOnline, "a1", 7)
+	agent, err := e.Agent()
+	if err != nil || agent.Sequence != 7 || agent.Endpoints[0].ServerName != "a1.agents.test" {
+		t.Errorf("Agent() = %+v, %v", agent, err)
+	}
+	if agent.Capacity.UsedMemoryBytes != nil {
+		t.Error("unknown memory use became a number")
+	}
+	if _, err := e.App(); err == nil {
+		t.Error("an agent's event passes for an app's")
+	}
+	a := appEvent(t, AppFailed, "a1", 8)
+	if app, err := a.App(); err != nil || app.Fix != "push it" {
+		t.Errorf("App() = %+v, %v", app, err)
+	}
+}
+
+func TestDecodeNamesTheFieldAtFault(t *testing.T) {
+	e := agentEvent(t, AgentOnline, "a1", 7)
+	good, err := e.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name, field string
+		change      func(m map[string]any)
+	}{
+		{"no specversion", "specversion", func(m map[string]any) { delete(m, "specversion") }},
+		{"old specversion", "specversion", func(m map[string]any) { m["specversion"] = "0.3" }},
+		{"no id", "id", func(m map[string]any) { m["id"] = "" }},
+		{"long id", "id", func(m map[string]any) { m["id"] = strings.Repeat("x", 129) }},
+		{"foreign type", "type", func(m map[string]any) { m["type"] = "com.example.thing" }},
+		{"no source", "source", func(m map[string]any) { m["source"] = "" }},
+		{"no time", "time", func(m map[string]any) { delete(m, "time") }},
+		{"no agent", "agentid", func(m map[string]any) { delete(m, "agentid") }},
+		{"agent not a name", "agentid", func(m map[string]any) { m["agentid"] = "a/../b" }},
+		{"agent not text", "agentid", func(m map[string]any) { m["agentid"] = 5 }},
+		{"no sequence", "sequence", func(m map[string]any) { delete(m, "sequence") }},
+		{"sequence zero", "sequence", func(m map[string]any) { m["sequence"] = "0" }},
+		{"sequence not a number", "sequence", func(m map[string]any) { m["sequence"] = "-1" }},
+		{"sequence as a number", "sequence", func(m map[string]any) { m["sequence"] = 7 }},
+		{"no data", "data", func(m map[string]any) { delete(m, "data") }},
+		{"data not an object", "data", func(m map[string]any) { m["data"] = "x" }},
+		{"data of another agent", "data", func(m map[string]any) { m["agentid"] = "a2" }},
+		{"state unknown", "data", func(m map[string]any) { m["data"].(map[string]any)["state"] = "asleep" }},
+		{"base64", "data_base64", func(m map[string]any) { m["data_base64"] = "e30=" }},
+		{"data not JSON", "datacontenttype", func(m map[string]any) { m["datacontenttype"] = "text/plain" }},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			var m map[string]any
+			if err := json.Unmarshal(good, &m); err != nil {
+				t.Fatal(err)
+			}
+			test.change(m)
+			body, err := json.Marshal(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = Decode(body)
+			var fault *FieldError
+			if !errors.As(err, &fault) || fault.Field != test.field {
+				t.Errorf("got %v, want a complaint about %q", err, test.field)
+			}
+		})
+	}
+	for _, body := range []string{"", "null", "[]", `"x"`, "{", string(good) + "x", strings.Repeat(" ", MaxEventSize+1)} {
+		if _, err := Decode([]byte(body)); err == nil {
+			t.Errorf("decoded %.20q", body)
+		}
+	}
+}
+
+// TestDecodeIsOpenToTheFuture: an older reader must not choke on a newer sender.
+func TestDecodeIsOpenToTheFuture(t *testing.T) {
+	body := `{"specversion":"1.0","id":"1","type":"agent.upgraded","source":"/x","time":"2026-01-02T12:00:00Z",
+	 "agentid":"a1","sequence":"3","traceparent":"00-1-2-3","datacontenttype":"application/json",
+	 "data":{"id":"a1","name":"n","state":"online","later":[1,2]}}`
+	e, err := Decode([]byte(body))
+	if err != nil || e.Type != "agent.upgraded" || e.Sequence != 3 {
+		t.Errorf("Decode = %+v, %v", e, err)
+	}
+}
+
+func TestEncodeRefusesWhatDecodeWould(t *testing.T) {
+	e := agentEvent(t, AgentOnline, "a1", 7)
+	big := testAgent("a1")
+	big.Labels = map[string]string{"x": strings.Repeat("y", MaxEventSize)}
+	if _, err := NewAgentEvent(AgentOnline, "/controlplane", big, 1, noon); err == nil {
+		t.Error("made an event that is too big to be sent")
+	}
+	tooBig := e
+	tooBig.Data = json.RawMessage(`{"id":"a1","name":"n","state":"online","later":"` + strings.Repeat("y", MaxEventSize) + `"}`)
+	noTime := e
+	noTime.Time = time.Time{}
+	for name, event := range map[string]Event{"too big": tooBig, "no time": noTime, "empty": {}} {
+		if _, err := event.Encode(); err == nil {
+			t.Errorf("%s: encoded", name)
+		}
+	}
+	if _, err := NewAgentEvent(AppFailed, "/x", testAgent("a1"), 1, noon); err == nil {
+		t.Error("an agent passes as an app event")
+	}
+	if _, err := NewAppEvent(AppFailed, "/x", "a1", AppEvent{Namespace: "n"}, 1, noon); err == nil {
+		t.Error("an app without a name passes")
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, e := range []Event{agentEvent(f, AgentOnline, "a1", 7), appEvent(f, AppFailed, "a1", 8)} {
+		body, err := e.Encode()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(body)
+	}
+	f.Add([]byte(`{"datacontentencoding":1,"specversion":"0.3"}`))
+	f.Add([]byte(`{"data_base64":"","specversion":"1.0"}`))
+	f.Add([]byte(`{"data":{},"specversion":"1.0","specversion":"0.3","datacontenttype":"application/json"}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		e, err := Decode(body)
+		if err != nil {
+			return
+		}
+		again, err := e.Encode()
+		if err != nil {
+			t.Fatalf("decoded, but not to be encoded: %v", err)
+		}
+		e2, err := Decode(again)
+		if err != nil {
+			t.Fatalf("encoded, but not to be decoded: %v\n%s", err, again)
+		}
+		if e2.ID != e.ID || e2.Sequence != e.Sequence || e2.AgentID != e.AgentID || !e2.Time.Equal(e.Time) {
+			t.Fatalf("changed on the way: %+v, %+v", e, e2)
+		}
+	})
+}

@@ -1,0 +1,295 @@
+package announce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// window is how many messages may await their confirmation. On a quorum queue it
+// makes fifteen times the throughput of one at a time; more gains little.
+const window = 500
+
+// Publisher announces events. It keeps a connection while Run runs.
+type Publisher struct {
+	link *link
+	// sessions hands the live session to whoever publishes; a publisher that found
+	// it good puts it back. It holds at most one, which also keeps the order: two
+	// calls never publish at the same time.
+	sessions chan *session
+}
+
+// session is one AMQP channel in confirm mode.
+type session struct {
+	ch       *amqp.Channel
+	returned <-chan amqp.Return
+	// lost is closed when the session is over, and why then tells the reason. give
+	// up ends it.
+	lost   <-chan struct{}
+	why    func() error
+	giveUp context.CancelCauseFunc
+	// accepting is shut while the broker takes no messages.
+	accepting *gate
+}
+
+// NewPublisher checks the configuration. It connects when Run is called.
+func NewPublisher(cfg Config) (*Publisher, error) {
+	if cfg.Name == "" {
+		cfg.Name = "pipeops publisher"
+	}
+	l, err := newLink(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Publisher{link: l, sessions: make(chan *session, 1)}, nil
+}
+
+// Run keeps the connection until the context ends, and returns its cause.
+func (p *Publisher) Run(ctx context.Context) error {
+	return p.link.run(ctx, p.serve)
+}
+
+// Status tells how the connection stands.
+func (p *Publisher) Status() Status { return p.link.Status() }
+
+// Connected tells whether announcements can go out now.
+func (p *Publisher) Connected() bool {
+	s := p.Status()
+	return s.Connected && s.Err == nil
+}
+
+// serve sets a connection up and offers it until it or the session is lost.
+func (p *Publisher) serve(ctx context.Context, conn *connection) error {
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	ch, err := confirmedChannel(ctx, conn)
+	if err != nil {
+		return err
+	}
+	s := &session{
+		ch: ch,
+		// Room for all that can be in flight: the library hands returns over
+		// synchronously, and before the confirmation of the same message.
+		returned:  ch.NotifyReturn(make(chan amqp.Return, window)),
+		lost:      ctx.Done(),
+		why:       func() error { return context.Cause(ctx) },
+		giveUp:    giveUp,
+		accepting: newGate(),
+	}
+	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
+	blockings := conn.NotifyBlocked(make(chan amqp.Blocking, 8))
+	p.link.connected(conn.addr)
+	p.sessions <- s
+	// Whoever publishes with it now lets go of it when giveUp is called.
+	defer func() { <-p.sessions }()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case reason := <-closed:
+			giveUp(channelError(reason))
+			return context.Cause(ctx)
+		case b, ok := <-blockings:
+			if !ok {
+				blockings = nil // the connection ends
+				continue
+			}
+			p.block(s, b)
+		}
+	}
+}
+
+// confirmedChannel opens a channel in confirm mode, with everything declared.
+func confirmedChannel(ctx context.Context, conn *connection) (*amqp.Channel, error) {
+	defer conn.bound(ctx)()
+	ch, err := conn.Channel()
+	if err != nil {
+		return nil, fmt.Errorf("open a channel: %w", err)
+	}
+	if err := DeclareExchange(ch); err != nil {
+		return nil, err
+	}
+	if err := ch.Confirm(false); err != nil {
+		return nil, fmt.Errorf("switch to publisher confirms: %w", err)
+	}
+	return ch, nil
+}
+
+func (p *Publisher) block(s *session, b amqp.Blocking) {
+	if b.Active {
+		p.link.log.Warn().Str("reason", b.Reason).Msg("the broker takes no messages")
+		p.link.blocked(b.Reason)
+		s.accepting.close()
+		return
+	}
+	p.link.log.Info().Msg("the broker takes messages again")
+	p.link.blocked("")
+	s.accepting.open()
+}
+
+// Publish sends the events in order and returns how many at the front of the slice
+// the broker has safely: all of them, or those before the one that the error is
+// about. It waits for a connection if there is none, as long as the context lets
+// it. After an error, events past the confirmed ones may have arrived: send from
+// there again, readers tell duplicates by the sequence.
+func (p *Publisher) Publish(ctx context.Context, events []Event) (confirmed int, err error) {
+	messages, err := encodeAll(events)
+	if err != nil {
+		return 0, err
+	}
+	if len(messages) == 0 {
+		return 0, nil
+	}
+	var s *session
+	select {
+	case s = <-p.sessions:
+	case <-ctx.Done():
+		return 0, p.notConnected(ctx)
+	}
+	defer func() { p.sessions <- s }()
+	confirmed, err = s.publish(ctx, messages)
+	if err != nil {
+		// Confirmations that still come would be taken for the next call's.
+		s.giveUp(err)
+		return confirmed, withBroker(fmt.Errorf("announce: %d of %d events confirmed: %w", confirmed, len(events), err), p.Status().Broker)
+	}
+	return confirmed, nil
+}
+
+func (p *Publisher) notConnected(ctx context.Context) error {
+	if err := p.Status().Err; err != nil {
+		return fmt.Errorf("announce: not connected: %w", err)
+	}
+	return &BrokerError{Op: "announce", Broker: p.link.addrs(), Code: CodeUnreachable, Err: context.Cause(ctx),
+		Fix: "check that the broker runs"}
+}
+
+func encodeAll(events []Event) ([]amqp.Publishing, error) {
+	messages := make([]amqp.Publishing, len(events))
+	for i := range events {
+		body, err := events[i].Encode()
+		if err != nil {
+			return nil, fmt.Errorf("announce: event %d of %d: %w", i+1, len(events), err)
+		}
+		messages[i] = amqp.Publishing{
+			MessageId:    events[i].ID,
+			Type:         string(events[i].Type),
+			ContentType:  ContentType,
+			DeliveryMode: amqp.Persistent,
+			Timestamp:    events[i].Time.Truncate(time.Second),
+			Body:         body,
+		}
+	}
+	return messages, nil
+}
+
+// publish keeps up to a window of messages in flight and confirms them from the
+// front.
+func (s *session) publish(ctx context.Context, messages []amqp.Publishing) (int, error) {
+	if err := s.accepting.wait(ctx, s); err != nil {
+		return 0, err
+	}
+	inFlight := make([]*amqp.DeferredConfirmation, 0, min(window, len(messages)))
+	unroutable := map[string]string{}
+	confirmed := 0
+	confirmFront := func() error {
+		if err := s.await(ctx, inFlight[0], messages[confirmed].MessageId, unroutable); err != nil {
+			return err
+		}
+		inFlight = inFlight[1:]
+		confirmed++
+		return nil
+	}
+	for i := range messages {
+		if len(inFlight) == window {
+			if err := confirmFront(); err != nil {
+				return confirmed, err
+			}
+		}
+		m := messages[i]
+		c, err := s.ch.PublishWithDeferredConfirmWithContext(ctx, Exchange, m.Type, true, false, m)
+		if err != nil {
+			return confirmed, s.publishError(err)
+		}
+		inFlight = append(inFlight, c)
+	}
+	for len(inFlight) > 0 {
+		if err := confirmFront(); err != nil {
+			return confirmed, err
+		}
+	}
+	return confirmed, nil
+}
+
+// await returns nil when the broker has the message safely in a queue.
+func (s *session) await(ctx context.Context, c *amqp.DeferredConfirmation, id string, unroutable map[string]string) error {
+	select {
+	case <-c.Done():
+	case <-ctx.Done():
+		return &BrokerError{Op: "publish", Code: CodeUnconfirmed, Err: context.Cause(ctx),
+			Fix: "send it again; if it stays so, look for a queue without a leader on the broker's page: it holds up all others"}
+	case <-s.lost:
+		return s.lostError()
+	}
+	if !c.Acked() {
+		if s.ch.IsClosed() { // the library counts that as refused
+			return s.lostError()
+		}
+		return &BrokerError{Op: "publish", Code: CodeRejected, Err: errors.New("the broker did not take the message"),
+			Fix: "send it again; see the broker's log if it stays so"}
+	}
+	// An unroutable message is returned and then confirmed all the same: look at
+	// what was returned before believing the confirmation.
+	s.collectReturned(unroutable)
+	if why, ok := unroutable[id]; ok {
+		return &BrokerError{Op: "publish", Code: CodeUnroutable, Err: fmt.Errorf("no queue takes event %s: %s", id, why),
+			Fix: "queue " + TimelineQueue + " is missing or not bound; it is made when the publisher connects again, which is now"}
+	}
+	return nil
+}
+
+func (s *session) collectReturned(unroutable map[string]string) {
+	for {
+		select {
+		case r, ok := <-s.returned:
+			if !ok {
+				return
+			}
+			unroutable[r.MessageId] = r.ReplyText
+		default:
+			return
+		}
+	}
+}
+
+// lostError waits for the reason, which comes by another way, but soon.
+func (s *session) lostError() error {
+	<-s.lost
+	why := s.why()
+	if CodeOf(why) != "" {
+		return why
+	}
+	return &BrokerError{Op: "publish", Code: CodeLost, Err: why, Fix: "send it again"}
+}
+
+func (s *session) publishError(err error) error {
+	if s.ch.IsClosed() {
+		return s.lostError()
+	}
+	return fmt.Errorf("publish: %w", err)
+}
+
+func channelError(reason *amqp.Error) error {
+	e := &BrokerError{Op: "keep the channel", Code: CodeLost, Err: amqp.ErrClosed, Fix: "it is tried again"}
+	if reason == nil {
+		return e
+	}
+	e.Err = reason
+	if reason.Code == amqp.AccessRefused {
+		e.Op, e.Code, e.Fix = "use the channel", CodeForbidden, "check the user's permissions on the broker"
+	}
+	return e
+}

@@ -1,0 +1,68 @@
+package announce
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+// SnapshotPath is where the control plane serves the snapshot.
+const SnapshotPath = "/v1/agents"
+
+// snapshotBody is an object, not a list, so that it can grow.
+type snapshotBody struct {
+	Agents []Agent `json:"agents"`
+}
+
+// SnapshotHandler serves all agents to Runners. identify tells which Runner asks,
+// by its certificate; list returns what that Runner may see. An error that is a
+// [problem.Error] is shown as it is, any other without its text.
+func SnapshotHandler(
+	list func(ctx context.Context, runner string) ([]Agent, error),
+	identify func(*http.Request) (runner string, err error),
+) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			problem.Write(w, problem.RequestID(r.Context()), problem.Errorf(problem.NotAllowed, "use GET", "the list of agents can only be read"))
+			return
+		}
+		agents, err := snapshotFor(r, list, identify)
+		if err != nil {
+			problem.Write(w, problem.RequestID(r.Context()), err)
+			return
+		}
+		body, err := json.Marshal(snapshotBody{Agents: agents})
+		if err != nil {
+			problem.Write(w, problem.RequestID(r.Context()), err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		_, _ = w.Write(body) // the client is gone if this fails
+	})
+}
+
+func snapshotFor(
+	r *http.Request,
+	list func(context.Context, string) ([]Agent, error),
+	identify func(*http.Request) (string, error),
+) ([]Agent, error) {
+	runner, err := identify(r)
+	if err != nil {
+		if p := (&problem.Error{}); errors.As(err, &p) {
+			return nil, p
+		}
+		return nil, problem.Errorf(problem.Unauthorized,
+			"use the credentials that `pipeops-controlplane runner create` wrote",
+			"the request does not come from a known Runner")
+	}
+	agents, err := list(r.Context(), runner)
+	if agents == nil {
+		agents = []Agent{}
+	}
+	return agents, err
+}

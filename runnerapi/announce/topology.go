@@ -1,0 +1,146 @@
+package announce
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// The names on the broker.
+const (
+	Exchange     = "pipeops.agents"
+	DeadExchange = "pipeops.dead"
+	DeadQueue    = "pipeops.dead"
+	// TimelineQueue is the control plane's own. It is bound to everything, so that
+	// no announcement is ever unroutable.
+	TimelineQueue = "pipeops.timeline"
+
+	runnerQueuePrefix = "pipeops.runner."
+)
+
+const (
+	// deliveryLimit is how often the broker hands a message out again, after a
+	// consumer died with it, before it counts as deadly. Reconnections count too,
+	// so it is not low.
+	deliveryLimit = 20
+	// A Runner that is gone for good must not fill the broker: its queue ends after
+	// a month unused, and the oldest announcements go first. Either is harmless,
+	// since a Runner starts from a snapshot.
+	runnerQueueExpiry    = 30 * 24 * time.Hour
+	runnerQueueMaxLength = 100_000
+	deadQueueMaxLength   = 10_000
+)
+
+// Queue says which announcements are read from where.
+type Queue struct {
+	Name string
+	// Bindings are patterns over event types ("agent.*", "#"). Empty means all.
+	Bindings []string
+	// Transient queues are for one process: they go away with its connection. The
+	// others are durable quorum queues, shared by all who consume them.
+	Transient bool
+	// MaxLength and Expires bound a durable queue that nobody reads; 0 is no bound.
+	MaxLength int
+	Expires   time.Duration
+}
+
+// RunnerQueue is the durable queue of a Runner by that name.
+func RunnerQueue(runner string) Queue {
+	return Queue{Name: runnerQueuePrefix + runner, MaxLength: runnerQueueMaxLength, Expires: runnerQueueExpiry}
+}
+
+// RunnerWatchQueue is a queue for one process that looks on beside the Runner,
+// such as a command line, without taking announcements away from it.
+func RunnerWatchQueue(runner, instance string) Queue {
+	return Queue{Name: runnerQueuePrefix + runner + "." + instance, Transient: true}
+}
+
+// Timeline is the queue that the control plane reads its own announcements from.
+func Timeline() Queue { return Queue{Name: TimelineQueue} }
+
+// DeclareExchange makes all that the control plane owns: the exchange, where the
+// dead go, and its own queue.
+func DeclareExchange(ch *amqp.Channel) error {
+	if err := ch.ExchangeDeclare(Exchange, amqp.ExchangeTopic, true, false, false, false, nil); err != nil {
+		return declareError("exchange", Exchange, err)
+	}
+	if err := ch.ExchangeDeclare(DeadExchange, amqp.ExchangeFanout, true, false, false, false, nil); err != nil {
+		return declareError("exchange", DeadExchange, err)
+	}
+	dead := amqp.Table{"x-queue-type": "quorum", "x-max-length": int64(deadQueueMaxLength)}
+	if _, err := ch.QueueDeclare(DeadQueue, true, false, false, false, dead); err != nil {
+		return declareError("queue", DeadQueue, err)
+	}
+	if err := ch.QueueBind(DeadQueue, "#", DeadExchange, false, nil); err != nil {
+		return bindError(DeadQueue, DeadExchange, err)
+	}
+	return DeclareQueue(ch, Timeline())
+}
+
+// DeclareQueue makes a queue and binds it. It needs no rights on the exchange but
+// to read it, and does not make it: without a control plane there is none.
+func DeclareQueue(ch *amqp.Channel, q Queue) error {
+	durable, exclusive := !q.Transient, q.Transient
+	if _, err := ch.QueueDeclare(q.Name, durable, q.Transient, exclusive, false, q.arguments()); err != nil {
+		return declareError("queue", q.Name, err)
+	}
+	bindings := q.Bindings
+	if len(bindings) == 0 {
+		bindings = []string{"#"}
+	}
+	for _, pattern := range bindings {
+		if err := ch.QueueBind(q.Name, pattern, Exchange, false, nil); err != nil {
+			return bindError(q.Name, Exchange, err)
+		}
+	}
+	return nil
+}
+
+func (q *Queue) arguments() amqp.Table {
+	args := amqp.Table{"x-dead-letter-exchange": DeadExchange}
+	if q.Transient {
+		return args
+	}
+	args["x-queue-type"] = "quorum"
+	args["x-delivery-limit"] = int64(deliveryLimit)
+	if q.MaxLength > 0 {
+		args["x-max-length"] = int64(q.MaxLength)
+	}
+	if q.Expires > 0 {
+		args["x-expires"] = q.Expires.Milliseconds()
+	}
+	return args
+}
+
+func declareError(kind, name string, err error) error {
+	var e *amqp.Error
+	if errors.As(err, &e) {
+		switch e.Code {
+		case amqp.AccessRefused:
+			return &BrokerError{Op: "declare " + kind + " " + name, Code: CodeForbidden, Err: err,
+				Fix: "give the user the right to configure it, or use the control plane's user"}
+		case amqp.PreconditionFailed:
+			return &BrokerError{Op: "declare " + kind + " " + name, Code: CodeMismatch, Err: err,
+				Fix: "it exists with other settings: delete it on the broker, it is made anew"}
+		}
+	}
+	return fmt.Errorf("declare %s %s: %w", kind, name, err)
+}
+
+func bindError(queue, exchange string, err error) error {
+	op := "bind queue " + queue + " to exchange " + exchange
+	var e *amqp.Error
+	if errors.As(err, &e) {
+		switch e.Code {
+		case amqp.NotFound:
+			return &BrokerError{Op: op, Code: CodeNoExchange, Err: err,
+				Fix: "the control plane makes the exchange when it first connects: start it, this is tried again"}
+		case amqp.AccessRefused:
+			return &BrokerError{Op: op, Code: CodeForbidden, Err: err,
+				Fix: "give the user the right to write to the queue and to read the exchange"}
+		}
+	}
+	return fmt.Errorf("%s: %w", op, err)
+}

@@ -1,0 +1,229 @@
+package runnerapi
+
+import "time"
+
+// App is one application as the Runner sees it: what was asked for and what is
+// there. In the cluster it is the custom resource apps.pipeops.io.
+type App struct {
+	Namespace string `json:"namespace" doc:"Kubernetes namespace the App lives in."`
+	Name      string `json:"name" doc:"Name of the App, unique in its namespace."`
+	// Generation counts changes of Spec. Status speaks of this spec only when
+	// Status.ObservedGeneration has reached it.
+	Generation int64     `json:"generation" doc:"Counts changes of the spec; 1 for a new App."`
+	CreatedAt  time.Time `json:"createdAt"`
+	Spec       AppSpec   `json:"spec"`
+	Status     AppStatus `json:"status"`
+
+	UID         string `json:"uid,omitempty" doc:"Tells the App from an earlier one of its name."`
+	RestartedAt string `json:"restartedAt,omitempty" doc:"When it was last asked to restart."`
+	Operation   string `json:"operation,omitempty" doc:"In the answer to a command: the operation's ID, for GET /v1/operations/{id}."`
+}
+
+// AppList is a page of Apps.
+type AppList struct {
+	Items []App `json:"items" nullable:"false" doc:"Ordered by namespace and name."`
+}
+
+// Settled says whether the App's newest spec has come to an outcome: it is
+// healthy, or something is wrong and the diagnosis says what.
+func (a App) Settled() bool {
+	if a.Status.ObservedGeneration < a.Generation {
+		return false
+	}
+	switch a.Status.Phase {
+	case PhaseHealthy, PhaseFailed, PhasePaused:
+		return true
+	case PhaseDegraded:
+		return a.Status.Diagnosis != nil
+	}
+	return false
+}
+
+// AppType is the kind of workload an App becomes.
+type AppType string
+
+// The types of an App. The type of one that is there cannot change.
+const (
+	TypeDeployment  AppType = "Deployment"  // interchangeable pods, rolling updates
+	TypeStatefulSet AppType = "StatefulSet" // pods with names and volumes of their own, one after the other
+	TypeDaemonSet   AppType = "DaemonSet"   // one pod on each node
+	TypeJob         AppType = "Job"         // runs to its end, once for each change of the spec
+	TypeCronJob     AppType = "CronJob"     // runs to its end, on a schedule
+)
+
+// Runs says whether an App of this type comes to an end by itself.
+func (t AppType) Runs() bool { return t == TypeJob || t == TypeCronJob }
+
+// Scales says whether an App of this type has a number of pods to set.
+func (t AppType) Scales() bool { return t == "" || t == TypeDeployment || t == TypeStatefulSet }
+
+// AppSpec is the desired state of an App. Its struct tags are the one source
+// of the API's validation, of the OpenAPI document and of the CRD's schema.
+//
+// +kubebuilder:object:generate=true
+type AppSpec struct {
+	Type                 AppType         `json:"type,omitempty" enum:"Deployment,StatefulSet,DaemonSet,Job,CronJob" default:"Deployment" doc:"Kind of workload the App becomes. It cannot change later."`
+	Image                string          `json:"image" minLength:"1" maxLength:"512" pattern:"^[^\\s]+$" doc:"Container image reference." example:"registry.example.com/shop/web:1.4.2"`
+	Command              []string        `json:"command,omitempty" maxItems:"64" doc:"Replaces the image's entrypoint."`
+	Args                 []string        `json:"args,omitempty" maxItems:"256" doc:"Replaces the image's arguments."`
+	Replicas             *int32          `json:"replicas,omitempty" minimum:"0" maximum:"1000" default:"1" doc:"Number of pods of a Deployment or StatefulSet. With autoscaling it says only whether to run at all: 0 stops the App."`
+	Autoscaling          *Autoscaling    `json:"autoscaling,omitempty" doc:"Lets the load decide the number of pods of a Deployment or StatefulSet."`
+	Schedule             *Schedule       `json:"schedule,omitempty" doc:"When a CronJob runs."`
+	Job                  *JobOptions     `json:"job,omitempty" doc:"How a Job or each run of a CronJob is tried."`
+	Ports                []Port          `json:"ports,omitempty" maxItems:"32" doc:"Ports the container listens on. With at least one, the App gets a Service of its own name."`
+	Ingress              *Ingress        `json:"ingress,omitempty" doc:"Host names under which the cluster's ingress controller serves the App."`
+	Env                  []EnvVar        `json:"env,omitempty" maxItems:"512" doc:"Environment variables."`
+	EnvFrom              []EnvSource     `json:"envFrom,omitempty" maxItems:"64" doc:"Secrets and config maps whose keys all become environment variables."`
+	Files                []File          `json:"files,omitempty" maxItems:"32" doc:"Files from secrets and config maps."`
+	Volumes              []Volume        `json:"volumes,omitempty" maxItems:"16" doc:"Directories that outlive a restart of the container, or the pod."`
+	Resources            Resources       `json:"resources,omitzero" doc:"CPU and memory that each pod asks for and is limited to."`
+	Probes               Probes          `json:"probes,omitzero" doc:"How Kubernetes finds out whether a pod has started, is ready, is alive."`
+	InitContainers       []InitContainer `json:"initContainers,omitempty" maxItems:"8" doc:"Run to their end, one after the other, before the App's own container starts. They have the App's environment, files and volumes."`
+	ImagePullSecrets     []string        `json:"imagePullSecrets,omitempty" maxItems:"16" doc:"Names of dockerconfigjson secrets to pull the images with."`
+	Paused               bool            `json:"paused,omitempty" doc:"Leaves everything as it is until it is taken away again; nothing that was changed meanwhile is rolled out before."`
+	Rollback             RollbackPolicy  `json:"rollback,omitempty" enum:"never,onFailure" doc:"What to do when a rollout fails: onFailure goes back, once, to the last revision that was healthy."`
+	RevisionHistoryLimit *int32          `json:"revisionHistoryLimit,omitempty" minimum:"1" maximum:"100" doc:"How many revisions to keep for rollbacks; 10 when absent."`
+	Update               *Update         `json:"update,omitempty" doc:"How new pods take the place of old ones. By default a Deployment never has fewer pods than asked for."`
+	Disruption           *Disruption     `json:"disruption,omitempty" doc:"How many pods a node drain may take at a time."`
+	Security             *Security       `json:"security,omitempty" doc:"Loosens what pods are held to. By default that is Kubernetes' restricted pod security; nothing here goes beyond its baseline level."`
+	ServiceAccount       *ServiceAccount `json:"serviceAccount,omitempty" doc:"Who the pods are to the Kubernetes API. By default they have no token."`
+	Spread               *Spread         `json:"spread,omitempty" doc:"How pods are spread over the cluster. By default over nodes, where that is possible."`
+	GraceSeconds         *int64          `json:"terminationGraceSeconds,omitempty" minimum:"0" maximum:"86400" doc:"Seconds from SIGTERM to SIGKILL; 30 when absent."`
+
+	PodLabels      map[string]string `json:"podLabels,omitempty" maxProperties:"32" doc:"Labels of the pods, beside the agent's own."`
+	PodAnnotations map[string]string `json:"podAnnotations,omitempty" maxProperties:"32" doc:"Annotations of the pods."`
+
+	RestartOn   []RestartTrigger `json:"restartOn,omitempty" maxItems:"2" enum:"secrets,configMaps" doc:"Restarts the App when the content of a Secret or ConfigMap that it uses changes. Nothing does unless it is listed here."`
+	RightSizing *RightSizing     `json:"rightSizing,omitempty" doc:"Fits the requests to what the App really uses."`
+}
+
+// Port is a port of the container and of the App's Service.
+//
+// +kubebuilder:object:generate=true
+type Port struct {
+	Name     string `json:"name,omitempty" maxLength:"15" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" doc:"Name of the port; needed when there is more than one."`
+	Port     int32  `json:"port" minimum:"1" maximum:"65535" doc:"Port the container listens on."`
+	Service  int32  `json:"service,omitempty" minimum:"1" maximum:"65535" doc:"Port of the Service; the container's port when absent."`
+	Protocol string `json:"protocol,omitempty" enum:"TCP,UDP" default:"TCP"`
+}
+
+// ServicePort is the port of the Service: the container's unless set.
+func (p Port) ServicePort() int32 {
+	if p.Service != 0 {
+		return p.Service
+	}
+	return p.Port
+}
+
+// EnvVar is an environment variable: a value, or a key of a Secret or
+// ConfigMap. Exactly one of Value, Secret and ConfigMap may be set.
+//
+// +kubebuilder:object:generate=true
+type EnvVar struct {
+	Name      string  `json:"name" minLength:"1" maxLength:"253" pattern:"^[A-Za-z_.-][A-Za-z0-9_.-]*$"`
+	Value     string  `json:"value,omitempty" maxLength:"32768" doc:"Plain value. Put secret values into a Secret instead: a spec can be read back."`
+	Secret    *KeyRef `json:"secret,omitempty" doc:"Takes the value from a key of a Secret."`
+	ConfigMap *KeyRef `json:"configMap,omitempty" doc:"Takes the value from a key of a ConfigMap."`
+}
+
+// KeyRef names a key of a Secret or ConfigMap in the App's namespace.
+//
+// +kubebuilder:object:generate=true
+type KeyRef struct {
+	Name string `json:"name" minLength:"1" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$"`
+	Key  string `json:"key" minLength:"1" maxLength:"253" pattern:"^[A-Za-z0-9._-]+$"`
+}
+
+// EnvSource turns all keys of one Secret or ConfigMap into environment
+// variables. Exactly one of Secret and ConfigMap must be set.
+//
+// +kubebuilder:object:generate=true
+type EnvSource struct {
+	Secret    string `json:"secret,omitempty" maxLength:"253" doc:"Name of a Secret in the App's namespace."`
+	ConfigMap string `json:"configMap,omitempty" maxLength:"253" doc:"Name of a ConfigMap in the App's namespace."`
+	Prefix    string `json:"prefix,omitempty" maxLength:"64" doc:"Put in front of every key."`
+}
+
+// Resources are Kubernetes quantities per pod.
+//
+// +kubebuilder:object:generate=true
+type Resources struct {
+	Requests ResourceAmounts `json:"requests,omitzero" doc:"What the scheduler reserves."`
+	Limits   ResourceAmounts `json:"limits,omitzero" doc:"What the pod may not exceed."`
+}
+
+// ResourceAmounts are Kubernetes quantities, e.g. "250m" of a CPU, "128Mi".
+//
+// +kubebuilder:object:generate=true
+type ResourceAmounts struct {
+	CPU    string `json:"cpu,omitempty" maxLength:"32" pattern:"^[0-9]+(\\.[0-9]+)?m?$" example:"250m"`
+	Memory string `json:"memory,omitempty" maxLength:"32" pattern:"^[0-9]+(\\.[0-9]+)?(k|Ki|M|Mi|G|Gi|T|Ti)?$" example:"128Mi"`
+}
+
+// Probes are the three Kubernetes probes.
+//
+// +kubebuilder:object:generate=true
+type Probes struct {
+	Startup   *Probe `json:"startup,omitempty" doc:"Until it succeeds the other probes wait."`
+	Readiness *Probe `json:"readiness,omitempty" doc:"While it fails the pod gets no traffic."`
+	Liveness  *Probe `json:"liveness,omitempty" doc:"When it fails the container is restarted."`
+}
+
+// Probe asks the container over HTTP, TCP or by a command. Exactly one of
+// HTTP, TCP and Exec must be set. Durations are whole seconds, as Kubernetes'.
+//
+// +kubebuilder:object:generate=true
+type Probe struct {
+	HTTP                *HTTPProbe `json:"http,omitempty" doc:"Succeeds on a status from 200 to 399."`
+	TCP                 *TCPProbe  `json:"tcp,omitempty" doc:"Succeeds when the port accepts a connection."`
+	Exec                []string   `json:"exec,omitempty" maxItems:"64" doc:"Command that succeeds with exit code 0."`
+	InitialDelaySeconds int32      `json:"initialDelaySeconds,omitempty" minimum:"0" maximum:"3600"`
+	PeriodSeconds       int32      `json:"periodSeconds,omitempty" minimum:"1" maximum:"3600" doc:"Kubernetes' default is 10."`
+	TimeoutSeconds      int32      `json:"timeoutSeconds,omitempty" minimum:"1" maximum:"600" doc:"Kubernetes' default is 1."`
+	FailureThreshold    int32      `json:"failureThreshold,omitempty" minimum:"1" maximum:"1000" doc:"Kubernetes' default is 3."`
+}
+
+// HTTPProbe is a GET request to the container.
+//
+// +kubebuilder:object:generate=true
+type HTTPProbe struct {
+	Path string `json:"path,omitempty" maxLength:"1024" pattern:"^/" default:"/"`
+	Port int32  `json:"port" minimum:"1" maximum:"65535"`
+}
+
+// TCPProbe is a connection to the container.
+//
+// +kubebuilder:object:generate=true
+type TCPProbe struct {
+	Port int32 `json:"port" minimum:"1" maximum:"65535"`
+}
+
+// Phase sums up an App in one word.
+type Phase string
+
+// The phases of an App.
+const (
+	PhaseProgressing Phase = "Progressing" // a rollout is under way and nothing is known to be wrong
+	PhaseHealthy     Phase = "Healthy"     // every pod of the newest spec is ready, no old one is left
+	PhaseDegraded    Phase = "Degraded"    // it serves, but with fewer pods than asked for or with an old spec
+	PhaseFailed      Phase = "Failed"      // it does not serve, and Diagnosis says why
+	PhasePaused      Phase = "Paused"      // it is left as it is: spec.paused
+)
+
+// AppStatus is what is there.
+type AppStatus struct {
+	Phase              Phase      `json:"phase,omitempty" enum:"Progressing,Healthy,Degraded,Failed,Paused"`
+	ObservedGeneration int64      `json:"observedGeneration,omitempty" doc:"Generation of the spec that this status speaks of."`
+	Replicas           int32      `json:"replicas" doc:"Pods that exist."`
+	UpdatedReplicas    int32      `json:"updatedReplicas" doc:"Pods that run the newest spec."`
+	ReadyReplicas      int32      `json:"readyReplicas" doc:"Pods that are ready."`
+	DesiredReplicas    int32      `json:"desiredReplicas" doc:"Pods asked for: by the spec, by autoscaling, one for each node, or by a run."`
+	Restarts           int32      `json:"restarts" doc:"Container restarts of the pods that exist."`
+	URLs               []string   `json:"urls,omitempty" doc:"Where the App answers inside the cluster."`
+	PublicURLs         []string   `json:"publicUrls,omitempty" doc:"Where the App's ingress serves it."`
+	Runs               []Run      `json:"runs,omitempty" doc:"Runs of a Job or CronJob, the newest first."`
+	Diagnosis          *Diagnosis `json:"diagnosis,omitempty" doc:"What is wrong, when something is."`
+	Revision           int64      `json:"revision,omitempty" doc:"Revision of the spec that this status speaks of."`
+	Undone             *Undone    `json:"undone,omitempty" doc:"The failed rollout that the agent took back, while the revision it went back to holds."`
+	LastTransition     *time.Time `json:"lastTransition,omitempty" doc:"When the phase last changed."`
+}

@@ -1,0 +1,90 @@
+package runnerapi
+
+import "time"
+
+// Autoscaling lets the load decide the number of pods.
+//
+// +kubebuilder:object:generate=true
+type Autoscaling struct {
+	Min           int32 `json:"min" minimum:"1" maximum:"1000" doc:"Fewest pods."`
+	Max           int32 `json:"max" minimum:"1" maximum:"1000" doc:"Most pods."`
+	CPUPercent    int32 `json:"cpuPercent,omitempty" minimum:"1" maximum:"1000" doc:"Usage of the requested CPU to aim at, over all pods; 80 when neither this nor memoryPercent is given."`
+	MemoryPercent int32 `json:"memoryPercent,omitempty" minimum:"1" maximum:"1000" doc:"Usage of the requested memory to aim at, over all pods."`
+}
+
+// Schedule says when a CronJob runs.
+//
+// +kubebuilder:object:generate=true
+type Schedule struct {
+	Cron                    string `json:"cron" maxLength:"128" pattern:"^(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|[0-9A-Za-z*,/?-]+( +[0-9A-Za-z*,/?-]+){4})$" doc:"Minute, hour, day of the month, month, day of the week." example:"15 3 * * *"`
+	TimeZone                string `json:"timeZone,omitempty" maxLength:"64" pattern:"^[A-Za-z][A-Za-z0-9_+/-]*$" doc:"Time zone of the schedule; UTC when absent." example:"Europe/Berlin"`
+	Concurrency             string `json:"concurrency,omitempty" enum:"Allow,Forbid,Replace" default:"Forbid" doc:"What happens when a run is due while the one before goes on."`
+	StartingDeadlineSeconds *int64 `json:"startingDeadlineSeconds,omitempty" minimum:"10" maximum:"86400" doc:"How late a run may start before it is skipped; 3600 when absent."`
+	Suspended               bool   `json:"suspended,omitempty" doc:"Start no further runs."`
+}
+
+// JobOptions say how a Job, or each run of a CronJob, is tried.
+//
+// +kubebuilder:object:generate=true
+type JobOptions struct {
+	Retries         *int32 `json:"retries,omitempty" minimum:"0" maximum:"100" doc:"How often a failed pod is tried again, ever later; 3 when absent."`
+	DeadlineSeconds *int64 `json:"deadlineSeconds,omitempty" minimum:"1" maximum:"2592000" doc:"When all tries together are given up."`
+	TTLSeconds      *int32 `json:"ttlSeconds,omitempty" minimum:"0" maximum:"31536000" doc:"When the pods of a finished run are deleted, and their logs with them. The outcome stays in the App's status. Kept when absent; of a CronJob the last three."`
+	Completions     int32  `json:"completions,omitempty" minimum:"1" maximum:"10000" doc:"Pods that have to succeed; 1 when absent."`
+	Parallelism     int32  `json:"parallelism,omitempty" minimum:"1" maximum:"1000" doc:"Pods at a time; 1 when absent."`
+}
+
+// Ingress has the cluster's ingress controller serve the App.
+//
+// +kubebuilder:object:generate=true
+type Ingress struct {
+	Class       string            `json:"class,omitempty" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$" doc:"Name of the IngressClass; the cluster's default when absent."`
+	Hosts       []IngressHost     `json:"hosts" nullable:"false" minItems:"1" maxItems:"32"`
+	Annotations map[string]string `json:"annotations,omitempty" maxProperties:"32" doc:"For the ingress controller, or for who makes the certificates."`
+}
+
+// IngressHost is one host name, or a path of it.
+//
+// +kubebuilder:object:generate=true
+type IngressHost struct {
+	Host      string `json:"host" minLength:"1" maxLength:"253" pattern:"^(\\*\\.)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$" example:"shop.example.com"`
+	Path      string `json:"path,omitempty" maxLength:"1024" pattern:"^/" default:"/" doc:"Everything below this path."`
+	Port      int32  `json:"port,omitempty" minimum:"1" maximum:"65535" doc:"Port of the App's Service; that of the first TCP port when absent."`
+	TLSSecret string `json:"tlsSecret,omitempty" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$" doc:"Name of a TLS secret with the host's certificate; without it the host is served over HTTP alone."`
+}
+
+// Update says how new pods take the place of old ones.
+//
+// +kubebuilder:object:generate=true
+type Update struct {
+	Strategy       string `json:"strategy,omitempty" enum:"RollingUpdate,Recreate" default:"RollingUpdate" doc:"Recreate stops all pods of a Deployment first: for what cannot run twice."`
+	MaxUnavailable string `json:"maxUnavailable,omitempty" maxLength:"5" pattern:"^([0-9]{1,4}|[1-9]?[0-9]%|100%)$" doc:"Pods that may be missing meanwhile, as a number or a percentage; none of a Deployment, one otherwise."`
+	MaxSurge       string `json:"maxSurge,omitempty" maxLength:"5" pattern:"^([0-9]{1,4}|[1-9]?[0-9]%|100%)$" doc:"Pods there may be beside those asked for, as a number or a percentage; 25% of a Deployment, none otherwise."`
+}
+
+// Disruption bounds how many pods a node drain may take at a time. Exactly one
+// of MinAvailable and MaxUnavailable must be set.
+//
+// +kubebuilder:object:generate=true
+type Disruption struct {
+	MinAvailable   string `json:"minAvailable,omitempty" maxLength:"5" pattern:"^([0-9]{1,4}|[1-9]?[0-9]%|100%)$" doc:"Pods that have to stay, as a number or a percentage."`
+	MaxUnavailable string `json:"maxUnavailable,omitempty" maxLength:"5" pattern:"^([0-9]{1,4}|[1-9]?[0-9]%|100%)$" doc:"Pods that may be missing, as a number or a percentage."`
+}
+
+// RunOutcome is how a run stands.
+type RunOutcome string
+
+// The outcomes of a run.
+const (
+	RunRunning   RunOutcome = "Running"
+	RunSucceeded RunOutcome = "Succeeded"
+	RunFailed    RunOutcome = "Failed"
+)
+
+// Run is one run of a Job or CronJob.
+type Run struct {
+	Name       string     `json:"name" doc:"Name of the Kubernetes Job."`
+	Outcome    RunOutcome `json:"outcome" enum:"Running,Succeeded,Failed"`
+	StartedAt  time.Time  `json:"startedAt"`
+	FinishedAt *time.Time `json:"finishedAt,omitempty"`
+}

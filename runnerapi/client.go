@@ -1,0 +1,131 @@
+package runnerapi
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/hashicorp/go-retryablehttp"
+	"github.com/rs/zerolog"
+)
+
+// DefaultPatience is how long a client tries to reach an agent.
+const DefaultPatience = 30 * time.Second
+
+// ClientConfig is what a Runner needs to reach one agent. All of it but the
+// certificate comes with the agent's announcement and the Runner's credentials.
+type ClientConfig struct {
+	// AgentID is who must answer.
+	AgentID string
+	// ServerName is AGENT_ID.AGENTS_DOMAIN.
+	ServerName string
+	// EdgeAddresses are equal ways (host:port) to the agent. The one that worked
+	// last is tried first.
+	EdgeAddresses []string
+	// TrustDomain is that of the agent's certificate.
+	TrustDomain string
+	// Roots is the control plane's CA.
+	Roots *x509.CertPool
+	// Certificate is asked for the Runner's certificate at each connection.
+	Certificate func() (*tls.Certificate, error)
+
+	// Patience is how long to go on trying while the agent cannot be reached,
+	// unless the call's context ends earlier; DefaultPatience when zero.
+	Patience time.Duration
+	// UserAgent is told to the agent.
+	UserAgent string
+	// Log hears of tries that failed. The zero value is silent.
+	Log *zerolog.Logger
+}
+
+func (c ClientConfig) validate() error {
+	var errs []error
+	need := func(ok bool, what string) {
+		if !ok {
+			errs = append(errs, errors.New("runner API client: "+what))
+		}
+	}
+	need(c.ServerName != "", "ServerName is missing: it is in the agent's announcement")
+	need(len(c.EdgeAddresses) > 0, "EdgeAddresses is empty: they are in the agent's announcement; an agent that never was online has none")
+	need(c.TrustDomain != "", "TrustDomain is missing: it is in the Runner's credentials")
+	need(c.Roots != nil, "Roots is missing: the CA is in the Runner's credentials")
+	need(c.Certificate != nil, "Certificate is missing: it is in the Runner's credentials")
+	return errors.Join(errs...)
+}
+
+// Client calls one agent's Runner API. It is safe for concurrent use and keeps
+// its connections; make one per agent and Close it in the end.
+//
+// Its methods are those of the backends on the other end. Calls are tried again
+// where that is safe: reads and declarative writes by nature, commands by an
+// Idempotency-Key, which the client makes up where the caller gave none. The
+// field WriteOptions.Caller is not for callers: the certificate says who calls.
+type Client struct {
+	config    ClientConfig
+	http      *retryablehttp.Client
+	transport *http.Transport
+}
+
+// The client is the same to a Runner as the backend is to the agent.
+var (
+	_ Apps       = (*Client)(nil)
+	_ Secrets    = (*Client)(nil)
+	_ Namespaces = (*Client)(nil)
+	_ Clusters   = (*Client)(nil)
+)
+
+// Times of the client. There is none for a whole call: it would cut followed
+// logs. A peer that is gone is noticed by pings.
+const (
+	dialTimeout      = 5 * time.Second  // per edge address
+	handshakeTimeout = 10 * time.Second // through the tunnel to the agent
+	headerTimeout    = shortWait + DefaultCallTimeout + 10*time.Second
+	retryMin         = 200 * time.Millisecond
+	retryMax         = 5 * time.Second
+)
+
+// NewClient makes a client; it does not connect yet.
+func NewClient(c ClientConfig) (*Client, error) {
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	if c.Patience == 0 {
+		c.Patience = DefaultPatience
+	}
+	if c.AgentID == "" {
+		c.AgentID = c.ServerName
+	}
+	if c.UserAgent == "" {
+		c.UserAgent = "pipeops-runnerapi"
+	}
+	transport := &http.Transport{
+		// The dialer does the TLS, so to net/http the connection is a plain one:
+		// it takes a connection that is not a bare *tls.Conn in no other way.
+		DialContext:            newDialer(c).dial,
+		Protocols:              &http.Protocols{},
+		ResponseHeaderTimeout:  headerTimeout,
+		MaxResponseHeaderBytes: 64 << 10,
+		IdleConnTimeout:        4 * time.Minute, // before the agent's
+		HTTP2: &http.HTTP2Config{
+			MaxReceiveBufferPerConnection: connectionWindow,
+			MaxReceiveBufferPerStream:     streamWindow,
+			SendPingTimeout:               pingAfter,
+			PingTimeout:                   pingTimeout,
+		},
+	}
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	client := &Client{config: c, transport: transport}
+	client.http = &retryablehttp.Client{
+		HTTPClient: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse // the Runner API has none
+		}},
+		RetryWaitMin: retryMin, RetryWaitMax: retryMax, RetryMax: maxTries,
+		CheckRetry: client.checkRetry, Backoff: backoff, ErrorHandler: retryablehttp.PassthroughErrorHandler,
+	}
+	return client, nil
+}
+
+// Close closes idle connections. Calls under way end with their contexts.
+func (c *Client) Close() { c.transport.CloseIdleConnections() }

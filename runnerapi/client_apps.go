@@ -1,0 +1,56 @@
+package runnerapi
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+)
+
+func appURL(key Key) string { return namespaceURL(key.Namespace) + "/apps/" + url.PathEscape(key.Name) }
+
+func namespaceURL(name string) string { return "/namespaces/" + url.PathEscape(name) }
+
+// Deploy creates the App or replaces its spec. It does not wait for the outcome:
+// see Wait.
+func (c *Client) Deploy(ctx context.Context, key Key, spec AppSpec, opts WriteOptions) (App, error) {
+	return c.command(ctx, &request{method: http.MethodPut, path: appURL(key), body: spec}, opts)
+}
+
+// Scale sets the number of pods, or the bounds of autoscaling.
+func (c *Client) Scale(ctx context.Context, key Key, scale Scale, opts WriteOptions) (App, error) {
+	return c.command(ctx, &request{method: http.MethodPost, path: appURL(key) + "/scale", body: scale}, opts)
+}
+
+// Restart replaces all pods, a few at a time.
+func (c *Client) Restart(ctx context.Context, key Key, opts WriteOptions) (App, error) {
+	return c.command(ctx, &request{method: http.MethodPost, path: appURL(key) + "/restart"}, opts)
+}
+
+func (c *Client) command(ctx context.Context, r *request, opts WriteOptions) (App, error) {
+	var app App
+	_, err := c.call(ctx, r.write(opts), &app)
+	return app, err
+}
+
+// Get reads one App.
+func (c *Client) Get(ctx context.Context, key Key) (App, error) {
+	var app App
+	_, err := c.call(ctx, &request{method: http.MethodGet, path: appURL(key)}, &app)
+	return app, err
+}
+
+// List reads the Apps of a namespace, or of all managed namespaces when it is empty.
+func (c *Client) List(ctx context.Context, namespace string) ([]App, error) {
+	path := "/apps"
+	if namespace != "" {
+		path = namespaceURL(namespace) + "/apps"
+	}
+	var list AppList
+	_, err := c.call(ctx, &request{method: http.MethodGet, path: path}, &list)
+	return list.Items, err
+}
+
+// Delete removes the App and what it made.
+func (c *Client) Delete(ctx context.Context, key Key, opts WriteOptions) error {
+	return c.remove(ctx, appURL(key), opts)
+}

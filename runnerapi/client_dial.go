@@ -1,0 +1,145 @@
+package runnerapi
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// dialer makes connections to the agent through one of the edge addresses.
+type dialer struct {
+	config ClientConfig
+	tls    *tls.Config
+	best   atomic.Int64 // index of the address that worked last
+}
+
+func newDialer(c ClientConfig) *dialer {
+	agentID := c.AgentID
+	if agentID == c.ServerName {
+		agentID = ""
+	}
+	return &dialer{config: c, tls: ClientTLS(ClientTLSConfig{
+		Certificate: c.Certificate, Roots: c.Roots, TrustDomain: c.TrustDomain,
+		AgentID: agentID, ServerName: c.ServerName,
+	})}
+}
+
+// dial tries the addresses in turn, beginning with the one that worked last. An
+// answer from somebody who is not the agent ends it: that is no outage.
+func (d *dialer) dial(ctx context.Context, network, _ string) (net.Conn, error) {
+	addresses := d.config.EdgeAddresses
+	first := int(d.best.Load())
+	var errs []error
+	for i := range addresses {
+		n := (first + i) % len(addresses)
+		conn, err := d.dialOne(ctx, network, addresses[n])
+		if err == nil {
+			d.best.Store(int64(n))
+			return conn, nil
+		}
+		errs = append(errs, err)
+		if ctx.Err() != nil || isUntrusted(err) {
+			break
+		}
+	}
+	return nil, errors.Join(errs...)
+}
+
+func (d *dialer) dialOne(ctx context.Context, network, address string) (net.Conn, error) {
+	raw, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, fmt.Errorf("edge %s: %w", address, err)
+	}
+	handshake, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	conn := &agentConn{Conn: tls.Client(raw, d.tls)}
+	if err := conn.begin(handshake); err != nil {
+		_ = raw.Close() // the handshake's error says it all
+		return nil, fmt.Errorf("edge %s: %w", address, explainHandshake(err))
+	}
+	return conn, nil
+}
+
+// agentConn is a connection on which the agent has spoken.
+type agentConn struct {
+	*tls.Conn
+	reader *bufio.Reader
+}
+
+func (c *agentConn) Read(p []byte) (int, error) { return c.reader.Read(p) }
+
+// begin makes the handshake and waits for the agent's first byte. In TLS 1.3 the
+// client is through with the handshake before the server has looked at its
+// certificate; whoever writes at once may hear of a reset connection in place
+// of the reason. An HTTP/2 server speaks first anyway.
+func (c *agentConn) begin(ctx context.Context) error {
+	if err := c.HandshakeContext(ctx); err != nil {
+		return err
+	}
+	if p := c.ConnectionState().NegotiatedProtocol; p != "h2" {
+		return &identityError{fmt.Errorf("it speaks %q and not HTTP/2", p)}
+	}
+	stop := context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Now()) })
+	defer stop()
+	c.reader = bufio.NewReader(c.Conn)
+	if _, err := c.reader.Peek(1); err != nil {
+		return errors.Join(ctx.Err(), err)
+	}
+	return nil
+}
+
+// errNotConnected is how the edge's refusal is told.
+var errNotConnected = errors.New("the control plane has no tunnel to the agent now")
+
+// Alerts that a peer may answer the handshake with (RFC 8446, section 6.2).
+const (
+	alertExpired          = 45
+	alertUnrecognizedName = 112 // the edge knows no such agent
+)
+
+// certificateAlerts say that the agent does not take our certificate.
+var certificateAlerts = []uint8{42, 43, 44, alertExpired, 46, 48, 49, 116}
+
+func explainHandshake(err error) error {
+	switch {
+	case errors.Is(err, io.EOF), isAlert(err, alertUnrecognizedName):
+		return errNotConnected
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("the agent did not answer within %s", handshakeTimeout)
+	}
+	return err
+}
+
+// isAlert says whether the peer answered with one of these alerts. crypto/tls
+// keeps the number to itself, but not the text.
+func isAlert(err error, alerts ...uint8) bool {
+	var remote *net.OpError
+	if !errors.As(err, &remote) || remote.Op != "remote error" {
+		return false
+	}
+	return slices.ContainsFunc(alerts, func(a uint8) bool { return tls.AlertError(a).Error() == remote.Err.Error() })
+}
+
+// isUntrusted says whether we refused the peer's certificate.
+func isUntrusted(err error) bool {
+	var verification *tls.CertificateVerificationError
+	var identity *identityError
+	return errors.As(err, &verification) || errors.As(err, &identity)
+}
+
+// isRefused says whether the agent refused our certificate.
+func isRefused(err error) bool { return isAlert(err, certificateAlerts...) }
+
+// isExpired says whether a certificate was refused for the time it is valid in.
+func isExpired(err error) bool {
+	var invalid x509.CertificateInvalidError
+	return errors.As(err, &invalid) && invalid.Reason == x509.Expired || isAlert(err, alertExpired)
+}

@@ -1,0 +1,159 @@
+package runnerapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/hashicorp/go-retryablehttp"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+// maxAnswer bounds an answer that is no stream: thousands of Apps.
+const maxAnswer = 64 << 20
+
+// request is one call.
+type request struct {
+	method string
+	path   string // below /v1, escaped
+	query  map[string]string
+	body   any
+	key    string // Idempotency-Key
+	accept string
+
+	lastEvent string // Last-Event-ID
+}
+
+// url has the scheme of a connection whose TLS is the dialer's business.
+func (r *request) url(host string) string {
+	q := url.Values{}
+	for k, v := range r.query {
+		q.Set(k, v)
+	}
+	u := "http://" + host + "/v1" + r.path
+	if len(q) > 0 {
+		u += "?" + q.Encode()
+	}
+	return u
+}
+
+// write adds what the options of a write say.
+func (r *request) write(opts WriteOptions) *request {
+	r.key = opts.IdempotencyKey
+	if r.key == "" {
+		r.key = uuid.NewString()
+	}
+	if opts.DryRun {
+		r.query = map[string]string{"dryRun": "true"}
+	}
+	return r
+}
+
+// call makes a call and decodes its answer into out, which may be nil. It says
+// how often it had to try.
+func (c *Client) call(ctx context.Context, r *request, out any) (int, error) {
+	// An agent that accepts connections and never answers is unreachable too.
+	ctx, cancel := context.WithTimeout(ctx, c.config.Patience+headerTimeout)
+	defer cancel()
+	ctx, t := withTry(ctx)
+	resp, err := c.do(ctx, t, r)
+	if err != nil {
+		return t.count, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if out == nil || resp.StatusCode == http.StatusNoContent {
+		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer)) // lets the connection be used again
+		return t.count, nil
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return t.count, c.failure(ctx, t, fmt.Errorf("the answer broke off: %w", err))
+	}
+	if err := json.Unmarshal(body, out); err != nil {
+		return t.count, fmt.Errorf("agent %s: %s %s: its answer makes no sense (is something else listening there?): %w",
+			c.config.AgentID, r.method, r.path, err)
+	}
+	return t.count, nil
+}
+
+// do makes a call and answers its successful response, whose body is the
+// caller's to close.
+func (c *Client) do(ctx context.Context, t *try, r *request) (*http.Response, error) {
+	req, err := c.request(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		if resp != nil {
+			_ = resp.Body.Close()
+		}
+		return nil, c.failure(ctx, t, err)
+	}
+	if resp.StatusCode >= http.StatusBadRequest {
+		defer func() { _ = resp.Body.Close() }()
+		return nil, problem.Read(resp)
+	}
+	return resp, nil
+}
+
+func (c *Client) request(ctx context.Context, r *request) (*retryablehttp.Request, error) {
+	var raw any
+	if r.body != nil {
+		body, err := json.Marshal(r.body)
+		if err != nil {
+			return nil, fmt.Errorf("%s %s: encode the body: %w", r.method, r.path, err)
+		}
+		raw = body
+	}
+	req, err := retryablehttp.NewRequestWithContext(ctx, r.method, r.url(c.config.ServerName), raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", r.method, r.path, err)
+	}
+	req.Header.Set("User-Agent", c.config.UserAgent)
+	req.Header.Set("Accept", "application/json")
+	if r.accept != "" {
+		req.Header.Set("Accept", r.accept)
+	}
+	if r.body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if r.key != "" {
+		req.Header.Set("Idempotency-Key", r.key)
+	}
+	if r.lastEvent != "" {
+		req.Header.Set("Last-Event-ID", r.lastEvent)
+	}
+	req.Header.Set(problem.RequestIDHeader, uuid.NewString())
+	return req, nil
+}
+
+// remove is a DELETE. That a repeated one finds nothing means that the first
+// was carried out and its answer lost.
+func (c *Client) remove(ctx context.Context, path string, opts WriteOptions) error {
+	tries, err := c.call(ctx, (&request{method: http.MethodDelete, path: path}).write(opts), nil)
+	known := &Error{}
+	if tries > 1 && errors.As(err, &known) && known.Code == CodeNotFound {
+		return nil
+	}
+	return err
+}
+
+// pause waits out the n-th backoff of a loop above single calls.
+func pause(ctx context.Context, n int) error {
+	timer := time.NewTimer(backoff(retryMin, retryMax, n, nil))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

@@ -1,0 +1,90 @@
+package runnerapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Pause leaves the App as it is, whatever its spec says, until Resume.
+func (c *Client) Pause(ctx context.Context, key Key, opts WriteOptions) (App, error) {
+	return c.command(ctx, &request{method: http.MethodPost, path: appURL(key) + "/pause"}, opts)
+}
+
+// Resume rolls out what was changed while the App was paused.
+func (c *Client) Resume(ctx context.Context, key Key, opts WriteOptions) (App, error) {
+	return c.command(ctx, &request{method: http.MethodPost, path: appURL(key) + "/resume"}, opts)
+}
+
+// Revisions lists what Rollback can go back to, newest first.
+func (c *Client) Revisions(ctx context.Context, key Key) ([]Revision, error) {
+	var list RevisionList
+	_, err := c.call(ctx, &request{method: http.MethodGet, path: appURL(key) + "/revisions"}, &list)
+	return list.Items, err
+}
+
+// Rollback goes back to a revision, by default the one before the current one.
+func (c *Client) Rollback(ctx context.Context, key Key, to RollbackTo, opts WriteOptions) (App, error) {
+	return c.command(ctx, &request{method: http.MethodPost, path: appURL(key) + "/rollback", body: to}, opts)
+}
+
+// Operation says what became of a command, by the ID that its answer carried.
+func (c *Client) Operation(ctx context.Context, id string) (Operation, error) {
+	var op Operation
+	_, err := c.call(ctx, &request{method: http.MethodGet, path: "/operations/" + url.PathEscape(id)}, &op)
+	return op, err
+}
+
+// Events calls emit for the App's state and each change of it until it has
+// settled or, with Follow, until ctx ends. A stream that breaks off because the
+// agent was replaced or the connection lost is taken up where it ended.
+func (c *Client) Events(ctx context.Context, key Key, opts EventOptions, emit func(AppEvent) error) error {
+	last, broken := AppEvent{ID: opts.After}, 0
+	for n := 0; ; n++ {
+		before, began := last.ID, time.Now()
+		err := c.events(ctx, key, EventOptions{Follow: opts.Follow, After: last.ID}, func(e AppEvent) error {
+			last = e
+			return emit(e)
+		})
+		stop, known := &stopped{}, &Error{}
+		over := last.Type == EventRemoved || last.Settled && !opts.Follow
+		switch {
+		case errors.As(err, &stop):
+			return stop.reason
+		case err == nil && (over || !opts.Follow):
+			return nil
+		case opts.Follow && ctx.Err() != nil:
+			return nil //nolint:nilerr // it is how following ends
+		case ctx.Err() != nil:
+			return err
+		case errors.As(err, &known) && !known.Passing():
+			return err
+		}
+		if last.ID != before || time.Since(began) > headerTimeout {
+			n, broken = 0, 0
+		}
+		if broken++; broken > maxBroken {
+			return err
+		}
+		if err := pause(ctx, n); err != nil && !opts.Follow {
+			return err
+		}
+	}
+}
+
+// events reads the stream over one connection.
+func (c *Client) events(ctx context.Context, key Key, opts EventOptions, emit func(AppEvent) error) error {
+	ctx, t := withTry(ctx)
+	r := &request{method: http.MethodGet, path: appURL(key) + "/events", accept: EventStream, lastEvent: opts.After}
+	if opts.Follow {
+		r.query = map[string]string{"follow": "true"}
+	}
+	resp, err := c.do(ctx, t, r)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	return readEvents(resp.Body, emit)
+}

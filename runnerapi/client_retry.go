@@ -1,0 +1,137 @@
+package runnerapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+const (
+	// maxTries is out of reach: patience and contexts end the trying.
+	maxTries = 1 << 20
+	// maxInternal is how often a 500 is tried again: it may pass, but is more
+	// likely a bug, which will not.
+	maxInternal = 2
+	// maxRetryAfter bounds how long a server may put us off.
+	maxRetryAfter = 30 * time.Second
+)
+
+// The codes that the client itself answers with.
+const (
+	CodeUnreachable = Code("agent_unreachable") // nobody answered in time
+	CodeUntrusted   = Code("agent_untrusted")   // somebody else answered
+	CodeRefused     = Code("runner_refused")    // the agent does not take our certificate
+)
+
+type tryKey struct{}
+
+// try is what the policy knows about one call.
+type try struct {
+	start    time.Time
+	count    int
+	internal int
+	last     error // why it has not worked so far
+}
+
+func withTry(ctx context.Context) (context.Context, *try) {
+	t := &try{start: time.Now()}
+	return context.WithValue(ctx, tryKey{}, t), t
+}
+
+// checkRetry decides after each try whether to try again, and keeps the reason.
+func (c *Client) checkRetry(ctx context.Context, resp *http.Response, err error) (bool, error) {
+	t, ok := ctx.Value(tryKey{}).(*try)
+	if !ok {
+		return false, errors.New("runner API client: a call without its try") // unreachable: do makes it
+	}
+	t.count++
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return false, err
+	case err != nil:
+		t.last = withoutURL(err)
+		if isUntrusted(err) || isRefused(err) {
+			return false, t.last
+		}
+	case passing(resp.StatusCode):
+		e := problem.Read(resp)
+		t.last = e
+		if e.Status == http.StatusInternalServerError {
+			t.internal++
+		}
+	default:
+		return false, nil
+	}
+	if time.Since(t.start) >= c.config.Patience || t.internal > maxInternal {
+		return false, t.last
+	}
+	if c.config.Log != nil {
+		c.config.Log.Debug().Err(t.last).Str("agent", c.config.AgentID).Int("tries", t.count).Msg("runner API: trying again")
+	}
+	return true, nil
+}
+
+func passing(status int) bool {
+	return (&Error{Status: status}).Passing()
+}
+
+// withoutURL takes net/http's "Get https://…:" off an error.
+func withoutURL(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}
+
+// backoff doubles from shortest to longest, with full jitter, unless the agent
+// says when to come again.
+func backoff(shortest, longest time.Duration, n int, resp *http.Response) time.Duration {
+	if resp != nil {
+		if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 {
+			return min(time.Duration(s)*time.Second, maxRetryAfter)
+		}
+	}
+	ceiling := longest
+	if n < 10 {
+		ceiling = min(longest, shortest<<n)
+	}
+	return ceiling/2 + rand.N(ceiling/2+1) //nolint:gosec // jitter, no secret
+}
+
+// failure says why a call could not be made.
+func (c *Client) failure(ctx context.Context, t *try, err error) error {
+	if t.last == nil {
+		t.last = withoutURL(err)
+	}
+	known := &Error{}
+	agent := c.config.AgentID
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return fmt.Errorf("agent %s: the call was given up: %w", agent, context.Canceled)
+	case errors.As(t.last, &known):
+		return known
+	case isExpired(t.last):
+		return problem.New(http.StatusServiceUnavailable, CodeUntrusted,
+			"check the clocks of this machine and of the agent's; renew the credentials with: pipeops-controlplane runner create NAME",
+			"agent %s: a certificate is not valid at this time: %v", agent, t.last)
+	case isRefused(t.last):
+		return problem.New(http.StatusUnauthorized, CodeRefused,
+			"make new credentials with: pipeops-controlplane runner create NAME",
+			"agent %s does not take this Runner's certificate: %v", agent, t.last)
+	case isUntrusted(t.last):
+		return problem.New(http.StatusServiceUnavailable, CodeUntrusted,
+			"use the credentials of the control plane that the agent belongs to; if they are, somebody stands between",
+			"what answered is not agent %s: %v", agent, t.last)
+	}
+	return problem.New(http.StatusServiceUnavailable, CodeUnreachable,
+		"see whether the agent is online with: pipeops-runner agents",
+		"agent %s could not be reached for %s: %v", agent, time.Since(t.start).Round(time.Second), t.last)
+}

@@ -1,0 +1,79 @@
+package runnerapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+const (
+	// shortWait is how long the server is asked to wait at a time: short enough
+	// that an agent that is replaced in the middle costs nothing.
+	shortWait = 20 * time.Second
+	// progressWait is the same where somebody watches.
+	progressWait = 2 * time.Second
+)
+
+// Progress is what Watch reports while it waits.
+type Progress struct {
+	App App
+	// Unreachable is why the agent does not answer now; App is then the last known.
+	Unreachable error
+}
+
+// Wait blocks until the App of at least this generation is settled or ctx ends,
+// and answers the newest state known either way. It outlives the agent's
+// restarts and outages; only an agent that never answered is an error.
+func (c *Client) Wait(ctx context.Context, key Key, generation int64) (App, error) {
+	return c.wait(ctx, key, generation, shortWait, func(Progress) {})
+}
+
+// Watch is Wait that reports progress every other second.
+func (c *Client) Watch(ctx context.Context, key Key, generation int64, report func(Progress)) (App, error) {
+	return c.wait(ctx, key, generation, progressWait, report)
+}
+
+func (c *Client) wait(ctx context.Context, key Key, generation int64, step time.Duration, report func(Progress)) (App, error) {
+	r := &request{method: http.MethodGet, path: appURL(key)}
+	var newest App
+	var failure error
+	for n := 0; ctx.Err() == nil; n++ {
+		r.query = map[string]string{"wait": within(ctx, step).String(), "generation": strconv.FormatInt(generation, 10)}
+		var app App
+		_, err := c.call(ctx, r, &app)
+		known := &Error{}
+		switch {
+		case err == nil:
+			newest, failure, n = app, nil, 0
+			report(Progress{App: app})
+			if app.Generation >= generation && app.Settled() {
+				return app, nil
+			}
+		case ctx.Err() != nil:
+			failure = err
+		case errors.As(err, &known) && known.Passing() && known.Code != CodeUntrusted:
+			failure = err
+			report(Progress{App: newest, Unreachable: err})
+		default:
+			return newest, err
+		}
+		// Also after an answer: one that comes at once must not be asked for in a loop.
+		if err := pause(ctx, n); err != nil {
+			break
+		}
+	}
+	if newest.Name == "" && failure != nil {
+		return newest, failure
+	}
+	return newest, nil
+}
+
+// within shortens a wait so that its answer comes before ctx ends.
+func within(ctx context.Context, step time.Duration) time.Duration {
+	if end, ok := ctx.Deadline(); ok {
+		step = min(step, max(time.Until(end)*3/4, time.Millisecond))
+	}
+	return step.Round(time.Millisecond)
+}

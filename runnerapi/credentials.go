@@ -1,0 +1,159 @@
+package runnerapi
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// maxCredentials bounds a credentials file: a few certificates and URLs.
+const maxCredentials = 256 << 10
+
+// Credentials is all that a Runner needs, as `pipeops-controlplane runner create`
+// writes it into one file. It holds a key and a broker password: never print it.
+type Credentials struct {
+	// Runner is the name by which the agents' audit knows this Runner.
+	Runner string `json:"runner"`
+	// ControlPlane is the URL of the control plane's HTTPS API.
+	ControlPlane string `json:"controlPlane"`
+	// Edge is the host:port at which all agents are reached.
+	Edge         string `json:"edge"`
+	AgentsDomain string `json:"agentsDomain"`
+	TrustDomain  string `json:"trustDomain"`
+	// CA, Certificate and Key are PEM.
+	CA          string `json:"ca"`
+	Certificate string `json:"certificate"`
+	Key         string `json:"key"`
+	// Broker is empty where announcements are not to be had.
+	Broker BrokerCredentials `json:"broker,omitzero"`
+}
+
+// BrokerCredentials say where announcements come from.
+type BrokerCredentials struct {
+	// URL is amqps://user:password@host:port/vhost.
+	URL string `json:"url"`
+	// CA is PEM; empty means the machine's trusted CAs.
+	CA string `json:"ca,omitempty"`
+}
+
+// LoadCredentials reads a credentials file. It refuses one that others can read.
+func LoadCredentials(path string) (Credentials, error) {
+	const again = "make a new one with `pipeops-controlplane runner create NAME -o FILE`"
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Credentials{}, fmt.Errorf("credentials file %s does not exist; %s", path, again)
+	}
+	if err != nil {
+		return Credentials{}, fmt.Errorf("credentials file: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return Credentials{}, fmt.Errorf("credentials file: %w", err)
+	case info.Mode().Perm()&0o077 != 0:
+		return Credentials{}, fmt.Errorf("credentials file %s can be read by others; run `chmod 600 %s`", path, path)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxCredentials+1))
+	if err != nil {
+		return Credentials{}, fmt.Errorf("credentials file: %w", err)
+	}
+	c, err := ParseCredentials(text)
+	if err != nil {
+		return Credentials{}, fmt.Errorf("credentials file %s: %w; %s", path, err, again)
+	}
+	return c, nil
+}
+
+// ParseCredentials reads and checks the text of a credentials file. Its errors
+// name the field and never quote a value.
+func ParseCredentials(text []byte) (Credentials, error) {
+	var c Credentials
+	if len(text) > maxCredentials {
+		return c, errors.New("it is too large")
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&c); err != nil {
+		return Credentials{}, fmt.Errorf("it cannot be read: %w", err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return Credentials{}, errors.New("it goes on after its end")
+	}
+	if err := c.validate(); err != nil {
+		return Credentials{}, err
+	}
+	return c, nil
+}
+
+func (c *Credentials) validate() error {
+	for name, value := range map[string]string{"runner": c.Runner, "controlPlane": c.ControlPlane, "edge": c.Edge,
+		"agentsDomain": c.AgentsDomain, "trustDomain": c.TrustDomain} {
+		if value == "" {
+			return fmt.Errorf("%s: is missing", name)
+		}
+	}
+	if _, err := c.TLSCertificate(); err != nil {
+		return err
+	}
+	if _, err := c.Roots(); err != nil {
+		return err
+	}
+	if c.Broker.CA != "" && !x509.NewCertPool().AppendCertsFromPEM([]byte(c.Broker.CA)) {
+		return errors.New("broker.ca: holds no certificate")
+	}
+	return nil
+}
+
+// TLSCertificate is the Runner's certificate with its key.
+func (c *Credentials) TLSCertificate() (tls.Certificate, error) {
+	cert, err := tls.X509KeyPair([]byte(c.Certificate), []byte(c.Key))
+	if err != nil {
+		return tls.Certificate{}, errors.New("certificate and key: are missing or do not belong together")
+	}
+	return cert, nil
+}
+
+// Roots is the control plane's CA.
+func (c *Credentials) Roots() (*x509.CertPool, error) {
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM([]byte(c.CA)) {
+		return nil, errors.New("ca: holds no certificate")
+	}
+	return pool, nil
+}
+
+// Write puts the credentials into a file for its owner only, in one step. It
+// replaces a file that is there.
+func (c *Credentials) Write(path string) error {
+	text, err := json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		return fmt.Errorf("credentials file: %w", err)
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".credentials-*") // 0600
+	if err != nil {
+		return fmt.Errorf("credentials file: %w", err)
+	}
+	_, err = tmp.Write(append(text, '\n'))
+	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(tmp.Name())
+		return fmt.Errorf("credentials file: %w", err)
+	}
+	return nil
+}
+
+// String keeps the secrets out of whatever prints it.
+func (c Credentials) String() string { return "credentials of Runner " + c.Runner }
+
+// GoString keeps the secrets out of %#v as well.
+func (c Credentials) GoString() string { return c.String() }

@@ -1,0 +1,44 @@
+package runnerapi
+
+// Cause names what is wrong with an App. The set is closed: scripts may
+// switch on it.
+type Cause string
+
+// The causes that the agent tells apart.
+const (
+	CauseImageNotFound    Cause = "ImageNotFound"
+	CauseImagePullDenied  Cause = "ImagePullDenied"
+	CauseImagePullFailed  Cause = "ImagePullFailed"
+	CauseInvalidImage     Cause = "InvalidImageName"
+	CauseCrashLoop        Cause = "CrashLoop"
+	CauseOutOfMemory      Cause = "OutOfMemory"
+	CauseBadCommand       Cause = "BadCommand"
+	CauseRunsAsRoot       Cause = "RunsAsRoot"
+	CauseUnschedulable    Cause = "Unschedulable"
+	CauseProbeFailing     Cause = "ProbeFailing"
+	CauseMissingSecret    Cause = "MissingSecret"
+	CauseMissingConfigMap Cause = "MissingConfigMap"
+	CauseMissingKey       Cause = "MissingKey"
+	CauseQuotaExceeded    Cause = "QuotaExceeded"
+	CauseAdmissionRefused Cause = "AdmissionRefused"
+	CauseConflict         Cause = "Conflict"
+	CauseInvalidSpec      Cause = "InvalidSpec"
+	CauseDeadlinePassed   Cause = "DeadlinePassed"
+	CauseJobFailed        Cause = "JobFailed"
+	CauseVolumeNotBound   Cause = "VolumeNotBound"
+	CauseUnknown          Cause = "Unknown"
+)
+
+// Diagnosis says what is wrong with an App in terms of its cause, and what to
+// do about it.
+//
+// +kubebuilder:object:generate=true
+type Diagnosis struct {
+	Cause     Cause    `json:"cause" doc:"Stable name of the cause."`
+	Message   string   `json:"message" doc:"What is wrong, with the names and figures that matter."`
+	Fix       string   `json:"fix" doc:"What to do next."`
+	Object    string   `json:"object,omitempty" doc:"The Kubernetes object the signal came from, as kind/name."`
+	Container string   `json:"container,omitempty"`
+	ExitCode  *int32   `json:"exitCode,omitempty" doc:"Exit code of the last run, where a container ended."`
+	LastLines []string `json:"lastLines,omitempty" doc:"Last lines the container wrote before it ended."`
+}

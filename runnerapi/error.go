@@ -1,0 +1,43 @@
+package runnerapi
+
+import (
+	"net/http"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+// Error is the one error type of this wire. It travels as a problem detail
+// (RFC 9457) and the client rebuilds the same value from it.
+type Error = problem.Error
+
+// Code is the stable name of an error. Scripts may switch on it.
+type Code = problem.Code
+
+// The codes that the Runner API answers with.
+const (
+	CodeBadRequest          = problem.BadRequest
+	CodeForbidden           = problem.Forbidden
+	CodeNotFound            = problem.NotFound
+	CodeConflict            = problem.Conflict
+	CodeTooLarge            = problem.TooLarge
+	CodeInvalid             = problem.Invalid
+	CodeTooManyRequests     = problem.TooManyRequests
+	CodeInternal            = problem.Internal
+	CodeUnavailable         = problem.Unavailable
+	CodeTimeout             = problem.Timeout
+	CodeUnauthorized        = problem.Unauthorized
+	CodeNamespaceNotManaged = Code("namespace_not_managed") // 403
+	CodeNotSupported        = Code("not_supported")         // 501
+)
+
+// NotManaged refuses a command in a namespace that is not the agent's.
+func NotManaged(namespace string) *Error {
+	return problem.New(http.StatusForbidden, CodeNamespaceNotManaged,
+		"use a namespace that the agent manages, or hand this one over with PUT /v1/namespaces/"+namespace,
+		"the agent does not manage namespace %q", namespace).WithField("namespace")
+}
+
+// NotSupported says that the cluster lacks what a call needs.
+func NotSupported(fix, format string, args ...any) *Error {
+	return problem.New(http.StatusNotImplemented, CodeNotSupported, fix, format, args...)
+}

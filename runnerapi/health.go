@@ -1,0 +1,50 @@
+package runnerapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+// readyTimeout bounds the question whether the agent is ready: Kubernetes'
+// probes give up after a second by default.
+const readyTimeout = 900 * time.Millisecond
+
+// NewHealth serves /healthz and /readyz alone, for a port that the kubelet can
+// reach and that must offer nothing else.
+func NewHealth(version string, ready func(context.Context) error) http.Handler {
+	r := chi.NewRouter()
+	r.Use(problem.WithRequestID)
+	mountHealth(r, version, ready)
+	return r
+}
+
+func mountHealth(r chi.Router, version string, ready func(context.Context) error) {
+	r.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) {
+		writeStatus(w, "ok", version)
+	})
+	r.Get("/readyz", func(w http.ResponseWriter, r *http.Request) {
+		if ready == nil {
+			writeStatus(w, "ready", version)
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
+		defer cancel()
+		if err := ready(ctx); err != nil {
+			problem.Write(w, problem.RequestID(ctx), problem.Errorf(problem.Unavailable,
+				"see the agent's log", "not ready: %v", err))
+			return
+		}
+		writeStatus(w, "ready", version)
+	})
+}
+
+func writeStatus(w http.ResponseWriter, status, version string) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]string{"status": status, "version": version}) // the caller is gone if this fails
+}

@@ -1,0 +1,86 @@
+package runnerapi_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+)
+
+// backend is all of the interfaces in one.
+type backend interface {
+	runnerapi.Apps
+	runnerapi.Secrets
+	runnerapi.Namespaces
+	runnerapi.Clusters
+}
+
+// served is a server of its own beside a fake agent, with the agent's identity.
+type served struct {
+	agent   *runnerapitest.Agent
+	address string
+	t       *testing.T
+}
+
+func (s *served) Client() *runnerapi.Client {
+	config := s.agent.ClientConfig()
+	config.EdgeAddresses = []string{s.address}
+	c, err := runnerapi.NewClient(config)
+	require.NoError(s.t, err)
+	s.t.Cleanup(c.Close)
+	return c
+}
+
+// serveTLS serves a backend that is not the agent's own.
+func serveTLS(t *testing.T, agent *runnerapitest.Agent, b backend) *served {
+	t.Helper()
+	cert := agent.CA.Issue(t, runnerapi.AgentURI(runnerapitest.TrustDomain, runnerapitest.AgentID), runnerapitest.ServerName)
+	return serveWith(t, agent, b, cert, zerolog.Nop())
+}
+
+func serveWith(t *testing.T, agent *runnerapitest.Agent, b backend, cert tls.Certificate, log zerolog.Logger) *served {
+	t.Helper()
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- runnerapi.Serve(ctx, ln, runnerapi.ServeConfig{
+			Handler: runnerapi.NewServer(runnerapi.Config{
+				Apps: b, Secrets: b, Namespaces: b, Clusters: b, TrustDomain: runnerapitest.TrustDomain, Log: log,
+			}),
+			TLS: runnerapi.ServerTLS(runnerapi.ServerTLSConfig{
+				Certificate: func() (*tls.Certificate, error) { return &cert, nil },
+				Roots:       func() *x509.CertPool { return agent.CA.Pool },
+				TrustDomain: runnerapitest.TrustDomain,
+			}),
+			Drain: time.Second, Log: log,
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-done)
+	})
+	return &served{agent: agent, address: ln.Addr().String(), t: t}
+}
+
+// verified is a request of a Runner whose certificate was verified.
+func verified(t *testing.T, method, path string) *http.Request {
+	t.Helper()
+	cert := runnerapitest.NewCA(t).Issue(t, runnerapi.RunnerURI(runnerapitest.TrustDomain, runnerapitest.RunnerName))
+	leaf, err := x509.ParseCertificate(cert.Certificate[0])
+	require.NoError(t, err)
+	r := httptest.NewRequest(method, path, nil)
+	r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{leaf}}}
+	return r
+}

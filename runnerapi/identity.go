@@ -1,0 +1,54 @@
+package runnerapi
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// The two kinds of identity that meet on this wire, as the first part of a
+// SPIFFE ID's path.
+const (
+	roleRunner = "runner"
+	roleAgent  = "agent"
+)
+
+var identityName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$`)
+
+// RunnerURI is the SPIFFE ID in a Runner's certificate.
+func RunnerURI(trustDomain, name string) *url.URL { return spiffe(trustDomain, roleRunner, name) }
+
+// AgentURI is the SPIFFE ID in an agent's certificate.
+func AgentURI(trustDomain, agentID string) *url.URL { return spiffe(trustDomain, roleAgent, agentID) }
+
+func spiffe(trustDomain, role, name string) *url.URL {
+	return &url.URL{Scheme: "spiffe", Host: trustDomain, Path: "/" + role + "/" + name}
+}
+
+// CallerFromTLS is the name of the Runner at the other end of a connection,
+// from its verified certificate.
+func CallerFromTLS(state *tls.ConnectionState, trustDomain string) (string, error) {
+	if state == nil || len(state.VerifiedChains) == 0 {
+		return "", errors.New("the connection has no verified client certificate")
+	}
+	return nameFrom(state.VerifiedChains[0][0], trustDomain, roleRunner)
+}
+
+// nameFrom reads the name out of a certificate that has to carry exactly one
+// URI, of this trust domain and role (SPIFFE X.509-SVID, section 2).
+func nameFrom(cert *x509.Certificate, trustDomain, role string) (string, error) {
+	if len(cert.URIs) != 1 {
+		return "", fmt.Errorf("the certificate carries %d URIs, one is needed: spiffe://%s/%s/NAME", len(cert.URIs), trustDomain, role)
+	}
+	uri := cert.URIs[0]
+	name, ok := strings.CutPrefix(uri.Path, "/"+role+"/")
+	if uri.Scheme != "spiffe" || uri.Host != trustDomain || !ok || !identityName.MatchString(name) ||
+		uri.RawQuery != "" || uri.Fragment != "" || uri.User != nil {
+		return "", fmt.Errorf("the certificate is for %s, not for spiffe://%s/%s/NAME", clip(uri.String()), trustDomain, role)
+	}
+	return name, nil
+}

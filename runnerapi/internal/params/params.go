@@ -1,0 +1,76 @@
+// Package params has the parts that the inputs of the Runner API's calls are
+// made of. They are exported because huma looks at nothing else, and apart
+// because they are nobody else's business.
+package params
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+// App is the path of an App.
+type App struct {
+	Namespace string `path:"namespace" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" doc:"Namespace that the agent manages." example:"production"`
+	Name      string `path:"name" maxLength:"63" pattern:"^[a-z]([a-z0-9-]*[a-z0-9])?$" doc:"Name of the App." example:"web"`
+}
+
+// Namespace is the path of a namespace.
+type Namespace struct {
+	Namespace string `path:"namespace" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" doc:"Name of the namespace." example:"production"`
+}
+
+// Object is the path of any other namespaced object.
+type Object struct {
+	Namespace string `path:"namespace" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" doc:"Namespace that the agent manages." example:"production"`
+	Name      string `path:"name" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$" doc:"Name of the object." example:"web-env"`
+}
+
+// Write is what every write takes.
+type Write struct {
+	DryRun         bool   `query:"dryRun" doc:"Check everything that the cluster checks and change nothing."`
+	IdempotencyKey string `header:"Idempotency-Key" maxLength:"128" pattern:"^[A-Za-z0-9._:-]+$" doc:"The caller's name for this very command: sent again with the same key it is carried out once."`
+}
+
+// MaxWait is the longest that a call may wait.
+const MaxWait = 10 * time.Minute
+
+// Wait is what every call takes that can wait for an outcome.
+type Wait struct {
+	Wait string `query:"wait" maxLength:"16" doc:"Wait this long for the outcome, at most 10m. Answers 200 with the outcome (also when it is Failed: see status.diagnosis), or 202 when there is none yet." example:"60s"`
+}
+
+// Duration is the wait asked for, or zero for none.
+func (w Wait) Duration() (time.Duration, error) {
+	if w.Wait == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(w.Wait)
+	if err != nil || d < 0 || d > MaxWait {
+		return 0, problem.Errorf(problem.Invalid, "give a duration such as 60s, at most 10m",
+			"%s is not a time to wait", fmt.Sprintf("%.20q", w.Wait)).WithField("query.wait")
+	}
+	return d, nil
+}
+
+// Logs is what selects the lines of a log.
+type Logs struct {
+	Follow    bool   `query:"follow" doc:"Go on with new lines until the caller hangs up."`
+	Tail      int    `query:"tail" default:"-1" minimum:"-1" maximum:"1000000" doc:"Last lines of each pod; -1 for all."`
+	Since     string `query:"since" maxLength:"40" doc:"No lines older than this: a duration, or a time (RFC 3339)." example:"10m"`
+	Previous  bool   `query:"previous" doc:"Of the run before the last restart."`
+	Container string `query:"container" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" doc:"Container; the App's own when absent."`
+	Accept    string `header:"Accept" hidden:"true" doc:"text/plain for the bare lines."`
+}
+
+// Operation is the path of an operation.
+type Operation struct {
+	ID string `path:"id" maxLength:"64" pattern:"^[a-z0-9]+$" doc:"ID of the operation: Operation-Id of the answer to a write." example:"3vq7k2m5x4h6t8w9n0c1d2f3g5"`
+}
+
+// Events is what selects events.
+type Events struct {
+	Follow      bool   `query:"follow" doc:"Go on after the App has settled, until the caller hangs up."`
+	LastEventID string `header:"Last-Event-ID" maxLength:"64" doc:"ID of the last event that was seen: it is not sent again."`
+}

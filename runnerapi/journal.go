@@ -1,0 +1,88 @@
+package runnerapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+// CodeIdempotencyKeyReused refuses another command under a key that is taken.
+const CodeIdempotencyKeyReused = Code("idempotency_key_reused") // 409
+
+// How long and how many commands a Journal remembers.
+const (
+	JournalAge  = 24 * time.Hour
+	JournalSize = 2000
+)
+
+// Journal remembers the writes, where all replicas of the agent see it: so a
+// command that is sent again is known, and its outcome can be asked for.
+type Journal interface {
+	// Claim notes that a command is about to be carried out. Where its key was
+	// claimed before, known is true and the record the earlier one; with other
+	// content it is refused with CodeIdempotencyKeyReused.
+	Claim(ctx context.Context, claim Claim) (record Record, known bool, err error)
+	// Finish notes what was answered.
+	Finish(ctx context.Context, record Record) error
+	// Release forgets a command that was refused: its key may be used again.
+	Release(ctx context.Context, id string) error
+	// Find reads a record; NotFound where there is none.
+	Find(ctx context.Context, id string) (Record, error)
+}
+
+// Outcomes is what the server asks about a command on an App that was accepted.
+type Outcomes interface {
+	Outcome(ctx context.Context, record Record) (Outcome, error)
+}
+
+// Outcome is what became of a command.
+type Outcome struct {
+	State     OperationState
+	Message   string
+	Diagnosis *Diagnosis
+}
+
+// Claim is a command before it is carried out.
+type Claim struct {
+	Caller  Caller
+	Key     string // Idempotency-Key
+	Command string // operationId of the call
+	Target  Key    // of what; the name of a namespace is in Namespace
+	Method  string
+	Path    string
+	Body    []byte
+}
+
+// Record is what is remembered of a command. It never holds what was sent, as
+// that may be secret: a keyed digest tells whether it was the same.
+type Record struct {
+	ID        string    `json:"id"`
+	Command   string    `json:"command"`
+	Target    Key       `json:"target"`
+	Caller    Caller    `json:"caller"`
+	StartedAt time.Time `json:"startedAt"`
+
+	Done bool `json:"done"` // all below holds
+	// App is set for commands whose answer is an App.
+	App *AppMark `json:"app,omitempty"`
+	// Status and Answer are what other commands were answered.
+	Status int    `json:"status,omitempty"`
+	Answer []byte `json:"answer,omitempty"`
+}
+
+// AppMark finds the rollout that a command started.
+type AppMark struct {
+	UID        string `json:"uid"`
+	Generation int64  `json:"generation"`
+	Restart    string `json:"restart,omitempty"`
+}
+
+// KeyReused is the refusal of another command under a key that is taken.
+func KeyReused() *Error {
+	return problem.New(http.StatusConflict, CodeIdempotencyKeyReused,
+		"use a new key for a new command; send the same again only to repeat it",
+		"this Idempotency-Key was used for another command within the last %s", JournalAge).
+		WithField("header.Idempotency-Key")
+}

@@ -1,0 +1,123 @@
+package runnerapi
+
+import "time"
+
+// RollbackPolicy says what the agent does of its own when a rollout fails.
+type RollbackPolicy string
+
+// RollbackOnFailure goes back to the last revision that was healthy.
+const RollbackOnFailure RollbackPolicy = "onFailure"
+
+// DefaultRevisionHistory is how many revisions of an App are kept.
+const DefaultRevisionHistory = 10
+
+// Revision is a spec that an App had. Its number is the App's generation from
+// which on it held; what a rollback leaves alone (the number of pods, paused)
+// makes no revision.
+type Revision struct {
+	Revision  int64     `json:"revision" doc:"Number of the revision: the App's generation from which on it held."`
+	Current   bool      `json:"current" doc:"Whether the App has this revision now."`
+	Healthy   bool      `json:"healthy" doc:"Whether it is the last one that was healthy, where an automatic rollback goes."`
+	Image     string    `json:"image"`
+	CreatedAt time.Time `json:"createdAt"`
+	Runner    string    `json:"runner,omitempty" doc:"Who made it; empty for somebody with access to the cluster."`
+	RequestID string    `json:"requestId,omitempty" doc:"Request-Id of the call that made it."`
+	Restores  int64     `json:"restores,omitempty" doc:"The revision that this one went back to."`
+	Undid     int64     `json:"undid,omitempty" doc:"The failed revision that the agent undid by this one."`
+	Changes   []Change  `json:"changes" nullable:"false" doc:"What differs from the revision before. Values only where they cannot be secret."`
+}
+
+// Change is a field that differs between two revisions.
+type Change struct {
+	Field string `json:"field" doc:"JSON path of the field; a variable of env by its name." example:"image"`
+	Kind  string `json:"kind" enum:"added,removed,changed"`
+	From  string `json:"from,omitempty"`
+	To    string `json:"to,omitempty"`
+}
+
+// RevisionList is what an App can go back to.
+type RevisionList struct {
+	Items []Revision `json:"items" nullable:"false" doc:"Newest first."`
+}
+
+// RollbackTo is the body of the rollback call.
+type RollbackTo struct {
+	Revision int64 `json:"revision,omitempty" minimum:"0" doc:"The revision to go back to; the one before the current one when absent."`
+}
+
+// Undone is a failed rollout that the agent took back by itself.
+//
+// +kubebuilder:object:generate=true
+type Undone struct {
+	Revision   int64      `json:"revision" doc:"The revision that failed."`
+	Generation int64      `json:"generation" doc:"The App's generation when it failed."`
+	Restored   int64      `json:"restored" doc:"The revision that was gone back to."`
+	Diagnosis  *Diagnosis `json:"diagnosis,omitempty" doc:"Why it failed."`
+}
+
+// Undone is the failure because of which the spec of this generation was taken
+// back, or nil. What the App's status says then speaks of the older spec.
+func (a App) Undone(generation int64) *Undone {
+	u := a.Status.Undone
+	if u == nil || u.Generation < generation || a.Generation <= u.Generation {
+		return nil
+	}
+	return u
+}
+
+// OperationState is how far a command has come.
+type OperationState string
+
+// The states of an operation.
+const (
+	OperationPending    OperationState = "pending"    // no outcome yet
+	OperationSucceeded  OperationState = "succeeded"  // done; of a rollout: the App was healthy with it
+	OperationFailed     OperationState = "failed"     // the rollout failed, and Diagnosis says why
+	OperationSuperseded OperationState = "superseded" // a later command came before there was an outcome
+)
+
+// Operation is a write that was accepted, and what became of it.
+type Operation struct {
+	ID         string         `json:"id"`
+	Command    string         `json:"command" doc:"The call, by its operationId in the API's document." example:"put-app"`
+	State      OperationState `json:"state" enum:"pending,succeeded,failed,superseded"`
+	Namespace  string         `json:"namespace,omitempty"`
+	Name       string         `json:"name,omitempty"`
+	Generation int64          `json:"generation,omitempty" doc:"The App's generation that the command made."`
+	Runner     string         `json:"runner" doc:"Who sent the command."`
+	RequestID  string         `json:"requestId"`
+	StartedAt  time.Time      `json:"startedAt"`
+	Message    string         `json:"message,omitempty" doc:"Why the state is what it is, where that needs saying."`
+	Diagnosis  *Diagnosis     `json:"diagnosis,omitempty" doc:"What is wrong, when the state is failed."`
+}
+
+// AppEventType says what an AppEvent is about.
+type AppEventType string
+
+// The types of an AppEvent.
+const (
+	EventPhase     AppEventType = "phase"     // the phase, or what it speaks of, is another; also the first event
+	EventProgress  AppEventType = "progress"  // pods came, went or became ready
+	EventDiagnosis AppEventType = "diagnosis" // something else is wrong, or nothing any more
+	EventRemoved   AppEventType = "removed"   // the App is gone; the last event
+)
+
+// AppEvent is a change of an App, with all that is known after it: who misses
+// one loses nothing but the way there.
+type AppEvent struct {
+	ID         string       `json:"id" doc:"Tells states apart: give it as Last-Event-ID, and what you have is not sent again."`
+	Type       AppEventType `json:"type" enum:"phase,progress,diagnosis,removed"`
+	Time       time.Time    `json:"time"`
+	Namespace  string       `json:"namespace"`
+	Name       string       `json:"name"`
+	Generation int64        `json:"generation"`
+	Image      string       `json:"image"`
+	Settled    bool         `json:"settled" doc:"Whether the newest spec has come to its outcome."`
+	Status     AppStatus    `json:"status"`
+}
+
+// EventOptions select events.
+type EventOptions struct {
+	Follow bool   // go on after the App has settled
+	After  string // ID of the last event that was seen
+}

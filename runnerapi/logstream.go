@@ -1,0 +1,144 @@
+package runnerapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	// headDelay is how long a log that writes nothing holds its status back: an
+	// error that comes first can then still be answered as one.
+	headDelay = 500 * time.Millisecond
+	// maxPending is how far the backend may be ahead of a slow reader.
+	maxPending = 64 << 10
+)
+
+// logStream carries lines from a backend to the caller. Whatever gathers while
+// one write is under way goes out with the next: a slow log is sent line by
+// line, a fast one in batches.
+type logStream struct {
+	w           http.ResponseWriter
+	rc          *http.ResponseController
+	contentType string
+	encode      encoder
+
+	mu      sync.Mutex
+	pending bytes.Buffer
+	room    *sync.Cond // pending was taken, or the caller is gone
+	gone    error      // why nothing can be written any more
+
+	wake chan struct{} // there is something pending
+	head bool          // the status was sent; of the writing goroutine alone
+}
+
+func newLogStream(w http.ResponseWriter, contentType string, encode encoder) *logStream {
+	s := &logStream{
+		w: w, rc: http.NewResponseController(w), contentType: contentType, encode: encode,
+		wake: make(chan struct{}, 1),
+	}
+	s.room = sync.NewCond(&s.mu)
+	return s
+}
+
+// run calls produce and writes what it emits until it returns. The error is
+// produce's where nothing was sent yet, so that the caller can answer it; later
+// it became the last line of the log.
+func (s *logStream) run(ctx context.Context, produce func(context.Context, func(LogLine) error) error) error {
+	_ = s.rc.SetWriteDeadline(time.Time{}) // a log may take as long as it likes
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- produce(ctx, s.emit) }()
+	defer context.AfterFunc(ctx, func() { s.fail(ctx.Err()) })()
+
+	head := time.NewTimer(headDelay)
+	defer head.Stop()
+	for {
+		select {
+		case err := <-done:
+			return s.finish(err)
+		case <-head.C:
+			s.write(true)
+		case <-s.wake:
+			s.write(false)
+		}
+	}
+}
+
+// emit takes one line from the backend. It blocks while the caller is slow and
+// fails when the caller is gone.
+func (s *logStream) emit(line LogLine) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.gone == nil && s.pending.Len() > maxPending {
+		s.room.Wait()
+	}
+	if s.gone != nil {
+		return s.gone
+	}
+	s.encode(&s.pending, logRecord{LogLine: line})
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// write sends what is pending. The status goes first, also on its own.
+func (s *logStream) write(statusToo bool) {
+	s.mu.Lock()
+	batch := bytes.Clone(s.pending.Bytes())
+	s.pending.Reset()
+	s.room.Broadcast()
+	s.mu.Unlock()
+	if len(batch) == 0 && (!statusToo || s.head) {
+		return
+	}
+	if !s.head {
+		s.head = true
+		s.w.Header().Set("Content-Type", s.contentType)
+		s.w.WriteHeader(http.StatusOK)
+	}
+	if _, err := s.w.Write(batch); err != nil {
+		s.fail(err)
+		return
+	}
+	if err := s.rc.Flush(); err != nil {
+		s.fail(err)
+	}
+}
+
+// finish sends the rest and, where the log broke off, why.
+func (s *logStream) finish(err error) error {
+	if err != nil && !s.head && s.empty() {
+		return err
+	}
+	known := &Error{}
+	if err != nil && errors.As(err, &known) {
+		s.mu.Lock()
+		s.encode(&s.pending, logRecord{Error: known})
+		s.mu.Unlock()
+	}
+	s.write(true)
+	return nil
+}
+
+func (s *logStream) empty() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pending.Len() == 0
+}
+
+// fail ends the backend's work at its next line.
+func (s *logStream) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone == nil {
+		s.gone = err
+	}
+	s.room.Broadcast()
+}

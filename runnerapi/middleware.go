@@ -1,0 +1,130 @@
+package runnerapi
+
+import (
+	"context"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+type callerKey struct{}
+
+// callerFrom is who sent the call that ctx belongs to.
+func callerFrom(ctx context.Context) Caller {
+	c, _ := ctx.Value(callerKey{}).(Caller)
+	return c
+}
+
+// identify finds out who calls. That nobody may be known is not its business
+// but that of authenticate: the health calls need no name.
+func (s *server) identify(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		caller := Caller{RequestID: problem.RequestID(r.Context())}
+		if name, err := CallerFromTLS(r.TLS, s.TrustDomain); err == nil {
+			caller.Runner = name
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, caller)))
+	})
+}
+
+// authenticate refuses whoever has no name. ServerTLS refuses them earlier;
+// this holds where the handler was mounted on something else by mistake.
+func (s *server) authenticate(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if callerFrom(r.Context()).Runner == "" {
+			problem.Write(w, problem.RequestID(r.Context()), problem.Errorf(problem.Unauthorized,
+				"connect with a certificate made by: pipeops-controlplane runner create NAME",
+				"the Runner API needs a Runner's client certificate"))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// logCalls writes one line per call. Never a body, never a query's value.
+func (s *server) logCalls(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+		defer func() { //nolint:contextcheck // the request's own
+			caller := callerFrom(r.Context())
+			s.Log.WithLevel(levelOf(r.URL.Path, ww.Status())).
+				Str("method", r.Method).
+				Str("route", chi.RouteContext(r.Context()).RoutePattern()).
+				Int("status", ww.Status()).
+				Int("bytes", ww.BytesWritten()).
+				Dur("duration", time.Since(start)).
+				Str("runner", caller.Runner).
+				Str("requestId", caller.RequestID).
+				Msg("runner API call")
+		}()
+		next.ServeHTTP(ww, r)
+	})
+}
+
+// levelOf keeps the probes of Kubernetes out of the log while all is well.
+func levelOf(path string, status int) zerolog.Level {
+	switch {
+	case status >= http.StatusInternalServerError && path != "/readyz":
+		return zerolog.WarnLevel
+	case path == "/healthz" || path == "/readyz":
+		return zerolog.DebugLevel
+	}
+	return zerolog.InfoLevel
+}
+
+// recoverPanics answers a panic with a problem, or, where an answer was begun,
+// breaks it off so that the caller does not take it for whole.
+func (s *server) recoverPanics(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() { //nolint:contextcheck // the request's own
+			reason := recover()
+			if reason == nil {
+				return
+			}
+			if reason == http.ErrAbortHandler { //nolint:errorlint // the very value, by net/http's contract
+				panic(reason)
+			}
+			id := problem.RequestID(r.Context())
+			if r.Context().Err() == nil {
+				s.Log.Error().Interface("panic", reason).Str("requestId", id).Bytes("stack", debug.Stack()).
+					Msg("runner API: a handler panicked; please report this")
+			}
+			if ww, ok := w.(middleware.WrapResponseWriter); ok && ww.Status() != 0 {
+				panic(http.ErrAbortHandler)
+			}
+			problem.Write(w, id, problem.Errorf(problem.Internal,
+				"look for the request ID in the agent's log", "an unexpected error occurred"))
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *server) noRoute(w http.ResponseWriter, r *http.Request) {
+	problem.Write(w, problem.RequestID(r.Context()), problem.Errorf(problem.NotFound,
+		"the calls there are stand in /openapi.json", "there is no such path: %s", clip(r.URL.Path)))
+}
+
+// noMethod names the methods that the path does have (RFC 9110, section 15.5.6).
+func (s *server) noMethod(routes chi.Routes) http.HandlerFunc {
+	methods := []string{http.MethodGet, http.MethodPut, http.MethodPost, http.MethodDelete}
+	return func(w http.ResponseWriter, r *http.Request) {
+		var allowed []string
+		for _, m := range methods {
+			if routes.Match(chi.NewRouteContext(), m, r.URL.Path) {
+				allowed = append(allowed, m)
+			}
+		}
+		allow := strings.Join(allowed, ", ")
+		w.Header().Set("Allow", allow)
+		problem.Write(w, problem.RequestID(r.Context()), problem.Errorf(problem.NotAllowed,
+			"use "+allow, "%s is not a method of %s", clip(r.Method), clip(r.URL.Path)))
+	}
+}

@@ -1,0 +1,181 @@
+package runnerapi
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+	"github.com/google/uuid"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+const (
+	operationIDHeader = "Operation-Id"
+	// maxKeptAnswer bounds an answer that is kept for repetition; a command with a
+	// larger one is carried out again, which PUT and DELETE allow.
+	maxKeptAnswer = 64 << 10
+	journalLimit  = 10 * time.Second // for one write to the journal
+	answersApp    = "answersApp"     // in an operation's Metadata: its answer is an App
+)
+
+var idempotencyKey = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
+
+type commandKey struct{}
+
+// command is a write under way.
+type command struct {
+	Record
+	known bool // it was carried out before: only its answer is wanted
+	taken bool // its key was taken by an earlier call, which may still be under way
+}
+
+// commandFrom is the write that ctx belongs to, or nil.
+func commandFrom(ctx context.Context) *command {
+	c, _ := ctx.Value(commandKey{}).(*command)
+	return c
+}
+
+// once makes every write an operation: noted in the journal before it is
+// carried out, and answered from there when it is sent again with its key.
+func (s *server) once(hc huma.Context, next func(huma.Context)) {
+	if dry, err := strconv.ParseBool(hc.Query("dryRun")); s.Journal == nil || dry || err != nil && hc.Query("dryRun") != "" {
+		next(hc)
+		return
+	}
+	claim := claimOf(hc)
+	if !idempotencyKey.MatchString(claim.Key) {
+		next(hc) // it is about to be refused
+		return
+	}
+	r, w := humachi.Unwrap(hc)
+	record, known, err := limitedClaim(hc.Context(), s.Journal, claim)
+	if err != nil {
+		problem.Write(w, problem.RequestID(r.Context()), s.wireError(r.Context(), err))
+		return
+	}
+	c := &command{Record: record, known: known && record.Done, taken: known}
+	if c.known && hc.Operation().Metadata[answersApp] == nil && c.Status != 0 {
+		c.repeat(hc)
+		return
+	}
+	answer := &heldAnswer{humaContext: huma.WithValue(hc, commandKey{}, c)}
+	next(answer)
+	s.settleCommand(hc.Context(), c, answer)
+	if answer.status < http.StatusBadRequest {
+		hc.SetHeader(operationIDHeader, c.ID)
+		hc.SetHeader("Location", "/v1/operations/"+c.ID)
+	}
+	answer.release(hc)
+}
+
+// claimOf describes the call. Without a key of the caller's it is one of its own.
+func claimOf(hc huma.Context) Claim {
+	r, _ := humachi.Unwrap(hc)
+	claim := Claim{
+		Caller: callerFrom(hc.Context()), Key: hc.Header("Idempotency-Key"), Command: hc.Operation().OperationID,
+		Target: Key{Namespace: hc.Param("namespace"), Name: hc.Param("name")}, Method: r.Method, Path: r.URL.Path,
+	}
+	if claim.Key == "" {
+		claim.Key = uuid.NewString()
+	}
+	if body, ok := r.Body.(*readAhead); ok {
+		claim.Body = body.all
+	}
+	return claim
+}
+
+func limitedClaim(ctx context.Context, j Journal, claim Claim) (Record, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, journalLimit)
+	defer cancel()
+	return j.Claim(ctx, claim)
+}
+
+// accepted notes the App that a command was answered with, before anybody
+// waits for what becomes of it.
+func (s *server) accepted(ctx context.Context, c *command, app App) {
+	c.Done, c.App = true, &AppMark{UID: app.UID, Generation: app.Generation, Restart: app.RestartedAt}
+	s.finish(ctx, c)
+}
+
+// settleCommand notes what a command was answered, or that it was refused. One
+// that broke off may have been carried out: it keeps its key and is done again
+// when it is sent again.
+func (s *server) settleCommand(ctx context.Context, c *command, answer *heldAnswer) {
+	switch {
+	case c.Done:
+	case answer.status < http.StatusBadRequest:
+		c.Done, c.Status = true, answer.status
+		if answer.body.Len() <= maxKeptAnswer {
+			c.Answer = bytes.Clone(answer.body.Bytes())
+		} else {
+			c.Status = 0
+		}
+		s.finish(ctx, c)
+	case !c.taken && answer.status < http.StatusInternalServerError && answer.status != http.StatusTooManyRequests:
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), journalLimit)
+		defer cancel()
+		if err := s.Journal.Release(ctx, c.ID); err != nil {
+			s.Log.Warn().Err(err).Str("operation", c.ID).Msg("runner API: a refused command could not be forgotten; its key stays taken")
+		}
+	}
+}
+
+func (s *server) finish(ctx context.Context, c *command) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), journalLimit)
+	defer cancel()
+	if err := s.Journal.Finish(ctx, c.Record); err != nil {
+		s.Log.Warn().Err(err).Str("operation", c.ID).Msg("runner API: a command was carried out, but its answer could not be noted")
+	}
+}
+
+// repeat gives the answer that was given before.
+func (c *command) repeat(hc huma.Context) {
+	hc.SetHeader(operationIDHeader, c.ID)
+	hc.SetHeader("Location", "/v1/operations/"+c.ID)
+	if len(c.Answer) > 0 {
+		hc.SetHeader("Content-Type", "application/json")
+	}
+	hc.SetStatus(c.Status)
+	if len(c.Answer) > 0 {
+		_, _ = hc.BodyWriter().Write(c.Answer) // the caller is gone if this fails
+	}
+}
+
+// humaContext gives the embedded one a name that is no method's.
+type humaContext huma.Context
+
+// heldAnswer keeps an answer back until the journal has it.
+type heldAnswer struct {
+	humaContext
+	status int
+	body   bytes.Buffer
+}
+
+// Unwrap lets huma find the request below.
+func (h *heldAnswer) Unwrap() huma.Context { return h.humaContext }
+
+// SetStatus keeps the status.
+func (h *heldAnswer) SetStatus(code int) { h.status = code }
+
+// Status is the one that was kept.
+func (h *heldAnswer) Status() int { return h.status }
+
+// BodyWriter keeps the body.
+func (h *heldAnswer) BodyWriter() io.Writer { return &h.body }
+
+func (h *heldAnswer) release(to huma.Context) {
+	if h.status == 0 {
+		return // it was answered past huma
+	}
+	to.SetStatus(h.status)
+	if h.body.Len() > 0 {
+		_, _ = to.BodyWriter().Write(h.body.Bytes()) // the caller is gone if this fails
+	}
+}

@@ -1,0 +1,132 @@
+package runnerapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"runtime/debug"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
+)
+
+const (
+	// heartbeat keeps what stands between from taking a quiet stream for a dead one.
+	heartbeat = 15 * time.Second
+	// eventTimeout is how long a caller may take to take one event.
+	eventTimeout = 30 * time.Second
+)
+
+type eventsInput struct {
+	params.App
+	params.Events
+}
+
+func (s *server) eventRoutes() {
+	op := operation("get-app-events", http.MethodGet, appPattern+"/events", "Apps", "Follow what becomes of an App",
+		"Server-sent events: the App's state at once, then each change of it, until it has settled, or with follow until the caller hangs up. Comments come as heartbeats. An event named error says why the stream breaks off.", 0)
+	op.Responses = map[string]*huma.Response{"200": {
+		Description: "One event per change; its data is JSON.",
+		Content: map[string]*huma.MediaType{
+			EventStream: {Schema: s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[AppEvent](), true, "AppEvent")},
+		},
+	}}
+	huma.Register(s.api, op, s.getEvents)
+}
+
+func (s *server) getEvents(ctx context.Context, in *eventsInput) (*streamOutput, error) {
+	if _, err := limited(ctx, s.CallTimeout, func(ctx context.Context) (App, error) {
+		return s.Apps.Get(ctx, appKey(in.App))
+	}); err != nil {
+		return nil, s.wireError(ctx, err)
+	}
+	opts := EventOptions{Follow: in.Follow, After: in.LastEventID}
+	return &streamOutput{Body: func(hc huma.Context) {
+		_, w := humachi.Unwrap(hc)
+		ctx, cancel := untilDrain(ctx)
+		defer cancel()
+		s.streamEvents(ctx, w, appKey(in.App), opts)
+	}}, nil
+}
+
+// streamEvents writes events and heartbeats until there are no more or the
+// caller is gone. The backend's work ends with it.
+func (s *server) streamEvents(ctx context.Context, w http.ResponseWriter, key Key, opts EventOptions) {
+	ctx, cancel := context.WithCancel(ctx)
+	events, done := make(chan AppEvent), make(chan error, 1)
+	go func() {
+		done <- s.events(ctx, key, opts, func(e AppEvent) error {
+			select {
+			case events <- e:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	}()
+	joined := false
+	defer func() {
+		cancel()
+		if !joined {
+			<-done //nolint:errcheck // the caller is gone: nobody is left to be told
+		}
+	}()
+	out := &eventWriter{w: w, rc: http.NewResponseController(w)}
+	w.Header().Set("Content-Type", EventStream)
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusOK)
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
+	for out.err == nil {
+		select {
+		case e := <-events:
+			out.send(func(w io.Writer) error { return writeEvent(w, string(e.Type), e.ID, e) })
+		case <-beat.C:
+			out.send(func(w io.Writer) error { _, err := io.WriteString(w, ": still there\n\n"); return err })
+		case err := <-done:
+			joined = true
+			if problem := (*Error)(nil); errors.As(err, &problem) {
+				out.send(func(w io.Writer) error { return writeEvent(w, errorEvent, "", problem) })
+			}
+			return
+		}
+	}
+}
+
+// events is the backend's, with errors that may be told.
+func (s *server) events(ctx context.Context, key Key, opts EventOptions, emit func(AppEvent) error) (err error) {
+	defer func() { // in a goroutine of its own, out of reach of recoverPanics
+		if reason := recover(); reason != nil {
+			err = s.wireError(ctx, fmt.Errorf("panic: %v\n%s", reason, debug.Stack()))
+		}
+	}()
+	err = s.Apps.Events(ctx, key, opts, emit)
+	switch {
+	case drained(ctx):
+		return problem.Errorf(problem.Unavailable, "call again with Last-Event-ID: another instance goes on", "the agent is shutting down")
+	case err == nil || ctx.Err() != nil:
+		return nil
+	}
+	return s.wireError(ctx, err)
+}
+
+// eventWriter sends each event at once and remembers that the caller is gone.
+type eventWriter struct {
+	w   http.ResponseWriter
+	rc  *http.ResponseController
+	err error
+}
+
+func (e *eventWriter) send(write func(io.Writer) error) {
+	_ = e.rc.SetWriteDeadline(time.Now().Add(eventTimeout)) // only a test's recorder cannot
+	if e.err = write(e.w); e.err == nil {
+		e.err = e.rc.Flush()
+	}
+}

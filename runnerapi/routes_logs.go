@@ -1,0 +1,113 @@
+package runnerapi
+
+import (
+	"context"
+	"fmt"
+	"mime"
+	"net/http"
+	"reflect"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
+)
+
+type logsInput struct {
+	params.App
+	params.Logs
+}
+
+type streamOutput struct {
+	Body func(huma.Context)
+}
+
+func (in *logsInput) options() (LogOptions, error) {
+	since, err := parseSince(in.Since, time.Now())
+	if err != nil {
+		return LogOptions{}, problem.Errorf(problem.Invalid, "give a duration such as 10m or a time in RFC 3339",
+			"%v", err).WithField("query.since")
+	}
+	if in.Follow && in.Previous {
+		return LogOptions{}, problem.Errorf(problem.Invalid, "leave out one of the two",
+			"a run that is over cannot be followed").WithField("query.previous")
+	}
+	return LogOptions{Follow: in.Follow, Tail: in.Tail, Since: since, Previous: in.Previous, Container: in.Container}, nil
+}
+
+func (s *server) logRoutes() {
+	op := operation("get-app-logs", http.MethodGet, appPattern+"/logs", "Apps", "Read an App's log",
+		"All pods' lines, interleaved by time. Sent as they come; where the log breaks off, the last line says why, in an object with the key \"error\".", 0)
+	schemas := s.api.OpenAPI().Components.Schemas
+	op.Responses = map[string]*huma.Response{"200": {
+		Description: "One line of the log in each line.",
+		Content: map[string]*huma.MediaType{
+			NDJSON: {Schema: &huma.Schema{OneOf: []*huma.Schema{
+				schemas.Schema(reflect.TypeFor[LogLine](), true, "LogLine"),
+				schemas.Schema(reflect.TypeFor[LogError](), true, "LogError"),
+			}}},
+			"text/plain": {Schema: &huma.Schema{Type: huma.TypeString}},
+		},
+	}}
+	huma.Register(s.api, op, s.getLogs)
+}
+
+func (s *server) getLogs(ctx context.Context, in *logsInput) (*streamOutput, error) {
+	opts, err := in.options()
+	if err != nil {
+		return nil, s.wireError(ctx, err)
+	}
+	return &streamOutput{Body: func(hc huma.Context) {
+		_, w := humachi.Unwrap(hc)
+		stream := newLogStream(w, NDJSON, encodeNDJSON)
+		if wantsText(in.Accept) {
+			stream = newLogStream(w, PlainText, encodeText)
+		}
+		ctx, cancel := untilDrain(ctx)
+		defer cancel()
+		err := stream.run(ctx, func(ctx context.Context, emit func(LogLine) error) error {
+			return s.logs(ctx, appKey(in.App), opts, emit)
+		})
+		if err != nil {
+			problem.Write(w, problem.RequestID(ctx), err)
+		}
+	}}, nil
+}
+
+// logs is the backend's, with errors that may be told.
+func (s *server) logs(ctx context.Context, key Key, opts LogOptions, emit func(LogLine) error) (err error) {
+	defer func() { // in a goroutine of its own, out of reach of recoverPanics
+		if reason := recover(); reason != nil {
+			err = s.wireError(ctx, fmt.Errorf("panic: %v\n%s", reason, debug.Stack()))
+		}
+	}()
+	err = s.Apps.Logs(ctx, key, opts, emit)
+	switch {
+	case drained(ctx) && opts.Follow:
+		return problem.Errorf(problem.Unavailable, "call again: another instance goes on", "the agent is shutting down")
+	case err == nil:
+		return nil
+	}
+	return s.wireError(ctx, err)
+}
+
+// wantsText says whether the caller prefers plain text: only when it asks for
+// it and not for JSON lines.
+func wantsText(accept string) bool {
+	text := false
+	for part := range strings.SplitSeq(accept, ",") {
+		media, _, err := mime.ParseMediaType(strings.TrimSpace(part))
+		switch {
+		case err != nil:
+		case media == NDJSON || media == "application/json":
+			return false
+		case media == "text/plain":
+			text = true
+		}
+	}
+	return text
+}

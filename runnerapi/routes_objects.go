@@ -1,0 +1,109 @@
+package runnerapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
+)
+
+type (
+	secretOutput        struct{ Body Secret }
+	secretListOutput    struct{ Body SecretList }
+	namespaceOutput     struct{ Body Namespace }
+	namespaceListOutput struct{ Body NamespaceList }
+	clusterOutput       struct{ Body Cluster }
+)
+
+const (
+	secretPattern    = "/namespaces/{namespace}/secrets/{name}" //nolint:gosec // a path, no credential
+	namespacePattern = "/namespaces/{namespace}"
+)
+
+func (s *server) secretRoutes() {
+	register(s, operation("put-secret", http.MethodPut, secretPattern, "Secrets", "Set a Secret",
+		"Creates the Secret or replaces all its keys. Values go in and never come out.", MaxSecretBody), s.putSecret)
+	register(s, operation("get-secret", http.MethodGet, secretPattern, "Secrets", "Get a Secret",
+		"Keys, sizes and a digest, no values.", 0), s.getSecret)
+	register(s, operation("delete-secret", http.MethodDelete, secretPattern, "Secrets", "Delete a Secret", "", 0), s.deleteSecret)
+	register(s, operation("list-secrets", http.MethodGet, "/namespaces/{namespace}/secrets", "Secrets", "List the Secrets of a namespace",
+		"The Secrets that the agent manages.", 0), s.listSecrets)
+}
+
+func (s *server) putSecret(ctx context.Context, in *struct {
+	params.Object
+	params.Write
+	Body SecretSpec
+}) (*secretOutput, error) {
+	if err := invalid(in.Body.Validate()); err != nil {
+		return nil, err
+	}
+	secret, err := s.Secrets.PutSecret(ctx, objectKey(in.Object), in.Body, writeOptions(ctx, in.Write))
+	return &secretOutput{Body: secret}, err
+}
+
+func (s *server) getSecret(ctx context.Context, in *params.Object) (*secretOutput, error) {
+	secret, err := s.Secrets.GetSecret(ctx, objectKey(*in))
+	return &secretOutput{Body: secret}, err
+}
+
+func (s *server) deleteSecret(ctx context.Context, in *struct {
+	params.Object
+	params.Write
+}) (*emptyOutput, error) {
+	return &emptyOutput{}, s.Secrets.DeleteSecret(ctx, objectKey(in.Object), writeOptions(ctx, in.Write))
+}
+
+func (s *server) listSecrets(ctx context.Context, in *params.Namespace) (*secretListOutput, error) {
+	items, err := s.Secrets.ListSecrets(ctx, in.Namespace)
+	return &secretListOutput{Body: SecretList{Items: notNil(items)}}, err
+}
+
+func (s *server) namespaceRoutes() {
+	register(s, operation("put-namespace", http.MethodPut, namespacePattern, "Namespaces", "Set a namespace",
+		"Creates the namespace or updates its labels, quota, default limits and network policy; from then on the agent manages it. "+
+			"What is not given is taken away.", maxSmallBody), s.putNamespace)
+	register(s, operation("get-namespace", http.MethodGet, namespacePattern, "Namespaces", "Get a namespace",
+		"With its quota, and what of it is used.", 0), s.getNamespace)
+	register(s, operation("delete-namespace", http.MethodDelete, namespacePattern, "Namespaces", "Delete a namespace",
+		"Removes the namespace with everything in it.", 0), s.deleteNamespace)
+	register(s, operation("list-namespaces", http.MethodGet, "/namespaces", "Namespaces", "List the namespaces",
+		"The namespaces that the agent manages.", 0), s.listNamespaces)
+}
+
+func (s *server) putNamespace(ctx context.Context, in *struct {
+	params.Namespace
+	params.Write
+	Body NamespaceSpec
+}) (*namespaceOutput, error) {
+	if err := invalid(in.Body.Validate()); err != nil {
+		return nil, err
+	}
+	ns, err := s.Namespaces.PutNamespace(ctx, in.Namespace.Namespace, in.Body, writeOptions(ctx, in.Write))
+	return &namespaceOutput{Body: ns}, err
+}
+
+func (s *server) getNamespace(ctx context.Context, in *params.Namespace) (*namespaceOutput, error) {
+	ns, err := s.Namespaces.GetNamespace(ctx, in.Namespace)
+	return &namespaceOutput{Body: ns}, err
+}
+
+func (s *server) deleteNamespace(ctx context.Context, in *struct {
+	params.Namespace
+	params.Write
+}) (*emptyOutput, error) {
+	return &emptyOutput{}, s.Namespaces.DeleteNamespace(ctx, in.Namespace.Namespace, writeOptions(ctx, in.Write))
+}
+
+func (s *server) listNamespaces(ctx context.Context, _ *struct{}) (*namespaceListOutput, error) {
+	items, err := s.Namespaces.ListNamespaces(ctx)
+	return &namespaceListOutput{Body: NamespaceList{Items: notNil(items)}}, err
+}
+
+func (s *server) clusterRoutes() {
+	register(s, operation("get-cluster", http.MethodGet, "/cluster", "Cluster", "Describe the cluster",
+		"Nodes, pods, capacity and use.", 0), func(ctx context.Context, _ *struct{}) (*clusterOutput, error) {
+		cluster, err := s.Clusters.Cluster(ctx)
+		return &clusterOutput{Body: cluster}, err
+	})
+}

@@ -1,0 +1,172 @@
+package runnerapitest
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"math/big"
+	"net"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// Who the fake agent and its Runner are.
+const (
+	AgentID     = "a1"
+	AgentName   = "fake-cluster"
+	ServerName  = AgentID + ".agents.example.com"
+	TrustDomain = "example.com"
+	RunnerName  = "tester"
+)
+
+// Agent is a served backend. It can be stopped and started again on the same
+// address, as an agent is that was replaced.
+type Agent struct {
+	Backend *FakeBackend
+	CA      *CA
+	Address string
+	Log     zerolog.Logger
+
+	t    testing.TB
+	tls  *tls.Config
+	stop func()
+}
+
+// Start serves a backend until the test ends.
+func Start(t testing.TB, backend *FakeBackend) *Agent {
+	t.Helper()
+	ca := NewCA(t)
+	cert := ca.Issue(t, runnerapi.AgentURI(TrustDomain, AgentID), ServerName)
+	a := &Agent{Backend: backend, CA: ca, Address: "127.0.0.1:0", Log: zerolog.Nop(), t: t}
+	a.tls = runnerapi.ServerTLS(runnerapi.ServerTLSConfig{
+		Certificate: func() (*tls.Certificate, error) { return &cert, nil },
+		Roots:       func() *x509.CertPool { return ca.Pool },
+		TrustDomain: TrustDomain,
+	})
+	a.Start()
+	t.Cleanup(a.Stop)
+	return a
+}
+
+// Start serves again on the same address.
+func (a *Agent) Start() {
+	a.t.Helper()
+	ln, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", a.Address)
+	if err != nil {
+		a.t.Fatalf("listen on %s: %v", a.Address, err)
+	}
+	a.Address = ln.Addr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- runnerapi.Serve(ctx, ln, runnerapi.ServeConfig{
+			Handler: runnerapi.NewServer(runnerapi.Config{ //nolint:contextcheck // its handlers have their requests' contexts
+				Apps: a.Backend, Meter: a.Backend, ConfigMaps: a.Backend, Secrets: a.Backend, Namespaces: a.Backend, Clusters: a.Backend, Journal: a.Backend.journal, Outcomes: a.Backend,
+				TrustDomain: TrustDomain, Version: "v0.0.0-fake", Log: a.Log,
+			}),
+			TLS: a.tls, Drain: time.Second, Log: a.Log,
+		})
+	}()
+	a.stop = func() {
+		cancel()
+		if err := <-done; err != nil {
+			a.t.Errorf("the fake agent: %v", err)
+		}
+	}
+}
+
+// Stop drains and stops the agent.
+func (a *Agent) Stop() {
+	if a.stop != nil {
+		a.stop()
+		a.stop = nil
+	}
+}
+
+// ClientConfig is a Runner's that may call this agent.
+func (a *Agent) ClientConfig() runnerapi.ClientConfig {
+	cert := a.CA.Issue(a.t, runnerapi.RunnerURI(TrustDomain, RunnerName))
+	return runnerapi.ClientConfig{
+		AgentID: AgentID, ServerName: ServerName, EdgeAddresses: []string{a.Address},
+		TrustDomain: TrustDomain, Roots: a.CA.Pool,
+		Certificate: func() (*tls.Certificate, error) { return &cert, nil },
+	}
+}
+
+// Client is a client of this agent that is closed when the test ends.
+func (a *Agent) Client() *runnerapi.Client {
+	a.t.Helper()
+	c, err := runnerapi.NewClient(a.ClientConfig())
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.t.Cleanup(c.Close)
+	return c
+}
+
+// CA stands for the control plane's.
+type CA struct {
+	Pool *x509.CertPool
+	Cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+// NewCA makes a CA for one test.
+func NewCA(t testing.TB) *CA {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(cert)
+	return &CA{Pool: pool, Cert: cert, key: key}
+}
+
+// Issue makes a certificate for a SPIFFE ID and DNS names, valid for an hour.
+func (ca *CA) Issue(t testing.TB, id *url.URL, names ...string) tls.Certificate {
+	t.Helper()
+	return ca.IssueAt(t, time.Now(), id, names...)
+}
+
+// IssueAt is Issue at another time.
+func (ca *CA) IssueAt(t testing.TB, at time.Time, id *url.URL, names ...string) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), DNSNames: names, URIs: []*url.URL{id},
+		NotBefore: at.Add(-time.Minute), NotAfter: at.Add(time.Hour),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, ca.Cert, &key.PublicKey, ca.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}

@@ -1,0 +1,305 @@
+// Package runnerapitest is an agent for tests of what calls agents: the real
+// Runner API server over real mutual TLS on the loopback, before a backend in
+// memory that only pretends to have a cluster. It is no place to test what an
+// agent does: that is for a real cluster.
+package runnerapitest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// FakeBackend keeps everything in memory. An App becomes healthy when it is
+// waited for, unless its image says otherwise: one with "missing" in its name
+// fails, one with "slow" goes on progressing until Finish.
+type FakeBackend struct {
+	mu         sync.Mutex
+	changed    chan struct{} // closed and replaced at each change
+	apps       map[runnerapi.Key]runnerapi.App
+	secrets    map[runnerapi.Key]runnerapi.SecretSpec
+	configMaps map[runnerapi.Key]runnerapi.ConfigMapSpec
+	namespaces map[string]runnerapi.Namespace
+	used       map[string]bool // Idempotency-Keys of restarts
+	revisions  map[runnerapi.Key][]revision
+	journal    *fakeJournal
+	lines      []runnerapi.LogLine
+	logEnd     error
+	calls      []Call
+	following  int
+
+	// Intercept, where set, is asked before each call; its error is the answer.
+	// It may block until ctx ends. Set it before the first call.
+	Intercept func(ctx context.Context, call Call) error
+}
+
+// Call is one call that reached the backend.
+type Call struct {
+	Verb string // the method's name
+	Key  runnerapi.Key
+	runnerapi.WriteOptions
+}
+
+// NewBackend is a backend with the namespace "production".
+func NewBackend() *FakeBackend {
+	b := &FakeBackend{
+		changed: make(chan struct{}),
+		apps:    map[runnerapi.Key]runnerapi.App{}, secrets: map[runnerapi.Key]runnerapi.SecretSpec{},
+		configMaps: map[runnerapi.Key]runnerapi.ConfigMapSpec{},
+		namespaces: map[string]runnerapi.Namespace{}, used: map[string]bool{},
+		revisions: map[runnerapi.Key][]revision{}, journal: &fakeJournal{kept: map[string]kept{}},
+	}
+	b.namespaces["production"] = runnerapi.Namespace{Name: "production", Phase: "Active", CreatedAt: epoch}
+	return b
+}
+
+// epoch is when everything in the fake was created.
+var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// Calls are those that reached the backend so far.
+func (b *FakeBackend) Calls() []Call {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.calls)
+}
+
+func (b *FakeBackend) enter(ctx context.Context, call Call) error {
+	b.mu.Lock()
+	b.calls = append(b.calls, call)
+	b.mu.Unlock()
+	if b.Intercept != nil {
+		return b.Intercept(ctx, call)
+	}
+	return nil
+}
+
+// notify wakes whoever waits. The lock is held.
+func (b *FakeBackend) notify() {
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+func notFound(kind string, name any) error {
+	e := &runnerapi.Error{Status: 404, Title: "Not Found", Code: runnerapi.CodeNotFound}
+	e.Detail, e.Fix = fmt.Sprintf("there is no %s %s", kind, name), "look at what there is with a list"
+	return e
+}
+
+func (b *FakeBackend) checkNamespace(name string) error {
+	if _, ok := b.namespaces[name]; !ok {
+		return runnerapi.NotManaged(name)
+	}
+	return nil
+}
+
+// Deploy implements runnerapi.Apps.
+func (b *FakeBackend) Deploy(ctx context.Context, key runnerapi.Key, spec runnerapi.AppSpec, opts runnerapi.WriteOptions) (runnerapi.App, error) {
+	if err := b.enter(ctx, Call{"Deploy", key, opts}); err != nil {
+		return runnerapi.App{}, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.checkNamespace(key.Namespace); err != nil {
+		return runnerapi.App{}, err
+	}
+	app, ok := b.apps[key]
+	if !ok {
+		app = runnerapi.App{Namespace: key.Namespace, Name: key.Name, CreatedAt: epoch}
+	}
+	app.Spec = spec
+	if !opts.DryRun {
+		b.revise(app, opts, 0)
+	}
+	return b.change(app, opts), nil
+}
+
+// change makes a new generation of an App. The lock is held.
+func (b *FakeBackend) change(app runnerapi.App, opts runnerapi.WriteOptions) runnerapi.App {
+	app.Generation++
+	app.Status.Phase = runnerapi.PhaseProgressing
+	app.Status.Diagnosis = nil
+	if !opts.DryRun {
+		b.apps[runnerapi.Key{Namespace: app.Namespace, Name: app.Name}] = app
+		b.notify()
+	}
+	return app
+}
+
+// Get implements runnerapi.Apps.
+func (b *FakeBackend) Get(ctx context.Context, key runnerapi.Key) (runnerapi.App, error) {
+	if err := b.enter(ctx, Call{Verb: "Get", Key: key}); err != nil {
+		return runnerapi.App{}, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.get(key)
+}
+
+func (b *FakeBackend) get(key runnerapi.Key) (runnerapi.App, error) {
+	app, ok := b.apps[key]
+	if !ok {
+		return app, notFound("App", key)
+	}
+	return app, nil
+}
+
+// List implements runnerapi.Apps.
+func (b *FakeBackend) List(ctx context.Context, namespace string) ([]runnerapi.App, error) {
+	if err := b.enter(ctx, Call{Verb: "List", Key: runnerapi.Key{Namespace: namespace}}); err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var items []runnerapi.App
+	for key, app := range b.apps {
+		if namespace == "" || key.Namespace == namespace {
+			items = append(items, app)
+		}
+	}
+	slices.SortFunc(items, func(a, b runnerapi.App) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	return items, nil
+}
+
+// Delete implements runnerapi.Apps.
+func (b *FakeBackend) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
+	if err := b.enter(ctx, Call{"Delete", key, opts}); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, err := b.get(key); err != nil {
+		return err
+	}
+	if !opts.DryRun {
+		delete(b.apps, key)
+		delete(b.revisions, key)
+		b.notify()
+	}
+	return nil
+}
+
+// Scale implements runnerapi.Apps.
+func (b *FakeBackend) Scale(ctx context.Context, key runnerapi.Key, scale runnerapi.Scale, opts runnerapi.WriteOptions) (runnerapi.App, error) {
+	if err := b.enter(ctx, Call{"Scale", key, opts}); err != nil {
+		return runnerapi.App{}, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	app, err := b.get(key)
+	if err != nil {
+		return app, err
+	}
+	switch bounds := app.Spec.Autoscaling; {
+	case scale.Replicas != nil:
+		app.Spec.Replicas, app.Spec.Autoscaling = scale.Replicas, nil
+	case bounds == nil && scale.Min != nil && scale.Max != nil:
+		app.Spec.Replicas = scale.Min
+		app.Spec.Autoscaling = &runnerapi.Autoscaling{Min: *scale.Min, Max: *scale.Max, CPUPercent: orZero(scale.CPUPercent)}
+	case bounds != nil:
+		changed := *bounds
+		set(&changed.Min, scale.Min)
+		set(&changed.Max, scale.Max)
+		set(&changed.CPUPercent, scale.CPUPercent)
+		app.Spec.Autoscaling = &changed
+	}
+	return b.change(app, opts), nil
+}
+
+func set(into, n *int32) {
+	if n != nil {
+		*into = *n
+	}
+}
+
+func orZero(n *int32) int32 {
+	var out int32
+	set(&out, n)
+	return out
+}
+
+// Restart implements runnerapi.Apps.
+func (b *FakeBackend) Restart(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
+	if err := b.enter(ctx, Call{"Restart", key, opts}); err != nil {
+		return runnerapi.App{}, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	app, err := b.get(key)
+	if err != nil || opts.IdempotencyKey != "" && b.used[opts.IdempotencyKey] {
+		return app, err
+	}
+	b.used[opts.IdempotencyKey] = !opts.DryRun
+	return b.change(app, opts), nil
+}
+
+// Wait implements runnerapi.Apps.
+func (b *FakeBackend) Wait(ctx context.Context, key runnerapi.Key, generation int64) (runnerapi.App, error) {
+	if err := b.enter(ctx, Call{Verb: "Wait", Key: key}); err != nil {
+		return runnerapi.App{}, err
+	}
+	for {
+		b.mu.Lock()
+		app, err := b.get(key)
+		if err == nil && !strings.Contains(app.Spec.Image, "slow") {
+			app = settle(app)
+			b.apps[key] = app
+		}
+		changed := b.changed
+		b.mu.Unlock()
+		if err != nil || app.Settled() && app.Generation >= generation {
+			return app, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return app, nil
+		}
+	}
+}
+
+// Finish lets an App with a slow image come to its end.
+func (b *FakeBackend) Finish(key runnerapi.Key) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.apps[key] = settle(b.apps[key])
+	b.notify()
+}
+
+func settle(app runnerapi.App) runnerapi.App {
+	replicas := int32(1)
+	if app.Spec.Replicas != nil {
+		replicas = *app.Spec.Replicas
+	}
+	app.Status = runnerapi.AppStatus{
+		Phase: runnerapi.PhaseHealthy, ObservedGeneration: app.Generation,
+		Replicas: replicas, UpdatedReplicas: replicas, ReadyReplicas: replicas, DesiredReplicas: replicas,
+		LastTransition: &epoch,
+	}
+	if app.Spec.Type.Runs() {
+		app.Status.Replicas, app.Status.UpdatedReplicas, app.Status.ReadyReplicas, app.Status.DesiredReplicas = 0, 0, 0, 0
+		app.Status.Runs = []runnerapi.Run{{Name: app.Name, Outcome: runnerapi.RunSucceeded, StartedAt: epoch, FinishedAt: &epoch}}
+	}
+	if in := app.Spec.Ingress; in != nil {
+		app.Status.PublicURLs = []string{"http://" + in.Hosts[0].Host + "/"}
+	}
+	if len(app.Spec.Ports) > 0 {
+		app.Status.URLs = []string{fmt.Sprintf("http://%s.%s.svc:%d", app.Name, app.Namespace, app.Spec.Ports[0].ServicePort())}
+	}
+	if strings.Contains(app.Spec.Image, "missing") {
+		app.Status.Phase, app.Status.ReadyReplicas = runnerapi.PhaseFailed, 0
+		app.Status.Diagnosis = &runnerapi.Diagnosis{
+			Cause: runnerapi.CauseImageNotFound, Message: "the image " + app.Spec.Image + " does not exist",
+			Fix: "check the image's name and tag", Object: "Pod/" + app.Name + "-1",
+			LastLines: []string{"first", "last"},
+		}
+	}
+	return app
+}

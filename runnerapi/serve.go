@@ -1,0 +1,123 @@
+package runnerapi
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	stdlog "log"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// The HTTP/2 windows. The protocol's 64 KiB let an upload crawl over a long way;
+// the connection's must be larger than a stream's, or one stream starves the
+// others.
+const (
+	streamWindow     = 16 << 20
+	connectionWindow = 64 << 20
+)
+
+// Pings notice a peer that is gone without a word within half a minute.
+const (
+	pingAfter   = 15 * time.Second
+	pingTimeout = 15 * time.Second
+)
+
+// ServeConfig is how to serve the Runner API on a listener.
+type ServeConfig struct {
+	Handler http.Handler // of NewServer
+	TLS     *tls.Config  // of ServerTLS; nil for plain text, in tests and for health alone
+	// Drain is how long calls under way may go on after ctx ended; 10 s when
+	// zero. Waits and followed logs end at once: their callers take them up again.
+	Drain time.Duration
+	Log   zerolog.Logger
+}
+
+// Serve serves calls on the listener until ctx ends, lets those under way come
+// to their end and closes the listener. It answers nil when ctx ended it.
+func Serve(ctx context.Context, ln net.Listener, c ServeConfig) error {
+	if c.Drain == 0 {
+		c.Drain = 10 * time.Second
+	}
+	drain, startDrain := context.WithCancel(context.WithoutCancel(ctx))
+	defer startDrain()
+	srv := newHTTPServer(drain, c)
+	served := make(chan error, 1)
+	go func() {
+		if c.TLS != nil {
+			served <- srv.ServeTLS(ln, "", "")
+		} else {
+			served <- srv.Serve(ln)
+		}
+	}()
+	select {
+	case err := <-served:
+		return errors.Join(fmt.Errorf("runner API: the listener failed: %w", err), srv.Close())
+	case <-ctx.Done():
+	}
+	startDrain()
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Drain)
+	defer cancel()
+	if err := srv.Shutdown(grace); err != nil {
+		c.Log.Warn().Err(err).Dur("drain", c.Drain).Msg("runner API: calls were cut off at shutdown")
+		_ = srv.Close() // the listener is closed already; that is all it could complain about
+	}
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("runner API: the listener failed: %w", err)
+	}
+	return nil
+}
+
+func newHTTPServer(drain context.Context, c ServeConfig) *http.Server {
+	return &http.Server{
+		Handler:           c.Handler,
+		TLSConfig:         c.TLS,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       5 * time.Minute,
+		MaxHeaderBytes:    32 << 10,
+		// No write timeout: it would cut followed logs. Calls set their own.
+		HTTP2: &http.HTTP2Config{
+			MaxReceiveBufferPerConnection: connectionWindow,
+			MaxReceiveBufferPerStream:     streamWindow,
+			SendPingTimeout:               pingAfter,
+			PingTimeout:                   pingTimeout,
+		},
+		BaseContext: func(net.Listener) context.Context {
+			return context.WithValue(context.WithoutCancel(drain), drainKey{}, drain)
+		},
+		ErrorLog: stdlog.New(logWriter{c.Log}, "", 0),
+	}
+}
+
+// logWriter takes net/http's own messages, which are about connections: of use
+// to whoever looks for a reason, a nuisance to everybody else.
+type logWriter struct{ log zerolog.Logger }
+
+func (w logWriter) Write(p []byte) (int, error) {
+	w.log.Debug().Msg("runner API: " + strings.TrimSpace(string(p)))
+	return len(p), nil
+}
+
+type drainKey struct{}
+
+// untilDrain is a context that also ends when the server starts to drain.
+func untilDrain(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	drain, ok := ctx.Value(drainKey{}).(context.Context)
+	if !ok {
+		return ctx, cancel
+	}
+	stop := context.AfterFunc(drain, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// drained says whether the server that ctx's call came to is shutting down.
+func drained(ctx context.Context) bool {
+	drain, ok := ctx.Value(drainKey{}).(context.Context)
+	return ok && drain.Err() != nil
+}

@@ -1,0 +1,64 @@
+package runnerapi_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// A drain lets calls under way end, ends waits with what is known, and tells
+// followed logs to come again.
+func TestDrain(t *testing.T) {
+	agent, c := withApp(t)
+	_, err := c.Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "slow"}, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+	r := newRaw(t, agent)
+	type answer struct {
+		status int
+		body   string
+	}
+	ask := func(path string) chan answer {
+		ch := make(chan answer, 1)
+		go func() {
+			resp, body := r.do(http.MethodGet, path, "")
+			ch <- answer{resp.StatusCode, string(body)}
+		}()
+		return ch
+	}
+	wait := ask(appPath + "?wait=5m&generation=2")
+	follow := ask(appPath + "/logs?follow=true")
+	waiting := func() (n int) {
+		for _, call := range agent.Backend.Calls() {
+			if call.Verb == "Wait" || call.Verb == "Logs" {
+				n++
+			}
+		}
+		return n
+	}
+	require.Eventually(t, func() bool { return waiting() == 2 }, 10*time.Second, 5*time.Millisecond)
+	start := time.Now()
+	agent.Stop()
+	assert.Less(t, time.Since(start), 10*time.Second)
+	got := <-wait
+	assert.Equal(t, 200, got.status)
+	assert.Contains(t, got.body, `"phase":"Progressing"`)
+	got = <-follow
+	assert.Contains(t, got.body, "the agent is shutting down")
+	assert.Contains(t, got.body, `"code":"unavailable"`)
+}
+
+func TestServeSaysWhenItsListenerFails(t *testing.T) {
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, ln.Close())
+	err = runnerapi.Serve(context.Background(), ln, runnerapi.ServeConfig{Handler: http.NotFoundHandler(), Log: zerolog.Nop()})
+	require.ErrorIs(t, err, net.ErrClosed)
+}

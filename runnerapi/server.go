@@ -1,0 +1,134 @@
+package runnerapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+	"github.com/go-chi/chi/v5"
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
+)
+
+// Limits of the server.
+const (
+	DefaultCallTimeout = 30 * time.Second // of a call that neither waits nor streams
+	MaxWait            = params.MaxWait   // of ?wait=
+	MaxAppBody         = 1 << 20
+	MaxSecretBody      = 3 << 19 // 1.5 MiB: Kubernetes' 1 MiB of values, as base64
+	maxSmallBody       = 64 << 10
+	bodyTimeout        = 30 * time.Second // for a body to arrive
+	writeTimeout       = time.Minute      // for an answer that is no stream to be taken
+)
+
+// Config is what the server is made of.
+type Config struct {
+	Apps       Apps
+	Meter      AppMeter
+	Secrets    Secrets
+	ConfigMaps ConfigMaps
+	Namespaces Namespaces
+	Clusters   Clusters
+	// Journal and Outcomes make writes operations. Without a Journal nothing is
+	// remembered, which is for tests only.
+	Journal  Journal
+	Outcomes Outcomes
+
+	// TrustDomain is where Runners must come from.
+	TrustDomain string
+	// Version is the agent's, shown in the OpenAPI document and by /healthz.
+	Version string
+	// Ready says why the agent cannot take calls now, or nil. Nil for always ready.
+	Ready func(context.Context) error
+	Log   zerolog.Logger
+
+	// CallTimeout bounds a call that neither waits nor streams; DefaultCallTimeout
+	// when zero.
+	CallTimeout time.Duration
+}
+
+// server holds what the handlers share.
+type server struct {
+	Config
+	api huma.API
+}
+
+// NewServer is the agent's side of the Runner API. Mount it on connections
+// made with ServerTLS: whoever has no verified Runner certificate gets nothing
+// but the health calls and the OpenAPI document.
+func NewServer(c Config) http.Handler {
+	router, _ := newRouter(c)
+	return router
+}
+
+// OpenAPI is the OpenAPI 3.1 document of the Runner API.
+func OpenAPI(version string) ([]byte, error) {
+	_, s := newRouter(Config{Version: version, Log: zerolog.Nop()})
+	return s.document()
+}
+
+func newRouter(c Config) (chi.Router, *server) {
+	if c.CallTimeout == 0 {
+		c.CallTimeout = DefaultCallTimeout
+	}
+	s := &server{Config: c}
+	r := chi.NewRouter()
+	r.Use(problem.WithRequestID, s.identify, s.logCalls, s.recoverPanics)
+	r.NotFound(s.noRoute)
+	r.MethodNotAllowed(s.noMethod(r))
+	mountHealth(r, c.Version, c.Ready)
+	r.Group(func(r chi.Router) {
+		r.Use(s.authenticate)
+		s.api = humachi.New(r, openAPIConfig(c.Version))
+		s.appRoutes()
+		s.lifecycleRoutes()
+		s.eventRoutes()
+		s.logRoutes()
+		s.secretRoutes()
+		s.configMapRoutes()
+		s.metricsRoutes()
+		s.namespaceRoutes()
+		s.clusterRoutes()
+	})
+	doc, err := s.document()
+	if err != nil { // the types cannot be described: seen by the first test
+		panic(fmt.Sprintf("runner API: OpenAPI document: %v", err))
+	}
+	r.Get("/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/openapi+json")
+		_, _ = w.Write(doc) // the caller is gone if this fails
+	})
+	return r, s
+}
+
+func (s *server) document() ([]byte, error) {
+	doc, err := json.MarshalIndent(s.api.OpenAPI(), "", "  ")
+	return append(doc, '\n'), err
+}
+
+// openAPIConfig is huma's without its documentation page, which loads scripts
+// from a public CDN, and without the $schema links in answers.
+func openAPIConfig(version string) huma.Config {
+	c := huma.DefaultConfig("PipeOps Runner API", version)
+	c.OpenAPIPath, c.DocsPath, c.SchemasPath, c.CreateHooks = "", "", "", nil
+	c.RejectUnknownQueryParameters = true
+	c.Formats = map[string]huma.Format{"application/json": jsonFormat, "json": jsonFormat}
+	c.Info.Description = "What a Runner can do with one agent's cluster. " +
+		"Errors are problem details (RFC 9457) with a stable code, the field at fault and a fix. " +
+		"Every answer carries Request-Id; every write takes dryRun and Idempotency-Key."
+	c.Info.License = &huma.License{Name: "MIT", Identifier: "MIT"}
+	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		"runnerCertificate": {
+			Type:        "mutualTLS",
+			Description: "Client certificate of the control plane's CA with the URI spiffe://TRUST_DOMAIN/runner/NAME.",
+		},
+	}
+	c.Security = []map[string][]string{{"runnerCertificate": {}}}
+	return c
+}

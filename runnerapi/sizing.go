@@ -1,0 +1,151 @@
+package runnerapi
+
+import "time"
+
+// RestartTrigger is a kind of object whose new content restarts an App.
+type RestartTrigger string
+
+// The triggers that there are.
+const (
+	RestartOnSecrets    RestartTrigger = "secrets"
+	RestartOnConfigMaps RestartTrigger = "configMaps"
+)
+
+// SizingMode says what is done about an App's requests.
+type SizingMode string
+
+// The modes of right-sizing.
+const (
+	SizingOff       SizingMode = "off"       // nothing is measured
+	SizingRecommend SizingMode = "recommend" // measured and told
+	SizingApply     SizingMode = "apply"     // measured, told and applied within the bounds
+)
+
+// RightSizing fits an App's requests to what it really uses.
+//
+// +kubebuilder:object:generate=true
+type RightSizing struct {
+	Mode   SizingMode   `json:"mode,omitempty" enum:"off,recommend,apply" default:"off" doc:"off measures nothing; recommend says what would fit; apply sets it, in place where Kubernetes can, never during a rollout."`
+	CPU    CPUBounds    `json:"cpu,omitzero" doc:"Bounds of the CPU request."`
+	Memory MemoryBounds `json:"memory,omitzero" doc:"Bounds of the memory request."`
+}
+
+// CPUBounds keep a recommendation within what the owner knows to be right.
+//
+// +kubebuilder:object:generate=true
+type CPUBounds struct {
+	Min string `json:"min,omitempty" maxLength:"32" pattern:"^[0-9]+(\\.[0-9]+)?m?$" example:"50m"`
+	Max string `json:"max,omitempty" maxLength:"32" pattern:"^[0-9]+(\\.[0-9]+)?m?$" example:"2"`
+}
+
+// MemoryBounds are CPUBounds of memory.
+//
+// +kubebuilder:object:generate=true
+type MemoryBounds struct {
+	Min string `json:"min,omitempty" maxLength:"32" pattern:"^[0-9]+(\\.[0-9]+)?(k|Ki|M|Mi|G|Gi|T|Ti)?$" example:"64Mi"`
+	Max string `json:"max,omitempty" maxLength:"32" pattern:"^[0-9]+(\\.[0-9]+)?(k|Ki|M|Mi|G|Gi|T|Ti)?$" example:"1Gi"`
+}
+
+// mode is what is asked for: nothing, unless it says otherwise.
+func (r *RightSizing) mode() SizingMode {
+	if r == nil || r.Mode == "" {
+		return SizingOff
+	}
+	return r.Mode
+}
+
+// Sizing is the App's mode of right-sizing.
+func (s AppSpec) Sizing() SizingMode { return s.RightSizing.mode() }
+
+func (v *validation) rightSizing(r *RightSizing) {
+	if r == nil {
+		return
+	}
+	v.bounds("rightSizing.cpu", r.CPU.Min, r.CPU.Max)
+	v.bounds("rightSizing.memory", r.Memory.Min, r.Memory.Max)
+}
+
+func (v *validation) bounds(field, least, most string) {
+	lo, okLo := v.quantity(field+".min", least)
+	hi, okHi := v.quantity(field+".max", most)
+	if okLo && okHi && lo.Cmp(hi) > 0 {
+		v.add(field+".min", "the least %s is more than the most %s", least, most)
+	}
+}
+
+// AppMetrics is what an App uses against what it asks for.
+type AppMetrics struct {
+	Namespace  string             `json:"namespace"`
+	Name       string             `json:"name"`
+	Containers []ContainerMetrics `json:"containers" nullable:"false" doc:"Each container over all pods."`
+	Pods       []PodMetrics       `json:"pods" nullable:"false" doc:"Each pod that metrics-server has figures of."`
+	Sizing     *SizingMetrics     `json:"rightSizing,omitempty" doc:"What would fit, where the App's spec turns right-sizing on."`
+}
+
+// ContainerMetrics sums up a container over all pods of an App.
+type ContainerMetrics struct {
+	Name   string      `json:"name"`
+	Pods   int         `json:"pods" doc:"Pods that figures are there of."`
+	CPU    UsageFigure `json:"cpu" doc:"In thousandths of a core."`
+	Memory UsageFigure `json:"memory" doc:"In bytes."`
+}
+
+// UsageFigure is use against request and limit, per pod. Request and limit are
+// absent where the container has none, and the highest where pods differ.
+type UsageFigure struct {
+	Average int64  `json:"average" doc:"Used by a pod on average."`
+	Highest int64  `json:"highest" doc:"Used by the pod that uses most."`
+	Request *int64 `json:"request,omitempty" doc:"Asked for by a pod."`
+	Limit   *int64 `json:"limit,omitempty" doc:"Allowed to a pod."`
+}
+
+// PodMetrics is what one pod uses.
+type PodMetrics struct {
+	Pod        string         `json:"pod"`
+	Time       time.Time      `json:"time" doc:"When it was measured."`
+	Window     string         `json:"window,omitempty" doc:"Over how long it was measured." example:"15s"`
+	Containers []ContainerUse `json:"containers" nullable:"false"`
+}
+
+// ContainerUse is what one container of one pod uses.
+type ContainerUse struct {
+	Name   string   `json:"name"`
+	CPU    UseOfPod `json:"cpu" doc:"In thousandths of a core."`
+	Memory UseOfPod `json:"memory" doc:"In bytes."`
+}
+
+// UseOfPod is use against request and limit.
+type UseOfPod struct {
+	Used    int64  `json:"used"`
+	Request *int64 `json:"request,omitempty"`
+	Limit   *int64 `json:"limit,omitempty"`
+}
+
+// SizingMetrics is the recommendation and what became of it.
+type SizingMetrics struct {
+	Mode       SizingMode       `json:"mode" enum:"off,recommend,apply"`
+	Containers []Recommendation `json:"containers" nullable:"false" doc:"One for each container that was measured."`
+	AppliedAt  *time.Time       `json:"appliedAt,omitempty" doc:"When a recommendation was last applied."`
+	AppliedBy  string           `json:"appliedBy,omitempty" enum:"Resize,Rollout" doc:"Resize: in place, without a restart. Rollout: by a new pod template."`
+	Waiting    string           `json:"waiting,omitempty" doc:"Why nothing is applied now, where it could be."`
+}
+
+// Recommendation is what would fit one container, and the figures it stands on.
+type Recommendation struct {
+	Name    string    `json:"name"`
+	Samples int64     `json:"samples" doc:"Measurements in the window; each pod's counts."`
+	Since   time.Time `json:"since" doc:"Oldest measurement in the window."`
+	CPU     Fit       `json:"cpu" doc:"In thousandths of a core."`
+	Memory  Fit       `json:"memory" doc:"In bytes."`
+}
+
+// Fit is the recommended request of one resource.
+type Fit struct {
+	Peak    int64  `json:"peak" doc:"Most that any pod used."`
+	P95     int64  `json:"p95" doc:"What 95 of 100 measurements stay under."`
+	Margin  int64  `json:"marginPercent" doc:"Safety margin put on top."`
+	Basis   string `json:"basis" enum:"p95,peak" doc:"The figure it stands on: CPU can wait, memory cannot."`
+	Request int64  `json:"request" doc:"Recommended request."`
+	Bound   string `json:"bound,omitempty" enum:"floor,min,max,limit" doc:"What the request was raised or lowered to, where the figures alone say otherwise."`
+	Applied *int64 `json:"applied,omitempty" doc:"Request that is applied now."`
+}

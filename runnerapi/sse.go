@@ -1,0 +1,84 @@
+package runnerapi
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+// EventStream is the media type of server-sent events.
+const EventStream = "text/event-stream"
+
+const (
+	errorEvent   = "error" // the event that says why a stream breaks off
+	maxEventLine = 1 << 20 // bytes of a line of a stream
+)
+
+// errEndless says that a line of a stream has no end in sight.
+var errEndless = fmt.Errorf("a line of the event stream has more than %d bytes", maxEventLine)
+
+// writeEvent writes one event (HTML standard, section 9.2). JSON has no line
+// breaks, so its data is one line.
+func writeEvent(w io.Writer, name, id string, data any) error {
+	raw, err := json.Marshal(data)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	if id != "" {
+		b.WriteString("id: " + id + "\n")
+	}
+	b.WriteString("event: " + name + "\ndata: " + string(raw) + "\n\n")
+	_, err = io.WriteString(w, b.String())
+	return err
+}
+
+// readEvents calls emit for each event of a stream until it ends. A stream
+// that breaks off with a reason answers it.
+func readEvents(r io.Reader, emit func(AppEvent) error) error {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(make([]byte, 0, 4096), maxEventLine)
+	var name, data string
+	for lines.Scan() {
+		field, value, _ := strings.Cut(lines.Text(), ":")
+		value = strings.TrimPrefix(value, " ")
+		switch {
+		case lines.Text() == "" && data != "":
+			if err := oneEvent(name, data, emit); err != nil {
+				return err
+			}
+			name, data = "", ""
+		case field == "event":
+			name = value
+		case field == "data":
+			data = value
+		}
+	}
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		return &stopped{reason: errEndless}
+	}
+	return lines.Err()
+}
+
+func oneEvent(name, data string, emit func(AppEvent) error) error {
+	if name == errorEvent {
+		e := &Error{}
+		if err := json.Unmarshal([]byte(data), e); err != nil || e.Status == 0 {
+			return problem.Errorf(problem.Unavailable, "try again", "the event stream broke off without saying why")
+		}
+		return e
+	}
+	var event AppEvent
+	if err := json.Unmarshal([]byte(data), &event); err != nil {
+		return &stopped{reason: fmt.Errorf("an event makes no sense: %w", err)}
+	}
+	if err := emit(event); err != nil {
+		return &stopped{reason: err}
+	}
+	return nil
+}

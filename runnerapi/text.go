@@ -1,0 +1,29 @@
+package runnerapi
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// clip keeps foreign text that is quoted in an error short.
+func clip(s string) string {
+	const most = 64
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
+// count says how many of the conditions hold.
+func count(conditions ...bool) int {
+	n := 0
+	for _, c := range conditions {
+		if c {
+			n++
+		}
+	}
+	return n
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,282 @@
+package runnerapi
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"regexp"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+// FieldError is one field at fault.
+type FieldError = problem.FieldError
+
+// Names that Kubernetes takes. An App's is also that of its Service, which
+// has to begin with a letter (RFC 1035).
+const (
+	appNamePattern       = `^[a-z]([a-z0-9-]*[a-z0-9])?$`
+	labelPattern         = `^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`
+	objectNamePattern    = `^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`
+	keyPattern           = `^[A-Za-z0-9._-]+$`
+	maxLabel, maxSubname = 63, 253
+)
+
+var (
+	appName    = regexp.MustCompile(appNamePattern)
+	label      = regexp.MustCompile(labelPattern)
+	objectName = regexp.MustCompile(objectNamePattern)
+	dataKey    = regexp.MustCompile(keyPattern)
+)
+
+// ValidAppName says whether an App may have this name.
+func ValidAppName(name string) bool { return len(name) <= maxLabel && appName.MatchString(name) }
+
+// maxSetName is the longest name of a StatefulSet or CronJob: Kubernetes puts a
+// suffix behind it.
+const maxSetName = 52
+
+// ValidateName reports why an App of this spec may not have this name.
+func (s AppSpec) ValidateName(name string) []FieldError {
+	v := &validation{}
+	if !ValidAppName(name) {
+		v.add("name", "%q cannot be the name of an App: lower case letters, digits and '-', a letter first, at most 63 in all", clip(name))
+	}
+	if len(name) > maxSetName && s.is(TypeStatefulSet, TypeCronJob) {
+		v.add("name", "the name of a StatefulSet or CronJob has at most 52 letters")
+	}
+	for i, c := range s.InitContainers {
+		if c.Name == name {
+			v.add(fmt.Sprintf("initContainers[%d].name", i), "an init container may not have the App's name: its own container has it")
+		}
+	}
+	return v.errs
+}
+
+// ValidateChange reports what of a spec cannot take the place of the one before.
+func (s AppSpec) ValidateChange(before AppSpec) []FieldError {
+	v := &validation{}
+	if was := cmp.Or(before.Type, TypeDeployment); !s.is(was) {
+		v.add("type", "%s", TypeFixed)
+	}
+	if !maps.Equal(s.claims(), before.claims()) {
+		v.add("volumes", "%s", ClaimsFixed)
+	}
+	return v.errs
+}
+
+// What cannot change of an App, and what to do instead.
+const (
+	TypeFixed   = "the type of an App cannot change: delete the App and deploy it again with the new type"
+	ClaimsFixed = "the claims of a StatefulSet cannot change: delete the App, whose volumes are kept, and deploy it again, or add a volume by existingClaim"
+)
+
+// claims are the claims by name.
+func (s AppSpec) claims() map[string]VolumeClaim {
+	out := map[string]VolumeClaim{}
+	for _, volume := range s.Volumes {
+		if c := volume.Claim; c != nil {
+			claim := *c
+			if claim.AccessMode == "" {
+				claim.AccessMode = "ReadWriteOnce"
+			}
+			out[volume.Name] = claim
+		}
+	}
+	return out
+}
+
+// Validate reports what is wrong with a spec beyond what its struct tags can
+// say. The API refuses such a spec; for an App that was written with kubectl
+// the reconciler reports the same.
+func (s AppSpec) Validate() []FieldError {
+	v := &validation{}
+	v.ports(s.Ports)
+	v.env("env", s.Env)
+	v.envFrom(s.EnvFrom)
+	v.resources("resources", s.Resources)
+	v.rightSizing(s.RightSizing)
+	v.probe("probes.startup", s.Probes.Startup)
+	v.probe("probes.readiness", s.Probes.Readiness)
+	v.probe("probes.liveness", s.Probes.Liveness)
+	for i, name := range s.ImagePullSecrets {
+		v.objectName(fmt.Sprintf("imagePullSecrets[%d]", i), name)
+	}
+	v.named(s)
+	for _, rule := range SpecRules() {
+		if !rule.Holds(s) {
+			v.add(rule.Field, "%s", rule.Message)
+		}
+	}
+	return v.errs
+}
+
+// Validate reports a body that asks for nothing, or for two things.
+func (s Scale) Validate() []FieldError {
+	v := &validation{}
+	bounds := s.Min != nil || s.Max != nil || s.CPUPercent != nil
+	switch {
+	case s.Replicas == nil && !bounds:
+		v.add("replicas", "say what to scale to: replicas, or min and max")
+	case s.Replicas != nil && bounds:
+		v.add("replicas", "either replicas or bounds of autoscaling may be given")
+	case s.Min != nil && s.Max != nil && *s.Min > *s.Max:
+		v.add("min", "min is more than max")
+	}
+	return v.errs
+}
+
+// Validate reports keys that Kubernetes would not take, or that come twice.
+func (s SecretSpec) Validate() []FieldError {
+	v := &validation{}
+	for _, key := range sortedKeys(s.Data) {
+		v.dataKey("data."+key, key)
+	}
+	for _, key := range sortedKeys(s.BinaryData) {
+		v.dataKey("binaryData."+key, key)
+		if _, twice := s.Data[key]; twice {
+			v.add("binaryData."+key, "the key is in data too; give it once")
+		}
+	}
+	return v.errs
+}
+
+// validation gathers the fields at fault.
+type validation struct{ errs []FieldError }
+
+func (v *validation) add(field, format string, args ...any) {
+	v.errs = append(v.errs, FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
+}
+
+func (v *validation) objectName(field, name string) {
+	if len(name) > maxSubname || !objectName.MatchString(name) {
+		v.add(field, "%q is not a Kubernetes object name: lower case letters, digits, '-' and '.'", clip(name))
+	}
+}
+
+func (v *validation) dataKey(field, key string) {
+	if len(key) > maxSubname || !dataKey.MatchString(key) {
+		v.add(clip(field), "a key may have letters, digits, '-', '_' and '.', and at most 253 of them")
+	}
+}
+
+func (v *validation) ports(ports []Port) {
+	names, container, service := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for i, p := range ports {
+		at := fmt.Sprintf("ports[%d]", i)
+		switch {
+		case p.Name == "" && len(ports) > 1:
+			v.add(at+".name", "every port needs a name when there is more than one")
+		case p.Name != "" && names[p.Name]:
+			v.add(at+".name", "%q is the name of another port", p.Name)
+		}
+		names[p.Name] = true
+		protocol := p.Protocol
+		if protocol == "" {
+			protocol = "TCP"
+		}
+		v.unique(container, fmt.Sprintf("%s/%d", protocol, p.Port), at+".port", "port")
+		v.unique(service, fmt.Sprintf("%s/%d", protocol, p.ServicePort()), at+".service", "port of the Service")
+	}
+}
+
+func (v *validation) unique(seen map[string]bool, value, field, what string) {
+	if seen[value] {
+		v.add(field, "%s %s is there twice", what, value)
+	}
+	seen[value] = true
+}
+
+func (v *validation) env(field string, env []EnvVar) {
+	names := map[string]bool{}
+	for i, e := range env {
+		at := fmt.Sprintf("%s[%d]", field, i)
+		v.unique(names, e.Name, at+".name", "variable")
+		if count(e.Value != "", e.Secret != nil, e.ConfigMap != nil) > 1 {
+			v.add(at, "exactly one of value, secret and configMap may be set for %q", e.Name)
+		}
+		v.keyRef(at+".secret", e.Secret)
+		v.keyRef(at+".configMap", e.ConfigMap)
+	}
+}
+
+func (v *validation) keyRef(field string, ref *KeyRef) {
+	if ref == nil {
+		return
+	}
+	v.objectName(field+".name", ref.Name)
+	v.dataKey(field+".key", ref.Key)
+}
+
+func (v *validation) envFrom(sources []EnvSource) {
+	for i, s := range sources {
+		at := fmt.Sprintf("envFrom[%d]", i)
+		if count(s.Secret != "", s.ConfigMap != "") != 1 {
+			v.add(at, "exactly one of secret and configMap must be set")
+			continue
+		}
+		if s.Secret != "" {
+			v.objectName(at+".secret", s.Secret)
+		} else {
+			v.objectName(at+".configMap", s.ConfigMap)
+		}
+	}
+}
+
+func (v *validation) resources(field string, r Resources) {
+	v.amounts(field, "cpu", r.Requests.CPU, r.Limits.CPU)
+	v.amounts(field, "memory", r.Requests.Memory, r.Limits.Memory)
+}
+
+func (v *validation) amounts(field, name, request, limit string) {
+	req, okReq := v.quantity(field+".requests."+name, request)
+	lim, okLim := v.quantity(field+".limits."+name, limit)
+	if okReq && okLim && req.Cmp(lim) > 0 {
+		v.add(field+".requests."+name, "the request is more than the limit")
+	}
+}
+
+// named checks what has a name that must not come twice.
+func (v *validation) named(s AppSpec) {
+	names := map[string]bool{}
+	for i, c := range s.InitContainers {
+		at := fmt.Sprintf("initContainers[%d]", i)
+		v.unique(names, c.Name, at+".name", "init container")
+		v.env(at+".env", c.Env)
+		v.resources(at+".resources", c.Resources)
+	}
+	names = map[string]bool{}
+	for i, volume := range s.Volumes {
+		v.unique(names, volume.Name, fmt.Sprintf("volumes[%d].name", i), "volume")
+	}
+	names = map[string]bool{}
+	for i, f := range s.Files {
+		v.unique(names, f.Path, fmt.Sprintf("files[%d].path", i), "file")
+	}
+	if s.Spread != nil {
+		for i, k := range s.Spread.Over {
+			if !metaKey.MatchString(k) {
+				v.add(fmt.Sprintf("spread.over[%d]", i), "%q is no label of a node", clip(k))
+			}
+		}
+	}
+}
+
+func (v *validation) quantity(field, s string) (resource.Quantity, bool) {
+	if s == "" {
+		return resource.Quantity{}, false
+	}
+	q, err := resource.ParseQuantity(s)
+	if err != nil {
+		v.add(field, "%q is not a Kubernetes quantity", clip(s))
+	}
+	return q, err == nil
+}
+
+func (v *validation) probe(field string, p *Probe) {
+	if p != nil && count(p.HTTP != nil, p.TCP != nil, len(p.Exec) > 0) != 1 {
+		v.add(field, "exactly one of http, tcp and exec must be set")
+	}
+}
