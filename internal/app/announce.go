@@ -1,0 +1,156 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+)
+
+const (
+	maxBatch      = 100
+	announceLimit = 30 * time.Second // for one batch to be accepted
+	firstBackoff  = 500 * time.Millisecond
+	maxBackoff    = 30 * time.Second
+)
+
+// announcer tells the control plane of every App whose state differs from what
+// was announced last. It compares states instead of passing on changes, and
+// what was announced stands in the App's status: so nothing is lost when the
+// agent restarts or the control plane is away, and what changed many times in
+// between is told once.
+type announcer struct {
+	e    *Engine
+	wake chan struct{}
+	graves
+}
+
+func newAnnouncer(e *Engine) *announcer {
+	return &announcer{e: e, wake: make(chan struct{}, 1), graves: graves{client: e.live, namespace: e.cfg.Namespace}}
+}
+
+// look has the announcer compare again.
+func (n *announcer) look() { wake(n.wake) }
+
+// Start runs until ctx ends. It makes announcer a manager.Runnable.
+func (n *announcer) Start(ctx context.Context) error {
+	if n.e.cfg.Announce == nil {
+		return nil
+	}
+	backoff := firstBackoff
+	for {
+		more, err := n.round(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // the end is no failure: what was not announced is kept
+		case err != nil:
+			n.e.log.Warn().Err(err).Dur("again_in", backoff).Msg("the control plane did not take the Apps' events; keeping them")
+			if !sleep(ctx, backoff) {
+				return nil
+			}
+			backoff = min(2*backoff, maxBackoff)
+		case more:
+			backoff = firstBackoff
+		default:
+			backoff = firstBackoff
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-n.wake:
+			}
+		}
+	}
+}
+
+// round announces one batch and says whether there may be more.
+func (n *announcer) round(ctx context.Context) (more bool, err error) {
+	if !n.e.leadership.leads() {
+		return false, nil
+	}
+	batch, err := n.batch(ctx)
+	if err != nil || len(batch) == 0 {
+		return false, err
+	}
+	sending, cancel := context.WithTimeout(ctx, announceLimit)
+	defer cancel()
+	if err := n.e.cfg.Announce(sending, batch); err != nil {
+		return false, err
+	}
+	return true, n.remember(ctx, batch)
+}
+
+// batch is what is to be announced now. Apps are listed before the graves are
+// read, and graves sent first: so the end of an App comes before the beginning
+// of its namesake.
+func (n *announcer) batch(ctx context.Context) ([]Event, error) {
+	var apps List
+	if err := n.e.cached.List(ctx, &apps); err != nil {
+		return nil, fmt.Errorf("list Apps: %w", err)
+	}
+	batch, err := n.dead(ctx)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(apps.Items, func(a, b App) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	for i := range apps.Items {
+		if ev, ok := pending(&apps.Items[i]); ok {
+			batch = append(batch, ev)
+		}
+	}
+	return batch[:min(len(batch), maxBatch)], nil
+}
+
+// remember notes what was accepted. What is lost here is sent once more, with
+// the same ID.
+func (n *announcer) remember(ctx context.Context, batch []Event) error {
+	var gone []types.UID
+	for _, ev := range batch {
+		if ev.Type == EventRemoved {
+			gone = append(gone, ev.uid)
+			continue
+		}
+		patch, err := json.Marshal(map[string]any{
+			"metadata": map[string]any{"uid": ev.uid}, // not of a namesake
+			"status":   map[string]any{"announced": announcedPatch(ev.done)},
+		})
+		if err != nil {
+			return err
+		}
+		a := &App{ObjectMeta: metav1.ObjectMeta{Namespace: ev.Namespace, Name: ev.Name}}
+		err = n.e.cached.Status().Patch(ctx, a, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(managed.FieldManager))
+		if client.IgnoreNotFound(err) != nil && !isOtherUID(err) {
+			return fmt.Errorf("note that App %s/%s was announced: %w", ev.Namespace, ev.Name, err)
+		}
+	}
+	return n.clear(ctx, gone)
+}
+
+// announcedPatch names every field, so that an empty one replaces an old one.
+func announcedPatch(a Announced) map[string]any {
+	return map[string]any{
+		"phase": a.Phase, "generation": a.Generation, "cause": a.Cause, "restart": a.Restart, "sequence": a.Sequence,
+	}
+}
+
+// sleep waits with jitter and says whether ctx is still on.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d/2 + rand.N(d/2)) //nolint:gosec // jitter needs no secrecy
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

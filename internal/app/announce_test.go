@@ -1,0 +1,138 @@
+package app_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+)
+
+func types(events []app.Event) []app.EventType {
+	var out []app.EventType
+	for _, e := range events {
+		out = append(out, e.Type)
+	}
+	return out
+}
+
+func TestAnnouncesWhatBecomesOfAnApp(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	ns := ownNamespace(t, env)
+	r := &receiver{}
+	e, _ := start(t, env.Agent, r.take)
+	k := key(ns, "told")
+	deploy(t, e, k, web)
+	eventually(t, "progressing is announced", func() bool { return len(r.of(k.Name)) == 1 })
+	rollOut(t, env, k)
+	eventually(t, "healthy is announced", func() bool { return len(r.of(k.Name)) == 2 })
+	require.NoError(t, e.Delete(t.Context(), k, byTest))
+	eventually(t, "the end is announced", func() bool { return len(r.of(k.Name)) == 3 })
+
+	events := r.of(k.Name)
+	assert.Equal(t, []app.EventType{app.EventProgressing, app.EventHealthy, app.EventRemoved}, types(events))
+	healthy := events[1]
+	assert.Equal(t, web.Image, healthy.Image)
+	assert.EqualValues(t, 1, healthy.Generation)
+	assert.EqualValues(t, 1, healthy.Ready)
+	assert.NotEmpty(t, healthy.ID)
+	assert.False(t, healthy.Time.IsZero())
+	eventually(t, "nothing is left to be announced", func() bool {
+		graves := &corev1.ConfigMap{}
+		return !exists(t, env, key(kubetest.AgentNamespace, "pipeops-removed-apps"), graves) || len(graves.Data) == 0
+	})
+}
+
+// TestAnnouncementsSurvive lets the receiver be away, and the engine die and
+// come back, around everything that is to be announced.
+func TestAnnouncementsSurvive(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	ns := ownNamespace(t, env)
+	r := &receiver{}
+	r.set(errors.New("the control plane is away"))
+	first, stop := start(t, env.Agent, r.take)
+	k, ended := key(ns, "kept"), key(ns, "ended")
+	deploy(t, first, k, web)
+	rollOut(t, env, k)
+	deploy(t, first, ended, web)
+	eventually(t, "both were tried", func() bool { return len(r.refused(k.Name)) > 0 && len(r.refused(ended.Name)) > 0 })
+	require.NoError(t, first.Delete(t.Context(), ended, byTest), "nobody has to listen for an App to go")
+	eventually(t, "its end was tried", func() bool {
+		for _, e := range r.refused(ended.Name) {
+			if e.Type == app.EventRemoved {
+				return true
+			}
+		}
+		return false
+	})
+	stop()
+	require.Empty(t, r.of(k.Name))
+
+	second, stop := start(t, env.Agent, r.take)
+	eventually(t, "the second engine tries too", func() bool {
+		tries := r.refused(k.Name)
+		return tries[len(tries)-1].Type == app.EventHealthy
+	})
+	r.set(nil)
+	eventually(t, "all is announced", func() bool { return len(r.of(k.Name)) > 0 && len(r.of(ended.Name)) > 0 })
+	got, tried := r.of(k.Name)[0], r.refused(k.Name)
+	assert.Equal(t, app.EventHealthy, got.Type)
+	assert.Equal(t, tried[len(tried)-1].ID, got.ID, "sent again, the same event has the same ID")
+	assert.Equal(t, []app.EventType{app.EventRemoved}, types(r.of(ended.Name)))
+
+	_, err := second.Scale(t.Context(), k, runnerapi.Scale{Replicas: ptr.To[int32](2)}, byTest)
+	require.NoError(t, err)
+	eventually(t, "the change is announced", func() bool { return len(r.of(k.Name)) == 2 })
+	eventually(t, "and noted: else it would be sent once more", func() bool {
+		return get(t, env, k, &app.App{}).Status.Announced.Generation == 2
+	})
+	stop()
+
+	third, _ := start(t, env.Agent, r.take)
+	a, err := third.Get(t.Context(), k)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, a.Generation)
+	eventually(t, "the deployment is scaled", func() bool { return *get(t, env, k, &appsv1.Deployment{}).Spec.Replicas == 2 })
+	rollOut(t, env, k)
+	eventually(t, "healthy again is a new event", func() bool { return len(r.of(k.Name)) == 3 })
+	assert.Equal(t, []app.EventType{app.EventHealthy, app.EventProgressing, app.EventHealthy}, types(r.of(k.Name)),
+		"a restart repeats nothing")
+	assert.Len(t, r.of(ended.Name), 1)
+}
+
+func TestNamesakeBeginsAfterTheEnd(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	ns := ownNamespace(t, env)
+	r := &receiver{}
+	e, _ := start(t, env.Agent, r.take)
+	k := key(ns, "namesake")
+	for range 3 {
+		deploy(t, e, k, web)
+		require.NoError(t, e.Delete(t.Context(), k, byTest))
+	}
+	eventually(t, "three ends", func() bool {
+		ends := 0
+		for _, ev := range r.of(k.Name) {
+			if ev.Type == app.EventRemoved {
+				ends++
+			}
+		}
+		return ends == 3
+	})
+	events := r.of(k.Name)
+	seen := map[string]bool{}
+	for i, ev := range events {
+		assert.False(t, seen[ev.ID], "every event has its own ID")
+		seen[ev.ID] = true
+		if ev.Type == app.EventProgressing && i > 0 {
+			assert.Equal(t, app.EventRemoved, events[i-1].Type)
+		}
+	}
+}

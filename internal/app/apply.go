@@ -1,0 +1,190 @@
+package app
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+)
+
+// foreignError refuses to touch an object that is not this App's.
+type foreignError struct{ kind, namespace, name string }
+
+func (e *foreignError) Error() string {
+	return fmt.Sprintf("%s %q in namespace %s already exists and does not belong to this App", e.kind, e.name, e.namespace)
+}
+
+func (e *foreignError) fix() string {
+	return fmt.Sprintf("give the App another name, or delete the %s (kubectl -n %s delete %s %s)", e.kind, e.namespace, e.kind, e.name)
+}
+
+// ensure makes desired so, if the cluster has not got it so already. Into
+// desired it puts what the cluster holds.
+func (e *Engine) ensure(ctx context.Context, owner *App, desired client.Object) error {
+	if err := seal(owner, desired); err != nil {
+		return err
+	}
+	kind := desired.GetObjectKind().GroupVersionKind().Kind
+	have, err := e.cachedChild(ctx, desired)
+	if owner.scaled() {
+		keepScale(owner, desired, have)
+	}
+	switch {
+	case err != nil:
+		return err
+	case have == nil:
+		if err := e.refuseForeign(ctx, owner, desired); err != nil {
+			return err
+		}
+		return e.apply(ctx, desired, false)
+	case !metav1.IsControlledBy(have, owner):
+		return &foreignError{kind: kind, namespace: desired.GetNamespace(), name: desired.GetName()}
+	case have.GetAnnotations()[managed.Applied] != desired.GetAnnotations()[managed.Applied]:
+		return e.apply(ctx, desired, true)
+	case drifted(desired, have):
+		e.log.Warn().Str("namespace", owner.Namespace).Str("app", owner.Name).Str("object", kind).
+			Msg("somebody changed what belongs to the App; putting it back")
+		return e.apply(ctx, desired, true)
+	}
+	return take(have, desired)
+}
+
+// seal notes on an object what is about to be applied, so that fields which
+// the agent applied once and applies no more are noticed.
+func seal(owner *App, o client.Object) error {
+	sealed := o
+	if owner.scaled() { // how many pods there are now is no change of what was asked for
+		sealed = o.DeepCopyObject().(client.Object)
+		switch w := sealed.(type) {
+		case *appsv1.Deployment:
+			w.Spec.Replicas = nil
+		case *appsv1.StatefulSet:
+			w.Spec.Replicas = nil
+		}
+	}
+	raw, err := json.Marshal(sealed)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", o.GetName(), err)
+	}
+	sum := sha256.Sum256(raw)
+	o.SetAnnotations(with(maps.Clone(o.GetAnnotations()), managed.Applied, hex.EncodeToString(sum[:16])))
+	return nil
+}
+
+// cachedChild is what the cache holds under desired's name, or nil.
+func (e *Engine) cachedChild(ctx context.Context, desired client.Object) (client.Object, error) {
+	have, err := sameType(desired)
+	if err != nil {
+		return nil, err
+	}
+	err = e.cached.Get(ctx, client.ObjectKeyFromObject(desired), have)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s from the cache: %w", desired.GetName(), err)
+	}
+	return have, nil
+}
+
+// sameType is an empty object of the same type.
+func sameType(o client.Object) (client.Object, error) {
+	empty, ok := reflect.New(reflect.TypeOf(o).Elem()).Interface().(client.Object)
+	if !ok {
+		return nil, fmt.Errorf("an App makes no %T", o)
+	}
+	return empty, nil
+}
+
+// refuseForeign asks the API server itself: the cache sees marked objects only.
+func (e *Engine) refuseForeign(ctx context.Context, owner *App, desired client.Object) error {
+	have := &metav1.PartialObjectMetadata{}
+	gvk := desired.GetObjectKind().GroupVersionKind()
+	have.SetGroupVersionKind(gvk)
+	err := e.live.Get(ctx, client.ObjectKeyFromObject(desired), have)
+	if apierrors.IsNotFound(err) || err == nil && metav1.IsControlledBy(have, owner) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look for %s %s: %w", gvk.Kind, desired.GetName(), err)
+	}
+	return &foreignError{kind: gvk.Kind, namespace: desired.GetNamespace(), name: desired.GetName()}
+}
+
+// apply sends desired by server-side apply. Fields of an object that is known
+// to be ours are taken back by force; a new one is made without, so that what
+// somebody else made in the same instant is not overwritten.
+func (e *Engine) apply(ctx context.Context, desired client.Object, force bool, opts ...client.ApplyOption) error {
+	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(desired)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", desired.GetName(), err)
+	}
+	u := &unstructured.Unstructured{Object: tree}
+	prune(u.Object)
+	opts = append(opts, client.FieldOwner(managed.FieldManager))
+	if force {
+		opts = append(opts, client.ForceOwnership)
+	}
+	if err := e.live.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), opts...); err != nil {
+		if !force && apierrors.IsConflict(err) {
+			return &foreignError{kind: u.GetKind(), namespace: u.GetNamespace(), name: u.GetName()}
+		}
+		return fmt.Errorf("apply %s %s: %w", u.GetKind(), u.GetName(), err)
+	}
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, desired)
+}
+
+// prune removes what Go types say though nobody said it: of the object and of
+// the templates in it.
+func prune(tree map[string]any) {
+	unstructured.RemoveNestedField(tree, "status")
+	unstructured.RemoveNestedField(tree, "metadata", "creationTimestamp")
+	unstructured.RemoveNestedField(tree, "spec", "template", "metadata", "creationTimestamp")
+	unstructured.RemoveNestedField(tree, "spec", "jobTemplate", "metadata", "creationTimestamp")
+	unstructured.RemoveNestedField(tree, "spec", "jobTemplate", "spec", "template", "metadata", "creationTimestamp")
+	claims, _, _ := unstructured.NestedSlice(tree, "spec", "volumeClaimTemplates")
+	for _, claim := range claims {
+		if c, ok := claim.(map[string]any); ok {
+			prune(c)
+		}
+	}
+	if len(claims) > 0 {
+		_ = unstructured.SetNestedSlice(tree, claims, "spec", "volumeClaimTemplates") // it was read from there
+	}
+}
+
+// drifted says whether an object differs in anything that the agent sets. What
+// others add beside it is theirs.
+func drifted(desired, have client.Object) bool {
+	return !equality.Semantic.DeepDerivative(desired.GetLabels(), have.GetLabels()) ||
+		!equality.Semantic.DeepDerivative(desired.GetAnnotations(), have.GetAnnotations()) ||
+		!equality.Semantic.DeepDerivative(specOf(desired), specOf(have))
+}
+
+// specOf is what Kubernetes calls an object's spec.
+func specOf(o client.Object) any {
+	return reflect.ValueOf(o).Elem().FieldByName("Spec").Interface()
+}
+
+// take copies what the cache holds into desired.
+func take(have, desired client.Object) error {
+	from, into := reflect.ValueOf(have.DeepCopyObject()).Elem(), reflect.ValueOf(desired).Elem()
+	if from.Type() != into.Type() {
+		return fmt.Errorf("%T is no %T", have, desired)
+	}
+	into.Set(from)
+	return nil
+}

@@ -1,0 +1,165 @@
+package app
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+)
+
+// newScheme knows the kinds that the agent handles and no others.
+func newScheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, networkingv1.AddToScheme,
+		autoscalingv2.AddToScheme, policyv1.AddToScheme, AddToScheme,
+	} {
+		if err := add(s); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// newMapper is a table of the few kinds that are needed, instead of asking the
+// API server for all that it serves.
+func newMapper() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(nil)
+	for group, kinds := range map[schema.GroupVersion][]string{
+		corev1.SchemeGroupVersion:        {"Pod", "Service", "Event", "ConfigMap"},
+		appsv1.SchemeGroupVersion:        {"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "ControllerRevision"},
+		batchv1.SchemeGroupVersion:       {"Job", "CronJob"},
+		networkingv1.SchemeGroupVersion:  {"Ingress"},
+		autoscalingv2.SchemeGroupVersion: {"HorizontalPodAutoscaler"},
+		policyv1.SchemeGroupVersion:      {"PodDisruptionBudget"},
+	} {
+		for _, kind := range kinds {
+			m.Add(group.WithKind(kind), meta.RESTScopeNamespace)
+		}
+	}
+	m.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
+	m.Add(GroupVersion.WithKind(Kind), meta.RESTScopeNamespace)
+	m.Add(crdKind, meta.RESTScopeRoot)
+	m.AddSpecific(podMetricsKind, podMetricsKind.GroupVersion().WithResource("pods"),
+		podMetricsKind.GroupVersion().WithResource("pod"), meta.RESTScopeNamespace)
+	return m
+}
+
+// crdKind is read as bare metadata: its types would weigh more than the rest.
+var crdKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+
+// cacheOptions keep in memory what carries the agent's mark, and of that only
+// what is read. Secrets and ConfigMaps are never cached.
+func cacheOptions() cache.Options {
+	marked := labels.SelectorFromSet(managed.Labels())
+	byObject := map[client.Object]cache.ByObject{
+		&App{}:               {},
+		&corev1.Namespace{}:  {Label: marked},
+		&appsv1.ReplicaSet{}: {Label: marked, Transform: stripReplicaSet},
+		&corev1.Pod{}:        {Label: marked, Transform: stripPod},
+		&batchv1.Job{}:       {Label: marked, Transform: stripJob},
+	}
+	for _, o := range wholes() {
+		byObject[o] = cache.ByObject{Label: marked}
+	}
+	return cache.Options{DefaultTransform: strip, ReaderFailOnMissingInformer: true, ByObject: byObject}
+}
+
+// wholes are the kinds that are kept whole, to be compared with what is wanted.
+func wholes() []client.Object {
+	return []client.Object{
+		&appsv1.Deployment{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}, &batchv1.CronJob{}, &corev1.Service{},
+		&networkingv1.Ingress{}, &autoscalingv2.HorizontalPodAutoscaler{}, &policyv1.PodDisruptionBudget{},
+	}
+}
+
+// strip removes what nobody reads.
+func strip(in any) (any, error) {
+	if o, err := meta.Accessor(in); err == nil {
+		o.SetManagedFields(nil)
+		delete(o.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
+	}
+	return in, nil
+}
+
+func stripReplicaSet(in any) (any, error) {
+	if rs, ok := in.(*appsv1.ReplicaSet); ok {
+		rs.Spec = appsv1.ReplicaSetSpec{Replicas: rs.Spec.Replicas}
+	}
+	return strip(in)
+}
+
+// stripJob leaves out what cannot change.
+func stripJob(in any) (any, error) {
+	if j, ok := in.(*batchv1.Job); ok {
+		j.Spec = batchv1.JobSpec{
+			Completions: j.Spec.Completions, Parallelism: j.Spec.Parallelism,
+			BackoffLimit: j.Spec.BackoffLimit, ActiveDeadlineSeconds: j.Spec.ActiveDeadlineSeconds,
+		}
+		j.Status.UncountedTerminatedPods = nil
+	}
+	return strip(in)
+}
+
+// stripPod keeps what the diagnosis and the logs need of a pod: not its
+// environment, which may hold what it should not.
+func stripPod(in any) (any, error) {
+	if pod, ok := in.(*corev1.Pod); ok {
+		pod.Spec = corev1.PodSpec{
+			NodeName:       pod.Spec.NodeName,
+			InitContainers: slim(pod.Spec.InitContainers),
+			Containers:     slim(pod.Spec.Containers),
+			RestartPolicy:  pod.Spec.RestartPolicy,
+			Volumes:        claimed(pod.Spec.Volumes),
+		}
+		pod.Annotations = nil
+		pod.Status.PodIPs, pod.Status.HostIPs = nil, nil
+	}
+	return strip(in)
+}
+
+// claimed are the volumes that may keep a pod waiting.
+func claimed(volumes []corev1.Volume) []corev1.Volume {
+	var out []corev1.Volume
+	for _, v := range volumes {
+		if v.PersistentVolumeClaim != nil || v.Secret != nil || v.ConfigMap != nil {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+func slim(containers []corev1.Container) []corev1.Container {
+	out := make([]corev1.Container, 0, len(containers))
+	for _, c := range containers {
+		out = append(out, corev1.Container{
+			Name: c.Name, Image: c.Image, Resources: c.Resources,
+			StartupProbe: c.StartupProbe, ReadinessProbe: c.ReadinessProbe, LivenessProbe: c.LivenessProbe,
+		})
+	}
+	return out
+}
+
+// clientOptions make a read after a write see that write.
+func clientOptions() client.Options {
+	return client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}}
+}
+
+// namespaceMeta is an empty Namespace to be read as bare metadata.
+func namespaceMeta() *metav1.PartialObjectMetadata {
+	m := &metav1.PartialObjectMetadata{}
+	m.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	return m
+}

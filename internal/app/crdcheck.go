@@ -1,0 +1,57 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// blockless starts an informer without waiting for it: the manager does.
+var blockless = cache.BlockUntilSynced(false)
+
+// MissingCRDError says that the cluster lacks the App resource, or has an
+// older one than this agent writes.
+type MissingCRDError struct{ reason string }
+
+func (e *MissingCRDError) Error() string {
+	return fmt.Sprintf("%s: apply the agent's manifest (kubectl apply -f deployments/crds/pipeops.io_apps.yaml) and start the agent again", e.reason)
+}
+
+// checkCRD looks for the App resource. While the API server cannot be reached
+// it goes on trying: that is no answer.
+func (e *Engine) checkCRD(ctx context.Context) error {
+	backoff := wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.3, Steps: 8, Cap: 15 * time.Second}
+	return backoff.DelayFunc().Until(ctx, true, false, func(ctx context.Context) (bool, error) {
+		def := &metav1.PartialObjectMetadata{}
+		def.SetGroupVersionKind(crdKind)
+		err := e.live.Get(ctx, client.ObjectKey{Name: CRDName}, def)
+		switch {
+		case apierrors.IsNotFound(err):
+			return false, &MissingCRDError{"the cluster has no resource " + CRDName}
+		case apierrors.IsForbidden(err):
+			return false, fmt.Errorf("look for resource %s: %w: apply the agent's manifest, which grants it", CRDName, err)
+		case err != nil:
+			e.log.Warn().Err(err).Msg("the Kubernetes API does not answer; trying again")
+			return false, nil
+		}
+		return true, checkVersion(def.Annotations[SchemaVersionAnnotation])
+	})
+}
+
+func checkVersion(have string) error {
+	version, err := strconv.Atoi(have)
+	if err != nil {
+		return &MissingCRDError{"resource " + CRDName + " of the cluster does not say its version (annotation " + SchemaVersionAnnotation + ")"}
+	}
+	if version < SchemaVersion {
+		return &MissingCRDError{fmt.Sprintf("resource %s of the cluster has version %d, this agent needs %d", CRDName, version, SchemaVersion)}
+	}
+	return nil
+}

@@ -1,0 +1,151 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// finalizer keeps a deleted App until what it made is gone and its end is
+// noted for the announcer.
+const finalizer = "pipeops.io/app"
+
+// deleteWait is how long Delete waits for the App to be gone. What takes longer
+// goes on by itself.
+const deleteWait = 20 * time.Second
+
+// Delete removes the App and what it made. It returns when the App is gone, or
+// after a while when its pods take their time to stop; it needs no second call.
+func (e *Engine) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
+	if err := e.admit(ctx, key.Namespace); err != nil {
+		return err
+	}
+	a, err := e.getLive(ctx, key)
+	if err != nil {
+		return kubeproblem.From(err, "deleting App "+key.String())
+	}
+	news, cancel := e.hub.subscribe(key)
+	defer cancel()
+	err = e.writer(opts).Delete(ctx, a, client.Preconditions{UID: &a.UID})
+	if err != nil || opts.DryRun {
+		return kubeproblem.From(err, "deleting App "+key.String())
+	}
+	ctx, stop := context.WithTimeout(ctx, deleteWait)
+	defer stop()
+	for {
+		left, err := e.get(ctx, key)
+		p := &problem.Error{}
+		if errors.As(err, &p) && p.Code == problem.NotFound || err == nil && left.UID != a.UID {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-news:
+		}
+	}
+}
+
+// remove takes down what a deleted App made, notes its end, and lets it go.
+func (e *Engine) remove(ctx context.Context, a *App) error {
+	if !controllerutil.ContainsFinalizer(a, finalizer) {
+		return nil
+	}
+	left, err := e.takeDown(ctx, a)
+	if apierrors.IsForbidden(err) {
+		// The agent's rights in the namespace are gone, as they are when the
+		// whole namespace is being deleted. Kubernetes removes what is left by the
+		// owner references; holding the App would hold the namespace for ever.
+		e.log.Warn().Str("namespace", a.Namespace).Str("app", a.Name).Err(err).
+			Msg("leaving what belongs to a deleted App to Kubernetes' garbage collector")
+		left, err = false, nil
+	}
+	if err == nil && !left {
+		err = e.forgetRevisions(ctx, a)
+	}
+	if apierrors.IsForbidden(err) {
+		err = nil // the same holds for the revisions
+	}
+	if err != nil || left {
+		return err // an event comes when the rest is gone
+	}
+	if err := e.announcer.bury(ctx, a); err != nil {
+		return err
+	}
+	return client.IgnoreNotFound(e.letGo(ctx, a))
+}
+
+// letGo takes the finalizer off. Somebody may have written the App meanwhile;
+// that must not have its end noted, and so announced, a second time.
+func (e *Engine) letGo(ctx context.Context, a *App) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		fresh, err := e.getLive(ctx, a.key())
+		if err != nil || fresh.UID != a.UID {
+			return err
+		}
+		before := fresh.DeepCopy()
+		controllerutil.RemoveFinalizer(fresh, finalizer)
+		return e.live.Patch(ctx, fresh, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}),
+			client.FieldOwner(managed.FieldManager))
+	})
+}
+
+// takeDown deletes the App's own objects and says whether anything that could
+// still serve is left.
+func (e *Engine) takeDown(ctx context.Context, a *App) (left bool, err error) {
+	for _, o := range possible(a) {
+		err := e.cached.Get(ctx, client.ObjectKeyFromObject(o), o)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return true, fmt.Errorf("read what belongs to App %s: %w", a.key(), err)
+		}
+		if !owns(a, o) {
+			continue
+		}
+		left = true
+		if err := e.deleteOwn(ctx, a, o); err != nil {
+			return true, err
+		}
+	}
+	pods, err := e.podsOf(ctx, a)
+	for _, pod := range pods {
+		if pod.DeletionTimestamp.IsZero() && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+			left = true
+		}
+	}
+	return left, err
+}
+
+// deleteOwn deletes exactly this object, if it is the App's.
+func (e *Engine) deleteOwn(ctx context.Context, a *App, o client.Object) error {
+	if !owns(a, o) || !o.GetDeletionTimestamp().IsZero() {
+		return nil
+	}
+	return e.deleteObject(ctx, o, metav1.DeletePropagationBackground)
+}
+
+// deleteObject deletes exactly this object, and with it what it made: at once,
+// or before it goes itself.
+func (e *Engine) deleteObject(ctx context.Context, o client.Object, how metav1.DeletionPropagation) error {
+	err := e.live.Delete(ctx, o, client.Preconditions{UID: ptr.To(o.GetUID())}, client.PropagationPolicy(how))
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("delete %T %s: %w", o, o.GetName(), err)
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+package diagnose
+
+import (
+	"regexp"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// admission finds pods that the cluster refuses to create. The ReplicaSet
+// says so, and the Deployment repeats it.
+func admission(ev *Evidence) *runnerapi.Diagnosis {
+	if ev.ReplicaSet != nil {
+		for _, c := range ev.ReplicaSet.Status.Conditions {
+			if c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue && c.Reason == "FailedCreate" {
+				return Refused(c.Message, "replicaset/"+ev.ReplicaSet.Name)
+			}
+		}
+	}
+	if ev.Refused != "" {
+		return Refused(createPrefix.ReplaceAllString(ev.Refused, ""), ev.RefusedObject)
+	}
+	return nil
+}
+
+// createPrefix is what controllers put before a refusal in an event: "Error
+// creating: ", or "create Pod web-0 in StatefulSet web failed error: ".
+var createPrefix = regexp.MustCompile(`^(Error creating: |create Pod \S+ in StatefulSet \S+ failed error: )`)
+
+var (
+	quotaName = regexp.MustCompile(`exceeded quota: ([^,]+), (requested: .*)$`)
+	podPrefix = regexp.MustCompile(`^(pods|Pod) "[^"]*" is (forbidden|invalid): `)
+	webhook   = regexp.MustCompile(`admission webhook "([^"]+)" denied the request`)
+)
+
+// Refused is the diagnosis of a message with which the cluster refused an
+// object.
+func Refused(message, object string) *runnerapi.Diagnosis {
+	d := &runnerapi.Diagnosis{Object: object}
+	told := clip(podPrefix.ReplaceAllString(message, ""))
+	switch {
+	case strings.Contains(message, "exceeded quota"):
+		d.Cause, d.Message = runnerapi.CauseQuotaExceeded, "the namespace's quota allows no more pods of this App: "+told
+		d.Fix = "ask for less, delete what is not needed, or raise the quota"
+		if m := quotaName.FindStringSubmatch(message); m != nil {
+			d.Message = "quota " + m[1] + " of the namespace allows no more pods of this App: " + clip(m[2])
+			d.Fix = "ask for less, delete what is not needed, or raise quota " + m[1]
+		}
+		return d
+	case strings.Contains(message, "failed quota"):
+		d.Cause, d.Message = runnerapi.CauseQuotaExceeded, "the namespace's quota refuses the pods: "+told
+		d.Fix = "set the resources that the message names"
+		return d
+	}
+	d.Cause, d.Message = runnerapi.CauseAdmissionRefused, "the cluster refuses the pods: "+told
+	switch m := webhook.FindStringSubmatch(message); {
+	case m != nil:
+		d.Fix = "change what the policy " + m[1] + " names, or ask its owner"
+	case strings.Contains(message, "violates PodSecurity"):
+		d.Fix = "use a namespace whose pod security level allows it"
+	case strings.Contains(message, "per Container"), strings.Contains(message, "per Pod"):
+		d.Fix = "set resources within the namespace's LimitRange"
+	default:
+		d.Fix = "change what the message names"
+	}
+	return d
+}

@@ -1,0 +1,68 @@
+package diagnose
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+var (
+	missingObject = regexp.MustCompile(`(?i)(secret|configmap) "([^"]+)" not found`)
+	missingKey    = regexp.MustCompile(`(?i)couldn't find key (\S+) in (secret|configmap) (?:([^/\s]+)/)?(\S+)`)
+)
+
+// config finds what keeps the kubelet from making a container: a Secret, a
+// ConfigMap or a key that is not there, or an image that wants to be root.
+func config(c container, _ *Evidence) Finding {
+	reason, message := c.waiting()
+	// A kubelet under load reads Secrets and ConfigMaps late; it says so and tries
+	// again, which is no fault of the App's.
+	late := strings.Contains(message, "failed to sync") && strings.Contains(message, "timed out waiting for the condition")
+	if reason != "CreateContainerConfigError" || late {
+		return Finding{}
+	}
+	if m := missingKey.FindStringSubmatch(message); m != nil {
+		return found(c.noKey(m[1], strings.ToLower(m[2]), m[4]))
+	}
+	if m := missingObject.FindStringSubmatch(message); m != nil {
+		return found(c.noObject(strings.ToLower(m[1]), m[2]))
+	}
+	if strings.Contains(message, "runAsNonRoot") || strings.Contains(message, "non-root") {
+		return found(c.root(message))
+	}
+	return found(c.diagnosis(runnerapi.CauseUnknown,
+		"the container cannot be configured: "+clip(message), "correct what the message names"))
+}
+
+func (c container) noObject(kind, name string) *runnerapi.Diagnosis {
+	if kind == "secret" {
+		return c.diagnosis(runnerapi.CauseMissingSecret,
+			fmt.Sprintf("secret %q, which the App refers to, does not exist in namespace %s", name, c.pod.Namespace),
+			fmt.Sprintf("create secret %q in namespace %s, or correct the App's reference to it; the App then starts by itself", name, c.pod.Namespace))
+	}
+	return c.diagnosis(runnerapi.CauseMissingConfigMap,
+		fmt.Sprintf("config map %q, which the App refers to, does not exist in namespace %s", name, c.pod.Namespace),
+		fmt.Sprintf("create config map %q in namespace %s, or correct the App's reference to it; the App then starts by itself", name, c.pod.Namespace))
+}
+
+func (c container) noKey(key, kind, name string) *runnerapi.Diagnosis {
+	if kind == "configmap" {
+		kind = "config map"
+	}
+	return c.diagnosis(runnerapi.CauseMissingKey,
+		fmt.Sprintf("%s %q has no key %q", kind, name, key),
+		fmt.Sprintf("add key %q to %s %q, or correct the App's reference to it; the App then starts by itself", key, kind, name))
+}
+
+func (c container) root(message string) *runnerapi.Diagnosis {
+	if strings.Contains(message, "non-numeric user") {
+		return c.diagnosis(runnerapi.CauseRunsAsRoot,
+			fmt.Sprintf("image %s names its user instead of giving a number, so Kubernetes cannot tell that it is not root", c.imageName()),
+			"give the image's USER as a number (USER 10001)")
+	}
+	return c.diagnosis(runnerapi.CauseRunsAsRoot,
+		fmt.Sprintf("image %s runs as root, which is not allowed", c.imageName()),
+		"give the image a USER with a number other than 0 (USER 10001), or use an image that has one")
+}

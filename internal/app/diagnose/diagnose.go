@@ -1,0 +1,184 @@
+// Package diagnose tells from what Kubernetes says of an App's Deployment,
+// ReplicaSet and pods what is wrong with it, and what to do. It is a pure
+// function of those signals: it reads no cluster, keeps nothing, waits for
+// nothing. Each family of causes has a file.
+package diagnose
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// Evidence is what is known of the newest spec of an App.
+type Evidence struct {
+	Spec       runnerapi.AppSpec
+	Deployment *appsv1.Deployment
+	ReplicaSet *appsv1.ReplicaSet // the newest; nil while it is not known
+	DaemonSet  *appsv1.DaemonSet
+	Job        *batchv1.Job  // the newest run of a Job or CronJob
+	LastFailed *batchv1.Job  // the run before, where that failed and the newest goes on
+	Pods       []*corev1.Pod // of the newest spec
+	Probes     map[types.UID]ProbeFailures
+	Mounts     map[types.UID]string // why a pod's volumes are not mounted
+	Claims     map[types.UID]string // why a pod's claims have no volume
+
+	// Refused is why a workload that says so in events alone cannot create its
+	// pods, RefusedObject that workload, Missing for how long pods may be missing.
+	Refused, RefusedObject string
+	Missing                time.Duration
+
+	Previous *runnerapi.Diagnosis // what was found the last time for the same spec
+	Now      time.Time
+}
+
+// Finding is what the signals amount to.
+type Finding struct {
+	Diagnosis *runnerapi.Diagnosis
+	// Unsettled says that it is too early to call the App healthy though
+	// nothing is known to be wrong.
+	Unsettled bool
+	// Recheck is when time alone can change the finding; 0 for never.
+	Recheck time.Duration
+}
+
+// family looks at one container of a pod for one kind of trouble.
+type family func(container, *Evidence) Finding
+
+// The order is that in which a pod comes to life, so the cause that stands in
+// the way of all others is found first.
+var families = []family{mount, image, config, command, probeKill, memory, crash, probe}
+
+// Find says what is wrong, or that nothing is known to be.
+func Find(ev Evidence) Finding {
+	if d := admission(&ev); d != nil {
+		return Finding{Diagnosis: d}
+	}
+	slices.SortFunc(ev.Pods, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	waiting := schedule(&ev)
+	if waiting.Diagnosis != nil {
+		return waiting
+	}
+	found := containers(&ev)
+	found.Recheck = sooner(found.Recheck, waiting.Recheck)
+	if d := run(&ev); d != nil && found.Diagnosis == nil {
+		found.Diagnosis = d
+	}
+	if found.Diagnosis == nil {
+		found.Diagnosis = deadline(&ev)
+	}
+	if found.Diagnosis == nil && ev.Missing > 0 {
+		found.Recheck = sooner(found.Recheck, later(ev.Missing))
+	}
+	return found
+}
+
+func containers(ev *Evidence) Finding {
+	var all Finding
+	for _, look := range families {
+		for _, pod := range ev.Pods {
+			if !alive(pod) {
+				continue
+			}
+			for _, c := range containersOf(pod) {
+				f := look(c, ev)
+				all.Unsettled = all.Unsettled || f.Unsettled
+				all.Recheck = sooner(all.Recheck, f.Recheck)
+				if f.Diagnosis != nil && all.Diagnosis == nil {
+					all.Diagnosis = f.Diagnosis
+				}
+			}
+		}
+	}
+	return all
+}
+
+// alive leaves out pods whose end is already decided.
+func alive(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp.IsZero() && pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded
+}
+
+// later is when to look again for what no event of a watched object tells: at
+// first soon, and ever later the longer it takes.
+func later(since time.Duration) time.Duration {
+	return min(max(since/2, time.Second), 30*time.Second)
+}
+
+// sooner is the earlier of two rechecks.
+func sooner(a, b time.Duration) time.Duration {
+	switch {
+	case a == 0:
+		return b
+	case b == 0 || a < b:
+		return a
+	}
+	return b
+}
+
+// container is one container of a pod with its status.
+type container struct {
+	pod    *corev1.Pod
+	spec   corev1.Container
+	status corev1.ContainerStatus
+}
+
+func containersOf(pod *corev1.Pod) []container {
+	specs := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
+	statuses := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
+	all := make([]container, 0, len(statuses))
+	for _, s := range statuses {
+		c := container{pod: pod, status: s}
+		for _, spec := range specs {
+			if spec.Name == s.Name {
+				c.spec = spec
+			}
+		}
+		if !done(pod, s) {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// done says whether a container that is meant to end has ended well: nothing is
+// wrong with it any more.
+func done(pod *corev1.Pod, s corev1.ContainerStatus) bool {
+	if s.State.Terminated == nil || s.State.Terminated.ExitCode != 0 {
+		return false
+	}
+	initial := slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == s.Name })
+	return initial || pod.Spec.RestartPolicy == corev1.RestartPolicyNever
+}
+
+// waiting is the reason and message of a container that does not run.
+func (c container) waiting() (reason, message string) {
+	if w := c.status.State.Waiting; w != nil {
+		return w.Reason, w.Message
+	}
+	return "", ""
+}
+
+// lastEnd is how the newest finished run of the container ended, or nil.
+func (c container) lastEnd() *corev1.ContainerStateTerminated {
+	if t := c.status.State.Terminated; t != nil {
+		return t
+	}
+	return c.status.LastTerminationState.Terminated
+}
+
+// diagnosis makes one about this container.
+func (c container) diagnosis(cause runnerapi.Cause, message, fix string) *runnerapi.Diagnosis {
+	return &runnerapi.Diagnosis{
+		Cause: cause, Message: message, Fix: fix,
+		Object: "pod/" + c.pod.Name, Container: c.status.Name,
+	}
+}
+
+func found(d *runnerapi.Diagnosis) Finding { return Finding{Diagnosis: d} }

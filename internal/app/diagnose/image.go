@@ -1,0 +1,133 @@
+package diagnose
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// image finds what keeps the node from getting the image.
+func image(c container, ev *Evidence) Finding {
+	reason, message := c.waiting()
+	switch reason {
+	case "InvalidImageName":
+		return found(c.diagnosis(runnerapi.CauseInvalidImage,
+			fmt.Sprintf("%q is not an image reference", c.imageName()),
+			"write the image as registry/repository:tag, all but the tag in lower case"))
+	case "ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError", "SignatureValidationFailed":
+		return found(c.pull(message, ev.Previous))
+	case "ErrImageNeverPull":
+		return found(c.diagnosis(runnerapi.CauseImageNotFound,
+			fmt.Sprintf("image %s is not on the node, and pulling it is switched off", c.imageName()),
+			"load the image into the node, or let Kubernetes pull it"))
+	}
+	return Finding{}
+}
+
+func (c container) imageName() string {
+	if c.spec.Image != "" {
+		return c.spec.Image
+	}
+	return c.status.Image
+}
+
+// pulls are the ways in which a pull fails, told apart by what containerd,
+// CRI-O and registries say. The order matters: "no match for platform in
+// manifest: not found" is no missing image, and Docker Hub answers "repository
+// does not exist or may require authorization" to both.
+var pulls = []struct {
+	says  []string
+	cause runnerapi.Cause
+	what  string
+	fix   string
+}{
+	{
+		[]string{"no match for platform", "no matching manifest", "no image found in manifest list", "no image found in image index"},
+		runnerapi.CauseImagePullFailed, "has no build for this node's CPU architecture",
+		"build the image for the nodes' architecture too (docker buildx build --platform), or use a tag that has it",
+	},
+	{
+		[]string{"toomanyrequests", "rate limit", "429 Too Many Requests"},
+		runnerapi.CauseImagePullFailed, "cannot be pulled now: the registry's rate limit is reached",
+		"wait, or pull with an account: put its credentials into a dockerconfigjson secret and name it in imagePullSecrets",
+	},
+	{
+		[]string{
+			"pull access denied", "insufficient_scope", "unauthorized", "authorization failed", "authentication required",
+			"401 Unauthorized", "403 Forbidden", "denied:", "no basic auth credentials",
+		},
+		runnerapi.CauseImagePullDenied, "may not be pulled: the registry wants credentials, or has no such repository",
+		"check the image's name; for a private one put the registry's credentials into a dockerconfigjson secret and name it in imagePullSecrets",
+	},
+	{
+		[]string{"not found", "manifest unknown", "name unknown", "NotFound", "404 Not Found"},
+		runnerapi.CauseImageNotFound, "does not exist in its registry",
+		"check the image's name and tag, and that it was pushed",
+	},
+	{
+		[]string{"no such host", "server misbehaving", "Temporary failure in name resolution"},
+		runnerapi.CauseImagePullFailed, "cannot be pulled: the name of its registry does not resolve on the node",
+		"check the registry's name in the image reference, and the node's DNS",
+	},
+	{
+		[]string{"x509:", "tls:", "server gave HTTP response to HTTPS client"},
+		runnerapi.CauseImagePullFailed, "cannot be pulled: no trusted TLS connection to its registry",
+		"give the registry a certificate that the nodes trust, or have its CA installed on the nodes",
+	},
+	{
+		[]string{"connection refused", "i/o timeout", "deadline exceeded", "network is unreachable", "no route to host", "connection reset", "EOF"},
+		runnerapi.CauseImagePullFailed, "cannot be pulled: its registry does not answer",
+		"check that the registry is up and that the nodes can reach it",
+	},
+	{
+		[]string{"no space left on device"},
+		runnerapi.CauseImagePullFailed, "cannot be pulled: the node's disk is full",
+		"free space on the node, or add a node",
+	},
+}
+
+// pull classifies a failed pull. A back-off message without a cause keeps what
+// the failure before it had told.
+func (c container) pull(message string, previous *runnerapi.Diagnosis) *runnerapi.Diagnosis {
+	name := c.imageName()
+	told := strings.ReplaceAll(message, name, "IMAGE") // an image's own name says nothing
+	for _, p := range pulls {
+		if containsAny(told, p.says) {
+			return c.diagnosis(p.cause, fmt.Sprintf("image %s %s", name, p.what), p.fix)
+		}
+	}
+	if previous != nil && isPull(previous.Cause) && strings.Contains(previous.Message, name+" ") {
+		return previous.DeepCopy()
+	}
+	d := c.diagnosis(runnerapi.CauseImagePullFailed, fmt.Sprintf("image %s cannot be pulled", name),
+		"check the image's name, its registry, and the nodes' way to it")
+	if message != "" && !strings.HasPrefix(message, "Back-off") {
+		d.Message += ": " + clip(message)
+	}
+	return d
+}
+
+func isPull(cause runnerapi.Cause) bool {
+	return cause == runnerapi.CauseImageNotFound || cause == runnerapi.CauseImagePullDenied || cause == runnerapi.CauseImagePullFailed
+}
+
+func containsAny(s string, parts []string) bool {
+	for _, p := range parts {
+		if strings.Contains(s, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// maxMessage bounds what is taken over from others' messages.
+const maxMessage = 400
+
+func clip(s string) string {
+	s = strings.TrimSpace(s)
+	if len(s) <= maxMessage {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxMessage], "") + "…"
+}

@@ -1,0 +1,78 @@
+package diagnose
+
+import (
+	"fmt"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// run finds a run of a Job or CronJob that failed: the newest, or the one before
+// while the newest still goes on.
+func run(ev *Evidence) *runnerapi.Diagnosis {
+	for _, j := range []*batchv1.Job{ev.Job, ev.LastFailed} {
+		if j == nil {
+			continue
+		}
+		for _, c := range j.Status.Conditions {
+			if c.Type == batchv1.JobFailed && c.Status == corev1.ConditionTrue {
+				return failedRun(j, c, ev.Pods)
+			}
+		}
+	}
+	return nil
+}
+
+func failedRun(j *batchv1.Job, cond batchv1.JobCondition, pods []*corev1.Pod) *runnerapi.Diagnosis {
+	c, end := failedPod(j, pods)
+	d := &runnerapi.Diagnosis{Cause: runnerapi.CauseJobFailed, Object: "job/" + j.Name}
+	if end != nil {
+		d = c.ended(runnerapi.CauseJobFailed, "", "", end)
+	}
+	tries := fmt.Sprintf("after %d tries", max(j.Status.Failed, 1))
+	if j.Status.Failed <= 1 {
+		tries = "at its only try"
+	}
+	switch {
+	case cond.Reason == batchv1.JobReasonDeadlineExceeded:
+		d.Cause = runnerapi.CauseDeadlinePassed
+		d.Message = fmt.Sprintf("the run was not done within its deadline of %d s, and was stopped", ptr.Deref(j.Spec.ActiveDeadlineSeconds, 0))
+		d.Fix = "raise job.deadlineSeconds, or make the App faster"
+		return d
+	case end == nil:
+		d.Message, d.Fix = "the run failed: "+clip(cond.Message), "look at the Job's events (kubectl describe job "+j.Name+")"
+	case end.Reason == "OOMKilled":
+		d.Cause = runnerapi.CauseOutOfMemory
+		d.Message = fmt.Sprintf("the run failed %s: its pod used more memory than its limit of %s", tries, c.spec.Resources.Limits.Memory())
+		d.Fix = "raise resources.limits.memory, or make the App use less"
+	case end.Reason == "StartError" || end.Reason == "ContainerCannotRun":
+		d.Cause = runnerapi.CauseBadCommand
+		d.Message = "the container cannot be started: " + startError(end.Message)
+		d.Fix = "correct command and args, or leave command out to use the image's own entrypoint"
+	default:
+		d.Message = fmt.Sprintf("the run failed %s: its process ended with exit code %d", tries, end.ExitCode)
+		d.Fix = "read why in its logs, correct the App and deploy it again, or restart it to run it once more"
+	}
+	return d
+}
+
+// failedPod is the container that failed last of a run, and how.
+func failedPod(j *batchv1.Job, pods []*corev1.Pod) (found container, how *corev1.ContainerStateTerminated) {
+	for _, pod := range pods {
+		if !metav1.IsControlledBy(pod, j) {
+			continue
+		}
+		for _, c := range slices.DeleteFunc(containersOf(pod), func(c container) bool { return c.status.State.Terminated == nil }) {
+			end := c.status.State.Terminated
+			if end.ExitCode != 0 && (how == nil || end.FinishedAt.After(how.FinishedAt.Time)) {
+				found, how = c, end
+			}
+		}
+	}
+	return found, how
+}

@@ -1,0 +1,187 @@
+package diagnose
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// failedJob is one that failed for this reason.
+func failedJob(name, reason string) *batchv1.Job {
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
+		Spec:       batchv1.JobSpec{ActiveDeadlineSeconds: ptr.To[int64](60)},
+		Status: batchv1.JobStatus{Failed: 4, Conditions: []batchv1.JobCondition{
+			{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: reason, Message: "Job has reached the specified backoff limit"},
+		}},
+	}
+}
+
+// podOf is a pod of a Job that ended so.
+func podOf(j *batchv1.Job, name string, end corev1.ContainerStateTerminated) *corev1.Pod {
+	p := pod(corev1.ContainerStatus{State: corev1.ContainerState{Terminated: &end}})
+	p.Name, p.Spec.RestartPolicy, p.Status.Phase = name, corev1.RestartPolicyNever, corev1.PodFailed
+	p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(j, batchv1.SchemeGroupVersion.WithKind("Job"))}
+	return p
+}
+
+func TestRuns(t *testing.T) {
+	for name, c := range map[string]struct {
+		reason  string
+		end     *corev1.ContainerStateTerminated
+		cause   runnerapi.Cause
+		message string
+	}{
+		"failed":        {batchv1.JobReasonBackoffLimitExceeded, &corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 3, Message: "why\n"}, runnerapi.CauseJobFailed, "failed after 4 tries: its process ended with exit code 3"},
+		"late":          {batchv1.JobReasonDeadlineExceeded, nil, runnerapi.CauseDeadlinePassed, "deadline of 60 s"},
+		"without a pod": {batchv1.JobReasonBackoffLimitExceeded, nil, runnerapi.CauseJobFailed, "backoff limit"},
+		"out of memory": {batchv1.JobReasonBackoffLimitExceeded, &corev1.ContainerStateTerminated{Reason: "OOMKilled", ExitCode: 137}, runnerapi.CauseOutOfMemory, "used more memory"},
+		"without a program": {
+			batchv1.JobReasonBackoffLimitExceeded,
+			&corev1.ContainerStateTerminated{Reason: "StartError", ExitCode: 128, Message: `exec: "/bin/no": stat /bin/no: no such file or directory`}, runnerapi.CauseBadCommand, "/bin/no",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := failedJob("web", c.reason)
+			ev := Evidence{Job: j, Now: now}
+			if c.end != nil {
+				ev.Pods = []*corev1.Pod{podOf(j, "web-1", *c.end), podOf(failedJob("other", ""), "other-1", corev1.ContainerStateTerminated{ExitCode: 99})}
+			}
+			d := Find(ev).Diagnosis
+			require.NotNil(t, d)
+			assert.Equal(t, c.cause, d.Cause)
+			assert.Contains(t, d.Message, c.message)
+			assert.NotEmpty(t, d.Fix)
+			if c.end != nil {
+				assert.Equal(t, c.end.ExitCode, *d.ExitCode)
+				assert.Equal(t, "pod/web-1", d.Object)
+			}
+		})
+	}
+	running := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "web-2"}}
+	tried := podOf(running, "web-2-1", corev1.ContainerStateTerminated{ExitCode: 1})
+	assert.Nil(t, Find(Evidence{Job: running, Pods: []*corev1.Pod{tried}, Now: now}).Diagnosis, "it will be tried again")
+	d := Find(Evidence{Job: running, LastFailed: failedJob("web-1", ""), Now: now}).Diagnosis
+	require.NotNil(t, d, "the run before failed")
+	assert.Equal(t, "job/web-1", d.Object)
+}
+
+// preparingPod is one whose containers are not started for so long.
+func preparingPod(since time.Duration) *corev1.Pod {
+	p := pod(waits("ContainerCreating", ""))
+	p.Spec.Volumes = []corev1.Volume{{Name: "a", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+		LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}, Items: []corev1.KeyToPath{{Key: "a.yaml"}},
+	}}}}
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: ago(since)}}
+	return p
+}
+
+func TestVolumes(t *testing.T) {
+	for message, want := range map[string]struct {
+		cause runnerapi.Cause
+		says  string
+	}{
+		`MountVolume.SetUp failed for volume "pipeops-file-0" : secret "certs" not found`:                     {runnerapi.CauseMissingSecret, `secret "certs"`},
+		`MountVolume.SetUp failed for volume "pipeops-file-0" : configmap "settings" not found`:               {runnerapi.CauseMissingConfigMap, `config map "settings"`},
+		`MountVolume.SetUp failed for volume "pipeops-file-0" : references non-existent config key: a.yaml`:   {runnerapi.CauseMissingKey, `config map "settings" has no key "a.yaml"`},
+		`MountVolume.MountDevice failed for volume "pv" : rpc error: code = Internal desc = the disk is gone`: {runnerapi.CauseVolumeNotBound, "the disk is gone"},
+	} {
+		p := preparingPod(5 * time.Second)
+		f := Find(Evidence{Pods: []*corev1.Pod{p}, Mounts: map[types.UID]string{p.UID: message}, Now: now})
+		require.NotNil(t, f.Diagnosis, message)
+		assert.Equal(t, want.cause, f.Diagnosis.Cause)
+		assert.Contains(t, f.Diagnosis.Message, want.says)
+		assert.Positive(t, f.Recheck, "nothing that is watched tells of its cure")
+	}
+	quiet := Find(Evidence{Pods: []*corev1.Pod{preparingPod(time.Second)}, Now: now})
+	assert.Nil(t, quiet.Diagnosis)
+	assert.Equal(t, time.Second, quiet.Recheck)
+	assert.True(t, WantsMounts(preparingPod(time.Second), now))
+	assert.False(t, WantsMounts(pod(waits("ContainerCreating", "")), now), "without volumes there is nothing to ask")
+}
+
+func TestClaims(t *testing.T) {
+	waiting := func(message string, since time.Duration) *corev1.Pod {
+		p := pod(corev1.ContainerStatus{})
+		p.Status.ContainerStatuses = nil
+		p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data-web-0"},
+		}}}
+		p.Status.Conditions = []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+			Message: message, LastTransitionTime: ago(since),
+		}}
+		return p
+	}
+	const unboundMessage = "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims. preemption: 0/1"
+	p := waiting(unboundMessage, 5*time.Second)
+	assert.Equal(t, []string{"data-web-0"}, UnboundClaims(p))
+	f := Find(Evidence{Pods: []*corev1.Pod{p}, Now: now})
+	assert.Nil(t, f.Diagnosis, "the volume may be in the making")
+	assert.Positive(t, f.Recheck)
+	f = Find(Evidence{Pods: []*corev1.Pod{p}, Claims: map[types.UID]string{p.UID: "claim data-web-0: no class fast"}, Now: now})
+	require.NotNil(t, f.Diagnosis, "somebody said that it will not come")
+	assert.Equal(t, runnerapi.CauseVolumeNotBound, f.Diagnosis.Cause)
+	assert.Contains(t, f.Diagnosis.Message, "no class fast")
+	f = Find(Evidence{Pods: []*corev1.Pod{waiting(unboundMessage, 3*time.Minute)}, Now: now})
+	require.NotNil(t, f.Diagnosis, "it takes too long")
+	f = Find(Evidence{Pods: []*corev1.Pod{waiting(`persistentvolumeclaim "data" not found`, 0)}, Now: now})
+	assert.Contains(t, f.Diagnosis.Message, `claim "data", which the App refers to, does not exist`)
+}
+
+func TestWorkloadsThatSaySoInEvents(t *testing.T) {
+	for _, message := range []string{
+		`create Pod db-0 in StatefulSet db failed error: pods "db-0" is forbidden: exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0`,
+		`Error creating: pods "logs-abc" is forbidden: exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0`,
+	} {
+		d := Find(Evidence{Refused: message, RefusedObject: "statefulset/db", Now: now}).Diagnosis
+		require.NotNil(t, d)
+		assert.Equal(t, runnerapi.CauseQuotaExceeded, d.Cause)
+		assert.Contains(t, d.Message, "quota none")
+	}
+	d := Find(Evidence{DaemonSet: &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "logs"}}, Now: now}).Diagnosis
+	require.NotNil(t, d, "no node is no success")
+	assert.Equal(t, runnerapi.CauseUnschedulable, d.Cause)
+	assert.Equal(t, 15*time.Second, Find(Evidence{Missing: 30 * time.Second, Now: now}).Recheck)
+}
+
+func TestInitContainersThatEndedWellAreNoTrouble(t *testing.T) {
+	p := pod(corev1.ContainerStatus{Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(time.Minute)}}})
+	p.Spec.InitContainers = []corev1.Container{{Name: "prepare"}}
+	p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "prepare", State: corev1.ContainerState{
+		Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: ago(2 * time.Minute), FinishedAt: ago(time.Minute)},
+	}}}
+	assert.Equal(t, Finding{}, Find(Evidence{Pods: []*corev1.Pod{p}, Now: now}))
+}
+
+// FuzzMessages reads what controllers and kubelets write in events.
+func FuzzMessages(f *testing.F) {
+	f.Add(`secret "certs" not found`, `references non-existent config key: a`, `persistentvolumeclaim "d" not found`)
+	f.Add("Error creating: pods \"x\" is forbidden: exceeded quota: q, requested: pods=1", "", "pod has unbound immediate PersistentVolumeClaims")
+	f.Fuzz(func(t *testing.T, refused, mounts, scheduler string) {
+		first, second := preparingPod(time.Minute), preparingPod(time.Minute)
+		second.UID = "2"
+		second.Status.Conditions = []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: scheduler, LastTransitionTime: ago(time.Hour),
+		}}
+		for _, ev := range []Evidence{
+			{Refused: refused, Now: now},
+			{Pods: []*corev1.Pod{first}, Mounts: map[types.UID]string{first.UID: mounts}, Now: now},
+			{Pods: []*corev1.Pod{second}, Claims: map[types.UID]string{second.UID: mounts}, Now: now},
+		} {
+			if d := Find(ev).Diagnosis; d != nil && (d.Cause == "" || d.Message == "" || d.Fix == "") {
+				t.Fatalf("%+v", d)
+			}
+		}
+	})
+}

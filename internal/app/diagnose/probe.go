@@ -1,0 +1,149 @@
+package diagnose
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// ProbeKind is one of Kubernetes' three probes.
+type ProbeKind string
+
+// The probes, as the kubelet's events call them.
+const (
+	Startup   ProbeKind = "Startup"
+	Readiness ProbeKind = "Readiness"
+	Liveness  ProbeKind = "Liveness"
+)
+
+// ProbeFailure is the newest failure of a probe.
+type ProbeFailure struct {
+	Answer string // what the probe got
+	Time   time.Time
+}
+
+// ProbeFailures are those of one pod.
+type ProbeFailures map[ProbeKind]ProbeFailure
+
+// ParseProbeEvent reads the message of the kubelet's event Unhealthy.
+func ParseProbeEvent(message string) (kind ProbeKind, answer string, ok bool) {
+	for _, kind := range []ProbeKind{Startup, Readiness, Liveness} {
+		for _, verb := range []string{" probe failed: ", " probe errored: ", " probe errored and resulted in unknown state: "} {
+			if rest, ok := strings.CutPrefix(message, string(kind)+verb); ok {
+				return kind, clip(rest), true
+			}
+		}
+	}
+	return "", "", false
+}
+
+// probeKill finds a container that the kubelet ended because a probe failed:
+// by its exit code alone it would look like a crash.
+func probeKill(c container, ev *Evidence) Finding {
+	end := c.lastEnd()
+	if end == nil || end.Reason == "OOMKilled" || c.status.RestartCount == 0 {
+		return Finding{}
+	}
+	left := c.settlesIn(end, ev.Now)
+	if c.runs() && left <= 0 && c.status.Ready {
+		return Finding{}
+	}
+	for _, kind := range []ProbeKind{Startup, Liveness} {
+		failure, failed := ev.Probes[c.pod.UID][kind]
+		if !failed || c.probeOf(kind) == nil || failure.Time.Before(end.StartedAt.Time) ||
+			failure.Time.After(end.FinishedAt.Add(time.Second)) {
+			continue
+		}
+		d := c.failing(kind, failure.Answer)
+		d.ExitCode = &end.ExitCode
+		return Finding{Diagnosis: d, Recheck: left}
+	}
+	return Finding{}
+}
+
+// probe finds a container that runs but does not become ready: once its
+// readiness probe had time to fail as often as it may, and not before.
+func probe(c container, ev *Evidence) Finding {
+	p := c.spec.ReadinessProbe
+	if !c.runs() || c.status.Ready || p == nil || c.status.Started != nil && !*c.status.Started {
+		return Finding{}
+	}
+	since := c.status.State.Running.StartedAt.Time
+	may := seconds(p.InitialDelaySeconds) + seconds(max(p.PeriodSeconds, 1))*time.Duration(max(p.FailureThreshold, 1))
+	if left := may - ev.Now.Sub(since); left > 0 {
+		return Finding{Recheck: left}
+	}
+	failure := ev.Probes[c.pod.UID][Readiness]
+	if failure.Time.Before(since.Truncate(time.Second)) {
+		failure.Answer = ""
+	}
+	return found(c.failing(Readiness, failure.Answer))
+}
+
+func seconds(n int32) time.Duration { return time.Duration(n) * time.Second }
+
+func (c container) probeOf(kind ProbeKind) *corev1.Probe {
+	switch kind {
+	case Startup:
+		return c.spec.StartupProbe
+	case Readiness:
+		return c.spec.ReadinessProbe
+	case Liveness:
+		return c.spec.LivenessProbe
+	}
+	return nil
+}
+
+func (c container) failing(kind ProbeKind, answer string) *runnerapi.Diagnosis {
+	name := strings.ToLower(string(kind))
+	what := fmt.Sprintf("the %s probe (%s) fails", name, asks(c.probeOf(kind)))
+	if answer != "" {
+		what += ": " + answer
+	}
+	fix := "make the App answer the probe, or correct probes." + name
+	switch kind {
+	case Startup:
+		what += "; the container was restarted because of it"
+		fix += "; a slow start needs a higher failureThreshold or periodSeconds"
+	case Liveness:
+		what += "; the container was restarted because of it"
+	case Readiness:
+		what += "; the pod gets no traffic"
+	}
+	return c.diagnosis(runnerapi.CauseProbeFailing, what, fix)
+}
+
+// asks is what a probe does, in a few words.
+func asks(p *corev1.Probe) string {
+	switch {
+	case p == nil:
+		return "unknown"
+	case p.HTTPGet != nil:
+		return fmt.Sprintf("GET %s on port %s", p.HTTPGet.Path, p.HTTPGet.Port.String())
+	case p.TCPSocket != nil:
+		return "TCP port " + p.TCPSocket.Port.String()
+	case p.Exec != nil:
+		return "command " + clip(strings.Join(p.Exec.Command, " "))
+	}
+	return "unknown"
+}
+
+// WantsProbes says whether the diagnosis of a pod hangs on its probes' answers.
+func WantsProbes(pod *corev1.Pod, now time.Time) bool {
+	if !alive(pod) {
+		return false
+	}
+	for _, c := range containersOf(pod) {
+		if c.lastEnd() != nil && (c.spec.StartupProbe != nil || c.spec.LivenessProbe != nil) {
+			return true
+		}
+		if probe(c, &Evidence{Now: now}).Diagnosis != nil {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,118 @@
+package diagnose
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+var (
+	insufficient = regexp.MustCompile(`Insufficient ([A-Za-z0-9./-]+?)[,.;]?(?:\s|$)`)
+	taint        = regexp.MustCompile(`untolerated taint(?:\(s\)|s)? ?\{([^}]*)\}`)
+)
+
+// schedule finds a pod that no node takes.
+func schedule(ev *Evidence) Finding {
+	if ds := ev.DaemonSet; ds != nil && ds.Status.DesiredNumberScheduled == 0 {
+		return found(&runnerapi.Diagnosis{
+			Cause: runnerapi.CauseUnschedulable, Object: "daemonset/" + ds.Name,
+			Message: "no node takes the App's pods: all have taints, or there is none",
+			Fix:     "remove a taint from a node, or add a node",
+		})
+	}
+	var recheck time.Duration
+	for _, pod := range ev.Pods {
+		if !alive(pod) {
+			continue
+		}
+		for _, cond := range pod.Status.Conditions {
+			if cond.Type == corev1.PodScheduled && cond.Status == corev1.ConditionFalse && cond.Reason == corev1.PodReasonUnschedulable {
+				f := unbound(pod, cond, ev)
+				if f.Diagnosis == nil && f.Recheck == 0 {
+					f.Diagnosis = unschedulable(pod, cond.Message)
+				}
+				if f.Diagnosis != nil {
+					return f
+				}
+				recheck = sooner(recheck, f.Recheck)
+			}
+		}
+	}
+	return Finding{Recheck: recheck}
+}
+
+func unschedulable(pod *corev1.Pod, message string) *runnerapi.Diagnosis {
+	message, _, _ = strings.Cut(message, " preemption:")
+	message, _, _ = strings.Cut(message, " no new claims to deallocate")
+	return &runnerapi.Diagnosis{
+		Cause: runnerapi.CauseUnschedulable, Object: "pod/" + pod.Name,
+		Message: "no node takes the pod: " + clip(message),
+		Fix:     unschedulableFix(pod, message),
+	}
+}
+
+func unschedulableFix(pod *corev1.Pod, message string) string {
+	var fixes []string
+	for _, m := range insufficient.FindAllStringSubmatch(message, -1) {
+		if fix := resourceFix(pod, m[1]); !contains(fixes, fix) {
+			fixes = append(fixes, fix)
+		}
+	}
+	for _, m := range taint.FindAllStringSubmatch(message, -1) {
+		if fix := taintFix(strings.TrimSuffix(strings.TrimSpace(m[1]), ":")); !contains(fixes, fix) {
+			fixes = append(fixes, fix)
+		}
+	}
+	switch {
+	case strings.Contains(message, "no nodes available"):
+		fixes = append(fixes, "add a node to the cluster")
+	case strings.Contains(message, "were unschedulable"):
+		fixes = append(fixes, "uncordon a node (kubectl uncordon NODE)")
+	case strings.Contains(message, "Too many pods"):
+		fixes = append(fixes, "add a node, or delete pods that are not needed: the nodes' limit of pods is reached")
+	}
+	if len(fixes) == 0 {
+		return "change what the message names, or add a node that fits"
+	}
+	return strings.Join(fixes, "; ")
+}
+
+func resourceFix(pod *corev1.Pod, name string) string {
+	asked := ""
+	for _, c := range pod.Spec.Containers {
+		if q, ok := c.Resources.Requests[corev1.ResourceName(name)]; ok {
+			asked = fmt.Sprintf(" (now %s per pod)", q.String())
+		}
+	}
+	switch name {
+	case "cpu", "memory":
+		return fmt.Sprintf("ask for less in resources.requests.%s%s, free %s on the nodes, or add a node", name, asked, name)
+	}
+	return fmt.Sprintf("free %s on the nodes, or add a node that has it%s", name, asked)
+}
+
+func taintFix(t string) string {
+	switch {
+	case strings.HasPrefix(t, "node.kubernetes.io/not-ready"), strings.HasPrefix(t, "node.kubernetes.io/unreachable"):
+		return "bring the node back: it is not ready"
+	case strings.HasPrefix(t, "node.kubernetes.io/disk-pressure"):
+		return "free disk space on the node"
+	case strings.HasPrefix(t, "node.kubernetes.io/memory-pressure"):
+		return "free memory on the node"
+	}
+	return fmt.Sprintf("remove the taint %s from a node, or add a node without it", t)
+}
+
+func contains(all []string, s string) bool {
+	for _, x := range all {
+		if x == s {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,145 @@
+package diagnose
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+var (
+	noClaim   = regexp.MustCompile(`persistentvolumeclaim "([^"]+)" not found`)
+	noFileKey = regexp.MustCompile(`references non-existent (secret|config) key: (\S+)`)
+)
+
+const (
+	unboundWords = "unbound immediate PersistentVolumeClaims"
+	// boundBy is how long a volume may be in the making before it counts as a
+	// trouble though nobody said so: clouds take their time.
+	boundBy = 2 * time.Minute
+)
+
+// unbound finds a pod that waits for a volume. That is no trouble yet while the
+// volume may be in the making.
+func unbound(pod *corev1.Pod, cond corev1.PodCondition, ev *Evidence) Finding {
+	d := &runnerapi.Diagnosis{Cause: runnerapi.CauseVolumeNotBound, Object: "pod/" + pod.Name}
+	if m := noClaim.FindStringSubmatch(cond.Message); m != nil {
+		d.Message = fmt.Sprintf("claim %q, which the App refers to, does not exist in namespace %s", m[1], pod.Namespace)
+		d.Fix = fmt.Sprintf("create PersistentVolumeClaim %q, or correct volumes.existingClaim; the App then starts by itself", m[1])
+		return found(d)
+	}
+	d.Fix = "name a storage class of the cluster in volumes.claim.storageClass that can make such a volume (kubectl get storageclass), or make a PersistentVolume that fits"
+	for _, says := range []string{unboundWords, "didn't find available persistent volumes", "volume node affinity conflict"} {
+		if !strings.Contains(cond.Message, says) {
+			continue
+		}
+		since := ev.Now.Sub(cond.LastTransitionTime.Time)
+		switch why := ev.Claims[pod.UID]; {
+		case why != "":
+			d.Message = "no volume is there for " + clip(why)
+		case says == unboundWords && since < boundBy:
+			return Finding{Recheck: later(since)}
+		default:
+			d.Message = "no volume is there for claim " + claimsOf(pod) + ": " + clip(cond.Message)
+		}
+		return Finding{Diagnosis: d, Recheck: later(since)}
+	}
+	return Finding{}
+}
+
+// UnboundClaims are the claims of a pod that has to wait for one of them.
+func UnboundClaims(pod *corev1.Pod) []string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, unboundWords) {
+			return claimNames(pod)
+		}
+	}
+	return nil
+}
+
+func claimsOf(pod *corev1.Pod) string { return clip(strings.Join(claimNames(pod), ", ")) }
+
+func claimNames(pod *corev1.Pod) []string {
+	var names []string
+	for _, v := range pod.Spec.Volumes {
+		if v.PersistentVolumeClaim != nil {
+			names = append(names, v.PersistentVolumeClaim.ClaimName)
+		}
+	}
+	return names
+}
+
+// mount finds a volume that the kubelet cannot mount: a file's Secret or
+// ConfigMap is not there, or the key. The pod does not say so; an event does.
+func mount(c container, ev *Evidence) Finding {
+	since, waits := preparing(c.pod)
+	if !waits {
+		return Finding{}
+	}
+	again := later(ev.Now.Sub(since))
+	message := ev.Mounts[c.pod.UID]
+	if message == "" {
+		return Finding{Recheck: again}
+	}
+	if m := noFileKey.FindStringSubmatch(message); m != nil {
+		kind, name := "secret", c.source(m[2], true)
+		if m[1] == "config" {
+			kind, name = "configmap", c.source(m[2], false)
+		}
+		return Finding{Diagnosis: c.noKey(m[2], kind, name), Recheck: again}
+	}
+	if m := missingObject.FindStringSubmatch(message); m != nil {
+		return Finding{Diagnosis: c.noObject(strings.ToLower(m[1]), m[2]), Recheck: again}
+	}
+	return Finding{Recheck: again, Diagnosis: c.diagnosis(runnerapi.CauseVolumeNotBound,
+		"a volume cannot be mounted: "+clip(message), "look at the pod's events (kubectl describe pod), and make the volume usable")}
+}
+
+// source is the Secret or ConfigMap that a key is wanted of.
+func (c container) source(key string, secret bool) string {
+	for _, v := range c.pod.Spec.Volumes {
+		var name string
+		var items []corev1.KeyToPath
+		switch {
+		case secret && v.Secret != nil:
+			name, items = v.Secret.SecretName, v.Secret.Items
+		case !secret && v.ConfigMap != nil:
+			name, items = v.ConfigMap.Name, v.ConfigMap.Items
+		}
+		for _, item := range items {
+			if item.Key == key {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// preparing says whether the kubelet has a pod with volumes but started none of
+// its containers, and since when.
+func preparing(pod *corev1.Pod) (since time.Time, waits bool) {
+	if len(pod.Spec.Volumes) == 0 || !alive(pod) {
+		return time.Time{}, false
+	}
+	for _, s := range append(append([]corev1.ContainerStatus{}, pod.Status.InitContainerStatuses...), pod.Status.ContainerStatuses...) {
+		if w := s.State.Waiting; w == nil || w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
+			return time.Time{}, false
+		}
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
+			return c.LastTransitionTime.Time, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// WantsMounts says whether the diagnosis of a pod hangs on its volumes' events.
+func WantsMounts(pod *corev1.Pod, now time.Time) bool {
+	since, waits := preparing(pod)
+	return waits && now.Sub(since) >= time.Second
+}

@@ -1,0 +1,221 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/zerologr"
+	"github.com/rs/zerolog"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// stopTimeout bounds how long Run waits for its parts after ctx has ended.
+const stopTimeout = 10 * time.Second
+
+// Config is what an Engine needs.
+type Config struct {
+	RESTConfig *rest.Config
+	Namespace  string // the agent's own
+	Log        zerolog.Logger
+	// Announce hands events to the control plane. It is called with the same
+	// events again until it returns nil. When it is nil nothing is announced.
+	Announce func(ctx context.Context, events []Event) error
+	// Replica tells the replicas of one agent apart; the host's name when empty.
+	Replica string
+	// Lease is how long a leader that died is waited for; 15 s when zero.
+	Lease time.Duration
+	// Contents tells of the Secrets and ConfigMaps that Apps use. When it is nil,
+	// no App restarts because of them.
+	Contents Contents
+	// Sizing is how right-sizing measures; the zero value for the defaults.
+	Sizing Sizing
+}
+
+// Engine keeps Apps true and implements runnerapi.Apps.
+type Engine struct {
+	cfg        Config
+	log        zerolog.Logger
+	now        func() time.Time
+	mgr        manager.Manager
+	cached     client.Client // reads from the cache, never older than its own writes
+	live       client.Client // reads from the API server
+	pods       corev1client.PodsGetter
+	hub        *hub
+	announcer  *announcer
+	leadership *leadership
+	contents   lookedAt
+	sizer      *sizer
+	ready      atomic.Bool
+}
+
+var (
+	_ runnerapi.Apps     = (*Engine)(nil)
+	_ runnerapi.Outcomes = (*Engine)(nil)
+)
+
+// New prepares an Engine; nothing happens in the cluster before Run.
+func New(cfg Config) (*Engine, error) {
+	adoptLoggers(cfg.Log)
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{cfg: cfg, log: cfg.Log, now: time.Now, hub: &hub{}}
+	rc := restConfig(cfg.RESTConfig)
+	mapper := newMapper()
+	logger := zerologr.New(ptr.To(cfg.Log.Level(zerolog.WarnLevel)))
+	e.mgr, err = manager.New(rc, manager.Options{
+		Scheme: scheme, Logger: logger,
+		MapperProvider:          func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
+		Cache:                   cacheOptions(),
+		Client:                  clientOptions(),
+		Metrics:                 metricsserver.Options{BindAddress: "0"},
+		GracefulShutdownTimeout: ptr.To(stopTimeout),
+		Controller:              config.Controller{SkipNameValidation: ptr.To(true)},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("prepare the App engine: %w", err)
+	}
+	e.cached = e.mgr.GetClient()
+	e.live, err = client.New(rc, client.Options{Scheme: scheme, Mapper: mapper, HTTPClient: e.mgr.GetHTTPClient()})
+	if err != nil {
+		return nil, fmt.Errorf("prepare the App engine's client: %w", err)
+	}
+	if e.pods, err = corev1client.NewForConfigAndClient(rc, e.mgr.GetHTTPClient()); err != nil {
+		return nil, fmt.Errorf("prepare the App engine's log client: %w", err)
+	}
+	e.announcer = newAnnouncer(e)
+	if e.leadership, err = newLeadership(cfg, rc); err != nil {
+		return nil, err
+	}
+	e.sizer = newSizer(e, cfg.Sizing)
+	return e, e.wire()
+}
+
+// restConfig is a copy for this Engine: the API server does the fairness
+// (API Priority and Fairness), warnings are for people with kubectl.
+func restConfig(given *rest.Config) *rest.Config {
+	rc := rest.CopyConfig(given)
+	rc.QPS, rc.Burst = -1, 0
+	rc.WarningHandler = rest.NoWarnings{}
+	if rc.UserAgent == "" {
+		rc.UserAgent = managed.FieldManager
+	}
+	return rc
+}
+
+// wire hangs the parts into the manager.
+func (e *Engine) wire() error {
+	if err := e.addController(); err != nil {
+		return fmt.Errorf("prepare the App controller: %w", err)
+	}
+	if err := e.mgr.Add(always(e.becomeReady)); err != nil {
+		return err
+	}
+	if err := e.addLeadership(e.mgr); err != nil {
+		return err
+	}
+	if err := e.mgr.Add(e.sizer); err != nil {
+		return err
+	}
+	return e.mgr.Add(e.announcer)
+}
+
+// always is a part that runs in every replica of the agent, leading or not.
+type always func(context.Context) error
+
+func (f always) Start(ctx context.Context) error { return f(ctx) }
+
+// NeedLeaderElection makes it a manager.LeaderElectionRunnable.
+func (always) NeedLeaderElection() bool { return false }
+
+// becomeReady runs once the caches are filled.
+func (e *Engine) becomeReady(ctx context.Context) error {
+	e.ready.Store(true)
+	<-ctx.Done()
+	e.ready.Store(false)
+	return nil
+}
+
+// Run works until ctx ends and has joined all it started when it returns. It
+// fails at once when the cluster lacks the App resource.
+func (e *Engine) Run(ctx context.Context) error {
+	if err := e.checkCRD(ctx); err != nil {
+		return err
+	}
+	if err := e.watch(ctx); err != nil {
+		return err
+	}
+	if err := e.mgr.Start(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("run the App engine: %w", err)
+	}
+	return nil
+}
+
+// watch starts the caches and has the hub and the announcer told of changes.
+func (e *Engine) watch(ctx context.Context) error {
+	for _, o := range append(wholes(), &appsv1.ReplicaSet{}, &batchv1.Job{}, namespaceMeta()) {
+		if _, err := e.mgr.GetCache().GetInformer(ctx, o, blockless); err != nil {
+			return fmt.Errorf("watch %T: %w", o, err)
+		}
+	}
+	for o, notify := range map[client.Object]func(client.Object){
+		&App{}: func(o client.Object) {
+			e.hub.notify(runnerapi.Key{Namespace: o.GetNamespace(), Name: o.GetName()})
+			e.announcer.look()
+		},
+		&corev1.Pod{}: func(o client.Object) {
+			e.hub.notify(runnerapi.Key{Namespace: o.GetNamespace(), Name: o.GetLabels()[managed.App]})
+		},
+	} {
+		informer, err := e.mgr.GetCache().GetInformer(ctx, o, blockless)
+		if err != nil {
+			return fmt.Errorf("watch %T: %w", o, err)
+		}
+		if _, err := informer.AddEventHandler(onChange(notify)); err != nil {
+			return fmt.Errorf("watch %T: %w", o, err)
+		}
+	}
+	return nil
+}
+
+func onChange(notify func(client.Object)) cache.ResourceEventHandler {
+	tell := func(in any) {
+		if gone, ok := in.(cache.DeletedFinalStateUnknown); ok {
+			in = gone.Obj
+		}
+		if o, ok := in.(client.Object); ok {
+			notify(o)
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: tell, UpdateFunc: func(_, now any) { tell(now) }, DeleteFunc: tell,
+	}
+}
+
+// Ready says whether the Engine has seen the cluster and takes commands.
+func (e *Engine) Ready() bool { return e.ready.Load() }
+
+func notReady() error {
+	return problem.Errorf(problem.Unavailable, "try again in a second", "the agent is still reading the cluster").
+		WithRetryAfter(time.Second)
+}

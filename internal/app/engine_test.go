@@ -1,0 +1,334 @@
+package app_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+)
+
+var web = runnerapi.AppSpec{
+	Image: "example.com/web:1", Ports: []runnerapi.Port{{Port: 8080, Service: 80}},
+	Env: []runnerapi.EnvVar{{Name: "A", Value: "1"}, {Name: "DB", Secret: &runnerapi.KeyRef{Name: "db", Key: "url"}}},
+}
+
+func get[T client.Object](t *testing.T, env *kubetest.Env, k runnerapi.Key, into T) T {
+	t.Helper()
+	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKey{Namespace: k.Namespace, Name: k.Name}, into))
+	return into
+}
+
+func exists(t *testing.T, env *kubetest.Env, k runnerapi.Key, o client.Object) bool {
+	t.Helper()
+	err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: k.Namespace, Name: k.Name}, o)
+	require.NoError(t, client.IgnoreNotFound(err))
+	return !apierrors.IsNotFound(err)
+}
+
+// rollOut says of a Deployment what its controller would once all pods are ready.
+func rollOut(t *testing.T, env *kubetest.Env, k runnerapi.Key) {
+	t.Helper()
+	d := &appsv1.Deployment{}
+	eventually(t, "the deployment exists", func() bool { return exists(t, env, k, d) })
+	n := *d.Spec.Replicas
+	d.Status = appsv1.DeploymentStatus{
+		ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, ReadyReplicas: n, AvailableReplicas: n,
+	}
+	require.NoError(t, env.Client.Status().Update(t.Context(), d))
+}
+
+func deploy(t *testing.T, e *app.Engine, k runnerapi.Key, spec runnerapi.AppSpec) runnerapi.App {
+	t.Helper()
+	a, err := e.Deploy(t.Context(), k, spec, byTest)
+	require.NoError(t, err)
+	return a
+}
+
+func code(err error) runnerapi.Code {
+	p := &runnerapi.Error{}
+	if errors.As(err, &p) {
+		return p.Code
+	}
+	return ""
+}
+
+func TestDeployMakesWhatTheSpecSays(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	ns := ownNamespace(t, env)
+	e, _ := start(t, env.Agent, nil)
+	k := key(ns, "web")
+	a := deploy(t, e, k, web)
+	assert.EqualValues(t, 1, a.Generation)
+	assert.Equal(t, runnerapi.PhaseProgressing, a.Status.Phase)
+
+	d, s := &appsv1.Deployment{}, &corev1.Service{}
+	eventually(t, "deployment and service", func() bool { return exists(t, env, k, d) && exists(t, env, k, s) })
+	assert.Equal(t, "pipeops", d.Labels["app.kubernetes.io/managed-by"])
+	assert.Equal(t, "web", d.Labels["pipeops.io/app"])
+	assert.Equal(t, "App", metav1.GetControllerOf(d).Kind)
+	pod := d.Spec.Template.Spec
+	assert.True(t, *pod.SecurityContext.RunAsNonRoot)
+	assert.False(t, *pod.AutomountServiceAccountToken)
+	assert.False(t, *pod.Containers[0].SecurityContext.AllowPrivilegeEscalation)
+	assert.Equal(t, "db", pod.Containers[0].Env[1].ValueFrom.SecretKeyRef.Name)
+	assert.Equal(t, "64Mi", pod.Containers[0].Resources.Requests.Memory().String())
+	assert.EqualValues(t, 80, s.Spec.Ports[0].Port)
+	assert.EqualValues(t, 8080, s.Spec.Ports[0].TargetPort.IntVal)
+
+	rollOut(t, env, k)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	a, err := e.Wait(ctx, k, 1)
+	require.NoError(t, err)
+	assert.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase)
+	assert.Equal(t, []string{"http://web." + ns + ".svc:80"}, a.Status.URLs)
+
+	again := deploy(t, e, k, web)
+	assert.EqualValues(t, 1, again.Generation, "the same spec again changes nothing")
+	who := get(t, env, k, &app.App{}).Annotations
+	assert.Equal(t, "tester", who["pipeops.io/changed-by"])
+	assert.Equal(t, "req-1", who["pipeops.io/request-id"])
+}
+
+func TestSpecWithoutPortsLosesItsService(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	ns := ownNamespace(t, env)
+	e, _ := start(t, env.Agent, nil)
+	k := key(ns, "portless")
+	deploy(t, e, k, web)
+	eventually(t, "the service is there", func() bool { return exists(t, env, k, &corev1.Service{}) })
+	deploy(t, e, k, runnerapi.AppSpec{Image: "example.com/web:2"})
+	eventually(t, "the service is gone", func() bool { return !exists(t, env, k, &corev1.Service{}) })
+	eventually(t, "fields that are no longer asked for are gone", func() bool {
+		c := get(t, env, k, &appsv1.Deployment{}).Spec.Template.Spec.Containers[0]
+		return c.Image == "example.com/web:2" && len(c.Env) == 0 && len(c.Ports) == 0
+	})
+}
+
+func TestDriftIsPutBack(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	ns := ownNamespace(t, env)
+	e, _ := start(t, env.Agent, nil)
+	k := key(ns, "drift")
+	deploy(t, e, k, web)
+	d := &appsv1.Deployment{}
+	eventually(t, "the deployment is there", func() bool { return exists(t, env, k, d) })
+
+	d.Spec.Replicas = ptr.To[int32](7)
+	d.Spec.Template.Spec.Containers[0].Image = "example.com/evil:1"
+	d.Spec.Template.Spec.SecurityContext.RunAsNonRoot = ptr.To(false)
+	d.Annotations["owner"] = "somebody"
+	require.NoError(t, env.Client.Update(t.Context(), d))
+	eventually(t, "the deployment is as it was", func() bool {
+		d = get(t, env, k, &appsv1.Deployment{})
+		return *d.Spec.Replicas == 1 && d.Spec.Template.Spec.Containers[0].Image == web.Image && *d.Spec.Template.Spec.SecurityContext.RunAsNonRoot
+	})
+	assert.Equal(t, "somebody", d.Annotations["owner"], "what others add beside is theirs")
+
+	require.NoError(t, env.Client.Delete(t.Context(), get(t, env, k, &corev1.Service{})))
+	eventually(t, "the service is back", func() bool { return exists(t, env, k, &corev1.Service{}) })
+	require.NoError(t, env.Client.Delete(t.Context(), d))
+	eventually(t, "the deployment is back", func() bool {
+		fresh := &appsv1.Deployment{}
+		return exists(t, env, k, fresh) && fresh.UID != d.UID
+	})
+}
+
+func TestForeignObjectsAreNotTouched(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	ns := ownNamespace(t, env)
+	e, _ := start(t, env.Agent, nil)
+	k := key(ns, "taken")
+	foreign := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 5432}}},
+	}
+	require.NoError(t, env.Client.Create(t.Context(), foreign))
+
+	_, err := e.Deploy(t.Context(), k, web, byTest)
+	assert.Equal(t, runnerapi.CodeConflict, code(err))
+	assert.ErrorContains(t, err, `Service "taken" in namespace `+ns+` already exists`)
+	assert.ErrorContains(t, err, "delete")
+
+	a := &app.App{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name}, Spec: web}
+	require.NoError(t, env.Client.Create(t.Context(), a), "kubectl asks nobody")
+	eventually(t, "the conflict is in the status", func() bool {
+		got, err := e.Get(t.Context(), k)
+		return err == nil && got.Status.Phase == runnerapi.PhaseFailed && got.Status.Diagnosis != nil &&
+			got.Status.Diagnosis.Cause == runnerapi.CauseConflict
+	})
+	now := get(t, env, k, &corev1.Service{})
+	assert.Equal(t, foreign.ResourceVersion, now.ResourceVersion)
+
+	require.NoError(t, e.Delete(t.Context(), k, byTest))
+	assert.True(t, exists(t, env, k, &corev1.Service{}), "deleting the App leaves what is not its own")
+	assert.False(t, exists(t, env, k, &appsv1.Deployment{}))
+}
+
+func TestDeleteRemovesExactlyItsOwn(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	ns := ownNamespace(t, env)
+	e, _ := start(t, env.Agent, nil)
+	gone, stays := key(ns, "gone"), key(ns, "gone-not")
+	deploy(t, e, gone, web)
+	deploy(t, e, stays, web)
+	for _, k := range []runnerapi.Key{gone, stays} {
+		eventually(t, "children", func() bool {
+			return exists(t, env, k, &appsv1.Deployment{}) && exists(t, env, k, &corev1.Service{})
+		})
+	}
+	require.NoError(t, e.Delete(t.Context(), gone, runnerapi.WriteOptions{DryRun: true}))
+	assert.True(t, exists(t, env, gone, &app.App{}))
+
+	require.NoError(t, e.Delete(t.Context(), gone, byTest))
+	assert.False(t, exists(t, env, gone, &app.App{}))
+	assert.False(t, exists(t, env, gone, &appsv1.Deployment{}))
+	assert.False(t, exists(t, env, gone, &corev1.Service{}))
+	_, err := e.Get(t.Context(), gone)
+	assert.Equal(t, runnerapi.CodeNotFound, code(err))
+	assert.Equal(t, runnerapi.CodeNotFound, code(e.Delete(t.Context(), gone, byTest)))
+	assert.True(t, exists(t, env, stays, &appsv1.Deployment{}))
+	assert.True(t, exists(t, env, stays, &corev1.Service{}))
+}
+
+func TestDryRunChangesNothing(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	ns := ownNamespace(t, env)
+	e, _ := start(t, env.Agent, nil)
+	k := key(ns, "dry")
+	dry := runnerapi.WriteOptions{DryRun: true}
+	a, err := e.Deploy(t.Context(), k, web, dry)
+	require.NoError(t, err)
+	assert.Equal(t, web.Image, a.Spec.Image)
+	assert.False(t, exists(t, env, k, &app.App{}))
+	_, err = e.Get(t.Context(), k)
+	assert.Equal(t, runnerapi.CodeNotFound, code(err), "and nothing waits for a change that never comes")
+
+	deploy(t, e, k, web)
+	_, err = e.Scale(t.Context(), k, runnerapi.Scale{Replicas: ptr.To[int32](9)}, dry)
+	require.NoError(t, err)
+	_, err = e.Restart(t.Context(), k, dry)
+	require.NoError(t, err)
+	got := get(t, env, k, &app.App{})
+	assert.EqualValues(t, 1, *got.Spec.Replicas)
+	assert.Empty(t, got.Annotations["pipeops.io/restarted-at"])
+}
+
+func TestReadsNeverGoBehindWrites(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	ns := ownNamespace(t, env)
+	e, _ := start(t, env.Agent, nil)
+	k := key(ns, "fresh")
+	deploy(t, e, k, web)
+	for n := int32(2); n < 30; n++ {
+		wrote, err := e.Scale(t.Context(), k, runnerapi.Scale{Replicas: ptr.To(n)}, byTest)
+		require.NoError(t, err)
+		read, err := e.Get(t.Context(), k)
+		require.NoError(t, err)
+		assert.GreaterOrEqual(t, read.Generation, wrote.Generation)
+		assert.Equal(t, n, *read.Spec.Replicas)
+		assert.Equal(t, runnerapi.PhaseProgressing, read.Status.Phase)
+	}
+}
+
+func TestRestartOncePerKey(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	ns := ownNamespace(t, env)
+	e, _ := start(t, env.Agent, nil)
+	k := key(ns, "restarted")
+	deploy(t, e, k, web)
+	rollOut(t, env, k)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	_, err := e.Wait(ctx, k, 1)
+	require.NoError(t, err)
+
+	opts := byTest
+	opts.IdempotencyKey = "deploy-17"
+	a, err := e.Restart(t.Context(), k, opts)
+	require.NoError(t, err)
+	assert.Equal(t, runnerapi.PhaseProgressing, a.Status.Phase, "what was healthy before the restart says nothing of after it")
+	first := get(t, env, k, &app.App{}).Annotations["pipeops.io/restarted-at"]
+	require.NotEmpty(t, first)
+	eventually(t, "the pod template carries the restart", func() bool {
+		return get(t, env, k, &appsv1.Deployment{}).Spec.Template.Annotations["pipeops.io/restarted-at"] == first
+	})
+
+	_, err = e.Restart(t.Context(), k, opts)
+	require.NoError(t, err)
+	assert.Equal(t, first, get(t, env, k, &app.App{}).Annotations["pipeops.io/restarted-at"])
+	_, err = e.Restart(t.Context(), k, byTest)
+	require.NoError(t, err)
+	assert.NotEqual(t, first, get(t, env, k, &app.App{}).Annotations["pipeops.io/restarted-at"])
+}
+
+func TestWaitAnswersWhenItsTimeIsUp(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	ns := ownNamespace(t, env)
+	e, _ := start(t, env.Agent, nil)
+	k := key(ns, "slow")
+	deploy(t, e, k, web)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	a, err := e.Wait(ctx, k, 1)
+	require.NoError(t, err)
+	assert.Equal(t, runnerapi.PhaseProgressing, a.Status.Phase)
+}
+
+func TestOnlyManagedNamespaces(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	e, _ := start(t, env.Agent, nil)
+	for _, other := range []string{"default", "kube-system", "pipeops", "no-such"} {
+		_, err := e.Deploy(t.Context(), key(other, "web"), web, byTest)
+		assert.Equal(t, runnerapi.CodeNamespaceNotManaged, code(err), other)
+	}
+	k := key("default", "stray")
+	require.NoError(t, env.Client.Create(t.Context(), &app.App{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name}, Spec: web}))
+	a := &app.App{}
+	eventually(t, "the App says why nothing happens", func() bool {
+		return exists(t, env, k, a) && a.Status.Phase == runnerapi.PhaseFailed
+	})
+	assert.Contains(t, a.Status.Diagnosis.Message, `does not manage namespace "default"`)
+	assert.False(t, exists(t, env, k, &appsv1.Deployment{}))
+	require.NoError(t, env.Client.Delete(t.Context(), a))
+	eventually(t, "and it can go", func() bool { return !exists(t, env, k, &app.App{}) })
+
+	list, err := e.List(t.Context(), "")
+	require.NoError(t, err)
+	for _, a := range list {
+		assert.NotEqual(t, "default", a.Namespace)
+	}
+}
+
+func TestBadSpecsAreRefused(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	ns := ownNamespace(t, env)
+	e, _ := start(t, env.Agent, nil)
+	_, err := e.Deploy(t.Context(), key(ns, "1web"), web, byTest)
+	assert.Equal(t, runnerapi.CodeInvalid, code(err))
+	bad := web
+	bad.Resources.Requests.Memory, bad.Resources.Limits.Memory = "2Gi", "1Gi"
+	_, err = e.Deploy(t.Context(), key(ns, "greedy"), bad, byTest)
+	p := &runnerapi.Error{}
+	require.ErrorAs(t, err, &p)
+	assert.Equal(t, http.StatusUnprocessableEntity, p.Status)
+	assert.Equal(t, "resources.requests.memory", p.Field)
+
+	k := key(ns, "greedy-kubectl")
+	err = env.Client.Create(t.Context(), &app.App{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name}, Spec: bad})
+	assert.True(t, apierrors.IsInvalid(err), "and the cluster says the same: %v", err)
+}

@@ -1,0 +1,170 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+)
+
+// gravesName is the ConfigMap, in the agent's namespace, of Apps whose end is
+// still to be announced.
+const gravesName = "pipeops-removed-apps"
+
+// maxGraves bounds it: a ConfigMap holds 1 MiB, an event well under 1 KiB.
+const maxGraves = 1000
+
+// graves keeps the last event of each App that is gone until it was announced:
+// there is no App left whose status could.
+type graves struct {
+	client    client.Client
+	namespace string
+
+	mu    sync.Mutex
+	known map[types.UID]Event // nil until read
+}
+
+// bury notes the end of an App. It is done before the App goes.
+func (n *announcer) bury(ctx context.Context, a *App) error {
+	if n.e.cfg.Announce == nil {
+		return nil
+	}
+	ev := removed(a)
+	err := n.change(ctx, func(data map[types.UID]Event) bool {
+		if _, there := data[ev.uid]; there {
+			return false
+		}
+		data[ev.uid] = ev
+		if lost := forget(data); lost > 0 {
+			n.e.log.Error().Int("lost", lost).Msg("too many ended Apps wait to be announced; the oldest are dropped")
+		}
+		return true
+	})
+	if err == nil {
+		n.look()
+	}
+	return err
+}
+
+// forget drops the oldest events beyond the bound.
+func forget(data map[types.UID]Event) (lost int) {
+	for _, ev := range inOrder(data)[:max(len(data)-maxGraves, 0)] {
+		delete(data, ev.uid)
+		lost++
+	}
+	return lost
+}
+
+// dead are the events that wait, oldest first.
+func (g *graves) dead(ctx context.Context) ([]Event, error) {
+	g.mu.Lock()
+	known := g.known
+	g.mu.Unlock()
+	if known == nil {
+		if err := g.change(ctx, func(map[types.UID]Event) bool { return false }); err != nil {
+			return nil, err
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return inOrder(g.known), nil
+}
+
+// reread has the graves read anew: another replica may have changed them.
+func (g *graves) reread() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.known = nil
+}
+
+// clear removes what was announced.
+func (g *graves) clear(ctx context.Context, announced []types.UID) error {
+	if len(announced) == 0 {
+		return nil
+	}
+	return g.change(ctx, func(data map[types.UID]Event) bool {
+		before := len(data)
+		for _, uid := range announced {
+			delete(data, uid)
+		}
+		return len(data) < before
+	})
+}
+
+// change reads the ConfigMap, has edit change it, and writes it if edit says so.
+func (g *graves) change(ctx context.Context, edit func(map[types.UID]Event) bool) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	err := retry.OnError(retry.DefaultBackoff, raced, func() error {
+		cm := &corev1.ConfigMap{}
+		err := g.client.Get(ctx, client.ObjectKey{Namespace: g.namespace, Name: gravesName}, cm)
+		missing := apierrors.IsNotFound(err)
+		if err != nil && !missing {
+			return err
+		}
+		data := decodeGraves(cm.Data)
+		if edit(data) {
+			if err := g.write(ctx, cm, missing, data); err != nil {
+				return err
+			}
+		}
+		g.known = data
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("keep ended Apps in ConfigMap %s/%s: %w", g.namespace, gravesName, err)
+	}
+	return nil
+}
+
+func (g *graves) write(ctx context.Context, cm *corev1.ConfigMap, missing bool, data map[types.UID]Event) error {
+	cm.Data = map[string]string{}
+	for uid, ev := range data {
+		raw, err := json.Marshal(ev)
+		if err != nil {
+			return err
+		}
+		cm.Data[string(uid)] = string(raw)
+	}
+	if missing {
+		cm.ObjectMeta = metav1.ObjectMeta{Namespace: g.namespace, Name: gravesName, Labels: managed.Labels()}
+		return g.client.Create(ctx, cm, client.FieldOwner(managed.FieldManager))
+	}
+	return g.client.Update(ctx, cm, client.FieldOwner(managed.FieldManager))
+}
+
+// decodeGraves leaves out what is not an event: somebody may have edited it.
+func decodeGraves(data map[string]string) map[types.UID]Event {
+	out := map[types.UID]Event{}
+	for uid, raw := range data {
+		var ev Event
+		if len(out) < maxGraves && json.Unmarshal([]byte(raw), &ev) == nil && ev.ID != "" && ev.Type == EventRemoved {
+			ev.uid = types.UID(uid)
+			out[ev.uid] = ev
+		}
+	}
+	return out
+}
+
+func inOrder(data map[types.UID]Event) []Event {
+	all := make([]Event, 0, len(data))
+	for _, ev := range data {
+		all = append(all, ev)
+	}
+	slices.SortFunc(all, func(a, b Event) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.uid, b.uid)) })
+	return all
+}
+
+// isOtherUID says whether a patch met a namesake of the App it was meant for.
+func isOtherUID(err error) bool { return apierrors.IsConflict(err) || apierrors.IsInvalid(err) }

@@ -1,0 +1,52 @@
+package app
+
+import (
+	"sync"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// hub wakes who waits for news of an App. A subscriber that is slow misses
+// nothing: it is told once that there is something to look at.
+type hub struct {
+	mu   sync.Mutex
+	subs map[runnerapi.Key]map[chan struct{}]struct{}
+}
+
+// subscribe is woken at each change of the App or its pods, until cancelled.
+func (h *hub) subscribe(key runnerapi.Key) (news <-chan struct{}, cancel func()) {
+	ch := make(chan struct{}, 1)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.subs == nil {
+		h.subs = map[runnerapi.Key]map[chan struct{}]struct{}{}
+	}
+	if h.subs[key] == nil {
+		h.subs[key] = map[chan struct{}]struct{}{}
+	}
+	h.subs[key][ch] = struct{}{}
+	return ch, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.subs[key], ch)
+		if len(h.subs[key]) == 0 {
+			delete(h.subs, key)
+		}
+	}
+}
+
+func (h *hub) notify(key runnerapi.Key) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for ch := range h.subs[key] {
+		wake(ch)
+	}
+}
+
+// wake leaves a note in a channel of capacity one.
+func wake(ch chan<- struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,143 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// maxRuns bounds the runs that a status tells of.
+const maxRuns = 10
+
+// convergeJob runs an App of type Job once for each spec and restart. A Job
+// cannot be changed: the one before is removed with its pods first. One that ran
+// to its end does not run again though it is gone, which is why the App's status
+// remembers it and why the agent, not Kubernetes, removes it when its time is up.
+func (e *Engine) convergeJob(ctx context.Context, a *App) (client.Object, error) {
+	want, key := job(a), runKey(a)
+	want.Annotations = map[string]string{managed.Run: key}
+	have, err := e.cachedChild(ctx, want)
+	switch {
+	case err != nil:
+		return nil, err
+	case have == nil && a.Status.Finished == key:
+		return nil, nil
+	case have == nil:
+		if err := e.refuseForeign(ctx, a, want); err != nil {
+			return nil, err
+		}
+		return want, e.apply(ctx, want, false)
+	case !owns(a, have):
+		return nil, &foreignError{kind: "Job", namespace: want.Namespace, name: want.Name}
+	case !have.GetDeletionTimestamp().IsZero():
+		return nil, nil // an event comes when it is gone
+	case have.GetAnnotations()[managed.Run] != key: // its pods go first: two runs at a time is nothing that was asked for
+		return nil, e.deleteObject(ctx, have, metav1.DeletePropagationForeground)
+	}
+	return have, nil
+}
+
+// sweepJob removes a finished Job whose time is up, once the status remembers
+// its end, and otherwise says how long it has left.
+func (e *Engine) sweepJob(ctx context.Context, a *App, m made) (time.Duration, error) {
+	j, ok := m.workload.(*batchv1.Job)
+	if !ok || a.Spec.Job == nil || a.Spec.Job.TTLSeconds == nil || a.Status.Finished != runKey(a) {
+		return 0, nil
+	}
+	_, at := outcomeOfJob(j)
+	if at == nil {
+		return 0, nil
+	}
+	left := time.Duration(*a.Spec.Job.TTLSeconds)*time.Second - e.now().Sub(at.Time)
+	if left > 0 {
+		return left, nil
+	}
+	return 0, e.deleteOwn(ctx, a, j)
+}
+
+// outcomeOf is how a Job came to its end and when; at is nil while it has not.
+func outcomeOfJob(j *batchv1.Job) (outcome runnerapi.RunOutcome, at *metav1.Time) {
+	for i := range j.Status.Conditions {
+		c := &j.Status.Conditions[i]
+		if c.Status != corev1.ConditionTrue {
+			continue
+		}
+		switch c.Type {
+		case batchv1.JobComplete:
+			return runnerapi.RunSucceeded, &c.LastTransitionTime
+		case batchv1.JobFailed:
+			return runnerapi.RunFailed, &c.LastTransitionTime
+		}
+	}
+	return runnerapi.RunRunning, nil
+}
+
+// jobsOf are the runs of a Job or CronJob that the cluster still has, newest
+// first.
+func (e *Engine) jobsOf(ctx context.Context, a *App, w client.Object) ([]*batchv1.Job, error) {
+	if j, ok := w.(*batchv1.Job); ok {
+		return []*batchv1.Job{j}, nil
+	}
+	if w == nil || a.Spec.Type != runnerapi.TypeCronJob {
+		return nil, nil
+	}
+	var list batchv1.JobList
+	if err := e.cached.List(ctx, &list, client.InNamespace(a.Namespace), client.MatchingLabels(managed.AppLabels(a.Name))); err != nil {
+		return nil, fmt.Errorf("list the runs of App %s: %w", a.key(), err)
+	}
+	var jobs []*batchv1.Job
+	for i := range list.Items {
+		if metav1.IsControlledBy(&list.Items[i], w) {
+			jobs = append(jobs, &list.Items[i])
+		}
+	}
+	slices.SortFunc(jobs, func(a, b *batchv1.Job) int {
+		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(b.Name, a.Name))
+	})
+	return jobs, nil
+}
+
+// runs are what a status tells of the jobs.
+func runs(jobs []*batchv1.Job) []runnerapi.Run {
+	if len(jobs) == 0 {
+		return nil
+	}
+	out := make([]runnerapi.Run, 0, min(len(jobs), maxRuns))
+	for _, j := range jobs[:min(len(jobs), maxRuns)] {
+		run := runnerapi.Run{Name: j.Name, StartedAt: j.CreationTimestamp.UTC()}
+		var at *metav1.Time
+		if run.Outcome, at = outcomeOfJob(j); at != nil {
+			t := at.UTC()
+			run.FinishedAt = &t
+		}
+		out = append(out, run)
+	}
+	return out
+}
+
+// currentRuns are those of the newest spec: what an older one did says nothing
+// of it.
+func currentRuns(a *App, jobs []*batchv1.Job) []*batchv1.Job {
+	key := runKey(a)
+	return slices.DeleteFunc(slices.Clone(jobs), func(j *batchv1.Job) bool { return j.Annotations[managed.Run] != key })
+}
+
+// newestEnded is the newest run that came to its end, or nil.
+func newestEnded(jobs []*batchv1.Job) *batchv1.Job {
+	for _, j := range jobs {
+		if _, at := outcomeOfJob(j); at != nil {
+			return j
+		}
+	}
+	return nil
+}

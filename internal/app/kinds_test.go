@@ -1,0 +1,507 @@
+package app_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+)
+
+// full is a spec that asks for everything that stands beside a workload.
+func full() runnerapi.AppSpec {
+	return runnerapi.AppSpec{
+		Image: "example.com/web:1", Ports: []runnerapi.Port{{Port: 8080, Service: 80}},
+		Ingress: &runnerapi.Ingress{
+			Class: "nginx", Annotations: map[string]string{"example.com/a": "b"},
+			Hosts: []runnerapi.IngressHost{{Host: "a.example.com", TLSSecret: "a-tls"}, {Host: "a.example.com", Path: "/api"}},
+		},
+		Autoscaling: &runnerapi.Autoscaling{Min: 2, Max: 5},
+		Disruption:  &runnerapi.Disruption{MaxUnavailable: "1"},
+	}
+}
+
+func TestWhatStandsBesideComesAndGoes(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	e, _ := start(t, env.Agent, nil)
+	k := key(ownNamespace(t, env), "web")
+	_, err := e.Deploy(t.Context(), k, full(), runnerapi.WriteOptions{DryRun: true})
+	require.NoError(t, err, "the cluster takes all of it")
+	deploy(t, e, k, full())
+
+	ing, hpa, pdb, d := &networkingv1.Ingress{}, &autoscalingv2.HorizontalPodAutoscaler{}, &policyv1.PodDisruptionBudget{}, &appsv1.Deployment{}
+	besides := []client.Object{ing, hpa, pdb, &corev1.Service{}}
+	for _, o := range append(besides, d) {
+		eventually(t, "it is made", func() bool { return exists(t, env, k, o) })
+		assert.True(t, metav1.IsControlledBy(o, get(t, env, k, &app.App{})))
+	}
+	assert.Equal(t, "nginx", *ing.Spec.IngressClassName)
+	assert.Equal(t, "b", ing.Annotations["example.com/a"])
+	require.Len(t, ing.Spec.Rules, 1)
+	assert.Len(t, ing.Spec.Rules[0].HTTP.Paths, 2)
+	assert.EqualValues(t, 80, ing.Spec.Rules[0].HTTP.Paths[0].Backend.Service.Port.Number)
+	assert.Equal(t, []networkingv1.IngressTLS{{Hosts: []string{"a.example.com"}, SecretName: "a-tls"}}, ing.Spec.TLS)
+	assert.Equal(t, "Deployment", hpa.Spec.ScaleTargetRef.Kind)
+	assert.EqualValues(t, 80, *hpa.Spec.Metrics[0].Resource.Target.AverageUtilization)
+	assert.EqualValues(t, 2, *d.Spec.Replicas)
+
+	ing.Spec.Rules[0].Host = "evil.example.com"
+	require.NoError(t, env.Client.Update(t.Context(), ing))
+	eventually(t, "drift is put back", func() bool { return get(t, env, k, &networkingv1.Ingress{}).Spec.Rules[0].Host == "a.example.com" })
+
+	less := full()
+	less.Ingress, less.Autoscaling, less.Disruption, less.Ports, less.Replicas = nil, nil, nil, nil, ptr.To[int32](1)
+	deploy(t, e, k, less)
+	for _, o := range besides {
+		eventually(t, "it is gone", func() bool { return !exists(t, env, k, o) })
+	}
+	eventually(t, "one pod again", func() bool { return *get(t, env, k, &appsv1.Deployment{}).Spec.Replicas == 1 })
+}
+
+func TestForeignIngressIsNotTouched(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	e, _ := start(t, env.Agent, nil)
+	k := key(ownNamespace(t, env), "web")
+	theirs := &networkingv1.Ingress{
+		ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name},
+		Spec: networkingv1.IngressSpec{DefaultBackend: &networkingv1.IngressBackend{
+			Service: &networkingv1.IngressServiceBackend{Name: "theirs", Port: networkingv1.ServiceBackendPort{Number: 80}},
+		}},
+	}
+	require.NoError(t, env.Client.Create(t.Context(), theirs))
+	_, err := e.Deploy(t.Context(), k, full(), byTest)
+	assert.Equal(t, runnerapi.CodeConflict, code(err))
+	assert.ErrorContains(t, err, `Ingress "web"`)
+
+	plain := full()
+	plain.Ingress = nil
+	deploy(t, e, k, plain)
+	deploy(t, e, k, full())
+	eventually(t, "the conflict is in the status", func() bool {
+		a, err := e.Get(t.Context(), k)
+		return err == nil && a.Status.Diagnosis != nil && a.Status.Diagnosis.Cause == runnerapi.CauseConflict
+	})
+	require.NoError(t, e.Delete(t.Context(), k, byTest))
+	assert.Equal(t, theirs.ResourceVersion, get(t, env, k, &networkingv1.Ingress{}).ResourceVersion)
+}
+
+func TestTheAutoscalersNumberStays(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	e, _ := start(t, env.Agent, nil)
+	k := key(ownNamespace(t, env), "web")
+	deploy(t, e, k, full())
+	d := &appsv1.Deployment{}
+	eventually(t, "made", func() bool { return exists(t, env, k, d) })
+	scaleTo := func(n int32) {
+		patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":`+string('0'+n)+`}}`))
+		require.NoError(t, env.Client.Patch(t.Context(), get(t, env, k, &appsv1.Deployment{}), patch))
+	}
+	replicas := func() int32 { return *get(t, env, k, &appsv1.Deployment{}).Spec.Replicas }
+	scaleTo(4)
+	other := full()
+	other.Image = "example.com/web:2"
+	deploy(t, e, k, other)
+	eventually(t, "the new image is there", func() bool {
+		return get(t, env, k, &appsv1.Deployment{}).Spec.Template.Spec.Containers[0].Image == other.Image
+	})
+	assert.EqualValues(t, 4, replicas(), "a deploy leaves the autoscaler's number alone")
+
+	_, err := e.Scale(t.Context(), k, runnerapi.Scale{Max: ptr.To[int32](3), CPUPercent: ptr.To[int32](60)}, byTest)
+	require.NoError(t, err)
+	eventually(t, "within the new bounds", func() bool { return replicas() == 3 })
+	hpa := &autoscalingv2.HorizontalPodAutoscaler{}
+	eventually(t, "the autoscaler has them", func() bool {
+		hpa = get(t, env, k, &autoscalingv2.HorizontalPodAutoscaler{})
+		return hpa.Spec.MaxReplicas == 3 && *hpa.Spec.Metrics[0].Resource.Target.AverageUtilization == 60
+	})
+	assert.EqualValues(t, 2, *hpa.Spec.MinReplicas)
+
+	_, err = e.Scale(t.Context(), k, runnerapi.Scale{Min: ptr.To[int32](4)}, byTest)
+	assert.Equal(t, runnerapi.CodeInvalid, code(err), "the cluster holds the bounds against each other")
+	_, err = e.Scale(t.Context(), k, runnerapi.Scale{}, byTest)
+	assert.Equal(t, runnerapi.CodeInvalid, code(err))
+
+	a, err := e.Scale(t.Context(), k, runnerapi.Scale{Replicas: ptr.To[int32](1)}, byTest)
+	require.NoError(t, err)
+	assert.Nil(t, a.Spec.Autoscaling)
+	eventually(t, "a fixed number", func() bool { return replicas() == 1 && !exists(t, env, k, hpa) })
+	_, err = e.Scale(t.Context(), k, runnerapi.Scale{Max: ptr.To[int32](3)}, byTest)
+	assert.Equal(t, runnerapi.CodeInvalid, code(err), "no bounds yet: both are needed")
+
+	out, err := env.Cluster.Kubectl(t.Context(), "-n", k.Namespace, "scale", "apps.pipeops.io/"+k.Name, "--replicas=2")
+	require.NoError(t, err, string(out))
+	eventually(t, "kubectl scale works on an App", func() bool { return replicas() == 2 })
+}
+
+func TestWhatCannotChangeIsRefused(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	e, _ := start(t, env.Agent, nil)
+	k := key(ownNamespace(t, env), "db")
+	spec := runnerapi.AppSpec{Image: "example.com/db:1", Type: runnerapi.TypeStatefulSet, Volumes: []runnerapi.Volume{
+		{Name: "data", MountPath: "/data", Claim: &runnerapi.VolumeClaim{Size: "1Gi"}},
+	}}
+	deploy(t, e, k, spec)
+	other := spec
+	other.Type, other.Volumes = runnerapi.TypeDeployment, nil
+	_, err := e.Deploy(t.Context(), k, other, byTest)
+	assert.Equal(t, runnerapi.CodeConflict, code(err))
+	assert.ErrorContains(t, err, "type: the type of an App cannot change (fix: delete the App and deploy it again with the new type)")
+
+	larger := spec
+	larger.Volumes = []runnerapi.Volume{{Name: "data", MountPath: "/data", Claim: &runnerapi.VolumeClaim{Size: "2Gi"}}}
+	_, err = e.Deploy(t.Context(), k, larger, byTest)
+	assert.Equal(t, runnerapi.CodeConflict, code(err))
+	assert.ErrorContains(t, err, "volumes: the claims of a StatefulSet cannot change")
+
+	for _, bad := range []runnerapi.AppSpec{other, larger} { // and by kubectl
+		a := get(t, env, k, &app.App{})
+		a.Spec = bad
+		err = env.Client.Update(t.Context(), a)
+		require.True(t, apierrors.IsInvalid(err), "%v", err)
+		assert.ErrorContains(t, err, "cannot change")
+	}
+	moved := spec
+	moved.Volumes = []runnerapi.Volume{{Name: "data", MountPath: "/var/data", Claim: &runnerapi.VolumeClaim{Size: "1Gi"}}}
+	deploy(t, e, k, moved)
+
+	for _, fixed := range []runnerapi.AppSpec{
+		{Image: "a", Type: runnerapi.TypeDaemonSet},
+		{Image: "a", Type: runnerapi.TypeCronJob, Schedule: &runnerapi.Schedule{Cron: "@daily"}},
+	} {
+		k := key(k.Namespace, strings.ToLower(string(fixed.Type)))
+		deploy(t, e, k, fixed)
+		_, err = e.Scale(t.Context(), k, runnerapi.Scale{Replicas: ptr.To[int32](2)}, byTest)
+		assert.Equal(t, runnerapi.CodeInvalid, code(err))
+		assert.ErrorContains(t, err, "which has no number of pods to set")
+	}
+	_, err = e.Restart(t.Context(), key(k.Namespace, "cronjob"), byTest)
+	assert.Equal(t, runnerapi.CodeInvalid, code(err))
+}
+
+// TestEverythingOfASpecIsTaken lets the API server check the objects of the
+// largest specs: a dry run sends each.
+func TestEverythingOfASpecIsTaken(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	e, _ := start(t, env.Agent, nil)
+	ns := ownNamespace(t, env)
+	for name, spec := range goodSpecs(t) {
+		t.Run(name, func(t *testing.T) {
+			k := key(ns, "dry-"+strings.ToLower(name))
+			_, err := e.Deploy(t.Context(), k, spec, runnerapi.WriteOptions{DryRun: true})
+			require.NoError(t, err)
+			assert.False(t, exists(t, env, k, &app.App{}))
+
+			deploy(t, e, k, spec)
+			eventually(t, "the objects are as they should be, and stay so", func() bool {
+				a, err := e.Get(t.Context(), k)
+				require.NoError(t, err)
+				require.Nil(t, a.Status.Diagnosis)
+				return a.Status.ObservedGeneration == 1
+			})
+			require.NoError(t, e.Delete(t.Context(), k, byTest))
+		})
+	}
+}
+
+func TestJobRunsOnceForEachSpec(t *testing.T) {
+	env := kubetest.Full(t)
+	image := helloImage(t, env)
+	e, _ := start(t, env.Agent, nil)
+	ns := ownNamespace(t, env)
+	k := key(ns, "migrate")
+	spec := runnerapi.AppSpec{
+		Image: image, Type: runnerapi.TypeJob, Args: []string{"-crash-after=500ms", "-exit-code=0"},
+		Job: &runnerapi.JobOptions{TTLSeconds: ptr.To[int32](0)},
+	}
+	deploy(t, e, k, spec)
+	a := settled(t, e, k, 1)
+	assert.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase, "%+v", a.Status)
+	require.Len(t, a.Status.Runs, 1)
+	assert.Equal(t, runnerapi.RunSucceeded, a.Status.Runs[0].Outcome)
+	require.NotNil(t, a.Status.Runs[0].FinishedAt)
+	require.Eventually(t, func() bool { return !exists(t, env, k, &batchv1.Job{}) }, podPatience, 50*time.Millisecond, "its time is up")
+	require.Eventually(t, func() bool { return len(podNames(t, env, ns)) == 0 }, podPatience, 50*time.Millisecond)
+
+	again := deploy(t, e, k, spec)
+	assert.EqualValues(t, 1, again.Generation)
+	out, err := env.Cluster.Kubectl(t.Context(), "-n", ns, "annotate", "apps.pipeops.io", k.Name, "look=again")
+	require.NoError(t, err, string(out))
+	a = settled(t, e, k, 1)
+	assert.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase)
+	assert.Len(t, a.Status.Runs, 1, "the outcome stays")
+	assert.False(t, exists(t, env, k, &batchv1.Job{}), "it does not run again")
+
+	spec.Args, spec.Job = []string{"-crash-after=50ms", "-exit-code=7"}, &runnerapi.JobOptions{Retries: ptr.To[int32](0)}
+	failing := deploy(t, e, k, spec)
+	a = settled(t, e, k, failing.Generation)
+	assert.Equal(t, runnerapi.PhaseFailed, a.Status.Phase)
+	require.NotNil(t, a.Status.Diagnosis)
+	assert.Equal(t, runnerapi.CauseJobFailed, a.Status.Diagnosis.Cause)
+	assert.EqualValues(t, 7, *a.Status.Diagnosis.ExitCode)
+	assert.Contains(t, strings.Join(a.Status.Diagnosis.LastLines, "\n"), "crashing on purpose")
+	assert.Contains(t, a.Status.Diagnosis.Message, "at its only try")
+	first := get(t, env, k, &batchv1.Job{}).UID
+
+	_, err = e.Restart(t.Context(), k, byTest)
+	require.NoError(t, err)
+	a = settled(t, e, k, failing.Generation)
+	assert.Equal(t, runnerapi.CauseJobFailed, a.Status.Diagnosis.Cause)
+	assert.NotEqual(t, first, get(t, env, k, &batchv1.Job{}).UID, "a restart runs it again")
+
+	spec.Args, spec.Job = nil, &runnerapi.JobOptions{DeadlineSeconds: ptr.To[int64](2)}
+	late := deploy(t, e, k, spec)
+	a = settled(t, e, k, late.Generation)
+	assert.Equal(t, runnerapi.PhaseFailed, a.Status.Phase)
+	assert.Equal(t, runnerapi.CauseDeadlinePassed, a.Status.Diagnosis.Cause)
+	assert.Contains(t, a.Status.Diagnosis.Message, "deadline of 2 s")
+
+	require.NoError(t, e.Delete(t.Context(), k, byTest))
+	require.Eventually(t, func() bool { return !exists(t, env, k, &batchv1.Job{}) }, podPatience, 50*time.Millisecond)
+}
+
+// TestCronJob starts runs of a CronJob by hand, as kubectl create job does, for
+// its own come once a minute at best.
+func TestCronJob(t *testing.T) {
+	env := kubetest.Full(t)
+	e, _ := start(t, env.Agent, nil)
+	ns := ownNamespace(t, env)
+	k := key(ns, "nightly")
+	spec := runnerapi.AppSpec{
+		Image: helloImage(t, env), Type: runnerapi.TypeCronJob, Args: []string{"-crash-after=50ms", "-exit-code=0"},
+		Schedule: &runnerapi.Schedule{Cron: "0 0 1 1 *"}, Job: &runnerapi.JobOptions{Retries: ptr.To[int32](0)},
+	}
+	deploy(t, e, k, spec)
+	a := settled(t, e, k, 1)
+	assert.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase, "its schedule stands")
+	run := func(name string) {
+		out, err := env.Cluster.Kubectl(t.Context(), "-n", ns, "create", "job", name, "--from=cronjob/nightly")
+		require.NoError(t, err, string(out))
+		j := &batchv1.Job{}
+		require.NoError(t, env.Client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, j))
+	}
+	is := func(outcomes ...runnerapi.RunOutcome) func() bool {
+		return func() bool {
+			var err error
+			a, err = e.Get(t.Context(), k)
+			require.NoError(t, err)
+			if len(a.Status.Runs) != len(outcomes) {
+				return false
+			}
+			for i, o := range outcomes {
+				if a.Status.Runs[i].Outcome != o {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	run("nightly-1")
+	require.Eventually(t, is(runnerapi.RunSucceeded), podPatience, 50*time.Millisecond, "the run is told of")
+	assert.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase)
+
+	spec.Args = []string{"-crash-after=50ms", "-exit-code=9"}
+	failing := deploy(t, e, k, spec)
+	a = settled(t, e, k, failing.Generation)
+	assert.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase, "what the old spec did says nothing of the new one")
+	eventually(t, "the new template", func() bool {
+		return get(t, env, k, &batchv1.CronJob{}).Spec.JobTemplate.Spec.Template.Spec.Containers[0].Args[1] == "-exit-code=9"
+	})
+	run("nightly-2")
+	require.Eventually(t, is(runnerapi.RunFailed, runnerapi.RunSucceeded), podPatience, 50*time.Millisecond)
+	assert.Equal(t, runnerapi.PhaseFailed, a.Status.Phase)
+	require.NotNil(t, a.Status.Diagnosis)
+	assert.Equal(t, runnerapi.CauseJobFailed, a.Status.Diagnosis.Cause)
+	assert.EqualValues(t, 9, *a.Status.Diagnosis.ExitCode)
+
+	require.NoError(t, e.Delete(t.Context(), k, byTest))
+	require.Eventually(t, func() bool {
+		var jobs batchv1.JobList
+		require.NoError(t, env.Client.List(t.Context(), &jobs, client.InNamespace(ns)))
+		return len(jobs.Items) == 0
+	}, podPatience, 50*time.Millisecond)
+}
+
+func TestDaemonSet(t *testing.T) {
+	env := kubetest.Full(t)
+	e, _ := start(t, env.Agent, nil)
+	ns := ownNamespace(t, env)
+	k := key(ns, "logs")
+	spec := runnerapi.AppSpec{Image: helloImage(t, env), Type: runnerapi.TypeDaemonSet, Ports: []runnerapi.Port{{Port: 8080}}, Probes: ready(8080)}
+	deploy(t, e, k, spec)
+	a := settled(t, e, k, 1)
+	require.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase, "%+v", a.Status)
+	assert.EqualValues(t, 1, a.Status.DesiredReplicas, "one for each node")
+	assert.EqualValues(t, 1, a.Status.ReadyReplicas)
+
+	bad := spec
+	bad.Image = "apps.test/no-such-image:4"
+	broken := deploy(t, e, k, bad)
+	a = settled(t, e, k, broken.Generation)
+	assert.Equal(t, runnerapi.PhaseFailed, a.Status.Phase, "the node's only pod is gone")
+	assert.Equal(t, runnerapi.CauseImageNotFound, a.Status.Diagnosis.Cause)
+
+	spec.Update = &runnerapi.Update{MaxSurge: "1"}
+	cured := deploy(t, e, k, spec)
+	a = settled(t, e, k, cured.Generation)
+	require.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase, "%+v", a.Status)
+	bad.Update = spec.Update
+	broken = deploy(t, e, k, bad)
+	a = settled(t, e, k, broken.Generation)
+	assert.Equal(t, runnerapi.PhaseDegraded, a.Status.Phase, "with a surge the old pod serves on")
+	assert.Equal(t, runnerapi.CauseImageNotFound, a.Status.Diagnosis.Cause)
+
+	quota := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "none"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: mustParse("0")}},
+	}
+	require.NoError(t, env.Client.Create(t.Context(), quota))
+	second := key(ns, "refused")
+	deploy(t, e, second, runnerapi.AppSpec{Image: spec.Image, Type: runnerapi.TypeDaemonSet})
+	a = settled(t, e, second, 1)
+	require.NotNil(t, a.Status.Diagnosis, "%+v", a.Status)
+	assert.Equal(t, runnerapi.CauseQuotaExceeded, a.Status.Diagnosis.Cause)
+}
+
+// volume is one that a claim of this class gets.
+func volume(t *testing.T, env *kubetest.Env, name, class string) {
+	t.Helper()
+	pv := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity: corev1.ResourceList{corev1.ResourceStorage: mustParse("1Gi")}, StorageClassName: class,
+			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{
+				Path: t.TempDir(), Type: ptr.To(corev1.HostPathDirectoryOrCreate),
+			}},
+		},
+	}
+	require.NoError(t, env.Client.Create(t.Context(), pv))
+	t.Cleanup(func() { assert.NoError(t, client.IgnoreNotFound(env.Client.Delete(context.Background(), pv))) })
+}
+
+func TestStatefulSet(t *testing.T) {
+	env := kubetest.Full(t)
+	e, _ := start(t, env.Agent, nil)
+	ns := ownNamespace(t, env)
+	k := key(ns, "db")
+	spec := runnerapi.AppSpec{
+		Image: helloImage(t, env), Type: runnerapi.TypeStatefulSet, Replicas: ptr.To[int32](2),
+		Ports: []runnerapi.Port{{Port: 8080}}, Probes: ready(8080),
+		Volumes: []runnerapi.Volume{{Name: "data", MountPath: "/data", Claim: &runnerapi.VolumeClaim{Size: "1Gi", StorageClass: ns}}},
+	}
+	volume(t, env, ns+"-0", ns)
+	deploy(t, e, k, spec)
+	a := settled(t, e, k, 1)
+	require.NotNil(t, a.Status.Diagnosis, "%+v", a.Status)
+	assert.Equal(t, runnerapi.CauseVolumeNotBound, a.Status.Diagnosis.Cause, "there is a volume for the first pod only")
+	assert.Contains(t, a.Status.Diagnosis.Message, "data-db-1")
+	assert.Equal(t, runnerapi.PhaseDegraded, a.Status.Phase, "the first serves")
+	volume(t, env, ns+"-1", ns)
+	require.Eventually(t, func() bool {
+		a, err := e.Get(t.Context(), k)
+		return err == nil && a.Status.Phase == runnerapi.PhaseHealthy
+	}, podPatience, 50*time.Millisecond, "it heals by itself")
+	assert.Equal(t, []string{"db-0", "db-1"}, podNames(t, env, ns))
+	assert.True(t, exists(t, env, key(ns, "db-headless"), &corev1.Service{}))
+
+	bad := spec
+	bad.Image = "apps.test/no-such-image:5"
+	broken := deploy(t, e, k, bad)
+	a = settled(t, e, k, broken.Generation)
+	assert.Equal(t, runnerapi.PhaseDegraded, a.Status.Phase, "the first pod is left as it was")
+	assert.Equal(t, runnerapi.CauseImageNotFound, a.Status.Diagnosis.Cause)
+	assert.Equal(t, "pod/db-1", a.Status.Diagnosis.Object, "the last is replaced first")
+	assert.EqualValues(t, 1, a.Status.ReadyReplicas)
+
+	spec.Args = []string{"-listen=:8080"}
+	cured := deploy(t, e, k, spec)
+	a = settled(t, e, k, cured.Generation)
+	require.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase, "%+v %+v", a.Status, a.Status.Diagnosis)
+
+	require.NoError(t, e.Delete(t.Context(), k, byTest))
+	assert.False(t, exists(t, env, k, &appsv1.StatefulSet{}))
+	assert.False(t, exists(t, env, key(ns, "db-headless"), &corev1.Service{}))
+	assert.True(t, exists(t, env, key(ns, "data-db-0"), &corev1.PersistentVolumeClaim{}), "what the pods stored stays")
+}
+
+// TestWhatIsInAPod has what is in a pod beside its container: files, volumes, init
+// containers, security.
+func TestWhatIsInAPod(t *testing.T) {
+	env := kubetest.Full(t)
+	e, _ := start(t, env.Agent, nil)
+	ns := ownNamespace(t, env)
+	k := key(ns, "web")
+	image := helloImage(t, env)
+	spec := runnerapi.AppSpec{
+		Image: image, Probes: ready(8080),
+		Files: []runnerapi.File{
+			{Path: "/etc/web/a.yaml", ConfigMap: &runnerapi.FileRef{Name: "settings", Key: "a.yaml"}},
+			{Path: "/etc/certs", Secret: &runnerapi.FileRef{Name: "certs"}},
+		},
+		Volumes:        []runnerapi.Volume{{Name: "tmp", MountPath: "/tmp", EmptyDir: &runnerapi.EmptyDir{Memory: true, Size: "8Mi"}}},
+		InitContainers: []runnerapi.InitContainer{{Name: "prepare", Args: []string{"-crash-after=50ms", "-exit-code=4"}}},
+		Security:       &runnerapi.Security{RunAsUser: ptr.To[int64](1234), ReadOnlyRootFilesystem: true, AddCapabilities: []string{"NET_BIND_SERVICE"}},
+		PodLabels:      map[string]string{"team": "shop"},
+	}
+	cause := func(want runnerapi.Cause, message string) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			a, err := e.Get(t.Context(), k)
+			return err == nil && a.Status.Diagnosis != nil && a.Status.Diagnosis.Cause == want && strings.Contains(a.Status.Diagnosis.Message, message)
+		}, podPatience, 50*time.Millisecond, "%s: %s", want, message)
+	}
+	deploy(t, e, k, spec)
+	a := settled(t, e, k, 1)
+	require.NotNil(t, a.Status.Diagnosis)
+	require.Contains(t, []runnerapi.Cause{runnerapi.CauseMissingSecret, runnerapi.CauseMissingConfigMap}, a.Status.Diagnosis.Cause)
+	require.NoError(t, env.Client.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "certs"}}))
+	cause(runnerapi.CauseMissingConfigMap, `config map "settings"`)
+	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "settings"}}
+	require.NoError(t, env.Client.Create(t.Context(), settings))
+	cause(runnerapi.CauseMissingKey, `config map "settings" has no key "a.yaml"`)
+	settings.Data = map[string]string{"a.yaml": "b: c"}
+	require.NoError(t, env.Client.Update(t.Context(), settings))
+	cause(runnerapi.CauseCrashLoop, "exit code 4")
+
+	spec.InitContainers[0].Args = []string{"-crash-after=50ms", "-exit-code=0"}
+	cured := deploy(t, e, k, spec)
+	a = settled(t, e, k, cured.Generation)
+	require.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase, "%+v", a.Status.Diagnosis)
+	var pods corev1.PodList
+	require.NoError(t, env.Client.List(t.Context(), &pods, client.InNamespace(ns), client.MatchingLabels{"team": "shop"}))
+	require.NotEmpty(t, pods.Items)
+}
+
+func mustParse(s string) resource.Quantity { return resource.MustParse(s) }
+
+func goodSpecs(t *testing.T) map[string]runnerapi.AppSpec {
+	t.Helper()
+	all := map[string]runnerapi.AppSpec{}
+	for name, raw := range runnerapitest.GoodSpecs() {
+		var spec runnerapi.AppSpec
+		require.NoError(t, json.Unmarshal([]byte(raw), &spec))
+		spec.Image = "example.com/web:1"
+		all[name] = spec
+	}
+	return all
+}

@@ -1,0 +1,124 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	crevent "sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+)
+
+// defaultLease is how long a leader that died is waited for.
+const defaultLease = 15 * time.Second
+
+// leadership says which replica of the agent reconciles and announces. All
+// replicas serve the Runner API: a command is a write to the cluster, which the
+// leader follows, whoever that is by then.
+//
+// The manager has an election too, but ends the process that loses it. A
+// replica that loses this one, because the API server was away, goes on serving
+// and stands for election again.
+type leadership struct {
+	elector *leaderelection.LeaderElector
+	term    atomic.Pointer[context.Context] // of this replica's own leadership
+	gained  chan struct{}
+	resync  chan crevent.TypedGenericEvent[*App]
+}
+
+func newLeadership(cfg Config, rc *rest.Config) (*leadership, error) {
+	l := &leadership{gained: make(chan struct{}, 1), resync: make(chan crevent.TypedGenericEvent[*App])}
+	identity, lease := cfg.Replica, cfg.Lease
+	if identity == "" {
+		name, err := os.Hostname() // a pod's name; a container that was restarted in it leads on at once
+		if err != nil {
+			return nil, fmt.Errorf("find this replica's name: %w", err)
+		}
+		identity = name
+	}
+	if lease == 0 {
+		lease = defaultLease
+	}
+	own := rest.CopyConfig(rc)
+	own.Timeout = lease / 3 // a request that hangs must not cost the leadership
+	leases, err := coordinationv1client.NewForConfig(own)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the election: %w", err)
+	}
+	l.elector, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: &resourcelock.LeaseLock{
+			LeaseMeta: metav1.ObjectMeta{Namespace: cfg.Namespace, Name: managed.FieldManager}, Client: leases,
+			LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
+		},
+		LeaseDuration: lease, RenewDeadline: lease * 8 / 15, RetryPeriod: lease / 5,
+		ReleaseOnCancel: true, Name: managed.FieldManager,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(term context.Context) {
+				l.term.Store(&term)
+				wake(l.gained)
+			},
+			OnStoppedLeading: func() {}, // the term's context has ended
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("prepare the election: %w", err)
+	}
+	return l, nil
+}
+
+// leads says whether this replica is the leader now.
+func (l *leadership) leads() bool {
+	term := l.term.Load()
+	return term != nil && (*term).Err() == nil
+}
+
+// run stands for election until ctx ends.
+func (l *leadership) run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		l.elector.Run(ctx)
+	}
+	return nil
+}
+
+// takeOver has everything looked at when this replica becomes the leader: what
+// happened before was the former leader's business.
+func (e *Engine) takeOver(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-e.leadership.gained:
+		}
+		e.log.Info().Msg("this replica of the agent leads: it reconciles Apps and announces them")
+		e.announcer.reread()
+		e.announcer.look()
+		var list List
+		if err := e.cached.List(ctx, &list); err != nil {
+			return nil //nolint:nilerr // the context ended
+		}
+		for i := range list.Items {
+			select {
+			case e.leadership.resync <- crevent.TypedGenericEvent[*App]{Object: &list.Items[i]}:
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	}
+}
+
+// addLeadership hangs the election into the manager.
+func (e *Engine) addLeadership(m manager.Manager) error {
+	if err := m.Add(always(e.leadership.run)); err != nil {
+		return err
+	}
+	return m.Add(always(e.takeOver))
+}

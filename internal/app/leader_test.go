@@ -1,0 +1,110 @@
+package app_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+)
+
+// replica is an Engine whose way to the API server can be cut.
+type replica struct {
+	*app.Engine
+	cut atomic.Bool
+}
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func startReplica(t *testing.T, rc *rest.Config, name string, announce func(context.Context, []app.Event) error) *replica {
+	t.Helper()
+	r := &replica{}
+	own := rest.CopyConfig(rc)
+	own.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return transport(func(req *http.Request) (*http.Response, error) {
+			if r.cut.Load() {
+				return nil, errors.New("cut off from the API server")
+			}
+			return next.RoundTrip(req)
+		})
+	})
+	var err error
+	r.Engine, err = app.New(app.Config{
+		RESTConfig: own, Namespace: kubetest.AgentNamespace, Announce: announce, Replica: name, Lease: 3 * time.Second,
+		Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.ErrorLevel),
+	})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		assert.NoError(t, <-done)
+	})
+	eventually(t, "the replica is ready", r.Ready)
+	return r
+}
+
+func leader(t *testing.T, env *kubetest.Env) string {
+	t.Helper()
+	lease := &coordinationv1.Lease{}
+	if !exists(t, env, key(kubetest.AgentNamespace, "pipeops-agent"), lease) {
+		return ""
+	}
+	return ptr.Deref(lease.Spec.HolderIdentity, "")
+}
+
+// TestLeaderDiesInTheMiddleOfARollout has two replicas, of which the one that
+// leads is cut off after it has taken a command and before it could follow it.
+func TestLeaderDiesInTheMiddleOfARollout(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	ns := ownNamespace(t, env)
+	received := &receiver{}
+	one := startReplica(t, env.Agent, "one", received.take)
+	eventually(t, "the first leads", func() bool { return leader(t, env) == "one" })
+	two := startReplica(t, env.Agent, "two", received.take)
+	k := key(ns, "survivor")
+
+	deploy(t, two.Engine, k, image("1"))
+	rollOut(t, env, k)
+	settledIn(t, two.Engine, k, runnerapi.PhaseHealthy)
+	assert.Equal(t, "one", leader(t, env), "a replica that does not lead takes commands too")
+	eventually(t, "the leader announces", func() bool { return len(received.of(k.Name)) > 0 })
+
+	events := len(received.of(k.Name))
+	one.cut.Store(true)
+	a := deploy(t, two.Engine, k, image("2"))
+	assert.Equal(t, "example.com/web:1", get(t, env, k, &appsv1.Deployment{}).Spec.Template.Spec.Containers[0].Image, "nobody leads")
+	eventually(t, "the second leads", func() bool { return leader(t, env) == "two" })
+	eventually(t, "and does what was commanded", func() bool {
+		return get(t, env, k, &appsv1.Deployment{}).Spec.Template.Spec.Containers[0].Image == "example.com/web:2"
+	})
+	rollOut(t, env, k)
+	settledIn(t, two.Engine, k, runnerapi.PhaseHealthy)
+	assert.Equal(t, runnerapi.OperationSucceeded, outcome(t, two.Engine, "put-app", a).State)
+	eventually(t, "and announces it", func() bool {
+		now := received.of(k.Name)
+		return len(now) > events && now[len(now)-1].Type == app.EventHealthy && now[len(now)-1].Generation == a.Generation
+	})
+	one.cut.Store(false)
+	eventually(t, "the first serves again", func() bool {
+		got, err := one.Get(t.Context(), k)
+		return err == nil && got.Generation == a.Generation && got.Status.Phase == runnerapi.PhaseHealthy
+	})
+	assert.Equal(t, "two", leader(t, env))
+}

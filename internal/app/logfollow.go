@@ -1,0 +1,138 @@
+package app
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+// reopen is the pause before a log that ended is opened again: until Kubernetes
+// has said that the container ended, it looks as if it still ran.
+const reopen = time.Second
+
+// follow passes on what the pods write until ctx ends or the App is gone. One
+// goroutine per running container reads; this one alone writes.
+func (r *logReader) follow(ctx context.Context, news <-chan struct{}) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var readers sync.WaitGroup
+	defer readers.Wait()
+	defer cancel()
+	lines, ends := make(chan podLine), make(chan types.UID)
+	reading := map[types.UID]bool{}
+
+	for {
+		pods, err := r.pods(ctx)
+		if err != nil {
+			return err
+		}
+		for _, pod := range pods {
+			if reading[pod.UID] || !r.runs(pod) {
+				continue
+			}
+			reading[pod.UID] = true
+			opts, skip := r.followOptions(pod), skipper{from: r.seen[pod.UID]}
+			readers.Go(func() { r.tail(ctx, pod, opts, skip, lines, ends) })
+		}
+		if again, err := r.relay(ctx, reading, lines, ends, news); !again {
+			return err
+		}
+	}
+}
+
+// followOptions go on where this pod's log was read to. A pod that was there
+// from the beginning but had no line to show is read as the caller asked.
+func (r *logReader) followOptions(pod *corev1.Pod) *corev1.PodLogOptions {
+	opts := &corev1.PodLogOptions{Container: r.container(), Timestamps: true}
+	switch from := r.seen[pod.UID]; {
+	case !from.at.IsZero():
+		opts.SinceTime = ptr.To(metav1.NewTime(from.at)) // whole seconds: what was read comes again
+	case r.first[pod.UID]:
+		opts = r.logOptions()
+	}
+	opts.Follow = true
+	return opts
+}
+
+// relay passes lines on until there is reason to look at the pods again.
+func (r *logReader) relay(
+	ctx context.Context, reading map[types.UID]bool, lines <-chan podLine, ends <-chan types.UID, news <-chan struct{},
+) (again bool, err error) {
+	for {
+		select {
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case l := <-lines:
+			if err := r.pass(l); err != nil {
+				return false, err
+			}
+		case uid := <-ends:
+			delete(reading, uid)
+			return true, nil
+		case <-news:
+			if _, err := r.e.get(ctx, r.app.key()); err != nil {
+				return false, nil //nolint:nilerr // the App is gone, and so is its log
+			}
+			return true, nil
+		}
+	}
+}
+
+// tail reads one container's log until its run ends.
+func (r *logReader) tail(
+	ctx context.Context, pod *corev1.Pod, opts *corev1.PodLogOptions, skip skipper, lines chan<- podLine, ends chan<- types.UID,
+) {
+	defer func() {
+		if !sleep(ctx, reopen) {
+			return
+		}
+		select {
+		case ends <- pod.UID:
+		case <-ctx.Done():
+		}
+	}()
+	stream, err := r.e.openLog(ctx, pod, opts)
+	if err != nil {
+		if !gone(err) && ctx.Err() == nil {
+			r.e.log.Warn().Err(err).Str("pod", pod.Name).Msg("a pod's log cannot be followed; trying again")
+		}
+		return
+	}
+	defer stream.close()
+	for {
+		l, err := stream.next()
+		if err != nil {
+			return
+		}
+		if skip.read(l) {
+			continue
+		}
+		select {
+		case lines <- l:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// skipper leaves out the lines that were passed on already.
+type skipper struct {
+	from position
+	same int
+}
+
+func (s *skipper) read(l podLine) bool {
+	at := l.line.Time
+	if at.Before(s.from.at) {
+		return true
+	}
+	if at.Equal(s.from.at) && s.same < s.from.times {
+		s.same++
+		return true
+	}
+	return false
+}

@@ -1,0 +1,127 @@
+package app_test
+
+import (
+	"context"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+)
+
+func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
+
+const (
+	production = "production" // the managed namespace of the manifest
+	patience   = 20 * time.Second
+)
+
+var byTest = runnerapi.WriteOptions{Caller: runnerapi.Caller{Runner: "tester", RequestID: "req-1"}}
+
+// receiver takes announcements as the control plane would.
+type receiver struct {
+	mu     sync.Mutex
+	refuse error
+	events []app.Event
+	tries  []app.Event // those that were refused
+}
+
+func (r *receiver) take(_ context.Context, events []app.Event) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.refuse != nil {
+		r.tries = append(r.tries, events...)
+		return r.refuse
+	}
+	r.events = append(r.events, events...)
+	return nil
+}
+
+func (r *receiver) set(refuse error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refuse = refuse
+}
+
+// of are the events of one App.
+func (r *receiver) of(name string) []app.Event { return r.pick(name, false) }
+
+func (r *receiver) refused(name string) []app.Event { return r.pick(name, true) }
+
+func (r *receiver) pick(name string, refused bool) []app.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	from := r.events
+	if refused {
+		from = r.tries
+	}
+	var out []app.Event
+	for _, e := range from {
+		if e.Name == name {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// start runs an Engine with the agent's own rights until the test ends or stop
+// is called.
+func start(t *testing.T, rc *rest.Config, announce func(context.Context, []app.Event) error) (e *app.Engine, stop func()) {
+	t.Helper()
+	return startWith(t, app.Config{
+		RESTConfig: rc, Announce: announce, Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel),
+	})
+}
+
+func startWith(t *testing.T, config app.Config) (e *app.Engine, stop func()) {
+	t.Helper()
+	config.Namespace = kubetest.AgentNamespace
+	e, err := app.New(config)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- e.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		assert.NoError(t, <-done)
+	})
+	t.Cleanup(stop)
+	eventually(t, "the engine is ready", e.Ready)
+	return e, stop
+}
+
+// eventually waits for a condition with a deadline.
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	require.Eventually(t, condition, patience, 20*time.Millisecond, what)
+}
+
+// ownNamespace is a fresh managed namespace with the agent's rights in it.
+func ownNamespace(t *testing.T, env *kubetest.Env) string {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: "test-", Labels: map[string]string{"app.kubernetes.io/managed-by": "pipeops"},
+	}}
+	require.NoError(t, env.Client.Create(t.Context(), ns))
+	require.NoError(t, env.Client.Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "pipeops-agent"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "pipeops-agent-namespace"},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: kubetest.AgentNamespace, Name: "pipeops-agent"}},
+	}))
+	return ns.Name
+}
+
+func key(namespace, name string) runnerapi.Key {
+	return runnerapi.Key{Namespace: namespace, Name: name}
+}

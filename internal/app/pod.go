@@ -1,0 +1,167 @@
+package app
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+func podTemplate(a *App) corev1.PodTemplateSpec {
+	t := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: managed.AppLabels(a.Name)},
+		Spec: corev1.PodSpec{
+			Containers:                    []corev1.Container{containerOf(a)},
+			AutomountServiceAccountToken:  ptr.To(false),
+			EnableServiceLinks:            ptr.To(false),
+			TerminationGracePeriodSeconds: ptr.To(ptr.Deref(a.Spec.GraceSeconds, gracePeriod)),
+			SecurityContext:               podSecurity(a.Spec.Security),
+			TopologySpreadConstraints:     spread(a),
+			Volumes:                       volumes(a),
+			InitContainers:                initContainers(a),
+		},
+	}
+	maps.Copy(t.Labels, a.Spec.PodLabels)
+	maps.Copy(t.Labels, managed.AppLabels(a.Name)) // whatever a spec says
+	if len(a.Spec.PodAnnotations) > 0 {
+		t.Annotations = maps.Clone(a.Spec.PodAnnotations)
+	}
+	for _, mark := range []string{managed.RestartedAt, managed.Contents} {
+		if value := a.Annotations[mark]; value != "" {
+			t.Annotations = with(t.Annotations, mark, value)
+		}
+	}
+	if sa := a.Spec.ServiceAccount; sa != nil {
+		t.Spec.ServiceAccountName, t.Spec.AutomountServiceAccountToken = sa.Name, ptr.To(sa.Token)
+	}
+	if a.Spec.Type.Runs() {
+		t.Spec.RestartPolicy = corev1.RestartPolicyNever // a failed pod stays, and says why
+	}
+	for _, name := range a.Spec.ImagePullSecrets {
+		t.Spec.ImagePullSecrets = append(t.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
+	}
+	return t
+}
+
+// containerOf is the App's own container; it has the App's name.
+func containerOf(a *App) corev1.Container {
+	c := corev1.Container{
+		Name: a.Name, Image: a.Spec.Image, Command: a.Spec.Command, Args: a.Spec.Args,
+		Env: env(a.Spec.Env), EnvFrom: envFrom(a.Spec.EnvFrom), Resources: resources(sized(a)),
+		StartupProbe: probe(a.Spec.Probes.Startup), ReadinessProbe: probe(a.Spec.Probes.Readiness),
+		LivenessProbe:            probe(a.Spec.Probes.Liveness),
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError, // the diagnosis shows it
+		SecurityContext:          containerSecurity(a.Spec.Security),
+		VolumeMounts:             mounts(a),
+	}
+	for _, p := range a.Spec.Ports {
+		c.Ports = append(c.Ports, corev1.ContainerPort{Name: p.Name, ContainerPort: p.Port, Protocol: protocol(p)})
+	}
+	return c
+}
+
+// initContainers have the App's environment, files and volumes, and what is
+// their own.
+func initContainers(a *App) []corev1.Container {
+	out := make([]corev1.Container, 0, len(a.Spec.InitContainers))
+	for _, spec := range a.Spec.InitContainers {
+		image := spec.Image
+		if image == "" {
+			image = a.Spec.Image
+		}
+		out = append(out, corev1.Container{
+			Name: spec.Name, Image: image, Command: spec.Command, Args: spec.Args,
+			Env: env(overlaid(a.Spec.Env, spec.Env)), EnvFrom: envFrom(a.Spec.EnvFrom),
+			Resources: resources(spec.Resources), VolumeMounts: mounts(a),
+			TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+			SecurityContext:          containerSecurity(a.Spec.Security),
+		})
+	}
+	return out
+}
+
+// overlaid are the variables of both, the second over the first.
+func overlaid(below, above []runnerapi.EnvVar) []runnerapi.EnvVar {
+	names := map[string]bool{}
+	for _, v := range above {
+		names[v.Name] = true
+	}
+	var out []runnerapi.EnvVar
+	for _, v := range below {
+		if !names[v.Name] {
+			out = append(out, v)
+		}
+	}
+	return append(out, above...)
+}
+
+// podSecurity and containerSecurity are Kubernetes' restricted level, loosened
+// where the spec says so.
+func podSecurity(s *runnerapi.Security) *corev1.PodSecurityContext {
+	out := &corev1.PodSecurityContext{
+		RunAsNonRoot:   ptr.To(s == nil || !s.AllowRoot),
+		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+	if s != nil {
+		out.RunAsUser, out.RunAsGroup, out.FSGroup = s.RunAsUser, s.RunAsGroup, s.FSGroup
+		if s.FSGroup != nil { // the files of a large volume are not gone over at each start
+			out.FSGroupChangePolicy = ptr.To(corev1.FSGroupChangeOnRootMismatch)
+		}
+	}
+	return out
+}
+
+func containerSecurity(s *runnerapi.Security) *corev1.SecurityContext {
+	out := &corev1.SecurityContext{
+		AllowPrivilegeEscalation: ptr.To(false),
+		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+	}
+	if s != nil {
+		out.AllowPrivilegeEscalation = ptr.To(s.AllowPrivilegeEscalation)
+		out.ReadOnlyRootFilesystem = ptr.To(s.ReadOnlyRootFilesystem)
+		for _, c := range s.AddCapabilities {
+			out.Capabilities.Add = append(out.Capabilities.Add, corev1.Capability(c))
+		}
+	}
+	return out
+}
+
+// spread puts the pods on different nodes where that is possible, unless the
+// spec says otherwise. A DaemonSet is spread by what it is.
+func spread(a *App) []corev1.TopologySpreadConstraint {
+	s := a.Spec.Spread
+	switch {
+	case a.Spec.Type == runnerapi.TypeDaemonSet, s == nil && a.Spec.Type.Runs(), s != nil && s.When == "Never":
+		return nil
+	case s == nil:
+		s = &runnerapi.Spread{}
+	}
+	over, when := s.Over, corev1.ScheduleAnyway
+	if len(over) == 0 {
+		over = []string{corev1.LabelHostname}
+	}
+	if s.When == "Required" {
+		when = corev1.DoNotSchedule
+	}
+	var out []corev1.TopologySpreadConstraint
+	for _, key := range over {
+		out = append(out, corev1.TopologySpreadConstraint{
+			MaxSkew: orDefault(s.MaxSkew, 1), TopologyKey: key, WhenUnsatisfiable: when,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: managed.AppLabels(a.Name)},
+		})
+	}
+	return out
+}
+
+// with is m with one more pair.
+func with(m map[string]string, key, value string) map[string]string {
+	if m == nil {
+		m = map[string]string{}
+	}
+	m[key] = value
+	return m
+}

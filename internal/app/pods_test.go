@@ -1,0 +1,377 @@
+package app_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+)
+
+// podPatience is how long real pods may take.
+const podPatience = 90 * time.Second
+
+// hello is the image of test/apps/hello, loaded once.
+var hello = sync.OnceValues(func() (string, error) {
+	return helloEnv.Cluster.LoadApp(context.Background(), "hello")
+})
+
+var helloEnv *kubetest.Env
+
+func helloImage(t *testing.T, env *kubetest.Env) string {
+	t.Helper()
+	helloEnv = env
+	ref, err := hello()
+	require.NoError(t, err)
+	return ref
+}
+
+func settled(t *testing.T, e *app.Engine, k runnerapi.Key, generation int64) runnerapi.App {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), podPatience)
+	defer cancel()
+	a, err := e.Wait(ctx, k, generation)
+	require.NoError(t, err)
+	return a
+}
+
+func ready(port int32) runnerapi.Probes {
+	return runnerapi.Probes{Readiness: &runnerapi.Probe{HTTP: &runnerapi.HTTPProbe{Path: "/readyz", Port: port}, PeriodSeconds: 1, FailureThreshold: 2}}
+}
+
+// TestRealFailures breaks Apps in every way that the diagnosis knows, all at
+// once, on a real node.
+func TestRealFailures(t *testing.T) {
+	env := kubetest.Full(t)
+	image := helloImage(t, env)
+	e, _ := start(t, env.Agent, nil)
+	ns := ownNamespace(t, env)
+	signals := signalTimes(t, env, ns)
+
+	cases := map[string]struct {
+		spec    runnerapi.AppSpec
+		cause   runnerapi.Cause
+		message string
+	}{
+		"no-image":  {runnerapi.AppSpec{Image: "apps.test/no-such-image:1"}, runnerapi.CauseImageNotFound, "apps.test/no-such-image:1 does not exist"},
+		"bad-image": {runnerapi.AppSpec{Image: "Apps.Test/UPPER CASE"[:15]}, runnerapi.CauseInvalidImage, "is not an image reference"},
+		"no-secret": {runnerapi.AppSpec{Image: image, EnvFrom: []runnerapi.EnvSource{{Secret: "nowhere"}}}, runnerapi.CauseMissingSecret, `secret "nowhere"`},
+		"no-config": {runnerapi.AppSpec{Image: image, EnvFrom: []runnerapi.EnvSource{{ConfigMap: "nowhere"}}}, runnerapi.CauseMissingConfigMap, `config map "nowhere"`},
+		"no-key": {
+			runnerapi.AppSpec{Image: image, Env: []runnerapi.EnvVar{{Name: "A", ConfigMap: &runnerapi.KeyRef{Name: "kube-root-ca.crt", Key: "nowhere"}}}},
+			runnerapi.CauseMissingKey, `config map "kube-root-ca.crt" has no key "nowhere"`,
+		},
+		"no-command": {runnerapi.AppSpec{Image: image, Command: []string{"/bin/nowhere"}}, runnerapi.CauseBadCommand, "/bin/nowhere"},
+		"crashing":   {runnerapi.AppSpec{Image: image, Args: []string{"-crash-after=50ms", "-exit-code=3"}}, runnerapi.CauseCrashLoop, "exit code 3"},
+		"hungry": {
+			runnerapi.AppSpec{Image: image, Args: []string{"-eat-memory"}, Resources: runnerapi.Resources{Limits: runnerapi.ResourceAmounts{Memory: "40Mi"}}},
+			runnerapi.CauseOutOfMemory, "limit of 40Mi",
+		},
+		"too-big": {
+			runnerapi.AppSpec{Image: image, Resources: runnerapi.Resources{Requests: runnerapi.ResourceAmounts{CPU: "900"}}},
+			runnerapi.CauseUnschedulable, "Insufficient cpu",
+		},
+		"unready": {runnerapi.AppSpec{Image: image, Args: []string{"-never-ready"}, Probes: ready(8080)}, runnerapi.CauseProbeFailing, "statuscode: 503"},
+		"killed": {
+			runnerapi.AppSpec{Image: image, Probes: runnerapi.Probes{Startup: &runnerapi.Probe{TCP: &runnerapi.TCPProbe{Port: 9}, PeriodSeconds: 1, FailureThreshold: 2}}},
+			runnerapi.CauseProbeFailing, "the startup probe (TCP port 9) fails: dial tcp",
+		},
+	}
+	for name, c := range cases {
+		deploy(t, e, key(ns, name), c.spec)
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			a := settled(t, e, key(ns, name), 1)
+			at := time.Now()
+			require.NotNil(t, a.Status.Diagnosis, "%+v", a.Status)
+			assert.Equal(t, runnerapi.PhaseFailed, a.Status.Phase)
+			assert.Equal(t, c.cause, a.Status.Diagnosis.Cause)
+			assert.Contains(t, a.Status.Diagnosis.Message, c.message)
+			assert.NotEmpty(t, a.Status.Diagnosis.Fix)
+			t.Logf("%s; fix: %s", a.Status.Diagnosis.Message, a.Status.Diagnosis.Fix)
+			if c.cause == runnerapi.CauseCrashLoop {
+				assert.EqualValues(t, 3, *a.Status.Diagnosis.ExitCode)
+				assert.Contains(t, strings.Join(a.Status.Diagnosis.LastLines, "\n"), "crashing on purpose")
+			}
+			if name == "no-image" {
+				t.Logf("diagnosed %s after the kubelet's signal", at.Sub(signals.of(name)))
+			}
+		})
+	}
+}
+
+// TestKilledByLiveness is of an App that was healthy until its probe failed.
+func TestKilledByLiveness(t *testing.T) {
+	env := kubetest.Full(t)
+	e, _ := start(t, env.Agent, nil)
+	k := key(ownNamespace(t, env), "killed")
+	deploy(t, e, k, runnerapi.AppSpec{Image: helloImage(t, env), Probes: runnerapi.Probes{
+		Liveness: &runnerapi.Probe{TCP: &runnerapi.TCPProbe{Port: 9}, PeriodSeconds: 1, FailureThreshold: 1},
+	}})
+	require.Eventually(t, func() bool {
+		a, err := e.Get(t.Context(), k)
+		return err == nil && a.Status.Diagnosis != nil && a.Status.Diagnosis.Cause == runnerapi.CauseProbeFailing &&
+			strings.Contains(a.Status.Diagnosis.Message, "the liveness probe (TCP port 9) fails: dial tcp")
+	}, podPatience, 50*time.Millisecond)
+}
+
+// TestDiagnosisIsFast measures from the kubelet's first word of the failure to
+// the App's diagnosis.
+func TestDiagnosisIsFast(t *testing.T) {
+	env := kubetest.Full(t)
+	e, _ := start(t, env.Agent, nil)
+	ns := ownNamespace(t, env)
+	signals := signalTimes(t, env, ns)
+	began := time.Now()
+	deploy(t, e, key(ns, "gone"), runnerapi.AppSpec{Image: "apps.test/no-such-image:2"})
+	a := settled(t, e, key(ns, "gone"), 1)
+	diagnosed := time.Now()
+	require.Equal(t, runnerapi.PhaseFailed, a.Status.Phase)
+	require.Equal(t, runnerapi.CauseImageNotFound, a.Status.Diagnosis.Cause)
+	signal := signals.of("gone")
+	require.False(t, signal.IsZero())
+	t.Logf("signal after %s, diagnosis %s after the signal", signal.Sub(began), diagnosed.Sub(signal))
+	assert.Less(t, diagnosed.Sub(signal), time.Second)
+}
+
+// seenSignals are when pods were first seen waiting because of an image.
+type seenSignals struct {
+	mu   sync.Mutex
+	seen map[string]time.Time
+}
+
+func (s *seenSignals) of(app string) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.seen[app]
+}
+
+// signalTimes watches pods with a client of its own.
+func signalTimes(t *testing.T, env *kubetest.Env, ns string) *seenSignals {
+	t.Helper()
+	cs, err := kubernetes.NewForConfig(env.Admin)
+	require.NoError(t, err)
+	w, err := cs.CoreV1().Pods(ns).Watch(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	s := &seenSignals{seen: map[string]time.Time{}}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ev := range w.ResultChan() {
+			s.note(ev)
+		}
+	}()
+	t.Cleanup(func() { w.Stop(); <-done })
+	return s
+}
+
+func (s *seenSignals) note(ev watch.Event) {
+	pod, ok := ev.Object.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		if c.State.Waiting == nil || !strings.Contains(c.State.Waiting.Reason, "Pull") {
+			continue
+		}
+		s.mu.Lock()
+		if name := pod.Labels["pipeops.io/app"]; s.seen[name].IsZero() {
+			s.seen[name] = time.Now()
+		}
+		s.mu.Unlock()
+	}
+}
+
+// TestRealLife takes one App through its life: deploy, scale, a bad update that
+// leaves it serving, its cure, a restart, logs, delete.
+func TestRealLife(t *testing.T) {
+	env := kubetest.Full(t)
+	image := helloImage(t, env)
+	r := &receiver{}
+	e, _ := start(t, env.Agent, r.take)
+	ns := ownNamespace(t, env)
+	k := key(ns, "life")
+	spec := runnerapi.AppSpec{Image: image, Ports: []runnerapi.Port{{Port: 8080}}, Probes: ready(8080), EnvFrom: []runnerapi.EnvSource{{Secret: "settings"}}}
+	deploy(t, e, k, spec)
+	a := settled(t, e, k, 1)
+	require.NotNil(t, a.Status.Diagnosis)
+	require.Equal(t, runnerapi.CauseMissingSecret, a.Status.Diagnosis.Cause)
+	require.NoError(t, env.Client.Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "settings"}, StringData: map[string]string{"GREETING": "hi"},
+	}))
+	require.Eventually(t, func() bool {
+		a, err := e.Get(t.Context(), k)
+		return err == nil && a.Status.Phase == runnerapi.PhaseHealthy
+	}, podPatience, 50*time.Millisecond, "it heals by itself")
+
+	scaled, err := e.Scale(t.Context(), k, runnerapi.Scale{Replicas: ptr.To[int32](3)}, byTest)
+	require.NoError(t, err)
+	a = settled(t, e, k, scaled.Generation)
+	assert.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase)
+	assert.EqualValues(t, 3, a.Status.ReadyReplicas)
+
+	bad := spec
+	bad.Image, bad.Replicas = "apps.test/no-such-image:3", ptr.To[int32](3)
+	broken := deploy(t, e, k, bad)
+	a = settled(t, e, k, broken.Generation)
+	assert.Equal(t, runnerapi.PhaseDegraded, a.Status.Phase, "the old version serves")
+	assert.Equal(t, runnerapi.CauseImageNotFound, a.Status.Diagnosis.Cause)
+	assert.EqualValues(t, 3, a.Status.ReadyReplicas)
+
+	spec.Replicas = ptr.To[int32](2)
+	cured := deploy(t, e, k, spec)
+	a = settled(t, e, k, cured.Generation)
+	assert.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase)
+	assert.EqualValues(t, 2, a.Status.Replicas)
+	assert.Nil(t, a.Status.Diagnosis)
+
+	before := podNames(t, env, ns)
+	_, err = e.Restart(t.Context(), k, byTest)
+	require.NoError(t, err)
+	a = settled(t, e, k, cured.Generation)
+	assert.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase)
+	for _, name := range podNames(t, env, ns) {
+		assert.NotContains(t, before, name, "a wait after a restart waits for the new pods")
+	}
+
+	require.NoError(t, e.Delete(t.Context(), k, byTest))
+	require.Eventually(t, func() bool { return len(podNames(t, env, ns)) == 0 }, podPatience, 100*time.Millisecond, "no pod is left")
+	var sets appsv1.ReplicaSetList
+	require.NoError(t, env.Client.List(t.Context(), &sets, client.InNamespace(ns)))
+	assert.Empty(t, sets.Items)
+	eventually(t, "the end is announced", func() bool {
+		all := r.of(k.Name)
+		return all[len(all)-1].Type == app.EventRemoved
+	})
+	assert.Subset(t, types(r.of(k.Name)), []app.EventType{app.EventFailed, app.EventHealthy, app.EventDegraded, app.EventRemoved})
+}
+
+// podNames are the pods that are not about to go.
+func podNames(t *testing.T, env *kubetest.Env, ns string) []string {
+	t.Helper()
+	var pods corev1.PodList
+	require.NoError(t, env.Client.List(t.Context(), &pods, client.InNamespace(ns)))
+	var names []string
+	for _, p := range pods.Items {
+		if p.DeletionTimestamp.IsZero() {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
+func TestQuota(t *testing.T) {
+	env := kubetest.Full(t)
+	e, _ := start(t, env.Agent, nil)
+	ns := ownNamespace(t, env)
+	require.NoError(t, env.Client.Create(t.Context(), &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "none"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}},
+	}))
+	deploy(t, e, key(ns, "web"), runnerapi.AppSpec{Image: helloImage(t, env)})
+	a := settled(t, e, key(ns, "web"), 1)
+	require.NotNil(t, a.Status.Diagnosis)
+	assert.Equal(t, runnerapi.CauseQuotaExceeded, a.Status.Diagnosis.Cause)
+	assert.Contains(t, a.Status.Diagnosis.Message, "quota none")
+}
+
+func TestLogs(t *testing.T) {
+	env := kubetest.Full(t)
+	e, _ := start(t, env.Agent, nil)
+	ns := ownNamespace(t, env)
+	k := key(ns, "talker")
+	spec := runnerapi.AppSpec{Image: helloImage(t, env), Replicas: ptr.To[int32](2), Probes: ready(8080)}
+	deploy(t, e, k, spec)
+	require.Equal(t, runnerapi.PhaseHealthy, settled(t, e, k, 1).Status.Phase)
+
+	var lines []runnerapi.LogLine
+	keep := func(l runnerapi.LogLine) error { lines = append(lines, l); return nil }
+	require.NoError(t, e.Logs(t.Context(), k, runnerapi.LogOptions{Tail: -1}, keep))
+	require.NotEmpty(t, lines)
+	assert.True(t, slices.IsSortedFunc(lines, func(a, b runnerapi.LogLine) int { return a.Time.Compare(b.Time) }), "merged by time")
+	assert.Len(t, podsIn(lines), 2)
+
+	lines = nil
+	require.NoError(t, e.Logs(t.Context(), k, runnerapi.LogOptions{Tail: 1}, keep))
+	assert.Len(t, lines, 2, "the last of each pod")
+	lines = nil
+	require.NoError(t, e.Logs(t.Context(), k, runnerapi.LogOptions{Tail: -1, Since: time.Nanosecond}, keep))
+	err := e.Logs(t.Context(), k, runnerapi.LogOptions{Tail: 1, Container: "sidecar"}, keep)
+	assert.Equal(t, runnerapi.CodeNotFound, code(err))
+	err = e.Logs(t.Context(), key(ns, "nobody"), runnerapi.LogOptions{}, keep)
+	assert.Equal(t, runnerapi.CodeNotFound, code(err))
+}
+
+// TestFollowSeesNewPods follows across a restart of all pods: nothing is lost
+// and nothing comes twice.
+func TestFollowSeesNewPods(t *testing.T) {
+	env := kubetest.Full(t)
+	e, _ := start(t, env.Agent, nil)
+	ns := ownNamespace(t, env)
+	k := key(ns, "follow")
+	deploy(t, e, k, runnerapi.AppSpec{Image: helloImage(t, env), Probes: ready(8080)})
+	require.Equal(t, runnerapi.PhaseHealthy, settled(t, e, k, 1).Status.Phase)
+
+	var mu sync.Mutex
+	var lines []runnerapi.LogLine
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- e.Logs(ctx, k, runnerapi.LogOptions{Follow: true, Tail: -1}, func(l runnerapi.LogLine) error {
+			mu.Lock()
+			defer mu.Unlock()
+			lines = append(lines, l)
+			return nil
+		})
+	}()
+	has := func(part string, pods int) func() bool {
+		return func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			found := map[string]bool{}
+			for _, l := range lines {
+				if strings.Contains(l.Line, part) {
+					found[l.Pod] = true
+				}
+			}
+			return len(found) >= pods
+		}
+	}
+	eventually(t, "the first pod's lines", has("listening on", 1))
+	_, err := e.Restart(t.Context(), k, byTest)
+	require.NoError(t, err)
+	require.Eventually(t, has("listening on", 2), podPatience, 50*time.Millisecond, "the new pod's lines")
+	require.Eventually(t, has("terminating", 1), podPatience, 50*time.Millisecond, "the old pod's last lines")
+	cancel()
+	require.NoError(t, <-done)
+	seen := map[runnerapi.LogLine]bool{}
+	for _, l := range lines {
+		assert.False(t, seen[l], "twice: %+v", l)
+		seen[l] = true
+	}
+}
+
+func podsIn(lines []runnerapi.LogLine) map[string]bool {
+	pods := map[string]bool{}
+	for _, l := range lines {
+		pods[l.Pod] = true
+	}
+	return pods
+}

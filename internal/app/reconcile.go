@@ -1,0 +1,265 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+const (
+	workers = 4
+	// A refusal can end without an event that the agent sees: a foreign object
+	// is deleted, a quota raised.
+	retryRefused = 30 * time.Second
+	maxRetry     = 30 * time.Second
+)
+
+// addController has Reconcile called for an App whenever it, or anything made
+// from it, or its namespace changes.
+func (e *Engine) addController() error {
+	ofApp := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+		name := o.GetLabels()[managed.App]
+		if name == "" {
+			return nil
+		}
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}}
+	})
+	c := builder.ControllerManagedBy(e.mgr).Named("app").For(&App{})
+	for _, o := range append(wholes(), &appsv1.ReplicaSet{}, &batchv1.Job{}, &corev1.Pod{}) {
+		c = c.Watches(o, ofApp)
+	}
+	return c.WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(e.appsOf)).
+		WatchesRawSource(source.Channel(e.leadership.resync, &handler.TypedEnqueueRequestForObject[*App]{})).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers,
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
+				50*time.Millisecond, maxRetry),
+			RecoverPanic: ptr.To(true),
+		}).
+		Complete(e)
+}
+
+// appsOf are the Apps of a namespace that came to the agent or left it.
+func (e *Engine) appsOf(ctx context.Context, ns client.Object) []reconcile.Request {
+	var list List
+	if err := e.cached.List(ctx, &list, client.InNamespace(ns.GetName())); err != nil {
+		return nil // the context ended
+	}
+	requests := make([]reconcile.Request, 0, len(list.Items))
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests
+}
+
+// Reconcile makes the cluster follow one App and writes down what it sees. It
+// does not remember: every call starts from what is there.
+func (e *Engine) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	if !e.leadership.leads() {
+		return reconcile.Result{}, nil // takeOver looks at it when this replica leads
+	}
+	result, err := e.reconcile(ctx, req)
+	if ctx.Err() != nil {
+		return reconcile.Result{}, nil //nolint:nilerr // the next Engine starts from what is there
+	}
+	return result, err
+}
+
+func (e *Engine) reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	a := &App{}
+	if err := e.cached.Get(ctx, req.NamespacedName, a); err != nil {
+		e.contents.forget(req.NamespacedName)
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if !a.DeletionTimestamp.IsZero() {
+		return reconcile.Result{}, e.remove(ctx, a)
+	}
+	if err := e.hold(ctx, a); err != nil {
+		return again(err)
+	}
+	if err := e.followContents(ctx, a, false); apierrors.IsConflict(err) {
+		return again(err)
+	} else if err != nil { // no reason to leave the rest undone
+		e.log.Warn().Err(err).Msg("an App may not restart for what changed; looking again")
+	}
+	made, err := e.converge(ctx, a)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	status, recheck, err := e.observe(ctx, a, made)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if made.refusal != nil {
+		recheck = retryRefused
+	}
+	if err := e.noteRevision(ctx, a, &status); err != nil {
+		return reconcile.Result{}, err
+	}
+	if err := e.writeStatus(ctx, a, status); err != nil {
+		return again(err)
+	}
+	left, err := e.sweepJob(ctx, a, made)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if left > 0 && (recheck == 0 || left < recheck) {
+		recheck = left
+	}
+	if err := e.undo(ctx, a); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: recheck}, nil
+}
+
+// again takes up an App anew that somebody wrote in between; that is no error.
+func again(err error) (reconcile.Result, error) {
+	if apierrors.IsConflict(err) {
+		return reconcile.Result{RequeueAfter: time.Millisecond}, nil
+	}
+	return reconcile.Result{}, client.IgnoreNotFound(err)
+}
+
+// hold marks an App that was made with kubectl as one made by Deploy is.
+func (e *Engine) hold(ctx context.Context, a *App) error {
+	before := a.DeepCopy()
+	changed := controllerutil.AddFinalizer(a, finalizer)
+	for k, v := range managed.AppLabels(a.Name) {
+		if a.Labels[k] != v {
+			if a.Labels == nil {
+				a.Labels = map[string]string{}
+			}
+			a.Labels[k], changed = v, true
+		}
+	}
+	if !changed {
+		return nil
+	}
+	return e.cached.Patch(ctx, a, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}),
+		client.FieldOwner(managed.FieldManager))
+}
+
+// made is what converge left in the cluster.
+type made struct {
+	workload client.Object        // nil while there is none
+	refusal  *runnerapi.Diagnosis // why the cluster does not follow the spec
+}
+
+// converge makes the App's objects what the spec says. What cannot be done
+// until somebody changes something is a refusal; any other error is tried again.
+func (e *Engine) converge(ctx context.Context, a *App) (made, error) {
+	if a.Spec.Paused {
+		have, err := e.ownWorkload(ctx, a)
+		return made{workload: have}, err
+	}
+	if d, err := e.refuseSpec(ctx, a); d != nil || err != nil {
+		have, lookErr := e.ownWorkload(ctx, a)
+		return made{workload: have, refusal: d}, errors.Join(err, lookErr)
+	}
+	w, err := e.convergeWorkload(ctx, a)
+	if err != nil {
+		refusal, err := refusalOf(err)
+		have, lookErr := e.ownWorkload(ctx, a)
+		return made{workload: have, refusal: refusal}, errors.Join(err, lookErr)
+	}
+	if err := e.convergeBesides(ctx, a); err != nil {
+		refusal, err := refusalOf(err)
+		return made{workload: w, refusal: refusal}, err
+	}
+	return made{workload: w}, nil
+}
+
+func (e *Engine) convergeWorkload(ctx context.Context, a *App) (client.Object, error) {
+	if a.Spec.Type == runnerapi.TypeJob {
+		return e.convergeJob(ctx, a)
+	}
+	w := workload(a)
+	if err := e.ensure(ctx, a, w); err != nil {
+		return w, err
+	}
+	if s, ok := w.(*appsv1.StatefulSet); ok {
+		return w, e.unblock(ctx, a, s)
+	}
+	return w, nil
+}
+
+// convergeBesides makes what belongs to the workload, and removes what is no
+// longer asked for.
+func (e *Engine) convergeBesides(ctx context.Context, a *App) error {
+	wanted := map[string]bool{}
+	for _, o := range besides(a) {
+		if err := e.ensure(ctx, a, o); err != nil {
+			return err
+		}
+		wanted[fmt.Sprintf("%T %s", o, o.GetName())] = true
+	}
+	for _, o := range possible(a) {
+		if wanted[fmt.Sprintf("%T %s", o, o.GetName())] || isWorkload(o) {
+			continue
+		}
+		err := e.cached.Get(ctx, client.ObjectKeyFromObject(o), o)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read what belongs to App %s: %w", a.key(), err)
+		}
+		if err := e.deleteOwn(ctx, a, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func isWorkload(o client.Object) bool {
+	switch o.(type) {
+	case *appsv1.Deployment, *appsv1.StatefulSet, *appsv1.DaemonSet, *batchv1.Job, *batchv1.CronJob:
+		return true
+	}
+	return false
+}
+
+// ownWorkload is the App's workload as far as there is one.
+func (e *Engine) ownWorkload(ctx context.Context, a *App) (client.Object, error) {
+	o := blank(a.Spec.Type)
+	err := e.cached.Get(ctx, client.ObjectKeyFromObject(a), o)
+	if apierrors.IsNotFound(err) || err == nil && !owns(a, o) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the workload of App %s: %w", a.key(), err)
+	}
+	return o, nil
+}
+
+// writeStatus writes what changed. It does not overwrite a status that speaks
+// of a newer App than this one.
+func (e *Engine) writeStatus(ctx context.Context, a *App, status Status) error {
+	if reflect.DeepEqual(a.Status, status) {
+		return nil
+	}
+	before := a.DeepCopy()
+	a.Status = status
+	return e.cached.Status().Patch(ctx, a, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}),
+		client.FieldOwner(managed.FieldManager))
+}

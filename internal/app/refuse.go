@@ -1,0 +1,71 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// refuseSpec finds what the API would have refused: an App can come from
+// kubectl too.
+func (e *Engine) refuseSpec(ctx context.Context, a *App) (*runnerapi.Diagnosis, error) {
+	ok, err := e.manages(ctx, a.Namespace)
+	if err != nil {
+		return nil, fmt.Errorf("read namespace %s: %w", a.Namespace, err)
+	}
+	if !ok {
+		p := runnerapi.NotManaged(a.Namespace)
+		return &runnerapi.Diagnosis{
+			Cause: runnerapi.CauseAdmissionRefused, Object: "namespace/" + a.Namespace, Message: p.Detail, Fix: p.Fix,
+		}, nil
+	}
+	if errs := append(a.Spec.ValidateName(a.Name), a.Spec.Validate()...); len(errs) > 0 {
+		return &runnerapi.Diagnosis{
+			Cause: runnerapi.CauseInvalidSpec, Object: "app/" + a.Name,
+			Message: errs[0].Field + ": " + errs[0].Message, Fix: "correct spec." + errs[0].Field,
+		}, nil
+	}
+	return nil, nil
+}
+
+// refusalOf is the diagnosis of an error that trying again does not cure; any
+// other comes back.
+func refusalOf(err error) (*runnerapi.Diagnosis, error) {
+	var foreign *foreignError
+	if errors.As(err, &foreign) {
+		return &runnerapi.Diagnosis{
+			Cause: runnerapi.CauseConflict, Object: kindPath(foreign.kind, foreign.name),
+			Message: foreign.Error(), Fix: foreign.fix(),
+		}, nil
+	}
+	switch {
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return refused(err, runnerapi.CauseInvalidSpec), nil
+	case apierrors.IsForbidden(err):
+		d := refused(err, runnerapi.CauseAdmissionRefused)
+		if quota := diagnose.Refused(err.Error(), ""); quota.Cause == runnerapi.CauseQuotaExceeded {
+			d.Cause = quota.Cause
+		}
+		return d, nil
+	}
+	return nil, err
+}
+
+func refused(err error, cause runnerapi.Cause) *runnerapi.Diagnosis {
+	d := &runnerapi.Diagnosis{Cause: cause, Message: err.Error(), Fix: "change what the message names"}
+	p := &problem.Error{}
+	if errors.As(kubeproblem.From(err, "applying the App"), &p) {
+		d.Message, d.Fix = p.Detail, p.Fix
+		if p.Field != "" {
+			d.Message = p.Field + ": " + p.Detail
+		}
+	}
+	return d
+}

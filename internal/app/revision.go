@@ -1,0 +1,252 @@
+package app
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// maxRevisions bounds what is read: the limit of a spec is far below.
+const maxRevisions = 500
+
+// staying are the fields that a rollback leaves as they are: how many pods
+// there are and whether the App is paused are not what it runs.
+var staying = []string{"replicas", "autoscaling", "paused"}
+
+// content is what of a spec makes a revision.
+func content(spec runnerapi.AppSpec) (map[string]any, error) {
+	raw, err := json.Marshal(spec)
+	if err != nil {
+		return nil, err
+	}
+	tree, err := decodeContent(raw)
+	for _, field := range staying {
+		delete(tree, field)
+	}
+	return tree, err
+}
+
+// decodeContent keeps numbers as they are written.
+func decodeContent(raw []byte) (map[string]any, error) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var tree map[string]any
+	if err := d.Decode(&tree); err != nil {
+		return nil, fmt.Errorf("read a revision: %w", err)
+	}
+	return tree, nil
+}
+
+// restored is the spec of a revision with what stays from the present one.
+func restored(r *appsv1.ControllerRevision, present runnerapi.AppSpec) (runnerapi.AppSpec, error) {
+	tree, err := decodeContent(r.Data.Raw)
+	if err != nil {
+		return runnerapi.AppSpec{}, err
+	}
+	raw, err := json.Marshal(present)
+	if err != nil {
+		return runnerapi.AppSpec{}, err
+	}
+	now, err := decodeContent(raw)
+	if err != nil {
+		return runnerapi.AppSpec{}, err
+	}
+	for _, field := range staying {
+		delete(tree, field)
+		if value, there := now[field]; there {
+			tree[field] = value
+		}
+	}
+	if raw, err = json.Marshal(tree); err != nil {
+		return runnerapi.AppSpec{}, err
+	}
+	var spec runnerapi.AppSpec
+	err = json.Unmarshal(raw, &spec)
+	return spec, err
+}
+
+// revisionsOf are the App's, oldest first, from the API server: they are needed
+// when something is written, which is seldom, so no cache holds them.
+func (e *Engine) revisionsOf(ctx context.Context, a *App) ([]appsv1.ControllerRevision, error) {
+	var list appsv1.ControllerRevisionList
+	err := e.live.List(ctx, &list, client.InNamespace(a.Namespace), client.MatchingLabels(managed.AppLabels(a.Name)), client.Limit(maxRevisions))
+	if err != nil {
+		return nil, fmt.Errorf("list the revisions of App %s: %w", a.key(), err)
+	}
+	// Kubernetes keeps revisions of StatefulSets under the same labels.
+	own := slices.DeleteFunc(list.Items, func(r appsv1.ControllerRevision) bool { return !metav1.IsControlledBy(&r, a) })
+	slices.SortFunc(own, func(a, b appsv1.ControllerRevision) int { return cmp.Compare(a.Revision, b.Revision) })
+	return own, nil
+}
+
+// revise makes sure that the App's spec is kept as a revision, and answers all
+// revisions up to it: the last is the one that holds. Writer and reconciler
+// both call it; the name, which has the generation, makes them agree.
+func (e *Engine) revise(ctx context.Context, a *App) ([]appsv1.ControllerRevision, error) {
+	all, err := e.revisionsOf(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(r appsv1.ControllerRevision) bool { return r.Revision > a.Generation })
+	now, err := content(a.Spec)
+	if err != nil {
+		return nil, err
+	}
+	before := map[string]any{}
+	if len(all) > 0 {
+		newest := all[len(all)-1]
+		if before, err = decodeContent(newest.Data.Raw); err != nil {
+			return nil, err
+		}
+		if newest.Revision == a.Generation || reflect.DeepEqual(before, now) {
+			return all, nil
+		}
+	}
+	r, err := newRevision(a, before, now)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.live.Create(ctx, r, client.FieldOwner(managed.FieldManager)); err != nil && !apierrors.IsAlreadyExists(err) {
+		return nil, fmt.Errorf("keep revision %d of App %s: %w", a.Generation, a.key(), err)
+	}
+	all = append(all, *r)
+	return all, e.prune(ctx, a, all)
+}
+
+func newRevision(a *App, before, now map[string]any) (*appsv1.ControllerRevision, error) {
+	raw, err := json.Marshal(now)
+	if err != nil {
+		return nil, err
+	}
+	changes := []runnerapi.Change{}
+	if len(before) > 0 {
+		changes = difference(before, now)
+	}
+	changed, err := json.Marshal(changes)
+	if err != nil {
+		return nil, err
+	}
+	meta := childMeta(a)
+	meta.Name = a.Name + ".r" + strconv.FormatInt(a.Generation, 10)
+	n := noteOf(a, a.Generation)
+	meta.Annotations = map[string]string{managed.Changes: string(changed)}
+	for key, value := range map[string]string{managed.ChangedBy: n.Runner, managed.RequestID: n.RequestID} {
+		if value != "" {
+			meta.Annotations[key] = value
+		}
+	}
+	if n.Restores > 0 {
+		meta.Annotations[managed.Restores] = strconv.FormatInt(n.Restores, 10)
+	}
+	if n.Undone != nil {
+		meta.Annotations[managed.Undid] = strconv.FormatInt(n.Undone.Revision, 10)
+	}
+	return &appsv1.ControllerRevision{
+		TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "ControllerRevision"},
+		ObjectMeta: meta, Revision: a.Generation, Data: runtime.RawExtension{Raw: raw},
+	}, nil
+}
+
+// prune deletes the oldest revisions beyond the limit, but neither the one that
+// holds nor the one that an automatic rollback would go to.
+func (e *Engine) prune(ctx context.Context, a *App, all []appsv1.ControllerRevision) error {
+	limit := int(ptr.Deref(a.Spec.RevisionHistoryLimit, runnerapi.DefaultRevisionHistory))
+	for i := range all[:max(len(all)-limit, 0)] {
+		r := &all[i]
+		if r.Revision == a.Status.HealthyRevision || r.Revision == a.Generation {
+			continue
+		}
+		if err := e.deleteOwn(ctx, a, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forgetRevisions deletes all of a deleted App's.
+func (e *Engine) forgetRevisions(ctx context.Context, a *App) error {
+	all, err := e.revisionsOf(ctx, a)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		if err := e.deleteOwn(ctx, a, &all[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Revisions lists what Rollback can go back to, newest first.
+func (e *Engine) Revisions(ctx context.Context, key runnerapi.Key) ([]runnerapi.Revision, error) {
+	if err := e.admit(ctx, key.Namespace); err != nil {
+		return nil, err
+	}
+	a, err := e.getLive(ctx, key)
+	var all []appsv1.ControllerRevision
+	if err == nil {
+		all, err = e.revise(ctx, a)
+	}
+	if err != nil {
+		return nil, kubeproblem.From(err, "listing the revisions of App "+key.String())
+	}
+	out := make([]runnerapi.Revision, 0, len(all))
+	for i := range all {
+		r := describeRevision(&all[i])
+		r.Current, r.Healthy = i == len(all)-1, r.Revision == a.Status.HealthyRevision
+		out = append(out, r)
+	}
+	slices.Reverse(out)
+	return out, nil
+}
+
+func describeRevision(r *appsv1.ControllerRevision) runnerapi.Revision {
+	out := runnerapi.Revision{
+		Revision: r.Revision, CreatedAt: r.CreationTimestamp.Time, Runner: r.Annotations[managed.ChangedBy],
+		RequestID: r.Annotations[managed.RequestID], Changes: []runnerapi.Change{},
+	}
+	if tree, err := decodeContent(r.Data.Raw); err == nil {
+		out.Image, _ = tree["image"].(string)
+	}
+	if raw := r.Annotations[managed.Changes]; raw != "" && json.Unmarshal([]byte(raw), &out.Changes) != nil {
+		out.Changes = []runnerapi.Change{} // somebody edited it
+	}
+	out.Restores, _ = strconv.ParseInt(r.Annotations[managed.Restores], 10, 64) // 0 where there is none
+	out.Undid, _ = strconv.ParseInt(r.Annotations[managed.Undid], 10, 64)
+	return out
+}
+
+// noteRevision puts into the status which revision it speaks of and what was
+// undone by it, and remembers how it came out.
+func (e *Engine) noteRevision(ctx context.Context, a *App, s *Status) error {
+	if a.Status.ObservedGeneration != a.Generation || s.Revision == 0 {
+		all, err := e.revise(ctx, a)
+		switch {
+		case apierrors.IsForbidden(err): // the namespace is not the agent's, or is being deleted
+			s.Revision = 0
+		case err != nil:
+			return err
+		default:
+			s.Revision = all[len(all)-1].Revision
+		}
+	}
+	s.Undone = noteOf(a, s.Revision).Undone
+	settle(a, s)
+	return nil
+}

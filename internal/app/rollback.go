@@ -1,0 +1,154 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// Rollback goes back to a revision, as a new revision. Like Restart it keeps
+// the keys that were used on the App itself: by default it goes to the one
+// before, and doing that twice is not doing it once.
+func (e *Engine) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.RollbackTo, opts runnerapi.WriteOptions) (runnerapi.App, error) {
+	if err := e.admit(ctx, key.Namespace); err != nil {
+		return runnerapi.App{}, err
+	}
+	var a *App
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		var err error
+		if a, err = e.getLive(ctx, key); err != nil {
+			return err
+		}
+		if !a.DeletionTimestamp.IsZero() {
+			return beingDeleted(key)
+		}
+		if !useKey(a, opts.IdempotencyKey) {
+			return nil
+		}
+		all, err := e.revise(ctx, a)
+		if err != nil {
+			return err
+		}
+		target, err := pick(all, to.Revision)
+		if err != nil {
+			return err
+		}
+		return e.goBack(ctx, a, target, note{Runner: opts.Caller.Runner, RequestID: opts.Caller.RequestID}, opts)
+	})
+	if err != nil {
+		return runnerapi.App{}, kubeproblem.From(err, "rolling back App "+key.String())
+	}
+	return a.Wire(), nil
+}
+
+// pick finds the revision to go back to.
+func pick(all []appsv1.ControllerRevision, number int64) (*appsv1.ControllerRevision, error) {
+	if number == 0 {
+		if len(all) < 2 {
+			return nil, problem.Errorf(problem.Conflict, "deploy what it should be instead", "there is no revision before the current one")
+		}
+		return &all[len(all)-2], nil
+	}
+	for i := range all {
+		if all[i].Revision == number {
+			return &all[i], nil
+		}
+	}
+	var have []string
+	for _, r := range all {
+		have = append(have, strconv.FormatInt(r.Revision, 10))
+	}
+	return nil, problem.Errorf(problem.NotFound, "use one of "+strings.Join(have, ", "), "there is no revision %d (any more)", number).
+		WithField("body.revision")
+}
+
+// goBack writes a revision's spec.
+func (e *Engine) goBack(ctx context.Context, a *App, to *appsv1.ControllerRevision, n note, opts runnerapi.WriteOptions) error {
+	spec, err := restored(to, a.Spec)
+	if err != nil {
+		return fmt.Errorf("revision %d of App %s: %w", to.Revision, a.key(), err)
+	}
+	n.Restores = to.Revision
+	if err := addNote(a, n); err != nil {
+		return err
+	}
+	return e.update(ctx, a, spec, opts)
+}
+
+// reviseLater keeps the revision of what was just written, so that it can be
+// seen at once. Where that fails the reconciler does it.
+func (e *Engine) reviseLater(ctx context.Context, a *App) {
+	if _, err := e.revise(ctx, a); err != nil {
+		e.log.Warn().Err(err).Str("namespace", a.Namespace).Str("app", a.Name).Msg("the revision is not kept yet; the reconciler tries again")
+	}
+}
+
+// undo takes back a rollout that failed, where the App asks for it and there is
+// something to go back to. It does so once: what it goes back to was healthy,
+// and is not taken back again.
+func (e *Engine) undo(ctx context.Context, a *App) error {
+	if !failedRollout(a) {
+		return nil
+	}
+	fresh, err := e.getLive(ctx, a.key())
+	if err != nil || fresh.UID != a.UID || fresh.Generation != a.Generation {
+		return client.IgnoreNotFound(err) // somebody wrote meanwhile; that is looked at anew
+	}
+	all, err := e.revisionsOf(ctx, fresh)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(all, func(r appsv1.ControllerRevision) bool { return r.Revision == a.Status.HealthyRevision })
+	if i < 0 {
+		return nil
+	}
+	spec, err := restored(&all[i], fresh.Spec)
+	if err != nil || reflect.DeepEqual(spec, fresh.Spec) {
+		return err
+	}
+	reason := a.Status.Diagnosis.DeepCopy()
+	reason.LastLines = nil // what it wrote is nobody's business for longer than needed
+	u := &runnerapi.Undone{Revision: a.Status.Revision, Generation: a.Generation, Restored: all[i].Revision, Diagnosis: reason}
+	err = e.goBack(ctx, fresh, &all[i], note{Undone: u}, runnerapi.WriteOptions{})
+	if apierrors.IsConflict(err) {
+		return nil
+	}
+	if err == nil {
+		e.log.Warn().Str("namespace", a.Namespace).Str("app", a.Name).Int64("revision", u.Revision).Int64("restored", u.Restored).
+			Str("cause", string(reason.Cause)).Msg("a rollout failed; going back to the last healthy revision")
+	}
+	return err
+}
+
+// failedRollout says whether the App's newest revision failed before it was
+// ever healthy, and is to be taken back.
+func failedRollout(a *App) bool {
+	s := a.Status
+	if a.Spec.Rollback != runnerapi.RollbackOnFailure || a.Spec.Paused || !a.observed() || s.Diagnosis == nil {
+		return false
+	}
+	if a.Spec.Type.Runs() {
+		return false // a run that failed is told of; an older one would only run again
+	}
+	if s.Diagnosis.Object == "namespace/"+a.Namespace {
+		return false // no spec is at fault when the namespace is not the agent's
+	}
+	failed := s.Phase == runnerapi.PhaseFailed || s.Phase == runnerapi.PhaseDegraded
+	return failed && s.HealthyRevision > 0 && s.Revision > s.HealthyRevision
+}
+
+func beingDeleted(key runnerapi.Key) error {
+	return problem.Errorf(problem.Conflict, "wait until it is gone, then deploy it again", "App %s is being deleted", key)
+}

@@ -1,0 +1,91 @@
+package app_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+)
+
+// TestTheClusterValidatesAsTheAPIDoes sends what the API refuses to the API
+// server (see TestTheAPIRefusesBadSpecs), and what it takes.
+func TestTheClusterValidatesAsTheAPIDoes(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	send := func(t *testing.T, spec string) error {
+		t.Helper()
+		u := &unstructured.Unstructured{Object: map[string]any{}}
+		var tree map[string]any
+		require.NoError(t, json.Unmarshal([]byte(spec), &tree))
+		tree["image"] = "example.com/web:1"
+		u.SetGroupVersionKind(app.GroupVersion.WithKind(app.Kind))
+		u.SetNamespace(production)
+		u.SetName("web")
+		u.Object["spec"] = tree
+		return env.Client.Create(t.Context(), u, client.DryRunAll, client.FieldValidation("Strict"))
+	}
+	for name, bad := range runnerapitest.BadSpecs() {
+		t.Run(name, func(t *testing.T) {
+			err := send(t, bad.JSON)
+			require.True(t, apierrors.IsInvalid(err), "%v", err)
+			assert.ErrorContains(t, err, bad.Message)
+		})
+	}
+	for name, good := range runnerapitest.GoodSpecs() {
+		assert.NoError(t, send(t, good), name)
+	}
+}
+
+func TestTheClusterKeepsTheSchemasBounds(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	for name, spec := range map[string]runnerapi.AppSpec{
+		"no image":        {},
+		"too many pods":   {Image: "a", Replicas: ptr.To[int32](1001)},
+		"no such type":    {Image: "a", Type: "Pod"},
+		"a port too high": {Image: "a", Ports: []runnerapi.Port{{Port: 70000}}},
+	} {
+		err := env.Client.Create(t.Context(), &app.App{
+			ObjectMeta: metav1.ObjectMeta{Namespace: production, GenerateName: "bad-"}, Spec: spec,
+		}, client.DryRunAll)
+		assert.True(t, apierrors.IsInvalid(err), "%s: %v", name, err)
+	}
+	a := &app.App{
+		ObjectMeta: metav1.ObjectMeta{Namespace: production, GenerateName: "good-"},
+		Spec: runnerapi.AppSpec{
+			Image: "a", Ports: []runnerapi.Port{{Port: 80}}, Env: []runnerapi.EnvVar{{Name: "EMPTY"}},
+			Probes: runnerapi.Probes{Readiness: &runnerapi.Probe{HTTP: &runnerapi.HTTPProbe{Port: 80}}},
+		},
+	}
+	require.NoError(t, env.Client.Create(t.Context(), a, client.DryRunAll))
+	assert.EqualValues(t, 1, *a.Spec.Replicas, "defaults are the schema's")
+	assert.Equal(t, "TCP", a.Spec.Ports[0].Protocol)
+	assert.Equal(t, "/", a.Spec.Probes.Readiness.HTTP.Path)
+}
+
+func TestEngineSaysThatTheResourceIsMissing(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	out, err := env.Cluster.Kubectl(t.Context(), "annotate", "crd", app.CRDName, app.SchemaVersionAnnotation+"=0", "--overwrite")
+	require.NoError(t, err, string(out))
+	t.Cleanup(func() {
+		out, err := env.Cluster.Kubectl(context.Background(), "annotate", "crd", app.CRDName, fmt.Sprintf("%s=%d", app.SchemaVersionAnnotation, app.SchemaVersion), "--overwrite")
+		assert.NoError(t, err, string(out))
+	})
+	e, err := app.New(app.Config{RESTConfig: env.Agent, Namespace: kubetest.AgentNamespace})
+	require.NoError(t, err)
+	var missing *app.MissingCRDError
+	err = e.Run(t.Context())
+	require.ErrorAs(t, err, &missing)
+	assert.ErrorContains(t, err, fmt.Sprintf("has version 0, this agent needs %d: apply the agent's manifest", app.SchemaVersion))
+}

@@ -1,0 +1,157 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// observe is the status that follows from what is there now, and when to look
+// again though nothing changed.
+func (e *Engine) observe(ctx context.Context, a *App, m made) (Status, time.Duration, error) {
+	pods, err := e.podsOf(ctx, a)
+	if err != nil {
+		return Status{}, 0, err
+	}
+	jobs, err := e.jobsOf(ctx, a, m.workload)
+	if err != nil {
+		return Status{}, 0, err
+	}
+	var finding diagnose.Finding
+	switch {
+	case m.refusal != nil:
+		finding.Diagnosis = m.refusal
+	case figuresOf(m.workload).seen:
+		ev, err := e.evidence(ctx, a, m.workload, pods, currentRuns(a, jobs))
+		if err != nil {
+			return Status{}, 0, err
+		}
+		finding = diagnose.Find(ev)
+	}
+	s := *a.Status.DeepCopy()
+	s.Selector = labels.SelectorFromSet(managed.AppLabels(a.Name)).String()
+	if !a.ranBefore(m) {
+		count(&s, a, m.workload, pods, jobs)
+		s.Phase, s.Diagnosis = phase(a, m, currentRuns(a, jobs), finding), finding.Diagnosis
+	}
+	s.ObservedGeneration, s.ObservedRestart = a.Generation, a.restart()
+	if s.Phase != a.Status.Phase || s.LastTransition == nil {
+		now := e.now().UTC().Truncate(time.Second)
+		s.LastTransition = &now
+	}
+	return s, finding.Recheck, nil
+}
+
+// ranBefore says whether the App's run came to its end and was removed since:
+// then the status is what tells of it.
+func (a *App) ranBefore(m made) bool {
+	return a.Spec.Type == runnerapi.TypeJob && m.workload == nil && m.refusal == nil && a.Status.Finished == runKey(a)
+}
+
+func count(s *Status, a *App, w client.Object, pods []*corev1.Pod, jobs []*batchv1.Job) {
+	s.Replicas, s.UpdatedReplicas, s.ReadyReplicas, s.DesiredReplicas, s.Restarts = 0, 0, 0, 0, 0
+	s.URLs, s.PublicURLs, s.Runs, s.Finished = nil, nil, nil, ""
+	if w == nil {
+		return
+	}
+	s.URLs, s.PublicURLs = urls(a), publicURLs(a)
+	f := figuresOf(w)
+	s.Replicas, s.ReadyReplicas, s.DesiredReplicas = f.replicas, f.ready, f.desired
+	if f.seen {
+		s.UpdatedReplicas = f.updated
+	}
+	s.Runs = runs(jobs)
+	if j := newestEnded(jobs); j != nil && a.Spec.Type == runnerapi.TypeJob {
+		s.Finished = j.Annotations[managed.Run]
+	}
+	for _, pod := range pods {
+		for _, c := range pod.Status.ContainerStatuses {
+			s.Restarts += c.RestartCount
+		}
+	}
+}
+
+// phase sums up. Healthy is said of what is wholly so, and never on old news.
+func phase(a *App, m made, jobs []*batchv1.Job, f diagnose.Finding) runnerapi.Phase {
+	figures := figuresOf(m.workload)
+	serves := figures.available > 0
+	switch a.Spec.Type {
+	case runnerapi.TypeJob:
+		serves = false
+	case runnerapi.TypeCronJob:
+		last := newestEnded(jobs)
+		serves = m.workload != nil && (last == nil || succeeded(last))
+	}
+	switch {
+	case a.Spec.Paused:
+		return runnerapi.PhasePaused
+	case f.Diagnosis != nil && serves:
+		return runnerapi.PhaseDegraded
+	case f.Diagnosis != nil:
+		return runnerapi.PhaseFailed
+	case !figures.seen:
+		return runnerapi.PhaseProgressing
+	case a.Spec.Type == runnerapi.TypeCronJob && serves,
+		a.Spec.Type == runnerapi.TypeJob && len(jobs) > 0 && succeeded(jobs[0]),
+		!a.Spec.Type.Runs() && figures.complete() && !f.Unsettled:
+		return runnerapi.PhaseHealthy
+	case serves && wasComplete(a):
+		return runnerapi.PhaseDegraded
+	}
+	return runnerapi.PhaseProgressing
+}
+
+func succeeded(j *batchv1.Job) bool {
+	outcome, _ := outcomeOfJob(j)
+	return outcome == runnerapi.RunSucceeded
+}
+
+// wasComplete says whether this very spec was fully there before, so that
+// fewer pods now are a loss and not a rollout under way.
+func wasComplete(a *App) bool {
+	if !a.observed() {
+		return false
+	}
+	return a.Status.Phase == runnerapi.PhaseHealthy ||
+		a.Status.Phase == runnerapi.PhaseDegraded && a.Status.Diagnosis == nil
+}
+
+func (e *Engine) podsOf(ctx context.Context, a *App) ([]*corev1.Pod, error) {
+	var list corev1.PodList
+	if err := e.cached.List(ctx, &list, client.InNamespace(a.Namespace), client.MatchingLabels(managed.AppLabels(a.Name))); err != nil {
+		return nil, fmt.Errorf("list the pods of App %s: %w", a.key(), err)
+	}
+	var pods []*corev1.Pod
+	for i := range list.Items { // pods that somebody marked by hand are not the App's
+		if owner := metav1.GetControllerOf(&list.Items[i]); owner != nil && a.mayOwn(owner) {
+			pods = append(pods, &list.Items[i])
+		}
+	}
+	return pods, nil
+}
+
+// mayOwn says whether the owner of a pod can be of the App.
+func (a *App) mayOwn(owner *metav1.OwnerReference) bool {
+	switch a.Spec.Type {
+	case runnerapi.TypeStatefulSet, runnerapi.TypeDaemonSet, runnerapi.TypeJob:
+		return owner.Kind == string(a.Spec.Type) && owner.Name == a.Name
+	case runnerapi.TypeCronJob:
+		return owner.Kind == "Job" && strings.HasPrefix(owner.Name, a.Name+"-")
+	}
+	return owner.Kind == "ReplicaSet" && strings.HasPrefix(owner.Name, a.Name+"-")
+}
+
+func owns(a *App, o metav1.Object) bool { return metav1.IsControlledBy(o, a) }
+
+func kindPath(kind, name string) string { return strings.ToLower(kind) + "/" + name }

@@ -1,0 +1,159 @@
+package app
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// service is the Service of an App with ports, or nil.
+func service(a *App) *corev1.Service {
+	if len(a.Spec.Ports) == 0 {
+		return nil
+	}
+	s := &corev1.Service{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: childMeta(a),
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeClusterIP, Selector: managed.AppLabels(a.Name),
+		},
+	}
+	for _, p := range a.Spec.Ports {
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{
+			Name: p.Name, Port: p.ServicePort(), TargetPort: intstr.FromInt32(p.Port), Protocol: protocol(p),
+		})
+	}
+	return s
+}
+
+// headlessName is the name of the Service by which the pods of a StatefulSet
+// have names.
+func headlessName(app string) string { return app + "-headless" }
+
+// headless gives the pods of a StatefulSet their names, ready or not: members of
+// a cluster look for each other before they are ready.
+func headless(a *App) *corev1.Service {
+	if a.Spec.Type != runnerapi.TypeStatefulSet {
+		return nil
+	}
+	s := &corev1.Service{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: childMeta(a),
+		Spec: corev1.ServiceSpec{
+			ClusterIP: corev1.ClusterIPNone, Selector: managed.AppLabels(a.Name), PublishNotReadyAddresses: true,
+		},
+	}
+	s.Name = headlessName(a.Name)
+	for _, p := range a.Spec.Ports {
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{
+			Name: p.Name, Port: p.Port, TargetPort: intstr.FromInt32(p.Port), Protocol: protocol(p),
+		})
+	}
+	return s
+}
+
+// ingress is the Ingress of an App with hosts, or nil.
+func ingress(a *App) *networkingv1.Ingress {
+	spec := a.Spec.Ingress
+	if spec == nil {
+		return nil
+	}
+	out := &networkingv1.Ingress{
+		TypeMeta:   metav1.TypeMeta{APIVersion: networkingv1.SchemeGroupVersion.String(), Kind: "Ingress"},
+		ObjectMeta: childMeta(a),
+	}
+	out.Annotations = spec.Annotations
+	if spec.Class != "" {
+		out.Spec.IngressClassName = ptr.To(spec.Class)
+	}
+	for _, h := range spec.Hosts {
+		out.Spec.Rules = addRule(out.Spec.Rules, h, a)
+		out.Spec.TLS = addTLS(out.Spec.TLS, h)
+	}
+	return out
+}
+
+// addRule puts the paths of one host into one rule, as ingress controllers want.
+func addRule(rules []networkingv1.IngressRule, h runnerapi.IngressHost, a *App) []networkingv1.IngressRule {
+	path := networkingv1.HTTPIngressPath{
+		Path: prefixOf(h), PathType: ptr.To(networkingv1.PathTypePrefix),
+		Backend: networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: a.Name}},
+	}
+	path.Backend.Service.Port.Number = h.Port
+	for _, p := range a.Spec.Ports {
+		if path.Backend.Service.Port.Number == 0 && protocol(p) == corev1.ProtocolTCP {
+			path.Backend.Service.Port.Number = p.ServicePort()
+		}
+	}
+	i := slices.IndexFunc(rules, func(r networkingv1.IngressRule) bool { return r.Host == h.Host })
+	if i < 0 {
+		i = len(rules)
+		rules = append(rules, networkingv1.IngressRule{Host: h.Host})
+		rules[i].HTTP = &networkingv1.HTTPIngressRuleValue{}
+	}
+	rules[i].HTTP.Paths = append(rules[i].HTTP.Paths, path)
+	return rules
+}
+
+func addTLS(all []networkingv1.IngressTLS, h runnerapi.IngressHost) []networkingv1.IngressTLS {
+	if h.TLSSecret == "" {
+		return all
+	}
+	i := slices.IndexFunc(all, func(t networkingv1.IngressTLS) bool { return t.SecretName == h.TLSSecret })
+	if i < 0 {
+		return append(all, networkingv1.IngressTLS{Hosts: []string{h.Host}, SecretName: h.TLSSecret})
+	}
+	if !slices.Contains(all[i].Hosts, h.Host) {
+		all[i].Hosts = append(all[i].Hosts, h.Host)
+	}
+	return all
+}
+
+func prefixOf(h runnerapi.IngressHost) string {
+	if h.Path == "" {
+		return "/"
+	}
+	return h.Path
+}
+
+// publicURLs are where the ingress controller serves the App.
+func publicURLs(a *App) []string {
+	if a.Spec.Ingress == nil {
+		return nil
+	}
+	var out []string
+	for _, h := range a.Spec.Ingress.Hosts {
+		scheme := "http://"
+		if h.TLSSecret != "" {
+			scheme = "https://"
+		}
+		out = append(out, scheme+h.Host+prefixOf(h))
+	}
+	return out
+}
+
+func protocol(p runnerapi.Port) corev1.Protocol {
+	if p.Protocol == "" {
+		return corev1.ProtocolTCP
+	}
+	return corev1.Protocol(p.Protocol)
+}
+
+// urls are where the App answers inside the cluster.
+func urls(a *App) []string {
+	var out []string
+	for _, p := range a.Spec.Ports {
+		if protocol(p) == corev1.ProtocolTCP {
+			out = append(out, fmt.Sprintf("http://%s.%s.svc:%d", a.Name, a.Namespace, p.ServicePort()))
+		}
+	}
+	return out
+}

@@ -1,0 +1,133 @@
+package app
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// GroupVersion of the App resource.
+var GroupVersion = schema.GroupVersion{Group: "pipeops.io", Version: "v1alpha1"}
+
+// Names of the App resource.
+const (
+	Kind    = "App"
+	Plural  = "apps"
+	CRDName = Plural + ".pipeops.io"
+)
+
+// SchemaVersion counts changes of the App's schema. The CustomResourceDefinition
+// carries it, so that an agent which meets an older one says so instead of
+// having its fields dropped. A newer one is fine: that is a rollback of the agent.
+const SchemaVersion = 2
+
+// SchemaVersionAnnotation is where the CustomResourceDefinition carries it.
+const SchemaVersionAnnotation = "pipeops.io/schema-version"
+
+// App is the custom resource.
+//
+// +kubebuilder:object:root=true
+type App struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   runnerapi.AppSpec `json:"spec"`
+	Status Status            `json:"status,omitzero"`
+}
+
+// List is a list of Apps.
+//
+// +kubebuilder:object:root=true
+type List struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []App `json:"items"`
+}
+
+// Status is what a Runner is told, and what the agent has to remember of the
+// App over its own restarts.
+//
+// +kubebuilder:object:generate=true
+type Status struct {
+	runnerapi.AppStatus // without a tag: the schema generator takes one for a field of its own
+
+	Selector        string        `json:"selector,omitempty" doc:"Label selector of the App's pods, for the scale subresource."`
+	ObservedRestart string        `json:"observedRestart,omitempty" doc:"The restart that this status speaks of."`
+	HealthyRevision int64         `json:"healthyRevision,omitempty" doc:"The last revision that was healthy."`
+	Outcomes        []Settlement  `json:"outcomes,omitempty" doc:"How the last changes and restarts came out."`
+	Announced       *Announced    `json:"announced,omitempty" doc:"What was announced last."`
+	Finished        string        `json:"finished,omitempty" doc:"Digest of the Job that ran to its end, so that it does not run again."`
+	Sizing          *SizingStatus `json:"sizing,omitempty" doc:"What right-sizing measured and did."`
+}
+
+// SizingStatus is what right-sizing must not lose when the agent restarts.
+//
+// +kubebuilder:object:generate=true
+type SizingStatus struct {
+	Containers []ContainerHistory `json:"containers,omitempty" doc:"Measurements of each container."`
+	Applied    *AppliedSizing     `json:"applied,omitempty" doc:"The requests that are applied now."`
+	Waiting    string             `json:"waiting,omitempty" doc:"Why nothing is applied now."`
+}
+
+// ContainerHistory is a container's measurements in a compact form.
+//
+// +kubebuilder:object:generate=true
+type ContainerHistory struct {
+	Name    string `json:"name"`
+	History string `json:"history" doc:"A day's measurements each: the day, then how often CPU and memory were in which bucket."`
+}
+
+// AppliedSizing are the requests of the App's own container.
+//
+// +kubebuilder:object:generate=true
+type AppliedSizing struct {
+	By     string `json:"by" enum:"Resize,Rollout" doc:"In place, or by a new pod template."`
+	At     string `json:"at" doc:"When (RFC 3339)."`
+	CPU    int64  `json:"cpu" doc:"In thousandths of a core."`
+	Memory int64  `json:"memory" doc:"In bytes."`
+}
+
+// Announced is what the control plane was told last of an App.
+//
+// +kubebuilder:object:generate=true
+type Announced struct {
+	Phase      runnerapi.Phase `json:"phase"`
+	Generation int64           `json:"generation"`
+	Cause      runnerapi.Cause `json:"cause,omitempty"`
+	Restart    string          `json:"restart,omitempty" doc:"The restart that was announced last."`
+	Sequence   int64           `json:"sequence" doc:"Counts the announcements of this App."`
+}
+
+// AddToScheme registers the App resource.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypeWithName(GroupVersion.WithKind(Kind), &App{})
+	s.AddKnownTypeWithName(GroupVersion.WithKind(Kind+"List"), &List{})
+	metav1.AddToGroupVersion(s, GroupVersion)
+	return nil
+}
+
+// Wire is the App as a Runner sees it. A status that does not speak of the
+// newest spec or restart yet is not passed off as one that does.
+func (a *App) Wire() runnerapi.App {
+	w := runnerapi.App{
+		Namespace: a.Namespace, Name: a.Name, Generation: a.Generation,
+		CreatedAt: a.CreationTimestamp.Time, Spec: *a.Spec.DeepCopy(), Status: *a.Status.AppStatus.DeepCopy(),
+		UID: string(a.UID), RestartedAt: a.restart(),
+	}
+	if !a.observed() || w.Status.Phase == "" {
+		w.Status.Phase, w.Status.Diagnosis = runnerapi.PhaseProgressing, nil
+	}
+	return w
+}
+
+// observed says whether the status speaks of the newest spec and restart.
+func (a *App) observed() bool {
+	return a.Status.ObservedGeneration >= a.Generation && a.Status.ObservedRestart == a.restart() &&
+		a.DeletionTimestamp.IsZero()
+}
+
+// key names the App.
+func (a *App) key() runnerapi.Key { return runnerapi.Key{Namespace: a.Namespace, Name: a.Name} }

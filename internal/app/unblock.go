@@ -1,0 +1,62 @@
+package app
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
+)
+
+func revisionOf(p *corev1.Pod) string { return p.Labels[appsv1.ControllerRevisionHashLabelKey] }
+
+// unblock gives a StatefulSet's newest spec its chance: Kubernetes waits for
+// every pod to be ready before it replaces the next, and so for ever for one
+// that an older spec broke (kubernetes#67250). Such a pod serves nobody; it is
+// deleted, and comes back with the newest spec. One that only starts slowly is
+// left alone, and so is any while another is on its way.
+func (e *Engine) unblock(ctx context.Context, a *App, s *appsv1.StatefulSet) error {
+	if !figuresOf(s).seen {
+		return nil
+	}
+	pods, err := e.podsOf(ctx, a)
+	if err != nil {
+		return err
+	}
+	var broken *corev1.Pod
+	for _, pod := range pods {
+		switch old := revisionOf(pod) != s.Status.UpdateRevision; {
+		case !pod.DeletionTimestamp.IsZero(), !old && !podReady(pod):
+			return nil
+		case old && !podReady(pod):
+			broken = pod
+		}
+	}
+	if broken == nil {
+		return nil
+	}
+	finding := diagnose.Find(diagnose.Evidence{Spec: a.Spec, Pods: []*corev1.Pod{broken}, Now: e.now(), Probes: map[types.UID]diagnose.ProbeFailures{}})
+	if finding.Diagnosis == nil {
+		return nil
+	}
+	e.log.Info().Str("namespace", a.Namespace).Str("app", a.Name).Str("pod", broken.Name).
+		Str("cause", string(finding.Diagnosis.Cause)).Msg("deleting a broken pod of an older spec, which keeps the newest from being rolled out")
+	if err := e.deleteObject(ctx, broken, metav1.DeletePropagationBackground); err != nil {
+		return fmt.Errorf("unblock StatefulSet %s: %w", client.ObjectKeyFromObject(s), err)
+	}
+	return nil
+}
+
+func podReady(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

@@ -1,0 +1,47 @@
+package app
+
+import (
+	"context"
+	"errors"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// Wait blocks until the App of at least this generation is settled or ctx
+// ends, and answers the newest state either way. It wakes at changes only.
+func (e *Engine) Wait(ctx context.Context, key runnerapi.Key, generation int64) (runnerapi.App, error) {
+	if err := e.admit(ctx, key.Namespace); err != nil {
+		return runnerapi.App{}, err
+	}
+	news, cancel := e.hub.subscribe(key)
+	defer cancel()
+	var w runnerapi.App
+	for {
+		a, err := e.get(ctx, key)
+		if err != nil && ctx.Err() != nil && w.Name != "" {
+			return w, nil
+		}
+		if err != nil {
+			return runnerapi.App{}, waitProblem(ctx, err)
+		}
+		w = a.Wire()
+		if a.Generation >= generation && a.observed() && w.Settled() {
+			return w, nil
+		}
+		select {
+		case <-ctx.Done():
+			return w, nil
+		case <-news:
+		}
+	}
+}
+
+// waitProblem keeps a wait that ends while it reads from looking like a fault.
+func waitProblem(ctx context.Context, err error) error {
+	p := &problem.Error{}
+	if ctx.Err() != nil && !errors.As(err, &p) {
+		return problem.Errorf(problem.Timeout, "read the App's status to see how far it got", "the wait ended before the App's state was read")
+	}
+	return err
+}

@@ -1,0 +1,83 @@
+package app
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"reflect"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// Events calls emit for the App's state and each change of it until it has
+// settled or, with Follow, until ctx ends. An event's ID is made from the state
+// it tells of, so any replica can tell what a caller has seen already.
+func (e *Engine) Events(ctx context.Context, key runnerapi.Key, opts runnerapi.EventOptions, emit func(runnerapi.AppEvent) error) error {
+	if err := e.admit(ctx, key.Namespace); err != nil {
+		return err
+	}
+	news, cancel := e.hub.subscribe(key)
+	defer cancel()
+	last := runnerapi.AppEvent{ID: opts.After}
+	for {
+		a, err := e.get(ctx, key)
+		gone := &problem.Error{}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.As(err, &gone) && gone.Code == problem.NotFound && last.Name != "":
+			return emit(e.removedEvent(last))
+		case err != nil:
+			return err
+		}
+		next := e.appEvent(a, last)
+		if next.ID != last.ID {
+			if err := emit(next); err != nil {
+				return err
+			}
+		}
+		last = next
+		if last.Settled && !opts.Follow {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-news:
+		}
+	}
+}
+
+// appEvent is the event that leads from the last one to the App's state.
+func (e *Engine) appEvent(a *App, last runnerapi.AppEvent) runnerapi.AppEvent {
+	w := a.Wire()
+	ev := runnerapi.AppEvent{
+		ID: stateID(a, w.Status), Type: runnerapi.EventProgress, Time: e.now().UTC(), Namespace: w.Namespace, Name: w.Name,
+		Generation: w.Generation, Image: w.Spec.Image, Settled: a.observed() && w.Settled(), Status: w.Status,
+	}
+	switch {
+	case last.Name == "" || last.Status.Phase != w.Status.Phase || last.Generation != w.Generation || last.Settled != ev.Settled:
+		ev.Type = runnerapi.EventPhase
+	case !reflect.DeepEqual(last.Status.Diagnosis, w.Status.Diagnosis):
+		ev.Type = runnerapi.EventDiagnosis
+	}
+	return ev
+}
+
+func (e *Engine) removedEvent(last runnerapi.AppEvent) runnerapi.AppEvent {
+	last.ID, last.Type, last.Time = "removed", runnerapi.EventRemoved, e.now().UTC()
+	return last
+}
+
+// stateID tells the states of an App apart.
+func stateID(a *App, s runnerapi.AppStatus) string {
+	raw, err := json.Marshal([]any{a.UID, a.Generation, a.restart(), s})
+	if err != nil {
+		return "" // cannot be: it goes over the wire as JSON too
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:12])
+}

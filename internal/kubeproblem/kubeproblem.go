@@ -1,0 +1,158 @@
+// Package kubeproblem says what the Kubernetes API refused in the words of the
+// Runner API: a code, the field at fault, and what to do about it.
+package kubeproblem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+// From turns an error of the Kubernetes API into a problem. What is not one
+// (and not known to be passing) comes back as it is, wrapped with doing: it
+// becomes a 500 without detail.
+func From(err error, doing string) error {
+	if err == nil {
+		return nil
+	}
+	p := &problem.Error{}
+	if errors.As(err, &p) {
+		return err
+	}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		if p := fromStatus(status.Status(), err); p != nil {
+			return p
+		}
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return problem.Errorf(problem.Timeout, "try again; if it stays, look at the cluster's API server",
+			"the Kubernetes API did not answer in time while %s", doing)
+	}
+	var netErr net.Error
+	if errors.As(err, &netErr) && !errors.Is(err, context.Canceled) {
+		return unavailable("the Kubernetes API cannot be reached while " + doing)
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+func fromStatus(s metav1.Status, err error) error {
+	switch {
+	case apierrors.IsNotFound(err):
+		return notFound(s)
+	case apierrors.IsAlreadyExists(err):
+		return problem.Errorf(problem.Conflict, "choose another name, or delete the existing object first", "%s", s.Message)
+	case apierrors.IsConflict(err):
+		return problem.Errorf(problem.Conflict, "read the newest state and send the change again", "%s", s.Message)
+	case apierrors.IsInvalid(err):
+		return invalid(s)
+	case apierrors.IsBadRequest(err):
+		return problem.Errorf(problem.Invalid, "correct what the cluster names", "%s", s.Message)
+	case apierrors.IsRequestEntityTooLargeError(err):
+		return problem.Errorf(problem.TooLarge, "send less", "%s", s.Message)
+	case apierrors.IsForbidden(err):
+		return forbidden(s.Message)
+	case apierrors.IsUnauthorized(err):
+		return unavailable("the Kubernetes API does not accept the agent's credentials")
+	case apierrors.IsTooManyRequests(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err),
+		apierrors.IsServiceUnavailable(err), apierrors.IsInternalError(err):
+		return passing(s)
+	}
+	if refused(s.Message) {
+		return admission(s.Message)
+	}
+	return nil
+}
+
+func notFound(s metav1.Status) error {
+	if strings.Contains(s.Message, "the server could not find the requested resource") {
+		return unavailable("the cluster does not serve " + kindOf(s.Details))
+	}
+	return problem.Errorf(problem.NotFound, "check the name and the namespace", "%s", s.Message)
+}
+
+func kindOf(d *metav1.StatusDetails) string {
+	if d == nil || d.Kind == "" {
+		return "this resource"
+	}
+	return d.Kind
+}
+
+func invalid(s metav1.Status) error {
+	p := problem.Errorf(problem.Invalid, "correct the field; the API's document is at /openapi.json", "%s", s.Message)
+	if s.Details == nil {
+		return p
+	}
+	for _, c := range s.Details.Causes {
+		p.Fields = append(p.Fields, problem.FieldError{Field: strings.TrimPrefix(c.Field, "spec."), Message: c.Message})
+	}
+	if len(p.Fields) > 0 {
+		p.Field, p.Detail = p.Fields[0].Field, p.Fields[0].Message
+	}
+	if len(p.Fields) == 1 {
+		p.Fields = nil
+	}
+	return p
+}
+
+// Forbidden is the cluster's word for four different things.
+func forbidden(message string) error {
+	switch {
+	case strings.Contains(message, "exceeded quota"):
+		return problem.Errorf(problem.Forbidden, "ask for less, delete what is not needed, or have the namespace's quota raised",
+			"the namespace's quota does not allow it: %s", message)
+	case strings.Contains(message, "because it is being terminated"):
+		return problem.Errorf(problem.Conflict, "wait until the namespace is gone and create it again, or use another one", "%s", message)
+	case permission.MatchString(message):
+		m := permission.FindStringSubmatch(message)
+		what := m[1] + " " + m[2]
+		if m[3] != "" {
+			what += " in namespace " + m[3]
+		}
+		return problem.Errorf(problem.Forbidden, "let the agent "+what+": apply the agent's manifest again, or check the RoleBinding pipeops-agent of the namespace",
+			"the agent may not %s", what)
+	}
+	return admission(message)
+}
+
+var permission = regexp.MustCompile(`cannot (\S+) resource "([^"]+)" in API group "[^"]*"(?: in the namespace "([^"]+)")?`)
+
+func refused(message string) bool {
+	return strings.Contains(message, "admission webhook") || strings.Contains(message, "denied the request") ||
+		strings.Contains(message, "ValidatingAdmissionPolicy")
+}
+
+func admission(message string) error {
+	return problem.Errorf(problem.Forbidden, "change what the cluster's policy names, or ask its owner",
+		"the cluster refused it: %s", message)
+}
+
+func passing(s metav1.Status) error {
+	if refused(s.Message) { // a webhook that cannot be reached answers 500
+		return unavailable("an admission webhook of the cluster does not answer: " + s.Message)
+	}
+	p := unavailable("the Kubernetes API is busy or starting: " + s.Message)
+	if s.Code == http.StatusTooManyRequests {
+		p = problem.Errorf(problem.TooManyRequests, "try again later", "the Kubernetes API asks to slow down")
+	}
+	if s.Details != nil && s.Details.RetryAfterSeconds > 0 {
+		p.RetryAfter = time.Duration(s.Details.RetryAfterSeconds) * time.Second
+	}
+	return p
+}
+
+func unavailable(detail string) *problem.Error {
+	return problem.Errorf(problem.Unavailable, "try again in a few seconds; if it stays, look at the cluster", "%s", detail).
+		WithRetryAfter(2 * time.Second)
+}

@@ -1,0 +1,83 @@
+package kubeproblem_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+var (
+	secrets = schema.GroupResource{Resource: "secrets"}
+	apps    = schema.GroupKind{Group: "pipeops.io", Kind: "App"}
+)
+
+func TestFrom(t *testing.T) {
+	for name, c := range map[string]struct {
+		err    error
+		code   problem.Code
+		detail string
+		fix    string
+		field  string
+	}{
+		"missing": {err: apierrors.NewNotFound(secrets, "db"), code: problem.NotFound, detail: `secrets "db" not found`, fix: "check the name"},
+		"exists":  {err: apierrors.NewAlreadyExists(secrets, "db"), code: problem.Conflict, detail: "already exists", fix: "another name"},
+		"lost race": {
+			err:  apierrors.NewConflict(secrets, "db", errors.New("the object has been modified")),
+			code: problem.Conflict, detail: "modified", fix: "newest state",
+		},
+		"field": {
+			err: apierrors.NewInvalid(apps, "web", field.ErrorList{
+				field.Required(field.NewPath("spec", "image"), "an image is needed"),
+			}),
+			code: problem.Invalid, field: "image", detail: "an image is needed", fix: "correct the field",
+		},
+		"permission": {
+			err: apierrors.NewForbidden(secrets, "db", errors.New(
+				`User "system:serviceaccount:pipeops:pipeops-agent" cannot get resource "secrets" in API group "" in the namespace "shop"`)),
+			code: problem.Forbidden, detail: "the agent may not get secrets in namespace shop", fix: "RoleBinding",
+		},
+		"quota": {
+			err:  apierrors.NewForbidden(secrets, "db", errors.New("exceeded quota: q, requested: secrets=1, used: secrets=5, limited: secrets=5")),
+			code: problem.Forbidden, detail: "quota does not allow", fix: "ask for less",
+		},
+		"ending namespace": {
+			err: apierrors.NewForbidden(secrets, "db", errors.New(
+				"unable to create new content in namespace shop because it is being terminated")),
+			code: problem.Conflict, detail: "being terminated", fix: "wait until",
+		},
+		"webhook": {
+			err:  apierrors.NewForbidden(secrets, "db", errors.New(`admission webhook "policy.example.com" denied the request: no`)),
+			code: problem.Forbidden, detail: "refused", fix: "policy",
+		},
+		"busy":    {err: apierrors.NewTooManyRequests("slow down", 3), code: problem.TooManyRequests, fix: "later"},
+		"late":    {err: context.DeadlineExceeded, code: problem.Timeout, detail: "while testing"},
+		"network": {err: &net.OpError{Op: "dial", Err: errors.New("refused")}, code: problem.Unavailable, detail: "while testing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &problem.Error{}
+			require.ErrorAs(t, kubeproblem.From(c.err, "testing"), &p)
+			assert.Equal(t, c.code, p.Code)
+			assert.Contains(t, p.Detail, c.detail)
+			assert.Contains(t, p.Fix, c.fix)
+			assert.Equal(t, c.field, p.Field)
+		})
+	}
+}
+
+func TestFromKeepsProblemsAndHidesTheUnexpected(t *testing.T) {
+	own := problem.Errorf(problem.Conflict, "", "taken")
+	assert.Equal(t, own, kubeproblem.From(own, "testing"))
+	p := &problem.Error{}
+	assert.False(t, errors.As(kubeproblem.From(errors.New("boom"), "testing"), &p))
+	require.NoError(t, kubeproblem.From(nil, "testing"))
+}

@@ -1,0 +1,55 @@
+// Package managed holds the marks by which the agent knows its own objects in
+// a cluster: labels, annotations, the field manager, the namespaces it keeps
+// out of. It holds no behaviour beyond reading those marks.
+package managed
+
+import (
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// FieldManager is the agent's name in server-side apply.
+const FieldManager = "pipeops-agent"
+
+// Labels of what the agent owns.
+const (
+	By      = "app.kubernetes.io/managed-by" // on every object of the agent's
+	ByAgent = "pipeops"                      // value of By
+	App     = "pipeops.io/app"               // on what belongs to one App; the App's name
+)
+
+// Annotations of what the agent writes.
+const (
+	ChangedBy   = "pipeops.io/changed-by"   // Runner that changed the object last
+	RequestID   = "pipeops.io/request-id"   // Request-Id of that change
+	Applied     = "pipeops.io/applied"      // digest of what the agent applied
+	Run         = "pipeops.io/run"          // on a Job: what tells its run from another of the same App
+	RestartedAt = "pipeops.io/restarted-at" // when a restart was last asked for
+	CommandKeys = "pipeops.io/command-keys" // digests of the Idempotency-Keys of the last restarts and rollbacks
+	Notes       = "pipeops.io/notes"        // who made the newest generations of an App, and what for
+	Changes     = "pipeops.io/changes"      // what a revision changed
+	Restores    = "pipeops.io/restores"     // the revision that this one went back to
+	Undid       = "pipeops.io/undid"        // the failed revision that this one took back
+	Operation   = "pipeops.io/operation"    // what became of a command
+	Contents    = "pipeops.io/contents"     // digest of the Secrets and ConfigMaps whose change restarts the App
+)
+
+// AgentNamespace is where the agent itself runs.
+const AgentNamespace = "pipeops"
+
+// Labels marks an object of the agent's.
+func Labels() map[string]string { return map[string]string{By: ByAgent} }
+
+// AppLabels marks an object that belongs to one App.
+func AppLabels(app string) map[string]string { return map[string]string{By: ByAgent, App: app} }
+
+// Is says whether an object carries the agent's mark.
+func Is(o metav1.Object) bool { return o.GetLabels()[By] == ByAgent }
+
+// ReservedNamespace says whether a namespace is Kubernetes' own, everybody's,
+// or the agent's, and so never to be managed.
+func ReservedNamespace(name, agentNamespace string) bool {
+	return strings.HasPrefix(name, "kube-") || name == metav1.NamespaceDefault ||
+		name == AgentNamespace || name == agentNamespace
+}
