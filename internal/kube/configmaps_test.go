@@ -1,0 +1,72 @@
+package kube_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+)
+
+func TestConfigMaps(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	k := asAgent(t, env)
+	name := key(production, "settings")
+	put := func(spec runnerapi.ConfigMapSpec) runnerapi.ConfigMap {
+		cm, err := k.PutConfigMap(t.Context(), name, spec, byTest)
+		require.NoError(t, err)
+		return cm
+	}
+	first := put(runnerapi.ConfigMapSpec{Data: map[string]string{"a": "1", "b": "two"}, BinaryData: map[string][]byte{"c": {0xff}}})
+	assert.Equal(t, []runnerapi.DataKey{{Key: "a", Size: 1}, {Key: "b", Size: 3}, {Key: "c", Size: 1}}, first.Keys)
+	assert.Equal(t, first.Digest, put(runnerapi.ConfigMapSpec{Data: first.Data, BinaryData: first.BinaryData}).Digest)
+	changed := put(runnerapi.ConfigMapSpec{Data: map[string]string{"a": "2"}})
+	assert.NotEqual(t, first.Digest, changed.Digest)
+	assert.Len(t, changed.Keys, 1, "a put replaces all keys")
+
+	got, err := k.GetConfigMap(t.Context(), name)
+	require.NoError(t, err)
+	assert.Equal(t, map[string]string{"a": "2"}, got.Data, "values may be read back")
+	digest, err := k.ContentDigest(t.Context(), runnerapi.RestartOnConfigMaps, name)
+	require.NoError(t, err)
+	assert.Equal(t, got.Digest, digest)
+	list, err := k.ListConfigMaps(t.Context(), production)
+	require.NoError(t, err)
+	require.Len(t, list, 1, "foreign ones, as kube-root-ca.crt, are not told of")
+	assert.Empty(t, list[0].Data)
+	assert.Equal(t, got.Keys, list[0].Keys)
+
+	dry := byTest
+	dry.DryRun = true
+	_, err = k.PutConfigMap(t.Context(), key(production, "imagined"), runnerapi.ConfigMapSpec{}, dry)
+	require.NoError(t, err)
+	_, err = k.GetConfigMap(t.Context(), key(production, "imagined"))
+	assert.Equal(t, runnerapi.CodeNotFound, problemOf(t, err).Code)
+	require.NoError(t, k.DeleteConfigMap(t.Context(), name, byTest))
+	assert.Equal(t, runnerapi.CodeNotFound, problemOf(t, k.DeleteConfigMap(t.Context(), name, byTest)).Code)
+	digest, err = k.ContentDigest(t.Context(), runnerapi.RestartOnConfigMaps, name)
+	require.NoError(t, err)
+	assert.Empty(t, digest)
+}
+
+func TestForeignConfigMapsAreNotTouched(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	k := asAgent(t, env)
+	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: production, Name: "foreign"}, Data: map[string]string{"a": "b"}}
+	require.NoError(t, env.Client.Create(t.Context(), foreign))
+	_, err := k.PutConfigMap(t.Context(), key(production, "foreign"), runnerapi.ConfigMapSpec{Data: map[string]string{"a": "c"}}, byTest)
+	p := problemOf(t, err)
+	assert.Equal(t, runnerapi.CodeConflict, p.Code)
+	assert.Contains(t, p.Fix, "delete configmap foreign")
+	_, err = k.GetConfigMap(t.Context(), key(production, "foreign"))
+	assert.Equal(t, runnerapi.CodeNotFound, problemOf(t, err).Code)
+	assert.Equal(t, runnerapi.CodeNotFound, problemOf(t, k.DeleteConfigMap(t.Context(), key(production, "foreign"), byTest)).Code)
+	_, err = k.ListConfigMaps(t.Context(), "kube-system")
+	assert.Equal(t, runnerapi.CodeNamespaceNotManaged, problemOf(t, err).Code)
+	_, err = k.PutConfigMap(t.Context(), key(production, "x"), runnerapi.ConfigMapSpec{Data: map[string]string{"a/b": "c"}}, byTest)
+	assert.Equal(t, "data.a/b", problemOf(t, err).Field)
+}

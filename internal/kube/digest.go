@@ -1,0 +1,104 @@
+package kube
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// digestSecret keeps the key of the digests. It never leaves the cluster, so a
+// digest tells nothing of a value, not even to who could guess it.
+const (
+	digestSecret = "pipeops-agent-digest" //nolint:gosec // a name
+	digestField  = "key"
+	digestBytes  = 32
+)
+
+// describe tells of a Secret what may be told.
+func (k *Client) describe(ctx context.Context, s *corev1.Secret) (runnerapi.Secret, error) {
+	key, err := k.keyOfDigests(ctx)
+	if err != nil {
+		return runnerapi.Secret{}, kubeproblem.From(err, "reading the key of the digests")
+	}
+	out := runnerapi.Secret{
+		Namespace: s.Namespace, Name: s.Name, Type: string(s.Type),
+		Keys: []runnerapi.SecretKey{}, Digest: digest(key, string(s.Type), s.Data), CreatedAt: s.CreationTimestamp.Time,
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Data)) {
+		out.Keys = append(out.Keys, runnerapi.SecretKey{Key: name, Size: len(s.Data[name])})
+	}
+	return out, nil
+}
+
+// digest covers the type, the keys and the values, each with its length, so
+// that no two contents run together into the same bytes.
+func digest(key []byte, kind string, data map[string][]byte) string {
+	mac := hmac.New(sha256.New, key)
+	frame(mac, []byte(kind))
+	for _, name := range slices.Sorted(maps.Keys(data)) {
+		frame(mac, []byte(name))
+		frame(mac, data[name])
+	}
+	return "hmac-sha256:" + hex.EncodeToString(mac.Sum(nil))
+}
+
+func frame(h hash.Hash, b []byte) {
+	var size [8]byte
+	binary.BigEndian.PutUint64(size[:], uint64(len(b)))
+	h.Write(size[:])
+	h.Write(b)
+}
+
+// keyOfDigests reads the key, or makes it the first time.
+func (k *Client) keyOfDigests(ctx context.Context) ([]byte, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.digestKey != nil {
+		return k.digestKey, nil
+	}
+	s := &corev1.Secret{}
+	err := k.client.Get(ctx, client.ObjectKey{Namespace: k.opts.Namespace, Name: digestSecret}, s)
+	if apierrors.IsNotFound(err) {
+		s, err = k.makeDigestKey(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(s.Data[digestField]) < digestBytes {
+		return nil, fmt.Errorf("secret %s/%s holds no key: delete it, and the agent makes a new one", k.opts.Namespace, digestSecret)
+	}
+	k.digestKey = s.Data[digestField]
+	return k.digestKey, nil
+}
+
+func (k *Client) makeDigestKey(ctx context.Context) (*corev1.Secret, error) {
+	key := make([]byte, digestBytes)
+	if _, err := rand.Read(key); err != nil {
+		return nil, err
+	}
+	s := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: k.opts.Namespace, Name: digestSecret, Labels: managed.Labels()},
+		Data:       map[string][]byte{digestField: key},
+	}
+	err := k.client.Create(ctx, s, client.FieldOwner(managed.FieldManager))
+	if apierrors.IsAlreadyExists(err) { // another replica was first
+		err = k.client.Get(ctx, client.ObjectKeyFromObject(s), s)
+	}
+	return s, err
+}

@@ -1,0 +1,241 @@
+package kube
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+const (
+	recordPrefix = "op-"
+	// sweepEvery is after how many commands old records are swept: no timer runs
+	// while nothing is asked for.
+	sweepEvery = 64
+	// maxRecord bounds what is read of a record that somebody may have edited.
+	maxRecord = 256 << 10
+)
+
+var recordID = base32.StdEncoding.WithPadding(base32.NoPadding)
+
+// Journal implements runnerapi.Journal. Each command is an object of its own,
+// a ControllerRevision in the agent's namespace: creating it is the claim,
+// which only one replica wins, its immutable data says what was claimed, and an
+// annotation how it was answered. A ConfigMap would do the same, but the right
+// to write those would reach the customer's policy.
+type Journal struct {
+	*Client
+	claims atomic.Uint64
+	now    func() time.Time
+}
+
+var _ runnerapi.Journal = (*Journal)(nil)
+
+// Journal is the Client's.
+func (k *Client) Journal() *Journal { return &Journal{Client: k, now: time.Now} }
+
+// claimed is what a record says from its beginning.
+type claimed struct {
+	runnerapi.Record
+	Fingerprint string `json:"fingerprint"` // keyed, so it tells nothing of what was sent
+	fresh       bool   // this very claim made it
+}
+
+// Claim implements runnerapi.Journal.
+func (j *Journal) Claim(ctx context.Context, c runnerapi.Claim) (runnerapi.Record, bool, error) {
+	key, err := j.keyOfDigests(ctx)
+	if err != nil {
+		return runnerapi.Record{}, false, kubeproblem.From(err, "reading the key of the digests")
+	}
+	id := strings.ToLower(recordID.EncodeToString(keyed(key, "id", c.Caller.Runner, c.Key)[:16]))
+	mine := claimed{
+		Record:      runnerapi.Record{ID: id, Command: c.Command, Target: c.Target, Caller: c.Caller, StartedAt: j.now().UTC()},
+		Fingerprint: hex.EncodeToString(keyed(key, "content", c.Method, c.Path, string(c.Body))),
+	}
+	j.sweepSometimes(ctx)
+	for range 3 {
+		known, err := j.claim(ctx, mine)
+		if known != nil || err != nil {
+			return j.answerClaim(mine, known, err)
+		}
+	}
+	return runnerapi.Record{}, false, problem.Errorf(problem.Conflict, "send it again", "the same command is being sent several times at once")
+}
+
+// answerClaim tells the three ends of a claim apart.
+func (j *Journal) answerClaim(mine claimed, known *claimed, err error) (runnerapi.Record, bool, error) {
+	switch {
+	case err != nil:
+		return runnerapi.Record{}, false, kubeproblem.From(err, "noting the command")
+	case known.Fingerprint != mine.Fingerprint:
+		return runnerapi.Record{}, false, runnerapi.KeyReused()
+	}
+	return known.Record, !known.fresh, nil
+}
+
+// claim creates the record, or answers the one that is there. Neither means
+// that an old one was in the way and is gone now.
+func (j *Journal) claim(ctx context.Context, mine claimed) (*claimed, error) {
+	raw, err := json.Marshal(mine)
+	if err != nil {
+		return nil, err
+	}
+	r := &appsv1.ControllerRevision{
+		ObjectMeta: metav1.ObjectMeta{Namespace: j.opts.Namespace, Name: recordPrefix + mine.ID, Labels: recordLabels()},
+		Revision:   1, Data: runtime.RawExtension{Raw: raw},
+	}
+	err = j.client.Create(ctx, r, client.FieldOwner(managed.FieldManager))
+	if !apierrors.IsAlreadyExists(err) {
+		mine.fresh = true
+		return &mine, err
+	}
+	have, err := j.read(ctx, mine.ID)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if j.now().Sub(have.CreationTimestamp.Time) <= runnerapi.JournalAge {
+		return decodeRecord(have)
+	}
+	return nil, client.IgnoreNotFound(j.client.Delete(ctx, have, client.Preconditions{UID: &have.UID}))
+}
+
+func recordLabels() map[string]string {
+	return map[string]string{managed.By: managed.ByAgent, managed.Operation: "record"}
+}
+
+// keyed is a digest of several texts that tells nothing without the key.
+func keyed(key []byte, parts ...string) []byte {
+	mac := hmac.New(sha256.New, key)
+	for _, part := range parts {
+		frame(mac, []byte(part))
+	}
+	return mac.Sum(nil)
+}
+
+func (j *Journal) read(ctx context.Context, id string) (*appsv1.ControllerRevision, error) {
+	r := &appsv1.ControllerRevision{}
+	return r, j.client.Get(ctx, client.ObjectKey{Namespace: j.opts.Namespace, Name: recordPrefix + id}, r)
+}
+
+// decodeRecord reads a record, finished or not.
+func decodeRecord(r *appsv1.ControllerRevision) (*claimed, error) {
+	c := &claimed{}
+	end := r.Annotations[managed.Operation]
+	if len(r.Data.Raw)+len(end) > maxRecord {
+		return nil, fmt.Errorf("controller revision %s/%s has more than %d bytes: delete it", r.Namespace, r.Name, maxRecord)
+	}
+	if err := json.Unmarshal(r.Data.Raw, c); err != nil {
+		return nil, fmt.Errorf("controller revision %s/%s makes no sense (delete it): %w", r.Namespace, r.Name, err)
+	}
+	if end != "" {
+		if err := json.Unmarshal([]byte(end), &c.Record); err != nil {
+			return nil, fmt.Errorf("controller revision %s/%s makes no sense (delete it): %w", r.Namespace, r.Name, err)
+		}
+	}
+	return c, nil
+}
+
+// Finish implements runnerapi.Journal.
+func (j *Journal) Finish(ctx context.Context, record runnerapi.Record) error {
+	end, err := json.Marshal(record)
+	if err != nil {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{managed.Operation: string(end)}}})
+	if err != nil {
+		return err
+	}
+	r := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: j.opts.Namespace, Name: recordPrefix + record.ID}}
+	return retry.OnError(retry.DefaultBackoff, Passing, func() error {
+		return j.client.Patch(ctx, r, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(managed.FieldManager))
+	})
+}
+
+// Release implements runnerapi.Journal.
+func (j *Journal) Release(ctx context.Context, id string) error {
+	r := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: j.opts.Namespace, Name: recordPrefix + id}}
+	return client.IgnoreNotFound(j.client.Delete(ctx, r))
+}
+
+// Find implements runnerapi.Journal.
+func (j *Journal) Find(ctx context.Context, id string) (runnerapi.Record, error) {
+	r, err := j.read(ctx, id)
+	if apierrors.IsNotFound(err) {
+		return runnerapi.Record{}, problem.Errorf(problem.NotFound, "operations are kept for a day; ask for the App itself",
+			"there is no operation %s (any more)", id)
+	}
+	var c *claimed
+	if err == nil {
+		c, err = decodeRecord(r)
+	}
+	if err != nil {
+		return runnerapi.Record{}, kubeproblem.From(err, "reading operation "+id)
+	}
+	return c.Record, nil
+}
+
+// sweepSometimes bounds the journal. A sweep that fails is made up for by the
+// next: the command that is about to be noted must not fail because of it.
+func (j *Journal) sweepSometimes(ctx context.Context) {
+	if j.claims.Add(1)%sweepEvery != 1 {
+		return
+	}
+	if err := j.sweep(ctx); err != nil {
+		j.opts.Log.Warn().Err(err).Msg("old operations could not be removed; trying again later")
+	}
+}
+
+// sweep deletes records that are too old, or the oldest where there are too many.
+func (j *Journal) sweep(ctx context.Context) error {
+	type entry struct {
+		name string
+		uid  types.UID
+		at   time.Time
+	}
+	var all []entry
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("ControllerRevisionList"))
+	err := j.pages(ctx, list, func(client.ObjectList) error {
+		for _, r := range list.Items {
+			all = append(all, entry{r.Name, r.UID, r.CreationTimestamp.Time})
+		}
+		return nil
+	}, client.InNamespace(j.opts.Namespace), client.MatchingLabels(recordLabels()))
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(all, func(a, b entry) int { return a.at.Compare(b.at) })
+	for i, r := range all {
+		if len(all)-i <= runnerapi.JournalSize && j.now().Sub(r.at) <= runnerapi.JournalAge {
+			return nil
+		}
+		o := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: j.opts.Namespace, Name: r.name}}
+		if err := client.IgnoreNotFound(j.client.Delete(ctx, o, client.Preconditions{UID: &r.uid})); err != nil && !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,153 @@
+// Package kube does for a Runner and for the agent itself what is asked of
+// Kubernetes beside Apps: Secrets, config maps, namespaces, facts about the cluster, and the
+// Secret that keeps the agent's identity.
+//
+// It asks the API server each time and caches nothing; above all no Secret.
+// Apps are not its business: see internal/app.
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/rs/zerolog"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// Options say where the agent lives.
+type Options struct {
+	Namespace      string // the agent's own
+	ServiceAccount string // the agent's own; pipeops-agent when empty
+	Log            zerolog.Logger
+}
+
+// Client implements runnerapi.Secrets, runnerapi.ConfigMaps,
+// runnerapi.Namespaces and runnerapi.Clusters.
+type Client struct {
+	opts   Options
+	client client.Client
+	rest   rest.Interface
+
+	mu        sync.Mutex
+	digestKey []byte // read once
+}
+
+var (
+	_ runnerapi.Secrets    = (*Client)(nil)
+	_ runnerapi.ConfigMaps = (*Client)(nil)
+	_ runnerapi.Namespaces = (*Client)(nil)
+	_ runnerapi.Clusters   = (*Client)(nil)
+)
+
+// Passing says whether trying again may help without anybody changing anything.
+func Passing(err error) bool {
+	p := &problem.Error{}
+	return errors.As(kubeproblem.From(err, "talking to the cluster"), &p) && p.Passing()
+}
+
+// Kinds that are read without their types.
+var (
+	appKind         = schema.GroupVersionKind{Group: "pipeops.io", Version: "v1alpha1", Kind: "App"}
+	nodeMetricsKind = schema.GroupVersionKind{Group: "metrics.k8s.io", Version: "v1beta1", Kind: "NodeMetrics"}
+)
+
+// New makes a Client. It asks the cluster nothing yet.
+func New(given *rest.Config, opts Options) (*Client, error) {
+	if opts.ServiceAccount == "" {
+		opts.ServiceAccount = managed.FieldManager
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, rbacv1.AddToScheme, networkingv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	rc := rest.CopyConfig(given)
+	rc.QPS, rc.Burst = -1, 0 // the API server does the fairness
+	rc.WarningHandler = rest.NoWarnings{}
+	if rc.UserAgent == "" {
+		rc.UserAgent = managed.FieldManager
+	}
+	hc, err := rest.HTTPClientFor(rc)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the Kubernetes client: %w", err)
+	}
+	c, err := client.New(rc, client.Options{Scheme: scheme, Mapper: newMapper(), HTTPClient: hc})
+	if err != nil {
+		return nil, fmt.Errorf("prepare the Kubernetes client: %w", err)
+	}
+	core, err := corev1client.NewForConfigAndClient(rc, hc)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the Kubernetes client: %w", err)
+	}
+	return &Client{opts: opts, client: c, rest: core.RESTClient()}, nil
+}
+
+// newMapper is a table of the few kinds that are needed, instead of asking the
+// API server for all that it serves.
+func newMapper() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(nil)
+	core := corev1.SchemeGroupVersion
+	for _, kind := range []string{"Secret", "ConfigMap", "Pod", "ResourceQuota", "LimitRange"} {
+		m.Add(core.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	m.Add(networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"), meta.RESTScopeNamespace)
+	m.Add(core.WithKind("Namespace"), meta.RESTScopeRoot)
+	m.Add(core.WithKind("Node"), meta.RESTScopeRoot)
+	m.Add(rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), meta.RESTScopeNamespace)
+	m.Add(appsv1.SchemeGroupVersion.WithKind("ControllerRevision"), meta.RESTScopeNamespace)
+	m.Add(appKind, meta.RESTScopeNamespace)
+	m.AddSpecific(nodeMetricsKind, nodeMetricsKind.GroupVersion().WithResource("nodes"),
+		nodeMetricsKind.GroupVersion().WithResource("node"), meta.RESTScopeRoot)
+	return m
+}
+
+// admit refuses a namespace that is not the agent's.
+func (k *Client) admit(ctx context.Context, namespace string) error {
+	ns := &metav1.PartialObjectMetadata{}
+	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	err := k.client.Get(ctx, client.ObjectKey{Name: namespace}, ns)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return kubeproblem.From(err, "reading namespace "+namespace)
+	}
+	if err != nil || !managed.Is(ns) || managed.ReservedNamespace(namespace, k.opts.Namespace) {
+		return runnerapi.NotManaged(namespace)
+	}
+	return nil
+}
+
+// writer is the client for a write, which changes nothing when it is a dry run.
+func (k *Client) writer(opts runnerapi.WriteOptions) client.Client {
+	if opts.DryRun {
+		return client.NewDryRunClient(k.client)
+	}
+	return k.client
+}
+
+// sign notes on an object who changed it.
+func sign(o metav1.Object, caller runnerapi.Caller) {
+	notes := o.GetAnnotations()
+	if notes == nil {
+		notes = map[string]string{}
+	}
+	notes[managed.ChangedBy], notes[managed.RequestID] = caller.Runner, caller.RequestID
+	o.SetAnnotations(notes)
+}

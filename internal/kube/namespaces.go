@@ -1,0 +1,259 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+const (
+	// namespaceRole is the ClusterRole that the agent has in each namespace it
+	// manages, by a RoleBinding of the same name as the agent's ServiceAccount.
+	namespaceRole = "pipeops-agent-namespace"
+	// adopted marks a namespace that was there before the agent's time: the
+	// agent never deletes it.
+	adopted = "pipeops.io/adopted"
+)
+
+// PutNamespace makes a namespace the agent's: it creates it, or takes it over
+// when that was asked for, and gives the agent its rights there.
+func (k *Client) PutNamespace(ctx context.Context, name string, spec runnerapi.NamespaceSpec, opts runnerapi.WriteOptions) (runnerapi.Namespace, error) {
+	if err := k.refuseReserved(name); err != nil {
+		return runnerapi.Namespace{}, err
+	}
+	if err := checkLabels(spec.Labels); err != nil {
+		return runnerapi.Namespace{}, err
+	}
+	if errs := spec.Validate(); len(errs) > 0 {
+		return runnerapi.Namespace{}, invalid(errs[0].Field, "correct the field", errs[0].Message)
+	}
+	have := &corev1.Namespace{}
+	err := k.client.Get(ctx, client.ObjectKey{Name: name}, have)
+	exists := err == nil
+	if err != nil && !apierrors.IsNotFound(err) {
+		return runnerapi.Namespace{}, kubeproblem.From(err, "reading namespace "+name)
+	}
+	takeOver := exists && !managed.Is(have)
+	switch {
+	case exists && !have.DeletionTimestamp.IsZero():
+		return runnerapi.Namespace{}, problem.Errorf(problem.Conflict, "wait until it is gone, then create it again",
+			"namespace %s is being deleted", name)
+	case takeOver && !spec.Adopt:
+		return runnerapi.Namespace{}, problem.Errorf(problem.Conflict,
+			"use another name, or send adopt: true to let the agent manage it as it is",
+			"namespace %s exists and was not made by the agent", name).WithField("adopt")
+	}
+	if err := k.applyNamespace(ctx, name, spec.Labels, takeOver || have.Annotations[adopted] != "", opts); err != nil {
+		return runnerapi.Namespace{}, kubeproblem.From(err, "writing namespace "+name)
+	}
+	if exists || !opts.DryRun { // a dry run made no namespace to put a RoleBinding into
+		if err := k.bind(ctx, name, opts); err != nil {
+			return runnerapi.Namespace{}, err
+		}
+		if err := k.applyBounds(ctx, name, spec, exists && (takeOver || have.Annotations[adopted] != ""), opts); err != nil {
+			return runnerapi.Namespace{}, err
+		}
+	}
+	if opts.DryRun {
+		return runnerapi.Namespace{
+			Name: name, Labels: spec.Labels, Phase: string(corev1.NamespaceActive),
+			Quota: spec.Quota, Limits: spec.Limits, Network: spec.Network,
+		}, nil
+	}
+	return k.GetNamespace(ctx, name)
+}
+
+func (k *Client) refuseReserved(name string) error {
+	if !managed.ReservedNamespace(name, k.opts.Namespace) {
+		return nil
+	}
+	return problem.Errorf(problem.Forbidden, "use a namespace of your own",
+		"namespace %s belongs to Kubernetes or to the agent itself and is never managed", name).WithField("name")
+}
+
+// checkLabels keeps callers off the labels that have a meaning to the agent or
+// to Kubernetes' own security.
+func checkLabels(labels map[string]string) error {
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		if key == managed.By || strings.HasPrefix(key, "pipeops.io/") || strings.Contains(key, "kubernetes.io/") && key != managed.By {
+			return problem.Errorf(problem.Invalid, "use a label with a prefix of your own, or none",
+				"label %q is Kubernetes' or the agent's own", key).WithField("labels." + key)
+		}
+	}
+	return nil
+}
+
+// applyNamespace uses server-side apply without force: labels that somebody
+// else has set stay theirs, labels that are no longer asked for go.
+func (k *Client) applyNamespace(ctx context.Context, name string, labels map[string]string, wasThere bool, opts runnerapi.WriteOptions) error {
+	ns := &unstructured.Unstructured{}
+	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	ns.SetName(name)
+	all := managed.Labels()
+	maps.Copy(all, labels)
+	ns.SetLabels(all)
+	sign(ns, opts.Caller)
+	if wasThere {
+		notes := ns.GetAnnotations()
+		notes[adopted] = "true"
+		ns.SetAnnotations(notes)
+	}
+	return k.writer(opts).Apply(ctx, client.ApplyConfigurationFromUnstructured(ns), client.FieldOwner(managed.FieldManager))
+}
+
+// bind gives the agent its rights in the namespace.
+func (k *Client) bind(ctx context.Context, namespace string, opts runnerapi.WriteOptions) error {
+	want := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: managed.FieldManager, Labels: managed.Labels()},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: namespaceRole},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: k.opts.Namespace, Name: k.opts.ServiceAccount}},
+	}
+	err := k.writer(opts).Create(ctx, want, client.FieldOwner(managed.FieldManager))
+	if err == nil || !apierrors.IsAlreadyExists(err) {
+		return kubeproblem.From(err, "giving the agent its rights in namespace "+namespace)
+	}
+	have := &rbacv1.RoleBinding{}
+	if err := k.client.Get(ctx, client.ObjectKeyFromObject(want), have); err != nil {
+		return kubeproblem.From(err, "reading RoleBinding "+want.Name)
+	}
+	if have.RoleRef != want.RoleRef || !slices.Contains(have.Subjects, want.Subjects[0]) {
+		return problem.Errorf(problem.Conflict,
+			fmt.Sprintf("delete it (kubectl -n %s delete rolebinding %s) and try again", namespace, want.Name),
+			"RoleBinding %s in namespace %s exists and does not give the agent its rights", want.Name, namespace)
+	}
+	return nil
+}
+
+// GetNamespace reads one managed namespace.
+func (k *Client) GetNamespace(ctx context.Context, name string) (runnerapi.Namespace, error) {
+	ns, err := k.readNamespace(ctx, name)
+	if err != nil {
+		return runnerapi.Namespace{}, err
+	}
+	apps, err := k.countApps(ctx, client.InNamespace(name))
+	if err != nil {
+		return runnerapi.Namespace{}, err
+	}
+	out := wire(ns, apps[name])
+	return out, k.readBounds(ctx, &out)
+}
+
+func (k *Client) readNamespace(ctx context.Context, name string) (*corev1.Namespace, error) {
+	ns := &corev1.Namespace{}
+	err := k.client.Get(ctx, client.ObjectKey{Name: name}, ns)
+	if err != nil {
+		return nil, kubeproblem.From(err, "reading namespace "+name)
+	}
+	if !managed.Is(ns) || managed.ReservedNamespace(name, k.opts.Namespace) {
+		return nil, runnerapi.NotManaged(name)
+	}
+	return ns, nil
+}
+
+// ListNamespaces reads all managed namespaces.
+func (k *Client) ListNamespaces(ctx context.Context) ([]runnerapi.Namespace, error) {
+	apps, err := k.countApps(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := []runnerapi.Namespace{}
+	err = k.pages(ctx, &corev1.NamespaceList{}, func(list client.ObjectList) error {
+		for i := range list.(*corev1.NamespaceList).Items {
+			ns := &list.(*corev1.NamespaceList).Items[i]
+			if !managed.ReservedNamespace(ns.Name, k.opts.Namespace) {
+				all = append(all, wire(ns, apps[ns.Name]))
+			}
+		}
+		return nil
+	}, client.MatchingLabels(managed.Labels()))
+	if err != nil {
+		return nil, kubeproblem.From(err, "listing namespaces")
+	}
+	slices.SortFunc(all, func(a, b runnerapi.Namespace) int { return cmp.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+// DeleteNamespace deletes a namespace that the agent made, and all that is in
+// it. One that was taken over is not the agent's to delete.
+func (k *Client) DeleteNamespace(ctx context.Context, name string, opts runnerapi.WriteOptions) error {
+	if err := k.refuseReserved(name); err != nil {
+		return err
+	}
+	ns, err := k.readNamespace(ctx, name)
+	if err != nil {
+		return err
+	}
+	if ns.Annotations[adopted] != "" {
+		return problem.Errorf(problem.Conflict, "delete what the agent made in it, or have its owner delete it (kubectl delete namespace "+name+")",
+			"namespace %s was there before the agent managed it, and may hold what is not the agent's", name)
+	}
+	removed, err := k.deleteApps(ctx, name, opts)
+	if err != nil {
+		return kubeproblem.From(err, "deleting the Apps of namespace "+name)
+	}
+	err = k.writer(opts).Delete(ctx, ns, client.Preconditions{UID: ptr.To(ns.UID)})
+	if err == nil && !opts.DryRun {
+		k.opts.Log.Info().Str("namespace", name).Strs("apps", removed).Msg("namespace deleted with all that was in it")
+	}
+	return kubeproblem.From(err, "deleting namespace "+name)
+}
+
+// deleteApps goes first: their end is announced while the agent still has its
+// rights in the namespace.
+func (k *Client) deleteApps(ctx context.Context, namespace string, opts runnerapi.WriteOptions) ([]string, error) {
+	var names []string
+	err := k.pages(ctx, appList(), func(list client.ObjectList) error {
+		items := list.(*metav1.PartialObjectMetadataList).Items
+		for i := range items {
+			items[i].SetGroupVersionKind(appKind)
+			if err := k.writer(opts).Delete(ctx, &items[i]); client.IgnoreNotFound(err) != nil {
+				return err
+			}
+			names = append(names, items[i].Name)
+		}
+		return nil
+	}, client.InNamespace(namespace))
+	return names, err
+}
+
+// countApps counts Apps per namespace from their metadata alone.
+func (k *Client) countApps(ctx context.Context, opts ...client.ListOption) (map[string]int, error) {
+	counts := map[string]int{}
+	err := k.pages(ctx, appList(), func(list client.ObjectList) error {
+		for _, a := range list.(*metav1.PartialObjectMetadataList).Items {
+			counts[a.Namespace]++
+		}
+		return nil
+	}, opts...)
+	return counts, kubeproblem.From(err, "counting Apps")
+}
+
+func appList() *metav1.PartialObjectMetadataList {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(appKind.GroupVersion().WithKind(appKind.Kind + "List"))
+	return list
+}
+
+func wire(ns *corev1.Namespace, apps int) runnerapi.Namespace {
+	labels := maps.Clone(ns.Labels)
+	delete(labels, corev1.LabelMetadataName)
+	return runnerapi.Namespace{
+		Name: ns.Name, Labels: labels, Phase: string(ns.Status.Phase), Apps: apps, CreatedAt: ns.CreationTimestamp.Time,
+	}
+}
