@@ -1,0 +1,45 @@
+package controlplane
+
+import (
+	"context"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// eventSource names us in announcements (CloudEvents' source).
+const eventSource = "/controlplane"
+
+// directory makes of what is stored what is announced.
+type directory struct {
+	agentsDomain string
+}
+
+func (d directory) serverName(agentID string) string { return agentID + "." + d.agentsDomain }
+
+func (d directory) announced(a store.Agent) announce.Agent {
+	return announce.Agent{
+		ID: a.ID, Name: a.Name, Labels: a.Labels, State: a.State,
+		Endpoints:         []announce.Endpoint{{Address: a.EdgeAddress, ServerName: d.serverName(a.ID)}},
+		KubernetesVersion: a.KubernetesVersion, Distribution: a.Distribution, Provider: a.Provider,
+		AgentVersion: a.AgentVersion, RunnerAPIVersion: a.RunnerAPIVersion,
+		Capacity: a.Capacity, RegisteredAt: a.RegisteredAt, LastSeen: a.LastSeen, Sequence: a.Sequence,
+	}
+}
+
+// write stores an agent and the announcement of it, as one.
+func (d directory) write(ctx context.Context, tx *store.Tx, kind announce.Type, a store.Agent, at time.Time) error {
+	if err := tx.UpdateAgent(ctx, a); err != nil {
+		return err
+	}
+	n, err := tx.NextSequence(ctx, a.ID)
+	if err != nil {
+		return err
+	}
+	event, err := announce.NewAgentEvent(kind, eventSource, d.announced(a), n, at)
+	if err != nil {
+		return err
+	}
+	return tx.Enqueue(ctx, event)
+}

@@ -1,0 +1,77 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// flaky confirms as many events as it is told to in each call, all when it has
+// been told nothing.
+type flaky struct {
+	mu       sync.Mutex
+	confirms []int
+	got      []uint64
+}
+
+func (f *flaky) Publish(_ context.Context, events []announce.Event) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n, err := len(events), error(nil)
+	if len(f.confirms) > 0 {
+		n, f.confirms = min(n, f.confirms[0]), f.confirms[1:]
+		err = errors.New("connection lost")
+	}
+	for _, e := range events[:n] {
+		f.got = append(f.got, e.Sequence)
+	}
+	return n, err
+}
+
+func (f *flaky) received() []uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]uint64(nil), f.got...)
+}
+
+func TestTheOutboxIsEmptiedInOrder(t *testing.T) {
+	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "x.db"))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	a := store.Agent{ID: "a1", Name: "shop", ClusterUID: "u", State: announce.StatePending, EdgeAddress: "e:1"}
+	require.NoError(t, s.InsertAgent(t.Context(), a))
+	change := func() {
+		require.NoError(t, s.Update(t.Context(), func(tx *store.Tx) error {
+			return directory{agentsDomain: "d"}.write(t.Context(), tx, announce.AgentUpdated, a, time.Now())
+		}))
+	}
+	for range 5 {
+		change()
+	}
+	f := &flaky{confirms: []int{0, 2, 0, 1}}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- (&announcer{store: s, publisher: f, log: zerolog.Nop(), pause: time.Millisecond}).run(ctx)
+	}()
+	eventually(t, "all are out in spite of the failures", func() bool { return len(f.received()) == 5 })
+	change()
+	eventually(t, "a commit wakes it", func() bool { return len(f.received()) == 6 })
+	assert.Equal(t, []uint64{1, 2, 3, 4, 5, 6}, f.received())
+	eventually(t, "what is confirmed leaves the outbox", func() bool {
+		n, err := s.OutboxLength(t.Context())
+		return err == nil && n == 0
+	})
+	cancel()
+	require.NoError(t, <-done)
+}

@@ -1,0 +1,95 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// drainTimeout is how long calls that are under way may take when we stop.
+const drainTimeout = 10 * time.Second
+
+// handler is all that the HTTPS port serves.
+func (c *ControlPlane) handler() http.Handler {
+	agents := controlapi.NewHandler(controlapi.HandlerConfig{
+		Backend: c.registry, Identify: c.peers.agentOfRequest, Version: c.cfg.Version, Log: c.cfg.Log,
+	})
+	logged := func(h http.Handler) http.Handler {
+		return problem.WithRequestID(controlapi.LogRequests(c.cfg.Log)(h))
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", withProvenKey(agents))
+	mux.Handle("GET "+announce.SnapshotPath, logged(announce.SnapshotHandler(c.snapshot, c.peers.runnerOfRequest)))
+	mux.Handle("GET /healthz", logged(http.HandlerFunc(serveHealth)))
+	mux.Handle("GET /readyz", logged(http.HandlerFunc(c.serveReady)))
+	return mux
+}
+
+// snapshot is what a Runner starts from.
+func (c *ControlPlane) snapshot(ctx context.Context, _ string) ([]announce.Agent, error) {
+	stored, err := c.store.Agents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]announce.Agent, 0, len(stored))
+	for _, a := range stored {
+		if a.Revoked() {
+			continue
+		}
+		c.liveness.seen(&a)
+		list = append(list, c.registry.directory.announced(a))
+	}
+	return list, nil
+}
+
+// serveAPI serves HTTPS until the context ends, then lets calls finish.
+func (c *ControlPlane) serveAPI(ctx context.Context, ln net.Listener) error {
+	server := &http.Server{
+		Handler: c.handler(),
+		TLSConfig: &tls.Config{
+			MinVersion: tls.VersionTLS13, GetCertificate: c.certificate.Get,
+			// Asked for here and verified in peers, which can say what is wrong with it.
+			ClientAuth: tls.RequestClientCert, ClientCAs: c.ca.Pool(),
+		},
+		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 32 << 10,
+		ErrorLog:       log.New(debugWriter{c.cfg.Log}, "", 0),
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.ServeTLS(ln, "", "") }()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		_ = server.Close()
+	}
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// debugWriter takes net/http's complaints about strangers' handshakes.
+type debugWriter struct{ log zerolog.Logger }
+
+var _ io.Writer = debugWriter{}
+
+func (w debugWriter) Write(p []byte) (int, error) {
+	w.log.Debug().Str("part", "http").Msg(string(p))
+	return len(p), nil
+}

@@ -1,0 +1,127 @@
+package controlplane
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/broker"
+)
+
+// listener hears announcements as a Runner does.
+type listener struct {
+	mu     sync.Mutex
+	events []announce.Event
+}
+
+func listenAs(t *testing.T, b *broker.Broker, runner string) *listener {
+	t.Helper()
+	l := &listener{}
+	consumer, err := announce.NewConsumer(announce.ConsumerConfig{
+		Config: announce.Config{URLs: []string{b.URL(broker.UserRunner)}, TLS: b.TLSConfig(), Log: zerolog.Nop()},
+		Queue:  announce.RunnerQueue(runner),
+	})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- consumer.Run(ctx, func(_ context.Context, e announce.Event) error {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.events = append(l.events, e)
+			return nil
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("consumer: %v", err)
+		}
+	})
+	return l
+}
+
+// heard lists the distinct events in the order in which they came.
+func (l *listener) heard() []announce.Event {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	seen := map[string]bool{}
+	var list []announce.Event
+	for _, e := range l.events {
+		if !seen[e.ID] {
+			seen[e.ID] = true
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+func slow(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	require.Eventually(t, ok, 2*time.Minute, 50*time.Millisecond, what)
+}
+
+func TestWithARealBroker(t *testing.T) {
+	b := broker.ForTest(t, broker.Options{})
+	withBroker := func(c *Config) {
+		c.BrokerURLs, c.BrokerTLS = []string{b.URL(broker.UserControlPlane)}, b.TLSConfig()
+	}
+	// The Runner's queue is bound before the broker goes away. It needs the exchange,
+	// which the control plane makes.
+	first := start(t, withBroker)
+	runner := listenAs(t, b, "builder")
+	early := first.registered("early")
+	slow(t, "the first announcement", func() bool { return len(runner.heard()) > 0 })
+	cfg := first.cfg
+	require.NoError(t, b.Stop(t.Context()))
+
+	late := first.registered("late")
+	_, err := first.admin.RevokeAgent(t.Context(), early.name)
+	require.NoError(t, err)
+	events := []controlapi.Event{{ID: "1", Type: string(announce.AppProgressing), Time: time.Now(), App: controlapi.AppEvent{Namespace: "n", Name: "a"}},
+		{ID: "2", Type: string(announce.AppHealthy), Time: time.Now(), App: controlapi.AppEvent{Namespace: "n", Name: "a", Ready: 1, Replicas: 1}}}
+	require.NoError(t, late.client.Events(t.Context(), events))
+	client := first.runnerClient("")
+	slow(t, "readyz says that the broker is down, and that the rest is not", func() (ok bool) {
+		first.get(client, "/readyz", func(resp *http.Response) {
+			var r readiness
+			require.NoError(t, json.NewDecoder(resp.Body).Decode(&r))
+			ok = resp.StatusCode == http.StatusOK && r.Checks["outbox"] == "4 announcements wait" && len(r.Checks["broker"]) > 4 && r.Checks["broker"][:4] == "down"
+		})
+		return ok
+	})
+	first.stop()
+	// The next process starts without a broker, takes the outbox over, and sends when
+	// the broker is back.
+	second := start(t, func(c *Config) { *c = cfg })
+	assert.Len(t, second.queued(), 4)
+	require.NoError(t, b.Start(t.Context()))
+	slow(t, "nothing is lost", func() bool { return len(runner.heard()) >= 5 })
+
+	perAgent := map[string][]announce.Type{}
+	last := map[string]uint64{}
+	for _, e := range runner.heard() {
+		assert.Equal(t, last[e.AgentID]+1, e.Sequence, "in order, without gaps")
+		last[e.AgentID] = e.Sequence
+		perAgent[e.AgentID] = append(perAgent[e.AgentID], e.Type)
+	}
+	assert.Equal(t, []announce.Type{announce.AgentRegistered, announce.AgentRemoved}, perAgent[early.id.AgentID])
+	assert.Equal(t, []announce.Type{announce.AgentRegistered, announce.AppProgressing, announce.AppHealthy}, perAgent[late.id.AgentID])
+	slow(t, "what came back from the broker is in the timeline", func() bool {
+		_, timeline, err := second.admin.Agent(t.Context(), "late", 10)
+		return err == nil && len(timeline) == 3 && timeline[2].Type == announce.AppHealthy
+	})
+	slow(t, "the outbox is empty", func() bool { return len(second.queued()) == 0 })
+	connected, text := second.broker.check()
+	assert.True(t, connected, text)
+}

@@ -1,0 +1,135 @@
+package ca
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"net"
+	"net/url"
+	"time"
+)
+
+// Issued is a certificate for somebody else.
+type Issued struct {
+	// Certificate in PEM: the leaf, then the CA.
+	Certificate string
+	// Serial in hexadecimal.
+	Serial   string
+	NotAfter time.Time
+}
+
+// ErrBadRequest says what is wrong with a certificate request.
+var ErrBadRequest = errors.New("bad certificate request")
+
+type requestError string
+
+func (e requestError) Error() string        { return string(e) }
+func (e requestError) Is(target error) bool { return target == ErrBadRequest }
+
+// ParseRequest reads a certificate request in PEM and checks that its sender
+// holds the key and that the key is one we accept. Names in it are ignored.
+func ParseRequest(text string) (*x509.CertificateRequest, error) {
+	block, _ := pem.Decode([]byte(text))
+	if block == nil || block.Type != "CERTIFICATE REQUEST" {
+		return nil, requestError("it is not a CERTIFICATE REQUEST in PEM")
+	}
+	req, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return nil, requestError("it cannot be parsed")
+	}
+	key, ok := req.PublicKey.(*ecdsa.PublicKey)
+	if !ok || key.Curve != elliptic.P256() && key.Curve != elliptic.P384() {
+		return nil, requestError("its key must be ECDSA P-256 or P-384")
+	}
+	if err := req.CheckSignature(); err != nil {
+		return nil, requestError("it is not signed by its own key")
+	}
+	return req, nil
+}
+
+// Agent issues an agent's certificate: it is a client of the control plane and of
+// frps, and the server of the Runner API.
+func (c *CA) Agent(req *x509.CertificateRequest, serverName string, id *url.URL, ttl time.Duration) (Issued, error) {
+	return c.issue(req.PublicKey, &x509.Certificate{
+		Subject:  pkix.Name{CommonName: serverName},
+		DNSNames: []string{serverName}, URIs: []*url.URL{id},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+	}, ttl)
+}
+
+// Runner issues a Runner's certificate and key in PEM.
+func (c *CA) Runner(name string, id *url.URL, ttl time.Duration) (Issued, []byte, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return Issued{}, nil, err
+	}
+	issued, err := c.issue(key.Public(), &x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, URIs: []*url.URL{id},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}, ttl)
+	if err != nil {
+		return Issued{}, nil, err
+	}
+	keyPEM, err := encodeKey(key)
+	return issued, keyPEM, err
+}
+
+// Server issues a certificate for the control plane's own listeners. The names
+// may be DNS names or IP addresses.
+func (c *CA) Server(names []string, ttl time.Duration) (*tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	for _, name := range names {
+		if ip := net.ParseIP(name); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, name)
+		}
+	}
+	der, err := c.sign(key.Public(), template, c.now().Add(-backdate), ttl)
+	if err != nil {
+		return nil, err
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, err
+	}
+	// The CA goes along: whoever holds its fingerprint only finds it there.
+	return &tls.Certificate{Certificate: [][]byte{der, c.cert.Raw}, PrivateKey: key, Leaf: leaf}, nil
+}
+
+func (c *CA) issue(public any, template *x509.Certificate, ttl time.Duration) (Issued, error) {
+	// Peers whose clocks are a little behind should take it; but holders renew by
+	// its length, so that the part in the past is kept small.
+	der, err := c.sign(public, template, c.now().Add(-min(time.Hour, ttl/10)), ttl)
+	if err != nil {
+		return Issued{}, err
+	}
+	return Issued{
+		Certificate: string(append(encodeCert(der), c.Bundle()...)),
+		Serial:      template.SerialNumber.Text(16), NotAfter: template.NotAfter,
+	}, nil
+}
+
+func (c *CA) sign(public any, template *x509.Certificate, from time.Time, ttl time.Duration) ([]byte, error) {
+	serial, err := newSerial()
+	if err != nil {
+		return nil, err
+	}
+	template.SerialNumber = serial
+	template.NotBefore, template.NotAfter = from, c.now().Add(ttl)
+	if template.NotAfter.After(c.cert.NotAfter) {
+		template.NotAfter = c.cert.NotAfter
+	}
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.BasicConstraintsValid = true
+	return x509.CreateCertificate(rand.Reader, template, c.cert, public, c.key)
+}

@@ -1,0 +1,194 @@
+package controlplane
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// The defaults of Config.
+const (
+	DefaultAPIListen         = ":8443"
+	DefaultTunnelListen      = ":7000"
+	DefaultEdgeListen        = ":8444"
+	DefaultAgentsDomain      = "agents.pipeops.internal"
+	DefaultTrustDomain       = "pipeops.internal"
+	DefaultHeartbeatInterval = 30 * time.Second
+	DefaultCertificateTTL    = 24 * time.Hour
+)
+
+// Config is what a control plane needs to know. DataDir is required.
+type Config struct {
+	// DataDir holds the database and the CA. It is made if it is not there.
+	DataDir string
+
+	// Where to listen, host:port; port 0 takes any.
+	APIListen, TunnelListen, EdgeListen string
+	// Where the others find it. Empty means where it listens, for one machine.
+	AdvertiseAPI                   string // URL
+	AdvertiseTunnel, AdvertiseEdge string // host:port
+
+	AgentsDomain, TrustDomain string
+
+	// BrokerURLs may be empty: then nothing is announced, and everything kept.
+	BrokerURLs []string
+	// BrokerTLS is for amqps; nil means the machine's trusted CAs.
+	BrokerTLS *tls.Config
+	// RunnerBroker is passed on to `runner create`.
+	RunnerBroker RunnerBroker
+
+	HeartbeatInterval time.Duration
+	CertificateTTL    time.Duration
+	// OfflineGrace is how long a tunnel may be down before the agent counts as
+	// offline (5 s): a restart is no outage. StartGrace is the same for the agents
+	// that were online when the control plane was last seen (45 s).
+	OfflineGrace, StartGrace time.Duration
+
+	Version string
+	Log     zerolog.Logger
+	// Now is the clock of everything that is judged; nil means time.Now.
+	Now func() time.Time
+}
+
+// RunnerBroker names the files from which `runner create` takes what a Runner
+// needs to reach the broker. The secret stays in its file.
+type RunnerBroker struct {
+	URLFile string `json:"urlFile,omitempty"`
+	CAFile  string `json:"caFile,omitempty"`
+}
+
+var domainPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
+
+func (c *Config) setDefaults() {
+	for field, value := range map[*string]string{
+		&c.APIListen: DefaultAPIListen, &c.TunnelListen: DefaultTunnelListen, &c.EdgeListen: DefaultEdgeListen,
+		&c.AgentsDomain: DefaultAgentsDomain, &c.TrustDomain: DefaultTrustDomain, &c.Version: "dev",
+	} {
+		if *field == "" {
+			*field = value
+		}
+	}
+	for field, value := range map[*time.Duration]time.Duration{
+		&c.HeartbeatInterval: DefaultHeartbeatInterval, &c.CertificateTTL: DefaultCertificateTTL,
+		&c.OfflineGrace: 5 * time.Second, &c.StartGrace: 45 * time.Second,
+	} {
+		if *field == 0 {
+			*field = value
+		}
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+}
+
+// Validate reports all that is wrong at once.
+func (c *Config) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.DataDir == "" {
+		bad("--data-dir: is empty; name a directory that survives restarts, for example /var/lib/pipeops")
+	}
+	for flag, value := range map[string]string{"--api-listen": c.APIListen, "--tunnel-listen": c.TunnelListen, "--edge-listen": c.EdgeListen} {
+		if _, _, err := net.SplitHostPort(value); value != "" && err != nil {
+			bad("%s: %q is not host:port; for example :8443", flag, value)
+		}
+	}
+	if c.AdvertiseAPI != "" {
+		if _, err := controlapi.ParseURL(c.AdvertiseAPI); err != nil {
+			bad("--advertise-api: %w", err)
+		}
+	}
+	for flag, value := range map[string]string{"--advertise-tunnel": c.AdvertiseTunnel, "--advertise-edge": c.AdvertiseEdge} {
+		if host, _, err := net.SplitHostPort(value); value != "" && (err != nil || host == "") {
+			bad("%s: %q is not host:port; for example control.example.com:7000", flag, value)
+		}
+	}
+	for flag, value := range map[string]string{"--agents-domain": c.AgentsDomain, "--trust-domain": c.TrustDomain} {
+		if value != "" && (!domainPattern.MatchString(value) || len(value) > 180) {
+			bad("%s: %q is not a domain name in lower case", flag, value)
+		}
+	}
+	for i, text := range c.BrokerURLs {
+		if u, err := url.Parse(text); err != nil || u.Host == "" || u.Scheme != "amqp" && u.Scheme != "amqps" {
+			bad("broker URL %d (%s): is not amqps://user:password@host:port/", i+1, announce.Redact(text))
+		}
+	}
+	if c.HeartbeatInterval < 0 || c.HeartbeatInterval > time.Hour {
+		bad("--heartbeat-interval: %s is not between 1s and 1h", c.HeartbeatInterval)
+	}
+	if c.CertificateTTL < 0 || c.CertificateTTL > 365*24*time.Hour {
+		bad("--certificate-ttl: %s is not between 1m and 8760h", c.CertificateTTL)
+	}
+	return errors.Join(errs...)
+}
+
+// advertise fills in where the others find us from where we listen: right for one
+// machine, which is what a first run has.
+func (c *Config) advertise(api, tunnel, edge net.Addr) {
+	if c.AdvertiseAPI == "" {
+		c.AdvertiseAPI = "https://" + reachable(api)
+	}
+	if c.AdvertiseTunnel == "" {
+		c.AdvertiseTunnel = reachable(tunnel)
+	}
+	if c.AdvertiseEdge == "" {
+		c.AdvertiseEdge = reachable(edge)
+	}
+	c.AdvertiseAPI = strings.TrimSuffix(c.AdvertiseAPI, "/")
+}
+
+func reachable(addr net.Addr) string {
+	host, port, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		return addr.String()
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// serverNames are the names that our own certificate is for.
+func (c *Config) serverNames() []string {
+	names := []string{"localhost", "127.0.0.1", "::1", hostOf(c.AdvertiseTunnel), hostOf(c.AdvertiseEdge)}
+	if u, err := url.Parse(c.AdvertiseAPI); err == nil {
+		names = append(names, u.Hostname())
+	}
+	return names
+}
+
+func hostOf(hostPort string) string {
+	host, _, err := net.SplitHostPort(hostPort)
+	if err != nil {
+		return hostPort
+	}
+	return host
+}
+
+// makeDataDir makes the directory and refuses one that others can read.
+func makeDataDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	info, err := os.Stat(dir)
+	switch {
+	case err != nil:
+		return fmt.Errorf("data directory: %w", err)
+	case !info.IsDir():
+		return fmt.Errorf("data directory %s is not a directory", dir)
+	case info.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("data directory %s can be written by others; run `chmod 700 %s`", dir, dir)
+	}
+	return nil
+}

@@ -1,0 +1,256 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/edge"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
+)
+
+// ControlPlane is the whole of it in one process. New makes one, Run runs it.
+type ControlPlane struct {
+	cfg         Config
+	lock        *dirLock
+	store       *store.Store
+	ca          *ca.CA
+	certificate *ca.ServerCertificate
+	peers       *peers
+	liveness    *liveness
+	registry    *registry
+	tunnel      *server.Server
+	broker      *messaging // nil without one
+	listeners   listeners
+
+	serving atomic.Bool
+	closing sync.Once
+	closed  error
+}
+
+// Addrs are where it listens.
+type Addrs struct{ API, Tunnel, Edge net.Addr }
+
+type listeners struct{ api, tunnel, edge net.Listener }
+
+// The files in the data directory.
+const (
+	fileCA       = "ca.pem"
+	fileDatabase = "controlplane.db"
+	fileLock     = "serve.lock"
+)
+
+// New opens the data directory and the ports. Close what is not run.
+func New(ctx context.Context, cfg Config) (*ControlPlane, error) {
+	cfg.setDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	c := &ControlPlane{cfg: cfg}
+	if err := c.open(ctx); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+func (c *ControlPlane) open(ctx context.Context) error {
+	err := makeDataDir(c.cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	if c.lock, err = lockDir(filepath.Join(c.cfg.DataDir, fileLock)); err != nil {
+		return err
+	}
+	if c.store, err = store.Open(ctx, filepath.Join(c.cfg.DataDir, fileDatabase)); err != nil {
+		return err
+	}
+	if c.ca, err = ca.Open(filepath.Join(c.cfg.DataDir, fileCA), c.cfg.Now); err != nil {
+		return err
+	}
+	if c.listeners, err = listen(ctx, &c.cfg); err != nil {
+		return err
+	}
+	c.cfg.advertise(c.listeners.api.Addr(), c.listeners.tunnel.Addr(), c.listeners.edge.Addr())
+	if err := checkDomains(ctx, c.store, c.Advertised()); err != nil {
+		return err
+	}
+	if err := c.assemble(); err != nil {
+		return err
+	}
+	return saveAdvertised(ctx, c.store, c.Advertised())
+}
+
+// assemble joins the parts. Nothing runs yet.
+func (c *ControlPlane) assemble() error {
+	d := directory{agentsDomain: c.cfg.AgentsDomain}
+	c.certificate = ca.NewServerCertificate(c.ca, c.cfg.serverNames())
+	c.peers = &peers{store: c.store, ca: c.ca, trustDomain: c.cfg.TrustDomain, now: c.cfg.Now}
+	c.liveness = newLiveness(c.store, d, &c.cfg)
+	c.registry = &registry{store: c.store, ca: c.ca, peers: c.peers, liveness: c.liveness, directory: d, cfg: &c.cfg}
+	var err error
+	if c.broker, err = newMessaging(c.store, &c.cfg); err != nil {
+		return err
+	}
+	c.tunnel, err = server.New(server.Config{
+		TLS: &tls.Config{
+			MinVersion: tls.VersionTLS13, GetCertificate: c.certificate.Get, ClientCAs: c.ca.Pool(), Time: c.cfg.Now,
+		},
+		Identify: c.peers.agentOfTunnel, Authorize: c.peers.authorize,
+		OnUp: c.liveness.tunnelUp, OnDown: c.liveness.tunnelDown,
+		Log: c.cfg.Log.With().Str("part", "tunnel").Logger(),
+	})
+	return err
+}
+
+func listen(ctx context.Context, cfg *Config) (l listeners, err error) {
+	for _, want := range []struct {
+		to         *net.Listener
+		flag, addr string
+	}{{&l.api, "--api-listen", cfg.APIListen}, {&l.tunnel, "--tunnel-listen", cfg.TunnelListen}, {&l.edge, "--edge-listen", cfg.EdgeListen}} {
+		*want.to, err = (&net.ListenConfig{}).Listen(ctx, "tcp", want.addr)
+		if err != nil {
+			return l, fmt.Errorf("%s: %w; free the port or choose another with %s", want.flag, err, want.flag)
+		}
+	}
+	return l, nil
+}
+
+// Addrs are the addresses that are listened on.
+func (c *ControlPlane) Addrs() Addrs {
+	return Addrs{API: c.listeners.api.Addr(), Tunnel: c.listeners.tunnel.Addr(), Edge: c.listeners.edge.Addr()}
+}
+
+// Advertised is where the others find it.
+func (c *ControlPlane) Advertised() Advertised {
+	return Advertised{
+		API: c.cfg.AdvertiseAPI, Tunnel: c.cfg.AdvertiseTunnel, Edge: c.cfg.AdvertiseEdge,
+		AgentsDomain: c.cfg.AgentsDomain, TrustDomain: c.cfg.TrustDomain, RunnerBroker: c.cfg.RunnerBroker,
+	}
+}
+
+// Run serves until the context ends, joins everything it started and closes what
+// New opened.
+func (c *ControlPlane) Run(ctx context.Context) error {
+	err := c.start(ctx)
+	if err == nil {
+		err = c.serve(ctx)
+	}
+	return errors.Join(unlessDone(ctx, err), c.Close())
+}
+
+// start takes over from the last time.
+func (c *ControlPlane) start(ctx context.Context) error {
+	agents, err := c.store.Agents(ctx)
+	if err != nil {
+		return err
+	}
+	c.liveness.resume(agents, c.cfg.StartGrace)
+	return c.moveEndpoints(ctx, agents)
+}
+
+// moveEndpoints announces the agents anew when Runners reach them elsewhere.
+func (c *ControlPlane) moveEndpoints(ctx context.Context, agents []store.Agent) error {
+	for _, a := range agents {
+		if a.EdgeAddress == c.cfg.AdvertiseEdge || a.Revoked() {
+			continue
+		}
+		err := c.store.Update(ctx, func(tx *store.Tx) error {
+			current, err := tx.Agent(ctx, a.ID)
+			if err != nil {
+				return err
+			}
+			current.EdgeAddress = c.cfg.AdvertiseEdge
+			return c.registry.directory.write(ctx, tx, announce.AgentUpdated, current, c.cfg.Now())
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *ControlPlane) serve(ctx context.Context) error {
+	group, running := errgroup.WithContext(ctx)
+	router := edge.New(edge.Config{Domain: c.cfg.AgentsDomain, Handover: c.tunnel.Handover, Log: c.cfg.Log})
+	group.Go(func() error { return c.serveAPI(running, c.listeners.api) })
+	group.Go(func() error { return c.tunnel.Serve(running, c.listeners.tunnel) })
+	group.Go(func() error { return router.Serve(running, c.listeners.edge) })
+	group.Go(func() error { return c.liveness.run(running) })
+	group.Go(func() error { return c.store.Watch(running, time.Second, func() { c.dropRevoked(running) }) })
+	group.Go(func() error { return c.clean(running) })
+	if c.broker != nil {
+		group.Go(func() error { return c.broker.run(running) })
+	}
+	c.serving.Store(true)
+	defer c.serving.Store(false)
+	c.cfg.Log.Info().Str("api", c.cfg.AdvertiseAPI).Str("tunnel", c.cfg.AdvertiseTunnel).Str("edge", c.cfg.AdvertiseEdge).Msg("control plane is serving")
+	return group.Wait()
+}
+
+// dropRevoked closes the tunnels of agents that were revoked by another process.
+func (c *ControlPlane) dropRevoked(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	revoked, err := c.store.RevokedAgents(ctx)
+	if err != nil {
+		c.cfg.Log.Error().Err(err).Msg("cannot read which agents are revoked")
+		return
+	}
+	for _, id := range revoked {
+		if c.tunnel.Connected(id) {
+			c.cfg.Log.Info().Str("agent", id).Msg("agent was revoked: closing its tunnel")
+			c.tunnel.Disconnect(id)
+		}
+	}
+}
+
+const (
+	cleanEvery = time.Hour
+	// receivedFor is how long an agent may take to send an event again.
+	receivedFor = 7 * 24 * time.Hour
+)
+
+// clean drops what is needed for some time only.
+func (c *ControlPlane) clean(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if err := c.store.ForgetReceived(ctx, c.cfg.Now().Add(-receivedFor)); err != nil && ctx.Err() == nil {
+			c.cfg.Log.Error().Err(err).Msg("old notes were not dropped")
+		}
+		wait(ctx, cleanEvery)
+	}
+	return nil
+}
+
+// Close closes what New opened. Run does it itself; calling it again is harmless.
+func (c *ControlPlane) Close() error {
+	c.closing.Do(func() {
+		var errs []error
+		for _, l := range []net.Listener{c.listeners.api, c.listeners.tunnel, c.listeners.edge} {
+			if l == nil {
+				continue
+			}
+			if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+				errs = append(errs, err)
+			}
+		}
+		if c.store != nil {
+			errs = append(errs, c.store.Close())
+		}
+		if c.lock != nil {
+			errs = append(errs, c.lock.release())
+		}
+		c.closed = errors.Join(errs...)
+	})
+	return c.closed
+}

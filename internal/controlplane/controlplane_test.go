@@ -1,0 +1,252 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/tunnel"
+)
+
+// answer serves TLS on an agent's tunnel that says the agent's name.
+func (c *cluster) answer(t *tunnel.Tunnel) {
+	cfg := c.tlsConfig()
+	server := &http.Server{ReadHeaderTimeout: time.Second, TLSConfig: cfg, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "I am "+c.name)
+	})}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.ServeTLS(t.Listener(), "", "")
+	}()
+	c.t.Cleanup(func() {
+		_ = server.Close()
+		<-done
+	})
+}
+
+// throughEdge asks an agent as a Runner would.
+func (p *plane) throughEdge(c *cluster) (string, error) {
+	ctx, cancel := context.WithTimeout(p.t.Context(), 10*time.Second)
+	defer cancel()
+	transport := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: p.ca.Pool(), ServerName: c.id.ServerName},
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, p.Advertised().Edge)
+		}}
+	defer transport.CloseIdleConnections()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+c.id.ServerName, nil)
+	require.NoError(p.t, err)
+	resp, err := transport.RoundTrip(r)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	return string(body), err
+}
+
+func TestFromTheEdgeToTheAgent(t *testing.T) {
+	p := start(t)
+	shop, bank := p.registered("shop"), p.registered("bank")
+	_, err := p.throughEdge(shop)
+	require.ErrorContains(t, err, "unrecognized name", "its tunnel is not up yet")
+	var downs []func()
+	for _, c := range []*cluster{shop, bank} {
+		tun, down := c.connect()
+		c.answer(tun)
+		downs = append(downs, down)
+	}
+	for _, c := range []*cluster{shop, bank} {
+		eventually(t, c.name+" is online", func() bool { return p.state(c.id.AgentID) == announce.StateOnline })
+		got, err := p.throughEdge(c)
+		require.NoError(t, err)
+		assert.Equal(t, "I am "+c.name, got)
+	}
+	downs[0]()
+	eventually(t, "shop is offline", func() bool { return p.state(shop.id.AgentID) == announce.StateOffline })
+	assert.Equal(t, announce.StateOnline, p.state(bank.id.AgentID))
+	_, err = p.throughEdge(shop)
+	require.ErrorContains(t, err, "unrecognized name")
+}
+
+func TestRevokingClosesTheTunnel(t *testing.T) {
+	p := start(t)
+	c := p.registered("shop")
+	tun, _ := c.connect()
+	eventually(t, "connected", func() bool { return p.tunnel.Connected(c.id.AgentID) })
+	_, err := p.admin.RevokeAgent(t.Context(), "shop") // as the CLI does, beside serve
+	require.NoError(t, err)
+	eventually(t, "the tunnel is closed", func() bool { return !p.tunnel.Connected(c.id.AgentID) })
+	eventually(t, "and the agent knows that it is for good", func() bool { return tun.Status().Phase == tunnel.Refused })
+	_, err = p.throughEdge(c)
+	require.Error(t, err)
+}
+
+func TestRunnersGetTheSnapshot(t *testing.T) {
+	p := start(t)
+	c, gone := p.registered("shop"), p.registered("gone")
+	_, err := p.admin.RevokeAgent(t.Context(), gone.name)
+	require.NoError(t, err)
+	refused := func(client *http.Client, words string) {
+		t.Helper()
+		p.get(client, announce.SnapshotPath, func(resp *http.Response) {
+			e := problem.Read(resp)
+			assert.Equal(t, http.StatusUnauthorized, e.Status)
+			assert.Contains(t, e.Error(), words)
+			assert.Contains(t, e.Fix, "runner create")
+		})
+	}
+	first := p.runnerClient("builder")
+	p.get(first, announce.SnapshotPath, func(resp *http.Response) {
+		require.Equal(t, http.StatusOK, resp.StatusCode)
+		var body struct{ Agents []announce.Agent }
+		require.NoError(t, json.NewDecoder(resp.Body).Decode(&body))
+		require.Len(t, body.Agents, 1)
+		assert.Equal(t, c.id.AgentID, body.Agents[0].ID)
+		assert.Equal(t, uint64(1), body.Agents[0].Sequence)
+	})
+	refused(p.runnerClient(""), "no client certificate")
+	agent := &http.Client{Transport: &http.Transport{TLSClientConfig: c.tlsConfig()}, Timeout: 10 * time.Second}
+	t.Cleanup(agent.CloseIdleConnections)
+	refused(agent, "runner's")
+
+	second := p.runnerClient("builder")
+	refused(first, "newer certificate")
+	require.NoError(t, p.admin.RevokeRunner(t.Context(), "builder"))
+	refused(second, "revoked")
+	answer, err := c.client.Heartbeat(t.Context(), c.heartbeat())
+	require.NoError(t, err)
+	assert.Len(t, answer.RevokedRunners, 2, "agents are told of both certificates")
+}
+
+func TestReadinessWithoutABroker(t *testing.T) {
+	p := start(t)
+	client := p.runnerClient("")
+	eventually(t, "ready", func() (ok bool) {
+		p.get(client, "/readyz", func(resp *http.Response) { ok = resp.StatusCode == http.StatusOK })
+		return ok
+	})
+	p.get(client, "/readyz", func(resp *http.Response) {
+		var r readiness
+		require.NoError(t, json.NewDecoder(resp.Body).Decode(&r))
+		assert.True(t, r.Ready)
+		assert.Contains(t, r.Checks["broker"], "none is configured")
+		assert.Contains(t, r.Checks["database"], "ok")
+		assert.Equal(t, "0 announcements wait", r.Checks["outbox"])
+	})
+	p.get(client, "/healthz", func(resp *http.Response) { assert.Equal(t, http.StatusOK, resp.StatusCode) })
+	p.get(client, "/nowhere", func(resp *http.Response) { assert.Equal(t, http.StatusNotFound, resp.StatusCode) })
+}
+
+func TestWrongCA(t *testing.T) {
+	p, other := start(t), start(t)
+	trust := controlapi.Trust{Fingerprint: other.token().Fingerprint}
+	cfg, err := trust.TLSConfig(p.Advertised().API)
+	require.NoError(t, err)
+	c := p.cluster("shop")
+	c.tls.Store(cfg)
+	requireProblem(t, c.register(other.token()), controlapi.CodeWrongCA, p.Addrs().API.String(), "not the control plane of this token", "token create")
+}
+
+func TestAClockThatIsTwoHoursOffGetsAnAnswer(t *testing.T) {
+	p := start(t)
+	for off, words := range map[time.Duration]string{2 * time.Hour: "ahead of", -2 * time.Hour: "behind"} {
+		c := p.cluster("shop")
+		token := p.token()
+		now := func() time.Time { return p.clock.now().Add(off) }
+		cfg, err := controlapi.Trust{Fingerprint: token.Fingerprint, Now: now}.TLSConfig(p.Advertised().API)
+		require.NoError(t, err)
+		c.tls.Store(cfg) // the handshake has to succeed for the agent to be told
+		req := c.request()
+		req.Clock = now()
+		_, err = c.client.Register(t.Context(), token, req)
+		requireProblem(t, err, controlapi.CodeClockSkew, words, "the control plane says", "timedatectl set-ntp true")
+	}
+}
+
+func TestAllMistakesAreReportedAtOnce(t *testing.T) {
+	cfg := Config{APIListen: "8443", AdvertiseAPI: "http://x", AdvertiseEdge: "x", AgentsDomain: "A B", HeartbeatInterval: -1,
+		BrokerURLs: []string{"amqp://u:hunter2@"}}
+	_, err := New(t.Context(), cfg)
+	for _, flag := range []string{"--data-dir", "--api-listen", "--advertise-api", "--advertise-edge", "--agents-domain", "--heartbeat-interval", "broker URL 1"} {
+		require.ErrorContains(t, err, flag)
+	}
+	assert.NotContains(t, err.Error(), "hunter2")
+}
+
+func TestStartingIsRefused(t *testing.T) {
+	p := start(t)
+	_, err := New(t.Context(), p.cfg)
+	require.ErrorContains(t, err, "another control plane serves this data directory")
+
+	taken := Config{DataDir: t.TempDir(), APIListen: p.Addrs().API.String()}
+	_, err = New(t.Context(), taken)
+	require.ErrorContains(t, err, "--api-listen")
+
+	p.registered("shop")
+	moved := p.cfg
+	p.stop()
+	moved.TrustDomain = "elsewhere"
+	_, err = New(t.Context(), moved)
+	require.ErrorContains(t, err, "1 agents hold certificates for the agents domain agents.pipeops.internal and the trust domain pipeops.internal")
+
+	open := t.TempDir()
+	require.NoError(t, os.Chmod(open, 0o777))
+	_, err = New(t.Context(), Config{DataDir: open})
+	require.ErrorContains(t, err, "chmod 700")
+}
+
+func TestAnotherEdgeAddressIsAnnounced(t *testing.T) {
+	p := start(t)
+	c := p.registered("shop")
+	cfg := p.cfg
+	p.stop()
+	cfg.AdvertiseEdge = "edge.example.com:8444"
+	moved := start(t, func(other *Config) { *other = cfg })
+	eventually(t, "announced", func() bool { return len(moved.queued()) == 2 })
+	agent, err := moved.queued()[1].Agent()
+	require.NoError(t, err)
+	assert.Equal(t, announce.Endpoint{Address: "edge.example.com:8444", ServerName: c.id.ServerName}, agent.Endpoints[0])
+}
+
+func TestRunnerCredentials(t *testing.T) {
+	dir := t.TempDir()
+	admin, err := OpenAdmin(t.Context(), dir, nil)
+	require.NoError(t, err)
+	_, err = admin.CreateRunner(t.Context(), "builder", time.Hour, false)
+	require.ErrorIs(t, err, ErrNeverServed)
+	require.NoError(t, admin.Close())
+
+	urlFile := filepath.Join(t.TempDir(), "url")
+	require.NoError(t, os.WriteFile(urlFile, []byte("amqps://runner:hunter2@mq/\n"), 0o600))
+	p := start(t, func(c *Config) { c.RunnerBroker.URLFile = urlFile })
+	credentials, err := p.admin.CreateRunner(t.Context(), "builder", time.Hour, false)
+	require.NoError(t, err)
+	assert.Equal(t, p.Advertised().Edge, credentials.Edge)
+	assert.Equal(t, runnerapi.BrokerCredentials{URL: "amqps://runner:hunter2@mq/"}, credentials.Broker)
+	_, err = p.admin.CreateRunner(t.Context(), "builder", time.Hour, false)
+	require.ErrorContains(t, err, "--force")
+	_, err = p.admin.CreateRunner(t.Context(), "No Name", time.Hour, false)
+	require.ErrorContains(t, err, "a-z")
+	require.NoError(t, os.Remove(urlFile))
+	_, err = p.admin.CreateRunner(t.Context(), "other", time.Hour, false)
+	require.ErrorContains(t, err, "--runner-broker-url-file")
+	require.ErrorContains(t, p.admin.RevokeRunner(t.Context(), "nobody"), "runner list")
+	require.ErrorContains(t, p.admin.RevokeToken(t.Context(), "nothing"), "token list")
+	_, _, err = p.admin.Agent(t.Context(), "nobody", 1)
+	require.ErrorContains(t, err, "pipeops-controlplane agents")
+}

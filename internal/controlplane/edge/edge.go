@@ -1,0 +1,156 @@
+// Package edge is the one port at which Runners reach all agents: it reads which
+// agent a TLS connection is for (SNI) and hands the connection, still encrypted,
+// to that agent's tunnel. It holds no certificate and sees no plain text; who may
+// command an agent is the agent's to decide.
+package edge
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
+)
+
+// Handover gives a connection to an agent's tunnel, which owns it from then on.
+// On an error it is still the caller's.
+type Handover func(ctx context.Context, agentID string, conn net.Conn) error
+
+// Config is what an Edge needs to know. Domain and Handover are required.
+type Config struct {
+	// Domain is what follows the agent's ID in the names: AGENT_ID.DOMAIN.
+	Domain   string
+	Handover Handover
+	Log      zerolog.Logger
+	// Pending is how many connections may be on their way to an agent at a time
+	// (4096); more are closed at once.
+	Pending int
+	// HelloTimeout bounds how long a caller may take to say whom it wants (5 s).
+	HelloTimeout time.Duration
+	// HandoverTimeout bounds reaching the agent (10 s).
+	HandoverTimeout time.Duration
+}
+
+// Edge routes connections. Its listener is given to Serve.
+type Edge struct {
+	cfg     Config
+	pending chan struct{}
+}
+
+// New makes an Edge.
+func New(cfg Config) *Edge {
+	if cfg.Pending <= 0 {
+		cfg.Pending = 4096
+	}
+	if cfg.HelloTimeout <= 0 {
+		cfg.HelloTimeout = 5 * time.Second
+	}
+	if cfg.HandoverTimeout <= 0 {
+		cfg.HandoverTimeout = 10 * time.Second
+	}
+	return &Edge{cfg: cfg, pending: make(chan struct{}, cfg.Pending)}
+}
+
+// The descriptions of TLS alerts (RFC 8446, section 6) that callers are told with.
+const (
+	alertInternal         = 80
+	alertUnrecognizedName = 112
+)
+
+// Serve accepts connections until the context ends, then closes the listener and
+// returns when no connection is on its way any more.
+func (e *Edge) Serve(ctx context.Context, ln net.Listener) error {
+	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
+	defer stop()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for {
+		conn, err := ln.Accept()
+		switch {
+		case ctx.Err() != nil:
+			if conn != nil {
+				_ = conn.Close()
+			}
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return err
+		case err != nil: // out of file descriptors, for one
+			e.cfg.Log.Warn().Err(err).Msg("edge: cannot accept a connection")
+			pause(ctx, 100*time.Millisecond)
+			continue
+		}
+		select {
+		case e.pending <- struct{}{}:
+			wg.Go(func() {
+				defer func() { <-e.pending }()
+				e.route(ctx, conn)
+			})
+		default:
+			_ = conn.Close()
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// route hands a connection over or closes it.
+func (e *Edge) route(ctx context.Context, conn net.Conn) {
+	log := e.cfg.Log.With().Str("peer", conn.RemoteAddr().String()).Logger()
+	unblock := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	_ = conn.SetDeadline(time.Now().Add(e.cfg.HelloTimeout))
+	name, hello, err := peek(conn)
+	if err != nil {
+		unblock()
+		_ = conn.Close()
+		log.Debug().Err(err).Msg("edge: not a TLS connection for an agent")
+		return
+	}
+	agentID, ok := agentOf(name, e.cfg.Domain)
+	if !ok {
+		unblock()
+		refuse(conn, alertUnrecognizedName)
+		log.Debug().Msg("edge: asked for a name that is no agent's")
+		return
+	}
+	if !unblock() { // the deadline is being set in this moment
+		_ = conn.Close()
+		return
+	}
+	_ = conn.SetDeadline(time.Time{})
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.HandoverTimeout)
+	defer cancel()
+	if err := e.cfg.Handover(ctx, agentID, &replayed{Conn: conn, head: hello}); err != nil {
+		alert := byte(alertInternal)
+		if errors.Is(err, server.ErrNotConnected) {
+			alert = alertUnrecognizedName
+		}
+		refuse(conn, alert)
+		log.Debug().Err(err).Str("agent", agentID).Msg("edge: agent not reached")
+	}
+}
+
+// agentOf takes the agent's ID from AGENT_ID.DOMAIN.
+func agentOf(name, domain string) (string, bool) {
+	id, rest, ok := strings.Cut(strings.ToLower(name), ".")
+	return id, ok && id != "" && rest == strings.ToLower(domain)
+}
+
+// refuse sends a fatal TLS alert, which a client reports better than a closed
+// connection, and closes.
+func refuse(conn net.Conn, alert byte) {
+	_ = conn.SetDeadline(time.Now().Add(time.Second))
+	_, _ = conn.Write([]byte{21, 3, 3, 0, 2, 2, alert})
+	_ = conn.Close()
+}

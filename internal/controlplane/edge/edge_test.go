@@ -1,0 +1,176 @@
+package edge
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"math/big"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
+)
+
+const domain = "agents.test"
+
+func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"a1." + domain}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	require.NoError(t, err)
+	leaf, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	pool := x509.NewCertPool()
+	pool.AddCert(leaf)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
+}
+
+// serve runs an edge and answers its address.
+func serve(t *testing.T, cfg Config) string {
+	t.Helper()
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	cfg.Domain, cfg.Log = domain, zerolog.Nop()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- New(cfg).Serve(ctx, ln) }()
+	t.Cleanup(func() {
+		cancel()
+		assert.NoError(t, <-done)
+	})
+	return ln.Addr().String()
+}
+
+func dial(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr)
+	require.NoError(t, err)
+	require.NoError(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+func TestTLSEndsInTheAgent(t *testing.T) {
+	cert, pool := certificate(t)
+	agent := make(chan net.Conn, 1)
+	addr := serve(t, Config{Handover: func(_ context.Context, id string, conn net.Conn) error {
+		assert.Equal(t, "a1", id)
+		agent <- conn
+		return nil
+	}})
+	served := make(chan error, 1)
+	go func() {
+		conn := tls.Server(<-agent, &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}})
+		_, err := io.Copy(conn, conn)
+		served <- errors.Join(err, conn.Close())
+	}()
+	client := tls.Client(dial(t, addr), &tls.Config{MinVersion: tls.VersionTLS13, ServerName: "A1." + domain, RootCAs: pool})
+	_, err := client.Write([]byte("hello"))
+	require.NoError(t, err)
+	require.NoError(t, client.CloseWrite())
+	echo, err := io.ReadAll(client)
+	require.NoError(t, err)
+	assert.Equal(t, "hello", string(echo))
+	require.NoError(t, <-served)
+}
+
+func TestRefusals(t *testing.T) {
+	addr := serve(t, Config{Handover: func(_ context.Context, id string, _ net.Conn) error {
+		if id == "busy" {
+			return server.ErrBusy
+		}
+		return server.ErrNotConnected
+	}})
+	for name, want := range map[string]string{
+		"offline." + domain: "unrecognized name",
+		"busy." + domain:    "internal error",
+		"a1.elsewhere.test": "unrecognized name",
+		domain:              "unrecognized name",
+	} {
+		err := tls.Client(dial(t, addr), &tls.Config{MinVersion: tls.VersionTLS13, ServerName: name}).HandshakeContext(t.Context())
+		require.ErrorContains(t, err, want, name)
+	}
+}
+
+func TestWhatIsNoTLSIsClosed(t *testing.T) {
+	addr := serve(t, Config{HelloTimeout: 50 * time.Millisecond})
+	for name, text := range map[string]string{"http": "GET / HTTP/1.1\r\n\r\n", "silence": "", "half": "\x16\x03\x01"} {
+		conn := dial(t, addr)
+		_, err := conn.Write([]byte(text))
+		require.NoError(t, err)
+		_, err = io.ReadAll(conn)
+		var timeout net.Error
+		assert.False(t, errors.As(err, &timeout) && timeout.Timeout(), "%s: the edge must close it", name)
+	}
+}
+
+func TestTooManyAtATimeAreClosed(t *testing.T) {
+	addr := serve(t, Config{Pending: 1, HelloTimeout: time.Minute})
+	first := dial(t, addr)
+	_, err := first.Write([]byte{0x16})
+	require.NoError(t, err)
+	// The first waits for its hello; one of the next finds the place taken.
+	_, err = io.ReadAll(dial(t, addr))
+	var timeout net.Error
+	assert.False(t, errors.As(err, &timeout) && timeout.Timeout())
+}
+
+// recorder keeps what a client says first.
+type recorder struct {
+	readOnly
+	said bytes.Buffer
+}
+
+func (r *recorder) Write(p []byte) (int, error) { return r.said.Write(p) }
+
+func hello(tb testing.TB, name string) []byte {
+	tb.Helper()
+	r := &recorder{readOnly: readOnly{bytes.NewReader(nil)}}
+	err := tls.Client(r, &tls.Config{MinVersion: tls.VersionTLS13, ServerName: name}).HandshakeContext(tb.Context())
+	require.ErrorIs(tb, err, io.EOF)
+	return r.said.Bytes()
+}
+
+func TestPeekFindsTheNameAndKeepsAll(t *testing.T) {
+	said := hello(t, "a1."+domain)
+	name, read, err := peek(bytes.NewReader(said))
+	require.NoError(t, err)
+	assert.Equal(t, "a1."+domain, name)
+	assert.Equal(t, said, read)
+
+	_, _, err = peek(bytes.NewReader(said[:len(said)-1]))
+	require.Error(t, err)
+	_, _, err = peek(bytes.NewReader(hello(t, "127.0.0.1")))
+	require.ErrorIs(t, err, errNoName)
+}
+
+func TestAHelloThatNeverEndsIsCut(t *testing.T) {
+	endless := bytes.Repeat([]byte{0x16, 3, 1, 0x40, 0}, 10_000)
+	_, _, err := peek(bytes.NewReader(endless))
+	require.Error(t, err)
+}
+
+func FuzzPeek(f *testing.F) {
+	f.Add(hello(f, "a1."+domain))
+	f.Add([]byte("\x16\x03\x01\x00\x05\x01\x00\x00\x01\x03"))
+	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		name, read, err := peek(bytes.NewReader(in))
+		if err == nil && (name == "" || !bytes.HasPrefix(in, read) || len(read) > maxHello) {
+			t.Fatalf("name %q, %d bytes", name, len(read))
+		}
+	})
+}

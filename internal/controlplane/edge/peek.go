@@ -1,0 +1,76 @@
+package edge
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"time"
+)
+
+// maxHello bounds a ClientHello: with large post-quantum key shares and many
+// tickets it has a few KiB.
+const maxHello = 16 << 10
+
+var (
+	errPeeked = errors.New("peeked")
+	errNoName = errors.New("the ClientHello names no server")
+)
+
+// peek reads a ClientHello and answers the server name in it, with everything
+// that was read. It leaves the parsing to crypto/tls, which gives up as soon as
+// the name is known and can answer nothing.
+func peek(conn io.Reader) (name string, read []byte, err error) {
+	var buf bytes.Buffer
+	in := io.TeeReader(io.LimitReader(conn, maxHello), &buf)
+	err = tls.Server(readOnly{in}, &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			name = hello.ServerName
+			return nil, errPeeked
+		},
+	}).Handshake() //nolint:noctx // the connection's deadline bounds it
+	switch {
+	case !errors.Is(err, errPeeked):
+		return "", nil, err
+	case name == "":
+		return "", nil, errNoName
+	}
+	return name, buf.Bytes(), nil
+}
+
+// readOnly is as much of a connection as peek needs.
+type readOnly struct{ r io.Reader }
+
+func (c readOnly) Read(p []byte) (int, error)     { return c.r.Read(p) }
+func (readOnly) Write([]byte) (int, error)        { return 0, io.ErrClosedPipe }
+func (readOnly) Close() error                     { return nil }
+func (readOnly) LocalAddr() net.Addr              { return nil }
+func (readOnly) RemoteAddr() net.Addr             { return nil }
+func (readOnly) SetDeadline(time.Time) error      { return nil }
+func (readOnly) SetReadDeadline(time.Time) error  { return nil }
+func (readOnly) SetWriteDeadline(time.Time) error { return nil }
+
+// replayed is a connection of which the beginning was read already.
+type replayed struct {
+	net.Conn
+	head []byte
+}
+
+func (c *replayed) Read(p []byte) (int, error) {
+	if len(c.head) > 0 {
+		n := copy(p, c.head)
+		c.head = c.head[n:]
+		return n, nil
+	}
+	return c.Conn.Read(p)
+}
+
+// CloseWrite lets the end of one direction through.
+func (c *replayed) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return c.Close()
+}

@@ -1,0 +1,130 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// Heartbeat implements controlapi.Backend. It writes nothing unless something
+// changed that a Runner goes by: that the agent lives is written in batches.
+func (r *registry) Heartbeat(ctx context.Context, agentID string, beat controlapi.Heartbeat) (controlapi.HeartbeatAnswer, error) {
+	now := r.cfg.Now()
+	capacity := capacityOf(beat.Capacity)
+	r.liveness.beat(agentID, now, capacity)
+	if facts := factsOf(beat); r.facts.changed(agentID, facts) {
+		if err := r.note(ctx, agentID, beat, capacity); err != nil {
+			return controlapi.HeartbeatAnswer{}, err
+		}
+		r.facts.put(agentID, facts)
+	}
+	revoked, err := r.store.RevokedSerials(ctx, now)
+	return controlapi.HeartbeatAnswer{IntervalSeconds: seconds(r.cfg.HeartbeatInterval), RevokedRunners: revoked}, err
+}
+
+// note writes what the agent says of itself and announces it if it is news.
+func (r *registry) note(ctx context.Context, agentID string, beat controlapi.Heartbeat, capacity announce.Capacity) error {
+	now := r.cfg.Now()
+	return r.store.Update(ctx, func(tx *store.Tx) error {
+		a, err := tx.Agent(ctx, agentID)
+		if errors.Is(err, store.ErrNotFound) {
+			return unknownAgent(agentID)
+		}
+		if err != nil {
+			return err
+		}
+		before := a
+		a.AgentVersion, a.RunnerAPIVersion = beat.AgentVersion, beat.RunnerAPIVersion
+		a.KubernetesVersion, a.Distribution, a.Provider = beat.KubernetesVersion, beat.Distribution, beat.Provider
+		a.Capacity, a.LastSeen = capacity, now
+		if sameForRunners(before, a) {
+			return nil
+		}
+		return r.directory.write(ctx, tx, announce.AgentUpdated, a, now)
+	})
+}
+
+func capacityOf(c controlapi.Capacity) announce.Capacity {
+	return announce.Capacity{
+		Nodes: c.Nodes, Pods: int(c.Pods), RunningPods: c.RunningPods, CPUMillis: c.CPUMillis, MemoryBytes: c.MemoryBytes,
+		UsedCPUMillis: c.UsedCPUMillis, UsedMemoryBytes: c.UsedMemoryBytes,
+	}
+}
+
+// sameForRunners says whether nothing changed that a Runner chooses agents by.
+// What is in use changes all the time and is left to the snapshot.
+func sameForRunners(a, b store.Agent) bool {
+	return a.Name == b.Name && maps.Equal(a.Labels, b.Labels) && a.EdgeAddress == b.EdgeAddress &&
+		a.AgentVersion == b.AgentVersion && a.RunnerAPIVersion == b.RunnerAPIVersion &&
+		a.KubernetesVersion == b.KubernetesVersion && a.Distribution == b.Distribution && a.Provider == b.Provider &&
+		a.Capacity.Nodes == b.Capacity.Nodes && a.Capacity.Pods == b.Capacity.Pods &&
+		a.Capacity.CPUMillis == b.Capacity.CPUMillis && a.Capacity.MemoryBytes == b.Capacity.MemoryBytes
+}
+
+// facts are what sameForRunners compares of a heartbeat.
+type facts struct {
+	agentVersion, runnerAPIVersion, kubernetesVersion, distribution, provider string
+	nodes                                                                     int
+	pods, cpu, memory                                                         int64
+}
+
+func factsOf(b controlapi.Heartbeat) facts {
+	return facts{b.AgentVersion, b.RunnerAPIVersion, b.KubernetesVersion, b.Distribution, b.Provider,
+		b.Capacity.Nodes, b.Capacity.Pods, b.Capacity.CPUMillis, b.Capacity.MemoryBytes}
+}
+
+// factsCache spares most heartbeats the transaction.
+type factsCache struct{ m sync.Map }
+
+func (c *factsCache) changed(agentID string, f facts) bool {
+	last, ok := c.m.Load(agentID)
+	return !ok || last != f
+}
+
+func (c *factsCache) put(agentID string, f facts) { c.m.Store(agentID, f) }
+
+// forget makes the next heartbeat write again, after somebody else wrote.
+func (c *factsCache) forget(agentID string) { c.m.Delete(agentID) }
+
+// Events implements controlapi.Backend.
+func (r *registry) Events(ctx context.Context, agentID string, events []controlapi.Event) error {
+	now := r.cfg.Now()
+	return r.store.Update(ctx, func(tx *store.Tx) error {
+		for _, e := range events {
+			fresh, err := tx.Received(ctx, agentID, e.ID, now)
+			if err != nil {
+				return err
+			}
+			if !fresh {
+				continue
+			}
+			n, err := tx.NextSequence(ctx, agentID)
+			if err != nil {
+				return err
+			}
+			if e.Time.IsZero() {
+				e.Time = now
+			}
+			event, err := announce.NewAppEvent(announce.Type(e.Type), eventSource, agentID, appEventOf(e.App), n, e.Time)
+			if err != nil {
+				return err
+			}
+			if err := tx.Enqueue(ctx, event); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func appEventOf(a controlapi.AppEvent) announce.AppEvent {
+	return announce.AppEvent{
+		Namespace: a.Namespace, Name: a.Name, Image: a.Image, Generation: a.Generation,
+		Replicas: int(a.Replicas), Ready: int(a.Ready), Cause: a.Cause, Message: a.Message, Fix: a.Fix,
+	}
+}

@@ -1,0 +1,278 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/tunnel"
+)
+
+// clock runs with the real one, ahead or behind.
+type clock struct{ offset atomic.Int64 }
+
+func (c *clock) now() time.Time          { return time.Now().Add(time.Duration(c.offset.Load())) }
+func (c *clock) forward(d time.Duration) { c.offset.Add(int64(d)) }
+
+// plane is a control plane under test.
+type plane struct {
+	*ControlPlane
+	t     *testing.T
+	admin *Admin
+	clock *clock
+	stop  func()
+}
+
+// start runs a control plane in a directory of its own until the test ends.
+func start(t *testing.T, change ...func(*Config)) *plane {
+	t.Helper()
+	p := &plane{t: t, clock: &clock{}}
+	cfg := Config{
+		DataDir: t.TempDir(), APIListen: "127.0.0.1:0", TunnelListen: "127.0.0.1:0", EdgeListen: "127.0.0.1:0",
+		OfflineGrace: 50 * time.Millisecond, Log: zerolog.Nop(), Now: p.clock.now,
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	var err error
+	p.ControlPlane, err = New(t.Context(), cfg)
+	require.NoError(t, err)
+	p.admin, err = OpenAdmin(t.Context(), cfg.DataDir, p.clock.now)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	p.stop = func() {
+		cancel()
+		if done == nil {
+			return
+		}
+		select {
+		case err := <-done:
+			assert.NoError(t, err)
+			assert.NoError(t, p.admin.Close())
+		case <-time.After(30 * time.Second):
+			t.Error("Run does not end")
+		}
+		done = nil
+	}
+	t.Cleanup(p.stop)
+	return p
+}
+
+func (p *plane) token(change ...func(*TokenOptions)) controlapi.Token {
+	p.t.Helper()
+	opts := TokenOptions{TTL: time.Hour}
+	for _, c := range change {
+		c(&opts)
+	}
+	token, _, err := p.admin.CreateToken(p.t.Context(), opts)
+	require.NoError(p.t, err)
+	return token
+}
+
+// cluster is an agent of a test: a key, a client, and after registering an
+// identity.
+type cluster struct {
+	t         *testing.T
+	p         *plane
+	name, uid string
+	key       *ecdsa.PrivateKey
+	id        controlapi.Identity
+	tls       atomic.Pointer[tls.Config]
+	client    *controlapi.Client
+}
+
+func (p *plane) cluster(name string) *cluster {
+	p.t.Helper()
+	c := &cluster{t: p.t, p: p, name: name, uid: "uid-of-" + name, key: newKey(p.t)}
+	trust := controlapi.Trust{Fingerprint: controlapi.Fingerprint(p.ca.Certificate()), Now: p.clock.now}
+	cfg, err := trust.TLSConfig(p.Advertised().API)
+	require.NoError(p.t, err)
+	c.tls.Store(cfg)
+	c.client, err = controlapi.NewClient(controlapi.ClientConfig{
+		URL: p.Advertised().API, TLS: c.tls.Load, Log: zerolog.Nop(), Now: p.clock.now, Retries: -1,
+	})
+	require.NoError(p.t, err)
+	p.t.Cleanup(c.client.Close)
+	return c
+}
+
+func newKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	return key
+}
+
+func csr(t *testing.T, key *ecdsa.PrivateKey) string {
+	t.Helper()
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	require.NoError(t, err)
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
+}
+
+func (c *cluster) request() controlapi.RegisterRequest {
+	return controlapi.RegisterRequest{
+		Name: c.name, ClusterUID: c.uid, CSR: csr(c.t, c.key), AgentVersion: "1.0", RunnerAPIVersion: "v1",
+		Clock: c.p.clock.now(), KubernetesVersion: "v1.37", Labels: map[string]string{"own": "label"},
+	}
+}
+
+func (c *cluster) register(token controlapi.Token) error {
+	c.t.Helper()
+	id, err := c.client.Register(c.t.Context(), token, c.request())
+	if err == nil {
+		c.adopt(id, c.key)
+	}
+	return err
+}
+
+// adopt uses an identity from now on.
+func (c *cluster) adopt(id controlapi.Identity, key *ecdsa.PrivateKey) {
+	c.t.Helper()
+	c.id, c.key = id, key
+	c.tls.Store(c.tlsConfig())
+}
+
+func (c *cluster) tlsConfig() *tls.Config {
+	c.t.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(c.key)
+	require.NoError(c.t, err)
+	cert, err := tls.X509KeyPair([]byte(c.id.Certificate), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	require.NoError(c.t, err)
+	roots := x509.NewCertPool()
+	require.True(c.t, roots.AppendCertsFromPEM([]byte(c.id.CABundle)))
+	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, Certificates: []tls.Certificate{cert}, Time: c.p.clock.now}
+}
+
+// registered makes a cluster that has registered.
+func (p *plane) registered(name string) *cluster {
+	p.t.Helper()
+	c := p.cluster(name)
+	require.NoError(p.t, c.register(p.token()))
+	return c
+}
+
+func (c *cluster) beat() error {
+	c.t.Helper()
+	_, err := c.client.Heartbeat(c.t.Context(), c.heartbeat())
+	return err
+}
+
+func (c *cluster) heartbeat() controlapi.Heartbeat {
+	return controlapi.Heartbeat{
+		Clock: c.p.clock.now(), AgentVersion: "1.0", RunnerAPIVersion: "v1", KubernetesVersion: "v1.37",
+		Capacity: controlapi.Capacity{Nodes: 1, CPUMillis: 2000, MemoryBytes: 1 << 30, Pods: 110}, TunnelPhase: "connected",
+	}
+}
+
+// connect keeps the agent's tunnel up until the answer is called.
+func (c *cluster) connect() (t *tunnel.Tunnel, disconnect func()) {
+	c.t.Helper()
+	t, err := tunnel.New(tunnel.Config{
+		ServerAddress: c.id.Tunnel.Address, ServerName: c.id.Tunnel.ServerName, AgentID: c.id.AgentID,
+		TLS: func(context.Context) (*tls.Config, error) { return c.tls.Load(), nil }, Log: zerolog.Nop(),
+		Backoff: tunnel.Backoff{Initial: 20 * time.Millisecond, Max: 200 * time.Millisecond},
+	})
+	require.NoError(c.t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := t.Run(ctx); err != nil && !tunnel.IsFinal(err) {
+			c.t.Errorf("tunnel: %v", err)
+		}
+	}()
+	disconnect = func() {
+		cancel()
+		<-done
+	}
+	c.t.Cleanup(disconnect)
+	return t, disconnect
+}
+
+// runnerClient makes HTTPS requests as a Runner, or as nobody.
+func (p *plane) runnerClient(name string) *http.Client {
+	p.t.Helper()
+	cfg := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: p.ca.Pool()}
+	if name != "" {
+		credentials, err := p.admin.CreateRunner(p.t.Context(), name, time.Hour, true)
+		require.NoError(p.t, err)
+		cert, err := credentials.TLSCertificate()
+		require.NoError(p.t, err)
+		cfg.Certificates = []tls.Certificate{cert}
+	}
+	transport := &http.Transport{TLSClientConfig: cfg}
+	p.t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: 10 * time.Second}
+}
+
+// get asks the control plane and answers the status and the body.
+func (p *plane) get(client *http.Client, path string, to func(*http.Response)) {
+	p.t.Helper()
+	r, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.Advertised().API+path, nil)
+	require.NoError(p.t, err)
+	resp, err := client.Do(r)
+	require.NoError(p.t, err)
+	defer func() { _ = resp.Body.Close() }()
+	to(resp)
+}
+
+// queued lists what waits to be announced, as TYPE SEQUENCE.
+func (p *plane) queued() []announce.Event {
+	p.t.Helper()
+	list, err := p.store.Outbox(p.t.Context(), 1000)
+	require.NoError(p.t, err)
+	events := make([]announce.Event, len(list))
+	for i, q := range list {
+		events[i] = q.Event
+	}
+	return events
+}
+
+func typesOf(events []announce.Event) []announce.Type {
+	types := make([]announce.Type, len(events))
+	for i, e := range events {
+		types[i] = e.Type
+	}
+	return types
+}
+
+func (p *plane) state(id string) announce.State {
+	p.t.Helper()
+	a, err := p.store.Agent(p.t.Context(), id)
+	require.NoError(p.t, err)
+	return a.State
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	require.Eventually(t, ok, 20*time.Second, 5*time.Millisecond, what)
+}
+
+func requireProblem(t *testing.T, err error, code controlapi.Code, words ...string) {
+	t.Helper()
+	var e *controlapi.Error
+	require.True(t, errors.As(err, &e), "%v", err)
+	assert.Equal(t, code, e.Code, e.Error())
+	assert.NotEmpty(t, e.Fix, e.Error())
+	for _, word := range words {
+		assert.Contains(t, e.Error(), word)
+	}
+}

@@ -1,0 +1,278 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+const (
+	// missedBeats of silence end the lease of an agent.
+	missedBeats = 3
+	// flushEvery is how often heartbeats are written, all in one transaction.
+	flushEvery = 10 * time.Second
+	// lookEvery is how often leases and graces are looked at.
+	lookEvery = time.Second
+)
+
+// liveness decides who is online: an agent is while its tunnel is up and its
+// heartbeats come. It is offline when the tunnel was down for longer than a short
+// grace or three heartbeats were missed. Transitions are announced once.
+//
+// Tunnel and API report from their goroutines; run alone decides and writes.
+type liveness struct {
+	store     *store.Store
+	directory directory
+	log       zerolog.Logger
+	now       func() time.Time
+	grace     time.Duration
+	lease     time.Duration
+
+	mu     sync.Mutex
+	agents map[string]*vitals
+	wake   chan struct{}
+}
+
+// vitals are what is known of an agent at this moment.
+type vitals struct {
+	up       bool
+	upSince  time.Time
+	deadline time.Time // of the grace, while the tunnel is down
+	lastBeat time.Time
+	capacity announce.Capacity
+	unsaved  bool
+	state    announce.State // as announced last by this process; empty before that
+}
+
+func newLiveness(s *store.Store, d directory, cfg *Config) *liveness {
+	return &liveness{
+		store: s, directory: d, log: cfg.Log, now: cfg.Now, grace: cfg.OfflineGrace,
+		lease:  missedBeats * cfg.HeartbeatInterval,
+		agents: map[string]*vitals{}, wake: make(chan struct{}, 1),
+	}
+}
+
+// resume takes over from the last time: whoever was online has until the end of
+// the grace to come back unnoticed.
+func (l *liveness) resume(agents []store.Agent, grace time.Duration) {
+	now := l.now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, a := range agents {
+		if a.State == announce.StateOnline {
+			l.agents[a.ID] = &vitals{state: announce.StateOnline, deadline: now.Add(grace)}
+		}
+	}
+}
+
+func (l *liveness) of(agentID string) *vitals {
+	v, ok := l.agents[agentID]
+	if !ok {
+		v = &vitals{}
+		l.agents[agentID] = v
+	}
+	return v
+}
+
+// tunnelUp is for server.Config.OnUp.
+func (l *liveness) tunnelUp(agentID string) {
+	l.mu.Lock()
+	v := l.of(agentID)
+	v.up, v.upSince = true, l.now()
+	l.mu.Unlock()
+	l.poke()
+}
+
+// tunnelDown is for server.Config.OnDown.
+func (l *liveness) tunnelDown(agentID string) {
+	l.mu.Lock()
+	v := l.of(agentID)
+	v.up, v.deadline = false, l.now().Add(l.grace)
+	l.mu.Unlock()
+	l.poke()
+}
+
+// beat notes a heartbeat.
+func (l *liveness) beat(agentID string, at time.Time, capacity announce.Capacity) {
+	l.mu.Lock()
+	v := l.of(agentID)
+	v.lastBeat, v.capacity, v.unsaved = at, capacity, true
+	back := v.up && v.state == announce.StateOffline
+	l.mu.Unlock()
+	if back {
+		l.poke()
+	}
+}
+
+func (l *liveness) poke() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// seen puts what is not written yet over what is stored.
+func (l *liveness) seen(a *store.Agent) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if v, ok := l.agents[a.ID]; ok && v.unsaved && v.lastBeat.After(a.LastSeen) {
+		a.LastSeen, a.Capacity = v.lastBeat, v.capacity
+	}
+}
+
+// run decides until the context ends, and then writes what it has.
+func (l *liveness) run(ctx context.Context) error {
+	look, flush := time.NewTicker(lookEvery), time.NewTicker(flushEvery)
+	defer look.Stop()
+	defer flush.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), databaseTimeout)
+			defer cancel()
+			return l.flush(ctx)
+		case <-l.wake:
+		case <-look.C:
+		case <-flush.C:
+			if err := l.flush(ctx); err != nil && ctx.Err() == nil {
+				l.log.Error().Err(err).Msg("heartbeats were not written; trying again")
+			}
+			continue
+		}
+		l.look(ctx)
+	}
+}
+
+// look announces the transitions that are due.
+func (l *liveness) look(ctx context.Context) {
+	for agentID, state := range l.due() {
+		err := l.transit(ctx, agentID, state)
+		switch {
+		case err == nil:
+			l.settle(agentID, state)
+		case errors.Is(err, errGone):
+			l.forget(agentID)
+		case ctx.Err() == nil:
+			l.log.Error().Err(err).Str("agent", agentID).Msg("state was not written; trying again")
+		}
+	}
+}
+
+// due lists the agents whose announced state is not what it should be.
+func (l *liveness) due() map[string]announce.State {
+	now, due := l.now(), map[string]announce.State{}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, v := range l.agents {
+		if want := v.want(now, l.lease); want != "" && want != v.state {
+			due[id] = want
+		}
+	}
+	return due
+}
+
+// want is what the agent's state should be, or empty while that is open.
+func (v *vitals) want(now time.Time, lease time.Duration) announce.State {
+	switch {
+	case v.up && now.Sub(latest(v.upSince, v.lastBeat)) > lease:
+		return announce.StateOffline
+	case v.up:
+		return announce.StateOnline
+	case v.deadline.IsZero() || now.Before(v.deadline):
+		return ""
+	}
+	return announce.StateOffline
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func (l *liveness) settle(agentID string, state announce.State) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.of(agentID).state = state
+}
+
+// forget drops an agent that was revoked or removed.
+func (l *liveness) forget(agentID string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.agents, agentID)
+}
+
+var errGone = errors.New("agent is gone")
+
+// transit writes and announces a state, unless it is stored already.
+func (l *liveness) transit(ctx context.Context, agentID string, state announce.State) error {
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	kind := announce.AgentOnline
+	if state == announce.StateOffline {
+		kind = announce.AgentOffline
+	}
+	var from announce.State
+	err := l.store.Update(ctx, func(tx *store.Tx) error {
+		a, err := tx.Agent(ctx, agentID)
+		if errors.Is(err, store.ErrNotFound) || err == nil && a.Revoked() {
+			return errGone
+		}
+		if from = a.State; err != nil || from == state {
+			return err
+		}
+		a.State = state
+		l.seen(&a)
+		return l.directory.write(ctx, tx, kind, a, l.now())
+	})
+	if err == nil && from != state {
+		l.log.Info().Str("agent", agentID).Str("state", string(state)).Str("was", string(from)).Msg("agent changed state")
+	}
+	return err
+}
+
+// flush writes the heartbeats since the last time.
+func (l *liveness) flush(ctx context.Context) error {
+	type beat struct {
+		at       time.Time
+		capacity announce.Capacity
+	}
+	beats := map[string]beat{}
+	l.mu.Lock()
+	for id, v := range l.agents {
+		if v.unsaved {
+			beats[id] = beat{v.lastBeat, v.capacity}
+			v.unsaved = false
+		}
+	}
+	l.mu.Unlock()
+	if len(beats) == 0 {
+		return nil
+	}
+	err := l.store.Update(ctx, func(tx *store.Tx) error {
+		for id, b := range beats {
+			if err := tx.SaveBeat(ctx, id, b.at, b.capacity); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for id := range beats {
+			if v, ok := l.agents[id]; ok {
+				v.unsaved = true
+			}
+		}
+	}
+	return err
+}

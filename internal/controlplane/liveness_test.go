@@ -1,0 +1,131 @@
+package controlplane
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// lives is a liveness whose clock stands still unless it is moved.
+type lives struct {
+	*liveness
+	t  *testing.T
+	at time.Time
+}
+
+func newLives(t *testing.T, states ...announce.State) *lives {
+	t.Helper()
+	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "x.db"))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	l := &lives{t: t, at: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
+	l.liveness = newLiveness(s, directory{agentsDomain: "agents"}, &Config{
+		Log: zerolog.Nop(), Now: func() time.Time { return l.at }, OfflineGrace: 5 * time.Second, HeartbeatInterval: 30 * time.Second,
+	})
+	state := announce.StatePending
+	if len(states) > 0 {
+		state = states[0]
+	}
+	a := store.Agent{ID: "a1", Name: "shop", ClusterUID: "u", State: state, EdgeAddress: "edge:1", RegisteredAt: l.at, LastSeen: l.at}
+	require.NoError(t, s.InsertAgent(t.Context(), a))
+	l.resume([]store.Agent{a}, 45*time.Second)
+	return l
+}
+
+// after moves the clock, looks, and says what has been announced so far.
+func (l *lives) after(d time.Duration) []announce.Type {
+	l.t.Helper()
+	l.at = l.at.Add(d)
+	l.look(l.t.Context())
+	queued, err := l.store.Outbox(l.t.Context(), 100)
+	require.NoError(l.t, err)
+	types := make([]announce.Type, len(queued))
+	for i, q := range queued {
+		types[i] = q.Event.Type
+	}
+	return types
+}
+
+var (
+	online  = announce.AgentOnline
+	offline = announce.AgentOffline
+)
+
+func TestOnlineAndOfflineAreAnnouncedOnce(t *testing.T) {
+	l := newLives(t)
+	assert.Empty(t, l.after(time.Hour), "an agent that was never up is pending")
+	l.tunnelUp("a1")
+	assert.Equal(t, []announce.Type{online}, l.after(0))
+	l.beat("a1", l.at, announce.Capacity{})
+	assert.Equal(t, []announce.Type{online}, l.after(time.Minute))
+	l.tunnelDown("a1")
+	assert.Equal(t, []announce.Type{online}, l.after(4*time.Second))
+	assert.Equal(t, []announce.Type{online, offline}, l.after(time.Second))
+	assert.Equal(t, []announce.Type{online, offline}, l.after(time.Hour))
+	l.tunnelUp("a1")
+	assert.Equal(t, []announce.Type{online, offline, online}, l.after(0))
+}
+
+func TestARestartOfTheAgentIsNoOutage(t *testing.T) {
+	l := newLives(t)
+	l.tunnelUp("a1")
+	l.after(0)
+	for range 3 {
+		l.tunnelDown("a1")
+		l.after(3 * time.Second)
+		l.tunnelUp("a1")
+		assert.Equal(t, []announce.Type{online}, l.after(3*time.Second))
+	}
+}
+
+func TestThreeMissedHeartbeatsEndTheLease(t *testing.T) {
+	l := newLives(t)
+	l.tunnelUp("a1")
+	assert.Equal(t, []announce.Type{online}, l.after(90*time.Second))
+	assert.Equal(t, []announce.Type{online, offline}, l.after(time.Second))
+	l.beat("a1", l.at, announce.Capacity{})
+	assert.Equal(t, []announce.Type{online, offline, online}, l.after(0))
+}
+
+func TestARestartOfTheControlPlaneIsNoOutage(t *testing.T) {
+	l := newLives(t, announce.StateOnline)
+	assert.Empty(t, l.after(44*time.Second))
+	l.tunnelUp("a1")
+	assert.Empty(t, l.after(2*time.Second))
+
+	l = newLives(t, announce.StateOnline)
+	assert.Equal(t, []announce.Type{offline}, l.after(45*time.Second), "but whoever does not come back is offline")
+}
+
+func TestARevokedAgentHasNoState(t *testing.T) {
+	l := newLives(t)
+	a, err := l.store.Agent(t.Context(), "a1")
+	require.NoError(t, err)
+	a.RevokedAt = l.at
+	require.NoError(t, l.store.UpdateAgent(t.Context(), a))
+	l.tunnelUp("a1")
+	l.tunnelUp("stranger")
+	assert.Empty(t, l.after(0))
+	assert.Empty(t, l.agents, "and takes no memory")
+}
+
+func TestWhatIsAnnouncedIsUpToDate(t *testing.T) {
+	l := newLives(t)
+	l.beat("a1", l.at.Add(time.Second), announce.Capacity{Nodes: 7})
+	l.tunnelUp("a1")
+	l.after(0)
+	queued, err := l.store.Outbox(t.Context(), 1)
+	require.NoError(t, err)
+	agent, err := queued[0].Event.Agent()
+	require.NoError(t, err)
+	assert.Equal(t, 7, agent.Capacity.Nodes)
+	assert.Equal(t, announce.StateOnline, agent.State)
+	assert.Equal(t, "a1.agents", agent.Endpoints[0].ServerName)
+}

@@ -1,0 +1,86 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// messaging is our two ends at RabbitMQ: the announcer and the consumer that keeps
+// the timeline. Nobody waits for it: without a broker the outbox grows.
+type messaging struct {
+	store     *store.Store
+	publisher *announce.Publisher
+	consumer  *announce.Consumer
+	announcer *announcer
+}
+
+// newMessaging answers nil when none is configured.
+func newMessaging(s *store.Store, cfg *Config) (*messaging, error) {
+	if len(cfg.BrokerURLs) == 0 {
+		return nil, nil
+	}
+	link := announce.Config{URLs: cfg.BrokerURLs, TLS: cfg.BrokerTLS, Log: cfg.Log.With().Str("part", "broker").Logger()}
+	publisher, err := announce.NewPublisher(link)
+	if err != nil {
+		return nil, fmt.Errorf("broker: %w", err)
+	}
+	consumer, err := announce.NewConsumer(announce.ConsumerConfig{Config: link, Queue: announce.Timeline()})
+	if err != nil {
+		return nil, fmt.Errorf("broker: %w", err)
+	}
+	return &messaging{
+		store: s, publisher: publisher, consumer: consumer,
+		announcer: &announcer{store: s, publisher: publisher, log: cfg.Log, pause: time.Second},
+	}, nil
+}
+
+func (b *messaging) run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return unlessDone(ctx, b.publisher.Run(ctx)) })
+	group.Go(func() error { return unlessDone(ctx, b.consumer.Run(ctx, b.remember)) })
+	group.Go(func() error { return b.announcer.run(ctx) })
+	return group.Wait()
+}
+
+// remember puts an event that came back from the broker into the timeline.
+func (b *messaging) remember(ctx context.Context, e announce.Event) error {
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	return b.store.Update(ctx, func(tx *store.Tx) error { return tx.AddToTimeline(ctx, e) })
+}
+
+// check says in words how the broker is, without where it is: /readyz is open to
+// whoever reaches the port.
+func (b *messaging) check() (bool, string) {
+	if b == nil {
+		return false, "none is configured; announcements are kept until one is"
+	}
+	status := b.publisher.Status()
+	if status.Connected && status.Err == nil {
+		return true, "connected since " + status.Since.UTC().Format(time.RFC3339)
+	}
+	text := "down since " + status.Since.UTC().Format(time.RFC3339)
+	if status.Since.IsZero() {
+		text = "down since the start"
+	}
+	var e *announce.BrokerError
+	if errors.As(status.Err, &e) {
+		text += fmt.Sprintf(" (%s); %s", e.Code, e.Fix)
+	}
+	return false, text + "; announcements are kept until it is back"
+}
+
+// unlessDone drops the error of what ended because it was told to.
+func unlessDone(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // that is the point
+	}
+	return err
+}

@@ -1,0 +1,196 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
+)
+
+// peers says who is at the other end of a connection, from its certificate. The
+// HTTPS API asks for certificates without verifying them in TLS, so that an
+// expired or foreign one is answered in words; here is the one place where they
+// are verified.
+type peers struct {
+	store       *store.Store
+	ca          *ca.CA
+	trustDomain string
+	now         func() time.Time
+}
+
+const (
+	roleAgent  = "agent"
+	roleRunner = "runner"
+)
+
+// fixRegister is for an agent whose certificate is worth nothing any more.
+const fixRegister = "register again with a new token from `pipeops-controlplane token create`"
+
+// verify checks a certificate and answers the name in it.
+func (p *peers) verify(cert *x509.Certificate, role string) (string, *problem.Error) {
+	now := p.now()
+	if err := p.ca.Verify(cert, now); err != nil {
+		if p.ca.Verify(cert, justBefore(cert.NotAfter)) != nil {
+			return "", controlapi.Errorf(controlapi.CodeCertificateUnknown, fixRegister, "the client certificate is not one of this control plane's")
+		}
+		return "", controlapi.Errorf(controlapi.CodeCertificateExpired, "prove the old key to get a new certificate; if the agent's clock is wrong, set it",
+			"the client certificate was valid from %s to %s; the control plane's clock says %s",
+			cert.NotBefore.Format(time.RFC3339), cert.NotAfter.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	}
+	return p.name(cert, role)
+}
+
+func justBefore(t time.Time) time.Time { return t.Add(-time.Nanosecond) }
+
+// name takes the name out of spiffe://TRUST_DOMAIN/ROLE/NAME.
+func (p *peers) name(cert *x509.Certificate, role string) (string, *problem.Error) {
+	if len(cert.URIs) == 1 && cert.URIs[0].Scheme == "spiffe" && cert.URIs[0].Host == p.trustDomain {
+		if name, ok := strings.CutPrefix(cert.URIs[0].Path, "/"+role+"/"); ok && name != "" {
+			return name, nil
+		}
+	}
+	return "", controlapi.Errorf(controlapi.CodeCertificateUnknown, "use the certificate that was issued for this", "the client certificate is no %s's of %s", role, p.trustDomain)
+}
+
+// agent is which agent a certificate proves, if that may still come.
+func (p *peers) agent(ctx context.Context, cert *x509.Certificate) (string, error) {
+	id, bad := p.verify(cert, roleAgent)
+	if bad != nil {
+		return "", bad
+	}
+	a, err := p.store.Agent(ctx, id)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return "", unknownAgent(id)
+	case err != nil:
+		return "", err
+	case a.Revoked():
+		return "", revokedAgent(a)
+	}
+	// The certificates of an earlier installation in the same cluster end with the
+	// registration of the next: there is one agent with that ID.
+	if key := keyPrint(cert); key != a.Key && key != a.PreviousKey {
+		return "", controlapi.Errorf(controlapi.CodeCertificateUnknown, fixRegister+"; or end this installation, if the cluster has a newer one",
+			"agent %s has registered with another key since", id)
+	}
+	return id, nil
+}
+
+func unknownAgent(id string) *problem.Error {
+	return controlapi.Errorf(controlapi.CodeAgentUnknown, fixRegister, "the control plane does not know agent %s", id)
+}
+
+func revokedAgent(a store.Agent) *problem.Error {
+	return controlapi.Errorf(controlapi.CodeRevoked, "ask the operator of the control plane; `pipeops-controlplane agent remove "+a.ID+"` lets the cluster register anew",
+		"agent %s (%s) was revoked at %s", a.Name, a.ID, a.RevokedAt.Format(time.RFC3339))
+}
+
+// agentOfRequest is for controlapi.HandlerConfig.Identify.
+func (p *peers) agentOfRequest(r *http.Request) (string, error) {
+	cert := certificateOf(r.TLS)
+	if cert == nil {
+		return "", controlapi.Errorf(controlapi.CodeCertificateUnknown, "register first, then call with the agent's certificate", "no client certificate was presented")
+	}
+	return p.agent(r.Context(), cert)
+}
+
+// agentOfTunnel is for server.Config.Identify.
+func (p *peers) agentOfTunnel(cs tls.ConnectionState) (string, error) {
+	cert := certificateOf(&cs)
+	if cert == nil {
+		return "", errors.New("no client certificate was presented")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), databaseTimeout)
+	defer cancel()
+	id, err := p.agent(ctx, cert)
+	if is(err, controlapi.CodeRevoked) || is(err, controlapi.CodeAgentUnknown) {
+		// Authorize is asked next, and can tell the agent that it is for good.
+		return p.nameOnly(cert)
+	}
+	return id, err
+}
+
+func (p *peers) nameOnly(cert *x509.Certificate) (string, error) {
+	name, bad := p.name(cert, roleAgent)
+	if bad != nil {
+		return "", bad
+	}
+	return name, nil
+}
+
+// authorize is for server.Config.Authorize.
+func (p *peers) authorize(ctx context.Context, id string) error {
+	a, err := p.store.Agent(ctx, id)
+	if errors.Is(err, store.ErrNotFound) || err == nil && a.Revoked() {
+		return server.ErrRevoked
+	}
+	return err
+}
+
+// runnerOfRequest is for announce.SnapshotHandler.
+func (p *peers) runnerOfRequest(r *http.Request) (string, error) {
+	const fix = "use the credentials that `pipeops-controlplane runner create NAME -o FILE` wrote"
+	cert := certificateOf(r.TLS)
+	if cert == nil {
+		return "", controlapi.Errorf(controlapi.CodeCertificateUnknown, fix, "no client certificate was presented")
+	}
+	name, bad := p.verify(cert, roleRunner)
+	if bad != nil {
+		bad.Fix = fix
+		return "", bad
+	}
+	known, err := p.store.Runner(r.Context(), name)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return "", controlapi.Errorf(controlapi.CodeCertificateUnknown, fix, "the control plane does not know Runner %s", name)
+	case err != nil:
+		return "", err
+	case known.Serial != cert.SerialNumber.Text(16):
+		return "", controlapi.Errorf(controlapi.CodeCertificateUnknown, fix, "Runner %s has a newer certificate", name)
+	case !known.RevokedAt.IsZero():
+		return "", controlapi.Errorf(controlapi.CodeCertificateUnknown, fix, "Runner %s was revoked at %s", name, known.RevokedAt.Format(time.RFC3339))
+	}
+	return name, nil
+}
+
+func certificateOf(cs *tls.ConnectionState) *x509.Certificate {
+	if cs == nil || len(cs.PeerCertificates) == 0 {
+		return nil
+	}
+	return cs.PeerCertificates[0]
+}
+
+// keyPrint names the key of a certificate.
+func keyPrint(cert *x509.Certificate) string { return controlapi.Fingerprint(cert) }
+
+func is(err error, code problem.Code) bool {
+	var e *problem.Error
+	return errors.As(err, &e) && e.Code == code
+}
+
+type provenKey struct{}
+
+// withProvenKey notes the key of a call's certificate for renewals: it stays good
+// until its successor has been used.
+func withProvenKey(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if cert := certificateOf(r.TLS); cert != nil {
+			r = r.WithContext(context.WithValue(r.Context(), provenKey{}, keyPrint(cert)))
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func provenKeyOf(ctx context.Context) string {
+	key, _ := ctx.Value(provenKey{}).(string)
+	return key
+}

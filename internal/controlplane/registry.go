@@ -1,0 +1,270 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"crypto/x509"
+	"encoding/base32"
+	"encoding/hex"
+	"errors"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// registry decides who is an agent. It is the controlapi.Backend.
+type registry struct {
+	store     *store.Store
+	ca        *ca.CA
+	peers     *peers
+	liveness  *liveness
+	directory directory
+	cfg       *Config
+	facts     factsCache
+}
+
+const fixEnrol = "make a new one with `pipeops-controlplane token create`"
+
+// Register implements controlapi.Backend.
+func (r *registry) Register(ctx context.Context, text string, req controlapi.RegisterRequest) (controlapi.Identity, error) {
+	now := r.cfg.Now()
+	token, err := controlapi.ParseToken(text)
+	if err != nil {
+		return controlapi.Identity{}, controlapi.Errorf(controlapi.CodeTokenUnknown,
+			"copy the whole line that `pipeops-controlplane token create` printed", "the enrolment token is not one: it is cut short or mistyped")
+	}
+	if skewed := controlapi.ClockSkew(req.Clock, now); skewed != nil {
+		return controlapi.Identity{}, skewed
+	}
+	csr, err := r.request(req.CSR)
+	if err != nil {
+		return controlapi.Identity{}, err
+	}
+	if err := checkLabels(req.Labels); err != nil {
+		return controlapi.Identity{}, err
+	}
+	var agent store.Agent
+	err = r.store.Update(ctx, func(tx *store.Tx) error {
+		agent, err = r.enrol(ctx, tx, token, req, fingerprintOf(csr), now)
+		return err
+	})
+	if err != nil {
+		return controlapi.Identity{}, err
+	}
+	r.facts.forget(agent.ID)
+	r.cfg.Log.Info().Str("agent", agent.ID).Str("name", agent.Name).Str("token", token.ID).Msg("agent registered")
+	return r.identity(csr, agent.ID)
+}
+
+// enrol finds or makes the agent of a cluster and takes a use of the token.
+func (r *registry) enrol(ctx context.Context, tx *store.Tx, token controlapi.Token, req controlapi.RegisterRequest, key string, now time.Time) (store.Agent, error) {
+	known, err := validToken(ctx, tx, token, now)
+	if err != nil {
+		return store.Agent{}, err
+	}
+	agent, err := tx.AgentOfCluster(ctx, req.ClusterUID)
+	isNew := errors.Is(err, store.ErrNotFound)
+	switch {
+	case err != nil && !isNew:
+		return agent, err
+	case !isNew && agent.Revoked():
+		return agent, revokedAgent(agent)
+	}
+	if err := nameFree(ctx, tx, req.Name, agent.ID); err != nil {
+		return agent, err
+	}
+	// The same request once more, because its answer was lost, takes no other use.
+	repeated := !isNew && agent.Key == key && agent.TokenID == token.ID
+	if !repeated && known.MaxUses > 0 && known.Uses >= known.MaxUses {
+		return agent, controlapi.Errorf(controlapi.CodeTokenUsedUp, fixEnrol+", with --uses for more", "the enrolment token %s has been used %d times, which is all it is good for", known.ID, known.Uses)
+	}
+	if agent, err = r.put(ctx, tx, agent, req, known, key, now); err != nil {
+		return agent, err
+	}
+	return agent, tx.UseToken(ctx, token.ID, agent.ID, now, !repeated)
+}
+
+// validToken checks all of a token but its uses. The answer to a wrong secret is
+// that to an unknown token.
+func validToken(ctx context.Context, tx *store.Tx, token controlapi.Token, now time.Time) (store.Token, error) {
+	known, err := tx.Token(ctx, token.ID)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return known, err
+	}
+	same := subtle.ConstantTimeCompare([]byte(known.Hash), []byte(hex.EncodeToString(token.Hash()))) == 1
+	switch {
+	case err != nil || !same:
+		return known, controlapi.Errorf(controlapi.CodeTokenUnknown, fixEnrol, "the control plane does not know this enrolment token")
+	case !known.RevokedAt.IsZero():
+		return known, controlapi.Errorf(controlapi.CodeTokenRevoked, fixEnrol, "the enrolment token %s was revoked at %s", known.ID, known.RevokedAt.Format(time.RFC3339))
+	case !known.ExpiresAt.IsZero() && now.After(known.ExpiresAt):
+		return known, controlapi.Errorf(controlapi.CodeTokenExpired, fixEnrol, "the enrolment token %s expired at %s", known.ID, known.ExpiresAt.Format(time.RFC3339))
+	}
+	return known, nil
+}
+
+func nameFree(ctx context.Context, tx *store.Tx, name, agentID string) error {
+	other, err := tx.AgentNamed(ctx, name)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	case other.ID == agentID || other.Revoked():
+		return nil
+	}
+	return controlapi.Errorf(controlapi.CodeNameTaken, "set CLUSTER_NAME to another name; if that cluster is gone for good, run `pipeops-controlplane agent revoke "+name+"`",
+		"another cluster is registered with the name %q", name).WithField("name")
+}
+
+// put writes the agent with what it says of itself.
+func (r *registry) put(ctx context.Context, tx *store.Tx, a store.Agent, req controlapi.RegisterRequest, token store.Token, key string, now time.Time) (store.Agent, error) {
+	isNew, before := a.ID == "", a
+	if isNew {
+		id, err := newAgentID()
+		if err != nil {
+			return a, err
+		}
+		a = store.Agent{ID: id, ClusterUID: req.ClusterUID, State: announce.StatePending, RegisteredAt: now}
+	}
+	if a.Key != key { // another installation: the earlier one's certificates end
+		a.Key, a.PreviousKey = key, ""
+	}
+	a.Name, a.TokenID, a.LastSeen, a.EdgeAddress = req.Name, token.ID, now, r.cfg.AdvertiseEdge
+	a.Labels = mergeLabels(req.Labels, token.Labels)
+	a.AgentVersion, a.RunnerAPIVersion = req.AgentVersion, req.RunnerAPIVersion
+	a.KubernetesVersion, a.Distribution, a.Provider = req.KubernetesVersion, req.Distribution, req.Provider
+	a.Capacity = capacityOf(req.Capacity)
+	if isNew {
+		if err := tx.InsertAgent(ctx, a); err != nil {
+			return a, err
+		}
+		return a, r.directory.write(ctx, tx, announce.AgentRegistered, a, now)
+	}
+	if sameForRunners(before, a) {
+		return a, tx.UpdateAgent(ctx, a)
+	}
+	return a, r.directory.write(ctx, tx, announce.AgentUpdated, a, now)
+}
+
+// mergeLabels puts the operator's labels, from the token, above the cluster's own.
+func mergeLabels(own, operators map[string]string) map[string]string {
+	merged := make(map[string]string, len(own)+len(operators))
+	maps.Copy(merged, own)
+	maps.Copy(merged, operators)
+	return merged
+}
+
+func checkLabels(labels map[string]string) error {
+	for k, v := range labels {
+		if k == "" || len(k) > 253 || len(v) > 256 {
+			return problem.Errorf(problem.Invalid, "use keys of 1 to 253 and values of at most 256 characters", "a label is too long or has no key").WithField("labels")
+		}
+	}
+	return nil
+}
+
+// Renew implements controlapi.Backend.
+func (r *registry) Renew(ctx context.Context, agentID string, req controlapi.RenewRequest) (controlapi.Identity, error) {
+	if skewed := controlapi.ClockSkew(req.Clock, r.cfg.Now()); skewed != nil {
+		return controlapi.Identity{}, skewed
+	}
+	csr, err := r.request(req.CSR)
+	if err != nil {
+		return controlapi.Identity{}, err
+	}
+	proven := provenKeyOf(ctx)
+	if agentID == "" {
+		if agentID, proven, err = r.recovered(req); err != nil {
+			return controlapi.Identity{}, err
+		}
+	}
+	err = r.store.Update(ctx, func(tx *store.Tx) error {
+		return rekey(ctx, tx, agentID, proven, fingerprintOf(csr))
+	})
+	if err != nil {
+		return controlapi.Identity{}, err
+	}
+	return r.identity(csr, agentID)
+}
+
+// recovered is who proves the key of an expired certificate.
+func (r *registry) recovered(req controlapi.RenewRequest) (agentID, key string, err error) {
+	cert, err := ca.ParseCertificate(req.OldCertificate)
+	if err != nil {
+		return "", "", problem.Errorf(problem.Invalid, "send the expired certificate in PEM", "the old certificate cannot be read").WithField("oldCertificate")
+	}
+	if r.ca.Verify(cert, justBefore(cert.NotAfter)) != nil {
+		return "", "", controlapi.Errorf(controlapi.CodeCertificateUnknown, fixRegister, "the old certificate is not one of this control plane's").WithField("oldCertificate")
+	}
+	if !controlapi.VerifyRecovery(cert.PublicKey, req) {
+		return "", "", controlapi.Errorf(controlapi.CodeCertificateUnknown, fixRegister, "the proof was not made with the old certificate's key").WithField("proof")
+	}
+	id, bad := r.peers.name(cert, roleAgent)
+	if bad != nil {
+		return "", "", bad
+	}
+	return id, keyPrint(cert), nil
+}
+
+// rekey notes the key that is certified next. The one that was proved stays good
+// until then: the answer with the new certificate may be lost.
+func rekey(ctx context.Context, tx *store.Tx, agentID, proven, next string) error {
+	a, err := tx.Agent(ctx, agentID)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return unknownAgent(agentID)
+	case err != nil:
+		return err
+	case a.Revoked():
+		return revokedAgent(a)
+	case proven != a.Key && proven != a.PreviousKey:
+		return controlapi.Errorf(controlapi.CodeCertificateUnknown, fixRegister, "agent %s has another key since", agentID)
+	}
+	a.Key, a.PreviousKey = next, proven
+	return tx.UpdateAgent(ctx, a)
+}
+
+func (r *registry) request(text string) (*x509.CertificateRequest, error) {
+	csr, err := ca.ParseRequest(text)
+	if err != nil {
+		return nil, problem.Errorf(problem.Invalid, "send a certificate request with an ECDSA P-256 key", "the certificate request was refused: %v", err).WithField("csr")
+	}
+	return csr, nil
+}
+
+func (r *registry) identity(csr *x509.CertificateRequest, agentID string) (controlapi.Identity, error) {
+	name := r.directory.serverName(agentID)
+	issued, err := r.ca.Agent(csr, name, runnerapi.AgentURI(r.cfg.TrustDomain, agentID), r.cfg.CertificateTTL)
+	if err != nil {
+		return controlapi.Identity{}, err
+	}
+	return controlapi.Identity{
+		AgentID: agentID, Certificate: issued.Certificate, CABundle: string(r.ca.Bundle()),
+		Tunnel:     controlapi.TunnelEndpoint{Address: r.cfg.AdvertiseTunnel, ServerName: hostOf(r.cfg.AdvertiseTunnel)},
+		ServerName: name, TrustDomain: r.cfg.TrustDomain, HeartbeatInterval: seconds(r.cfg.HeartbeatInterval),
+	}, nil
+}
+
+func seconds(d time.Duration) int { return max(1, int(d/time.Second)) }
+
+func fingerprintOf(csr *x509.CertificateRequest) string {
+	return controlapi.Fingerprint(&x509.Certificate{RawSubjectPublicKeyInfo: csr.RawSubjectPublicKeyInfo})
+}
+
+// newAgentID is 80 random bits that are a DNS label.
+func newAgentID() (string, error) {
+	b := make([]byte, 10)
+	if _, err := rand.Read(b); err != nil {
+		return "", err
+	}
+	return strings.ToLower(base32.StdEncoding.EncodeToString(b)), nil
+}

@@ -1,0 +1,314 @@
+package controlplane
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+func TestRegister(t *testing.T) {
+	p := start(t)
+	c := p.cluster("shop")
+	token := p.token(func(o *TokenOptions) { o.Labels = map[string]string{"region": "eu"} })
+	require.NoError(t, c.register(token))
+
+	cert, err := ca.ParseCertificate(c.id.Certificate)
+	require.NoError(t, err)
+	assert.Equal(t, []string{c.id.AgentID + ".agents.pipeops.internal"}, cert.DNSNames)
+	assert.Equal(t, "spiffe://pipeops.internal/agent/"+c.id.AgentID, cert.URIs[0].String())
+	assert.Equal(t, c.id.ServerName, cert.DNSNames[0])
+	assert.Equal(t, p.Advertised().Tunnel, c.id.Tunnel.Address)
+	assert.Equal(t, 30, c.id.HeartbeatInterval)
+
+	events := p.queued()
+	require.Equal(t, []announce.Type{announce.AgentRegistered}, typesOf(events))
+	agent, err := events[0].Agent()
+	require.NoError(t, err)
+	assert.Equal(t, map[string]string{"own": "label", "region": "eu"}, agent.Labels)
+	assert.Equal(t, announce.StatePending, agent.State)
+	assert.Equal(t, []announce.Endpoint{{Address: p.Advertised().Edge, ServerName: c.id.ServerName}}, agent.Endpoints)
+
+	tokens, err := p.admin.Tokens(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, 1, tokens[0].Uses)
+	assert.Equal(t, c.id.AgentID, tokens[0].LastUsedBy)
+}
+
+func TestRegistrationIsRefused(t *testing.T) {
+	p := start(t)
+	first := p.registered("shop")
+	for name, c := range map[string]struct {
+		token  func() controlapi.Token
+		change func(*controlapi.RegisterRequest)
+		code   controlapi.Code
+		words  []string
+	}{
+		"wrong token": {
+			token: func() controlapi.Token { token, _ := controlapi.NewToken(""); return token },
+			code:  controlapi.CodeTokenUnknown, words: []string{"does not know", "token create"},
+		},
+		"right ID, wrong secret": {
+			token: func() controlapi.Token {
+				other, _ := controlapi.NewToken("")
+				token, _ := controlapi.ParseToken(strings.Replace(other.Credential(), other.ID, p.token().ID, 1))
+				return token
+			},
+			code: controlapi.CodeTokenUnknown, words: []string{"does not know"},
+		},
+		"expired token": {
+			token: func() controlapi.Token {
+				token := p.token(func(o *TokenOptions) { o.TTL = time.Nanosecond })
+				return token
+			},
+			code: controlapi.CodeTokenExpired, words: []string{"expired at", "token create"},
+		},
+		"revoked token": {
+			token: func() controlapi.Token {
+				token := p.token()
+				require.NoError(t, p.admin.RevokeToken(t.Context(), token.ID))
+				return token
+			},
+			code: controlapi.CodeTokenRevoked, words: []string{"revoked at", "token create"},
+		},
+		"used up token": {
+			token: func() controlapi.Token {
+				token := p.token(func(o *TokenOptions) { o.Uses = 1 })
+				require.NoError(t, p.cluster("other").register(token))
+				return token
+			},
+			code: controlapi.CodeTokenUsedUp, words: []string{"used 1 times", "--uses"},
+		},
+		"name taken": {
+			change: func(r *controlapi.RegisterRequest) { r.Name = first.name },
+			code:   controlapi.CodeNameTaken, words: []string{"name: ", `"shop"`, "CLUSTER_NAME", "agent revoke"},
+		},
+		"clock two hours ahead": {
+			change: func(r *controlapi.RegisterRequest) { r.Clock = r.Clock.Add(2 * time.Hour) },
+			code:   controlapi.CodeClockSkew, words: []string{"ahead of", "timedatectl"},
+		},
+		"clock two hours behind": {
+			change: func(r *controlapi.RegisterRequest) { r.Clock = r.Clock.Add(-2 * time.Hour) },
+			code:   controlapi.CodeClockSkew, words: []string{"behind", "2h0m", "timedatectl"},
+		},
+		"no certificate request": {
+			change: func(r *controlapi.RegisterRequest) { r.CSR = "hello" },
+			code:   problem.Invalid, words: []string{"csr: ", "PEM"},
+		},
+		"weak key": {
+			change: func(r *controlapi.RegisterRequest) {
+				key, err := ecdsa.GenerateKey(elliptic.P224(), rand.Reader)
+				require.NoError(t, err)
+				r.CSR = csr(t, key)
+			},
+			code: problem.Invalid, words: []string{"csr: ", "P-256"},
+		},
+		"endless label": {
+			change: func(r *controlapi.RegisterRequest) { r.Labels = map[string]string{"a": strings.Repeat("x", 300)} },
+			code:   problem.Invalid, words: []string{"labels: "},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			agent := p.cluster("new")
+			token := p.token()
+			if c.token != nil {
+				token = c.token()
+			}
+			req := agent.request()
+			if c.change != nil {
+				c.change(&req)
+			}
+			_, err := agent.client.Register(t.Context(), token, req)
+			requireProblem(t, err, c.code, c.words...)
+			_, err = p.store.AgentNamed(t.Context(), "new")
+			require.Error(t, err, "nothing is left of it")
+		})
+	}
+}
+
+func TestTheSameClusterIsTheSameAgent(t *testing.T) {
+	p := start(t)
+	token := p.token(func(o *TokenOptions) { o.Uses = 1 })
+	first := p.cluster("shop")
+	require.NoError(t, first.register(token))
+
+	t.Run("the answer was lost: the same request takes no other use", func(t *testing.T) {
+		id, err := first.client.Register(t.Context(), token, first.request())
+		require.NoError(t, err)
+		assert.Equal(t, first.id.AgentID, id.AgentID)
+	})
+	t.Run("installed anew with a new token", func(t *testing.T) {
+		again := p.cluster("shop")
+		requireProblem(t, again.register(token), controlapi.CodeTokenUsedUp)
+		require.NoError(t, again.register(p.token()))
+		assert.Equal(t, first.id.AgentID, again.id.AgentID)
+		require.NoError(t, again.beat())
+		requireProblem(t, first.beat(), controlapi.CodeCertificateUnknown, "another key", "register again")
+	})
+	assert.Equal(t, []announce.Type{announce.AgentRegistered}, typesOf(p.queued())[:1])
+}
+
+func TestUsesAreCountedExactly(t *testing.T) {
+	p := start(t)
+	token := p.token(func(o *TokenOptions) { o.Uses = 3 })
+	results := make(chan error)
+	const tries = 8
+	for i := range tries {
+		c := p.cluster("c" + string(rune('a'+i)))
+		go func() {
+			_, err := c.client.Register(t.Context(), token, c.request())
+			results <- err
+		}()
+	}
+	good := 0
+	for range tries {
+		if err := <-results; err == nil {
+			good++
+		} else {
+			requireProblem(t, err, controlapi.CodeTokenUsedUp)
+		}
+	}
+	assert.Equal(t, 3, good)
+}
+
+func TestRenewing(t *testing.T) {
+	p := start(t)
+	c := p.registered("shop")
+	first, firstKey := c.id, c.key
+
+	next := newKey(t)
+	_, err := c.client.Renew(t.Context(), csr(t, next))
+	require.NoError(t, err)
+	require.NoError(t, c.beat(), "the old certificate is good until the new one is used")
+	_, err = c.client.Renew(t.Context(), csr(t, newKey(t)))
+	require.NoError(t, err, "the answer may have been lost: the old key renews again")
+	id, err := c.client.Renew(t.Context(), csr(t, next))
+	require.NoError(t, err)
+	c.adopt(id, next)
+	require.NoError(t, c.beat())
+
+	third := newKey(t)
+	id, err = c.client.Renew(t.Context(), csr(t, third))
+	require.NoError(t, err)
+	c.adopt(id, third)
+	require.NoError(t, c.beat())
+	c.adopt(first, firstKey)
+	requireProblem(t, c.beat(), controlapi.CodeCertificateUnknown, "another key")
+}
+
+func TestAnAgentThatWasAwayForLongComesBack(t *testing.T) {
+	p := start(t)
+	c := p.registered("shop")
+	require.NoError(t, c.beat())
+	p.clock.forward(30 * 24 * time.Hour)
+	requireProblem(t, c.beat(), controlapi.CodeCertificateExpired, "was valid from", "old key")
+
+	next := newKey(t)
+	_, err := c.client.Recover(t.Context(), c.id.Certificate, newKey(t), csr(t, next))
+	requireProblem(t, err, controlapi.CodeCertificateUnknown, "proof")
+	_, err = c.client.Recover(t.Context(), "nonsense", c.key, csr(t, next))
+	requireProblem(t, err, problem.Invalid, "oldCertificate")
+	_, err = c.client.Recover(t.Context(), start(t).registered("shop").id.Certificate, c.key, csr(t, next))
+	requireProblem(t, err, controlapi.CodeCertificateUnknown, "not one of this control plane's")
+
+	id, err := c.client.Recover(t.Context(), c.id.Certificate, c.key, csr(t, next))
+	require.NoError(t, err)
+	assert.Equal(t, c.id.AgentID, id.AgentID)
+	old, oldKey := c.id, c.key
+	c.adopt(id, next)
+	require.NoError(t, c.beat())
+
+	t.Run("but not when it was revoked", func(t *testing.T) {
+		_, err := p.admin.RevokeAgent(t.Context(), "shop")
+		require.NoError(t, err)
+		_, err = c.client.Recover(t.Context(), old.Certificate, oldKey, csr(t, next))
+		requireProblem(t, err, controlapi.CodeRevoked, "agent remove")
+	})
+}
+
+func TestRevokingAndRemoving(t *testing.T) {
+	p := start(t)
+	c := p.registered("shop")
+	_, err := p.admin.RemoveAgent(t.Context(), "shop")
+	require.ErrorContains(t, err, "agent revoke")
+	_, err = p.admin.RevokeAgent(t.Context(), c.id.AgentID)
+	require.NoError(t, err)
+	_, err = p.admin.RevokeAgent(t.Context(), c.id.AgentID)
+	require.NoError(t, err, "again is harmless")
+
+	requireProblem(t, c.beat(), controlapi.CodeRevoked, "shop", "agent remove")
+	_, err = c.client.Renew(t.Context(), csr(t, c.key))
+	requireProblem(t, err, controlapi.CodeRevoked)
+	requireProblem(t, c.register(p.token()), controlapi.CodeRevoked)
+	require.NoError(t, p.cluster("shop2").register(p.token()))
+	assert.Equal(t, []announce.Type{announce.AgentRegistered, announce.AgentRemoved, announce.AgentRegistered}, typesOf(p.queued()))
+
+	_, err = p.admin.RemoveAgent(t.Context(), "shop")
+	require.NoError(t, err)
+	requireProblem(t, c.beat(), controlapi.CodeAgentUnknown, "register again")
+	old := c.id.AgentID
+	require.NoError(t, c.register(p.token()))
+	assert.NotEqual(t, old, c.id.AgentID)
+}
+
+func TestEventsGoToTheOutboxOnce(t *testing.T) {
+	p := start(t)
+	c := p.registered("shop")
+	event := func(id string) controlapi.Event {
+		return controlapi.Event{ID: id, Type: "app.failed", Time: time.Now(), App: controlapi.AppEvent{
+			Namespace: "web", Name: "api", Generation: 2, Replicas: 3, Ready: 1, Cause: "ImageNotFound", Message: "no such image", Fix: "push it"}}
+	}
+	require.NoError(t, c.client.Events(t.Context(), []controlapi.Event{event("1"), event("2")}))
+	require.NoError(t, c.client.Events(t.Context(), []controlapi.Event{event("2"), event("3")}))
+	events := p.queued()
+	require.Len(t, events, 4)
+	for i, e := range events {
+		assert.Equal(t, uint64(i+1), e.Sequence)
+	}
+	app, err := events[3].App()
+	require.NoError(t, err)
+	assert.Equal(t, announce.AppEvent{Namespace: "web", Name: "api", Generation: 2, Replicas: 3, Ready: 1,
+		Cause: "ImageNotFound", Message: "no such image", Fix: "push it"}, app)
+}
+
+func TestHeartbeatsWriteWhatChanged(t *testing.T) {
+	p := start(t)
+	c := p.registered("shop")
+	require.NoError(t, c.beat())
+	before, err := p.store.Agent(t.Context(), c.id.AgentID)
+	require.NoError(t, err)
+	used := int64(500)
+	beat := c.heartbeat()
+	beat.Capacity.UsedCPUMillis = &used
+	for range 5 {
+		_, err := c.client.Heartbeat(t.Context(), beat)
+		require.NoError(t, err)
+	}
+	after, err := p.store.Agent(t.Context(), c.id.AgentID)
+	require.NoError(t, err)
+	assert.Equal(t, before, after, "nothing is written for a heartbeat that says nothing new")
+	list, err := p.snapshot(t.Context(), "r")
+	require.NoError(t, err)
+	assert.Equal(t, &used, list[0].Capacity.UsedCPUMillis, "the snapshot knows it all the same")
+
+	beat.Capacity.Nodes = 2
+	_, err = c.client.Heartbeat(t.Context(), beat)
+	require.NoError(t, err)
+	assert.Equal(t, []announce.Type{announce.AgentRegistered, announce.AgentUpdated, announce.AgentUpdated}, typesOf(p.queued()))
+
+	require.NoError(t, p.liveness.flush(t.Context()))
+	after, err = p.store.Agent(t.Context(), c.id.AgentID)
+	require.NoError(t, err)
+	assert.True(t, after.LastSeen.After(before.LastSeen))
+	assert.Equal(t, &used, after.Capacity.UsedCPUMillis)
+}

@@ -1,0 +1,117 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// Agent is what is known of an agent.
+type Agent struct {
+	ID         string
+	Name       string
+	ClusterUID string
+	Labels     map[string]string
+	State      announce.State
+
+	// Key is the fingerprint of the public key that was certified last, PreviousKey
+	// of the one before: the answer with the new certificate may have been lost.
+	Key, PreviousKey string
+	TokenID          string
+
+	AgentVersion, RunnerAPIVersion            string
+	KubernetesVersion, Distribution, Provider string
+	Capacity                                  announce.Capacity
+
+	// EdgeAddress is where Runners were told to find it.
+	EdgeAddress string
+	// Sequence is that of the last event in the outbox.
+	Sequence                          uint64
+	RegisteredAt, LastSeen, RevokedAt time.Time
+}
+
+// Revoked says whether the agent may not come back.
+func (a *Agent) Revoked() bool { return !a.RevokedAt.IsZero() }
+
+const agentColumns = `id, name, cluster_uid, labels, state, key_print, previous_key_print, token_id,
+	agent_version, runner_api_version, kubernetes_version, distribution, provider, capacity,
+	edge_address, sequence, registered_at, last_seen, revoked_at`
+
+func scanAgent(row scanner, a *Agent) error {
+	return row.Scan(&a.ID, &a.Name, &a.ClusterUID, document{&a.Labels}, &a.State, &a.Key, &a.PreviousKey, &a.TokenID,
+		&a.AgentVersion, &a.RunnerAPIVersion, &a.KubernetesVersion, &a.Distribution, &a.Provider, document{&a.Capacity},
+		&a.EdgeAddress, &a.Sequence, moment{&a.RegisteredAt}, moment{&a.LastSeen}, moment{&a.RevokedAt})
+}
+
+// Agent finds an agent by its ID.
+func (q queries) Agent(ctx context.Context, id string) (Agent, error) {
+	return q.agentWhere(ctx, `id = $1`, id)
+}
+
+// AgentOfCluster finds the agent of a cluster.
+func (q queries) AgentOfCluster(ctx context.Context, uid string) (Agent, error) {
+	return q.agentWhere(ctx, `cluster_uid = $1`, uid)
+}
+
+// AgentNamed finds the agent that has the name; a revoked one only if it is the
+// only one.
+func (q queries) AgentNamed(ctx context.Context, name string) (Agent, error) {
+	return q.agentWhere(ctx, `name = $1 ORDER BY revoked_at LIMIT 1`, name)
+}
+
+func (q queries) agentWhere(ctx context.Context, where string, args ...any) (Agent, error) {
+	return one(q.q.QueryRowContext(ctx, `SELECT `+agentColumns+` FROM agents WHERE `+where, args...), scanAgent)
+}
+
+// Agents lists all agents by name, revoked ones included.
+func (q queries) Agents(ctx context.Context) ([]Agent, error) {
+	return all(ctx, q.q, scanAgent, `SELECT `+agentColumns+` FROM agents ORDER BY name, id`)
+}
+
+// InsertAgent adds an agent.
+func (q queries) InsertAgent(ctx context.Context, a Agent) error {
+	_, err := q.exec(ctx, `INSERT INTO agents (`+agentColumns+`)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`,
+		a.ID, a.Name, a.ClusterUID, asJSON(a.Labels), a.State, a.Key, a.PreviousKey, a.TokenID,
+		a.AgentVersion, a.RunnerAPIVersion, a.KubernetesVersion, a.Distribution, a.Provider, asJSON(a.Capacity),
+		a.EdgeAddress, a.Sequence, micros(a.RegisteredAt), micros(a.LastSeen), micros(a.RevokedAt))
+	return err
+}
+
+// UpdateAgent writes everything but the ID, the cluster and the sequence.
+func (q queries) UpdateAgent(ctx context.Context, a Agent) error {
+	return q.execOne(ctx, `UPDATE agents SET name = $1, labels = $2, state = $3, key_print = $4, previous_key_print = $5,
+		token_id = $6, agent_version = $7, runner_api_version = $8, kubernetes_version = $9, distribution = $10,
+		provider = $11, capacity = $12, edge_address = $13, registered_at = $14, last_seen = $15, revoked_at = $16 WHERE id = $17`,
+		a.Name, asJSON(a.Labels), a.State, a.Key, a.PreviousKey, a.TokenID, a.AgentVersion, a.RunnerAPIVersion,
+		a.KubernetesVersion, a.Distribution, a.Provider, asJSON(a.Capacity), a.EdgeAddress,
+		micros(a.RegisteredAt), micros(a.LastSeen), micros(a.RevokedAt), a.ID)
+}
+
+// SaveBeat writes what each heartbeat changes. An agent that is gone is no error.
+func (q queries) SaveBeat(ctx context.Context, id string, at time.Time, capacity announce.Capacity) error {
+	_, err := q.exec(ctx, `UPDATE agents SET last_seen = $1, capacity = $2 WHERE id = $3 AND last_seen < $1`, micros(at), asJSON(capacity), id)
+	return err
+}
+
+// DeleteAgent forgets an agent and its timeline.
+func (q queries) DeleteAgent(ctx context.Context, id string) error {
+	return q.execOne(ctx, `DELETE FROM agents WHERE id = $1`, id)
+}
+
+// NextSequence counts an agent's events.
+func (q queries) NextSequence(ctx context.Context, agentID string) (uint64, error) {
+	var n uint64
+	err := q.q.QueryRowContext(ctx, `UPDATE agents SET sequence = sequence + 1 WHERE id = $1 RETURNING sequence`, agentID).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("database: sequence of agent %s: %w", agentID, err)
+	}
+	return n, nil
+}
+
+// RevokedAgents lists the IDs of revoked agents.
+func (q queries) RevokedAgents(ctx context.Context) ([]string, error) {
+	return all(ctx, q.q, func(row scanner, id *string) error { return row.Scan(id) }, `SELECT id FROM agents WHERE revoked_at <> 0`)
+}

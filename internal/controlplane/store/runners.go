@@ -1,0 +1,53 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// Runner is a Runner that has a certificate.
+type Runner struct {
+	Name      string    `json:"name"`
+	Serial    string    `json:"serial"` // hexadecimal, of its current certificate
+	CreatedAt time.Time `json:"createdAt"`
+	ExpiresAt time.Time `json:"expiresAt"`
+	RevokedAt time.Time `json:"revokedAt,omitzero"`
+}
+
+const runnerSelect = `SELECT r.name, r.serial, r.created_at, r.expires_at, COALESCE(c.revoked_at, 0)
+	FROM runners r LEFT JOIN revoked_certificates c ON c.serial = r.serial `
+
+func scanRunner(row scanner, r *Runner) error {
+	return row.Scan(&r.Name, &r.Serial, moment{&r.CreatedAt}, moment{&r.ExpiresAt}, moment{&r.RevokedAt})
+}
+
+// Runner finds a Runner by name.
+func (q queries) Runner(ctx context.Context, name string) (Runner, error) {
+	return one(q.q.QueryRowContext(ctx, runnerSelect+`WHERE r.name = $1`, name), scanRunner)
+}
+
+// Runners lists all Runners by name.
+func (q queries) Runners(ctx context.Context) ([]Runner, error) {
+	return all(ctx, q.q, scanRunner, runnerSelect+`ORDER BY r.name`)
+}
+
+// PutRunner adds a Runner or gives it another certificate.
+func (q queries) PutRunner(ctx context.Context, r Runner) error {
+	_, err := q.exec(ctx, `INSERT INTO runners (name, serial, created_at, expires_at) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (name) DO UPDATE SET serial = excluded.serial, created_at = excluded.created_at, expires_at = excluded.expires_at`,
+		r.Name, r.Serial, micros(r.CreatedAt), micros(r.ExpiresAt))
+	return err
+}
+
+// RevokeCertificate refuses a Runner's certificate from now on.
+func (q queries) RevokeCertificate(ctx context.Context, r Runner, at time.Time) error {
+	_, err := q.exec(ctx, `INSERT INTO revoked_certificates (serial, runner, revoked_at, expires_at) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (serial) DO NOTHING`, r.Serial, r.Name, micros(at), micros(r.ExpiresAt))
+	return err
+}
+
+// RevokedSerials lists the revoked Runner certificates that have not expired.
+func (q queries) RevokedSerials(ctx context.Context, now time.Time) ([]string, error) {
+	return all(ctx, q.q, func(row scanner, s *string) error { return row.Scan(s) },
+		`SELECT serial FROM revoked_certificates WHERE expires_at > $1 ORDER BY serial`, micros(now))
+}

@@ -1,0 +1,62 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// Token is an enrolment token without its secret.
+type Token struct {
+	ID     string            `json:"id"`
+	Name   string            `json:"name,omitempty"`
+	Labels map[string]string `json:"labels,omitempty"`
+	Hash   string            `json:"-"`
+	// MaxUses of 0 means any number; a zero ExpiresAt means never.
+	MaxUses    int       `json:"maxUses"`
+	Uses       int       `json:"uses"`
+	CreatedAt  time.Time `json:"createdAt"`
+	ExpiresAt  time.Time `json:"expiresAt,omitzero"`
+	RevokedAt  time.Time `json:"revokedAt,omitzero"`
+	LastUsedAt time.Time `json:"lastUsedAt,omitzero"`
+	LastUsedBy string    `json:"lastUsedBy,omitempty"`
+}
+
+const tokenColumns = `id, name, hash, labels, max_uses, uses, created_at, expires_at, revoked_at, last_used_at, last_used_by` //nolint:gosec // names of columns
+
+func scanToken(row scanner, t *Token) error {
+	return row.Scan(&t.ID, &t.Name, &t.Hash, document{&t.Labels}, &t.MaxUses, &t.Uses,
+		moment{&t.CreatedAt}, moment{&t.ExpiresAt}, moment{&t.RevokedAt}, moment{&t.LastUsedAt}, &t.LastUsedBy)
+}
+
+// CreateToken adds a token.
+func (q queries) CreateToken(ctx context.Context, t Token) error {
+	_, err := q.exec(ctx, `INSERT INTO tokens (`+tokenColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
+		t.ID, t.Name, t.Hash, asJSON(t.Labels), t.MaxUses, t.Uses,
+		micros(t.CreatedAt), micros(t.ExpiresAt), micros(t.RevokedAt), micros(t.LastUsedAt), t.LastUsedBy)
+	return err
+}
+
+// Token finds a token by its ID.
+func (q queries) Token(ctx context.Context, id string) (Token, error) {
+	return one(q.q.QueryRowContext(ctx, `SELECT `+tokenColumns+` FROM tokens WHERE id = $1`, id), scanToken)
+}
+
+// Tokens lists all tokens, oldest first.
+func (q queries) Tokens(ctx context.Context) ([]Token, error) {
+	return all(ctx, q.q, scanToken, `SELECT `+tokenColumns+` FROM tokens ORDER BY created_at, id`)
+}
+
+// UseToken notes a use, and counts it if it is not the repetition of an earlier one.
+func (q queries) UseToken(ctx context.Context, id, agentID string, at time.Time, counted bool) error {
+	count := 0
+	if counted {
+		count = 1
+	}
+	return q.execOne(ctx, `UPDATE tokens SET uses = uses + $1, last_used_at = $2, last_used_by = $3 WHERE id = $4`,
+		count, micros(at), agentID, id)
+}
+
+// RevokeToken ends a token. Ending it again keeps the first time.
+func (q queries) RevokeToken(ctx context.Context, id string, at time.Time) error {
+	return q.execOne(ctx, `UPDATE tokens SET revoked_at = CASE WHEN revoked_at = 0 THEN $1 ELSE revoked_at END WHERE id = $2`, micros(at), id)
+}
