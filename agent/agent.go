@@ -1,0 +1,161 @@
+// Package agent is the agent's life: it finds out who it is or registers,
+// keeps the tunnel and the heartbeat going, serves the Runner API on the
+// tunnel's connections, runs the App engine, and drains when it is told to
+// stop. What the commands do in Kubernetes is internal/app's and
+// internal/kube's business.
+package agent
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+
+	"github.com/pipeops/pipeops-vm-agent/agent/config"
+	"github.com/pipeops/pipeops-vm-agent/agent/identity"
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/kube"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/tunnel"
+)
+
+// drainTimeout is how long running commands may take after SIGTERM; the pod's
+// grace period is longer.
+const drainTimeout = 20 * time.Second
+
+// Options make an Agent.
+type Options struct {
+	Config  config.Config
+	Version string
+	Log     zerolog.Logger
+	// Kubernetes is the cluster the agent works in.
+	Kubernetes *rest.Config
+	// Now is the clock; nil for the machine's.
+	Now func() time.Time
+}
+
+// Agent is one agent, from start to drain. It can be run once.
+type Agent struct {
+	opts   Options
+	log    zerolog.Logger
+	now    func() time.Time
+	kube   *kube.Client
+	store  identity.Store
+	health *health
+
+	current atomic.Pointer[identity.Identity]
+	// revoked are the serial numbers of Runner certificates that the control plane
+	// has revoked.
+	revoked atomic.Pointer[[]string]
+	// beat asks for a heartbeat soon: something changed.
+	beat chan struct{}
+	// idle is the heartbeat's: nothing has changed since the one before.
+	idle bool
+}
+
+// New makes an Agent. It does not talk to anybody yet.
+func New(opts Options) (*Agent, error) {
+	k, err := kube.New(opts.Kubernetes, kube.Options{Namespace: opts.Config.Namespace})
+	if err != nil {
+		return nil, err
+	}
+	a := &Agent{
+		opts: opts, log: opts.Log, now: opts.Now, kube: k,
+		health: newHealth(), beat: make(chan struct{}, 1),
+	}
+	if a.now == nil {
+		a.now = time.Now
+	}
+	if a.store = k.IdentityStore(); opts.Config.StateDir != "" {
+		a.store = identity.File{Dir: opts.Config.StateDir}
+	}
+	return a, nil
+}
+
+// Run lives the agent's life until ctx ends, then drains. It answers an error
+// when going on makes no sense: its text says what to do.
+func (a *Agent) Run(ctx context.Context) error {
+	stopHealth, err := a.health.serve(ctx, a.opts.Config.HealthAddress, a.opts.Version, a.log)
+	if err != nil {
+		return err
+	}
+	defer stopHealth()
+	if err := a.identify(ctx); err != nil {
+		return errUnlessStopped(ctx, err)
+	}
+	for {
+		err := a.serve(ctx)
+		if !isForgotten(err) || a.opts.Config.Token == "" {
+			return errUnlessStopped(ctx, err)
+		}
+		a.log.Warn().Err(err).Msg("the control plane does not know this agent: registering again")
+		if err := a.registerAgain(ctx); err != nil {
+			return errUnlessStopped(ctx, err)
+		}
+	}
+}
+
+// errUnlessStopped drops errors that only say that ctx ended.
+func errUnlessStopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// serve runs everything that needs an identity.
+func (a *Agent) serve(ctx context.Context) error {
+	control, err := a.client()
+	if err != nil {
+		return err
+	}
+	defer control.Close()
+	id := a.current.Load()
+	tun, err := tunnel.New(a.tunnelConfig(id))
+	if err != nil {
+		return err
+	}
+	engine, err := app.New(app.Config{
+		RESTConfig: a.opts.Kubernetes, Namespace: a.opts.Config.Namespace, Log: a.log,
+		Announce: announcer(control), Contents: a.kube,
+	})
+	if err != nil {
+		return err
+	}
+	a.health.ask("agent", func() string {
+		if ctx.Err() != nil {
+			return "draining"
+		}
+		return stateOK
+	})
+
+	// The parts outlive ctx by the drain: commands that run may finish, over a
+	// tunnel that is still up. When a part fails, all end.
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	parts, life := errgroup.WithContext(life)
+	parts.Go(func() error { return engine.Run(life) })
+	parts.Go(func() error { return a.keepTunnel(life, tun) })
+	parts.Go(func() error { return a.watch(life, tun, engine) })
+	parts.Go(func() error { return a.heartbeats(life, control, tun) })
+	parts.Go(func() error { return a.renewals(life, control) })
+	parts.Go(func() error {
+		defer stop()
+		serving, stopServing := context.WithCancel(life)
+		defer context.AfterFunc(ctx, stopServing)()
+		defer stopServing()
+		return runnerapi.Serve(serving, tun.Listener(), runnerapi.ServeConfig{
+			Handler: a.runnerAPI(engine), //nolint:contextcheck // each call has the context of its request
+			TLS:     a.runnerTLS(), Drain: drainTimeout, Log: a.log,
+		})
+	})
+	if err := parts.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	a.log.Info().Msg("agent stopped; the apps go on running")
+	return nil
+}

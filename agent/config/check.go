@@ -1,0 +1,64 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/rs/zerolog"
+)
+
+const (
+	nodeServer = "server"
+	nodeWorker = "agent"
+)
+
+var clusterName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+// name is what an operator looks for when a setting is wrong.
+func (s setting) name() string { return s.env }
+
+// check finds everything that is wrong with the values themselves. Whether a
+// token is needed is known only when the identity was looked for.
+func (c *Config) check() (errs []error) {
+	wrong := func(env, fix, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s: %s (fix: %s)", env, fmt.Sprintf(format, args...), fix))
+	}
+	switch u, err := url.Parse(c.ControlPlaneURL); {
+	case c.ControlPlaneURL == "":
+		wrong("PIPEOPS_CONTROL_PLANE_URL", "set it to the URL that `pipeops-controlplane serve` advertises", "is not set")
+	case err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil:
+		wrong("PIPEOPS_CONTROL_PLANE_URL", "write it as https://HOST[:PORT]", "is not an https URL without user and password")
+	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
+		wrong("PIPEOPS_CONTROL_PLANE_URL", "write it as https://HOST[:PORT]", "has a path, query or fragment")
+	}
+	switch {
+	case c.ClusterName == "":
+		wrong("CLUSTER_NAME", "choose a name, e.g. prod-1", "is not set")
+	case !clusterName.MatchString(c.ClusterName):
+		wrong("CLUSTER_NAME", "use a-z, 0-9 and -, starting and ending with a letter or digit, at most 63",
+			"%q cannot be a cluster's name", c.ClusterName)
+	}
+	if _, _, err := net.SplitHostPort(c.HealthAddress); err != nil {
+		wrong("PIPEOPS_HEALTH_ADDRESS", "write it as [HOST]:PORT, e.g. :8080", "%q is not an address", c.HealthAddress)
+	}
+	if _, err := zerolog.ParseLevel(c.LogLevel); err != nil || c.LogLevel == "" {
+		wrong("LOG_LEVEL", "use trace, debug, info, warn or error", "%q is not a level", c.LogLevel)
+	}
+	if c.Namespace == "" {
+		wrong("POD_NAMESPACE", "set it to the agent's namespace, e.g. pipeops", "is not set")
+	}
+	switch c.NodeType {
+	case nodeServer:
+	case nodeWorker:
+		wrong("NODE_TYPE", "run the agent on the server; a worker only joins the cluster", "a worker needs no agent of its own")
+	default:
+		wrong("NODE_TYPE", "use server or agent", "%q is not a node type", c.NodeType)
+	}
+	if c.EnableIngressSync {
+		wrong("ENABLE_INGRESS_SYNC", "leave it out or set it to false", "ingress sync is not part of this version")
+	}
+	return errs
+}

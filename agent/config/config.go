@@ -1,0 +1,176 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
+)
+
+// maxFile bounds the --config file and the token file.
+const maxFile = 64 << 10
+
+// Config is the agent's effective configuration.
+type Config struct {
+	ControlPlaneURL   string
+	Token             string
+	TokenFile         string
+	ClusterName       string
+	CAFile            string
+	StateDir          string
+	Kubeconfig        string
+	Namespace         string
+	HealthAddress     string
+	NodeType          string
+	K3sURL            string
+	K3sToken          string
+	EnableIngressSync bool
+	LogLevel          string
+
+	source map[string]string // key → where its value comes from
+}
+
+// AddFlags puts a flag for every setting that may be in process arguments.
+func AddFlags(flags *pflag.FlagSet) {
+	flags.String("config", "", "YAML file with any of the settings that print-config shows")
+	for _, s := range settings {
+		if s.flag != "" {
+			flags.String(s.flag, "", fmt.Sprintf("%s [%s]%s", s.usage, s.env, defaultText(s)))
+		}
+	}
+}
+
+func defaultText(s setting) string {
+	if s.def == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (default %q)", s.def)
+}
+
+// Load reads flags, environment and file. It answers every error at once.
+func Load(flags *pflag.FlagSet, getenv func(string) string) (Config, error) {
+	path, _ := flags.GetString("config")
+	file, err := readFile(path)
+	if err != nil {
+		return Config{}, err
+	}
+	c := Config{source: map[string]string{}}
+	errs := unknownKeys(path, file)
+	for _, s := range settings {
+		value, source := lookUp(s, flags, getenv, file, path)
+		c.source[s.key] = source
+		if err := assign(s.field(&c), value); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w (set by %s)", s.name(), err, source))
+		}
+	}
+	errs = append(errs, c.readToken()...)
+	errs = append(errs, c.check()...)
+	return c, errors.Join(errs...)
+}
+
+// lookUp finds a setting's value and says where it comes from.
+func lookUp(s setting, flags *pflag.FlagSet, getenv func(string) string, file map[string]any, path string) (value, source string) {
+	if f := flags.Lookup(s.flag); s.flag != "" && f != nil && f.Changed {
+		return f.Value.String(), "--" + s.flag
+	}
+	if v := getenv(s.env); v != "" {
+		return v, s.env
+	}
+	if v, ok := file[s.key]; ok && v != nil {
+		return fmt.Sprint(v), path
+	}
+	return s.def, "default"
+}
+
+func assign(field any, value string) error {
+	switch f := field.(type) {
+	case *string:
+		*f = strings.TrimSpace(value)
+	case *bool:
+		b, err := strconv.ParseBool(value)
+		if err != nil {
+			return fmt.Errorf("%q is neither true nor false", value)
+		}
+		*f = b
+	}
+	return nil
+}
+
+func readFile(path string) (map[string]any, error) {
+	if path == "" {
+		return nil, nil
+	}
+	text, err := readBounded(path)
+	if err != nil {
+		return nil, fmt.Errorf("--config: %w", err)
+	}
+	return parseFile(path, text)
+}
+
+func parseFile(path string, text []byte) (map[string]any, error) {
+	values := map[string]any{}
+	if err := yaml.UnmarshalStrict(text, &values); err != nil {
+		return nil, fmt.Errorf("--config: %s is not a YAML file of settings: %w", path, err)
+	}
+	return values, nil
+}
+
+// unknownKeys refuses what a typing error would silently switch off, and
+// values that are no plain text, number or truth.
+func unknownKeys(path string, file map[string]any) (errs []error) {
+	known := map[string]bool{}
+	for _, s := range settings {
+		known[s.key] = true
+	}
+	for key, value := range file {
+		if !known[key] {
+			errs = append(errs, fmt.Errorf("%s: unknown key %q (fix: remove it; print-config lists the keys)", path, key))
+			continue
+		}
+		switch value.(type) {
+		case map[string]any, []any:
+			errs = append(errs, fmt.Errorf("%s: %s: must be a single value", path, key))
+		}
+	}
+	return errs
+}
+
+// readToken takes the token out of its file. A token that is given twice is an
+// error: which one counts would be a guess.
+func (c *Config) readToken() []error {
+	if c.TokenFile == "" {
+		return nil
+	}
+	if c.Token != "" {
+		return []error{fmt.Errorf("AGENT_TOKEN, AGENT_TOKEN_FILE: both are set (fix: set one)")}
+	}
+	text, err := readBounded(c.TokenFile)
+	if err != nil {
+		return []error{fmt.Errorf("AGENT_TOKEN_FILE: %w", err)}
+	}
+	if c.Token = strings.TrimSpace(string(text)); c.Token == "" {
+		return []error{fmt.Errorf("AGENT_TOKEN_FILE: %s is empty", c.TokenFile)}
+	}
+	return nil
+}
+
+func readBounded(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxFile {
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxFile)
+	}
+	return text, nil
+}

@@ -1,0 +1,117 @@
+package config_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/agent/config"
+)
+
+func load(t *testing.T, env map[string]string, args ...string) (config.Config, error) {
+	t.Helper()
+	flags := pflag.NewFlagSet("agent", pflag.ContinueOnError)
+	config.AddFlags(flags)
+	require.NoError(t, flags.Parse(args))
+	return config.Load(flags, func(k string) string { return env[k] })
+}
+
+func file(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "agent.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+var sound = map[string]string{"PIPEOPS_CONTROL_PLANE_URL": "https://cp.example.com", "CLUSTER_NAME": "prod-1"}
+
+func with(more map[string]string) map[string]string {
+	all := map[string]string{}
+	for k, v := range sound {
+		all[k] = v
+	}
+	for k, v := range more {
+		all[k] = v
+	}
+	return all
+}
+
+func TestPrecedenceIsFlagEnvironmentFileDefault(t *testing.T) {
+	path := file(t, "logLevel: warn\nclusterName: from-file\nnamespace: from-file\n")
+	c, err := load(t, map[string]string{"PIPEOPS_CONTROL_PLANE_URL": "https://cp.example.com", "CLUSTER_NAME": "from-env", "LOG_LEVEL": "error"},
+		"--config", path, "--log-level", "debug")
+	require.NoError(t, err)
+	assert.Equal(t, "debug", c.LogLevel)
+	assert.Equal(t, "from-env", c.ClusterName)
+	assert.Equal(t, "from-file", c.Namespace)
+	assert.Equal(t, ":8080", c.HealthAddress)
+}
+
+func TestAllErrorsAtOnceEachWithItsFix(t *testing.T) {
+	path := file(t, "logLevel: loud\nclustername: typo\nnodeType: agent\nenableIngressSync: maybe\n")
+	_, err := load(t, map[string]string{"PIPEOPS_CONTROL_PLANE_URL": "http://plain", "CLUSTER_NAME": "No Good"}, "--config", path)
+	require.Error(t, err)
+	for _, want := range []string{
+		"PIPEOPS_CONTROL_PLANE_URL: is not an https URL", "CLUSTER_NAME: \"No Good\"", "LOG_LEVEL: \"loud\"",
+		`unknown key "clustername"`, "NODE_TYPE: a worker needs no agent", "ENABLE_INGRESS_SYNC: \"maybe\"",
+	} {
+		assert.ErrorContains(t, err, want)
+	}
+}
+
+func TestTokenComesFromOnePlace(t *testing.T) {
+	path := file(t, "  secret-token\n")
+	c, err := load(t, with(map[string]string{"AGENT_TOKEN_FILE": path}))
+	require.NoError(t, err)
+	assert.Equal(t, "secret-token", c.Token)
+
+	_, err = load(t, with(map[string]string{"AGENT_TOKEN_FILE": path, "AGENT_TOKEN": "other"}))
+	require.ErrorContains(t, err, "both are set")
+
+	_, err = load(t, with(map[string]string{"AGENT_TOKEN_FILE": "/does/not/exist"}))
+	require.ErrorContains(t, err, "AGENT_TOKEN_FILE")
+}
+
+func TestSecretsAreNeverShown(t *testing.T) {
+	c, err := load(t, with(map[string]string{"AGENT_TOKEN": "hunter2", "K3S_TOKEN": "hunter3"}))
+	require.NoError(t, err)
+	var out bytes.Buffer
+	require.NoError(t, c.Print(&out))
+	shown := out.String() + fmt.Sprintf("%v %+v %#v", c, c, c)
+	assert.NotContains(t, shown, "hunter")
+	assert.Contains(t, out.String(), "********")
+	assert.Regexp(t, `clusterName +prod-1 +CLUSTER_NAME`, out.String())
+}
+
+func TestNoFlagTakesASecret(t *testing.T) {
+	flags := pflag.NewFlagSet("agent", pflag.ContinueOnError)
+	config.AddFlags(flags)
+	assert.Nil(t, flags.Lookup("token"))
+	assert.Nil(t, flags.Lookup("k3s-token"))
+}
+
+func FuzzConfigFile(f *testing.F) {
+	f.Add([]byte("clusterName: a\n"))
+	f.Add([]byte("clusterName: [a, b]\nlogLevel: {x: 1}\n"))
+	f.Add([]byte("a: &a [*a]\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		path := filepath.Join(t.TempDir(), "agent.yaml")
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		flags := pflag.NewFlagSet("agent", pflag.ContinueOnError)
+		config.AddFlags(flags)
+		if err := flags.Parse([]string{"--config", path}); err != nil {
+			t.Fatal(err)
+		}
+		if c, err := config.Load(flags, func(k string) string { return sound[k] }); err == nil && c.ClusterName == "" {
+			t.Fatal("accepted without a name")
+		}
+	})
+}

@@ -1,0 +1,44 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+)
+
+// masked stands for a secret that is set.
+const masked = "********"
+
+// Print shows the effective configuration and where each value comes from.
+// Secrets are masked.
+func (c Config) Print(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "KEY\tVALUE\tFROM\tENVIRONMENT")
+	for _, s := range settings {
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", s.key, c.shown(s), c.source[s.key], s.env)
+	}
+	return t.Flush()
+}
+
+func (c Config) shown(s setting) string {
+	value := ""
+	switch f := s.field(&c).(type) {
+	case *string:
+		value = *f
+	case *bool:
+		value = fmt.Sprint(*f)
+	}
+	if s.secret && value != "" {
+		return masked
+	}
+	if value == "" {
+		return "-"
+	}
+	return value
+}
+
+// String keeps the secrets out of anything that prints a Config.
+func (c Config) String() string { return "agent configuration of " + c.ClusterName }
+
+// GoString is String for %#v.
+func (c Config) GoString() string { return c.String() }

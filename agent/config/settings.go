@@ -1,0 +1,61 @@
+// Package config is the agent's configuration: where each setting comes from,
+// what is wrong with it, and how it is shown without its secrets.
+package config
+
+// A setting is one row of the agent's configuration. The rows make the flags,
+// the environment variables, the keys of the file and their documentation.
+type setting struct {
+	key    string // key in the --config file
+	env    string // environment variable
+	flag   string // flag without dashes; empty for what must not be in process arguments
+	def    string
+	usage  string
+	secret bool
+	field  func(*Config) any // *string or *bool
+}
+
+// Precedence, highest first: flag, environment, --config file, default.
+var settings = []setting{
+	{key: "controlPlaneUrl", env: "PIPEOPS_CONTROL_PLANE_URL", flag: "control-plane-url",
+		usage: "URL of the control plane, https://HOST[:PORT]",
+		field: func(c *Config) any { return &c.ControlPlaneURL }},
+	{key: "token", env: "AGENT_TOKEN", secret: true,
+		usage: "enrolment token; needed until the agent has an identity",
+		field: func(c *Config) any { return &c.Token }},
+	{key: "tokenFile", env: "AGENT_TOKEN_FILE", flag: "token-file",
+		usage: "file that holds the enrolment token",
+		field: func(c *Config) any { return &c.TokenFile }},
+	{key: "clusterName", env: "CLUSTER_NAME", flag: "cluster-name",
+		usage: "name the cluster is to be known by: a-z, 0-9 and -, at most 63",
+		field: func(c *Config) any { return &c.ClusterName }},
+	{key: "caFile", env: "PIPEOPS_CA_FILE", flag: "ca-file",
+		usage: "PEM file of the CA that signed the control plane's certificate, when the token does not carry its fingerprint and the system does not trust it",
+		field: func(c *Config) any { return &c.CAFile }},
+	{key: "stateDir", env: "PIPEOPS_STATE_DIR", flag: "state-dir",
+		usage: "directory for the agent's identity; when empty it is kept in a Secret of the cluster",
+		field: func(c *Config) any { return &c.StateDir }},
+	{key: "kubeconfig", env: "KUBECONFIG", flag: "kubeconfig",
+		usage: "kubeconfig file; when empty the pod's service account is used",
+		field: func(c *Config) any { return &c.Kubeconfig }},
+	{key: "namespace", env: "POD_NAMESPACE", flag: "namespace", def: "pipeops",
+		usage: "namespace that holds the agent's own objects",
+		field: func(c *Config) any { return &c.Namespace }},
+	{key: "healthAddress", env: "PIPEOPS_HEALTH_ADDRESS", flag: "health-address", def: ":8080",
+		usage: "address for /healthz and /readyz",
+		field: func(c *Config) any { return &c.HealthAddress }},
+	{key: "nodeType", env: "NODE_TYPE", flag: "node-type", def: nodeServer,
+		usage: "server or agent, as k3s has it; a worker (agent) needs no PipeOps agent of its own",
+		field: func(c *Config) any { return &c.NodeType }},
+	{key: "k3sUrl", env: "K3S_URL", flag: "k3s-url",
+		usage: "server that a worker joins; used by the installer",
+		field: func(c *Config) any { return &c.K3sURL }},
+	{key: "k3sToken", env: "K3S_TOKEN", secret: true,
+		usage: "token that a worker joins with; used by the installer",
+		field: func(c *Config) any { return &c.K3sToken }},
+	{key: "enableIngressSync", env: "ENABLE_INGRESS_SYNC", flag: "enable-ingress-sync", def: "false",
+		usage: "publish Ingresses through the control plane's gateway; not part of this version, must be false",
+		field: func(c *Config) any { return &c.EnableIngressSync }},
+	{key: "logLevel", env: "LOG_LEVEL", flag: "log-level", def: "info",
+		usage: "trace, debug, info, warn or error",
+		field: func(c *Config) any { return &c.LogLevel }},
+}

@@ -1,0 +1,88 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// stateOK is the state of a check that is well.
+const stateOK = "ok"
+
+// health is the one place that knows whether the agent is ready, and if not
+// what for.
+type health struct {
+	mu     sync.Mutex
+	checks map[string]func() string
+}
+
+func newHealth() *health {
+	h := &health{checks: map[string]func() string{}}
+	for _, check := range []string{"identity", "tunnel", "apps"} {
+		h.set(check, "starting")
+	}
+	return h
+}
+
+// set notes a check's state: stateOK, or what is missing.
+func (h *health) set(check, state string) {
+	h.ask(check, func() string { return state })
+}
+
+// ask has a check's state asked for whenever somebody wants to know it.
+func (h *health) ask(check string, state func() string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.checks[check] = state
+}
+
+// ready answers nil, or all that is missing.
+func (h *health) ready(context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var missing []string
+	for name, state := range h.checks {
+		if s := state(); s != stateOK {
+			missing = append(missing, name+": "+s)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	slices.Sort(missing)
+	return errors.New(strings.Join(missing, "; "))
+}
+
+// serve answers /healthz and /readyz, on the only port of the agent, until the
+// function that it answers is called.
+func (h *health) serve(ctx context.Context, address, version string, log zerolog.Logger) (stop func(), err error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("PIPEOPS_HEALTH_ADDRESS: %w (fix: choose a free port)", err)
+	}
+	log.Info().Str("address", l.Addr().String()).Msg("health port is open")
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err := runnerapi.Serve(life, l, runnerapi.ServeConfig{
+			Handler: runnerapi.NewHealth(version, h.ready), Drain: time.Second, Log: log,
+		})
+		if err != nil {
+			log.Error().Err(err).Msg("health port failed")
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}, nil
+}

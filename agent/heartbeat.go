@@ -1,0 +1,122 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/tunnel"
+)
+
+// busyInterval is the time between heartbeats while something changes.
+const busyInterval = 5 * time.Second
+
+// heartbeats tells the control plane that the agent is alive and how its
+// cluster is: often while something changes, else at the interval that the
+// control plane asks for. It ends with an error when the control plane will
+// not have this agent any more.
+func (a *Agent) heartbeats(ctx context.Context, control *controlapi.Client, tun *tunnel.Tunnel) error {
+	idle := time.Duration(a.current.Load().HeartbeatInterval) * time.Second
+	var last controlapi.Heartbeat
+	for {
+		next := busyInterval
+		beat, err := a.observe(ctx, tun)
+		if err != nil && ctx.Err() == nil {
+			a.log.Warn().Err(err).Msg("the cluster's figures could not be read; the heartbeat goes without them")
+		}
+		answer, err := control.Heartbeat(ctx, beat)
+		switch {
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // the agent stops; that the call failed for it is no error
+		case err != nil && isRefused(err):
+			return fmt.Errorf("the control plane refuses this agent: %w", err)
+		case err != nil:
+			a.log.Warn().Err(err).Msg("heartbeat failed; trying again")
+		default:
+			a.revoked.Store(&answer.RevokedRunners)
+			if answer.IntervalSeconds > 0 {
+				idle = time.Duration(answer.IntervalSeconds) * time.Second
+			}
+			if changed := !same(beat, last); changed {
+				a.idle = false
+			} else {
+				next = idle
+				a.becomeIdle()
+			}
+			last = beat
+		}
+		if !a.waitBeat(ctx, min(next, idle)) {
+			return nil
+		}
+	}
+}
+
+// becomeIdle makes the agent small when nothing has changed for a while.
+func (a *Agent) becomeIdle() {
+	if a.idle {
+		return
+	}
+	a.idle = true
+	if err := shrink(); err != nil {
+		a.log.Debug().Err(err).Msg("memory could not be given back")
+	}
+}
+
+// waitBeat waits for the next heartbeat's time or for something to change. It
+// answers false when ctx has ended.
+func (a *Agent) waitBeat(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-a.beat:
+	case <-timer.C:
+	}
+	return true
+}
+
+// beatSoon asks for a heartbeat now.
+func (a *Agent) beatSoon() {
+	select {
+	case a.beat <- struct{}{}:
+	default: // one is due already
+	}
+}
+
+// observe reads the cluster's figures.
+func (a *Agent) observe(ctx context.Context, tun *tunnel.Tunnel) (controlapi.Heartbeat, error) {
+	facts, err := a.kube.Facts(ctx)
+	return controlapi.Heartbeat{
+		Clock: a.now(), AgentVersion: a.opts.Version, RunnerAPIVersion: runnerAPIVersion,
+		KubernetesVersion: facts.KubernetesVersion, Distribution: facts.Distribution, Provider: facts.Provider,
+		Capacity: capacity(facts), TunnelPhase: string(tun.Status().Phase),
+	}, err
+}
+
+// same says whether two heartbeats tell of the same state: all but the clock
+// and the figures that never rest.
+func same(a, b controlapi.Heartbeat) bool {
+	for _, h := range []*controlapi.Heartbeat{&a, &b} {
+		h.Clock = time.Time{}
+		h.Capacity.UsedCPUMillis, h.Capacity.UsedMemoryBytes = nil, nil
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+// isRefused says whether the control plane knows this agent no more, or not as
+// one that it lets in.
+func isRefused(err error) bool {
+	var e *controlapi.Error
+	return isForgotten(err) || errors.As(err, &e) && e.Code == controlapi.CodeRevoked
+}
+
+// isForgotten says whether the control plane knows this agent no more: it was
+// removed, or the control plane was set up anew.
+func isForgotten(err error) bool {
+	var e *controlapi.Error
+	return errors.As(err, &e) && e.Code == controlapi.CodeAgentUnknown
+}

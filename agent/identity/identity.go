@@ -1,0 +1,135 @@
+// Package identity is who the agent is: the key that never leaves it, what the
+// control plane answered to its registration, and where both are kept. It does
+// not talk to the control plane.
+package identity
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+)
+
+// maxPart bounds what is taken of one stored part.
+const maxPart = 256 << 10
+
+// Identity is a key and the certificate over it, with what the control plane
+// said about where to go and whom to trust. It does not change once made: a
+// renewal makes a new one.
+type Identity struct {
+	controlapi.Identity
+	// Certificate is the agent's, for both ends of TLS.
+	Certificate tls.Certificate
+	// Roots are the CAs of the control plane, its frps and the Runners.
+	Roots *x509.CertPool
+	// SystemRoots says that the control plane's HTTPS certificate is one that the
+	// system trusts (a public CA's), as it was at registration.
+	SystemRoots bool
+
+	key *ecdsa.PrivateKey
+}
+
+// NewKey makes a key for one certificate. P-256: small, fast, everywhere.
+func NewKey() (*ecdsa.PrivateKey, error) {
+	return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+}
+
+// CSR is the PEM certificate request for key. It names nobody: the control
+// plane decides what the certificate says.
+func CSR(key *ecdsa.PrivateKey) (string, error) {
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		return "", fmt.Errorf("make the certificate request: %w", err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})), nil
+}
+
+// New joins a key with what the control plane answered to its CSR.
+func New(key *ecdsa.PrivateKey, answer controlapi.Identity, systemRoots bool) (*Identity, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("encode the agent's key: %w", err)
+	}
+	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+	pair, err := tls.X509KeyPair([]byte(answer.Certificate), keyPEM)
+	if err != nil {
+		return nil, fmt.Errorf("the certificate does not fit the agent's key: %w", err)
+	}
+	id := &Identity{Identity: answer, Certificate: pair, Roots: x509.NewCertPool(), SystemRoots: systemRoots, key: key}
+	switch {
+	case answer.AgentID == "":
+		return nil, errors.New("the identity has no agent ID")
+	case answer.ServerName == "" || pair.Leaf.VerifyHostname(answer.ServerName) != nil:
+		return nil, fmt.Errorf("the certificate is not for the server name %q", answer.ServerName)
+	case !id.Roots.AppendCertsFromPEM([]byte(answer.CABundle)):
+		return nil, errors.New("the identity has no CA certificate")
+	}
+	return id, nil
+}
+
+// Key is the agent's private key, for signing with it.
+func (id *Identity) Key() crypto.Signer { return id.key }
+
+// NotAfter is when the certificate expires.
+func (id *Identity) NotAfter() time.Time { return id.Certificate.Leaf.NotAfter }
+
+// RenewAt is two thirds into the certificate's life, which leaves a third for
+// a control plane that is away.
+func (id *Identity) RenewAt() time.Time {
+	leaf := id.Certificate.Leaf
+	return leaf.NotAfter.Add(-leaf.NotAfter.Sub(leaf.NotBefore) / 3)
+}
+
+// The parts an Identity is stored as.
+const (
+	partAnswer = "identity.json"
+	partKey    = "key.pem"
+	partTrust  = "trust" // how the control plane's HTTPS certificate is verified
+)
+
+// trustSystem is the value of partTrust for SystemRoots.
+const trustSystem = "system"
+
+// Encode makes the parts to be stored. They hold the private key.
+func (id *Identity) Encode() (map[string][]byte, error) {
+	answer, err := json.Marshal(id.Identity)
+	if err != nil {
+		return nil, fmt.Errorf("encode the identity: %w", err)
+	}
+	parts, err := EncodeKey(id.key)
+	if err != nil {
+		return nil, err
+	}
+	parts[partAnswer] = answer
+	if id.SystemRoots {
+		parts[partTrust] = []byte(trustSystem)
+	}
+	return parts, nil
+}
+
+// Decode makes an Identity from its stored parts.
+func Decode(parts map[string][]byte) (*Identity, error) {
+	for name, part := range parts {
+		if len(part) > maxPart {
+			return nil, fmt.Errorf("%s is larger than %d bytes", name, maxPart)
+		}
+	}
+	var answer controlapi.Identity
+	if err := json.Unmarshal(parts[partAnswer], &answer); err != nil {
+		return nil, fmt.Errorf("%s: %w", partAnswer, err)
+	}
+	key, err := DecodeKey(parts)
+	if err != nil {
+		return nil, err
+	}
+	return New(key, answer, string(parts[partTrust]) == trustSystem)
+}

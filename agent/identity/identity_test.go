@@ -1,0 +1,134 @@
+package identity_test
+
+import (
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/agent/identity"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+)
+
+const serverName = "a1.agents.test"
+
+// issue makes an identity as a control plane would answer it.
+func issue(t testing.TB) *identity.Identity {
+	t.Helper()
+	caKey, err := identity.NewKey()
+	require.NoError(t, err)
+	now := time.Now()
+	ca := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, caKey.Public(), caKey)
+	require.NoError(t, err)
+	key, err := identity.NewKey()
+	require.NoError(t, err)
+	csrPEM, err := identity.CSR(key)
+	require.NoError(t, err)
+	block, _ := pem.Decode([]byte(csrPEM))
+	csr, err := x509.ParseCertificateRequest(block.Bytes)
+	require.NoError(t, err)
+	require.NoError(t, csr.CheckSignature())
+	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), DNSNames: []string{serverName}, NotBefore: now, NotAfter: now.Add(24 * time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, leaf, ca, csr.PublicKey, caKey)
+	require.NoError(t, err)
+	id, err := identity.New(key, controlapi.Identity{
+		AgentID: "a1", ServerName: serverName,
+		Certificate: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+		CABundle:    string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: caDER})),
+	}, true)
+	require.NoError(t, err)
+	return id
+}
+
+func TestAnIdentityIsTheSameAfterItWasStored(t *testing.T) {
+	id := issue(t)
+	file := identity.File{Dir: filepath.Join(t.TempDir(), "state")}
+	parts, err := file.Load(t.Context())
+	require.NoError(t, err)
+	assert.Nil(t, parts, "nothing is stored yet")
+
+	parts, err = id.Encode()
+	require.NoError(t, err)
+	require.NoError(t, file.Save(t.Context(), parts))
+	parts, err = file.Load(t.Context())
+	require.NoError(t, err)
+	got, err := identity.Decode(parts)
+	require.NoError(t, err)
+	assert.Equal(t, id.Identity, got.Identity)
+	assert.Equal(t, id.Key(), got.Key())
+	assert.True(t, got.SystemRoots)
+	assert.False(t, identity.Pending(parts))
+
+	info, err := os.Stat(file.String())
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	left, err := os.ReadDir(file.Dir)
+	require.NoError(t, err)
+	assert.Len(t, left, 1, "no temporary file is left")
+}
+
+func TestAFileThatOthersCanReadIsRefusedWithItsFix(t *testing.T) {
+	file := identity.File{Dir: t.TempDir()}
+	require.NoError(t, file.Save(t.Context(), map[string][]byte{"key.pem": []byte("x")}))
+	require.NoError(t, os.Chmod(file.String(), 0o644))
+	_, err := file.Load(t.Context())
+	require.ErrorContains(t, err, "chmod 600")
+}
+
+func TestAPendingKeyIsFoundAgain(t *testing.T) {
+	key, err := identity.NewKey()
+	require.NoError(t, err)
+	parts, err := identity.EncodeKey(key)
+	require.NoError(t, err)
+	assert.True(t, identity.Pending(parts))
+	got, err := identity.DecodeKey(parts)
+	require.NoError(t, err)
+	assert.Equal(t, key, got)
+}
+
+func TestAForeignKeyDoesNotFitTheCertificate(t *testing.T) {
+	id := issue(t)
+	other, err := identity.NewKey()
+	require.NoError(t, err)
+	_, err = identity.New(other, id.Identity, false)
+	require.ErrorContains(t, err, "does not fit")
+}
+
+func TestRenewalIsDueAtTwoThirds(t *testing.T) {
+	id := issue(t)
+	assert.WithinDuration(t, id.NotAfter().Add(-8*time.Hour), id.RenewAt(), time.Second)
+}
+
+func TestTheCAIsKnownByItsFingerprint(t *testing.T) {
+	id := issue(t)
+	block, _ := pem.Decode([]byte(id.CABundle))
+	ca, err := x509.ParseCertificate(block.Bytes)
+	require.NoError(t, err)
+	assert.True(t, id.HasCA(controlapi.Fingerprint(ca)))
+	assert.False(t, id.HasCA(controlapi.Fingerprint(id.Certificate.Leaf)))
+}
+
+func FuzzDecode(f *testing.F) {
+	parts, err := issue(f).Encode()
+	require.NoError(f, err)
+	f.Add(parts["identity.json"], parts["key.pem"], parts["trust"])
+	f.Add([]byte("{}"), []byte("-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n"), []byte{})
+	f.Fuzz(func(t *testing.T, answer, key, trust []byte) {
+		id, err := identity.Decode(map[string][]byte{"identity.json": answer, "key.pem": key, "trust": trust})
+		if err == nil && (id.AgentID == "" || id.Certificate.Leaf == nil) {
+			t.Fatal("accepted an identity without ID or certificate")
+		}
+	})
+}

@@ -1,0 +1,81 @@
+package identity
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Store keeps the stored parts of an Identity. In a cluster it is a Secret, on
+// a VM a File.
+type Store interface {
+	// Load answers nil parts and nil error when nothing is stored.
+	Load(ctx context.Context) (map[string][]byte, error)
+	Save(ctx context.Context, parts map[string][]byte) error
+	// String says where, for messages.
+	String() string
+}
+
+// File is a Store in a directory, for an agent that is no pod. The file can be
+// read by its owner alone.
+type File struct{ Dir string }
+
+func (f File) path() string   { return filepath.Join(f.Dir, "identity.json") }
+func (f File) String() string { return f.path() }
+
+// Load reads the file. One that others can read is refused: its key may be
+// known by now.
+func (f File) Load(context.Context) (map[string][]byte, error) {
+	info, err := os.Stat(f.path())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		return nil, fmt.Errorf("%s can be read by others, mode %04o (fix: chmod 600 %s)", f.path(), mode, f.path())
+	}
+	if info.Size() > 4*maxPart {
+		return nil, fmt.Errorf("%s is larger than %d bytes", f.path(), 4*maxPart)
+	}
+	text, err := os.ReadFile(f.path())
+	if err != nil {
+		return nil, err
+	}
+	parts := map[string][]byte{}
+	if err := json.Unmarshal(text, &parts); err != nil {
+		return nil, fmt.Errorf("%s is damaged: %w", f.path(), err)
+	}
+	return parts, nil
+}
+
+// Save writes a new file and moves it into place, so that a crash leaves the
+// old one or the new one.
+func (f File) Save(_ context.Context, parts map[string][]byte) (err error) {
+	text, err := json.Marshal(parts)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(f.Dir, 0o700); err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(f.Dir, ".identity-*") // 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(tmp.Name())
+		}
+	}()
+	_, err = tmp.Write(text)
+	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), f.path())
+}

@@ -1,0 +1,94 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/agent/identity"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+)
+
+// renewals keeps the certificate fresh: a new key and certificate at two
+// thirds of the old one's life, or at once when the agent was away for longer
+// than that. Nothing is dropped: connections that are open go on, new ones use
+// the new certificate.
+func (a *Agent) renewals(ctx context.Context, control *controlapi.Client) error {
+	for {
+		if !a.sleepUntilRenewal(ctx) {
+			return nil
+		}
+		err := a.retryRenewal(ctx, control)
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // the agent stops; that the call failed for it is no error
+		}
+		if err != nil {
+			return err
+		}
+		a.beatSoon()
+	}
+}
+
+// sleepUntilRenewal waits in short steps: a machine that was suspended must
+// notice, and timers do not run while it is.
+func (a *Agent) sleepUntilRenewal(ctx context.Context) bool {
+	at := a.current.Load().RenewAt()
+	for due := at.Sub(a.now()); due > 0; due = at.Sub(a.now()) {
+		if !sleep(ctx, jitter(min(due, time.Minute))) {
+			return false
+		}
+	}
+	return ctx.Err() == nil
+}
+
+func (a *Agent) retryRenewal(ctx context.Context, control *controlapi.Client) error {
+	for wait := newBackoff(); ; {
+		id, err := a.renew(ctx, control)
+		if err == nil {
+			a.adopt(id)
+			return nil
+		}
+		if isRefused(err) || ctx.Err() != nil {
+			return err
+		}
+		a.log.Warn().Err(err).Time("notAfter", a.current.Load().NotAfter()).Msg("certificate not renewed; trying again")
+		if !sleep(ctx, wait.NextBackOff()) {
+			return ctx.Err()
+		}
+	}
+}
+
+// renew asks for a certificate over a new key. With an expired certificate the
+// old key proves the agent instead of TLS.
+func (a *Agent) renew(ctx context.Context, control *controlapi.Client) (*identity.Identity, error) {
+	key, err := identity.NewKey()
+	if err != nil {
+		return nil, err
+	}
+	csr, err := identity.CSR(key)
+	if err != nil {
+		return nil, err
+	}
+	old := a.current.Load()
+	var answer controlapi.Identity
+	if a.now().Before(old.NotAfter()) {
+		answer, err = control.Renew(ctx, csr)
+	} else {
+		answer, err = control.Recover(ctx, old.Identity.Certificate, old.Key(), csr)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return a.keep(ctx, key, answer, old.SystemRoots)
+}
+
+// sleep waits, and answers false when ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
