@@ -1,0 +1,20 @@
+// Command pipeops-agent turns the cluster it runs in into a deployment target.
+package main
+
+import (
+	"context"
+	"os"
+)
+
+// Set by the linker.
+var (
+	version = "dev"
+	commit  = "none"
+)
+
+func main() {
+	ctx, stop := signals(context.Background())
+	code := execute(ctx, newRoot(), os.Stderr)
+	stop()
+	os.Exit(code)
+}

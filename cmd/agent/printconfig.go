@@ -1,0 +1,31 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/agent/config"
+)
+
+func newPrintConfig() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "print-config",
+		Short:   "Show the effective configuration, with secrets masked, and what is wrong with it",
+		Args:    cobra.NoArgs,
+		Example: "  pipeops-agent print-config --config /etc/pipeops/agent.yaml",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := config.Load(cmd.Flags(), os.Getenv)
+			if printErr := cfg.Print(cmd.OutOrStdout()); printErr != nil {
+				return printErr
+			}
+			if err != nil {
+				return fmt.Errorf("%w: configuration:\n%w", errUsage, err)
+			}
+			return nil
+		},
+	}
+	config.AddFlags(cmd.Flags())
+	return cmd
+}

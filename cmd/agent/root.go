@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+)
+
+// Exit codes.
+const (
+	exitOK    = 0
+	exitError = 1
+	exitUsage = 2
+)
+
+// errUsage marks what the command line or the configuration got wrong.
+var errUsage = errors.New("usage")
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "pipeops-agent",
+		Short: "Turns the cluster it runs in into a deployment target",
+		Long: "The agent registers with a control plane, opens one outbound FRP tunnel and serves\n" +
+			"the Runner API through it. It opens no inbound port but the one for health checks.",
+		Example:       "  pipeops-agent run --config /etc/pipeops/agent.yaml",
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w: %w\nSee `%s --help`", errUsage, err, cmd.CommandPath())
+	})
+	root.AddCommand(newRun(), newPrintConfig(), cli.NewVersion("pipeops-agent", version, commit))
+	return root
+}
+
+// execute runs the command and turns its error into text and exit code.
+func execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
+	err := root.ExecuteContext(ctx)
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errUsage) || strings.HasPrefix(err.Error(), "unknown command"):
+		_, _ = fmt.Fprintln(stderr, "pipeops-agent:", strings.TrimPrefix(err.Error(), errUsage.Error()+": "))
+		return exitUsage
+	}
+	_, _ = fmt.Fprintln(stderr, "pipeops-agent:", err)
+	return exitError
+}
+
+// signals ends the context at the first SIGTERM or SIGINT, which drains; a
+// second one ends the process at once.
+func signals(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	c := make(chan os.Signal, 2)
+	signal.Notify(c, syscall.SIGTERM, os.Interrupt)
+	go func() {
+		<-c
+		cancel()
+		<-c
+		os.Exit(exitError)
+	}()
+	return ctx, cancel
+}

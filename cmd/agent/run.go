@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/pipeops/pipeops-vm-agent/agent"
+	"github.com/pipeops/pipeops-vm-agent/agent/config"
+)
+
+func newRun() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "run",
+		Short:   "Run the agent until SIGTERM, then drain",
+		Args:    cobra.NoArgs,
+		Example: "  AGENT_TOKEN_FILE=/etc/pipeops/token pipeops-agent run --control-plane-url https://cp.example.com --cluster-name prod-1",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := config.Load(cmd.Flags(), os.Getenv)
+			if err != nil {
+				return fmt.Errorf("%w: configuration:\n%w", errUsage, err)
+			}
+			kubernetes, err := kubernetesConfig(cfg.Kubeconfig)
+			if err != nil {
+				return err
+			}
+			log := newLogger(os.Stderr, cfg.LogLevel)
+			a, err := agent.New(agent.Options{Config: cfg, Version: version, Log: log, Kubernetes: kubernetes})
+			if err != nil {
+				return err
+			}
+			log.Info().Str("version", version).Str("cluster", cfg.ClusterName).Str("controlPlane", cfg.ControlPlaneURL).Msg("agent starts")
+			return a.Run(cmd.Context())
+		},
+	}
+	config.AddFlags(cmd.Flags())
+	return cmd
+}
+
+// kubernetesConfig is the pod's service account, or a kubeconfig file.
+func kubernetesConfig(path string) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = path
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("no Kubernetes cluster: %w (fix: run the agent as a pod, or set KUBECONFIG)", err)
+	}
+	cfg.UserAgent = "pipeops-agent/" + version
+	return cfg, nil
+}
+
+// newLogger writes JSON lines, or readable ones to a terminal.
+func newLogger(w *os.File, level string) zerolog.Logger {
+	var out io.Writer = w
+	if term.IsTerminal(int(w.Fd())) {
+		out = zerolog.ConsoleWriter{Out: w}
+	}
+	l, err := zerolog.ParseLevel(level)
+	if err != nil {
+		l = zerolog.InfoLevel
+	}
+	return zerolog.New(out).Level(l).With().Timestamp().Logger()
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+func newAgents(a *app) *cobra.Command {
+	var out cli.Output
+	cmd := &cobra.Command{
+		Use:     "agents",
+		Short:   "List agents",
+		Example: "  pipeops-controlplane agents\n  pipeops-controlplane agents show shop",
+		Args:    exactArgs(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.admin(cmd, func(ctx context.Context, admin *controlplane.Admin) error {
+				agents, err := admin.Agents(ctx)
+				if err != nil {
+					return err
+				}
+				if len(agents) == 0 && out.Table() {
+					a.say("no agents yet; `pipeops-controlplane token create` makes a token to register one with")
+					return nil
+				}
+				return out.Write(a.out, listOf(agents), func(w io.Writer) { agentTable(w, agents) })
+			})
+		},
+	}
+	out.Add(cmd)
+	cmd.AddCommand(newAgentsShow(a))
+	return cmd
+}
+
+func agentTable(w io.Writer, agents []announce.Agent) {
+	cli.Row(w, "NAME", "ID", "STATE", "KUBERNETES", "NODES", "CPU", "MEMORY", "AGENT", "LAST SEEN")
+	for _, g := range agents {
+		cli.Row(w, g.Name, g.ID, g.State, g.KubernetesVersion, g.Capacity.Nodes, cli.Cores(g.Capacity.CPUMillis),
+			cli.Mebibytes(g.Capacity.MemoryBytes), g.AgentVersion, cli.Ago(g.LastSeen))
+	}
+}
+
+// listOf makes an empty list of none, for JSON.
+func listOf[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// agentDetail is what agents show prints as JSON and YAML.
+type agentDetail struct {
+	announce.Agent
+	Timeline []timelineEntry `json:"timeline"`
+}
+
+type timelineEntry struct {
+	Sequence uint64        `json:"sequence"`
+	Time     time.Time     `json:"time"`
+	Type     announce.Type `json:"type"`
+	Summary  string        `json:"summary,omitempty"`
+}
+
+func newAgentsShow(a *app) *cobra.Command {
+	var out cli.Output
+	var events int
+	cmd := &cobra.Command{
+		Use:     "show AGENT",
+		Short:   "Show an agent and what happened to it and its apps",
+		Example: "  pipeops-controlplane agents show shop --events 50",
+		Args:    exactArgs("AGENT"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.admin(cmd, func(ctx context.Context, admin *controlplane.Admin) error {
+				agent, timeline, err := admin.Agent(ctx, args[0], max(events, 0))
+				if err != nil {
+					return err
+				}
+				detail := agentDetail{Agent: agent, Timeline: entries(timeline)}
+				return out.Write(a.out, detail, func(w io.Writer) { detailTable(w, detail) })
+			})
+		},
+	}
+	out.Add(cmd)
+	cmd.Flags().IntVar(&events, "events", 20, "how many of the last events to show")
+	return cmd
+}
+
+func entries(events []announce.Event) []timelineEntry {
+	list := make([]timelineEntry, len(events))
+	for i, e := range events {
+		list[i] = timelineEntry{Sequence: e.Sequence, Time: e.Time, Type: e.Type, Summary: summary(e)}
+	}
+	return list
+}
+
+// summary is one line about an event.
+func summary(e announce.Event) string {
+	if app, err := e.App(); err == nil {
+		text := fmt.Sprintf("%s/%s %d/%d ready", app.Namespace, app.Name, app.Ready, app.Replicas)
+		if app.Message != "" {
+			text += ": " + strings.Join(strings.Fields(app.Message), " ")
+		}
+		return text
+	}
+	if agent, err := e.Agent(); err == nil {
+		return fmt.Sprintf("%s, Kubernetes %s, %d nodes", agent.State, agent.KubernetesVersion, agent.Capacity.Nodes)
+	}
+	return ""
+}
+
+func detailTable(w io.Writer, d agentDetail) {
+	endpoint := ""
+	if len(d.Endpoints) > 0 {
+		endpoint = d.Endpoints[0].ServerName + " at " + d.Endpoints[0].Address
+	}
+	c := d.Capacity
+	for _, line := range [][2]any{
+		{"Name:", d.Name}, {"ID:", d.ID}, {"State:", d.State}, {"Labels:", cli.Labels(d.Labels)}, {"Reached as:", endpoint},
+		{"Kubernetes:", strings.TrimSpace(strings.Join([]string{d.KubernetesVersion, d.Distribution, d.Provider}, " "))},
+		{"Capacity:", fmt.Sprintf("%d nodes, %s CPU, %s, %d of %d pods", c.Nodes, cli.Cores(c.CPUMillis), cli.Mebibytes(c.MemoryBytes), c.RunningPods, c.Pods)},
+		{"Agent:", d.AgentVersion}, {"Registered:", d.RegisteredAt.Format(time.RFC3339)}, {"Last seen:", cli.Ago(d.LastSeen)},
+	} {
+		cli.Row(w, line[0], line[1])
+	}
+	cli.Row(w, "Timeline:", fmt.Sprintf("%d events", len(d.Timeline)))
+	for _, e := range d.Timeline {
+		cli.Row(w, "  "+e.Time.Format(time.DateTime), e.Type, e.Summary)
+	}
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+)
+
+// brokerFlags say how to reach RabbitMQ. Passwords come from files or the
+// environment: what is on a command line is everybody's to read.
+type brokerFlags struct {
+	url, urlFile, caFile, runnerURLFile string
+}
+
+const (
+	envBrokerURL = envPrefix + "BROKER_URL"
+	maxURLFile   = 16 << 10
+)
+
+func (b *brokerFlags) add(f *pflag.FlagSet) {
+	f.StringVar(&b.url, "broker-url", "", "URL of RabbitMQ without a password; several separated by commas")
+	f.StringVar(&b.urlFile, "broker-url-file", "", "file with the URL of RabbitMQ, amqps://user:password@host:5671/, one per line")
+	f.StringVar(&b.caFile, "broker-ca", "", "file with the CA of RabbitMQ's certificate (default: the machine's CAs)")
+	f.StringVar(&b.runnerURLFile, "runner-broker-url-file", "", "file with the URL that Runners reach RabbitMQ at, for `runner create`")
+	// The environment may hold a password, the flag may not: apply tells them apart.
+	_ = f.SetAnnotation("broker-url", notFromEnvironment, []string{})
+}
+
+func (b *brokerFlags) apply(cfg *controlplane.Config) error {
+	var errs []error
+	urls, err := b.urls()
+	errs = append(errs, err)
+	cfg.BrokerURLs = urls
+	if b.caFile != "" {
+		pool, err := loadCAs(b.caFile)
+		errs = append(errs, err)
+		cfg.BrokerTLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
+	}
+	if b.runnerURLFile != "" {
+		_, err := readURLs("--runner-broker-url-file", b.runnerURLFile)
+		errs = append(errs, err)
+		cfg.RunnerBroker = controlplane.RunnerBroker{URLFile: b.runnerURLFile, CAFile: b.caFile}
+	}
+	return errors.Join(errs...)
+}
+
+func (b *brokerFlags) urls() ([]string, error) {
+	env := os.Getenv(envBrokerURL)
+	switch {
+	case b.url != "" && b.urlFile != "":
+		return nil, errors.New("--broker-url and --broker-url-file: give one of them")
+	case b.urlFile != "":
+		return readURLs("--broker-url-file", b.urlFile)
+	case b.url != "":
+		list := split(b.url)
+		for _, text := range list {
+			u, err := url.Parse(text)
+			if err != nil {
+				return nil, errors.New("--broker-url: is not a URL; it looks like amqps://host:5671/")
+			}
+			if _, secret := u.User.Password(); secret {
+				return nil, fmt.Errorf("--broker-url: holds a password, which everybody on this machine can read on the command line; put the URL into a file and name it with --broker-url-file, or into %s", envBrokerURL)
+			}
+		}
+		return list, nil
+	case env != "":
+		return split(env), nil
+	}
+	return nil, nil
+}
+
+func split(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == '\n' || r == '\r' || r == ' ' })
+}
+
+func readURLs(flag, file string) ([]string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	defer func() { _ = f.Close() }()
+	text, err := io.ReadAll(io.LimitReader(f, maxURLFile))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	list := split(string(text))
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%s: %s is empty; it should hold amqps://user:password@host:5671/", flag, file)
+	}
+	return list, nil
+}
+
+func loadCAs(file string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("--broker-ca: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("--broker-ca: %s holds no certificate in PEM", file)
+	}
+	return pool, nil
+}

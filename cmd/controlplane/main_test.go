@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"pipeops-controlplane": main})
+}
+
+// TestScripts reads like the documentation of the command line.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "script"),
+		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("PIPEOPS_DATA_DIR", filepath.Join(env.WorkDir, "data"))
+			return nil
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"served": func(ts *testscript.TestScript, _ bool, args []string) { served(ts, args) },
+			"mode":   mode,
+		},
+	})
+}
+
+// served has a control plane serve the data directory once, so that the other
+// subcommands know where it is; with an argument, an agent of that name registers.
+func served(ts *testscript.TestScript, args []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	cp, err := controlplane.New(ctx, controlplane.Config{
+		DataDir: ts.Getenv("PIPEOPS_DATA_DIR"), APIListen: "127.0.0.1:0", TunnelListen: "127.0.0.1:0", EdgeListen: "127.0.0.1:0",
+	})
+	ts.Check(err)
+	running, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- cp.Run(running) }()
+	for _, name := range args {
+		ts.Check(register(ctx, ts.Getenv("PIPEOPS_DATA_DIR"), cp.Advertised().API, name))
+	}
+	stop()
+	ts.Check(<-done)
+}
+
+// mode checks a file's rights: mode 600 FILE.
+func mode(ts *testscript.TestScript, _ bool, args []string) {
+	info, err := os.Stat(ts.MkAbs(args[1]))
+	ts.Check(err)
+	if got := info.Mode().Perm().String(); got != args[0] {
+		ts.Fatalf("%s is %s, not %s", args[1], got, args[0])
+	}
+}
+
+// TestReadyzOfAServer keeps the fields that probes and people read.
+func TestReadyzOfAServer(t *testing.T) {
+	p := startServe(t, t.TempDir())
+	defer p.kill(t)
+	w := httptest.NewRecorder()
+	waitFor(t, "ready", func() bool {
+		w = p.get(t, "/readyz")
+		return w.Code == http.StatusOK
+	})
+	var answer struct {
+		Ready  bool              `json:"ready"`
+		Checks map[string]string `json:"checks"`
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || !answer.Ready || answer.Checks["broker"] == "" {
+		t.Fatalf("%v: %s", err, w.Body)
+	}
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+)
+
+const (
+	envPrefix      = "PIPEOPS_"
+	defaultDataDir = "/var/lib/pipeops-controlplane"
+
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+type streams struct{ out, err io.Writer }
+
+// app is what all subcommands share.
+type app struct {
+	streams
+	dataDir string
+}
+
+// usageError is a mistake on the command line.
+type usageError struct{ error }
+
+func execute(ctx context.Context, args []string, s streams) int {
+	root := newRoot(&app{streams: s}) //nolint:contextcheck // cobra hands it to the commands
+	root.SetArgs(args)
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return 0
+	}
+	_, _ = fmt.Fprintln(s.err, "Error:", err)
+	var usage usageError
+	if errors.As(err, &usage) || strings.HasPrefix(err.Error(), "unknown command") {
+		_, _ = fmt.Fprintf(s.err, "Run `%s --help` for how it is used.\n", cmd.CommandPath())
+		return exitUsage
+	}
+	return exitFailure
+}
+
+func newRoot(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "pipeops-controlplane",
+		Short: "The operator's side of PipeOps",
+		Long: `pipeops-controlplane serves agents and Runners: it registers agents by token, ends
+their tunnels, routes Runners to them and announces them over RabbitMQ.
+
+--data-dir and every flag of serve can be given in the environment as well:
+--data-dir is PIPEOPS_DATA_DIR, --api-listen is PIPEOPS_API_LISTEN.`,
+		Example: `  pipeops-controlplane serve --data-dir ./data
+  pipeops-controlplane token create --data-dir ./data
+  pipeops-controlplane agents --data-dir ./data`,
+		Version:       version,
+		SilenceErrors: true, SilenceUsage: true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd) },
+	}
+	root.PersistentFlags().StringVar(&a.dataDir, "data-dir", defaultDataDir, "directory with the database and the CA")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.AddCommand(newServe(a), newToken(a), newRunner(a), newAgents(a), newAgent(a), cli.NewVersion("pipeops-controlplane", version, commit))
+	return root
+}
+
+// fromEnvironment gives the flags that were not given their values from the
+// environment: those of serve, which a container sets, and the data directory.
+// All that cannot be read is reported at once.
+func fromEnvironment(cmd *cobra.Command) error {
+	var errs []error
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		name := envPrefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		value := os.Getenv(name)
+		inherited := cmd.InheritedFlags().Lookup(f.Name) != nil
+		if f.Changed || value == "" || f.Name == "help" || f.Annotations[notFromEnvironment] != nil || cmd.Name() != "serve" && !inherited {
+			return
+		}
+		if err := f.Value.Set(value); err != nil {
+			// Not the value: it may be a secret in the wrong place.
+			errs = append(errs, fmt.Errorf("%s: is not a %s", name, f.Value.Type()))
+		}
+	})
+	if len(errs) > 0 {
+		return usageError{errors.Join(errs...)}
+	}
+	return nil
+}
+
+const notFromEnvironment = "not-from-environment"
+
+// admin opens the data directory for one command.
+func (a *app) admin(cmd *cobra.Command, do func(ctx context.Context, admin *controlplane.Admin) error) error {
+	admin, err := controlplane.OpenAdmin(cmd.Context(), a.dataDir, nil)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(cmd.Context(), admin), admin.Close())
+}
+
+// say is for people: hints that scripts, which read the output, should not see.
+func (a *app) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(a.err, format+"\n", args...)
+}
+
+// exactArgs names the argument that is missing.
+func exactArgs(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == len(names) {
+			return nil
+		}
+		want := strings.Join(names, " ")
+		if want == "" {
+			want = "no arguments"
+		}
+		return usageError{fmt.Errorf("%s takes %s, not %d arguments", cmd.CommandPath(), want, len(args))}
+	}
+}
+
+// group is a command that only holds others.
+func group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		return usageError{fmt.Errorf("%s needs a subcommand: see `%s --help`", cmd.CommandPath(), cmd.CommandPath())}
+	}}
+	cmd.AddCommand(commands...)
+	return cmd
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/mattn/go-isatty"
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// serve is the subcommand that runs the control plane.
+type serve struct {
+	*app
+	cfg      controlplane.Config
+	broker   brokerFlags
+	logLevel string
+}
+
+func newServe(a *app) *cobra.Command {
+	s := &serve{app: a}
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve agents and Runners",
+		Long: `Serve agents and Runners until it is told to stop.
+
+At the first start it makes the data directory with a database and a certificate
+authority: keep it, and back it up. Without a broker everything works but the
+announcements, which are kept until there is one.`,
+		Example: `  # On one machine, to try it out:
+  pipeops-controlplane serve --data-dir ./data
+
+  # For others to reach:
+  pipeops-controlplane serve --advertise-api https://control.example.com:8443 \
+    --advertise-tunnel control.example.com:7000 --advertise-edge control.example.com:8444 \
+    --broker-url-file /etc/pipeops/broker-url`,
+		Args: exactArgs(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd.Context()) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&s.cfg.APIListen, "api-listen", controlplane.DefaultAPIListen, "address of the HTTPS API for agents and Runners")
+	f.StringVar(&s.cfg.TunnelListen, "tunnel-listen", controlplane.DefaultTunnelListen, "address for the agents' tunnels (FRP)")
+	f.StringVar(&s.cfg.EdgeListen, "edge-listen", controlplane.DefaultEdgeListen, "address at which Runners reach agents")
+	f.StringVar(&s.cfg.AdvertiseAPI, "advertise-api", "", "URL of the API as agents and Runners reach it (default: where it listens)")
+	f.StringVar(&s.cfg.AdvertiseTunnel, "advertise-tunnel", "", "host:port of the tunnel listener as agents reach it")
+	f.StringVar(&s.cfg.AdvertiseEdge, "advertise-edge", "", "host:port of the edge as Runners reach it")
+	f.StringVar(&s.cfg.AgentsDomain, "agents-domain", controlplane.DefaultAgentsDomain, "domain under which agents have their names; needs no DNS")
+	f.StringVar(&s.cfg.TrustDomain, "trust-domain", controlplane.DefaultTrustDomain, "SPIFFE trust domain of agents and Runners")
+	f.DurationVar(&s.cfg.HeartbeatInterval, "heartbeat-interval", controlplane.DefaultHeartbeatInterval, "time between an agent's heartbeats; offline after three")
+	f.DurationVar(&s.cfg.CertificateTTL, "certificate-ttl", controlplane.DefaultCertificateTTL, "life of an agent's certificate")
+	f.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
+	s.broker.add(f)
+	return cmd
+}
+
+func (s *serve) run(ctx context.Context) error {
+	log, err := newLog(s.logLevel)
+	s.cfg.DataDir, s.cfg.Log, s.cfg.Version = s.dataDir, log, version
+	if err := errors.Join(err, s.broker.apply(&s.cfg), s.cfg.Validate()); err != nil {
+		return usageError{fmt.Errorf("the configuration has mistakes:\n%w", err)}
+	}
+	cp, err := controlplane.New(ctx, s.cfg)
+	if err != nil {
+		return err
+	}
+	s.greet(cp)
+	return cp.Run(ctx)
+}
+
+// greet says what listens and what to do next.
+func (s *serve) greet(cp *controlplane.ControlPlane) {
+	at, listens := cp.Advertised(), cp.Addrs()
+	s.say("pipeops-controlplane %s serves from %s", version, s.dataDir)
+	s.say("  API     %-36s listens on %s", at.API, listens.API)
+	s.say("  tunnel  %-36s listens on %s", at.Tunnel, listens.Tunnel)
+	s.say("  edge    %-36s listens on %s", at.Edge, listens.Edge)
+	if len(s.cfg.BrokerURLs) == 0 {
+		s.say("  broker  none: announcements are kept until there is one (--broker-url-file)")
+	}
+	for _, url := range s.cfg.BrokerURLs {
+		s.say("  broker  %s", announce.Redact(url))
+	}
+	s.say("Next: pipeops-controlplane token create --data-dir %s", s.dataDir)
+}
+
+func newLog(level string) (zerolog.Logger, error) {
+	l, err := zerolog.ParseLevel(level)
+	if err != nil || level == "" {
+		return zerolog.Nop(), fmt.Errorf("--log-level: %q is none of debug, info, warn, error", level)
+	}
+	var out io.Writer = os.Stderr
+	if isatty.IsTerminal(os.Stderr.Fd()) {
+		out = zerolog.ConsoleWriter{Out: os.Stderr, TimeFormat: time.TimeOnly}
+	}
+	return zerolog.New(out).Level(l).With().Timestamp().Logger(), nil
+}

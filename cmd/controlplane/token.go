@@ -1,0 +1,8 @@
+package main
+
+import "github.com/spf13/cobra"
+
+func newToken(a *app) *cobra.Command {
+	return group("token", "Manage enrolment tokens, by which agents register",
+		newTokenCreate(a), newTokenList(a), newTokenRevoke(a))
+}

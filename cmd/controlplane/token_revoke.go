@@ -1,0 +1,27 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+)
+
+func newTokenRevoke(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "revoke ID",
+		Short:   "End an enrolment token; agents that registered with it stay",
+		Example: "  pipeops-controlplane token revoke x3f2k7aabbccddee",
+		Args:    exactArgs("ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.admin(cmd, func(ctx context.Context, admin *controlplane.Admin) error {
+				if err := admin.RevokeToken(ctx, args[0]); err != nil {
+					return err
+				}
+				a.say("token %s is revoked", args[0])
+				return nil
+			})
+		},
+	}
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// agentsCommand lists the agents, once or as they change.
+type agentsCommand struct {
+	*app
+	out   output
+	watch bool
+	aside bool
+}
+
+func newAgents(a *app) *cobra.Command {
+	c := &agentsCommand{app: a}
+	cmd := &cobra.Command{
+		Use:   "agents",
+		Short: "List the agents, or watch them come and go",
+		Long: `List the agents that the control plane knows.
+
+With --watch, go on with what is announced over RabbitMQ: agents that come, go and
+change, and Apps that become healthy or fail. It reads the Runner's own queue; where
+a service runs with the same credentials, add --aside, which takes nothing away from it.`,
+		Example: "  pipeops-runner agents\n  pipeops-runner agents --watch -o json",
+		Args:    exactArgs(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if c.aside && !c.watch {
+				return usageError{errAside}
+			}
+			if c.watch {
+				return c.runWatch(cmd.Context())
+			}
+			return c.run(cmd.Context())
+		},
+	}
+	c.out.add(cmd)
+	cmd.Flags().BoolVarP(&c.watch, "watch", "w", false, "go on with changes until interrupted")
+	cmd.Flags().BoolVar(&c.aside, "aside", false, "with --watch: look on without taking announcements away from the Runner's service")
+	return cmd
+}
+
+func (c *agentsCommand) run(ctx context.Context) error {
+	l, err := c.login()
+	if err != nil {
+		return err
+	}
+	agents, err := c.agents(ctx, l)
+	if err != nil {
+		return err
+	}
+	return c.out.write(c.app.out, agents, func(w io.Writer) {
+		row(w, "NAME", "ID", "STATE", "KUBERNETES", "NODES", "CPU", "MEMORY", "AGENT", "LAST SEEN")
+		for _, g := range agents {
+			row(w, agentCells(g)...)
+		}
+		if len(agents) == 0 {
+			c.say("no agent is registered yet: install one with a token of `pipeops-controlplane token create`")
+		}
+	})
+}
+
+func agentCells(g announce.Agent) []any {
+	return []any{
+		g.Name, g.ID, g.State, g.KubernetesVersion, g.Capacity.Nodes, cores(g.Capacity.CPUMillis),
+		mebibytes(g.Capacity.MemoryBytes), g.AgentVersion, ago(g.LastSeen),
+	}
+}

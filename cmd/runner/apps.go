@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+func newApps(a *app) *cobra.Command {
+	var out output
+	var namespace string
+	var all bool
+	cmd := &cobra.Command{
+		Use:               "apps AGENT",
+		Short:             "List the Apps in an agent's cluster",
+		Example:           "  pipeops-runner apps shop\n  pipeops-runner apps shop -A -o json",
+		Args:              exactArgs("AGENT"),
+		ValidArgsFunction: a.completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if all {
+				namespace = ""
+			}
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
+				apps, err := t.List(ctx, namespace)
+				if err != nil {
+					return at(t, namespace, err)
+				}
+				return out.write(a.out, runnerapi.AppList{Items: apps}, func(w io.Writer) { appTable(w, apps) })
+			})
+		},
+	}
+	out.add(cmd)
+	namespaceFlag(cmd, &namespace)
+	cmd.Flags().BoolVarP(&all, "all-namespaces", "A", false, "of all namespaces that the agent manages")
+	return cmd
+}
+
+func appTable(w io.Writer, apps []runnerapi.App) {
+	row(w, "NAMESPACE", "NAME", "PHASE", "READY", "RESTARTS", "IMAGE", "AGE", "CAUSE")
+	for _, app := range apps {
+		var cause runnerapi.Cause
+		if app.Status.Diagnosis != nil {
+			cause = app.Status.Diagnosis.Cause
+		}
+		row(w, app.Namespace, app.Name, app.Status.Phase, ready(app), app.Status.Restarts, app.Spec.Image, age(app.CreatedAt), cause)
+	}
+}
+
+// printApp prints one App: its name for scripts and people, or the whole.
+func (a *app) printApp(app runnerapi.App, out *output) error {
+	return out.write(a.out, app, func(w io.Writer) {
+		row(w, "NAMESPACE", "NAME", "PHASE", "READY", "IMAGE")
+		row(w, app.Namespace, app.Name, app.Status.Phase, ready(app), app.Spec.Image)
+		for _, url := range app.Status.URLs {
+			_, _ = fmt.Fprintln(w, "in the cluster at "+printable(url))
+		}
+		for _, url := range app.Status.PublicURLs {
+			_, _ = fmt.Fprintln(w, "public at "+printable(url))
+		}
+	})
+}
+
+// at says in an error where it was.
+func at(t *target, what string, err error) error {
+	if what != "" {
+		return fmt.Errorf("%s: %s: %w", t, what, err)
+	}
+	return fmt.Errorf("%s: %w", t, err)
+}

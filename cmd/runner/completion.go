@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// completionPatience is how long somebody who pressed Tab waits.
+const completionPatience = 3 * time.Second
+
+// completeAgent offers the agents' names for the first argument. Where they
+// cannot be had in time there is nothing to offer; an error would spoil the line
+// that is being typed.
+func (a *app) completeAgent(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
+	defer cancel()
+	l, err := a.login()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	agents, err := l.snapshot(ctx)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []string
+	for _, g := range agents {
+		names = append(names, g.Name)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeApp offers the Apps' names for the second argument.
+func (a *app) completeApp(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if len(args) != 1 {
+		return a.completeAgent(cmd, args, typed)
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
+	defer cancel()
+	namespace, _ := cmd.Flags().GetString("namespace") // every command with an App has it
+	quiet := &app{streams: streams{err: nowhere{}}, credentials: a.credentials, patience: completionPatience}
+	var names []string
+	_ = quiet.on(ctx, args[0], func(ctx context.Context, t *target) error {
+		apps, err := t.List(ctx, namespace)
+		for _, app := range apps {
+			names = append(names, app.Name)
+		}
+		return err
+	})
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+type nowhere struct{}
+
+func (nowhere) Write(p []byte) (int, error) { return len(p), nil }

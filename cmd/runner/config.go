@@ -1,0 +1,26 @@
+package main
+
+import (
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+func newConfig(a *app) *cobra.Command {
+	return group("config", "Set, look at and delete config maps; what must not be read back belongs into a secret",
+		newConfigSet(a), newConfigGet(a), newConfigList(a), newConfigDelete(a))
+}
+
+func configTable(w io.Writer, maps ...runnerapi.ConfigMap) {
+	row(w, "NAMESPACE", "NAME", "KEYS", "DIGEST", "AGE")
+	for _, cm := range maps {
+		keys := make([]string, len(cm.Keys))
+		for i, k := range cm.Keys {
+			keys[i] = k.Key
+		}
+		row(w, cm.Namespace, cm.Name, strings.Join(keys, ","), cm.Digest, age(cm.CreatedAt))
+	}
+}

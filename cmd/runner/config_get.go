@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+func newConfigGet(a *app) *cobra.Command {
+	var out output
+	var namespace, only string
+	cmd := &cobra.Command{
+		Use:   "get AGENT NAME",
+		Short: "Show a config map with its values",
+		Example: `  pipeops-runner config get shop web-settings
+  pipeops-runner config get shop web-settings --key settings.yaml > settings.yaml`,
+		Args:              exactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
+				cm, err := t.GetConfigMap(ctx, key)
+				if err != nil {
+					return at(t, key.String(), err)
+				}
+				if only != "" {
+					return writeValue(a.out, cm, only)
+				}
+				return out.write(a.out, cm, func(w io.Writer) { configValues(w, cm) })
+			})
+		},
+	}
+	out.add(cmd)
+	namespaceFlag(cmd, &namespace)
+	cmd.Flags().StringVar(&only, "key", "", "write the value of this key alone, as it is")
+	return cmd
+}
+
+// writeValue writes one value byte by byte, for a file.
+func writeValue(w io.Writer, cm runnerapi.ConfigMap, key string) error {
+	if text, ok := cm.Data[key]; ok {
+		_, err := io.WriteString(w, text)
+		return err
+	}
+	if raw, ok := cm.BinaryData[key]; ok {
+		_, err := w.Write(raw)
+		return err
+	}
+	return &exitError{error: fmt.Errorf("config map %s/%s has no key %q", cm.Namespace, cm.Name, key), code: exitNotFound, fix: "look at the keys with: pipeops-runner config list"}
+}
+
+func configValues(w io.Writer, cm runnerapi.ConfigMap) {
+	row(w, "Config map:", runnerapi.Key{Namespace: cm.Namespace, Name: cm.Name})
+	row(w, "Digest:", cm.Digest)
+	for _, k := range cm.Keys {
+		if value, ok := cm.Data[k.Key]; ok {
+			row(w, k.Key+":", value)
+			continue
+		}
+		row(w, k.Key+":", k.Size, "bytes, no text")
+	}
+}

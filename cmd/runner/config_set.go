@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+func newConfigSet(a *app) *cobra.Command {
+	var out output
+	var namespace string
+	var dryRun bool
+	var from valueFlags
+	cmd := &cobra.Command{
+		Use:   "set AGENT NAME",
+		Short: "Create a config map or replace all its keys",
+		Long: `Create a config map or replace all its keys: a key that is not given is not there any
+more. Apps that use it restart when its content is new and their spec says so (deploy
+--restart-on config-maps).`,
+		Example: `  pipeops-runner config set shop web-settings --from-literal LOG_LEVEL=info
+  pipeops-runner config set shop web-settings --from-file settings.yaml --from-file logo=logo.png`,
+		Args:              exactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			v, err := from.gather(a.in)
+			if err != nil {
+				return err
+			}
+			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
+			spec := runnerapi.ConfigMapSpec{Data: v.text, BinaryData: v.binary}
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
+				cm, err := t.PutConfigMap(ctx, key, spec, runnerapi.WriteOptions{DryRun: dryRun})
+				if err != nil {
+					return at(t, key.String(), err)
+				}
+				if dryRun {
+					a.say("dry run: config map %s would be taken; nothing was changed", key)
+				}
+				return out.write(a.out, cm, func(w io.Writer) { configTable(w, cm) })
+			})
+		},
+	}
+	out.add(cmd)
+	namespaceFlag(cmd, &namespace)
+	dryRunFlag(cmd, &dryRun)
+	f := cmd.Flags()
+	f.StringArrayVar(&from.literals, "from-literal", nil, "KEY=VALUE; may be repeated")
+	f.StringArrayVar(&from.files, "from-file", nil, "[KEY=]FILE, the key being the file's name where not given; may be repeated")
+	f.StringVar(&from.stdin, "from-stdin", "", "KEY whose value is read from standard input")
+	return cmd
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// deployCommand creates an App or changes it.
+type deployCommand struct {
+	rollout
+	file string
+	spec specFlags
+}
+
+func newDeploy(a *app) *cobra.Command {
+	c := &deployCommand{rollout: rollout{app: a}}
+	cmd := &cobra.Command{
+		Use:   "deploy AGENT [NAME] (--image IMAGE | -f FILE) [flags] [-- ARG...]",
+		Short: "Create an App or replace what it is",
+		Long: `Create an App or replace what it is, and wait until it is healthy or it is known why not.
+
+The App is given by flags, or by a file in YAML or JSON: a bare spec, or a manifest of
+kind App (apiVersion pipeops.io/v1alpha1), whose name and namespace then hold. Flags
+given beside a file win over it, as in --image with a tag of this very build.
+
+A deploy replaces the whole spec: what is not given is not there any more. Only the
+number of pods, their autoscaling, and a pause, stay as they were where neither
+--replicas nor a file says anything. A file can say more than flags can: files,
+volumes, init containers, security, update strategy and so on (see the API's
+document).`,
+		Example: `  pipeops-runner deploy shop web --image registry.example.com/shop/web:1.4.2 --port 8080 --replicas 3
+  pipeops-runner deploy shop web --image shop/web:1.4.2 --env LOG=info --env-secret PASSWORD=web-env/password --probe-path /healthz
+  pipeops-runner deploy shop -f app.yaml --image shop/web:$TAG
+  pipeops-runner deploy shop worker --image shop/web:1.4.2 --no-wait -- work --queue mails
+  pipeops-runner deploy shop web --image shop/web:1.4.2 --port 8080 --host shop.example.com --tls-secret shop-tls
+  pipeops-runner deploy shop report --type CronJob --schedule "15 3 * * *" --image shop/web:1.4.2 -- report`,
+		Args:              c.args,
+		ValidArgsFunction: a.completeApp,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+				c.spec.args, args = args[dash:], args[:dash]
+			}
+			return c.run(cmd, args)
+		},
+	}
+	c.add(cmd)
+	c.spec.add(cmd)
+	cmd.Flags().StringVarP(&c.file, "filename", "f", "", "file with the App, - for standard input")
+	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json") // fails for an unknown flag only
+	return cmd
+}
+
+func (c *deployCommand) args(cmd *cobra.Command, args []string) error {
+	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+		args = args[:dash]
+	}
+	return rangeArgs(1, "AGENT", "NAME")(cmd, args)
+}
+
+func (c *deployCommand) run(cmd *cobra.Command, args []string) error {
+	m := manifest{}
+	if c.file != "" {
+		var err error
+		if m, err = readManifest(c.file, c.in); err != nil {
+			return err
+		}
+	}
+	name, err := c.name(cmd, args, m)
+	if err != nil {
+		return err
+	}
+	spec := m.Spec
+	if err := c.spec.apply(&spec); err != nil {
+		return err
+	}
+	if spec.Image == "" {
+		return usageError{errors.New("no image: give --image IMAGE, or a file that has one")}
+	}
+	keepReplicas := c.file == "" && !c.spec.replicas.set
+	return c.rollout.run(cmd.Context(), args[0], name, func(ctx context.Context, t *target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
+		if keepReplicas {
+			keepScale(ctx, t, key, &spec)
+		}
+		return t.Deploy(ctx, key, spec, opts)
+	})
+}
+
+// name finds the App's name and namespace, in the arguments or the file, and
+// refuses to guess where they differ.
+func (c *deployCommand) name(cmd *cobra.Command, args []string, m manifest) (string, error) {
+	switch {
+	case m.Namespace != "" && !cmd.Flags().Changed("namespace"):
+		c.namespace = m.Namespace
+	case m.Namespace != "" && m.Namespace != c.namespace:
+		return "", usageError{fmt.Errorf("the file is for namespace %q, -n says %q", m.Namespace, c.namespace)}
+	}
+	switch {
+	case len(args) < 2 && m.Name == "":
+		return "", usageError{errors.New("NAME is missing: the App's name")}
+	case len(args) < 2:
+		return m.Name, nil
+	case m.Name != "" && m.Name != args[1]:
+		return "", usageError{fmt.Errorf("the file is for App %q, the argument says %q", m.Name, args[1])}
+	}
+	return args[1], nil
+}
+
+// keepScale lets the App have as many pods as it has now, and stay paused. An
+// error will come again from the deploy, and be told then.
+func keepScale(ctx context.Context, t *target, key runnerapi.Key, spec *runnerapi.AppSpec) {
+	if app, err := t.Get(ctx, key); err == nil {
+		spec.Replicas, spec.Autoscaling, spec.Paused = app.Spec.Replicas, app.Spec.Autoscaling, app.Spec.Paused
+	}
+}

@@ -1,0 +1,281 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// specFlags are the flags that make up an App.
+type specFlags struct {
+	image      string
+	replicas   optionalInt
+	ports      []string
+	env        []string
+	envFrom    []string
+	envSecret  []string
+	cpu        string
+	memory     string
+	probePath  string
+	probePort  int32
+	pullSecret []string
+	args       []string
+	workload   string
+	schedule   string
+	hosts      []string
+	tlsSecret  string
+	restartOn  []string
+	sizing     string
+}
+
+func (f *specFlags) add(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.image, "image", "", "container image")
+	fl.Var(&f.replicas, "replicas", "number of pods (default: what the App has, 1 for a new one)")
+	fl.StringArrayVarP(&f.ports, "port", "p", nil, "port the container listens on, as [NAME=]PORT[:SERVICE-PORT][/udp]; may be repeated")
+	fl.StringArrayVarP(&f.env, "env", "e", nil, "environment variable, as NAME=VALUE; may be repeated")
+	fl.StringArrayVar(&f.envFrom, "env-from", nil, "secret whose keys all become environment variables; may be repeated")
+	fl.StringArrayVar(&f.envSecret, "env-secret", nil, "environment variable from a secret, as NAME=SECRET/KEY; may be repeated")
+	fl.StringVar(&f.cpu, "cpu", "", "CPU of each pod, as REQUEST[:LIMIT], e.g. 250m:1")
+	fl.StringVar(&f.memory, "memory", "", "memory of each pod, as REQUEST[:LIMIT], e.g. 128Mi:256Mi")
+	fl.StringVar(&f.probePath, "probe-path", "", "path that answers when a pod is ready")
+	fl.Int32Var(&f.probePort, "probe-port", 0, "port of --probe-path (default: the first port)")
+	fl.StringVar(&f.workload, "type", "", "Deployment (the default), StatefulSet, DaemonSet, Job or CronJob")
+	fl.StringVar(&f.schedule, "schedule", "", `when a CronJob runs, in UTC, e.g. "15 3 * * *"`)
+	fl.StringArrayVar(&f.hosts, "host", nil, "host name under which the cluster's ingress serves the first port, as HOST[/PATH]; may be repeated")
+	fl.StringVar(&f.tlsSecret, "tls-secret", "", "TLS secret with the certificate of each --host")
+	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions( // fails for an unknown flag only
+		[]string{"Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob"}, cobra.ShellCompDirectiveNoFileComp))
+	fl.StringArrayVar(&f.pullSecret, "pull-secret", nil, "secret to pull the image with; may be repeated")
+	fl.StringSliceVar(&f.restartOn, "restart-on", nil, "restart when what the App uses changes: secrets, config-maps, or none")
+	fl.StringVar(&f.sizing, "right-sizing", "", "fit the requests to the use: off, recommend or apply (bounds: in a file)")
+}
+
+// probePeriod is how often --probe-path is asked, in seconds. Kubernetes' ten
+// would make every pod that is not ready at its first probe ten seconds late.
+const probePeriod = 2
+
+// apply puts what was given over the spec.
+func (f *specFlags) apply(spec *runnerapi.AppSpec) error {
+	if f.image != "" {
+		spec.Image = f.image
+	}
+	if f.workload != "" {
+		spec.Type = runnerapi.AppType(f.workload)
+	}
+	if f.replicas.set {
+		spec.Replicas = &f.replicas.value
+	}
+	if len(f.args) > 0 {
+		spec.Args = f.args
+	}
+	f.applySchedule(spec)
+	spec.ImagePullSecrets = append(spec.ImagePullSecrets, f.pullSecret...)
+	for _, name := range f.envFrom {
+		spec.EnvFrom = append(spec.EnvFrom, runnerapi.EnvSource{Secret: name})
+	}
+	if len(f.ports) > 0 {
+		spec.Ports = nil
+	}
+	steps := []func(*runnerapi.AppSpec) error{f.applyPorts, f.applyEnv, f.applyEnvSecret, f.applyResources, f.applyProbe, f.applyHosts, f.applyRestartOn}
+	for _, step := range steps {
+		if err := step(spec); err != nil {
+			return usageError{err}
+		}
+	}
+	return nil
+}
+
+func (f *specFlags) applyPorts(spec *runnerapi.AppSpec) error {
+	for _, s := range f.ports {
+		port, err := parsePort(s)
+		if err != nil {
+			return fmt.Errorf("--port %s: %w", s, err)
+		}
+		spec.Ports = append(spec.Ports, port)
+	}
+	return nil
+}
+
+// parsePort reads [NAME=]PORT[:SERVICE-PORT][/PROTOCOL].
+func parsePort(s string) (runnerapi.Port, error) {
+	var p runnerapi.Port
+	if name, rest, ok := strings.Cut(s, "="); ok {
+		p.Name, s = name, rest
+	}
+	if rest, protocol, ok := strings.Cut(s, "/"); ok {
+		s, p.Protocol = rest, strings.ToUpper(protocol)
+	}
+	container, service, both := strings.Cut(s, ":")
+	var err error
+	if p.Port, err = parsePortNumber(container); err == nil && both {
+		p.Service, err = parsePortNumber(service)
+	}
+	return p, err
+}
+
+func parsePortNumber(s string) (int32, error) {
+	n, err := strconv.ParseUint(s, 10, 16)
+	if err != nil || n == 0 {
+		return 0, fmt.Errorf("%q is no port: expected [NAME=]PORT[:SERVICE-PORT][/udp]", s)
+	}
+	return int32(n), nil
+}
+
+func (f *specFlags) applyEnv(spec *runnerapi.AppSpec) error {
+	for _, s := range f.env {
+		name, value, ok := strings.Cut(s, "=")
+		if !ok || name == "" {
+			return fmt.Errorf("--env: expected NAME=VALUE, there is no = in the one for %q", name)
+		}
+		setEnv(spec, runnerapi.EnvVar{Name: name, Value: value})
+	}
+	return nil
+}
+
+func (f *specFlags) applyEnvSecret(spec *runnerapi.AppSpec) error {
+	for _, s := range f.envSecret {
+		name, ref, ok := strings.Cut(s, "=")
+		secret, key, both := strings.Cut(ref, "/")
+		if !ok || !both || name == "" || secret == "" || key == "" {
+			return fmt.Errorf("--env-secret %s: expected NAME=SECRET/KEY", s)
+		}
+		setEnv(spec, runnerapi.EnvVar{Name: name, Secret: &runnerapi.KeyRef{Name: secret, Key: key}})
+	}
+	return nil
+}
+
+// setEnv replaces the variable of that name, or adds it.
+func setEnv(spec *runnerapi.AppSpec, env runnerapi.EnvVar) {
+	i := slices.IndexFunc(spec.Env, func(e runnerapi.EnvVar) bool { return e.Name == env.Name })
+	if i < 0 {
+		spec.Env = append(spec.Env, env)
+		return
+	}
+	spec.Env[i] = env
+}
+
+func (f *specFlags) applyResources(spec *runnerapi.AppSpec) error {
+	amount := func(s string, request, limit *string) {
+		r, l, ok := strings.Cut(s, ":")
+		if r != "" {
+			*request = r
+		}
+		if ok {
+			*limit = l
+		}
+	}
+	amount(f.cpu, &spec.Resources.Requests.CPU, &spec.Resources.Limits.CPU)
+	amount(f.memory, &spec.Resources.Requests.Memory, &spec.Resources.Limits.Memory)
+	return nil
+}
+
+func (f *specFlags) applyProbe(spec *runnerapi.AppSpec) error {
+	if f.probePath == "" {
+		return nil
+	}
+	port := f.probePort
+	if port == 0 {
+		if len(spec.Ports) == 0 {
+			return fmt.Errorf("--probe-path %s: which port? Give --port or --probe-port", f.probePath)
+		}
+		port = spec.Ports[0].Port
+	}
+	spec.Probes.Readiness = &runnerapi.Probe{
+		HTTP: &runnerapi.HTTPProbe{Path: f.probePath, Port: port}, PeriodSeconds: probePeriod,
+	}
+	return nil
+}
+
+func (f *specFlags) applyHosts(spec *runnerapi.AppSpec) error {
+	if len(f.hosts) == 0 {
+		if f.tlsSecret != "" {
+			return errors.New("--tls-secret: of which host? Give --host")
+		}
+		return nil
+	}
+	ingress := runnerapi.Ingress{}
+	if spec.Ingress != nil { // a file's class and annotations stay
+		ingress = *spec.Ingress
+	}
+	ingress.Hosts = nil
+	for _, s := range f.hosts {
+		host, path, ok := strings.Cut(s, "/")
+		if ok {
+			path = "/" + path
+		}
+		ingress.Hosts = append(ingress.Hosts, runnerapi.IngressHost{Host: host, Path: path, TLSSecret: f.tlsSecret})
+	}
+	spec.Ingress = &ingress
+	return nil
+}
+
+func (f *specFlags) applySchedule(spec *runnerapi.AppSpec) {
+	if f.schedule == "" {
+		return
+	}
+	schedule := runnerapi.Schedule{}
+	if spec.Schedule != nil {
+		schedule = *spec.Schedule
+	}
+	schedule.Cron = f.schedule
+	spec.Schedule = &schedule
+}
+
+func (f *specFlags) applyRestartOn(spec *runnerapi.AppSpec) error {
+	if f.sizing != "" {
+		if spec.RightSizing == nil {
+			spec.RightSizing = &runnerapi.RightSizing{}
+		}
+		spec.RightSizing.Mode = runnerapi.SizingMode(f.sizing)
+	}
+	if len(f.restartOn) == 0 {
+		return nil
+	}
+	spec.RestartOn = nil
+	for _, s := range f.restartOn {
+		switch s {
+		case "secrets":
+			spec.RestartOn = append(spec.RestartOn, runnerapi.RestartOnSecrets)
+		case "config-maps", "configMaps":
+			spec.RestartOn = append(spec.RestartOn, runnerapi.RestartOnConfigMaps)
+		case "none":
+		default:
+			return fmt.Errorf("--restart-on %s: expected secrets, config-maps or none", s)
+		}
+	}
+	return nil
+}
+
+// optionalInt is a number that may not have been given.
+type optionalInt struct {
+	value int32
+	set   bool
+}
+
+// String makes optionalInt a pflag.Value.
+func (o *optionalInt) String() string {
+	if !o.set {
+		return ""
+	}
+	return strconv.Itoa(int(o.value))
+}
+
+// Set takes the flag's value.
+func (o *optionalInt) Set(s string) error {
+	n, err := strconv.ParseInt(s, 10, 32)
+	if err != nil || n < 0 {
+		return fmt.Errorf("is no number of pods")
+	}
+	o.value, o.set = int32(n), true
+	return nil
+}
+
+// Type is shown in the help.
+func (o *optionalInt) Type() string { return "int" }

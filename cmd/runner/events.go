@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// eventsCommand prints what becomes of an App.
+type eventsCommand struct {
+	*app
+	namespace string
+	opts      runnerapi.EventOptions
+	json      bool
+}
+
+func newEvents(a *app) *cobra.Command {
+	c := &eventsCommand{app: a}
+	cmd := &cobra.Command{
+		Use:   "events AGENT NAME",
+		Short: "Follow what becomes of an App",
+		Long: `Print how an App is and each change of it, until its newest rollout has come to its end.
+With -f it goes on until interrupted, and outlives restarts of the agent.`,
+		Example:           "  pipeops-runner events shop web\n  pipeops-runner events shop web -f --json",
+		Args:              exactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.completeApp,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key := runnerapi.Key{Namespace: c.namespace, Name: args[1]}
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
+				if err := t.Events(ctx, key, c.opts, c.print); err != nil {
+					return at(t, key.String(), err)
+				}
+				return nil
+			})
+		},
+	}
+	namespaceFlag(cmd, &c.namespace)
+	cmd.Flags().BoolVarP(&c.opts.Follow, "follow", "f", false, "go on until interrupted")
+	cmd.Flags().BoolVar(&c.json, "json", false, "one JSON object per line")
+	return cmd
+}
+
+func (c *eventsCommand) print(e runnerapi.AppEvent) error {
+	if c.json {
+		return json.NewEncoder(c.out).Encode(e)
+	}
+	_, err := fmt.Fprintln(c.out, printable(e.Time.Local().Format(time.TimeOnly)+" "+eventText(e)))
+	return err
+}
+
+func eventText(e runnerapi.AppEvent) string {
+	s := e.Status
+	if e.Type == runnerapi.EventRemoved {
+		return fmt.Sprintf("%s/%s: removed", e.Namespace, e.Name)
+	}
+	text := fmt.Sprintf("%s/%s: %s, %d ready, %d updated, generation %d", e.Namespace, e.Name, s.Phase, s.ReadyReplicas, s.UpdatedReplicas, e.Generation)
+	if d := s.Diagnosis; d != nil {
+		text += fmt.Sprintf("; %s: %s (fix: %s)", d.Cause, d.Message, d.Fix)
+	}
+	if u := s.Undone; u != nil {
+		text += "; " + undoneText(u)
+	}
+	return text
+}
+
+func undoneText(u *runnerapi.Undone) string {
+	text := fmt.Sprintf("revision %d failed and was taken back to revision %d", u.Revision, u.Restored)
+	if u.Diagnosis != nil {
+		text += fmt.Sprintf(": %s: %s", u.Diagnosis.Cause, u.Diagnosis.Message)
+	}
+	return text
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// Exit codes, for scripts.
+const (
+	exitOK          = 0
+	exitFailure     = 1
+	exitUsage       = 2
+	exitAppFailed   = 3
+	exitNotFound    = 4
+	exitUnreachable = 5
+	exitTimeout     = 6
+	exitRefused     = 7
+	exitInterrupted = 130
+)
+
+var exitCodes = []struct {
+	code int
+	what string
+}{
+	{exitOK, "done; where it waited, the App is healthy"},
+	{exitFailure, "any other error"},
+	{exitUsage, "a mistake on the command line or in a file"},
+	{exitAppFailed, "the App is failed or degraded; the diagnosis is on standard error"},
+	{exitNotFound, "no such agent, App, secret or namespace"},
+	{exitUnreachable, "the control plane or the agent could not be reached"},
+	{exitTimeout, "no outcome in the time to wait; it goes on in the cluster"},
+	{exitRefused, "the credentials or the customer's policy do not allow it"},
+	{exitInterrupted, "interrupted; what was begun goes on in the cluster"},
+}
+
+func exitCodesHelp() string {
+	var b strings.Builder
+	for _, c := range exitCodes {
+		fmt.Fprintf(&b, "  %-4d %s\n", c.code, c.what)
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+// usageError is a mistake on the command line.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// exitError is an error with an exit code of its own.
+type exitError struct {
+	error
+	code int
+	fix  string
+	told bool // everything was printed already
+}
+
+func (e *exitError) Unwrap() error { return e.error }
+
+// exit prints a command's error and answers the exit code.
+func (a *app) exit(ctx context.Context, command string, err error) int {
+	if err == nil {
+		return exitOK
+	}
+	code := exitCode(ctx, err)
+	var own *exitError
+	if errors.As(err, &own) && own.told {
+		return code
+	}
+	known := &runnerapi.Error{}
+	switch {
+	case errors.As(err, &known):
+		a.sayKnown(err, known)
+	case code == exitInterrupted:
+		a.say("interrupted; what was sent to the agent goes on in the cluster")
+	default:
+		a.say("Error: %v", err)
+	}
+	if own != nil && own.fix != "" {
+		a.say("  fix: %s", own.fix)
+	}
+	if code == exitUsage && known.Code == "" && own == nil {
+		a.say("  fix: see `%s --help`", command)
+	}
+	return code
+}
+
+// sayKnown prints an agent's error in its parts: what, where, fix, request.
+func (a *app) sayKnown(err error, e *runnerapi.Error) {
+	a.say("Error: %s", strings.Replace(err.Error(), e.Error(), e.Detail, 1))
+	if len(e.Fields) == 0 && e.Field != "" {
+		a.say("  field: %s", e.Field)
+	}
+	for _, f := range e.Fields {
+		a.say("  field: %s: %s", f.Field, f.Message)
+	}
+	if e.Fix != "" {
+		a.say("  fix: %s", e.Fix)
+	}
+	if e.RequestID != "" {
+		a.say("  request: %s", e.RequestID)
+	}
+}
+
+func exitCode(ctx context.Context, err error) int {
+	var own *exitError
+	var usage usageError
+	var ambiguous *announce.AmbiguousError
+	known := &runnerapi.Error{}
+	switch {
+	case errors.As(err, &own):
+		return own.code
+	case ctx.Err() != nil:
+		return exitInterrupted
+	case errors.As(err, &known):
+		return codeExit(known.Code)
+	case errors.As(err, &usage), errors.As(err, &ambiguous), strings.HasPrefix(err.Error(), "unknown command"):
+		return exitUsage
+	case errors.Is(err, announce.ErrUnknownAgent):
+		return exitNotFound
+	}
+	return exitFailure
+}
+
+func codeExit(code runnerapi.Code) int {
+	switch code {
+	case runnerapi.CodeInvalid, runnerapi.CodeBadRequest, runnerapi.CodeTooLarge:
+		return exitUsage
+	case runnerapi.CodeNotFound:
+		return exitNotFound
+	case runnerapi.CodeUnreachable, runnerapi.CodeUnavailable:
+		return exitUnreachable
+	case runnerapi.CodeTimeout:
+		return exitTimeout
+	case runnerapi.CodeForbidden, runnerapi.CodeNamespaceNotManaged, runnerapi.CodeUnauthorized,
+		runnerapi.CodeRefused, runnerapi.CodeUntrusted:
+		return exitRefused
+	}
+	return exitFailure
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// logsCommand prints an App's log.
+type logsCommand struct {
+	*app
+	namespace  string
+	opts       runnerapi.LogOptions
+	prefix     bool
+	timestamps bool
+	json       bool
+}
+
+func newLogs(a *app) *cobra.Command {
+	c := &logsCommand{app: a}
+	cmd := &cobra.Command{
+		Use:   "logs AGENT NAME",
+		Short: "Print an App's log, and follow it",
+		Long: `Print the log of all pods of an App, interleaved by time. With -f it goes on until
+interrupted, and outlives restarts of the App and of the agent.`,
+		Example:           "  pipeops-runner logs shop web --tail 100\n  pipeops-runner logs shop web -f --since 10m\n  pipeops-runner logs shop web --previous",
+		Args:              exactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.completeApp,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if c.opts.Follow && c.opts.Previous {
+				return usageError{errors.New("-f and --previous do not go together: a run that is over cannot be followed")}
+			}
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error { return c.run(ctx, t, args[1]) })
+		},
+	}
+	f := cmd.Flags()
+	namespaceFlag(cmd, &c.namespace)
+	f.BoolVarP(&c.opts.Follow, "follow", "f", false, "go on with new lines until interrupted")
+	f.IntVar(&c.opts.Tail, "tail", -1, "last lines of each pod; -1 for all")
+	f.DurationVar(&c.opts.Since, "since", 0, "no lines older than this, e.g. 10m")
+	f.BoolVar(&c.opts.Previous, "previous", false, "of the run before the last restart")
+	f.StringVarP(&c.opts.Container, "container", "c", "", "container (default: the App's own)")
+	f.BoolVar(&c.prefix, "prefix", false, "put the pod's name before each line")
+	f.BoolVar(&c.timestamps, "timestamps", false, "put the time before each line")
+	f.BoolVar(&c.json, "json", false, "one JSON object per line, with time, pod and line")
+	return cmd
+}
+
+func (c *logsCommand) run(ctx context.Context, t *target, name string) error {
+	key := runnerapi.Key{Namespace: c.namespace, Name: name}
+	err := t.Logs(ctx, key, c.opts, c.print)
+	if err != nil {
+		return at(t, key.String(), err)
+	}
+	return nil
+}
+
+func (c *logsCommand) print(line runnerapi.LogLine) error {
+	if c.json {
+		return json.NewEncoder(c.out).Encode(line)
+	}
+	text := line.Line
+	if c.prefix {
+		text = "[" + line.Pod + "] " + text
+	}
+	if c.timestamps {
+		text = line.Time.UTC().Format(time.RFC3339Nano) + " " + text
+	}
+	_, err := fmt.Fprintln(c.out, text)
+	return err
+}

@@ -1,0 +1,33 @@
+// Command pipeops-runner is a Runner for the shell: it finds agents through the
+// control plane and calls their Runner API. All it knows of the calls is in
+// runnerapi; here are flags, waiting and what people see.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/term"
+)
+
+// Set when a release is built: -ldflags "-X main.version=… -X main.commit=…".
+var (
+	version = "dev"
+	commit  = "unknown"
+)
+
+func main() { os.Exit(Main()) }
+
+// Main is main for tests too.
+func Main() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// The first signal ends the command in order, the second at once.
+	context.AfterFunc(ctx, stop)
+	return execute(ctx, os.Args[1:], streams{
+		in: os.Stdin, out: os.Stdout, err: os.Stderr,
+		terminal: term.IsTerminal(int(os.Stderr.Fd())),
+	})
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"pipeops-runner": func() { os.Exit(Main()) }})
+}
+
+// world is a fake agent and a control plane that knows it, both over real TLS.
+type world struct {
+	agent       *runnerapitest.Agent
+	credentials string // the file
+	creds       runnerapi.Credentials
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	w := &world{agent: agent, credentials: filepath.Join(t.TempDir(), "runner.json")}
+	w.creds = runnerapi.Credentials{
+		Runner: runnerapitest.RunnerName, ControlPlane: w.controlPlane(t), Edge: agent.Address,
+		AgentsDomain: strings.TrimPrefix(runnerapitest.ServerName, runnerapitest.AgentID+"."), TrustDomain: runnerapitest.TrustDomain,
+		CA: certPEM(agent.CA.Cert.Raw),
+	}
+	w.creds.Certificate, w.creds.Key = pair(t, agent.CA.Issue(t, runnerapi.RunnerURI(runnerapitest.TrustDomain, runnerapitest.RunnerName)))
+	require.NoError(t, w.creds.Write(w.credentials))
+	return w
+}
+
+func (w *world) controlPlane(t *testing.T) string {
+	t.Helper()
+	agents := []announce.Agent{
+		{ID: runnerapitest.AgentID, Name: "shop", State: announce.StateOnline, KubernetesVersion: "v1.36.3", LastSeen: time.Now(),
+			Endpoints: []announce.Endpoint{{Address: w.agent.Address, ServerName: runnerapitest.ServerName}},
+			Capacity:  announce.Capacity{Nodes: 1, CPUMillis: 2000, MemoryBytes: 4 << 30}},
+		{ID: "a2", Name: "twin", State: announce.StateOnline},
+		{ID: "a3", Name: "twin", State: announce.StateOnline},
+		{ID: "a4", Name: "gone", State: announce.StateRevoked},
+		{ID: "a5", Name: "away", State: announce.StateOffline,
+			Endpoints: []announce.Endpoint{{Address: "127.0.0.1:1", ServerName: "a5.agents.example.com"}}},
+	}
+	list := func(context.Context, string) ([]announce.Agent, error) { return agents, nil }
+	identify := func(r *http.Request) (string, error) {
+		return runnerapi.CallerFromTLS(r.TLS, runnerapitest.TrustDomain)
+	}
+	srv := httptest.NewUnstartedServer(announce.SnapshotHandler(list, identify))
+	cert := w.agent.CA.Issue(t, &url.URL{Scheme: "spiffe", Host: runnerapitest.TrustDomain, Path: "/control-plane"}, "localhost")
+	srv.TLS = &tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert},
+		ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: w.agent.CA.Pool,
+	}
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	_, port, _ := strings.Cut(srv.Listener.Addr().String(), ":")
+	return "https://localhost:" + port
+}
+
+func certPEM(der []byte) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+}
+
+func pair(t *testing.T, cert tls.Certificate) (certificate, key string) {
+	t.Helper()
+	der, err := x509.MarshalECPrivateKey(cert.PrivateKey.(*ecdsa.PrivateKey))
+	require.NoError(t, err)
+	return certPEM(cert.Certificate[0]), string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}))
+}
+
+// TestScripts runs the command lines in testdata/script, each with a fake agent
+// of its own. They read as documentation of what the commands print.
+func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/script/*.txtar")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			w := newWorld(t)
+			w.agent.Backend.Log(
+				runnerapi.LogLine{Time: time.Now().Add(-time.Minute), Pod: "web-1", Line: "starting"},
+				runnerapi.LogLine{Time: time.Now(), Pod: "web-2", Line: "listening on :8080"},
+			)
+			testscript.Run(t, testscript.Params{
+				Files:               []string{file},
+				RequireExplicitExec: true, RequireUniqueNames: true,
+				Setup: func(env *testscript.Env) error {
+					env.Setenv(envCredentials, w.credentials)
+					return nil
+				},
+				Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+			})
+		})
+	}
+}
+
+// exits CODE COMMAND ARG... runs a command and checks its exit code.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND ARG...")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	code := "0"
+	if err != nil {
+		code = strings.TrimPrefix(err.Error(), "exit status ")
+	}
+	if code != args[0] {
+		ts.Fatalf("exit code %s, expected %s", code, args[0])
+	}
+}

@@ -1,0 +1,28 @@
+package main
+
+import (
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+func newNamespace(a *app) *cobra.Command {
+	return group("namespace", "Manage the namespaces that are the agent's",
+		newNamespaceCreate(a), newNamespaceList(a), newNamespaceGet(a), newNamespaceDelete(a))
+}
+
+func namespaceTable(w io.Writer, list ...runnerapi.Namespace) {
+	row(w, "NAME", "PHASE", "APPS", "LABELS", "AGE")
+	for _, ns := range list {
+		labels := make([]string, 0, len(ns.Labels))
+		for _, k := range slices.Sorted(maps.Keys(ns.Labels)) {
+			labels = append(labels, k+"="+ns.Labels[k])
+		}
+		row(w, ns.Name, ns.Phase, ns.Apps, strings.Join(labels, ","), age(ns.CreatedAt))
+	}
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// namespaceDelete removes a namespace, when it is really meant.
+type namespaceDelete struct {
+	*app
+	dryRun, yes bool
+}
+
+func newNamespaceDelete(a *app) *cobra.Command {
+	c := &namespaceDelete{app: a}
+	cmd := &cobra.Command{
+		Use:   "delete AGENT NAMESPACE",
+		Short: "Remove a namespace with everything in it",
+		Long: `Remove a namespace with everything in it: Apps, secrets, volumes. There is no way back, so
+it asks for the name once more; a script gives --yes.`,
+		Example:           "  pipeops-runner namespace delete shop staging --yes",
+		Args:              exactArgs("AGENT", "NAMESPACE"),
+		ValidArgsFunction: a.completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := c.confirm(args[1]); err != nil {
+				return err
+			}
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
+				if err := t.DeleteNamespace(ctx, args[1], runnerapi.WriteOptions{DryRun: c.dryRun}); err != nil {
+					return at(t, args[1], err)
+				}
+				a.sayDeleted("namespace "+args[1], c.dryRun)
+				return nil
+			})
+		},
+	}
+	dryRunFlag(cmd, &c.dryRun)
+	cmd.Flags().BoolVarP(&c.yes, "yes", "y", false, "do not ask")
+	return cmd
+}
+
+func (c *namespaceDelete) confirm(name string) error {
+	switch {
+	case c.yes || c.dryRun:
+		return nil
+	case !c.terminal:
+		return usageError{errors.New("this removes everything in the namespace: add --yes")}
+	}
+	_, _ = fmt.Fprintf(c.err, "This removes namespace %s with everything in it. Type its name to go on: ", name)
+	answer, _ := bufio.NewReader(c.in).ReadString('\n')
+	if strings.TrimSpace(answer) != name {
+		return errors.New("nothing was deleted: the answer was not the namespace's name")
+	}
+	return nil
+}

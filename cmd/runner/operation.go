@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+func newOperation(a *app) *cobra.Command {
+	var out output
+	cmd := &cobra.Command{
+		Use:   "operation AGENT ID",
+		Short: "Show what became of an earlier command",
+		Long: `Show what became of an earlier command, by the ID that its answer carried (the header
+Operation-Id; the field operation of an App). It exits as the command would have with --wait.`,
+		Example:           "  pipeops-runner operation shop 3vq7k2m5x4h6t7w2n6c4d2f3g5",
+		Args:              exactArgs("AGENT", "ID"),
+		ValidArgsFunction: a.completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
+				op, err := t.Operation(ctx, args[1])
+				if err != nil {
+					return at(t, args[1], err)
+				}
+				if err := out.write(a.out, op, func(w io.Writer) { operationTable(w, op) }); err != nil {
+					return err
+				}
+				if op.State == runnerapi.OperationFailed {
+					return &exitError{error: errors.New("the operation failed"), code: exitAppFailed, told: true}
+				}
+				return nil
+			})
+		},
+	}
+	out.add(cmd)
+	return cmd
+}
+
+func operationTable(w io.Writer, op runnerapi.Operation) {
+	row(w, "Operation:", op.ID)
+	row(w, "Command:", op.Command)
+	row(w, "State:", op.State)
+	row(w, "Of:", runnerapi.Key{Namespace: op.Namespace, Name: op.Name})
+	row(w, "By:", op.Runner)
+	row(w, "Started:", ago(op.StartedAt))
+	if op.Message != "" {
+		row(w, "Message:", op.Message)
+	}
+	if d := op.Diagnosis; d != nil {
+		row(w, "Cause:", d.Cause)
+		row(w, "Why:", d.Message)
+		row(w, "Fix:", d.Fix)
+	}
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+func newRevisions(a *app) *cobra.Command {
+	var out output
+	var namespace string
+	cmd := &cobra.Command{
+		Use:               "revisions AGENT NAME",
+		Short:             "List what an App can be rolled back to: who made it, when, and what changed",
+		Example:           "  pipeops-runner revisions shop web\n  pipeops-runner revisions shop web -o json",
+		Args:              exactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.completeApp,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
+				list, err := t.Revisions(ctx, key)
+				if err != nil {
+					return at(t, key.String(), err)
+				}
+				return out.write(a.out, runnerapi.RevisionList{Items: list}, func(w io.Writer) { revisionTable(w, list) })
+			})
+		},
+	}
+	out.add(cmd)
+	namespaceFlag(cmd, &namespace)
+	return cmd
+}
+
+func revisionTable(w io.Writer, list []runnerapi.Revision) {
+	row(w, "REVISION", "STATE", "AGE", "BY", "IMAGE", "CHANGES")
+	for _, r := range list {
+		row(w, r.Revision, revisionState(r), age(r.CreatedAt), r.Runner, r.Image, revisionChanges(r))
+	}
+}
+
+func revisionState(r runnerapi.Revision) string {
+	var states []string
+	if r.Current {
+		states = append(states, "current")
+	}
+	if r.Healthy {
+		states = append(states, "healthy")
+	}
+	return strings.Join(states, ",")
+}
+
+// revisionChanges is a line: where it went back to, and what differs.
+func revisionChanges(r runnerapi.Revision) string {
+	var parts []string
+	switch {
+	case r.Undid > 0:
+		parts = append(parts, fmt.Sprintf("undid the failed %d, back to %d", r.Undid, r.Restores))
+	case r.Restores > 0:
+		parts = append(parts, fmt.Sprintf("back to %d", r.Restores))
+	}
+	const shown = 4
+	for i, c := range r.Changes {
+		if i == shown {
+			parts = append(parts, fmt.Sprintf("%d more", len(r.Changes)-shown))
+			break
+		}
+		parts = append(parts, changeText(c))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func changeText(c runnerapi.Change) string {
+	switch {
+	case c.From != "" && c.To != "":
+		return fmt.Sprintf("%s %s -> %s", c.Field, c.From, c.To)
+	case c.Kind == "added" && c.To != "":
+		return fmt.Sprintf("%s %s added", c.Field, c.To)
+	}
+	return c.Field + " " + c.Kind
+}

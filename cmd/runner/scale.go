@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+func newScale(a *app) *cobra.Command {
+	w := &rollout{app: a}
+	cmd := &cobra.Command{
+		Use:   "scale AGENT NAME (--replicas N | --min N --max N [--cpu PERCENT])",
+		Short: "Set the number of an App's pods, or the bounds of its autoscaling",
+		Long: `Set the number of an App's pods, or the bounds of its autoscaling.
+
+A fixed number turns autoscaling off. Bounds turn it on; of an App that has it already
+those that are not given stay.`,
+		Example: `  pipeops-runner scale shop web --replicas 3
+  pipeops-runner scale shop web --min 2 --max 10 --cpu 70
+  pipeops-runner scale shop web --max 20`,
+		Args:              exactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.completeApp,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var scale runnerapi.Scale
+			for flag, into := range map[string]**int32{"replicas": &scale.Replicas, "min": &scale.Min, "max": &scale.Max, "cpu": &scale.CPUPercent} {
+				if cmd.Flags().Changed(flag) {
+					n, _ := cmd.Flags().GetInt32(flag) // it is one
+					*into = &n
+				}
+			}
+			if errs := scale.Validate(); len(errs) > 0 {
+				return usageError{errors.New("--" + errs[0].Field + ": " + errs[0].Message)}
+			}
+			return w.run(cmd.Context(), args[0], args[1], func(ctx context.Context, t *target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
+				return t.Scale(ctx, key, scale, opts)
+			})
+		},
+	}
+	w.add(cmd)
+	fl := cmd.Flags()
+	fl.Int32("replicas", 0, "number of pods to run; turns autoscaling off")
+	fl.Int32("min", 0, "fewest pods of autoscaling")
+	fl.Int32("max", 0, "most pods of autoscaling")
+	fl.Int32("cpu", 0, "percentage of the requested CPU that autoscaling aims at")
+	return cmd
+}

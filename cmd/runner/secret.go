@@ -1,0 +1,26 @@
+package main
+
+import (
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+func newSecret(a *app) *cobra.Command {
+	return group("secret", "Set, look at and delete secrets; values go in and never come out",
+		newSecretSet(a), newSecretGet(a), newSecretList(a), newSecretDelete(a))
+}
+
+func secretTable(w io.Writer, secrets ...runnerapi.Secret) {
+	row(w, "NAMESPACE", "NAME", "TYPE", "KEYS", "DIGEST", "AGE")
+	for _, s := range secrets {
+		keys := make([]string, len(s.Keys))
+		for i, k := range s.Keys {
+			keys[i] = k.Key
+		}
+		row(w, s.Namespace, s.Name, s.Type, strings.Join(keys, ","), s.Digest, age(s.CreatedAt))
+	}
+}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+func newSecretDelete(a *app) *cobra.Command {
+	var namespace string
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:               "delete AGENT NAME",
+		Short:             "Remove a secret",
+		Example:           "  pipeops-runner secret delete shop web-env",
+		Args:              exactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
+				if err := t.DeleteSecret(ctx, key, runnerapi.WriteOptions{DryRun: dryRun}); err != nil {
+					return at(t, key.String(), err)
+				}
+				a.sayDeleted("secret "+key.String(), dryRun)
+				return nil
+			})
+		},
+	}
+	namespaceFlag(cmd, &namespace)
+	dryRunFlag(cmd, &dryRun)
+	return cmd
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// maxSecret is what Kubernetes takes.
+const maxSecret = 1 << 20
+
+// secretSet writes a secret.
+type secretSet struct {
+	*app
+	out       output
+	namespace string
+	dryRun    bool
+	kind      string
+	from      valueFlags
+
+	certificate certificateFlags
+	registry    registryFlags
+}
+
+func newSecretSet(a *app) *cobra.Command {
+	c := &secretSet{app: a}
+	cmd := &cobra.Command{
+		Use:   "set AGENT NAME",
+		Short: "Create a secret or replace all its keys",
+		Long: `Create a secret or replace all its keys: a key that is not given is not there any more.
+
+A value given by --from-literal can be seen by every user of this machine in the list
+of processes, and stays in the shell's history; --from-file and --from-stdin cannot.
+
+Apps that use the secret restart when its content is new and their spec says so (deploy
+--restart-on secrets).`,
+		Example: `  pipeops-runner secret set shop web-env --from-stdin password < password.txt
+  pipeops-runner secret set shop web-tls --type tls --cert web.pem --key web-key.pem
+  pipeops-runner secret set shop pull --docker-server ghcr.io --docker-username bot --docker-password-stdin < token.txt
+  pipeops-runner secret set shop web-env --from-literal LOG_LEVEL=info`,
+		Args:              exactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			spec, err := c.spec()
+			if err != nil {
+				return err
+			}
+			key := runnerapi.Key{Namespace: c.namespace, Name: args[1]}
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error { return c.run(ctx, t, key, spec) })
+		},
+	}
+	c.out.add(cmd)
+	namespaceFlag(cmd, &c.namespace)
+	dryRunFlag(cmd, &c.dryRun)
+	f := cmd.Flags()
+	f.StringVar(&c.kind, "type", "Opaque", "Opaque, tls (kubernetes.io/tls) or docker (kubernetes.io/dockerconfigjson)")
+	f.StringArrayVar(&c.from.literals, "from-literal", nil, "KEY=VALUE; may be repeated, and is visible in the list of processes")
+	f.StringArrayVar(&c.from.files, "from-file", nil, "[KEY=]FILE, the key being the file's name where not given; may be repeated")
+	f.StringVar(&c.from.stdin, "from-stdin", "", "KEY whose value is read from standard input")
+	c.certificate.add(f)
+	c.registry.add(f)
+	return cmd
+}
+
+func (c *secretSet) run(ctx context.Context, t *target, key runnerapi.Key, spec runnerapi.SecretSpec) error {
+	secret, err := t.PutSecret(ctx, key, spec, runnerapi.WriteOptions{DryRun: c.dryRun})
+	if err != nil {
+		return at(t, key.String(), err)
+	}
+	if c.dryRun {
+		c.say("dry run: secret %s would be taken; nothing was changed", key)
+	}
+	return c.out.write(c.app.out, secret, func(w io.Writer) { secretTable(w, secret) })
+}
+
+// spec gathers the values. Its errors name keys and files, never values.
+func (c *secretSet) spec() (runnerapi.SecretSpec, error) {
+	if full, ok := shortTypes[strings.ToLower(c.kind)]; ok {
+		c.kind = full
+	}
+	special := 0
+	for _, given := range []bool{c.certificate.given(), c.registry.given(), len(c.from.literals)+len(c.from.files) > 0 || c.from.stdin != ""} {
+		if given {
+			special++
+		}
+	}
+	switch {
+	case special > 1:
+		return runnerapi.SecretSpec{}, usageError{errors.New("give either --from-…, or --cert and --key, or --docker-…")}
+	case c.certificate.given():
+		return c.certificate.spec(c.kind, c.in)
+	case c.registry.given():
+		return c.registry.spec(c.kind, c.in)
+	}
+	if len(c.from.literals) > 0 {
+		c.say("warning: values of --from-literal can be seen in the list of processes; --from-file and --from-stdin cannot")
+	}
+	v, err := c.from.gather(c.in)
+	return runnerapi.SecretSpec{Type: c.kind, Data: v.text, BinaryData: v.binary}, err
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// login is the Runner's credentials, ready for use.
+type login struct {
+	runnerapi.Credentials
+	cert tls.Certificate
+	tls  *tls.Config // for the control plane
+}
+
+func (a *app) login() (*login, error) {
+	path, err := a.credentialsFile()
+	if err != nil {
+		return nil, err
+	}
+	creds, err := runnerapi.LoadCredentials(path)
+	if err != nil {
+		return nil, &exitError{error: err, code: exitUsage}
+	}
+	l := &login{Credentials: creds}
+	if l.cert, err = creds.TLSCertificate(); err != nil {
+		return nil, &exitError{error: err, code: exitUsage}
+	}
+	roots, err := creds.Roots()
+	if err != nil {
+		return nil, &exitError{error: err, code: exitUsage}
+	}
+	l.tls = &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, Certificates: []tls.Certificate{l.cert}}
+	return l, nil
+}
+
+// snapshot asks the control plane once, with the few tries of its client.
+func (l *login) snapshot(ctx context.Context) ([]announce.Agent, error) {
+	transport := &http.Transport{TLSClientConfig: l.tls.Clone(), ForceAttemptHTTP2: true, Proxy: http.ProxyFromEnvironment}
+	defer transport.CloseIdleConnections()
+	client := announce.SnapshotClient{BaseURL: l.ControlPlane, HTTPClient: &http.Client{Transport: transport}}
+	return client.Agents(ctx)
+}
+
+// agents asks the control plane for all agents, for as long as patience lasts.
+func (a *app) agents(ctx context.Context, l *login) ([]announce.Agent, error) {
+	end := time.Now().Add(a.patience)
+	for {
+		agents, err := l.snapshot(ctx)
+		var refused *problem.Error
+		switch {
+		case err == nil:
+			return agents, nil
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case errors.As(err, &refused) && (refused.Status == http.StatusUnauthorized || refused.Status == http.StatusForbidden):
+			return nil, &exitError{error: err, code: exitRefused}
+		case errors.As(err, &refused) && refused.Status < 500 && refused.Status != http.StatusTooManyRequests:
+			return nil, err // somebody answers, and will not change his mind
+		case isTrust(err):
+			return nil, &exitError{
+				error: fmt.Errorf("control plane %s: %w", l.ControlPlane, err), code: exitRefused,
+				fix: "check this machine's clock; renew the credentials with: pipeops-controlplane runner create NAME -o FILE",
+			}
+		case time.Now().After(end):
+			return nil, &exitError{
+				error: fmt.Errorf("the control plane could not be reached for %s: %w", a.patience, err), code: exitUnreachable,
+				fix: "check that it runs at " + l.ControlPlane + " and that nothing on the way refuses it",
+			}
+		}
+		if err := sleep(ctx, time.Second); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// isTrust says whether one side did not take the other's certificate.
+func isTrust(err error) bool {
+	var verification *tls.CertificateVerificationError
+	return errors.As(err, &verification) || strings.Contains(err.Error(), "remote error: tls:")
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// target is an agent and the way to it.
+type target struct {
+	*runnerapi.Client
+	agent announce.Agent
+}
+
+func (t *target) String() string { return fmt.Sprintf("agent %s (%s)", t.agent.Name, t.agent.ID) }
+
+// on calls do with a client of the agent that is meant, and says in errors where
+// it was.
+func (a *app) on(ctx context.Context, nameOrID string, do func(context.Context, *target) error) error {
+	t, err := a.target(ctx, nameOrID)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	return do(ctx, t)
+}
+
+func (a *app) target(ctx context.Context, nameOrID string) (*target, error) {
+	l, err := a.login()
+	if err != nil {
+		return nil, err
+	}
+	agents, err := a.agents(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	agent, err := announce.FindAgent(agents, nameOrID)
+	if err != nil {
+		return nil, explainUnknown(err, nameOrID, agents)
+	}
+	switch agent.State {
+	case announce.StateRevoked:
+		return nil, &exitError{error: fmt.Errorf("agent %s (%s) is revoked", agent.Name, agent.ID), code: exitRefused,
+			fix: "the operator can let its cluster register anew"}
+	case announce.StateOffline, announce.StatePending:
+		a.say("agent %s is %s (last seen %s); trying for %s", agent.Name, agent.State, ago(agent.LastSeen), a.patience)
+	}
+	config := runnerapi.ClientConfig{
+		AgentID: agent.ID, ServerName: agent.ID + "." + l.AgentsDomain, EdgeAddresses: []string{l.Edge},
+		TrustDomain: l.TrustDomain, Roots: l.tls.RootCAs,
+		Certificate: func() (*tls.Certificate, error) { return &l.cert, nil },
+		Patience:    a.patience, UserAgent: "pipeops-runner/" + version,
+	}
+	for i, e := range agent.Endpoints {
+		if i == 0 {
+			config.EdgeAddresses = nil
+		}
+		config.ServerName = e.ServerName
+		config.EdgeAddresses = append(config.EdgeAddresses, e.Address)
+	}
+	client, err := runnerapi.NewClient(config)
+	if err != nil {
+		return nil, err
+	}
+	return &target{Client: client, agent: agent}, nil
+}
+
+// explainUnknown adds which agents there are, the likeliest first.
+func explainUnknown(err error, asked string, agents []announce.Agent) error {
+	if !errors.Is(err, announce.ErrUnknownAgent) {
+		return err
+	}
+	if len(agents) == 0 {
+		return &exitError{error: err, code: exitNotFound, fix: "no agent is registered yet: install one with a token of `pipeops-controlplane token create`"}
+	}
+	var names []string
+	for _, g := range agents {
+		names = append(names, g.Name)
+	}
+	slices.SortStableFunc(names, func(x, y string) int { return distance(asked, x) - distance(asked, y) })
+	fix := "use one of: " + strings.Join(names[:min(len(names), 10)], ", ")
+	if d := distance(asked, names[0]); d <= 2 && d < len(asked) {
+		fix = fmt.Sprintf("did you mean %q? There are: %s", names[0], strings.Join(names[:min(len(names), 10)], ", "))
+	}
+	return &exitError{error: err, code: exitNotFound, fix: fix}
+}
+
+// distance is how many letters must change to make a into b (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

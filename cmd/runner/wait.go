@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+const defaultWait = 2 * time.Minute
+
+// waiting is the flags --wait and --no-wait.
+type waiting struct {
+	limit  time.Duration
+	noWait bool
+}
+
+func (f *waiting) add(cmd *cobra.Command, initial time.Duration) {
+	cmd.Flags().DurationVar(&f.limit, "wait", initial, "wait this long for the outcome, as in --wait=5m; 0 for not at all")
+	cmd.Flags().Lookup("wait").NoOptDefVal = defaultWait.String()
+	cmd.Flags().BoolVar(&f.noWait, "no-wait", false, "the same as --wait=0")
+}
+
+// outcome waits, where it was asked to, until the command's rollout has come to
+// its end, prints the App and answers an error unless it is healthy.
+func (a *app) outcome(ctx context.Context, t *target, app runnerapi.App, f *waiting, out *output) error {
+	if f.noWait || f.limit <= 0 {
+		a.say("accepted: %s/%s; it goes on in the cluster", app.Namespace, app.Name)
+		if app.Operation != "" {
+			a.say("see what becomes of it with: pipeops-runner operation %s %s", t.agent.Name, app.Operation)
+		}
+		return a.printApp(app, out)
+	}
+	waitCtx, cancel := context.WithTimeout(ctx, f.limit)
+	defer cancel()
+	key := runnerapi.Key{Namespace: app.Namespace, Name: app.Name}
+	p := newProgress(a.err, a.terminal)
+	newest := app
+	var err error
+	if !app.Settled() {
+		newest, err = t.Watch(waitCtx, key, app.Generation, p.report)
+	}
+	p.end()
+	switch {
+	case ctx.Err() != nil:
+		a.say("stopped waiting; the rollout of %s goes on in the cluster. See how it ends with:\n  pipeops-runner status %s %s -n %s --wait",
+			key, t.agent.Name, key.Name, key.Namespace)
+		return &exitError{error: ctx.Err(), code: exitInterrupted, told: true}
+	case err != nil:
+		return fmt.Errorf("%s: %s: waiting: %w", t, key, err)
+	}
+	if newest.Name == "" {
+		newest = app
+	}
+	if err := a.printApp(newest, out); err != nil {
+		return err
+	}
+	return a.verdict(t, newest, app.Generation, f.limit)
+}
+
+// verdict turns an App's state into the command's error.
+func (a *app) verdict(t *target, app runnerapi.App, generation int64, waited time.Duration) error {
+	settled := app.Settled() && app.Generation >= generation
+	switch undone := app.Undone(generation); {
+	case undone != nil:
+		a.say("Error: %s/%s: %s", app.Namespace, app.Name, printable(undoneText(undone)))
+		if undone.Diagnosis != nil {
+			a.say("  fix: %s", printable(undone.Diagnosis.Fix))
+		}
+		return &exitError{error: errors.New("the rollout failed and was taken back"), code: exitAppFailed, told: true}
+	case settled && app.Status.Phase == runnerapi.PhaseHealthy:
+		return nil
+	case settled && app.Status.Phase == runnerapi.PhasePaused:
+		a.say("%s/%s is paused: nothing is rolled out until it is resumed", app.Namespace, app.Name)
+		return nil
+	case settled:
+		a.sayDiagnosis(app)
+		return &exitError{error: errors.New("the App is not healthy"), code: exitAppFailed, told: true}
+	}
+	a.sayDiagnosis(app)
+	return &exitError{
+		error: fmt.Errorf("%s: %s/%s has not settled after %s: %s", t, app.Namespace, app.Name, waited, summary(app)), code: exitTimeout,
+		fix: fmt.Sprintf("it goes on in the cluster; see how it ends with: pipeops-runner status %s %s -n %s --wait", t.agent.Name, app.Name, app.Namespace),
+	}
+}
+
+// sayDiagnosis prints why an App is not healthy.
+func (a *app) sayDiagnosis(app runnerapi.App) {
+	d := app.Status.Diagnosis
+	if d == nil {
+		if app.Settled() {
+			a.say("Error: %s/%s is %s", app.Namespace, app.Name, strings.ToLower(string(app.Status.Phase)))
+		}
+		return
+	}
+	a.say("Error: %s/%s is %s: %s", app.Namespace, app.Name, strings.ToLower(string(app.Status.Phase)), printable(d.Message))
+	a.say("  cause: %s", d.Cause)
+	if d.Object != "" {
+		a.say("  object: %s", printable(d.Object))
+	}
+	if d.ExitCode != nil {
+		a.say("  exit code: %d", *d.ExitCode)
+	}
+	a.say("  fix: %s", printable(d.Fix))
+	if len(d.LastLines) > 0 {
+		a.say("  last lines:")
+		for _, line := range d.LastLines {
+			a.say("    %s", printable(line))
+		}
+	}
+}
+
+// progress shows how a rollout goes on: one line that changes on a terminal, a
+// line per change elsewhere.
+type progress struct {
+	w        io.Writer
+	terminal bool
+	start    time.Time
+	last     string
+}
+
+func newProgress(w io.Writer, terminal bool) *progress {
+	return &progress{w: w, terminal: terminal, start: time.Now()}
+}
+
+func (p *progress) report(r runnerapi.Progress) {
+	text := summary(r.App)
+	if r.Unreachable != nil {
+		text = "the agent does not answer now; still waiting"
+	}
+	if p.terminal {
+		_, _ = fmt.Fprintf(p.w, "\r\x1b[K%s (%s)", text, time.Since(p.start).Round(time.Second))
+	} else if text != p.last {
+		_, _ = fmt.Fprintln(p.w, text)
+	}
+	p.last = text
+}
+
+func (p *progress) end() {
+	if p.terminal && p.last != "" {
+		_, _ = fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}
+
+// summary is an App in one line.
+func summary(app runnerapi.App) string {
+	s := fmt.Sprintf("%s/%s: %s, ", app.Namespace, app.Name, app.Status.Phase)
+	if app.Spec.Type.Runs() {
+		s += "last run: " + ready(app)
+	} else {
+		s += ready(app) + " ready"
+	}
+	if d := app.Status.Diagnosis; d != nil {
+		s += ", " + string(d.Cause)
+	}
+	return s
+}
+
+// ready is how many pods are ready of those asked for, or how the last run of
+// what runs to its end stands.
+func ready(app runnerapi.App) string {
+	switch {
+	case app.Spec.Type.Runs() && len(app.Status.Runs) == 0:
+		return "none"
+	case app.Spec.Type.Runs():
+		return string(app.Status.Runs[0].Outcome)
+	}
+	want := app.Status.DesiredReplicas
+	if app.Spec.Type.Scales() && app.Spec.Autoscaling == nil {
+		want = 1
+		if app.Spec.Replicas != nil {
+			want = *app.Spec.Replicas
+		}
+	}
+	return fmt.Sprintf("%d/%d", app.Status.ReadyReplicas, want)
+}

@@ -1,0 +1,90 @@
+// Package cli is what the three command lines have in common, so that they
+// behave alike: the flag -o, tables, ages, the version. Commands themselves
+// are in cmd.
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+)
+
+// Formats are the values of -o, the default first.
+var Formats = []string{"table", "json", "yaml"}
+
+// Output is the flag -o: how a command prints what it answers.
+type Output struct{ Format string }
+
+// Add puts -o on a command.
+func (o *Output) Add(cmd *cobra.Command) {
+	o.Format = Formats[0]
+	cmd.Flags().VarP(o, "output", "o", "table, json or yaml")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(Formats, cobra.ShellCompDirectiveNoFileComp)) // fails for an unknown flag only
+}
+
+// String, Set and Type make Output a pflag.Value, so that a wrong format is
+// refused before anything is done.
+func (o *Output) String() string { return o.Format }
+
+// Set takes the flag's value.
+func (o *Output) Set(s string) error {
+	if !slices.Contains(Formats, s) {
+		return fmt.Errorf("is none of %s", strings.Join(Formats, ", "))
+	}
+	o.Format = s
+	return nil
+}
+
+// Type is shown in the help.
+func (o *Output) Type() string { return "format" }
+
+// Table says whether the answer is for a person.
+func (o *Output) Table() bool { return o.Format == Formats[0] }
+
+// Write prints v, or what table prints in columns.
+func (o *Output) Write(w io.Writer, v any, table func(io.Writer)) error {
+	switch o.Format {
+	case "json":
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		encoder.SetEscapeHTML(false)
+		return encoder.Encode(v)
+	case "yaml":
+		text, err := yaml.Marshal(v)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(text)
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	table(t)
+	return t.Flush()
+}
+
+// Row writes one line of a table. Its writer keeps the errors until Flush.
+func Row(w io.Writer, cells ...any) {
+	text := make([]string, len(cells))
+	for i, c := range cells {
+		if text[i] = printable(fmt.Sprint(c)); text[i] == "" {
+			text[i] = "-"
+		}
+	}
+	fmt.Fprintln(w, strings.Join(text, "\t"))
+}
+
+// printable keeps a cluster's text from moving the cursor.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s)
+}

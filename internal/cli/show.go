@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Ago is a time that has been, as kubectl shows it.
+func Ago(t time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	return Age(t) + " ago"
+}
+
+// Age is how long ago a time was.
+func Age(t time.Time) string { return Short(time.Since(t)) }
+
+// Until is a time to come.
+func Until(t time.Time) string {
+	switch d := time.Until(t); {
+	case t.IsZero():
+		return "never"
+	case d <= 0:
+		return "ended"
+	default:
+		return "in " + Short(d)
+	}
+}
+
+// Short is a duration in its largest unit that still tells something.
+func Short(d time.Duration) string {
+	switch d = max(d, 0); {
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+// Labels are key=value pairs in the order of their keys.
+func Labels(m map[string]string) string {
+	list := make([]string, 0, len(m))
+	for k, v := range m {
+		list = append(list, k+"="+v)
+	}
+	slices.Sort(list)
+	return strings.Join(list, ",")
+}
+
+// Cores are thousandths of a core.
+func Cores(millis int64) string { return fmt.Sprintf("%.2f", float64(millis)/1000) }
+
+// Mebibytes are bytes.
+func Mebibytes(bytes int64) string { return fmt.Sprintf("%d Mi", bytes>>20) }
