@@ -1,0 +1,32 @@
+# syntax=docker/dockerfile:1
+# The agent's image. Without a Docker engine `make image` builds the same one
+# (scratch, one static binary, user 65532) with go-containerregistry.
+#
+#   docker buildx build --platform linux/amd64,linux/arm64 --build-arg VERSION=v1.2.3 -t pipeops/agent:v1.2.3 .
+
+FROM --platform=$BUILDPLATFORM golang:1.26-bookworm AS build
+ARG TARGETOS TARGETARCH VERSION=dev COMMIT=none
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN --mount=type=cache,target=/go/pkg/mod go mod download
+COPY . .
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath \
+    -ldflags "-s -w -X main.version=$VERSION -X main.commit=$COMMIT" -o /out/pipeops-agent ./cmd/agent && \
+    mkdir -p -m 1777 /out/tmp && \
+    printf 'root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n' > /out/passwd
+
+FROM scratch
+ARG VERSION=dev COMMIT=none
+LABEL org.opencontainers.image.title="PipeOps VM Agent" \
+      org.opencontainers.image.source="https://github.com/pipeops/pipeops-vm-agent" \
+      org.opencontainers.image.licenses="MIT" \
+      org.opencontainers.image.version="$VERSION" \
+      org.opencontainers.image.revision="$COMMIT"
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
+COPY --from=build /out/passwd /etc/passwd
+COPY --from=build /out/tmp /tmp
+COPY --from=build /out/pipeops-agent /pipeops-agent
+ENV HOME=/tmp
+USER 65532:65532
+ENTRYPOINT ["/pipeops-agent"]

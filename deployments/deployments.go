@@ -1,0 +1,49 @@
+// Package deployments holds the manifests that put the agent into a cluster, so
+// that tests and tools use the very files that users apply. agent.yaml is made
+// of the parts in agent/ and crds/.
+package deployments
+
+import (
+	"bytes"
+	"embed"
+)
+
+//go:generate go test . -run TestAgentManifestIsUpToDate -update
+
+//go:embed agent/*.yaml crds/*.yaml
+var parts embed.FS
+
+const header = `# The PipeOps agent, whole. Needs Kubernetes 1.30 or newer.
+#
+#   kubectl apply -f agent.yaml
+#   kubectl -n pipeops create configmap pipeops-agent \
+#     --from-literal=PIPEOPS_CONTROL_PLANE_URL=https://control.example.com:8443 \
+#     --from-literal=CLUSTER_NAME=my-cluster
+#   kubectl -n pipeops create secret generic pipeops-agent --from-file=AGENT_TOKEN=/dev/stdin
+#
+# The last one reads the enrolment token from the terminal (end with Ctrl-D), so
+# that it gets into no shell history. The pod starts once the config map is there.
+#
+# To remove the agent, delete the Apps first, while it can still take them down:
+#
+#   kubectl delete apps.pipeops.io --all --all-namespaces
+#   kubectl delete -f agent.yaml
+#
+# Made by ` + "`go generate ./deployments/...`" + ` from deployments/agent and deployments/crds. Do not edit.
+`
+
+// Agent is the agent's manifest: what agent.yaml holds.
+func Agent() ([]byte, error) {
+	out := bytes.NewBufferString(header)
+	for _, name := range []string{
+		"agent/namespaces.yaml", "crds/pipeops.io_apps.yaml", "agent/rbac.yaml", "agent/policy.yaml", "agent/deployment.yaml",
+	} {
+		part, err := parts.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		out.WriteString("---\n")
+		out.Write(part)
+	}
+	return out.Bytes(), nil
+}

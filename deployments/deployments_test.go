@@ -1,0 +1,80 @@
+package deployments_test
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/pipeops/pipeops-vm-agent/deployments"
+)
+
+var update = flag.Bool("update", false, "write the file anew")
+
+func TestAgentManifestIsUpToDate(t *testing.T) {
+	want, err := deployments.Agent()
+	require.NoError(t, err)
+	if *update {
+		require.NoError(t, os.WriteFile("agent.yaml", want, 0o600))
+	}
+	got, err := os.ReadFile("agent.yaml")
+	require.NoError(t, err)
+	assert.Equal(t, string(want), string(got), "the file is stale: run `go generate ./deployments/...`")
+}
+
+func objects(t *testing.T) []unstructured.Unstructured {
+	t.Helper()
+	manifest, err := deployments.Agent()
+	require.NoError(t, err)
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 4096)
+	var all []unstructured.Unstructured
+	for {
+		var o unstructured.Unstructured
+		err := decoder.Decode(&o.Object)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		require.NoError(t, err)
+		if len(o.Object) > 0 {
+			all = append(all, o)
+		}
+	}
+}
+
+// TestRightsStayNarrow keeps out what must never be granted again.
+func TestRightsStayNarrow(t *testing.T) {
+	roles := 0
+	for _, o := range objects(t) {
+		if o.GetKind() != "ClusterRole" && o.GetKind() != "Role" {
+			continue
+		}
+		roles++
+		var role rbacv1.ClusterRole
+		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role))
+		for _, rule := range role.Rules {
+			for _, words := range [][]string{rule.Verbs, rule.Resources, rule.APIGroups} {
+				assert.NotContains(t, words, "*", "%s grants a wildcard", o.GetName())
+			}
+			assert.NotContains(t, rule.Verbs, "escalate")
+			assert.NotContains(t, rule.Verbs, "impersonate")
+			if slices.Contains(rule.Verbs, "bind") {
+				assert.Equal(t, []string{"pipeops-agent-namespace"}, rule.ResourceNames)
+			}
+			if o.GetKind() == "ClusterRole" && o.GetName() == "pipeops-agent" {
+				assert.NotContains(t, rule.Resources, "secrets", "no Secret of the whole cluster")
+				assert.NotContains(t, rule.Resources, "pods/exec")
+			}
+		}
+	}
+	assert.Equal(t, 3, roles)
+}

@@ -1,0 +1,44 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// GoBuild says which Go program to compile for an image.
+type GoBuild struct {
+	// Dir is a directory within the module, or empty for the current one.
+	Dir string
+	// Package is the import path or ./path of the main package.
+	Package string
+	// Output is the file to write.
+	Output string
+	// LDFlags are added to -s -w.
+	LDFlags string
+	// Platform is what to build for; the zero value means this machine's
+	// architecture, on Linux.
+	Platform v1.Platform
+}
+
+// Run compiles the program statically, and without traces of the build machine.
+func (b GoBuild) Run(ctx context.Context) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath",
+		"-ldflags", strings.TrimSpace("-s -w "+b.LDFlags), "-o", b.Output, b.Package)
+	cmd.Dir = b.Dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux")
+	if b.Platform.Architecture != "" {
+		cmd.Env = append(cmd.Env, "GOARCH="+b.Platform.Architecture)
+	}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("go build %s: %w\n%s", b.Package, err, strings.TrimSpace(stderr.String()))
+	}
+	return nil
+}
