@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestAnswers(t *testing.T) {
+	t.Setenv("POD_NAME", "hello-0")
+	t.Setenv("GREETING", "good morning")
+	t.Setenv("PASSWORD", "secret")
+	for path, want := range map[string]struct {
+		status int
+		body   string
+	}{
+		"/":                  {http.StatusOK, "hello from hello-0: good morning\n"},
+		"/healthz":           {http.StatusOK, "ok\n"},
+		"/readyz":            {http.StatusOK, "ok\n"},
+		"/env?name=PASSWORD": {http.StatusNotFound, "404 page not found\n"},
+	} {
+		recorder := httptest.NewRecorder()
+		logged(handler(false)).ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, path, nil))
+		require.Equal(t, want.status, recorder.Code, path)
+		require.Equal(t, want.body, recorder.Body.String(), path)
+	}
+}
+
+func TestNeverReady(t *testing.T) {
+	recorder := httptest.NewRecorder()
+	handler(true).ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+	require.Equal(t, http.StatusServiceUnavailable, recorder.Code)
+}
+
+func TestCrashes(t *testing.T) {
+	require.Equal(t, 3, run(t.Context(), options{addr: "127.0.0.1:0", crashAfter: time.Millisecond, exitCode: 3}))
+}
+
+func TestTerminates(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.Equal(t, 0, run(ctx, options{addr: "127.0.0.1:0"}))
+}
+
+func TestGet(t *testing.T) {
+	server := httptest.NewServer(handler(true))
+	defer server.Close()
+	require.Equal(t, 0, run(t.Context(), options{get: server.URL + "/healthz"}))
+	require.Equal(t, 1, run(t.Context(), options{get: server.URL + "/readyz"}))
+	require.Equal(t, 1, run(t.Context(), options{get: "http://127.0.0.1:1/"}))
+}

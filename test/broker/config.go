@@ -1,0 +1,136 @@
+package broker
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// The users of a broker.
+const (
+	// UserControlPlane may do everything with what is called pipeops.*, and look at
+	// the management page.
+	UserControlPlane = "controlplane"
+	// UserRunner may make, bind and read its own queues pipeops.runner.*, and
+	// dead-letter from them. It cannot announce anything.
+	UserRunner = "runner"
+)
+
+// permission is what a user may touch, as regular expressions over the names of
+// exchanges and queues.
+type permission struct {
+	User      string `json:"user"`
+	VHost     string `json:"vhost"`
+	Configure string `json:"configure"`
+	Write     string `json:"write"`
+	Read      string `json:"read"`
+}
+
+var permissions = []permission{
+	{UserControlPlane, "/", `^pipeops\..*$`, `^pipeops\..*$`, `^pipeops\..*$`},
+	// Declaring a queue that dead-letters asks for write on the exchange of the
+	// dead; binding one asks for write on the queue and read on the exchange.
+	{UserRunner, "/", `^pipeops\.runner\..*$`, `^pipeops\.(runner\..*|dead)$`, `^pipeops\.(runner\..*|agents)$`},
+}
+
+// writeConfig writes everything that the server reads at its start.
+func (b *Broker) writeConfig() error {
+	definitions, err := b.definitions()
+	if err != nil {
+		return err
+	}
+	files := map[string]string{
+		"rabbitmq.conf":     b.serverConfig(),
+		"definitions.json":  definitions,
+		"enabled_plugins":   "[rabbitmq_management].\n",
+		"rabbitmq-env.conf": "", // instead of the machine's own
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(b.dir, name), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	return b.writeCookie()
+}
+
+// writeCookie sets Erlang's shared secret, which it only takes from a file that
+// nobody else can read.
+func (b *Broker) writeCookie() error {
+	path := filepath.Join(b.dir, ".erlang.cookie")
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
+	return os.WriteFile(path, []byte(b.state.Cookie), 0o400)
+}
+
+func (b *Broker) serverConfig() string {
+	var c strings.Builder
+	set := func(key string, value any) { _, _ = fmt.Fprintf(&c, "%s = %v\n", key, value) }
+
+	set("listeners.tcp", "none")
+	for i, host := range append([]string{"127.0.0.1"}, b.state.Listen...) {
+		set(fmt.Sprintf("listeners.ssl.%d", i+1), fmt.Sprintf("%s:%d", host, b.state.AMQPSPort))
+	}
+	set("ssl_options.cacertfile", filepath.Join(b.dir, "ca.crt"))
+	set("ssl_options.certfile", filepath.Join(b.dir, "server.crt"))
+	set("ssl_options.keyfile", filepath.Join(b.dir, "server.key"))
+	set("ssl_options.verify", "verify_none")
+	set("ssl_options.versions.1", "tlsv1.3")
+	set("ssl_options.versions.2", "tlsv1.2")
+	set("management.tcp.ip", "127.0.0.1")
+	set("management.tcp.port", b.state.ManagementPort)
+	set("load_definitions", filepath.Join(b.dir, "definitions.json"))
+
+	// A test's broker shall not be stopped by a disk that is nearly full, nor fill
+	// it: the log of quorum queues takes 512 MB unless told otherwise.
+	set("disk_free_limit.absolute", "50MB")
+	set("vm_memory_high_watermark.absolute", "512MB")
+	set("raft.wal_max_size_bytes", 32<<20)
+	set("log.file.level", "info")
+	return c.String()
+}
+
+// definitions make the users at every start. Where there are definitions,
+// RabbitMQ makes no guest user.
+func (b *Broker) definitions() (string, error) {
+	type user struct {
+		Name string   `json:"name"`
+		Hash string   `json:"password_hash"`
+		Algo string   `json:"hashing_algorithm"`
+		Tags []string `json:"tags"`
+	}
+	var users []user
+	for _, p := range permissions {
+		hash, err := hashPassword(b.state.Passwords[p.User])
+		if err != nil {
+			return "", err
+		}
+		u := user{Name: p.User, Hash: hash, Algo: "rabbit_password_hashing_sha256", Tags: []string{}}
+		if p.User == UserControlPlane {
+			u.Tags = []string{"monitoring"}
+		}
+		users = append(users, u)
+	}
+	body, err := json.MarshalIndent(map[string]any{
+		"vhosts":      []map[string]string{{"name": "/"}},
+		"users":       users,
+		"permissions": permissions,
+	}, "", "  ")
+	return string(body), err
+}
+
+// hashPassword is RabbitMQ's: four bytes of salt, then SHA-256 of salt and password.
+func hashPassword(password string) (string, error) {
+	salt := make([]byte, 4)
+	if _, err := rand.Read(salt); err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(slices.Concat(salt, []byte(password)))
+	return base64.StdEncoding.EncodeToString(slices.Concat(salt, sum[:])), nil
+}

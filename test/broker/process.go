@@ -1,0 +1,197 @@
+package broker
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// marker is in the environment of every process that a broker consists of: it
+// finds them all, Erlang's port mapper and helpers included, and no others, even
+// when a process ID was used again.
+const marker = "PIPEOPS_TEST_BROKER"
+
+// nodeName is short, and on localhost so that Erlang asks no DNS.
+func (b *Broker) nodeName() string { return "pipeops-" + b.name + "@localhost" }
+
+func (b *Broker) environ() []string {
+	vars := map[string]string{
+		"PATH":                                os.Getenv("PATH"),
+		"LANG":                                "C.UTF-8",
+		marker:                                b.dir,
+		"HOME":                                b.dir, // .erlang.cookie
+		"RABBITMQ_BASE":                       b.dir,
+		"RABBITMQ_NODENAME":                   b.nodeName(),
+		"RABBITMQ_CONF_ENV_FILE":              filepath.Join(b.dir, "rabbitmq-env.conf"),
+		"RABBITMQ_CONFIG_FILE":                filepath.Join(b.dir, "rabbitmq.conf"),
+		"RABBITMQ_ENABLED_PLUGINS_FILE":       filepath.Join(b.dir, "enabled_plugins"),
+		"RABBITMQ_MNESIA_BASE":                filepath.Join(b.dir, "data"),
+		"RABBITMQ_LOG_BASE":                   b.LogDir(),
+		"RABBITMQ_PID_FILE":                   filepath.Join(b.dir, "pid"),
+		"RABBITMQ_DIST_PORT":                  strconv.Itoa(b.state.DistPort),
+		"RABBITMQ_LOGS":                       filepath.Join(b.LogDir(), "rabbitmq.log"),
+		"RABBITMQ_GENERATED_CONFIG_DIR":       filepath.Join(b.dir, "data"),
+		"ERL_EPMD_PORT":                       strconv.Itoa(b.state.EPMDPort),
+		"ERL_EPMD_ADDRESS":                    "127.0.0.1",
+		"ERL_CRASH_DUMP":                      "/dev/null",
+		"RABBITMQ_CTL_ERL_ARGS":               loopbackDist,
+		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": lowFootprint + " " + loopbackDist,
+		// The start script then becomes the Erlang VM instead of its parent.
+		"detached": "true",
+	}
+	env := make([]string, 0, len(vars))
+	for key, value := range vars {
+		env = append(env, key+"="+value)
+	}
+	return env
+}
+
+const (
+	// loopbackDist keeps Erlang's distribution, which is as good as a shell, off
+	// the network.
+	loopbackDist = "-kernel inet_dist_use_interface {127,0,0,1}"
+	// lowFootprint: one scheduler, and none that spins while it waits for work.
+	lowFootprint = "+S 1:1 +SDcpu 1:1 +SDio 2 +sbwt none +sbwtdcpu none +sbwtdio none"
+)
+
+// start starts what is not running and waits until it can be used.
+func (b *Broker) start(ctx context.Context) error {
+	if b.accepts(ctx) == nil {
+		say(b.out, "%s is up on port %d", b.name, b.state.AMQPSPort)
+		return nil
+	}
+	// A half that is left of an earlier start would only be in the way.
+	if err := b.killAll(ctx); err != nil {
+		return err
+	}
+	say(b.out, "starting %s (some 8 s)", b.name)
+	started := time.Now()
+	if err := b.writeConfig(); err != nil {
+		return fmt.Errorf("broker %s: write its configuration: %w", b.name, err)
+	}
+	if err := os.MkdirAll(b.LogDir(), 0o700); err != nil {
+		return err
+	}
+	// Erlang would start this itself, but as a daemon for everyone on the machine.
+	if _, err := b.launch(ctx, "epmd", "-port", strconv.Itoa(b.state.EPMDPort), "-address", "127.0.0.1"); err != nil {
+		return err
+	}
+	exited, err := b.launch(ctx, filepath.Join(binDir, "rabbitmq-server"))
+	if err != nil {
+		return err
+	}
+	if err := b.await(ctx, exited); err != nil {
+		_ = b.killAll(context.WithoutCancel(ctx))
+		return err
+	}
+	say(b.out, "%s is up on port %d after %s", b.name, b.state.AMQPSPort, time.Since(started).Round(100*time.Millisecond))
+	return nil
+}
+
+// launch starts a process that goes on without us: a session of its own, its
+// output in a file. The channel is closed when it has exited.
+func (b *Broker) launch(ctx context.Context, program string, args ...string) (<-chan struct{}, error) {
+	log, err := os.OpenFile(b.outputFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = log.Close() }()
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, args...)
+	cmd.Env = b.environ()
+	cmd.Dir = b.dir
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("broker %s: start %s: %w", b.name, program, err)
+	}
+	exited := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // only to reap it; how it ended is in its log
+		close(exited)
+	}()
+	return exited, nil
+}
+
+func (b *Broker) outputFile() string { return filepath.Join(b.LogDir(), "output.log") }
+
+// stop asks the server to end, which takes a second or two, then makes sure.
+func (b *Broker) stop(ctx context.Context) error {
+	server := b.processes("beam.smp")
+	for _, pid := range server {
+		_ = syscall.Kill(pid, syscall.SIGTERM)
+	}
+	if len(server) > 0 {
+		say(b.out, "stopping %s", b.name)
+		wait, cancel := context.WithTimeout(ctx, 30*time.Second)
+		defer cancel()
+		_ = poll(wait, func() bool { return len(b.processes("beam.smp")) == 0 })
+	}
+	return b.killAll(ctx)
+}
+
+// killAll ends every process of the broker and returns when they are gone.
+func (b *Broker) killAll(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	err := poll(ctx, func() bool {
+		pids := b.processes("")
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		return len(pids) == 0
+	})
+	if err != nil {
+		return fmt.Errorf("broker %s: its processes %v do not end: %w", b.name, b.processes(""), err)
+	}
+	return nil
+}
+
+// Running tells whether the server's process is there.
+func (b *Broker) Running() bool { return len(b.processes("beam.smp")) > 0 }
+
+// processes finds the broker's live processes, those of one command or all.
+func (b *Broker) processes(command string) []int {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	mine := []byte(marker + "=" + b.dir + "\x00")
+	var pids []int
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		env, err := os.ReadFile(filepath.Join("/proc", entry.Name(), "environ"))
+		if err != nil || !bytes.Contains(env, mine) {
+			continue
+		}
+		// A zombie has an empty environment and does not come here.
+		name, err := os.ReadFile(filepath.Join("/proc", entry.Name(), "comm"))
+		if err == nil && (command == "" || strings.TrimSpace(string(name)) == command) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// poll tries until it is so or the context ends.
+func poll(ctx context.Context, so func() bool) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for !so() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package broker
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+const startTimeout = 90 * time.Second
+
+// TLSConfig verifies the broker by its own CA.
+func (b *Broker) TLSConfig() *tls.Config {
+	return &tls.Config{RootCAs: b.pool, MinVersion: tls.VersionTLS12}
+}
+
+// await returns when the broker can be used, or has exited, or took too long.
+func (b *Broker) await(ctx context.Context, exited <-chan struct{}) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	var last error
+	gone := false
+	err := poll(ctx, func() bool {
+		select {
+		case <-exited:
+			gone = true
+			return true
+		default:
+		}
+		last = b.accepts(ctx)
+		return last == nil
+	})
+	switch {
+	case gone:
+		return fmt.Errorf("broker %s: the server ended while it started; its last words (%s):\n%s",
+			b.name, b.LogDir(), b.lastWords())
+	case err != nil:
+		return fmt.Errorf("broker %s: not ready after %s (%w): %w; see %s", b.name, startTimeout, err, last, b.LogDir())
+	}
+	return nil
+}
+
+// accepts logs in over TLS as the control plane would.
+func (b *Broker) accepts(ctx context.Context) error {
+	dialer := net.Dialer{Timeout: time.Second}
+	conn, err := amqp.DialConfig(b.URL(UserControlPlane), amqp.Config{
+		TLSClientConfig: b.TLSConfig(),
+		Dial: func(network, addr string) (net.Conn, error) {
+			c, err := dialer.DialContext(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			return c, c.SetDeadline(time.Now().Add(5 * time.Second))
+		},
+	})
+	if err != nil {
+		return err
+	}
+	return conn.CloseDeadline(time.Now().Add(5 * time.Second))
+}
+
+func (b *Broker) lastWords() string {
+	for _, file := range []string{b.outputFile(), filepath.Join(b.LogDir(), "rabbitmq.log")} {
+		if text, err := os.ReadFile(file); err == nil && len(text) > 0 {
+			return tail(string(text), 15)
+		}
+	}
+	return "(none)"
+}
+
+// Ctl runs rabbitmqctl against the broker and returns what it said.
+func (b *Broker) Ctl(ctx context.Context, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(binDir, "rabbitmqctl"), args...)
+	cmd.Env = b.environ()
+	cmd.Dir = b.dir
+	cmd.WaitDelay = 5 * time.Second
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return out, fmt.Errorf("broker %s: rabbitmqctl: %w:\n%s", b.name, err, tail(string(out), 10))
+	}
+	return out, nil
+}

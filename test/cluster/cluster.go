@@ -1,0 +1,154 @@
+// Package cluster runs real one-node Kubernetes clusters for tests and demos, in
+// Linux namespaces of their own: several side by side, up in seconds, gone
+// without a trace. It needs root, and neither systemd nor Docker; what it runs
+// it builds itself, once.
+//
+// It is for machines that one develops and tests on. It makes no attempt to
+// protect the machine from what runs in the cluster.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/test/cluster/internal/node"
+	"github.com/pipeops/pipeops-vm-agent/test/cluster/internal/parts"
+)
+
+// HostName is a name by which pods reach the machine that the cluster runs on.
+const HostName = "host.cluster.test"
+
+// DefaultName is the name of a cluster that is given none.
+const DefaultName = "dev"
+
+// KubernetesVersion is the version of the clusters.
+const KubernetesVersion = parts.KubernetesVersion
+
+// ErrNotFound says that there is no cluster of that name.
+var ErrNotFound = errors.New("no such cluster")
+
+// Cluster is a running cluster. Its methods may be used by several goroutines.
+type Cluster struct {
+	// Name tells clusters apart.
+	Name string
+
+	dir   string
+	state state
+}
+
+var validName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`)
+
+// Build makes the programs and images that clusters run, telling of it on out.
+// It is idempotent, and Up does it too.
+func Build(ctx context.Context, out io.Writer) error {
+	_, err := buildParts(ctx, out)
+	return err
+}
+
+func buildParts(ctx context.Context, out io.Writer) (parts.Set, error) {
+	cache, err := cacheDir()
+	if err != nil {
+		return parts.Set{}, err
+	}
+	set, err := parts.Build(ctx, cache, out)
+	if err != nil {
+		return parts.Set{}, fmt.Errorf("build the test cluster's parts: %w", err)
+	}
+	return set, nil
+}
+
+// Get finds a running cluster by its name.
+func Get(name string) (*Cluster, error) {
+	c, err := find(name)
+	if err != nil {
+		return nil, err
+	}
+	if !c.Running() {
+		return nil, fmt.Errorf("cluster %s is not running (any more); `up` starts it anew: %w", name, ErrNotFound)
+	}
+	return c, nil
+}
+
+// List finds all clusters, also those of which only remains are left.
+func List() ([]*Cluster, error) {
+	names, err := clusterNames()
+	if err != nil {
+		return nil, err
+	}
+	var found []*Cluster
+	for _, name := range names {
+		c, err := find(name)
+		if errors.Is(err, ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, c)
+	}
+	return found, nil
+}
+
+// find also returns clusters that do not run. One whose directory has no state
+// yet has nothing but the directory.
+func find(name string) (*Cluster, error) {
+	if !validName.MatchString(name) {
+		return nil, fmt.Errorf("cluster name %q: use up to 40 lower-case letters, digits and dashes", name)
+	}
+	run, err := runDir()
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{Name: name, dir: filepath.Join(run, name)}
+	c.state, err = loadState(c.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, statErr := os.Stat(c.dir); statErr == nil {
+			return c, nil
+		}
+		return nil, fmt.Errorf("cluster %s: %w", name, ErrNotFound)
+	}
+	return c, err
+}
+
+// Running tells whether the cluster's process 1 is there.
+func (c *Cluster) Running() bool { return c.state.Init.alive() }
+
+// Ready tells whether Up has finished.
+func (c *Cluster) Ready() bool { return c.state.Ready && c.Running() }
+
+// ControlPlaneOnly tells whether the cluster has no node.
+func (c *Cluster) ControlPlaneOnly() bool { return c.state.ControlPlaneOnly }
+
+// Started is when the cluster was started.
+func (c *Cluster) Started() time.Time { return c.state.Started }
+
+// Kubeconfig is the path of the administrator's kubeconfig.
+func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir, "kubeconfig") }
+
+// HostIP is the address at which pods reach this machine.
+func (c *Cluster) HostIP() string { return c.state.Network.host().String() }
+
+// NodeIP is the address at which this machine reaches the node: its node ports,
+// its registry, the API server.
+func (c *Cluster) NodeIP() string { return c.state.Network.node().String() }
+
+// NodeName is the name of the node.
+func (c *Cluster) NodeName() string { return "node-" + c.Name }
+
+// LogDir is where the logs of the components are.
+func (c *Cluster) LogDir() string { return filepath.Join(c.dir, node.LogDir) }
+
+// InitPID is the process ID, on this machine, of the cluster's process 1.
+func (c *Cluster) InitPID() int { return c.state.Init.PID }
+
+// registryPort is where in the cluster the image registry listens.
+const registryPort = "5000"
+
+func (c *Cluster) registry() string { return c.NodeIP() + ":" + registryPort }

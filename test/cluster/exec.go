@@ -1,0 +1,41 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+)
+
+// KubectlCommand is kubectl as the cluster's administrator, to be run by the
+// caller.
+func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, c.state.Hyperkube, append([]string{"kubectl"}, args...)...)
+	// kubectl would take NODE_IP for a host behind the proxy.
+	noProxy := strings.Trim(os.Getenv("NO_PROXY")+","+c.NodeIP(), ",")
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "NO_PROXY="+noProxy, "no_proxy="+noProxy)
+	return cmd
+}
+
+// Kubectl runs kubectl and returns what it prints. An error has what kubectl
+// said.
+func (c *Cluster) Kubectl(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := c.KubectlCommand(ctx, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return stdout.Bytes(), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+	}
+	return stdout.Bytes(), nil
+}
+
+// ExecCommand is a command within the cluster's namespaces.
+func (c *Cluster) ExecCommand(ctx context.Context, args ...string) *exec.Cmd {
+	nsenter := []string{
+		"--target", strconv.Itoa(c.InitPID()), "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--",
+	}
+	return exec.CommandContext(ctx, "nsenter", append(nsenter, args...)...)
+}

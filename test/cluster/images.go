@@ -1,0 +1,149 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/image"
+	"github.com/pipeops/pipeops-vm-agent/test/cluster/internal/parts"
+)
+
+// LoadImage makes an image available to pods under the name ref, whatever
+// registry that is in. Loaded again under the same name it replaces the old one
+// for pods that pull always; others keep what the node already has.
+func (c *Cluster) LoadImage(ctx context.Context, ref string, img v1.Image) error {
+	return c.push(ctx, image.Named{Ref: ref, Image: img})
+}
+
+// LoadIndex does for an image of several platforms what LoadImage does.
+func (c *Cluster) LoadIndex(ctx context.Context, ref string, index v1.ImageIndex) error {
+	return c.push(ctx, image.Named{Ref: ref, Index: index})
+}
+
+// LoadFile loads the images in a tar (of an OCI image layout, or by `docker
+// save`) or in the directory of an OCI image layout, under the names they have
+// there, or under ref if that is not empty.
+func (c *Cluster) LoadFile(ctx context.Context, file, ref string) (err error) {
+	archive, err := image.Open(file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, archive.Close()) }()
+	if ref != "" && len(archive.Images) != 1 {
+		return fmt.Errorf("%s holds %d images: one name does not do for them", file, len(archive.Images))
+	}
+	for _, named := range archive.Images {
+		if ref != "" {
+			named.Ref = ref
+		}
+		if named.Ref == "" {
+			return fmt.Errorf("%s does not say the name of its image: give one", file)
+		}
+		if err := c.push(ctx, named); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// push uploads into the registry, which knows repositories by the path alone.
+func (c *Cluster) push(ctx context.Context, named image.Named) error {
+	if c.state.ControlPlaneOnly {
+		return fmt.Errorf("load image %s: cluster %s has no node", named.Ref, c.Name)
+	}
+	ref, err := name.ParseReference(named.Ref)
+	if err != nil {
+		return fmt.Errorf("load image: %w", err)
+	}
+	separator := ":"
+	if _, digest := ref.(name.Digest); digest {
+		separator = "@"
+	}
+	target := c.registry() + "/" + ref.Context().RepositoryStr() + separator + ref.Identifier()
+	transport := &http.Transport{ // no proxy
+		DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
+	}
+	defer transport.CloseIdleConnections()
+	options := image.PushOptions{PlainHTTP: true, Transport: transport}
+	if err := image.Push(ctx, target, named, options); err != nil {
+		return fmt.Errorf("load image %s into cluster %s: %w", named.Ref, c.Name, err)
+	}
+	return nil
+}
+
+// Program is a Go program of this repository, to be run as a container.
+type Program struct {
+	// Package is its main package, as ./cmd/agent.
+	Package string
+	// Name is the executable's name; the last part of Package if empty.
+	Name string
+	// Ref is the image's name. If it has no tag, it gets one that says the
+	// content, so that a changed program is another image.
+	Ref     string
+	LDFlags string
+	Labels  map[string]string
+}
+
+// LoadProgram builds a program, and the image of it, and loads that. It returns
+// the image's full name.
+func (c *Cluster) LoadProgram(ctx context.Context, program Program) (ref string, err error) {
+	img, err := BuildProgram(ctx, program)
+	if err != nil {
+		return "", err
+	}
+	tag, err := name.NewTag(program.Ref, name.WithDefaultTag(""))
+	if err != nil {
+		return "", fmt.Errorf("load %s: %w", program.Package, err)
+	}
+	ref = program.Ref
+	if tag.TagStr() == "" {
+		digest, err := img.Digest()
+		if err != nil {
+			return "", fmt.Errorf("load %s: %w", program.Package, err)
+		}
+		ref += ":" + digest.Hex[:12]
+	}
+	return ref, c.LoadImage(ctx, ref, img)
+}
+
+// LoadApp builds one of the programs in test/apps and loads it. It returns the
+// image's full name.
+func (c *Cluster) LoadApp(ctx context.Context, app string) (ref string, err error) {
+	return c.LoadProgram(ctx, Program{Package: "./test/apps/" + app, Ref: "apps.test/" + app})
+}
+
+// BuildProgram builds a program's image for this machine's architecture.
+func BuildProgram(ctx context.Context, program Program) (img v1.Image, err error) {
+	source, err := parts.FindSource()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "program-")
+	if err != nil {
+		return nil, fmt.Errorf("build %s: %w", program.Package, err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if program.Name == "" {
+		program.Name = path.Base(program.Package)
+	}
+	binary := filepath.Join(dir, program.Name)
+	build := image.GoBuild{Dir: source, Package: program.Package, Output: binary, LDFlags: program.LDFlags}
+	if err := build.Run(ctx); err != nil {
+		return nil, err
+	}
+	return image.Build(image.Spec{
+		Binary: binary, Name: program.Name, Labels: program.Labels, CABundle: image.SystemCABundle(),
+		Platform: v1.Platform{OS: "linux", Architecture: runtime.GOARCH}, Uncompressed: true,
+	})
+}

@@ -1,0 +1,43 @@
+package e2e
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
+)
+
+// idleMemory is the most that an idle agent may keep resident.
+const idleMemory = 40 << 20
+
+func TestTheIdleAgentIsSmall(t *testing.T) {
+	// A fresh pod: what the other tests made it do is not idling.
+	require.NoError(t, sys.KillAgent(t.Context()))
+	require.NoError(t, sys.AwaitAgent(t.Context()))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var memory int64
+	err := harness.Eventually(ctx, "the agent is below its limit", func(ctx context.Context) (err error) {
+		if memory, err = sys.AgentMemory(ctx); err != nil {
+			return err
+		}
+		if memory >= idleMemory {
+			return assert.AnError
+		}
+		return nil
+	})
+	t.Logf("%.1f MiB resident", float64(memory)/(1<<20))
+	assert.NoError(t, err, "%d bytes resident, at most %d", memory, idleMemory)
+}
+
+func TestOnlyTheHealthPortListens(t *testing.T) {
+	pid, err := sys.AgentPID()
+	require.NoError(t, err)
+	ports, err := harness.ListeningPorts(pid)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"tcp/8080"}, ports)
+}

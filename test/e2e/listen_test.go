@@ -1,0 +1,115 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
+)
+
+// listener is a Runner that remembers everything it hears.
+type listener struct {
+	mu     sync.Mutex
+	events []announce.Event
+}
+
+// listen hears announcements on a durable queue from now until the test ends.
+func listen(t *testing.T) *listener {
+	t.Helper()
+	heard := &listener{}
+	bound := make(chan struct{})
+	var once sync.Once
+	consumer, err := announce.NewConsumer(announce.ConsumerConfig{
+		Config: announce.Config{
+			URLs: []string{sys.Broker.URL("runner")}, TLS: sys.Broker.TLSConfig(), Log: zerolog.Nop(), Name: t.Name(),
+		},
+		Queue: announce.RunnerQueue(fmt.Sprintf("listener-%d", time.Now().UnixNano())),
+		Ready: func() { once.Do(func() { close(bound) }) },
+	})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- consumer.Run(ctx, heard.hear) }()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	select {
+	case <-bound:
+	case <-time.After(time.Minute):
+		t.Fatal("the queue was not bound")
+	}
+	return heard
+}
+
+func (l *listener) hear(_ context.Context, e announce.Event) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.events = append(l.events, e)
+	return nil
+}
+
+func (l *listener) all() []announce.Event {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]announce.Event(nil), l.events...)
+}
+
+// awaitHealthy waits until the App was announced healthy with three pods, the
+// last that the Runner's work leads to.
+func (l *listener) awaitHealthy(t *testing.T, app string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.NoError(t, harness.Eventually(ctx, app+" is announced healthy", func(context.Context) error {
+		for _, e := range l.all() {
+			if a, err := e.App(); e.Type == announce.AppHealthy && err == nil && a.Name == app && a.Ready == 3 {
+				return nil
+			}
+		}
+		return fmt.Errorf("not among %d announcements", len(l.all()))
+	}))
+}
+
+// assertNoGaps says whether an announcement is missing. One that came twice is
+// allowed, and one that comes late: delivery is at least once, and a broker that
+// crashed hands out again what was on its way.
+func (l *listener) assertNoGaps(t *testing.T) {
+	t.Helper()
+	heard := map[string][]uint64{}
+	for _, e := range l.all() {
+		heard[e.AgentID] = append(heard[e.AgentID], e.Sequence)
+	}
+	for agent, seq := range heard {
+		slices.Sort(seq)
+		seq = slices.Compact(seq)
+		assert.Len(t, seq, int(seq[len(seq)-1]-seq[0])+1, "announcements of agent %s: %v", agent, seq)
+	}
+}
+
+// state wants a JSON answer of `agents show` to have a state.
+func state(answer, want string) error {
+	var shown struct {
+		State string `json:"state"`
+		Agent struct {
+			State string `json:"state"`
+		} `json:"agent"`
+	}
+	if err := json.Unmarshal([]byte(answer), &shown); err != nil {
+		return err
+	}
+	if shown.State != want && shown.Agent.State != want {
+		return fmt.Errorf("the agent is %s%s", shown.State, shown.Agent.State)
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+// Package e2e tests the whole product on its real parts: a Kubernetes, a
+// RabbitMQ, the control plane with frps as a process, the agent as a pod, and
+// the Runner's command line.
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
+)
+
+const (
+	agentName = "e2e"
+	runner    = "e2e"
+	namespace = "production"
+	// certificateTTL is short, so that certificates are renewed while the tests run.
+	certificateTTL = 60 * time.Second
+	// closeTimeout bounds the clean-up.
+	closeTimeout = 2 * time.Minute
+)
+
+// sys is the system that all tests share: they use Apps of their own, and put
+// back what they break.
+var (
+	sys   *harness.System
+	image string // of test/apps/hello
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if testing.Short() {
+		fmt.Println("end-to-end tests need a cluster: not run with -short")
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := runTests(ctx, m)
+	stop()
+	os.Exit(code)
+}
+
+func runTests(ctx context.Context, m *testing.M) (code int) {
+	var err error
+	if sys, err = harness.New(harness.Options{
+		Name: "e2e", Out: os.Stdout, ControlPlaneArgs: []string{"--certificate-ttl", certificateTTL.String()},
+	}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
+		if code != 0 {
+			saveLogs(ctx)
+		}
+		if err := sys.Close(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, "clean-up:", err)
+			code = 1
+		}
+	}()
+	if err := start(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "start the system:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+func start(ctx context.Context) (err error) {
+	if sys.Binaries, err = harness.Build(ctx); err != nil {
+		return err
+	}
+	if err := sys.StartKubernetes(ctx); err != nil {
+		return err
+	}
+	if err := sys.StartBroker(ctx); err != nil {
+		return err
+	}
+	if err := sys.StartControlPlane(ctx); err != nil {
+		return err
+	}
+	if _, err := sys.CreateRunner(ctx, runner); err != nil {
+		return err
+	}
+	token, err := sys.CreateToken(ctx)
+	if err != nil {
+		return err
+	}
+	if err := sys.DeployAgent(ctx, agentName, token); err != nil {
+		return err
+	}
+	image, err = sys.LoadApp(ctx, "hello")
+	return err
+}
+
+// saveLogs keeps what is needed to find out why a test failed.
+func saveLogs(ctx context.Context) {
+	dir, err := os.MkdirTemp("", "pipeops-e2e-failed-")
+	if err == nil {
+		err = sys.SaveLogs(ctx, dir)
+	}
+	fmt.Fprintln(os.Stderr, "logs of the parts:", dir, err)
+}

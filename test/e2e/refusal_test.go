@@ -1,0 +1,147 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/agent"
+	"github.com/pipeops/pipeops-vm-agent/agent/config"
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
+)
+
+// token makes an enrolment token.
+func token(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := sys.CreateToken(t.Context(), args...)
+	require.NoError(t, err)
+	return out
+}
+
+// agentSays runs pipeops-agent beside the cluster until it ends or has said
+// what is wanted, and answers what it said.
+func agentSays(t *testing.T, url, token, name string, want ...string) string {
+	t.Helper()
+	a, err := sys.RunAgent(map[string]string{
+		"PIPEOPS_CONTROL_PLANE_URL": url, "AGENT_TOKEN": token, "CLUSTER_NAME": name,
+		"KUBECONFIG": sys.Kubeconfig(), "PIPEOPS_STATE_DIR": t.TempDir(), "PIPEOPS_HEALTH_ADDRESS": "127.0.0.1:0",
+	})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, a.Close()) }()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err = harness.Eventually(ctx, "the agent says what is wrong", func(context.Context) error {
+		for _, w := range want {
+			if !strings.Contains(a.Log(), w) {
+				return fmt.Errorf("%q is not in:\n%s", w, a.Log())
+			}
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	return a.Log()
+}
+
+func TestTheAgentSaysWhyItCannotRegister(t *testing.T) {
+	url := sys.APIURL()
+	good := token(t)
+	expired := token(t, "--ttl", "1ms")
+	revoked := token(t)
+	_, err := sys.ControlPlane(t.Context(), "token", "revoke", tokenID(revoked))
+	require.NoError(t, err)
+	otherCA := strings.TrimSuffix(good, good[len(good)-8:]) + "00000000"
+
+	for name, c := range map[string]struct {
+		url, token, cluster string
+		want                []string
+	}{
+		"wrong token":     {url, mistyped(good), "elsewhere", []string{"pipeops-controlplane token create"}},
+		"no token at all": {url, "nonsense", "elsewhere", []string{"not an enrolment token"}},
+		"expired token":   {url, expired, "elsewhere", []string{"expired", "token create"}},
+		"revoked token":   {url, revoked, "elsewhere", []string{"revoked", "token create"}},
+		"wrong CA":        {url, otherCA, "elsewhere", []string{"fingerprint"}},
+		"unreachable":     {"https://" + sys.HostIP() + ":1", good, "elsewhere", []string{"refused", "pipeops-controlplane serve"}},
+		"name resolution": {"https://no-such-host.invalid", good, "elsewhere", []string{"no-such-host.invalid cannot be resolved"}},
+		"bad name":        {url, good, "Not A Name", []string{"CLUSTER_NAME", "a-z"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			said := agentSays(t, c.url, c.token, c.cluster, c.want...)
+			assert.Contains(t, said, "fix")
+			assert.NotContains(t, said, secretOf(c.token), "the token is not shown")
+		})
+	}
+}
+
+// mistyped changes a token's secret in one character.
+func mistyped(token string) string {
+	i := strings.LastIndex(token, "_") + 1
+	c := "a"
+	if token[i] == 'a' {
+		c = "b"
+	}
+	return token[:i] + c + token[i+1:]
+}
+
+func tokenID(token string) string { return strings.Split(token, "_")[1] }
+
+// secretOf is the part of a token that nobody may see.
+func secretOf(token string) string {
+	secret, _, _ := strings.Cut(token[strings.LastIndex(token, "_")+1:], ".")
+	return secret
+}
+
+// TestAClockThatIsWrongIsNamed runs the agent's code in this process, where its
+// clock can be set.
+func TestAClockThatIsWrongIsNamed(t *testing.T) {
+	kube := sys.Kube.Config
+	for _, off := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
+		t.Run(off.String(), func(t *testing.T) {
+			env := map[string]string{
+				"PIPEOPS_CONTROL_PLANE_URL": sys.APIURL(), "AGENT_TOKEN": token(t), "CLUSTER_NAME": "late",
+				"PIPEOPS_STATE_DIR": filepath.Join(t.TempDir(), "state"), "PIPEOPS_HEALTH_ADDRESS": "127.0.0.1:0",
+			}
+			flags := pflag.NewFlagSet("agent", pflag.ContinueOnError)
+			config.AddFlags(flags)
+			cfg, err := config.Load(flags, func(k string) string { return env[k] })
+			require.NoError(t, err)
+			a, err := agent.New(agent.Options{
+				Config: cfg, Version: "test", Log: zerolog.New(zerolog.NewTestWriter(t)), Kubernetes: kube,
+				Now: func() time.Time { return time.Now().Add(off) },
+			})
+			require.NoError(t, err)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			err = a.Run(ctx)
+			require.Error(t, err)
+			assert.ErrorContains(t, err, "clock")
+			assert.ErrorContains(t, err, "2h0m")
+			assert.ErrorContains(t, err, "fix")
+		})
+	}
+}
+
+func TestANameThatIsTakenIsRefused(t *testing.T) {
+	// The same cluster may register again; another one may not take its name.
+	// A second cluster is an API server alone.
+	other, err := sys.OtherCluster(t.Context())
+	require.NoError(t, err)
+	a, err := sys.RunAgent(map[string]string{
+		"PIPEOPS_CONTROL_PLANE_URL": sys.APIURL(), "AGENT_TOKEN": token(t), "CLUSTER_NAME": agentName,
+		"KUBECONFIG": other, "PIPEOPS_STATE_DIR": t.TempDir(), "PIPEOPS_HEALTH_ADDRESS": "127.0.0.1:0",
+	})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, a.Close()) }()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.NoError(t, a.AwaitEnd(ctx))
+	assert.Contains(t, a.Log(), "CLUSTER_NAME")
+	assert.Contains(t, a.Log(), agentName)
+}

@@ -1,0 +1,122 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/test/cluster"
+)
+
+const (
+	agentNamespace = "pipeops"
+	agentSelector  = "app.kubernetes.io/name=pipeops-agent"
+	// agentTimeout is how long the agent may take from the manifest to ready.
+	agentTimeout = 90 * time.Second
+)
+
+// CreateToken makes an enrolment token.
+func (s *System) CreateToken(ctx context.Context, args ...string) (string, error) {
+	out, err := s.ControlPlane(ctx, append([]string{"token", "create"}, args...)...)
+	return strings.TrimSpace(out), err
+}
+
+// DeployAgent applies deployments/agent.yaml, as an operator would, and waits
+// until the agent is registered, connected and ready.
+func (s *System) DeployAgent(ctx context.Context, name, token string) error {
+	ref, err := s.loadProgram(ctx, cluster.Program{
+		Package: "./cmd/agent", Name: "pipeops-agent", Ref: "pipeops/agent",
+		LDFlags: "-X main.version=" + version(ctx),
+	})
+	if err != nil {
+		return err
+	}
+	objects, err := s.agentObjects()
+	if err != nil {
+		return err
+	}
+	if s.Theirs != nil { // a cluster of our own goes away as a whole
+		s.onClose(func(ctx context.Context) error { return s.applied.delete(ctx, s.Kube) })
+	}
+	for _, obj := range objects {
+		s.applied.add(obj)
+		if err := errors.Join(setImage(obj, ref), s.Kube.Apply(ctx, obj)); err != nil {
+			return fmt.Errorf("deployments/agent.yaml: %w", err)
+		}
+	}
+	if s.Theirs != nil {
+		s.applied.add(namespaceObject(s.Theirs.Namespace))
+	}
+	for _, obj := range s.settings(name, token) {
+		if err := s.Kube.Apply(ctx, obj); err != nil {
+			return err
+		}
+	}
+	return s.AwaitAgent(ctx)
+}
+
+// AwaitAgent waits until one agent pod is ready, which says that it is
+// registered and its tunnel is up.
+func (s *System) AwaitAgent(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, agentTimeout)
+	defer cancel()
+	err := Eventually(ctx, "the agent is ready", func(ctx context.Context) error {
+		pod, err := s.AgentPod(ctx)
+		if err != nil {
+			return err
+		}
+		for _, c := range pod.Status.Conditions {
+			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+				return nil
+			}
+		}
+		return fmt.Errorf("pod %s is %s", pod.Name, pod.Status.Phase)
+	})
+	if err != nil {
+		return fmt.Errorf("%w\nthe agent's last lines:\n%s", err, s.AgentLog(context.WithoutCancel(ctx), 15))
+	}
+	return nil
+}
+
+// AgentPod is the agent's pod; there is one that is not on its way out.
+func (s *System) AgentPod(ctx context.Context) (*corev1.Pod, error) {
+	pods, err := s.Kube.Clientset.CoreV1().Pods(agentNamespace).List(ctx, metav1.ListOptions{LabelSelector: agentSelector})
+	if err != nil {
+		return nil, err
+	}
+	for i := range pods.Items {
+		if pods.Items[i].DeletionTimestamp == nil {
+			return &pods.Items[i], nil
+		}
+	}
+	return nil, errors.New("the agent has no pod")
+}
+
+// KillAgent deletes the agent's pod without grace: the process is gone at once.
+func (s *System) KillAgent(ctx context.Context) error {
+	pod, err := s.AgentPod(ctx)
+	if err != nil {
+		return err
+	}
+	return s.Kube.Delete(ctx, pod, client.GracePeriodSeconds(0))
+}
+
+// AgentLog is the end of the agent's log, or why it cannot be read.
+func (s *System) AgentLog(ctx context.Context, lines int64) string {
+	pod, err := s.AgentPod(ctx)
+	if err != nil {
+		return err.Error()
+	}
+	text, err := s.Kube.Clientset.CoreV1().Pods(agentNamespace).
+		GetLogs(pod.Name, &corev1.PodLogOptions{TailLines: &lines}).DoRaw(ctx)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}

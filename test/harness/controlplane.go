@@ -1,0 +1,119 @@
+package harness
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/test/broker"
+)
+
+// Ports of the control plane, on the address that the cluster reaches.
+const (
+	apiPort    = "8443"
+	tunnelPort = "7000"
+	edgePort   = "8444"
+)
+
+// startTimeout is how long the control plane may take to be ready.
+const startTimeout = 30 * time.Second
+
+// APIURL is where the agent reaches the control plane.
+func (s *System) APIURL() string { return "https://" + net.JoinHostPort(s.hostIP, apiPort) }
+
+// HostIP is the address at which the cluster reaches this machine.
+func (s *System) HostIP() string { return s.hostIP }
+
+// StartControlPlane starts the control plane with frps inside it and waits
+// until it is ready.
+func (s *System) StartControlPlane(ctx context.Context) error {
+	at := func(port string) string { return net.JoinHostPort(s.hostIP, port) }
+	runnerURL := s.path("runner-broker-url")
+	if err := os.WriteFile(runnerURL, []byte(s.Broker.URL(broker.UserRunner)), 0o600); err != nil {
+		return err
+	}
+	args := append([]string{"serve", "--data-dir", s.DataDir(),
+		"--api-listen", at(apiPort), "--tunnel-listen", at(tunnelPort), "--edge-listen", at(edgePort),
+		"--advertise-api", s.APIURL(), "--advertise-tunnel", at(tunnelPort), "--advertise-edge", at(edgePort),
+		"--broker-ca", s.Broker.CAFile(), "--runner-broker-url-file", runnerURL, "--log-level", "debug",
+	}, s.ControlPlaneArgs...)
+	s.control = newProcess(s.Dir, "controlplane", s.Binaries.ControlPlane, args, []string{"PIPEOPS_BROKER_URL=" + s.Broker.URL(broker.UserControlPlane)}) // a password is not for arguments
+	s.onClose(func(context.Context) error { return s.control.stop() })
+	return s.RestartControlPlane(ctx)
+}
+
+// KillControlPlane ends the control plane as a crash would.
+func (s *System) KillControlPlane() error { return s.control.kill() }
+
+// RestartControlPlane starts the control plane again with the same data.
+func (s *System) RestartControlPlane(ctx context.Context) error {
+	if err := s.control.start(); err != nil {
+		return err
+	}
+	return s.AwaitControlPlane(ctx)
+}
+
+// AwaitControlPlane waits until the control plane says that it is ready.
+func (s *System) AwaitControlPlane(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	err := Eventually(ctx, "the control plane is ready", func(ctx context.Context) error {
+		if !s.control.running() {
+			cancel()
+			return fmt.Errorf("it ended; its last lines:\n%s", s.control.lastLines(10))
+		}
+		_, err := s.Readiness(ctx)
+		return err
+	})
+	return err
+}
+
+// Readiness asks the control plane's /readyz.
+func (s *System) Readiness(ctx context.Context) (map[string]any, error) {
+	pem, err := os.ReadFile(s.path("data/ca.pem"))
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(pem)
+	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13},
+	}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.APIURL()+"/readyz", nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("/readyz answers %d: %s", resp.StatusCode, body)
+	}
+	var answer map[string]any
+	return answer, json.Unmarshal(body, &answer)
+}
+
+// DataDir is the control plane's data directory.
+func (s *System) DataDir() string { return s.path("data") }
+
+// ControlPlane runs a subcommand of pipeops-controlplane and answers what it
+// prints to standard output.
+func (s *System) ControlPlane(ctx context.Context, args ...string) (string, error) {
+	return run(ctx, nil, s.Binaries.ControlPlane, append(args, "--data-dir", s.DataDir())...)
+}
+
+// ControlPlaneLog is where the control plane's log is.
+func (s *System) ControlPlaneLog() string { return s.control.log }

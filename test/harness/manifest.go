@@ -1,0 +1,95 @@
+package harness
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// agentObject is the name of all of the agent's own objects.
+const agentObject = "pipeops-agent"
+
+// agentObjects are the objects of deployments/agent.yaml, as an operator would
+// apply them. In their cluster the first namespace for Apps is another one:
+// they may well have one of that name.
+func (s *System) agentObjects() ([]*unstructured.Unstructured, error) {
+	objects, err := readManifest(filepath.Join(Root(), "deployments", "agent.yaml"))
+	if err != nil || s.Theirs == nil {
+		return objects, err
+	}
+	return slices.DeleteFunc(objects, func(obj *unstructured.Unstructured) bool {
+		namespace := obj.GetNamespace()
+		if obj.GetKind() == "Namespace" {
+			namespace = obj.GetName()
+		}
+		return namespace != "" && namespace != agentNamespace
+	}), nil
+}
+
+// readManifest reads a YAML file of several documents.
+func readManifest(path string) (objects []*unstructured.Unstructured, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 64<<10)
+	for {
+		obj := &unstructured.Unstructured{}
+		err := decoder.Decode(&obj.Object)
+		switch {
+		case errors.Is(err, io.EOF):
+			return objects, nil
+		case err != nil:
+			return nil, fmt.Errorf("%s: %w", path, err)
+		case len(obj.Object) > 0:
+			objects = append(objects, obj)
+		}
+	}
+}
+
+// namespaceObject is a Namespace.
+func namespaceObject(name string) *unstructured.Unstructured {
+	obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}
+	obj.SetName(name)
+	return obj
+}
+
+// setImage has the manifest's Deployment run the image that was just built.
+func setImage(obj *unstructured.Unstructured, image string) error {
+	if obj.GetKind() != "Deployment" || obj.GetName() != agentObject {
+		return nil
+	}
+	path := []string{"spec", "template", "spec", "containers"}
+	containers, _, err := unstructured.NestedSlice(obj.Object, path...)
+	if err != nil {
+		return err
+	}
+	for _, c := range containers {
+		c.(map[string]any)["image"] = image
+	}
+	return unstructured.SetNestedSlice(obj.Object, containers, path...)
+}
+
+// settings are the config map and the secret that the manifest's head tells an
+// operator to create.
+func (s *System) settings(name, token string) []*unstructured.Unstructured {
+	object := func(kind, field string, values map[string]any) *unstructured.Unstructured {
+		obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": kind, field: values}}
+		obj.SetName(agentObject)
+		obj.SetNamespace(agentNamespace)
+		return obj
+	}
+	return []*unstructured.Unstructured{
+		object("ConfigMap", "data", map[string]any{
+			"PIPEOPS_CONTROL_PLANE_URL": s.APIURL(), "CLUSTER_NAME": name, "LOG_LEVEL": "debug",
+		}),
+		object("Secret", "stringData", map[string]any{"AGENT_TOKEN": token}),
+	}
+}

@@ -1,0 +1,75 @@
+package harness
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// AgentPID is the agent's process on this machine, found below the cluster's
+// first process. It is 0 for a cluster that runs elsewhere.
+func (s *System) AgentPID() (int, error) {
+	if s.Cluster == nil {
+		return 0, nil
+	}
+	links, err := filepath.Glob("/proc/[0-9]*/exe")
+	if err != nil {
+		return 0, err
+	}
+	for _, link := range links {
+		target, err := os.Readlink(link)
+		if err != nil || filepath.Base(target) != "pipeops-agent" {
+			continue
+		}
+		pid, _ := strconv.Atoi(strings.Split(link, "/")[2])
+		if descends(pid, s.Cluster.InitPID()) {
+			return pid, nil
+		}
+	}
+	return 0, errors.New("the agent's process was not found")
+}
+
+// AgentMemory is the agent's resident memory in bytes, 0 where it cannot be seen.
+func (s *System) AgentMemory(context.Context) (int64, error) {
+	pid, err := s.AgentPID()
+	if err != nil || pid == 0 {
+		return 0, err
+	}
+	kib, err := statusField(pid, "VmRSS")
+	return kib << 10, err
+}
+
+// descends says whether a process is below another one.
+func descends(pid, ancestor int) bool {
+	for pid > 1 {
+		if pid == ancestor {
+			return true
+		}
+		parent, err := statusField(pid, "PPid")
+		if err != nil {
+			return false
+		}
+		pid = int(parent)
+	}
+	return false
+}
+
+// statusField reads a number of /proc/PID/status (proc(5)).
+func statusField(pid int, field string) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	for scan := bufio.NewScanner(bytes.NewReader(text)); scan.Scan(); {
+		if rest, ok := strings.CutPrefix(scan.Text(), field+":"); ok {
+			return strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+		}
+	}
+	return 0, fmt.Errorf("process %d has no %s", pid, field)
+}

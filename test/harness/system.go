@@ -1,0 +1,138 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/pipeops/pipeops-vm-agent/test/broker"
+	"github.com/pipeops/pipeops-vm-agent/test/cluster"
+)
+
+// Options make a System.
+type Options struct {
+	// Name tells systems that run side by side apart.
+	Name string
+	// Dir takes logs, data and credentials; empty for a new one below the
+	// system's directory for temporary files.
+	Dir string
+	// Out gets the progress of long steps.
+	Out io.Writer
+	// ControlPlaneArgs are added to those of `pipeops-controlplane serve`.
+	ControlPlaneArgs []string
+	// Theirs is a cluster that is there already; nil for one of our own.
+	Theirs *Theirs
+}
+
+// System is the whole product with its real parts. Each part is started by its
+// own method, in the order of the methods.
+type System struct {
+	Options
+	Binaries Binaries
+	Kube     *Kube
+	Cluster  *cluster.Cluster // nil when it is Theirs
+	Broker   *broker.Broker
+
+	hostIP  string
+	control *process
+	applied *applied
+	ownDir  bool
+	closers []func(context.Context) error
+}
+
+// New makes a System in which nothing runs yet.
+func New(opts Options) (*System, error) {
+	s := &System{Options: opts, applied: &applied{}}
+	if s.Dir == "" {
+		dir, err := os.MkdirTemp("", "pipeops-"+opts.Name+"-")
+		if err != nil {
+			return nil, err
+		}
+		s.Dir, s.ownDir = dir, true
+	}
+	return s, os.MkdirAll(s.Dir, 0o700)
+}
+
+// StartKubernetes brings up the cluster, or looks at theirs.
+func (s *System) StartKubernetes(ctx context.Context) (err error) {
+	if s.Theirs != nil {
+		return s.openTheirs(ctx)
+	}
+	if s.Cluster, err = cluster.Up(ctx, cluster.Options{Name: s.Name, Out: s.Out}); err != nil {
+		return err
+	}
+	s.onClose(s.Cluster.Down)
+	s.hostIP = s.Cluster.HostIP()
+	s.Kube, err = openKube(s.Cluster.Kubeconfig())
+	return err
+}
+
+// openTheirs looks at a cluster that is there.
+func (s *System) openTheirs(ctx context.Context) error {
+	objects, err := s.agentObjects()
+	if err != nil {
+		return err
+	}
+	s.Kube, s.hostIP, err = s.Theirs.open(ctx, append(objects, namespaceObject(s.Theirs.Namespace)))
+	return err
+}
+
+// StartBroker brings up a private RabbitMQ.
+func (s *System) StartBroker(ctx context.Context) (err error) {
+	if s.Broker, err = broker.Up(ctx, broker.Options{Name: s.Name, Out: s.Out}); err != nil {
+		return err
+	}
+	s.onClose(s.Broker.Down)
+	return nil
+}
+
+// KillBroker ends RabbitMQ as a crash would. What it knows of its queues is
+// written to disk first: RabbitMQ 3.10 does that late, and a quorum queue that
+// is young when it dies comes back without a leader (docs/adr/0006).
+func (s *System) KillBroker(ctx context.Context) error {
+	if _, err := s.Broker.Ctl(ctx, "eval", "dets:sync(ra_directory_reverse)."); err != nil {
+		return err
+	}
+	return s.Broker.Kill()
+}
+
+// Kubeconfig is the file with which kubectl reaches the cluster.
+func (s *System) Kubeconfig() string {
+	if s.Theirs != nil {
+		return s.Theirs.Kubeconfig
+	}
+	return s.Cluster.Kubeconfig()
+}
+
+// LoadImage makes an image known to the cluster and answers the name that pods
+// use for it.
+func (s *System) LoadImage(ctx context.Context, ref string, img v1.Image) (string, error) {
+	if s.Theirs != nil {
+		return s.Theirs.push(ctx, ref, img)
+	}
+	return ref, s.Cluster.LoadImage(ctx, ref, img)
+}
+
+// onClose notes what Close has to undo.
+func (s *System) onClose(f func(context.Context) error) { s.closers = append(s.closers, f) }
+
+// Close takes everything down, in the reverse order, and leaves nothing. It
+// does not stop at an error.
+func (s *System) Close(ctx context.Context) error {
+	var errs []error
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		errs = append(errs, s.closers[i](ctx))
+	}
+	s.closers = nil
+	if s.ownDir {
+		errs = append(errs, os.RemoveAll(s.Dir))
+	}
+	return errors.Join(errs...)
+}
+
+// path is a file in the system's directory.
+func (s *System) path(name string) string { return filepath.Join(s.Dir, name) }

@@ -1,0 +1,177 @@
+// Package kubetest gives the tests of a package a real Kubernetes with the
+// agent's manifest in it, and a client with exactly the agent's rights.
+package kubetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/deployments"
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/test/cluster"
+)
+
+// AgentNamespace is where the agent's manifest puts the agent.
+const AgentNamespace = "pipeops"
+
+// Env is a cluster with the agent's manifest applied, and the agent's own
+// Deployment stopped: the test is the agent.
+type Env struct {
+	Cluster *cluster.Cluster
+	Admin   *rest.Config  // of the cluster's administrator
+	Agent   *rest.Config  // of the agent's ServiceAccount, by impersonation
+	Client  client.Client // the administrator's
+}
+
+// once brings a cluster up for the first test that asks.
+type once struct {
+	sync.Once
+	env *Env
+	err error
+}
+
+var (
+	controlPlane, full once
+	started            []*cluster.Cluster
+)
+
+// Main runs a package's tests and takes down what they brought up. Call it in
+// TestMain.
+func Main(m *testing.M) int {
+	code := m.Run()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for _, c := range started {
+		if err := c.Down(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	return code
+}
+
+// ControlPlane is an API server without nodes or controllers.
+func ControlPlane(t *testing.T) *Env { return get(t, &controlPlane, "api", true) }
+
+// Full is a whole cluster, with a node that runs pods.
+func Full(t *testing.T) *Env { return get(t, &full, "full", false) }
+
+func get(t *testing.T, o *once, suffix string, controlPlaneOnly bool) *Env {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("brings up a cluster")
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("clusters need root")
+	}
+	o.Do(func() {
+		o.env, o.err = up(cluster.Options{
+			Name: fmt.Sprintf("test-%d-%s", os.Getpid(), suffix), ControlPlaneOnly: controlPlaneOnly, Out: os.Stderr,
+		})
+	})
+	require.NoError(t, o.err)
+	return o.env
+}
+
+func up(options cluster.Options) (*Env, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute) // it may have to be built
+	defer cancel()
+	if err := sweep(ctx); err != nil {
+		return nil, err
+	}
+	c, err := cluster.Up(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	started = append(started, c)
+	admin, err := c.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	admin.QPS, admin.Burst = -1, 0
+	agent := rest.CopyConfig(admin)
+	agent.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + AgentNamespace + ":pipeops-agent",
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + AgentNamespace, "system:authenticated"},
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), app.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	cl, err := client.New(admin, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, err
+	}
+	env := &Env{Cluster: c, Admin: admin, Agent: agent, Client: cl}
+	if err := apply(ctx, c); err != nil {
+		return nil, err
+	}
+	return env, env.waitPolicy(ctx)
+}
+
+// waitPolicy waits until the API server enforces the manifest's admission
+// policy, which it takes up a moment after the policy was made.
+func (e *Env) waitPolicy(ctx context.Context) error {
+	agent, err := client.New(e.Agent, client.Options{Scheme: e.Client.Scheme()})
+	if err != nil {
+		return err
+	}
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"tried":"yes"}}}`))
+	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}
+		return apierrors.IsForbidden(agent.Patch(ctx, ns, patch, client.DryRunAll)), nil
+	})
+}
+
+// sweep removes the clusters of test runs that were killed.
+func sweep(ctx context.Context) error {
+	clusters, err := cluster.List()
+	if err != nil {
+		return err
+	}
+	for _, c := range clusters {
+		pid, isTest := strings.CutPrefix(c.Name, "test-")
+		pid, _, _ = strings.Cut(pid, "-")
+		if _, err := os.Stat("/proc/" + pid); !isTest || !errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err := c.Down(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// apply applies the manifest as a user would, with the agent's own Deployment
+// at no replicas.
+func apply(ctx context.Context, c *cluster.Cluster) error {
+	manifest, err := deployments.Agent()
+	if err != nil {
+		return err
+	}
+	manifest = bytes.Replace(manifest, []byte("  replicas: 1\n"), []byte("  replicas: 0\n"), 1)
+	cmd := c.KubectlCommand(ctx, "apply", "--server-side", "-f", "-")
+	cmd.Stdin = bytes.NewReader(manifest)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("apply the agent's manifest: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+// Command setup gets everything ready that the demo, the tests and the checks
+// need: programs compiled, the test cluster's parts built, RabbitMQ installed. It tells what it
+// does and how far it is, and is quick when there is nothing to do.
+//
+// It imports the standard library alone, so that on a fresh machine it runs, and
+// says so, before anything else has been downloaded or compiled.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const stopTimeout = 15 * time.Second
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Stdout, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "setup: failed:", err)
+		os.Exit(1)
+	}
+}
+
+// step is one thing to get ready. Doing it again does no harm and takes no time.
+type step struct {
+	title string
+	do    func(ctx context.Context, out io.Writer) error
+}
+
+var (
+	// The flags and environments are those of the builds that come later: only
+	// then do these find everything compiled. All programs share theirs.
+	programs = compile{
+		flags:    []string{"-trimpath"},
+		patterns: []string{"./cmd/...", "./test/cluster/cmd/cluster", "./test/broker/cmd/broker", "./test/demo"},
+	}
+	e2e   = compile{flags: []string{"-trimpath", "-test"}, patterns: []string{"./test/e2e/..."}}
+	plain = compile{flags: []string{"-test"}, patterns: []string{"./..."}}
+	lint  = compile{flags: []string{"-modfile=internal/tools/go.mod"}, patterns: []string{"tool"}}
+	tests = compile{flags: []string{"-test", "-race"}, cgo: true, patterns: []string{"./..."}}
+)
+
+// stepsFor answers nil for what it does not know.
+func stepsFor(what string) []step {
+	compilePrograms := step{"compile agent, control plane, Runner and the tools around them", programs.run}
+	getCluster := step{"get the test cluster's parts", goRun("./test/cluster/cmd/cluster", "build")}
+	getBroker := step{"get RabbitMQ", goRun("./test/broker/cmd/broker", "install")}
+	compileTests := step{"compile the tests, with the race detector", tests.run}
+	switch what {
+	case "demo":
+		if os.Getenv("KUBECONFIG") != "" { // theirs
+			return []step{compilePrograms, getBroker}
+		}
+		return []step{compilePrograms, getCluster, getBroker}
+	case "test":
+		return []step{compilePrograms, getCluster, getBroker, {"compile the end-to-end tests", e2e.run}, compileTests}
+	case "check":
+		return []step{{"compile the linters", lint.run}, {"compile what is to be vetted", plain.run}, compileTests}
+	}
+	return nil
+}
+
+func run(ctx context.Context, out io.Writer, args []string) error {
+	steps := stepsFor(strings.Join(args, " "))
+	if steps == nil {
+		return errors.New("say what for: `setup demo`, `setup test` or `setup check`")
+	}
+	for i, s := range steps {
+		fmt.Fprintf(out, "== setup %d/%d: %s\n", i+1, len(steps), s.title)
+		start := time.Now()
+		if err := s.do(ctx, out); err != nil {
+			return fmt.Errorf("%s: %w", s.title, err)
+		}
+		if took := time.Since(start); took > 10*time.Second {
+			fmt.Fprintf(out, "   took %s\n", took.Round(time.Second))
+		}
+	}
+	return nil
+}
+
+// goRun runs a program of this repository, which tells of its progress itself.
+func goRun(pkg string, args ...string) func(context.Context, io.Writer) error {
+	return func(ctx context.Context, out io.Writer) error {
+		cmd := command(ctx, append([]string{"run", "-trimpath", pkg}, args...)...)
+		cmd.Stdout, cmd.Stderr = out, out
+		return cmd.Run()
+	}
+}
+
+// command is the go command with a gentle end: what it runs has to clean up.
+func command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	// As a terminal does it: go cleans up after an interrupt only, and passes none on.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
+	cmd.WaitDelay = stopTimeout
+	return cmd
+}
