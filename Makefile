@@ -1,0 +1,126 @@
+# PipeOps VM Agent. `make help` lists what there is.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+MODULE  := github.com/pipeops/pipeops-vm-agent
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo none)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+BIN     := bin
+TOOL    := go tool -modfile=internal/tools/go.mod
+SCRIPTS := $(shell git ls-files '*.sh' .ci/run 2>/dev/null)
+GOTEST  := go test -timeout 25m
+# The same, with a word on how far it is, and at the end on how to run again what failed.
+# `go vet` is a check of its own.
+REPORT  := $(BIN)/report -timeout 25m -vet=off
+
+export CGO_ENABLED ?= 0
+
+##@ Start here
+.PHONY: demo
+demo: ## Watch the whole way on real parts: cluster, broker, control plane, agent, Runner
+	@go run ./test/setup demo
+	@mkdir -p $(BIN)
+	@go build -trimpath -o $(BIN)/demo ./test/demo
+	@exec $(BIN)/demo
+
+.PHONY: test
+test: ## Every test: unit, integration and end to end, on real parts (installs what it needs)
+	@go run ./test/setup test
+	@go build -o $(BIN)/report ./test/report
+	@echo "== unit and integration tests, with the race detector"
+	@CGO_ENABLED=1 $(REPORT) -race -p 2 $$(go list ./... | grep -v /test/e2e)
+	@echo "== end-to-end tests"
+	@$(REPORT) -trimpath -v -count=1 ./test/e2e/...
+
+.PHONY: test-short
+test-short: ## The seconds-long loop for daily work: no cluster, no broker
+	$(GOTEST) -short ./...
+
+.PHONY: check
+check: check-setup tidy-check format-check vet lint shell race ## What CI runs beside the tests: tidy, format, vet, lint, import law, shellcheck, race
+
+##@ Build
+.PHONY: build
+build: ## Build pipeops-agent, pipeops-controlplane and pipeops-runner into bin/
+	@for c in agent controlplane runner; do \
+	  echo "build $(BIN)/pipeops-$$c $(VERSION)"; \
+	  go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/pipeops-$$c ./cmd/$$c; done
+
+.PHONY: image
+image: ## Build the agent's image (linux/amd64 and arm64) into dist/, without a Docker engine
+	@mkdir -p dist
+	go run ./scripts/image --package ./cmd/agent --tag pipeops/agent:$(VERSION) --ldflags '$(LDFLAGS)' \
+	  --platform linux/amd64,linux/arm64 --output dist/pipeops-agent-image.tar
+
+.PHONY: generate
+generate: ## Write what is made from the code: deep copies, CRD, manifest, OpenAPI, CLI reference
+	go generate ./...
+	$(MAKE) format
+
+##@ Parts, one by one
+.PHONY: cluster-up cluster-down broker-up broker-down
+cluster-up: ## Start the test cluster "dev"
+	@go run ./test/cluster/cmd/cluster up --name dev
+cluster-down: ## Stop the test cluster "dev"
+	@go run ./test/cluster/cmd/cluster down --name dev
+broker-up: ## Start a private RabbitMQ "dev"
+	@go run ./test/broker/cmd/broker up --name dev
+broker-down: ## Stop the private RabbitMQ "dev"
+	@go run ./test/broker/cmd/broker down --name dev
+
+##@ Checks, one by one
+.PHONY: check-setup
+check-setup:
+	@go run ./test/setup check
+
+.PHONY: tidy-check
+tidy-check:
+	@echo "== go.mod is tidy"
+	@go mod tidy -diff || { echo "fix: go mod tidy"; exit 1; }
+
+.PHONY: format
+format: ## Format Go and shell files
+	@gofmt -w $$(git ls-files '*.go')
+	@test -z "$(SCRIPTS)" || $(TOOL) shfmt -w -i 2 -ci $(SCRIPTS)
+
+.PHONY: format-check
+format-check:
+	@echo "== format"
+	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "not formatted: $$out"; echo "fix: make format"; exit 1; }
+	@test -z "$(SCRIPTS)" || $(TOOL) shfmt -d -i 2 -ci $(SCRIPTS) || { echo "fix: make format"; exit 1; }
+
+.PHONY: vet
+vet:
+	@echo "== go vet"
+	@go vet ./...
+
+.PHONY: lint
+lint: ## golangci-lint with the list in .golangci.yaml, the import law among it
+	@echo "== golangci-lint (some two minutes the first time)"
+	@$(TOOL) golangci-lint run ./...
+
+.PHONY: shell
+shell: ## shellcheck over every script
+	@echo "== shellcheck"
+	@command -v shellcheck >/dev/null || { echo "installing shellcheck"; export DEBIAN_FRONTEND=noninteractive; \
+	  { apt-get -qq update && apt-get -qq install -y --no-install-recommends shellcheck; } >/dev/null \
+	  || { echo "fix: install shellcheck, as root"; exit 1; }; }
+	@test -z "$(SCRIPTS)" || shellcheck $(SCRIPTS)
+
+.PHONY: race
+race: ## The short tests under the race detector
+	@echo "== short tests, with the race detector"
+	@go build -o $(BIN)/report ./test/report
+	@CGO_ENABLED=1 $(REPORT) -race -short ./...
+
+##@ Help
+.PHONY: help
+help: ## This list
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: clean
+clean: ## Remove what was built here (not the test parts' cache)
+	rm -rf $(BIN) dist
