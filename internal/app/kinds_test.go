@@ -431,7 +431,10 @@ func TestStatefulSet(t *testing.T) {
 	assert.Equal(t, runnerapi.PhaseDegraded, a.Status.Phase, "the first pod is left as it was")
 	assert.Equal(t, runnerapi.CauseImageNotFound, a.Status.Diagnosis.Cause)
 	assert.Equal(t, "pod/db-1", a.Status.Diagnosis.Object, "the last is replaced first")
-	assert.EqualValues(t, 1, a.Status.ReadyReplicas)
+	eventually(t, "its controller has counted", func() bool {
+		a, err := e.Get(t.Context(), k)
+		return err == nil && a.Status.ReadyReplicas == 1
+	})
 
 	spec.Args = []string{"-listen=:8080"}
 	cured := deploy(t, e, k, spec)

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,7 +44,7 @@ func (e *Engine) observe(ctx context.Context, a *App, m made) (Status, time.Dura
 	s.Selector = labels.SelectorFromSet(managed.AppLabels(a.Name)).String()
 	if !a.ranBefore(m) {
 		count(&s, a, m.workload, pods, jobs)
-		s.Phase, s.Diagnosis = phase(a, m, currentRuns(a, jobs), finding), finding.Diagnosis
+		s.Phase, s.Diagnosis = phase(a, m, pods, currentRuns(a, jobs), finding), finding.Diagnosis
 	}
 	s.ObservedGeneration, s.ObservedRestart = a.Generation, a.restart()
 	if s.Phase != a.Status.Phase || s.LastTransition == nil {
@@ -83,9 +84,9 @@ func count(s *Status, a *App, w client.Object, pods []*corev1.Pod, jobs []*batch
 }
 
 // phase sums up. Healthy is said of what is wholly so, and never on old news.
-func phase(a *App, m made, jobs []*batchv1.Job, f diagnose.Finding) runnerapi.Phase {
+func phase(a *App, m made, pods []*corev1.Pod, jobs []*batchv1.Job, f diagnose.Finding) runnerapi.Phase {
 	figures := figuresOf(m.workload)
-	serves := figures.available > 0
+	serves := figures.available > 0 || anyReady(pods)
 	switch a.Spec.Type {
 	case runnerapi.TypeJob:
 		serves = false
@@ -110,6 +111,14 @@ func phase(a *App, m made, jobs []*batchv1.Job, f diagnose.Finding) runnerapi.Ph
 		return runnerapi.PhaseDegraded
 	}
 	return runnerapi.PhaseProgressing
+}
+
+// anyReady says whether a Service has a pod to send requests to. The pods say so
+// themselves before their controller has counted them.
+func anyReady(pods []*corev1.Pod) bool {
+	return slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
+		return pod.DeletionTimestamp == nil && podReady(pod)
+	})
 }
 
 func succeeded(j *batchv1.Job) bool {
