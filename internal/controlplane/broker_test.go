@@ -18,7 +18,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 )
 
-// listener hears announcements as a Runner does.
+// listener hears announcements as a Runner does, all that come after listenAs: its
+// queue is bound by then.
 type listener struct {
 	mu     sync.Mutex
 	events []announce.Event
@@ -48,6 +49,7 @@ func listenAs(t *testing.T, b *broker.Broker, runner string) *listener {
 			t.Errorf("consumer: %v", err)
 		}
 	})
+	slow(t, "the Runner's queue is bound", func() bool { return consumer.Status().Connected })
 	return l
 }
 
