@@ -39,6 +39,14 @@ type session struct {
 	log     zerolog.Logger
 	streams atomic.Int64
 	dials   chan struct{} // one place per dial in the making
+	// What the registry keeps here, under its own lock.
+	instance *instance // once it has logged in
+	takes    bool      // it can be dialled
+	turn     uint64    // of its newest dial
+
+	doubtedUntil atomic.Int64 // UnixNano
+
+	replica replica // whose it is, once it has logged in
 
 	mu      sync.Mutex
 	mux     *yamux.Session
@@ -46,12 +54,14 @@ type session struct {
 	proxy   proxy.Proxy
 	reason  error
 
-	loggedIn atomic.Bool
-	ready    chan struct{} // closed when the agent can be dialled
-	up       sync.Once
-	done     chan struct{} // closed when the session is over
-	killed   sync.Once
-	work     link.Gate // the goroutines of dials and relays
+	loggedIn  atomic.Bool
+	ready     chan struct{} // closed when the agent can be dialled
+	up        sync.Once
+	drainOnce sync.Once
+	draining  chan struct{} // closed when the agent wants no more dials
+	done      chan struct{} // closed when the session is over
+	killed    sync.Once
+	work      link.Gate // the goroutines of dials and relays
 }
 
 func newSession(s *Server, raw net.Conn, conn *tls.Conn, agentID string) *session {
@@ -59,8 +69,8 @@ func newSession(s *Server, raw net.Conn, conn *tls.Conn, agentID string) *sessio
 		server: s, agentID: agentID, raw: raw, conn: conn,
 		log:   s.cfg.Log.With().Str("agent_id", agentID).Stringer("remote", raw.RemoteAddr()).Logger(),
 		dials: make(chan struct{}, s.cfg.Limits.Dials),
-		ready: make(chan struct{}),
-		done:  make(chan struct{}),
+		ready: make(chan struct{}), draining: make(chan struct{}),
+		done: make(chan struct{}),
 	}
 }
 
@@ -95,7 +105,7 @@ func (s *session) serve(ctx context.Context) {
 		s.control.WaitClosed()
 	}
 	s.server.agents.remove(s)
-	s.log.Info().Err(s.why()).Msg("agent's tunnel closed")
+	s.log.Info().Err(s.why()).Str("instance", s.replica.instance).Msg("agent's tunnel closed")
 }
 
 // kill ends the session at once, for the first reason given. The raw connection goes
@@ -162,6 +172,8 @@ func (s *session) begin(ctx context.Context, stream *link.Stream) error {
 		return s.login(ctx, stream, m)
 	case *msg.NewWorkConn:
 		return s.workConn(stream, m)
+	case *msg.CloseProxy:
+		return s.drain(ctx, stream, m)
 	default:
 		return fmt.Errorf("%w: a connection does not start with %T", errForeign, m)
 	}
@@ -172,17 +184,23 @@ func (s *session) login(ctx context.Context, stream *link.Stream, m *msg.Login) 
 	if s.loggedIn.Swap(true) {
 		return fmt.Errorf("%w: a second login", errForeign)
 	}
-	if err := admitLogin(s.agentID, m); err != nil {
+	r := replica{s.agentID, m.ClientID}
+	if err := admitLogin(r, m); err != nil {
 		s.refuse(stream, "the certificate is another agent's", true)
 		return err
 	}
+	s.replica = r
 	if err := s.authorize(ctx, stream); err != nil {
 		s.kill(err)
 		return err
 	}
-	leave, ok := s.server.agents.takeOver(s)
-	if !ok {
-		return errReplaced
+	leave, err := s.server.agents.takeOver(s)
+	if errors.Is(err, errCrowded) {
+		s.refuse(stream, err.Error(), false)
+		s.kill(err)
+	}
+	if err != nil {
+		return err
 	}
 	defer leave()
 	return s.start(ctx, stream, m)
@@ -195,9 +213,9 @@ func (s *session) start(ctx context.Context, stream *link.Stream, m *msg.Login) 
 		return err
 	}
 	conn := msg.NewConn(stream, &guard{
-		ReadWriter: msg.NewV1ReadWriter(rw), agentID: s.agentID, onUp: s.reachable, onEnd: s.kill,
+		ReadWriter: msg.NewV1ReadWriter(rw), replica: s.replica, onUp: s.reachable, onEnd: s.kill,
 	})
-	control, err := s.server.engine.login(ctx, conn, s.agentID, m)
+	control, err := s.server.engine.login(ctx, conn, s.replica, m)
 	if err != nil {
 		s.kill(err)
 		return err
@@ -249,14 +267,14 @@ func (s *session) answer(stream *link.Stream, m msg.Message) error {
 
 // workConn gives frps a connection that it asked the agent for.
 func (s *session) workConn(stream *link.Stream, m *msg.NewWorkConn) error {
-	if err := admitWorkConn(s.agentID, m); err != nil {
-		return err
-	}
 	s.mu.Lock()
 	control := s.control
 	s.mu.Unlock()
 	if control == nil {
 		return fmt.Errorf("%w: a work connection before the login", errForeign)
+	}
+	if err := admitWorkConn(s.replica, m); err != nil {
+		return err
 	}
 	conn := msg.NewConn(stream, msg.NewV1ReadWriter(stream))
 	if err := s.server.engine.controls.RegisterWorkConn(control, proxy.NewWorkConn(conn)); err != nil {
@@ -269,7 +287,7 @@ func (s *session) workConn(stream *link.Stream, m *msg.NewWorkConn) error {
 // reachable is called when the agent knows that its proxy runs.
 func (s *session) reachable() {
 	s.up.Do(func() {
-		pxy, ok := s.server.engine.proxies.GetByName(link.ProxyName(s.agentID))
+		pxy, ok := s.server.engine.proxies.GetByName(s.replica.proxyName())
 		if !ok {
 			s.kill(errors.New("the agent's proxy is gone"))
 			return
@@ -281,6 +299,6 @@ func (s *session) reachable() {
 		close(s.ready)
 		// In a goroutine because this one is frps' and sends what a dial needs.
 		s.work.Go(func() { s.server.agents.tell(known) })
-		s.log.Info().Msg("agent's tunnel is up")
+		s.log.Info().Str("instance", s.replica.instance).Msg("agent's tunnel is up")
 	})
 }
