@@ -182,11 +182,11 @@ func TestReplicasRenewTogether(t *testing.T) {
 	_, two := r.run("two")
 	r.up("one", "two")
 	seen := map[string]bool{}
-	await(t, "the certificate is renewed four times", func() bool {
+	await(t, "the certificate is renewed three times", func() bool {
 		if id := r.stored(); id != nil {
 			seen[id.Certificate.Leaf.SerialNumber.String()] = true
 		}
-		return len(seen) > 4
+		return len(seen) > 3
 	})
 	renewed := func(log *book) int {
 		return log.count("identity issued and stored") + log.count("another replica got the agent's certificate")

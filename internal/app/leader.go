@@ -94,7 +94,7 @@ func (l *leadership) leads() bool {
 func (l *leadership) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(l.stands, cancel)()
+	defer context.AfterFunc(l.stands, cancel)() //nolint:contextcheck // resigning belongs to no call
 	for ctx.Err() == nil {
 		l.elector.Run(ctx)
 	}

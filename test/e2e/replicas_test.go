@@ -29,6 +29,7 @@ func TestTwoReplicas(t *testing.T) {
 	t.Run("a command is the same on the other", sameOnTheOther)
 	t.Run("the leader dies in the middle of the work", leaderDiesAtWork)
 	t.Run("the leader dies in the middle of a restart", leaderDiesAtARestart)
+	t.Run("a log is followed over the loss of each", logOutlivesEach)
 	t.Run("an update of the agent costs nothing", updateCostsNothing)
 }
 
@@ -159,6 +160,20 @@ func leaderDiesAtARestart(t *testing.T) {
 	require.NoError(t, <-done)
 	assert.Len(t, replicaSets(t, "two-once"), 2, "one restart made one new version")
 	require.NoError(t, sys.ScaleAgent(t.Context(), 2))
+}
+
+// logOutlivesEach follows a log while the replicas are killed one after the other: one
+// of them was the one that sent it.
+func logOutlivesEach(t *testing.T) {
+	request := follow(t, "two-followed")
+	request("/before")
+	pods, err := sys.AgentPods(t.Context())
+	require.NoError(t, err)
+	for i, p := range pods {
+		require.NoError(t, sys.KillReplica(t.Context(), p.Name))
+		request(fmt.Sprintf("/after-the-loss-of-%d", i))
+		require.NoError(t, sys.ScaleAgent(t.Context(), 2))
+	}
 }
 
 // updateCostsNothing replaces both pods, one after the other, while a Runner works.
