@@ -8,6 +8,8 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -23,9 +25,14 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
-// drainTimeout is how long running commands may take after SIGTERM; the pod's
-// grace period is longer.
-const drainTimeout = 20 * time.Second
+// What an agent may take to stop after SIGTERM: the pod's grace period is longer
+// than both together.
+const (
+	// handoverTimeout bounds the control plane's part: to send no more Runners here.
+	handoverTimeout = 5 * time.Second
+	// drainTimeout is how long running commands may go on.
+	drainTimeout = 20 * time.Second
+)
 
 // Options make an Agent.
 type Options struct {
@@ -36,16 +43,20 @@ type Options struct {
 	Kubernetes *rest.Config
 	// Now is the clock; nil for the machine's.
 	Now func() time.Time
+	// Replica tells the replicas of one agent apart; the host's name when empty,
+	// which in a cluster is the pod's.
+	Replica string
 }
 
 // Agent is one agent, from start to drain. It can be run once.
 type Agent struct {
-	opts   Options
-	log    zerolog.Logger
-	now    func() time.Time
-	kube   *kube.Client
-	store  identity.Store
-	health *health
+	opts    Options
+	replica string
+	log     zerolog.Logger
+	now     func() time.Time
+	kube    *kube.Client
+	store   identity.Store
+	health  *health
 
 	current atomic.Pointer[identity.Identity]
 	// revoked are the serial numbers of Runner certificates that the control plane
@@ -64,8 +75,13 @@ func New(opts Options) (*Agent, error) {
 		return nil, err
 	}
 	a := &Agent{
-		opts: opts, log: opts.Log, now: opts.Now, kube: k,
+		opts: opts, replica: opts.Replica, log: opts.Log, now: opts.Now, kube: k,
 		health: newHealth(), beat: make(chan struct{}, 1),
+	}
+	if a.replica == "" {
+		if a.replica, err = os.Hostname(); err != nil {
+			return nil, fmt.Errorf("find this replica's name: %w", err)
+		}
 	}
 	if a.now == nil {
 		a.now = time.Now
@@ -89,12 +105,15 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	for {
 		err := a.serve(ctx)
-		if !isForgotten(err) || a.opts.Config.Token == "" {
+		if !isForgotten(err) {
 			return errUnlessStopped(ctx, err)
 		}
 		a.log.Warn().Err(err).Msg("the control plane does not know this agent: registering again")
-		if err := a.registerAgain(ctx); err != nil {
+		switch again := a.registerAgain(ctx, a.current.Load()); {
+		case errors.Is(again, errNoToken):
 			return errUnlessStopped(ctx, err)
+		case again != nil:
+			return errUnlessStopped(ctx, again)
 		}
 	}
 }
@@ -121,7 +140,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	}
 	engine, err := app.New(app.Config{
 		RESTConfig: a.opts.Kubernetes, Namespace: a.opts.Config.Namespace, Log: a.log,
-		Announce: announcer(control), Contents: a.kube,
+		Announce: announcer(control), Contents: a.kube, Replica: a.replica, Led: a.beatSoon,
 	})
 	if err != nil {
 		return err
@@ -138,16 +157,24 @@ func (a *Agent) serve(ctx context.Context) error {
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	parts, life := errgroup.WithContext(life)
+	serving, stopServing := context.WithCancel(life)
+	defer stopServing()
 	parts.Go(func() error { return engine.Run(life) })
 	parts.Go(func() error { return a.keepTunnel(life, tun) })
 	parts.Go(func() error { return a.watch(life, tun, engine) })
-	parts.Go(func() error { return a.heartbeats(life, control, tun) })
+	parts.Go(func() error { return a.heartbeats(life, control, tun, engine) })
 	parts.Go(func() error { return a.renewals(life, control) })
 	parts.Go(func() error {
-		defer stop()
-		serving, stopServing := context.WithCancel(life)
-		defer context.AfterFunc(ctx, stopServing)()
 		defer stopServing()
+		select {
+		case <-ctx.Done():
+			a.leave(life, tun, engine)
+		case <-life.Done():
+		}
+		return nil
+	})
+	parts.Go(func() error {
+		defer stop()
 		return runnerapi.Serve(serving, tun.Listener(), runnerapi.ServeConfig{
 			Handler: a.runnerAPI(engine), //nolint:contextcheck // each call has the context of its request
 			TLS:     a.runnerTLS(), Drain: drainTimeout, Log: a.log,
@@ -158,4 +185,15 @@ func (a *Agent) serve(ctx context.Context) error {
 	}
 	a.log.Info().Msg("agent stopped; the apps go on running")
 	return nil
+}
+
+// leave hands over to the other replicas, if there are any: one of them leads, and
+// Runners that come now come to them.
+func (a *Agent) leave(life context.Context, tun *tunnel.Tunnel, engine *app.Engine) {
+	engine.StepDown()
+	ctx, cancel := context.WithTimeout(life, handoverTimeout)
+	defer cancel()
+	if err := tun.Drain(ctx); err != nil {
+		a.log.Warn().Err(err).Msg("the control plane may still send Runners here")
+	}
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 )
 
 // errNoToken is what an agent without identity and token can only say.
@@ -17,24 +16,28 @@ var errNoToken = errors.New("AGENT_TOKEN: is not set, and this agent has no iden
 
 // identify finds the agent's identity, or registers. Afterwards a.current is set.
 func (a *Agent) identify(ctx context.Context) error {
-	id, err := a.loadIdentity(ctx)
-	if err != nil {
+	id, err := a.newer(ctx, nil)
+	switch {
+	case err != nil:
 		return err
-	}
-	if id != nil && a.elsewhere(id) {
+	case id == nil:
+		return a.registerAgain(ctx, nil)
+	case a.elsewhere(id):
 		a.log.Warn().Str("agent", id.AgentID).Msg("the token is of another control plane than the identity: registering there")
-		id = nil
+		return a.registerAgain(ctx, id)
 	}
-	if id == nil {
-		return a.registerAgain(ctx)
-	}
+	a.log.Info().Str("agent", id.AgentID).Time("notAfter", id.NotAfter()).Stringer("store", a.store).Msg("identity found")
 	a.adopt(id)
 	return nil
 }
 
-// registerAgain registers, whatever identity there is.
-func (a *Agent) registerAgain(ctx context.Context) error {
-	id, err := a.register(ctx)
+// registerAgain replaces an identity that is of no use, if there is one, by
+// that which another replica has got meanwhile, or by registering.
+func (a *Agent) registerAgain(ctx context.Context, old *identity.Identity) error {
+	id, err := a.newer(ctx, old)
+	if err == nil && id == nil {
+		id, err = a.register(ctx, old)
+	}
 	if err != nil {
 		return err
 	}
@@ -48,26 +51,6 @@ func (a *Agent) adopt(id *identity.Identity) {
 	a.health.set("identity", stateOK)
 }
 
-// loadIdentity reads the stored identity. One that is damaged is reported and
-// replaced by registering anew: the same cluster gets the same agent ID.
-func (a *Agent) loadIdentity(ctx context.Context) (*identity.Identity, error) {
-	var parts map[string][]byte
-	err := a.retry(ctx, "read the agent's identity from "+a.store.String(), func() (err error) {
-		parts, err = a.store.Load(ctx)
-		return err
-	}, kube.Passing)
-	if err != nil || parts == nil || identity.Pending(parts) {
-		return nil, err
-	}
-	id, err := identity.Decode(parts)
-	if err != nil {
-		a.log.Error().Err(err).Stringer("store", a.store).Msg("the stored identity is damaged: registering anew")
-		return nil, nil
-	}
-	a.log.Info().Str("agent", id.AgentID).Time("notAfter", id.NotAfter()).Stringer("store", a.store).Msg("identity found")
-	return id, nil
-}
-
 // elsewhere says whether the operator has pointed the agent to a control plane
 // other than the one that its identity is of.
 func (a *Agent) elsewhere(id *identity.Identity) bool {
@@ -77,7 +60,7 @@ func (a *Agent) elsewhere(id *identity.Identity) bool {
 
 // register asks for an identity until the control plane answers, one way or
 // the other.
-func (a *Agent) register(ctx context.Context) (*identity.Identity, error) {
+func (a *Agent) register(ctx context.Context, old *identity.Identity) (*identity.Identity, error) {
 	if a.opts.Config.Token == "" {
 		return nil, errNoToken
 	}
@@ -90,68 +73,21 @@ func (a *Agent) register(ctx context.Context) (*identity.Identity, error) {
 		return nil, err
 	}
 	defer client.Close()
-	key, err := a.pendingKey(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var answer controlapi.Identity
-	err = a.retry(ctx, "register with "+a.opts.Config.ControlPlaneURL, func() error {
-		req, err := a.registration(ctx, key)
-		if err != nil {
-			return err
-		}
-		answer, err = client.Register(ctx, token, req)
-		return err
-	}, passing)
-	if err != nil {
-		return nil, fmt.Errorf("registration: %w", err)
-	}
-	return a.keep(ctx, key, answer, systemRoots)
-}
-
-// pendingKey is the key of a registration that was begun before, or a new one
-// that is stored first: whoever dies in the middle asks for the same thing again.
-// An identity that is there already is kept until there is another one.
-func (a *Agent) pendingKey(ctx context.Context) (key *ecdsa.PrivateKey, err error) {
-	err = a.retry(ctx, "keep the agent's key in "+a.store.String(), func() error {
-		parts, err := a.store.Load(ctx)
-		if err != nil {
-			return err
-		}
-		if identity.Pending(parts) {
-			if key, err = identity.DecodeKey(parts); err == nil {
-				return nil
+	return a.obtain(ctx, old, func(ctx context.Context, key *ecdsa.PrivateKey) (*identity.Identity, error) {
+		var answer controlapi.Identity
+		err := a.retry(ctx, "register with "+a.opts.Config.ControlPlaneURL, func() error {
+			req, err := a.registration(ctx, key)
+			if err != nil {
+				return err
 			}
-		}
-		if key, err = identity.NewKey(); err != nil || len(parts) > 0 {
+			answer, err = client.Register(ctx, token, req)
 			return err
+		}, passing)
+		if err != nil {
+			return nil, fmt.Errorf("registration: %w", err)
 		}
-		if parts, err = identity.EncodeKey(key); err != nil {
-			return err
-		}
-		return a.store.Save(ctx, parts)
-	}, kube.Passing)
-	return key, err
-}
-
-// keep makes an identity of an answer and stores it.
-func (a *Agent) keep(ctx context.Context, key *ecdsa.PrivateKey, answer controlapi.Identity, systemRoots bool) (*identity.Identity, error) {
-	id, err := identity.New(key, answer, systemRoots)
-	if err != nil {
-		return nil, fmt.Errorf("the control plane's answer: %w", err)
-	}
-	parts, err := id.Encode()
-	if err != nil {
-		return nil, err
-	}
-	err = a.retry(ctx, "store the agent's identity in "+a.store.String(), func() error {
-		return a.store.Save(ctx, parts)
-	}, kube.Passing)
-	if err != nil {
-		return nil, err
-	}
-	a.log.Info().Str("agent", id.AgentID).Time("notAfter", id.NotAfter()).Msg("identity issued and stored")
-	return id, nil
+		return identity.New(key, answer, systemRoots)
+	})
 }
 
 func (a *Agent) registration(ctx context.Context, key *ecdsa.PrivateKey) (controlapi.RegisterRequest, error) {

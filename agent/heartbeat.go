@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
@@ -18,12 +19,12 @@ const busyInterval = 5 * time.Second
 // cluster is: often while something changes, else at the interval that the
 // control plane asks for. It ends with an error when the control plane will
 // not have this agent any more.
-func (a *Agent) heartbeats(ctx context.Context, control *controlapi.Client, tun *tunnel.Tunnel) error {
+func (a *Agent) heartbeats(ctx context.Context, control *controlapi.Client, tun *tunnel.Tunnel, engine *app.Engine) error {
 	idle := time.Duration(a.current.Load().HeartbeatInterval) * time.Second
 	var last controlapi.Heartbeat
 	for {
 		next := busyInterval
-		beat, err := a.observe(ctx, tun)
+		beat, err := a.observe(ctx, tun, engine.Leads())
 		if err != nil && ctx.Err() == nil {
 			a.log.Warn().Err(err).Msg("the cluster's figures could not be read; the heartbeat goes without them")
 		}
@@ -35,6 +36,7 @@ func (a *Agent) heartbeats(ctx context.Context, control *controlapi.Client, tun 
 			return fmt.Errorf("the control plane refuses this agent: %w", err)
 		case err != nil:
 			a.log.Warn().Err(err).Msg("heartbeat failed; trying again")
+			a.catchUp(ctx, err)
 		default:
 			a.revoked.Store(&answer.RevokedRunners)
 			if answer.IntervalSeconds > 0 {
@@ -87,14 +89,33 @@ func (a *Agent) beatSoon() {
 	}
 }
 
-// observe reads the cluster's figures.
-func (a *Agent) observe(ctx context.Context, tun *tunnel.Tunnel) (controlapi.Heartbeat, error) {
-	facts, err := a.kube.Facts(ctx)
-	return controlapi.Heartbeat{
+// observe is what this replica has to tell: the one that leads reads the cluster's
+// figures, the others only say that they live.
+func (a *Agent) observe(ctx context.Context, tun *tunnel.Tunnel, leads bool) (controlapi.Heartbeat, error) {
+	beat := controlapi.Heartbeat{
 		Clock: a.now(), AgentVersion: a.opts.Version, RunnerAPIVersion: runnerAPIVersion,
-		KubernetesVersion: facts.KubernetesVersion, Distribution: facts.Distribution, Provider: facts.Provider,
-		Capacity: capacity(facts), TunnelPhase: string(tun.Status().Phase),
-	}, err
+		TunnelPhase: string(tun.Status().Phase), Standby: !leads,
+	}
+	if !leads {
+		return beat, nil
+	}
+	facts, err := a.kube.Facts(ctx)
+	beat.KubernetesVersion, beat.Distribution, beat.Provider = facts.KubernetesVersion, facts.Distribution, facts.Provider
+	beat.Capacity = capacity(facts)
+	return beat, err
+}
+
+// catchUp takes up what another replica has stored, when the control plane does
+// not take this one's certificate any more: it was asleep while they renewed
+// twice, or registered anew.
+func (a *Agent) catchUp(ctx context.Context, refusal error) {
+	var e *controlapi.Error
+	if !errors.As(refusal, &e) || e.Code != controlapi.CodeCertificateUnknown {
+		return
+	}
+	if id, err := a.newer(ctx, a.current.Load()); err == nil && id != nil && id.AgentID == a.current.Load().AgentID {
+		a.adopt(id)
+	}
 }
 
 // same says whether two heartbeats tell of the same state: all but the clock

@@ -43,12 +43,15 @@ type plane struct {
 	stop  func()
 }
 
-func startPlane(t *testing.T) *plane {
+func startPlane(t *testing.T, change ...func(*controlplane.Config)) *plane {
 	t.Helper()
 	p := &plane{clock: &clock{}}
 	p.cfg = controlplane.Config{
 		DataDir: t.TempDir(), APIListen: "127.0.0.1:0", TunnelListen: "127.0.0.1:0", EdgeListen: "127.0.0.1:0",
 		HeartbeatInterval: time.Second, Log: zerolog.Nop(), Now: p.clock.now,
+	}
+	for _, f := range change {
+		f(&p.cfg)
 	}
 	p.start(t)
 	t.Cleanup(func() { p.stop() })
@@ -111,15 +114,20 @@ type running struct {
 // run starts an agent whose identity is in dir.
 func run(t *testing.T, p *plane, dir, token string) *running {
 	t.Helper()
-	env := kubetest.ControlPlane(t)
-	a, err := agent.New(agent.Options{
+	return launch(t, agent.Options{
 		Config: config.Config{
 			ControlPlaneURL: p.ControlPlane.Advertised().API, Token: token, ClusterName: name, StateDir: dir,
 			Namespace: kubetest.AgentNamespace, HealthAddress: "127.0.0.1:0",
 		},
-		Version: "test", Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel),
-		Kubernetes: env.Agent, Now: p.clock.now,
+		Version: "test", Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel), Now: p.clock.now,
 	})
+}
+
+// launch runs an agent in this process, in the tests' cluster.
+func launch(t *testing.T, opts agent.Options) *running {
+	t.Helper()
+	opts.Kubernetes = kubetest.ControlPlane(t).Agent
+	a, err := agent.New(opts)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &running{cancel: cancel, done: make(chan error, 1)}

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"crypto/ecdsa"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
@@ -11,7 +12,7 @@ import (
 // renewals keeps the certificate fresh: a new key and certificate at two
 // thirds of the old one's life, or at once when the agent was away for longer
 // than that. Nothing is dropped: connections that are open go on, new ones use
-// the new certificate.
+// the new certificate. Each replica of the agent does this; one of them asks.
 func (a *Agent) renewals(ctx context.Context, control *controlapi.Client) error {
 	for {
 		if !a.sleepUntilRenewal(ctx) {
@@ -57,28 +58,26 @@ func (a *Agent) retryRenewal(ctx context.Context, control *controlapi.Client) er
 	}
 }
 
-// renew asks for a certificate over a new key. With an expired certificate the
-// old key proves the agent instead of TLS.
+// renew asks for a certificate over a new key, unless another replica did. With
+// an expired certificate the old key proves the agent instead of TLS.
 func (a *Agent) renew(ctx context.Context, control *controlapi.Client) (*identity.Identity, error) {
-	key, err := identity.NewKey()
-	if err != nil {
-		return nil, err
-	}
-	csr, err := identity.CSR(key)
-	if err != nil {
-		return nil, err
-	}
 	old := a.current.Load()
-	var answer controlapi.Identity
-	if a.now().Before(old.NotAfter()) {
-		answer, err = control.Renew(ctx, csr)
-	} else {
-		answer, err = control.Recover(ctx, old.Identity.Certificate, old.Key(), csr)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return a.keep(ctx, key, answer, old.SystemRoots)
+	return a.obtain(ctx, old, func(ctx context.Context, key *ecdsa.PrivateKey) (*identity.Identity, error) {
+		csr, err := identity.CSR(key)
+		if err != nil {
+			return nil, err
+		}
+		var answer controlapi.Identity
+		if a.now().Before(old.NotAfter()) {
+			answer, err = control.Renew(ctx, csr)
+		} else {
+			answer, err = control.Recover(ctx, old.Identity.Certificate, old.Key(), csr)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return identity.New(key, answer, old.SystemRoots)
+	})
 }
 
 // sleep waits, and answers false when ctx ended first.

@@ -24,6 +24,9 @@ const header = `# The PipeOps agent, whole. Needs Kubernetes 1.30 or newer.
 # The last one reads the enrolment token from the terminal (end with Ctrl-D), so
 # that it gets into no shell history. The pod starts once the config map is there.
 #
+# For two replicas, each on its node, set "replicas: 2" below: a number that is set with
+# kubectl is set back when this file is applied again.
+#
 # To remove the agent, delete the Apps first, while it can still take them down:
 #
 #   kubectl delete apps.pipeops.io --all --all-namespaces

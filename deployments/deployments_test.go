@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -77,4 +79,25 @@ func TestRightsStayNarrow(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 3, roles)
+}
+
+// TestReplicasMayOverlap keeps the manifest fit for two replicas and for updates that
+// have two pods at a time.
+func TestReplicasMayOverlap(t *testing.T) {
+	var deployment appsv1.Deployment
+	var budget policyv1.PodDisruptionBudget
+	for _, o := range objects(t) {
+		switch o.GetKind() {
+		case "Deployment":
+			require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &deployment))
+		case "PodDisruptionBudget":
+			require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &budget))
+		}
+	}
+	assert.Equal(t, appsv1.RollingUpdateDeploymentStrategyType, deployment.Spec.Strategy.Type)
+	assert.Equal(t, 0, deployment.Spec.Strategy.RollingUpdate.MaxUnavailable.IntValue())
+	assert.Equal(t, "kubernetes.io/hostname", deployment.Spec.Template.Spec.TopologySpreadConstraints[0].TopologyKey)
+	assert.Equal(t, 1, budget.Spec.MaxUnavailable.IntValue(), "a node with the only replica can be drained")
+	assert.Nil(t, budget.Spec.MinAvailable)
+	assert.Equal(t, deployment.Spec.Selector, budget.Spec.Selector)
 }

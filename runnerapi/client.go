@@ -123,6 +123,12 @@ func NewClient(c ClientConfig) (*Client, error) {
 		}},
 		RetryWaitMin: retryMin, RetryWaitMax: retryMax, RetryMax: maxTries,
 		CheckRetry: client.checkRetry, Backoff: backoff, ErrorHandler: retryablehttp.PassthroughErrorHandler,
+		// Another try goes over another connection, so to another replica of the agent if it
+		// has one. Connections that serve other calls stay.
+		PrepareRetry: func(*http.Request) error {
+			transport.CloseIdleConnections()
+			return nil
+		},
 	}
 	return client, nil
 }

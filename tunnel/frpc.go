@@ -38,6 +38,7 @@ var (
 // there until the service has stopped; the supervisor then makes a new instance.
 type frpc struct {
 	service *client.Service
+	proxy   string
 	first   chan *connector
 	parked  chan struct{}
 	stopped chan struct{}
@@ -57,12 +58,13 @@ func (p park) Open() error {
 func (p park) Connect() (net.Conn, error) { return nil, errSessionOver }
 func (p park) Close() error               { return nil }
 
-func newFRPC(agentID string, conn *connector, accept func(net.Conn)) (*frpc, error) {
-	proxies := source.NewConfigSource()
-	if err := proxies.ReplaceAll([]v1.ProxyConfigurer{agentProxy()}, nil); err != nil {
+func newFRPC(agentID, instance string, conn *connector, accept func(net.Conn)) (*frpc, error) {
+	proxies, name := source.NewConfigSource(), link.LocalProxyName(agentID, instance)
+	if err := proxies.ReplaceAll([]v1.ProxyConfigurer{agentProxy(name)}, nil); err != nil {
 		return nil, err
 	}
 	f := &frpc{
+		proxy:   name,
 		first:   make(chan *connector, 1),
 		parked:  make(chan struct{}),
 		stopped: make(chan struct{}),
@@ -72,7 +74,7 @@ func newFRPC(agentID string, conn *connector, accept func(net.Conn)) (*frpc, err
 	creating.Lock()
 	defer creating.Unlock()
 	service, err := client.NewService(client.ServiceOptions{
-		Common:                 commonConfig(agentID),
+		Common:                 commonConfig(agentID, instance),
 		ConfigSourceAggregator: source.NewAggregator(proxies),
 		ConnectorCreator: func(context.Context, *v1.ClientCommonConfig) client.Connector {
 			select {
@@ -113,16 +115,16 @@ func (f *frpc) run(ctx context.Context) error {
 
 // phase is frpc's word for how the agent's proxy is, and its error if it was refused.
 func (f *frpc) phase() (phase, problem string) {
-	status, ok := f.service.StatusExporter().GetProxyStatus(link.LocalProxyName())
+	status, ok := f.service.StatusExporter().GetProxyStatus(f.proxy)
 	if !ok {
 		return proxy.ProxyPhaseNew, ""
 	}
 	return status.Phase, status.Err
 }
 
-func commonConfig(agentID string) *v1.ClientCommonConfig {
+func commonConfig(agentID, instance string) *v1.ClientCommonConfig {
 	exit, off := true, false
-	cfg := &v1.ClientCommonConfig{User: agentID, LoginFailExit: &exit}
+	cfg := &v1.ClientCommonConfig{User: agentID, ClientID: instance, LoginFailExit: &exit}
 	cfg.Transport.WireProtocol = "v1"
 	cfg.Transport.TCPMux = &off // the connector's session is the multiplexer
 	cfg.Transport.TLS.Enable = &off
@@ -133,9 +135,9 @@ func commonConfig(agentID string) *v1.ClientCommonConfig {
 
 // agentProxy is the one proxy. The server sets its secret; encryption and compression stay
 // off because the callback is given the connection without them.
-func agentProxy() v1.ProxyConfigurer {
+func agentProxy(name string) v1.ProxyConfigurer {
 	p := &v1.STCPProxyConfig{}
-	p.Name = link.LocalProxyName()
+	p.Name = name
 	p.Type = string(v1.ProxyTypeSTCP)
 	return p
 }

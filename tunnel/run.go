@@ -13,7 +13,7 @@ import (
 // twice at a time.
 func (t *Tunnel) Run(ctx context.Context) error {
 	waits := t.cfg.Backoff.sequence()
-	for {
+	for !t.draining.Load() {
 		t.status.set(Connecting, nil)
 		started := time.Now()
 		err := t.session(ctx)
@@ -24,11 +24,13 @@ func (t *Tunnel) Run(ctx context.Context) error {
 		if t.Status().Phase == Connected && time.Since(started) >= t.cfg.Backoff.Stable {
 			waits.Reset()
 		}
-		if !t.pause(ctx, waits.NextBackOff(), err) {
-			t.status.set(Stopped, nil)
-			return nil
+		if t.draining.Load() || !t.pause(ctx, waits.NextBackOff(), err) {
+			break
 		}
 	}
+	t.status.set(Stopped, nil)
+	<-ctx.Done() // if it was drained, the connection has ended before
+	return nil
 }
 
 // pause waits before the next attempt, and reports whether there shall be one.

@@ -35,6 +35,11 @@ func (t *Tunnel) session(ctx context.Context) error {
 		return fmt.Errorf("tunnel: start the multiplexer: %w", err)
 	}
 	defer func() { _ = mux.Close() }()
+	t.live.Store(mux)
+	defer t.live.Store(nil)
+	if t.draining.Load() {
+		return errSessionOver
+	}
 	// Closing the connection is the only way a session is ended: frpc then stops by
 	// itself, from whatever state it is in.
 	stop := context.AfterFunc(ctx, func() { _ = mux.Close() })
@@ -43,7 +48,7 @@ func (t *Tunnel) session(ctx context.Context) error {
 	offers := &link.Gate{}
 	defer offers.Shut()
 	// In a goroutine because frpc's own goroutine must not be kept waiting.
-	f, err := newFRPC(t.cfg.AgentID, &connector{mux: mux}, func(c net.Conn) {
+	f, err := newFRPC(t.cfg.AgentID, t.cfg.Instance, &connector{mux: mux}, func(c net.Conn) {
 		if !offers.Go(func() { t.listener.offer(c, mux.CloseChan()) }) {
 			_ = c.Close()
 		}

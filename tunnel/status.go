@@ -9,7 +9,7 @@ import (
 type Phase string
 
 // The phases. A tunnel moves between Connecting, Connected and Waiting until its context
-// ends (Stopped) or the server refuses the agent for good (Refused).
+// or what it drained ends (Stopped), or the server refuses the agent for good (Refused).
 const (
 	Stopped    Phase = "stopped"
 	Connecting Phase = "connecting"

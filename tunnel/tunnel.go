@@ -12,10 +12,13 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"net/url"
+	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/yamux"
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
@@ -34,6 +37,10 @@ type Config struct {
 	ServerName string
 	// AgentID is the agent's own identifier, the same as in its certificate.
 	AgentID string
+	// Instance tells the replicas of one agent apart, such as by the pod's name: they are
+	// connected side by side, and a new connection of one takes over from its old one
+	// alone. Two processes with one name take the tunnel from each other.
+	Instance string
 	// TLS is asked at every dial, so that a renewed certificate is used at the next
 	// connection without dropping the present one. The configuration must hold the roots
 	// to trust and the agent's certificate; it is cloned before use.
@@ -64,6 +71,8 @@ type Tunnel struct {
 	host     string
 	status   *tracker
 	listener *listener
+	live     atomic.Pointer[yamux.Session] // the present connection's
+	draining atomic.Bool
 }
 
 // New checks the configuration. Nothing is dialled before Run.
@@ -74,6 +83,8 @@ func New(cfg Config) (*Tunnel, error) {
 		return nil, errors.New("tunnel: server address must be host:port; set the address the control plane gave at registration")
 	case cfg.AgentID == "":
 		return nil, errors.New("tunnel: agent ID is empty; register the agent first")
+	case !link.ValidInstance(cfg.Instance):
+		return nil, fmt.Errorf("tunnel: the instance cannot be called %q; use at most 253 letters, digits, dots, dashes and underscores, as in a host's name", cfg.Instance)
 	case cfg.TLS == nil:
 		return nil, errors.New("tunnel: no TLS source; the tunnel only runs over mutual TLS")
 	}

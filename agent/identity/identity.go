@@ -4,14 +4,12 @@
 package identity
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"time"
@@ -38,28 +36,12 @@ type Identity struct {
 	key *ecdsa.PrivateKey
 }
 
-// NewKey makes a key for one certificate. P-256: small, fast, everywhere.
-func NewKey() (*ecdsa.PrivateKey, error) {
-	return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-}
-
-// CSR is the PEM certificate request for key. It names nobody: the control
-// plane decides what the certificate says.
-func CSR(key *ecdsa.PrivateKey) (string, error) {
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
-	if err != nil {
-		return "", fmt.Errorf("make the certificate request: %w", err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})), nil
-}
-
 // New joins a key with what the control plane answered to its CSR.
 func New(key *ecdsa.PrivateKey, answer controlapi.Identity, systemRoots bool) (*Identity, error) {
-	der, err := x509.MarshalPKCS8PrivateKey(key)
+	keyPEM, err := encodeKey(key)
 	if err != nil {
 		return nil, fmt.Errorf("encode the agent's key: %w", err)
 	}
-	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 	pair, err := tls.X509KeyPair([]byte(answer.Certificate), keyPEM)
 	if err != nil {
 		return nil, fmt.Errorf("the certificate does not fit the agent's key: %w", err)
@@ -78,6 +60,11 @@ func New(key *ecdsa.PrivateKey, answer controlapi.Identity, systemRoots bool) (*
 
 // Key is the agent's private key, for signing with it.
 func (id *Identity) Key() crypto.Signer { return id.key }
+
+// Same says whether the other is this very certificate.
+func (id *Identity) Same(other *Identity) bool {
+	return other != nil && bytes.Equal(id.Certificate.Leaf.Raw, other.Certificate.Leaf.Raw)
+}
 
 // NotAfter is when the certificate expires.
 func (id *Identity) NotAfter() time.Time { return id.Certificate.Leaf.NotAfter }
@@ -105,11 +92,11 @@ func (id *Identity) Encode() (map[string][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode the identity: %w", err)
 	}
-	parts, err := EncodeKey(id.key)
+	key, err := encodeKey(id.key)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("encode the agent's key: %w", err)
 	}
-	parts[partAnswer] = answer
+	parts := map[string][]byte{partKey: key, partAnswer: answer}
 	if id.SystemRoots {
 		parts[partTrust] = []byte(trustSystem)
 	}
@@ -127,7 +114,7 @@ func Decode(parts map[string][]byte) (*Identity, error) {
 	if err := json.Unmarshal(parts[partAnswer], &answer); err != nil {
 		return nil, fmt.Errorf("%s: %w", partAnswer, err)
 	}
-	key, err := DecodeKey(parts)
+	key, err := decodeKey(parts, partKey)
 	if err != nil {
 		return nil, err
 	}

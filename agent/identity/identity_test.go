@@ -55,21 +55,26 @@ func issue(t testing.TB) *identity.Identity {
 func TestAnIdentityIsTheSameAfterItWasStored(t *testing.T) {
 	id := issue(t)
 	file := identity.File{Dir: filepath.Join(t.TempDir(), "state")}
-	parts, err := file.Load(t.Context())
+	parts, version, err := file.Load(t.Context())
 	require.NoError(t, err)
 	assert.Nil(t, parts, "nothing is stored yet")
 
 	parts, err = id.Encode()
 	require.NoError(t, err)
-	require.NoError(t, file.Save(t.Context(), parts))
-	parts, err = file.Load(t.Context())
+	saved, err := file.Save(t.Context(), parts, version)
+	require.NoError(t, err)
+	require.True(t, saved)
+	parts, _, err = file.Load(t.Context())
 	require.NoError(t, err)
 	got, err := identity.Decode(parts)
 	require.NoError(t, err)
 	assert.Equal(t, id.Identity, got.Identity)
 	assert.Equal(t, id.Key(), got.Key())
 	assert.True(t, got.SystemRoots)
-	assert.False(t, identity.Pending(parts))
+	assert.True(t, got.Same(id))
+	saved, err = file.Save(t.Context(), parts, version)
+	require.NoError(t, err)
+	assert.False(t, saved, "something was stored since that version")
 
 	info, err := os.Stat(file.String())
 	require.NoError(t, err)
@@ -81,21 +86,36 @@ func TestAnIdentityIsTheSameAfterItWasStored(t *testing.T) {
 
 func TestAFileThatOthersCanReadIsRefusedWithItsFix(t *testing.T) {
 	file := identity.File{Dir: t.TempDir()}
-	require.NoError(t, file.Save(t.Context(), map[string][]byte{"key.pem": []byte("x")}))
+	_, err := file.Save(t.Context(), map[string][]byte{"key.pem": []byte("x")}, "")
+	require.NoError(t, err)
 	require.NoError(t, os.Chmod(file.String(), 0o644))
-	_, err := file.Load(t.Context())
+	_, _, err = file.Load(t.Context())
 	require.ErrorContains(t, err, "chmod 600")
 }
 
-func TestAPendingKeyIsFoundAgain(t *testing.T) {
+func TestARequestIsFoundBesideTheIdentity(t *testing.T) {
+	id := issue(t)
+	parts, err := id.Encode()
+	require.NoError(t, err)
+	none, err := identity.RequestIn(parts)
+	require.NoError(t, err)
+	assert.Nil(t, none)
+
 	key, err := identity.NewKey()
 	require.NoError(t, err)
-	parts, err := identity.EncodeKey(key)
+	want := &identity.Request{Key: key, By: "pod-1"}
+	for _, beside := range []map[string][]byte{nil, parts} {
+		all, err := want.With(beside)
+		require.NoError(t, err)
+		got, err := identity.RequestIn(all)
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+		_, err = identity.Decode(all)
+		assert.Equal(t, beside == nil, err != nil, "the identity is as it was")
+	}
+	again, err := identity.RequestIn(parts)
 	require.NoError(t, err)
-	assert.True(t, identity.Pending(parts))
-	got, err := identity.DecodeKey(parts)
-	require.NoError(t, err)
-	assert.Equal(t, key, got)
+	assert.Nil(t, again, "the parts that were given are as they were")
 }
 
 func TestAForeignKeyDoesNotFitTheCertificate(t *testing.T) {

@@ -2,6 +2,8 @@ package identity
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,18 +12,22 @@ import (
 	"path/filepath"
 )
 
-// Store keeps the stored parts of an Identity. In a cluster it is a Secret, on
-// a VM a File.
+// Store keeps the stored parts of an Identity, for all replicas of the agent. In
+// a cluster it is a Secret, on a VM a File.
 type Store interface {
-	// Load answers nil parts and nil error when nothing is stored.
-	Load(ctx context.Context) (map[string][]byte, error)
-	Save(ctx context.Context, parts map[string][]byte) error
+	// Load answers what is stored and its version. Nothing is nil parts of the
+	// version "".
+	Load(ctx context.Context) (parts map[string][]byte, version string, err error)
+	// Save replaces what was stored as that version. It answers false, and does
+	// nothing, when something else is stored since: another replica was first.
+	Save(ctx context.Context, parts map[string][]byte, version string) (bool, error)
 	// String says where, for messages.
 	String() string
 }
 
 // File is a Store in a directory, for an agent that is no pod. The file can be
-// read by its owner alone.
+// read by its owner alone. Its versions keep an agent from writing over what it has
+// not read; for replicas that race in the same moment it is no arbiter.
 type File struct{ Dir string }
 
 func (f File) path() string   { return filepath.Join(f.Dir, "identity.json") }
@@ -29,38 +35,46 @@ func (f File) String() string { return f.path() }
 
 // Load reads the file. One that others can read is refused: its key may be
 // known by now.
-func (f File) Load(context.Context) (map[string][]byte, error) {
+func (f File) Load(context.Context) (map[string][]byte, string, error) {
 	info, err := os.Stat(f.path())
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, "", nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return nil, fmt.Errorf("%s can be read by others, mode %04o (fix: chmod 600 %s)", f.path(), mode, f.path())
+		return nil, "", fmt.Errorf("%s can be read by others, mode %04o (fix: chmod 600 %s)", f.path(), mode, f.path())
 	}
 	if info.Size() > 4*maxPart {
-		return nil, fmt.Errorf("%s is larger than %d bytes", f.path(), 4*maxPart)
+		return nil, "", fmt.Errorf("%s is larger than %d bytes", f.path(), 4*maxPart)
 	}
 	text, err := os.ReadFile(f.path())
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	parts := map[string][]byte{}
 	if err := json.Unmarshal(text, &parts); err != nil {
-		return nil, fmt.Errorf("%s is damaged: %w", f.path(), err)
+		return nil, "", fmt.Errorf("%s is damaged: %w", f.path(), err)
 	}
-	return parts, nil
+	sum := sha256.Sum256(text)
+	return parts, hex.EncodeToString(sum[:]), nil
 }
 
 // Save writes a new file and moves it into place, so that a crash leaves the
 // old one or the new one.
-func (f File) Save(_ context.Context, parts map[string][]byte) (err error) {
+func (f File) Save(ctx context.Context, parts map[string][]byte, version string) (saved bool, err error) {
+	if _, now, err := f.Load(ctx); err != nil || now != version {
+		return false, err
+	}
 	text, err := json.Marshal(parts)
 	if err != nil {
-		return err
+		return false, err
 	}
+	return true, f.replace(text)
+}
+
+func (f File) replace(text []byte) (err error) {
 	if err := os.MkdirAll(f.Dir, 0o700); err != nil {
 		return err
 	}

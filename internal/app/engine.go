@@ -41,8 +41,11 @@ type Config struct {
 	Announce func(ctx context.Context, events []Event) error
 	// Replica tells the replicas of one agent apart; the host's name when empty.
 	Replica string
-	// Lease is how long a leader that died is waited for; 15 s when zero.
+	// Lease is how long a leader that died is waited for; 8 s when zero.
 	Lease time.Duration
+	// Led is called each time this replica begins to lead. It may be nil, and must
+	// not block.
+	Led func()
 	// Contents tells of the Secrets and ConfigMaps that Apps use. When it is nil,
 	// no App restarts because of them.
 	Contents Contents

@@ -18,8 +18,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 )
 
-// defaultLease is how long a leader that died is waited for.
-const defaultLease = 15 * time.Second
+// defaultLease is how long a leader that died is waited for; one that steps down is not.
+// It renews every eighth of that: half of Kubernetes' usual lease, because nobody
+// loses more than a few seconds' work when it changes hands for no good reason.
+const defaultLease = 8 * time.Second
 
 // leadership says which replica of the agent reconciles and announces. All
 // replicas serve the Runner API: a command is a write to the cluster, which the
@@ -32,11 +34,14 @@ type leadership struct {
 	elector *leaderelection.LeaderElector
 	term    atomic.Pointer[context.Context] // of this replica's own leadership
 	gained  chan struct{}
+	stands  context.Context // ends when this replica wants to lead no more
+	resign  context.CancelFunc
 	resync  chan crevent.TypedGenericEvent[*App]
 }
 
 func newLeadership(cfg Config, rc *rest.Config) (*leadership, error) {
 	l := &leadership{gained: make(chan struct{}, 1), resync: make(chan crevent.TypedGenericEvent[*App])}
+	l.stands, l.resign = context.WithCancel(context.Background())
 	identity, lease := cfg.Replica, cfg.Lease
 	if identity == "" {
 		name, err := os.Hostname() // a pod's name; a container that was restarted in it leads on at once
@@ -59,12 +64,15 @@ func newLeadership(cfg Config, rc *rest.Config) (*leadership, error) {
 			LeaseMeta: metav1.ObjectMeta{Namespace: cfg.Namespace, Name: managed.FieldManager}, Client: leases,
 			LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
 		},
-		LeaseDuration: lease, RenewDeadline: lease * 8 / 15, RetryPeriod: lease / 5,
+		LeaseDuration: lease, RenewDeadline: lease * 5 / 8, RetryPeriod: lease / 8,
 		ReleaseOnCancel: true, Name: managed.FieldManager,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(term context.Context) {
 				l.term.Store(&term)
 				wake(l.gained)
+				if cfg.Led != nil {
+					cfg.Led()
+				}
 			},
 			OnStoppedLeading: func() {}, // the term's context has ended
 		},
@@ -81,13 +89,23 @@ func (l *leadership) leads() bool {
 	return term != nil && (*term).Err() == nil
 }
 
-// run stands for election until ctx ends.
+// run stands for election until ctx ends or this replica resigns. The lease is
+// released then, so that another replica takes it at once.
 func (l *leadership) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(l.stands, cancel)() //nolint:contextcheck // resigning belongs to no call
 	for ctx.Err() == nil {
 		l.elector.Run(ctx)
 	}
 	return nil
 }
+
+// Leads says whether this replica reconciles and announces.
+func (e *Engine) Leads() bool { return e.leadership.leads() }
+
+// StepDown lets another replica lead, for good. This one goes on serving.
+func (e *Engine) StepDown() { e.leadership.resign() }
 
 // takeOver has everything looked at when this replica becomes the leader: what
 // happened before was the former leader's business.

@@ -70,10 +70,22 @@ func (s *sizer) Start(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
+		if !s.e.leadership.leads() {
+			s.forget()
+			continue
+		}
 		if err := s.round(ctx); err != nil && ctx.Err() == nil {
 			s.complain(err)
 		}
 	}
+}
+
+// forget leaves the measuring to the replica that leads. What counts is in the
+// Apps' status; what this one knows would be old when it leads again.
+func (s *sizer) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.tracked)
 }
 
 // complain says once that there is no metrics-server: it will not come by being

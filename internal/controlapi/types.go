@@ -57,6 +57,7 @@ type Heartbeat struct {
 	Provider          string    `json:"provider,omitempty" maxLength:"64"`
 	Capacity          Capacity  `json:"capacity"`
 	TunnelPhase       string    `json:"tunnelPhase" maxLength:"32" doc:"The tunnel as the agent sees it."`
+	Standby           bool      `json:"standby,omitempty" doc:"Another replica of the agent leads and tells how the cluster is; this one only lives."`
 }
 
 // Capacity is what the cluster has and uses, summed over all nodes. Used

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"sync"
+	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
@@ -12,17 +13,27 @@ import (
 )
 
 // Heartbeat implements controlapi.Backend. It writes nothing unless something
-// changed that a Runner goes by: that the agent lives is written in batches.
+// changed that a Runner goes by: that the agent lives is written in batches. Any
+// replica says that it lives; what the agent is, only the one that leads, or two
+// versions side by side would be news at each heartbeat.
 func (r *registry) Heartbeat(ctx context.Context, agentID string, beat controlapi.Heartbeat) (controlapi.HeartbeatAnswer, error) {
 	now := r.cfg.Now()
+	if beat.Standby {
+		r.liveness.beat(agentID, now, nil)
+		return r.beatAnswer(ctx, now)
+	}
 	capacity := capacityOf(beat.Capacity)
-	r.liveness.beat(agentID, now, capacity)
+	r.liveness.beat(agentID, now, &capacity)
 	if facts := factsOf(beat); r.facts.changed(agentID, facts) {
 		if err := r.note(ctx, agentID, beat, capacity); err != nil {
 			return controlapi.HeartbeatAnswer{}, err
 		}
 		r.facts.put(agentID, facts)
 	}
+	return r.beatAnswer(ctx, now)
+}
+
+func (r *registry) beatAnswer(ctx context.Context, now time.Time) (controlapi.HeartbeatAnswer, error) {
 	revoked, err := r.store.RevokedSerials(ctx, now)
 	return controlapi.HeartbeatAnswer{IntervalSeconds: seconds(r.cfg.HeartbeatInterval), RevokedRunners: revoked}, err
 }

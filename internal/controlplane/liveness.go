@@ -45,7 +45,7 @@ type vitals struct {
 	upSince  time.Time
 	deadline time.Time // of the grace, while the tunnel is down
 	lastBeat time.Time
-	capacity announce.Capacity
+	capacity *announce.Capacity // nil while only replicas that stand by were heard
 	unsaved  bool
 	state    announce.State // as announced last by this process; empty before that
 }
@@ -98,11 +98,14 @@ func (l *liveness) tunnelDown(agentID string) {
 	l.poke()
 }
 
-// beat notes a heartbeat.
-func (l *liveness) beat(agentID string, at time.Time, capacity announce.Capacity) {
+// beat notes a heartbeat, and the capacity if it tells of it.
+func (l *liveness) beat(agentID string, at time.Time, capacity *announce.Capacity) {
 	l.mu.Lock()
 	v := l.of(agentID)
-	v.lastBeat, v.capacity, v.unsaved = at, capacity, true
+	v.lastBeat, v.unsaved = at, true
+	if capacity != nil {
+		v.capacity = capacity
+	}
 	back := v.up && v.state == announce.StateOffline
 	l.mu.Unlock()
 	if back {
@@ -122,7 +125,10 @@ func (l *liveness) seen(a *store.Agent) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if v, ok := l.agents[a.ID]; ok && v.unsaved && v.lastBeat.After(a.LastSeen) {
-		a.LastSeen, a.Capacity = v.lastBeat, v.capacity
+		a.LastSeen = v.lastBeat
+		if v.capacity != nil {
+			a.Capacity = *v.capacity
+		}
 	}
 }
 
@@ -243,7 +249,7 @@ func (l *liveness) transit(ctx context.Context, agentID string, state announce.S
 func (l *liveness) flush(ctx context.Context) error {
 	type beat struct {
 		at       time.Time
-		capacity announce.Capacity
+		capacity *announce.Capacity
 	}
 	beats := map[string]beat{}
 	l.mu.Lock()

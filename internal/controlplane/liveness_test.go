@@ -63,7 +63,7 @@ func TestOnlineAndOfflineAreAnnouncedOnce(t *testing.T) {
 	assert.Empty(t, l.after(time.Hour), "an agent that was never up is pending")
 	l.tunnelUp("a1")
 	assert.Equal(t, []announce.Type{online}, l.after(0))
-	l.beat("a1", l.at, announce.Capacity{})
+	l.beat("a1", l.at, nil)
 	assert.Equal(t, []announce.Type{online}, l.after(time.Minute))
 	l.tunnelDown("a1")
 	assert.Equal(t, []announce.Type{online}, l.after(4*time.Second))
@@ -90,7 +90,7 @@ func TestThreeMissedHeartbeatsEndTheLease(t *testing.T) {
 	l.tunnelUp("a1")
 	assert.Equal(t, []announce.Type{online}, l.after(90*time.Second))
 	assert.Equal(t, []announce.Type{online, offline}, l.after(time.Second))
-	l.beat("a1", l.at, announce.Capacity{})
+	l.beat("a1", l.at, nil)
 	assert.Equal(t, []announce.Type{online, offline, online}, l.after(0))
 }
 
@@ -118,7 +118,7 @@ func TestARevokedAgentHasNoState(t *testing.T) {
 
 func TestWhatIsAnnouncedIsUpToDate(t *testing.T) {
 	l := newLives(t)
-	l.beat("a1", l.at.Add(time.Second), announce.Capacity{Nodes: 7})
+	l.beat("a1", l.at.Add(time.Second), &announce.Capacity{Nodes: 7})
 	l.tunnelUp("a1")
 	l.after(0)
 	queued, err := l.store.Outbox(t.Context(), 1)

@@ -136,6 +136,34 @@ func TestRegistrationIsRefused(t *testing.T) {
 	}
 }
 
+// TestAReplicaThatStandsByOnlyLives has two versions of an agent side by side, as in
+// the middle of an update.
+func TestAReplicaThatStandsByOnlyLives(t *testing.T) {
+	p := start(t)
+	c := p.cluster("shop")
+	require.NoError(t, c.register(p.token()))
+	require.NoError(t, c.beat())
+	before := typesOf(p.queued())
+	standby := controlapi.Heartbeat{Clock: p.clock.now(), AgentVersion: "2.0", RunnerAPIVersion: "v1", TunnelPhase: "connected", Standby: true}
+	asked := p.clock.now()
+	for range 2 {
+		_, err := c.client.Heartbeat(t.Context(), standby)
+		require.NoError(t, err)
+	}
+	assert.Equal(t, before, typesOf(p.queued()), "it is no news")
+	require.NoError(t, p.liveness.flush(t.Context()))
+	a, err := p.store.Agent(t.Context(), c.id.AgentID)
+	require.NoError(t, err)
+	assert.Equal(t, "1.0", a.AgentVersion)
+	assert.Equal(t, 1, a.Capacity.Nodes)
+	assert.False(t, a.LastSeen.Before(asked.Truncate(time.Microsecond)), "but it lives")
+
+	standby.Standby = false // it leads now
+	_, err = c.client.Heartbeat(t.Context(), standby)
+	require.NoError(t, err)
+	assert.Equal(t, append(before, announce.AgentUpdated), typesOf(p.queued()))
+}
+
 func TestTheSameClusterIsTheSameAgent(t *testing.T) {
 	p := start(t)
 	token := p.token(func(o *TokenOptions) { o.Uses = 1 })

@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
@@ -23,39 +22,39 @@ type Identity struct{ k *Client }
 // IdentityStore answers the store of the agent's identity.
 func (k *Client) IdentityStore() Identity { return Identity{k} }
 
-// Load reads what was saved, or nothing when there is none yet.
-func (i Identity) Load(ctx context.Context) (map[string][]byte, error) {
+// Load reads what was saved, and its version. Nothing is of the version "".
+func (i Identity) Load(ctx context.Context) (map[string][]byte, string, error) {
 	s := &corev1.Secret{}
 	err := i.k.client.Get(ctx, i.key(), s)
 	if apierrors.IsNotFound(err) {
-		return nil, nil
+		return nil, "", nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the agent's identity from secret %s: %w", i.key(), err)
+		return nil, "", fmt.Errorf("read the agent's identity from secret %s: %w", i.key(), err)
 	}
-	return s.Data, nil
+	return s.Data, s.ResourceVersion, nil
 }
 
-// Save replaces what is there.
-func (i Identity) Save(ctx context.Context, data map[string][]byte) error {
-	err := retry.OnError(retry.DefaultBackoff, raced, func() error {
-		s := &corev1.Secret{}
-		err := i.k.client.Get(ctx, i.key(), s)
-		if apierrors.IsNotFound(err) {
-			s.ObjectMeta = metav1.ObjectMeta{Namespace: i.key().Namespace, Name: i.key().Name, Labels: managed.Labels()}
-			s.Data = data
-			return i.k.client.Create(ctx, s, client.FieldOwner(managed.FieldManager))
-		}
-		if err != nil {
-			return err
-		}
-		s.Data = data
-		return i.k.client.Update(ctx, s, client.FieldOwner(managed.FieldManager))
-	})
-	if err != nil {
-		return fmt.Errorf("keep the agent's identity in secret %s: %w", i.key(), err)
+// Save replaces that version. It answers false when there is another one by now,
+// which is another replica's.
+func (i Identity) Save(ctx context.Context, data map[string][]byte, version string) (bool, error) {
+	s := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: i.key().Namespace, Name: i.key().Name, Labels: managed.Labels(), ResourceVersion: version},
+		Data:       data,
 	}
-	return nil
+	var err error
+	if version == "" {
+		err = i.k.client.Create(ctx, s, client.FieldOwner(managed.FieldManager))
+	} else {
+		err = i.k.client.Update(ctx, s, client.FieldOwner(managed.FieldManager))
+	}
+	switch {
+	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), apierrors.IsNotFound(err) && version != "":
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("keep the agent's identity in secret %s: %w", i.key(), err)
+	}
+	return true, nil
 }
 
 // String says where the identity is, for messages.

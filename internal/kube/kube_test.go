@@ -274,14 +274,24 @@ func TestIdentityStore(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	store := asAgent(t, env).IdentityStore()
 	assert.Equal(t, "secret pipeops/pipeops-agent-identity", store.String())
-	parts, err := store.Load(t.Context())
+	other := asAgent(t, env).IdentityStore()
+	parts, none, err := store.Load(t.Context())
 	require.NoError(t, err)
 	require.Nil(t, parts)
-	require.NoError(t, store.Save(t.Context(), map[string][]byte{"key": []byte("1")}))
-	require.NoError(t, store.Save(t.Context(), map[string][]byte{"key": []byte("2")}))
-	parts, err = asAgent(t, env).IdentityStore().Load(t.Context())
+	save := func(by kube.Identity, value, version string) bool {
+		saved, err := by.Save(t.Context(), map[string][]byte{"key": []byte(value)}, version)
+		require.NoError(t, err)
+		return saved
+	}
+	assert.True(t, save(store, "1", none))
+	assert.False(t, save(other, "2", none), "of two replicas that begin, one wins")
+	_, first, err := other.Load(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, map[string][]byte{"key": []byte("2")}, parts)
+	assert.True(t, save(other, "3", first))
+	assert.False(t, save(store, "4", first), "of two that renew, one wins")
+	parts, _, err = store.Load(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, map[string][]byte{"key": []byte("3")}, parts)
 }
 
 func TestFacts(t *testing.T) {

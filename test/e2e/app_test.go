@@ -17,6 +17,7 @@ import (
 
 // Exit codes of pipeops-runner, as its help lists them.
 const (
+	exitFailure  = 1
 	exitFailed   = 3
 	exitNotFound = 4
 	exitRefused  = 7

@@ -12,16 +12,29 @@ import (
 	"strings"
 )
 
-// AgentPID is the agent's process on this machine, found below the cluster's
-// first process. It is 0 for a cluster that runs elsewhere.
+// AgentPID is the agent's process on this machine; of several replicas, one. It is 0
+// for a cluster that runs elsewhere.
 func (s *System) AgentPID() (int, error) {
 	if s.Cluster == nil {
 		return 0, nil
 	}
-	links, err := filepath.Glob("/proc/[0-9]*/exe")
+	pids, err := s.agentPIDs()
 	if err != nil {
 		return 0, err
 	}
+	for _, pid := range pids {
+		return pid, nil
+	}
+	return 0, errors.New("the agent's process was not found")
+}
+
+// agentPIDs are the agent's processes below the cluster's first one, by their pods.
+func (s *System) agentPIDs() (map[string]int, error) {
+	links, err := filepath.Glob("/proc/[0-9]*/exe")
+	if err != nil {
+		return nil, err
+	}
+	pids := map[string]int{}
 	for _, link := range links {
 		target, err := os.Readlink(link)
 		if err != nil || filepath.Base(target) != "pipeops-agent" {
@@ -29,10 +42,24 @@ func (s *System) AgentPID() (int, error) {
 		}
 		pid, _ := strconv.Atoi(strings.Split(link, "/")[2])
 		if descends(pid, s.Cluster.InitPID()) {
-			return pid, nil
+			pids[hostname(pid)] = pid
 		}
 	}
-	return 0, errors.New("the agent's process was not found")
+	return pids, nil
+}
+
+// hostname is what a process was told to be its host: in a pod, the pod's name.
+func hostname(pid int) string {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if err != nil {
+		return ""
+	}
+	for entry := range strings.SplitSeq(string(text), "\x00") {
+		if name, ok := strings.CutPrefix(entry, "HOSTNAME="); ok {
+			return name
+		}
+	}
+	return ""
 }
 
 // AgentMemory is the agent's resident memory in bytes, 0 where it cannot be seen.

@@ -1,35 +1,49 @@
 package server
 
 import (
-	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"sync"
 )
 
+// errCrowded refuses a replica past Limits.Instances. It is told to the agent.
+var errCrowded = errors.New("too many replicas of this agent are connected")
+
 // agents knows the sessions of every agent and tells when an agent comes and goes.
 type agents struct {
 	onUp, onDown func(string)
+	max          int // instances of one agent
 
 	mu   sync.Mutex
 	byID map[string]*agent
+	turn uint64 // of the newest dial
 }
 
-// agent is one agent's sessions: at most one is current, others are logging in or dying.
+// agent is one agent's sessions: those of its instances side by side, and others that
+// are logging in or dying.
 type agent struct {
-	id       string
-	sessions map[*session]struct{}
-	current  *session
-	// online is true from the moment a session is reachable until the current one ends.
-	// A takeover in between changes nothing.
-	online bool
-
-	entering sync.Mutex // held by the session that logs in, so that frps sees them in turn
+	id        string
+	sessions  map[*session]struct{}
+	instances map[string]*instance
+	changed   chan struct{} // closed at the next change of what can be dialled
 
 	telling sync.Mutex // held while telling, so that news come in turn
 	told    bool       // what was told last
 }
 
-func newAgents(onUp, onDown func(string)) *agents {
+// instance is one replica of an agent. At most one of its sessions is current.
+type instance struct {
+	sessions int // that logged in under its name; it is forgotten with the last
+	current  *session
+	// online is true from the moment a session is reachable until the current one ends or
+	// drains. A takeover in between changes nothing.
+	online bool
+
+	entering sync.Mutex // held by the session that logs in, so that frps sees them in turn
+}
+
+func newAgents(onUp, onDown func(string), limit int) *agents {
 	nothing := func(string) {}
 	if onUp == nil {
 		onUp = nothing
@@ -37,7 +51,7 @@ func newAgents(onUp, onDown func(string)) *agents {
 	if onDown == nil {
 		onDown = nothing
 	}
-	return &agents{onUp: onUp, onDown: onDown, byID: make(map[string]*agent)}
+	return &agents{onUp: onUp, onDown: onDown, max: limit, byID: make(map[string]*agent)}
 }
 
 func (r *agents) add(s *session) {
@@ -45,30 +59,50 @@ func (r *agents) add(s *session) {
 	defer r.mu.Unlock()
 	a := r.byID[s.agentID]
 	if a == nil {
-		a = &agent{id: s.agentID, sessions: make(map[*session]struct{})}
+		a = &agent{
+			id: s.agentID, sessions: make(map[*session]struct{}), instances: make(map[string]*instance),
+			changed: make(chan struct{}),
+		}
 		r.byID[s.agentID] = a
 	}
 	a.sessions[s] = struct{}{}
 }
 
-// takeOver makes s the agent's current session, ends the one before, and waits for its
-// turn to log in. It returns the function to end that turn with, or false if s was itself
-// taken over while it waited.
-func (r *agents) takeOver(s *session) (leave func(), ok bool) {
-	r.mu.Lock()
-	a := r.byID[s.agentID]
-	previous := a.current
-	a.current = s
-	r.mu.Unlock()
+// takeOver makes s its instance's current session, ends the one before, and waits for its
+// turn to log in. It returns the function to end that turn with. The error is errCrowded,
+// or errReplaced if s was itself taken over while it waited.
+func (r *agents) takeOver(s *session) (leave func(), err error) {
+	i, previous, err := r.enter(s)
+	if err != nil {
+		return nil, err
+	}
 	if previous != nil {
 		previous.kill(errReplaced)
 	}
-	a.entering.Lock()
+	i.entering.Lock()
 	if s.isDone() {
-		a.entering.Unlock()
-		return nil, false
+		i.entering.Unlock()
+		return nil, errReplaced
 	}
-	return a.entering.Unlock, true
+	return i.entering.Unlock, nil
+}
+
+func (r *agents) enter(s *session) (i *instance, previous *session, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := r.byID[s.agentID]
+	name := s.replica.instance
+	i = a.instances[name]
+	if i == nil {
+		if len(a.instances) >= r.max {
+			return nil, nil, fmt.Errorf("%w: %d, which is the most there may be; scale the agent down, or wait until those that are gone are noticed", errCrowded, r.max)
+		}
+		i = &instance{}
+		a.instances[name] = i
+	}
+	previous, i.current, s.instance = i.current, s, i
+	i.sessions++
+	return i, previous, nil
 }
 
 // reachable notes that s can be dialled. Who listens is told by tell.
@@ -76,10 +110,23 @@ func (r *agents) reachable(s *session) *agent {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a := r.byID[s.agentID]
-	if a != nil && a.current == s {
-		a.online = true
+	if a != nil && s.instance.current == s {
+		s.takes, s.instance.online = true, true
+		a.change()
 	}
 	return a
+}
+
+// drain takes s out of those that are dialled.
+func (r *agents) drain(s *session) {
+	r.mu.Lock()
+	a := r.byID[s.agentID]
+	if s.takes = false; s.instance.current == s {
+		s.instance.online = false
+	}
+	a.change()
+	r.mu.Unlock()
+	r.tell(a)
 }
 
 // remove forgets a session that is over.
@@ -87,9 +134,15 @@ func (r *agents) remove(s *session) {
 	r.mu.Lock()
 	a := r.byID[s.agentID]
 	delete(a.sessions, s)
-	if a.current == s {
-		a.current, a.online = nil, false
+	if i := s.instance; i != nil {
+		if i.current == s {
+			i.current, i.online = nil, false
+		}
+		if i.sessions--; i.sessions == 0 {
+			delete(a.instances, s.replica.instance)
+		}
 	}
+	a.change()
 	r.mu.Unlock()
 	r.tell(a)
 
@@ -98,6 +151,21 @@ func (r *agents) remove(s *session) {
 	if len(a.sessions) == 0 && r.byID[a.id] == a {
 		delete(r.byID, a.id)
 	}
+}
+
+// change wakes the dials that wait for a session.
+func (a *agent) change() {
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+func (a *agent) online() bool {
+	for _, i := range a.instances {
+		if i.online {
+			return true
+		}
+	}
+	return false
 }
 
 // tell brings whoever listens up to date. It may be called from several goroutines; each
@@ -109,7 +177,7 @@ func (r *agents) tell(a *agent) {
 	a.telling.Lock()
 	defer a.telling.Unlock()
 	r.mu.Lock()
-	online := a.online
+	online := a.online()
 	r.mu.Unlock()
 	if online == a.told {
 		return
@@ -122,48 +190,11 @@ func (r *agents) tell(a *agent) {
 	}
 }
 
-// current waits until the agent's current session can be dialled.
-func (r *agents) current(ctx context.Context, id string) (*session, error) {
-	for {
-		r.mu.Lock()
-		var s *session
-		if a := r.byID[id]; a != nil {
-			s = a.current
-		}
-		r.mu.Unlock()
-		if s == nil {
-			return nil, ErrNotConnected
-		}
-		select {
-		case <-s.ready:
-			return s, nil
-		default:
-		}
-		select {
-		case <-s.ready:
-			return s, nil
-		case <-s.done:
-			if r.stillCurrent(s) {
-				return nil, ErrNotConnected
-			}
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
-func (r *agents) stillCurrent(s *session) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	a := r.byID[s.agentID]
-	return a != nil && a.current == s
-}
-
 func (r *agents) isOnline(id string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a := r.byID[id]
-	return a != nil && a.online
+	return a != nil && a.online()
 }
 
 func (r *agents) sessions(id string) []*session {
@@ -183,7 +214,7 @@ func (r *agents) list() []string {
 	defer r.mu.Unlock()
 	ids := make([]string, 0, len(r.byID))
 	for id, a := range r.byID {
-		if a.online {
+		if a.online() {
 			ids = append(ids, id)
 		}
 	}
@@ -196,7 +227,7 @@ func (r *agents) count() (online, sessions int) {
 	defer r.mu.Unlock()
 	for _, a := range r.byID {
 		sessions += len(a.sessions)
-		if a.online {
+		if a.online() {
 			online++
 		}
 	}

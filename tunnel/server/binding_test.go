@@ -91,18 +91,22 @@ func TestOnlyItsOwn(t *testing.T) {
 	p := newPlane(t)
 	p.agent("victim")
 	client := p.client("victim", http1)
-	victimRun := link.RunID("victim")
+	victimRun := link.RunID("victim", "")
 	now := time.Now().Unix()
 
 	first := map[string]msg.Message{
 		"log in as another":                 &msg.Login{User: "victim"},
 		"log in as nobody":                  &msg.Login{},
 		"log in into another's session":     &msg.Login{User: "evil", RunID: victimRun},
+		"be another's instance":             &msg.Login{User: "victim", ClientID: "pod-1"},
+		"be an instance of no valid name":   &msg.Login{User: "evil", ClientID: "victim\x00"},
+		"log in as another instance":        &msg.Login{User: "evil", ClientID: "pod-1", RunID: link.RunID("evil", "pod-2")},
+		"drain another":                     &msg.CloseProxy{ProxyName: link.ProxyName("victim", "")},
 		"serve another's connections":       &msg.NewWorkConn{RunID: victimRun},
-		"serve before logging in":           &msg.NewWorkConn{RunID: link.RunID("evil")},
-		"visit another without a secret":    &msg.NewVisitorConn{ProxyName: link.ProxyName("victim"), Timestamp: now, SignKey: util.GetAuthKey("", now)},
-		"visit another with its run ID":     &msg.NewVisitorConn{ProxyName: link.ProxyName("victim"), RunID: victimRun, Timestamp: now},
-		"start with a message of a session": &msg.NewProxy{ProxyName: link.ProxyName("evil"), ProxyType: "stcp"},
+		"serve before logging in":           &msg.NewWorkConn{RunID: link.RunID("evil", "")},
+		"visit another without a secret":    &msg.NewVisitorConn{ProxyName: link.ProxyName("victim", ""), Timestamp: now, SignKey: util.GetAuthKey("", now)},
+		"visit another with its run ID":     &msg.NewVisitorConn{ProxyName: link.ProxyName("victim", ""), RunID: victimRun, Timestamp: now},
+		"start with a message of a session": &msg.NewProxy{ProxyName: link.ProxyName("evil", ""), ProxyType: "stcp"},
 	}
 	for name, m := range first {
 		t.Run(name, func(t *testing.T) {
@@ -114,15 +118,15 @@ func TestOnlyItsOwn(t *testing.T) {
 	}
 
 	inSession := map[string]msg.Message{
-		"register another's proxy":        &msg.NewProxy{ProxyName: link.ProxyName("victim"), ProxyType: "stcp"},
+		"register another's proxy":        &msg.NewProxy{ProxyName: link.ProxyName("victim", ""), ProxyType: "stcp"},
 		"register a name of its own":      &msg.NewProxy{ProxyName: "evil.more", ProxyType: "stcp"},
-		"register a tcp proxy":            &msg.NewProxy{ProxyName: link.ProxyName("evil"), ProxyType: "tcp"},
-		"register the default type":       &msg.NewProxy{ProxyName: link.ProxyName("evil")},
-		"register an http proxy":          &msg.NewProxy{ProxyName: link.ProxyName("evil"), ProxyType: "http", CustomDomains: []string{"example.test"}},
-		"register a udp proxy":            &msg.NewProxy{ProxyName: link.ProxyName("evil"), ProxyType: "sudp"},
-		"register a peer to peer proxy":   &msg.NewProxy{ProxyName: link.ProxyName("evil"), ProxyType: "xtcp"},
-		"close another's proxy":           &msg.CloseProxy{ProxyName: link.ProxyName("victim")},
-		"punch a hole to another":         &msg.NatHoleVisitor{ProxyName: link.ProxyName("victim")},
+		"register a tcp proxy":            &msg.NewProxy{ProxyName: link.ProxyName("evil", ""), ProxyType: "tcp"},
+		"register the default type":       &msg.NewProxy{ProxyName: link.ProxyName("evil", "")},
+		"register an http proxy":          &msg.NewProxy{ProxyName: link.ProxyName("evil", ""), ProxyType: "http", CustomDomains: []string{"example.test"}},
+		"register a udp proxy":            &msg.NewProxy{ProxyName: link.ProxyName("evil", ""), ProxyType: "sudp"},
+		"register a peer to peer proxy":   &msg.NewProxy{ProxyName: link.ProxyName("evil", ""), ProxyType: "xtcp"},
+		"close another's proxy":           &msg.CloseProxy{ProxyName: link.ProxyName("victim", "")},
+		"punch a hole to another":         &msg.NatHoleVisitor{ProxyName: link.ProxyName("victim", "")},
 		"log in again inside the session": &msg.Login{User: "victim"},
 	}
 	for name, m := range inSession {
@@ -135,6 +139,19 @@ func TestOnlyItsOwn(t *testing.T) {
 		})
 	}
 
+	t.Run("drain another when logged in", func(t *testing.T) {
+		a := p.attacker(t, "evil")
+		a.register(a.login("evil"), "evil")
+		a.say(&msg.CloseProxy{ProxyName: link.ProxyName("victim", "")})
+		a.isThrownOut()
+		mustAsk(t, client, "not drained")
+	})
+	t.Run("serve another instance's connections", func(t *testing.T) {
+		a := p.attacker(t, "evil")
+		a.login("evil")
+		a.say(&msg.NewWorkConn{RunID: link.RunID("evil", "pod-1")})
+		a.isThrownOut()
+	})
 	t.Run("log in twice", func(t *testing.T) {
 		a := p.attacker(t, "evil")
 		a.login("evil")
@@ -144,9 +161,24 @@ func TestOnlyItsOwn(t *testing.T) {
 	if got := p.Agents(); len(got) != 1 || got[0] != "victim" {
 		t.Errorf("agents %v", got)
 	}
-	if told := p.told(); told != "up victim" {
+	if told := p.told(); told != "up victim, up evil, down evil" {
 		t.Errorf("told %q", told)
 	}
+}
+
+// register has the agent's own proxy run.
+func (a *attacker) register(control *msg.Conn, id string) {
+	a.t.Helper()
+	err := control.WriteMsg(&msg.NewProxy{ProxyName: link.ProxyName(id, ""), ProxyType: "stcp"})
+	for err == nil {
+		var m msg.Message
+		if m, err = control.ReadMsg(); err == nil {
+			if answer, ok := m.(*msg.NewProxyResp); ok && answer.Error == "" {
+				return
+			}
+		}
+	}
+	a.t.Fatalf("register: %v", err)
 }
 
 // TestStrangersGetNothing connects without a certificate of the agents' CA.

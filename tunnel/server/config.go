@@ -22,9 +22,9 @@ type Config struct {
 	// Authorize says whether the agent may connect: nil lets it in, ErrRevoked refuses it
 	// for good, any other error for now. Nil lets every identified agent in.
 	Authorize func(ctx context.Context, agentID string) error
-	// OnUp and OnDown tell that the agent can be reached, and that its last session has
-	// ended. They come in order and in turn for one agent, a takeover by a new
-	// connection of the same agent causes neither, and they may call the Server.
+	// OnUp and OnDown tell that the agent can be reached, and that none of its replicas
+	// can any more. They come in order and in turn for one agent; a second replica or a
+	// takeover by a new connection of the same one causes neither. They may call the Server.
 	OnUp, OnDown func(agentID string)
 	// Log takes the server's log and, through it, frp's.
 	Log zerolog.Logger
@@ -39,9 +39,12 @@ type Limits struct {
 	Handshakes int
 	// HandshakeTimeout bounds the TLS handshake and FRP's login (10 s).
 	HandshakeTimeout time.Duration
-	// Streams is how many streams one agent may have open (4096).
+	// Instances is how many replicas of one agent may be connected (8). One more is
+	// refused until another has gone.
+	Instances int
+	// Streams is how many streams one replica of an agent may have open (4096).
 	Streams int
-	// Dials is how many connections to one agent may be in the making at a time (64);
+	// Dials is how many connections to one replica may be in the making at a time (64);
 	// frp drops some silently past 128. More wait for their turn.
 	Dials int
 	// DialTimeout bounds one dial, including its wait (10 s), when its context does not.
@@ -65,6 +68,7 @@ type Stats struct {
 func (l Limits) withDefaults() Limits {
 	defaultTo(&l.Handshakes, 16384)
 	defaultTo(&l.HandshakeTimeout, 10*time.Second)
+	defaultTo(&l.Instances, 8)
 	defaultTo(&l.Streams, 4096)
 	defaultTo(&l.Dials, 64)
 	defaultTo(&l.DialTimeout, 10*time.Second)

@@ -5,16 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"net"
-
-	frperrors "github.com/fatedier/frp/pkg/errors"
-	"github.com/fatedier/frp/pkg/msg"
-	netpkg "github.com/fatedier/frp/pkg/util/net"
-
-	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+	"time"
 )
 
-// Dial opens a connection to the agent: what its tunnel's Listener yields is the other
-// end. The error is ErrNotConnected, ErrBusy or the context's.
+// hedgeAfter is how long a dial waits for one replica before it tries another as well:
+// longer than a round trip to anywhere, shorter than a person notices. A replica whose
+// connection is dead without anybody knowing yet costs the first dial this much.
+const hedgeAfter = 500 * time.Millisecond
+
+// Dial opens a connection to the agent, to any of its replicas: what its tunnel's
+// Listener yields is the other end. The error is ErrNotConnected, ErrBusy or the context's.
 func (s *Server) Dial(ctx context.Context, agentID string) (net.Conn, error) {
 	conn, _, err := s.dial(ctx, agentID, nil)
 	return conn, err
@@ -24,15 +24,16 @@ func (s *Server) Dial(ctx context.Context, agentID string) (net.Conn, error) {
 // Server owns conn, copies both ways and closes it. On an error conn is still the
 // caller's. The errors are those of Dial.
 func (s *Server) Handover(ctx context.Context, agentID string, conn net.Conn) error {
-	far, session, err := s.dial(ctx, agentID, conn.RemoteAddr())
-	if err != nil {
-		return err
+	for {
+		far, session, err := s.dial(ctx, agentID, conn.RemoteAddr())
+		if err != nil {
+			return err
+		}
+		if session.work.Go(func() { s.relay(conn, far) }) {
+			return nil
+		}
+		_ = far.Close() // the session ended just now; nothing of conn was read
 	}
-	if !session.work.Go(func() { s.relay(conn, far) }) {
-		_ = far.Close()
-		return ErrNotConnected
-	}
-	return nil
 }
 
 // dial gets a work connection from frps. from is who connects, which the agent is told.
@@ -40,7 +41,8 @@ func (s *Server) dial(ctx context.Context, agentID string, from net.Addr) (net.C
 	s.counts.dials.Add(1)
 	limited, cancel := context.WithTimeout(ctx, s.cfg.Limits.DialTimeout)
 	defer cancel()
-	conn, session, err := s.dialCurrent(limited, agentID, from)
+	d := &dialling{agents: s.agents, agentID: agentID, from: from, tried: make(map[*session]bool), answers: make(chan answer)}
+	conn, session, err := d.run(limited)
 	if err == nil {
 		return conn, session, nil
 	}
@@ -51,90 +53,85 @@ func (s *Server) dial(ctx context.Context, agentID string, from net.Addr) (net.C
 	return nil, nil, fmt.Errorf("dial agent %s: %w", agentID, err)
 }
 
-func (s *Server) dialCurrent(ctx context.Context, agentID string, from net.Addr) (net.Conn, *session, error) {
-	session, err := s.agents.current(ctx, agentID)
-	if err != nil {
-		return nil, nil, err
-	}
-	select {
-	case session.dials <- struct{}{}:
-	case <-session.done:
-		return nil, nil, ErrNotConnected
-	case <-ctx.Done():
-		return nil, nil, ctx.Err()
-	}
-	conn, err := session.open(ctx, from)
-	return conn, session, err
+// dialling is one dial: to one session, to the next when that fails, and to the next as
+// well when it does not answer in time. The first that answers wins.
+type dialling struct {
+	agents  *agents
+	agentID string
+	from    net.Addr
+	tried   map[*session]bool // whether its answer is still to come
+	pending int
+	late    bool // none of those asked answered in time
+	answers chan answer
 }
 
-// open waits for a work connection in a goroutine of its own, because frps' wait does not
-// know contexts. It gives back the caller's place among the dials.
-func (s *session) open(ctx context.Context, from net.Addr) (net.Conn, error) {
-	type outcome struct {
-		conn net.Conn
-		err  error
-	}
-	result := make(chan outcome)
-	s.server.counts.dialing.Add(1)
-	release := func() {
-		s.server.counts.dialing.Add(-1)
-		<-s.dials
-	}
-	started := s.work.Go(func() {
-		defer release()
-		conn, err := s.proxy.GetWorkConnFromPool(from, nil)
+type answer struct {
+	session *session
+	conn    net.Conn
+	err     error
+}
+
+func (d *dialling) run(ctx context.Context) (net.Conn, *session, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // the others give back what they get
+	failure := ErrNotConnected
+	for {
+		next := d.tryNext(ctx)
+		if d.pending == 0 && !next.awaited {
+			return nil, nil, failure
+		}
 		select {
-		case result <- outcome{conn, err}:
+		case got := <-d.answers:
+			d.pending--
+			d.tried[got.session] = false
+			if got.err == nil {
+				return got.conn, got.session, nil
+			}
+			failure = got.err
+		case <-time.After(hedgeAfter):
+			d.beLate()
+		case <-next.changed:
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
+	}
+}
+
+// tryNext asks one more session if none is being asked, or not one that answers.
+func (d *dialling) tryNext(ctx context.Context) choice {
+	for {
+		next := d.agents.choose(d.agentID, d.tried)
+		if next.session == nil || d.pending > 0 && !d.late {
+			return next
+		}
+		d.late = false
+		d.tried[next.session] = true
+		if d.ask(ctx, next) {
+			d.pending++
+			return next
+		}
+	}
+}
+
+func (d *dialling) ask(ctx context.Context, c choice) bool {
+	d.agents.chosen(c.session)
+	return c.session.work.Go(func() {
+		conn, err := c.session.open(ctx, d.from, !c.alone)
+		select {
+		case d.answers <- answer{c.session, conn, err}:
 		case <-ctx.Done():
 			if err == nil {
 				_ = conn.Close()
 			}
 		}
 	})
-	if !started {
-		release()
-		return nil, ErrNotConnected
-	}
-	select {
-	case r := <-result:
-		return s.opened(r.conn, r.err)
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 }
 
-func (s *session) opened(conn net.Conn, err error) (net.Conn, error) {
-	switch {
-	case err == nil:
-		return bare(conn), nil
-	case errors.Is(err, frperrors.ErrCtlClosed), s.isDone():
-		return nil, ErrNotConnected
-	default:
-		s.log.Warn().Err(err).Msg("agent gives no work connection")
-		return nil, ErrBusy
+func (d *dialling) beLate() {
+	d.late = true
+	for session, pending := range d.tried {
+		if pending {
+			session.doubt()
+		}
 	}
-}
-
-func (s *session) isDone() bool {
-	select {
-	case <-s.done:
-		return true
-	default:
-		return false
-	}
-}
-
-// bare takes off the layers that frps puts around a work connection and that do nothing
-// for it: FRP's messages are read to the byte.
-func bare(conn net.Conn) net.Conn {
-	if c, ok := conn.(*netpkg.ContextConn); ok {
-		conn = c.Conn
-	}
-	if c, ok := conn.(*msg.Conn); ok {
-		conn = c.Conn
-	}
-	if stream, ok := conn.(*link.Stream); ok {
-		return stream
-	}
-	return conn
 }

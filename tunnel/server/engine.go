@@ -15,8 +15,6 @@ import (
 	"github.com/fatedier/frp/server/proxy"
 	"github.com/fatedier/frp/server/registry"
 	"github.com/fatedier/frp/server/visitor"
-
-	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 )
 
 // FRP's own heartbeat timeout and the wait for a work connection, in seconds.
@@ -25,7 +23,7 @@ const (
 	workConnTimeout  = 10
 )
 
-var errReplaced = errors.New("a newer connection of the same agent took over")
+var errReplaced = errors.New("a newer connection of the same replica took over")
 
 // engine is frps without its service: the parts that speak FRP with a client and keep its
 // proxies, but none that listen. frps' own service binds a port whether or not it is
@@ -57,8 +55,8 @@ func newEngine() (*engine, error) {
 }
 
 // login makes an FRP session of a login that was found to be the agent's own. An earlier
-// session of the same agent must have been killed: this waits for its end.
-func (e *engine) login(ctx context.Context, conn *msg.Conn, agentID string, asked *msg.Login) (*frps.Control, error) {
+// session of the same replica must have been killed: this waits for its end.
+func (e *engine) login(ctx context.Context, conn *msg.Conn, r replica, asked *msg.Login) (*frps.Control, error) {
 	control, err := frps.NewControl(ctx, &frps.SessionContext{
 		RC:            e.rc,
 		PxyManager:    e.proxies,
@@ -66,7 +64,7 @@ func (e *engine) login(ctx context.Context, conn *msg.Conn, agentID string, aske
 		AuthVerifier:  auth.AlwaysPassVerifier, // the certificate has proven more
 		EncryptionKey: []byte{},
 		Conn:          conn,
-		LoginMsg:      ownLogin(agentID, asked),
+		LoginMsg:      ownLogin(r, asked),
 		ServerCfg:     e.cfg,
 		WireProtocol:  wire.ProtocolV1,
 	})
@@ -95,9 +93,9 @@ func (e *engine) drop(control *frps.Control) {
 
 // ownLogin keeps nothing of a login that could matter beyond the log. The pool starts
 // empty so that no work connection is asked for before the agent knows its proxy runs.
-func ownLogin(agentID string, asked *msg.Login) *msg.Login {
+func ownLogin(r replica, asked *msg.Login) *msg.Login {
 	return &msg.Login{
 		Version: asked.Version, Hostname: asked.Hostname, Os: asked.Os, Arch: asked.Arch,
-		User: agentID, RunID: link.RunID(agentID), Timestamp: asked.Timestamp,
+		User: r.agentID, RunID: r.runID(), Timestamp: asked.Timestamp,
 	}
 }

@@ -13,12 +13,20 @@ import (
 // errForeign is the root of everything an agent may not say.
 var errForeign = errors.New("message refused")
 
+// replica is who speaks on a session: the agent that the certificate names, and the
+// instance that it says it is. All that FRP goes by follows from the two, so an agent can
+// only ever be one of its own instances.
+type replica struct{ agentID, instance string }
+
+func (r replica) runID() string     { return link.RunID(r.agentID, r.instance) }
+func (r replica) proxyName() string { return link.ProxyName(r.agentID, r.instance) }
+
 // guard stands between an agent's control connection and frps. It lets through only what
 // this one agent has business saying, so that nothing in frps needs to be trusted to
 // tell agents apart.
 type guard struct {
 	msg.ReadWriter
-	agentID string
+	replica replica
 	// onUp is called when the agent has been told that its proxy runs; the message is
 	// then ahead of any request for a work connection.
 	onUp func()
@@ -30,7 +38,7 @@ type guard struct {
 func (g *guard) ReadMsg() (msg.Message, error) {
 	m, err := g.ReadWriter.ReadMsg()
 	if err == nil {
-		m, err = admitControl(g.agentID, m)
+		m, err = admitControl(g.replica, m)
 	}
 	if err != nil {
 		g.onEnd(err)
@@ -51,12 +59,12 @@ func (g *guard) WriteMsg(m msg.Message) error {
 }
 
 // admitControl checks a message of a running session and returns what frps may see of it.
-func admitControl(agentID string, m msg.Message) (msg.Message, error) {
+func admitControl(r replica, m msg.Message) (msg.Message, error) {
 	switch m := m.(type) {
 	case *msg.Ping:
 		return &msg.Ping{}, nil
 	case *msg.NewProxy:
-		return admitProxy(agentID, m)
+		return admitProxy(r, m)
 	case *msg.CloseProxy:
 		return nil, fmt.Errorf("%w: the agent closed its proxy", errForeign)
 	default:
@@ -67,30 +75,34 @@ func admitControl(agentID string, m msg.Message) (msg.Message, error) {
 // admitProxy allows the agent's own stcp proxy and nothing else of what was asked: no
 // ports, domains, groups, limits or users. The secret is fresh and told to nobody, because
 // connections are made through frps' proxy object, never by a visitor.
-func admitProxy(agentID string, m *msg.NewProxy) (msg.Message, error) {
+func admitProxy(r replica, m *msg.NewProxy) (msg.Message, error) {
 	if m.ProxyType != "stcp" {
 		return nil, fmt.Errorf("%w: a proxy of type %q", errForeign, m.ProxyType)
 	}
-	if m.ProxyName != link.ProxyName(agentID) {
+	if m.ProxyName != r.proxyName() {
 		return nil, fmt.Errorf("%w: a proxy named %q", errForeign, m.ProxyName)
 	}
 	return &msg.NewProxy{ProxyName: m.ProxyName, ProxyType: m.ProxyType, Sk: rand.Text()}, nil
 }
 
-// admitLogin checks the message that begins a session.
-func admitLogin(agentID string, m *msg.Login) error {
-	if m.User != agentID {
+// admitLogin checks the message that begins a session. The instance is what the agent
+// calls itself; its own run ID is the only one it may ask for.
+func admitLogin(r replica, m *msg.Login) error {
+	if m.User != r.agentID {
 		return fmt.Errorf("%w: a login as %q", errForeign, m.User)
 	}
-	if m.RunID != "" && m.RunID != link.RunID(agentID) {
+	if !link.ValidInstance(r.instance) {
+		return fmt.Errorf("%w: a login as instance %q", errForeign, r.instance)
+	}
+	if m.RunID != "" && m.RunID != r.runID() {
 		return fmt.Errorf("%w: a login with a foreign run ID", errForeign)
 	}
 	return nil
 }
 
 // admitWorkConn checks the message that begins a work connection.
-func admitWorkConn(agentID string, m *msg.NewWorkConn) error {
-	if m.RunID != link.RunID(agentID) {
+func admitWorkConn(r replica, m *msg.NewWorkConn) error {
+	if m.RunID != r.runID() {
 		return fmt.Errorf("%w: a work connection with a foreign run ID", errForeign)
 	}
 	return nil

@@ -121,13 +121,14 @@ func (p *plane) revoke(id string, err error) {
 // agent is an agent's end with an HTTP server behind it.
 type agent struct {
 	*tunnel.Tunnel
-	stop func() error
+	instance string
+	stop     func() error
 }
 
 func (p *plane) agent(id string, change ...func(*tunnel.Config)) *agent {
 	p.t.Helper()
 	a := p.bareAgent(id, change...)
-	srv := &http.Server{Handler: echo{}, ReadHeaderTimeout: patience, Protocols: new(http.Protocols)}
+	srv := &http.Server{Handler: echo{a.instance}, ReadHeaderTimeout: patience, Protocols: new(http.Protocols)}
 	srv.Protocols.SetHTTP1(true)
 	srv.Protocols.SetUnencryptedHTTP2(true)
 	served := make(chan error, 1)
@@ -169,7 +170,7 @@ func (p *plane) bareAgent(id string, change ...func(*tunnel.Config)) *agent {
 		defer close(done)
 		result = t.Run(ctx)
 	}()
-	a := &agent{Tunnel: t, stop: func() error {
+	a := &agent{Tunnel: t, instance: cfg.Instance, stop: func() error {
 		cancel()
 		<-done
 		return result
@@ -196,9 +197,10 @@ func (a *agent) waitFor(t testing.TB, phase tunnel.Phase) {
 }
 
 // echo answers with the request's body and what it saw of the connection.
-type echo struct{}
+type echo struct{ instance string }
 
-func (echo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (e echo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Instance", e.instance)
 	w.Header().Set("Remote", r.RemoteAddr)
 	w.Header().Set("Proto", r.Proto)
 	body, err := io.ReadAll(r.Body) // HTTP/1.1 must not answer while it still reads

@@ -69,7 +69,7 @@ func New(cfg Config) (*Server, error) {
 		cfg:    cfg,
 		tls:    secure,
 		engine: engine,
-		agents: newAgents(cfg.OnUp, cfg.OnDown),
+		agents: newAgents(cfg.OnUp, cfg.OnDown, cfg.Limits.Instances),
 		wait:   newWaitingRoom(cfg.Limits.Handshakes),
 	}, nil
 }

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/fatedier/frp/pkg/msg"
-	netpkg "github.com/fatedier/frp/pkg/util/net"
-	"github.com/fatedier/frp/pkg/util/version"
 	frps "github.com/fatedier/frp/server"
 	"github.com/fatedier/frp/server/proxy"
 	"github.com/hashicorp/yamux"
@@ -20,9 +18,6 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 )
-
-// answerTimeout bounds the answer to a login.
-const answerTimeout = 5 * time.Second
 
 var (
 	errDisconnected = errors.New("the control plane disconnected the agent")
@@ -39,6 +34,14 @@ type session struct {
 	log     zerolog.Logger
 	streams atomic.Int64
 	dials   chan struct{} // one place per dial in the making
+	// What the registry keeps here, under its own lock.
+	instance *instance // once it has logged in
+	takes    bool      // it can be dialled
+	turn     uint64    // of its newest dial
+
+	doubtedUntil atomic.Int64 // UnixNano
+
+	replica replica // whose it is, once it has logged in
 
 	mu      sync.Mutex
 	mux     *yamux.Session
@@ -46,12 +49,14 @@ type session struct {
 	proxy   proxy.Proxy
 	reason  error
 
-	loggedIn atomic.Bool
-	ready    chan struct{} // closed when the agent can be dialled
-	up       sync.Once
-	done     chan struct{} // closed when the session is over
-	killed   sync.Once
-	work     link.Gate // the goroutines of dials and relays
+	loggedIn  atomic.Bool
+	ready     chan struct{} // closed when the agent can be dialled
+	up        sync.Once
+	drainOnce sync.Once
+	draining  chan struct{} // closed when the agent wants no more dials
+	done      chan struct{} // closed when the session is over
+	killed    sync.Once
+	work      link.Gate // the goroutines of dials and relays
 }
 
 func newSession(s *Server, raw net.Conn, conn *tls.Conn, agentID string) *session {
@@ -59,8 +64,8 @@ func newSession(s *Server, raw net.Conn, conn *tls.Conn, agentID string) *sessio
 		server: s, agentID: agentID, raw: raw, conn: conn,
 		log:   s.cfg.Log.With().Str("agent_id", agentID).Stringer("remote", raw.RemoteAddr()).Logger(),
 		dials: make(chan struct{}, s.cfg.Limits.Dials),
-		ready: make(chan struct{}),
-		done:  make(chan struct{}),
+		ready: make(chan struct{}), draining: make(chan struct{}),
+		done: make(chan struct{}),
 	}
 }
 
@@ -95,7 +100,7 @@ func (s *session) serve(ctx context.Context) {
 		s.control.WaitClosed()
 	}
 	s.server.agents.remove(s)
-	s.log.Info().Err(s.why()).Msg("agent's tunnel closed")
+	s.log.Info().Err(s.why()).Str("instance", s.replica.instance).Msg("agent's tunnel closed")
 }
 
 // kill ends the session at once, for the first reason given. The raw connection goes
@@ -162,101 +167,23 @@ func (s *session) begin(ctx context.Context, stream *link.Stream) error {
 		return s.login(ctx, stream, m)
 	case *msg.NewWorkConn:
 		return s.workConn(stream, m)
+	case *msg.CloseProxy:
+		return s.drain(ctx, stream, m)
 	default:
 		return fmt.Errorf("%w: a connection does not start with %T", errForeign, m)
 	}
 }
 
-// login makes this the agent's session, or tells the agent why not.
-func (s *session) login(ctx context.Context, stream *link.Stream, m *msg.Login) error {
-	if s.loggedIn.Swap(true) {
-		return fmt.Errorf("%w: a second login", errForeign)
-	}
-	if err := admitLogin(s.agentID, m); err != nil {
-		s.refuse(stream, "the certificate is another agent's", true)
-		return err
-	}
-	if err := s.authorize(ctx, stream); err != nil {
-		s.kill(err)
-		return err
-	}
-	leave, ok := s.server.agents.takeOver(s)
-	if !ok {
-		return errReplaced
-	}
-	defer leave()
-	return s.start(ctx, stream, m)
-}
-
-// start begins the FRP session.
-func (s *session) start(ctx context.Context, stream *link.Stream, m *msg.Login) error {
-	rw, err := netpkg.NewCryptoReadWriter(stream, []byte{})
-	if err != nil {
-		return err
-	}
-	conn := msg.NewConn(stream, &guard{
-		ReadWriter: msg.NewV1ReadWriter(rw), agentID: s.agentID, onUp: s.reachable, onEnd: s.kill,
-	})
-	control, err := s.server.engine.login(ctx, conn, s.agentID, m)
-	if err != nil {
-		s.kill(err)
-		return err
-	}
-	s.mu.Lock()
-	s.control = control
-	s.mu.Unlock()
-	answer := &msg.LoginResp{Version: version.Full(), RunID: control.RunID()}
-	if err := s.answer(stream, answer); err != nil || !control.Start() {
-		s.server.engine.drop(control)
-		s.kill(errors.Join(err, errReplaced))
-	}
-	return nil
-}
-
-// authorize asks whether the agent may come in. The session is on the agent's list by
-// now, so that a revocation after the question finds it there.
-func (s *session) authorize(ctx context.Context, stream *link.Stream) error {
-	ctx, cancel := context.WithTimeout(ctx, s.server.cfg.Limits.HandshakeTimeout)
-	defer cancel()
-	err := s.server.cfg.Authorize(ctx, s.agentID)
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, ErrRevoked):
-		s.refuse(stream, err.Error(), true)
-	default:
-		s.log.Warn().Err(err).Msg("cannot tell whether the agent may connect")
-		s.refuse(stream, "the control plane cannot check the agent at present", false)
-	}
-	return err
-}
-
-// refuse tells the agent why it is not let in and waits until it has hung up.
-func (s *session) refuse(stream *link.Stream, reason string, final bool) {
-	s.server.counts.refused.Add(1)
-	if s.answer(stream, &msg.LoginResp{Version: version.Full(), Error: link.Refusal(reason, final)}) != nil {
-		return
-	}
-	_ = stream.SetReadDeadline(time.Now().Add(lingerTimeout))
-	_, _ = stream.Read(make([]byte, 1))
-}
-
-func (s *session) answer(stream *link.Stream, m msg.Message) error {
-	_ = stream.SetWriteDeadline(time.Now().Add(answerTimeout))
-	defer func() { _ = stream.SetWriteDeadline(time.Time{}) }()
-	return msg.WriteMsg(stream, m)
-}
-
 // workConn gives frps a connection that it asked the agent for.
 func (s *session) workConn(stream *link.Stream, m *msg.NewWorkConn) error {
-	if err := admitWorkConn(s.agentID, m); err != nil {
-		return err
-	}
 	s.mu.Lock()
 	control := s.control
 	s.mu.Unlock()
 	if control == nil {
 		return fmt.Errorf("%w: a work connection before the login", errForeign)
+	}
+	if err := admitWorkConn(s.replica, m); err != nil {
+		return err
 	}
 	conn := msg.NewConn(stream, msg.NewV1ReadWriter(stream))
 	if err := s.server.engine.controls.RegisterWorkConn(control, proxy.NewWorkConn(conn)); err != nil {
@@ -269,7 +196,7 @@ func (s *session) workConn(stream *link.Stream, m *msg.NewWorkConn) error {
 // reachable is called when the agent knows that its proxy runs.
 func (s *session) reachable() {
 	s.up.Do(func() {
-		pxy, ok := s.server.engine.proxies.GetByName(link.ProxyName(s.agentID))
+		pxy, ok := s.server.engine.proxies.GetByName(s.replica.proxyName())
 		if !ok {
 			s.kill(errors.New("the agent's proxy is gone"))
 			return
@@ -281,6 +208,6 @@ func (s *session) reachable() {
 		close(s.ready)
 		// In a goroutine because this one is frps' and sends what a dial needs.
 		s.work.Go(func() { s.server.agents.tell(known) })
-		s.log.Info().Msg("agent's tunnel is up")
+		s.log.Info().Str("instance", s.replica.instance).Msg("agent's tunnel is up")
 	})
 }

@@ -90,9 +90,14 @@ func (q queries) UpdateAgent(ctx context.Context, a Agent) error {
 		micros(a.RegisteredAt), micros(a.LastSeen), micros(a.RevokedAt), a.ID)
 }
 
-// SaveBeat writes what each heartbeat changes. An agent that is gone is no error.
-func (q queries) SaveBeat(ctx context.Context, id string, at time.Time, capacity announce.Capacity) error {
-	_, err := q.exec(ctx, `UPDATE agents SET last_seen = $1, capacity = $2 WHERE id = $3 AND last_seen < $1`, micros(at), asJSON(capacity), id)
+// SaveBeat writes what each heartbeat changes; a nil capacity is not known and stays
+// what it was. An agent that is gone is no error.
+func (q queries) SaveBeat(ctx context.Context, id string, at time.Time, capacity *announce.Capacity) error {
+	var figures any
+	if capacity != nil {
+		figures = asJSON(capacity)
+	}
+	_, err := q.exec(ctx, `UPDATE agents SET last_seen = $1, capacity = COALESCE($2, capacity) WHERE id = $3 AND last_seen < $1`, micros(at), figures, id)
 	return err
 }
 

@@ -4,8 +4,6 @@
 package link
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"io"
 	"log"
 	"net"
@@ -20,10 +18,6 @@ const (
 	// ALPN names the protocol in the TLS handshake.
 	ALPN = "pipeops-frp/1"
 
-	// proxyName is the agent's one proxy. frp prefixes it with the user, which is the
-	// agent's ID, so the name on the wire is AGENT_ID.agent.
-	proxyName = "agent"
-
 	// keepAlive and writeTimeout together bound how long a half-open connection goes
 	// unnoticed: a ping every 5 s, answered within 9 s, is 14 s at worst.
 	keepAlive    = 5 * time.Second
@@ -36,20 +30,6 @@ const (
 	// closeTimeout frees a stream whose other end never closes.
 	closeTimeout = time.Minute
 )
-
-// LocalProxyName is the proxy's name as frpc is told it.
-func LocalProxyName() string { return proxyName }
-
-// ProxyName is the agent's proxy as it is called on the wire.
-func ProxyName(agentID string) string { return agentID + "." + proxyName }
-
-// RunID is FRP's name for a client instance. Being the same for every connection of one
-// agent, it lets a returning agent take over from its lost connection at once. It is a
-// digest because frp limits it to 64 characters.
-func RunID(agentID string) string {
-	sum := sha256.Sum256([]byte(agentID))
-	return hex.EncodeToString(sum[:16])
-}
 
 // Client and Server start a multiplexer session on an established connection.
 func Client(conn net.Conn, lg zerolog.Logger) (*yamux.Session, error) {

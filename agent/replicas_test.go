@@ -1,0 +1,220 @@
+package agent_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/agent"
+	"github.com/pipeops/pipeops-vm-agent/agent/config"
+	"github.com/pipeops/pipeops-vm-agent/agent/identity"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+)
+
+// book is a log that can be read while it is written.
+type book struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *book) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+// count is in how many lines all words are.
+func (b *book) count(words ...string) (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for line := range strings.Lines(b.text.String()) {
+		found := true
+		for _, w := range words {
+			found = found && strings.Contains(line, w)
+		}
+		if found {
+			n++
+		}
+	}
+	return n
+}
+
+func await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	require.NoError(t, harness.Eventually(ctx, what, func(context.Context) error {
+		if !ok() {
+			return fmt.Errorf("it is not so")
+		}
+		return nil
+	}))
+}
+
+// replicas is an agent whose identity is where that of pods is.
+type replicas struct {
+	t     *testing.T
+	p     *plane
+	log   *book // the control plane's
+	token string
+}
+
+func startReplicas(t *testing.T, change func(*controlplane.Config)) *replicas {
+	t.Helper()
+	r := &replicas{t: t, log: &book{}}
+	r.p = startPlane(t, func(c *controlplane.Config) {
+		c.Log = zerolog.New(r.log)
+		if change != nil {
+			change(c)
+		}
+	})
+	token, _, err := r.p.CreateToken(t.Context(), controlplane.TokenOptions{TTL: time.Hour, Uses: 1})
+	require.NoError(t, err)
+	r.token = token.Reveal()
+	forget := func() {
+		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.AgentNamespace, Name: "pipeops-agent-identity"}}
+		require.NoError(t, client.IgnoreNotFound(kubetest.ControlPlane(t).Client.Delete(context.Background(), s)))
+	}
+	forget()
+	t.Cleanup(forget)
+	return r
+}
+
+// run starts a replica. Its log is for whoever wants to look.
+func (r *replicas) run(name string) (*running, *book) {
+	r.t.Helper()
+	log := &book{}
+	return launch(r.t, agent.Options{
+		Config: config.Config{
+			ControlPlaneURL: r.p.ControlPlane.Advertised().API, Token: r.token, ClusterName: "replicas",
+			Namespace: kubetest.AgentNamespace, HealthAddress: "127.0.0.1:0",
+		},
+		Version: "test", Log: zerolog.New(log), Now: r.p.clock.now, Replica: name,
+	}), log
+}
+
+// stored is the certificate that the replicas share, or nil.
+func (r *replicas) stored() *identity.Identity {
+	s := &corev1.Secret{}
+	err := kubetest.ControlPlane(r.t).Client.Get(r.t.Context(), client.ObjectKey{Namespace: kubetest.AgentNamespace, Name: "pipeops-agent-identity"}, s)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	require.NoError(r.t, err)
+	id, err := identity.Decode(s.Data)
+	if err != nil {
+		return nil
+	}
+	return id
+}
+
+func (r *replicas) up(names ...string) {
+	r.t.Helper()
+	for _, name := range names {
+		await(r.t, name+" has its tunnel", func() bool {
+			return r.log.count("agent's tunnel is up", `"instance":"`+name+`"`) > 0
+		})
+	}
+}
+
+// TestReplicasEnrolOnce starts three replicas at once with a token that is good for
+// one use.
+func TestReplicasEnrolOnce(t *testing.T) {
+	r := startReplicas(t, nil)
+	names := []string{"one", "two", "three"}
+	var logs []*book
+	for _, name := range names {
+		_, log := r.run(name)
+		logs = append(logs, log)
+	}
+	r.up(names...)
+	asked, found := 0, 0
+	for _, log := range logs {
+		asked += log.count("identity issued and stored")
+		found += log.count("identity found") + log.count("another replica got the agent's certificate")
+	}
+	assert.Equal(t, 1, asked, "one asked")
+	assert.Equal(t, 2, found, "the others found what it got")
+	assert.Equal(t, 1, r.log.count("agent registered"))
+	agents, err := r.p.Agents(t.Context())
+	require.NoError(t, err)
+	assert.Len(t, agents, 1)
+	assert.NotNil(t, r.stored())
+}
+
+// TestAReplicaThatDiesWhileItEnrolsIsReplaced leaves a request behind, as a replica
+// does that dies in the middle: another one asks in its place, with its key.
+func TestAReplicaThatDiesWhileItEnrolsIsReplaced(t *testing.T) {
+	r := startReplicas(t, nil)
+	key, err := identity.NewKey()
+	require.NoError(t, err)
+	parts, err := (&identity.Request{Key: key, By: "dead"}).With(nil)
+	require.NoError(t, err)
+	require.NoError(t, kubetest.ControlPlane(t).Client.Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.AgentNamespace, Name: "pipeops-agent-identity"}, Data: parts,
+	}))
+	r.run("one")
+	r.up("one")
+	id := r.stored()
+	require.NotNil(t, id)
+	assert.Equal(t, key.Public(), id.Key().Public())
+}
+
+// TestReplicasRenewTogether has the certificate renewed again and again. The key before
+// the last is worth nothing, so a replica that did not follow would be thrown out.
+func TestReplicasRenewTogether(t *testing.T) {
+	r := startReplicas(t, func(c *controlplane.Config) { c.CertificateTTL = 9 * time.Second })
+	_, one := r.run("one")
+	_, two := r.run("two")
+	r.up("one", "two")
+	seen := map[string]bool{}
+	await(t, "the certificate is renewed three times", func() bool {
+		if id := r.stored(); id != nil {
+			seen[id.Certificate.Leaf.SerialNumber.String()] = true
+		}
+		return len(seen) > 3
+	})
+	renewed := func(log *book) int {
+		return log.count("identity issued and stored") + log.count("another replica got the agent's certificate")
+	}
+	await(t, "both replicas have followed", func() bool { return renewed(one) >= len(seen) && renewed(two) >= len(seen) })
+	asked := one.count("identity issued and stored") + two.count("identity issued and stored")
+	assert.LessOrEqual(t, asked, len(seen)+1, "one of the two asked each time")
+	for _, log := range []*book{one, two} {
+		assert.Zero(t, log.count("heartbeat failed"), "nobody was refused")
+		assert.Zero(t, log.count("tunnel is down"), "no tunnel was dropped")
+	}
+	assert.Equal(t, 2, r.log.count("agent's tunnel is up"))
+}
+
+// TestAReplicaThatStopsHandsOver stops the replica that leads: the other one leads
+// without waiting for the lease to end, and the agent stays online.
+func TestAReplicaThatStopsHandsOver(t *testing.T) {
+	r := startReplicas(t, nil)
+	first, log := r.run("one")
+	await(t, "the first leads", func() bool { return log.count("this replica of the agent leads") == 1 })
+	_, other := r.run("two")
+	r.up("one", "two")
+	assert.Zero(t, other.count("this replica of the agent leads"))
+	online := r.log.count("agent changed state")
+	first.stop()
+	await(t, "the second leads", func() bool { return other.count("this replica of the agent leads") == 1 })
+	assert.Equal(t, 1, r.log.count("agent's tunnel drains"))
+	assert.Zero(t, log.count("may still send"))
+	r.p.awaitOnline(t, r.p.clock.now())
+	assert.Equal(t, online, r.log.count("agent changed state"), "it was never away")
+}

@@ -1,0 +1,200 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
+)
+
+// TestTwoReplicas has the agent twice: both serve, one leads, and the death of that
+// one costs no command.
+func TestTwoReplicas(t *testing.T) {
+	require.NoError(t, sys.ScaleAgent(t.Context(), 2))
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
+		assert.NoError(t, sys.ScaleAgent(ctx, 1))
+	})
+	t.Run("both serve", bothServe)
+	t.Run("a command is the same on the other", sameOnTheOther)
+	t.Run("the leader dies in the middle of the work", leaderDiesAtWork)
+	t.Run("the leader dies in the middle of a restart", leaderDiesAtARestart)
+	t.Run("a log is followed over the loss of each", logOutlivesEach)
+	t.Run("an update of the agent costs nothing", updateCostsNothing)
+}
+
+// onBoth runs a command again and again, each time over a new connection, until both
+// replicas have taken it. It answers all that was printed.
+func onBoth(t *testing.T, route string, args ...string) (answers []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.NoError(t, harness.Eventually(ctx, "both replicas have served "+route, func(ctx context.Context) error {
+		out, err := sys.Runner(ctx, runner, args...)
+		if err != nil {
+			return err
+		}
+		answers = append(answers, out)
+		pods, err := sys.AgentPods(ctx)
+		if err != nil {
+			return err
+		}
+		if len(pods) != 2 {
+			return fmt.Errorf("%d pods", len(pods))
+		}
+		for _, p := range pods {
+			log, err := sys.PodLog(ctx, p.Name)
+			if err != nil {
+				return err
+			}
+			if !strings.Contains(log, `"route":"`+route+`"`) {
+				return fmt.Errorf("pod %s has not", p.Name)
+			}
+		}
+		return nil
+	}))
+	return answers
+}
+
+const appRoute = "/v1/namespaces/{namespace}/apps/{name}"
+
+func bothServe(t *testing.T) {
+	onBoth(t, "/v1/cluster", "cluster", agentName)
+}
+
+// sameOnTheOther sends one restart with one Idempotency-Key to both replicas.
+func sameOnTheOther(t *testing.T) {
+	removeApp(t, "twice")
+	pipeops(t, "deploy", agentName, "twice", "--image", image, "--port", "8080", "--probe-path", "/healthz", "--wait=2m")
+	answers := onBoth(t, appRoute+"/restart", "restart", agentName, "twice", "--idempotency-key", "twice-1", "--wait=0s", "-o", "json")
+	require.GreaterOrEqual(t, len(answers), 2)
+	for _, answer := range answers {
+		assert.Equal(t, restartedAt(t, answers[0]), restartedAt(t, answer), "it is the same restart, whoever answers")
+	}
+	pipeops(t, "status", agentName, "twice", "--wait")
+	assert.Len(t, replicaSets(t, "twice"), 2, "one restart made one new version")
+	assert.EqualValues(t, 2, deployment(t, "twice").Generation)
+
+	said := refused(t, exitFailure, "scale", agentName, "twice", "--replicas", "2", "--idempotency-key", "twice-1")
+	assert.Contains(t, said, "Idempotency-Key")
+}
+
+func restartedAt(t *testing.T, answer string) string {
+	t.Helper()
+	var app runnerapi.App
+	require.NoError(t, json.Unmarshal([]byte(answer), &app))
+	require.NotEmpty(t, app.RestartedAt)
+	return app.RestartedAt
+}
+
+// killLeader kills the replica that leads. The function that it answers waits until
+// another one does.
+func killLeader(t *testing.T) (awaitNext func()) {
+	t.Helper()
+	dead, err := sys.AgentLeader(t.Context())
+	require.NoError(t, err)
+	start := time.Now()
+	require.NoError(t, sys.KillReplica(t.Context(), dead))
+	return func() {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.NoError(t, harness.Eventually(ctx, "another replica leads", func(ctx context.Context) error {
+			now, err := sys.AgentLeader(ctx)
+			if err == nil && now == dead {
+				err = fmt.Errorf("still %s", dead)
+			}
+			return err
+		}))
+		t.Logf("another replica leads, %s after the leader was killed at the latest", time.Since(start).Round(100*time.Millisecond))
+	}
+}
+
+func leaderDiesAtWork(t *testing.T) {
+	const name = "two-survive"
+	removeApp(t, name)
+	heard := listen(t)
+	done := make(chan error, 1)
+	go func() { done <- work(t.Context(), name) }()
+	awaitDeployment(t, name)
+	killLeader(t)()
+	require.NoError(t, <-done, "the Runner's work")
+	got := deployment(t, name)
+	assert.EqualValues(t, 3, got.Status.ReadyReplicas)
+	assert.LessOrEqual(t, got.Generation, int64(2), "one deploy, one scale")
+	assert.Len(t, replicaSets(t, name), 1, "one version was rolled out, once")
+	heard.awaitHealthy(t, name)
+	heard.assertNoGaps(t)
+	heard.assertNeverOffline(t)
+	require.NoError(t, sys.ScaleAgent(t.Context(), 2))
+}
+
+func leaderDiesAtARestart(t *testing.T) {
+	removeApp(t, "two-once")
+	pipeops(t, "deploy", agentName, "two-once", "--image", image, "--port", "8080", "--probe-path", "/healthz", "--wait=2m")
+	done := make(chan error, 1)
+	go func() {
+		_, err := sys.Runner(t.Context(), runner, "restart", agentName, "two-once", "--wait=2m")
+		done <- err
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.NoError(t, harness.Eventually(ctx, "the restart was taken", func(ctx context.Context) error {
+		out, err := sys.Runner(ctx, runner, "status", agentName, "two-once", "-o", "json")
+		if err == nil && !strings.Contains(out, "restartedAt") {
+			err = fmt.Errorf("not yet")
+		}
+		return err
+	}))
+	killLeader(t)()
+	require.NoError(t, <-done)
+	assert.Len(t, replicaSets(t, "two-once"), 2, "one restart made one new version")
+	require.NoError(t, sys.ScaleAgent(t.Context(), 2))
+}
+
+// logOutlivesEach follows a log while the replicas are killed one after the other: one
+// of them was the one that sent it.
+func logOutlivesEach(t *testing.T) {
+	request := follow(t, "two-followed")
+	request("/before")
+	pods, err := sys.AgentPods(t.Context())
+	require.NoError(t, err)
+	for i, p := range pods {
+		require.NoError(t, sys.KillReplica(t.Context(), p.Name))
+		request(fmt.Sprintf("/after-the-loss-of-%d", i))
+		require.NoError(t, sys.ScaleAgent(t.Context(), 2))
+	}
+}
+
+// updateCostsNothing replaces both pods, one after the other, while a Runner works.
+func updateCostsNothing(t *testing.T) {
+	const name = "two-updated"
+	removeApp(t, name)
+	heard := listen(t)
+	done := make(chan error, 1)
+	go func() { done <- work(t.Context(), name) }()
+	require.NoError(t, sys.RolloutAgent(t.Context(), name))
+	require.NoError(t, <-done, "the Runner's work")
+	assert.EqualValues(t, 3, deployment(t, name).Status.ReadyReplicas)
+	assert.Len(t, replicaSets(t, name), 1)
+	heard.awaitHealthy(t, name)
+	heard.assertNeverOffline(t)
+}
+
+// assertNeverOffline wants no news of the agent's end: it has replicas.
+func (l *listener) assertNeverOffline(t *testing.T) {
+	t.Helper()
+	for _, e := range l.all() {
+		assert.NotEqual(t, announce.AgentOffline, e.Type)
+	}
+}

@@ -1,0 +1,52 @@
+package tunnel
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/fatedier/frp/pkg/msg"
+	"github.com/hashicorp/yamux"
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+)
+
+const opDrain = "stop taking connections from"
+
+var errSilent = errors.New("it did not answer")
+
+// Drain asks the server for no more connections and returns when those that were in the
+// making have come: other replicas of the agent get the next ones. What is connected goes
+// on. From then on a tunnel that is lost is not connected again.
+func (t *Tunnel) Drain(ctx context.Context) error {
+	t.draining.Store(true)
+	mux := t.live.Load()
+	if mux == nil {
+		return nil // nobody is sent over a tunnel that is down
+	}
+	if err := t.drain(ctx, mux); err != nil {
+		return t.wrap(opDrain, err, "nothing to do: connections made now are refused, and Runners try again")
+	}
+	return nil
+}
+
+func (t *Tunnel) drain(ctx context.Context, mux *yamux.Session) error {
+	stream, err := mux.OpenStream()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = stream.Close() }()
+	defer context.AfterFunc(ctx, func() { _ = stream.SetDeadline(time.Unix(1, 0)) })()
+	if err := msg.WriteMsg(stream, &msg.CloseProxy{ProxyName: link.ProxyName(t.cfg.AgentID, t.cfg.Instance)}); err != nil {
+		return err
+	}
+	switch _, err := stream.Read(make([]byte, 1)); { // the end of the stream is the answer
+	case errors.Is(err, io.EOF):
+		return nil
+	case err == nil || ctx.Err() != nil:
+		return errSilent
+	default:
+		return err
+	}
+}

@@ -1,0 +1,65 @@
+package server
+
+import "time"
+
+// doubtFor is how long a session that did not answer a dial is tried last. By then the
+// keep-alive has ended it, or it answers again.
+const doubtFor = 15 * time.Second
+
+// choice is where a dial may go next.
+type choice struct {
+	session *session // nil when there is none now
+	alone   bool     // there is no other session to fall over to
+	// awaited says that a session is logging in, which changed will tell of.
+	awaited bool
+	changed <-chan struct{}
+}
+
+// choose finds the session to dial: the instances take turns, those that left a dial
+// unanswered come last, and what was tried is not tried again.
+func (r *agents) choose(id string, tried map[*session]bool) (c choice) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := r.byID[id]
+	if a == nil {
+		return choice{}
+	}
+	now, takers := time.Now(), 0
+	for _, i := range a.instances {
+		s := i.current
+		if s == nil || s.isDone() {
+			continue
+		}
+		if !s.takes {
+			c.awaited = c.awaited || !s.isReady()
+			continue
+		}
+		takers++
+		if _, was := tried[s]; !was && (c.session == nil || s.before(c.session, now)) {
+			c.session = s
+		}
+	}
+	c.alone, c.changed = takers == 1, a.changed
+	return c
+}
+
+// chosen puts s at the end of the line.
+func (r *agents) chosen(s *session) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.turn++
+	s.turn = r.turn
+}
+
+// before says whether s is the better choice.
+func (s *session) before(other *session, now time.Time) bool {
+	if doubt := s.doubted(now); doubt != other.doubted(now) {
+		return !doubt
+	}
+	return s.turn < other.turn
+}
+
+// doubt notes that s did not answer a dial in time.
+func (s *session) doubt() { s.doubtedUntil.Store(time.Now().Add(doubtFor).UnixNano()) }
+
+func (s *session) doubted(now time.Time) bool { return s.doubtedUntil.Load() > now.UnixNano() }

@@ -1,0 +1,62 @@
+package server
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/fatedier/frp/pkg/msg"
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+)
+
+// drain lets an agent's replica go in peace: no dial comes to it any more, and the
+// stream that asked for it ends when those that were in the making are through. What is
+// connected goes on. It is FRP's own message, but not on the control connection: frps
+// would forget the proxy, and the agent could not tell when it is done.
+func (s *session) drain(ctx context.Context, stream *link.Stream, m *msg.CloseProxy) error {
+	if !s.loggedIn.Load() {
+		return fmt.Errorf("%w: it closes its proxy before the login", errForeign)
+	}
+	select {
+	case <-s.ready: // the agent may know a moment before this end does
+	case <-s.done:
+		return errNoLogin
+	}
+	if m.ProxyName != s.replica.proxyName() {
+		return fmt.Errorf("%w: it closes %q", errForeign, m.ProxyName)
+	}
+	s.drainOnce.Do(func() {
+		s.server.agents.drain(s)
+		close(s.draining)
+		s.log.Info().Msg("agent's tunnel drains")
+		ctx, cancel := context.WithTimeout(ctx, s.server.cfg.Limits.DialTimeout)
+		defer cancel()
+		s.awaitDials(ctx)
+	})
+	return stream.Close()
+}
+
+// awaitDials takes all places for dials, and with each waits for the dial that had it.
+func (s *session) awaitDials(ctx context.Context) {
+	for range cap(s.dials) {
+		select {
+		case s.dials <- struct{}{}:
+		case <-s.done:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *session) isReady() bool { return isClosed(s.ready) }
+func (s *session) isDone() bool  { return isClosed(s.done) }
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

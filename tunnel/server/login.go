@@ -1,0 +1,107 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fatedier/frp/pkg/msg"
+	netpkg "github.com/fatedier/frp/pkg/util/net"
+	"github.com/fatedier/frp/pkg/util/version"
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+)
+
+// answerTimeout bounds the answer to a login.
+const answerTimeout = 5 * time.Second
+
+// login makes this the agent's session, or tells the agent why not.
+func (s *session) login(ctx context.Context, stream *link.Stream, m *msg.Login) error {
+	if s.loggedIn.Swap(true) {
+		return fmt.Errorf("%w: a second login", errForeign)
+	}
+	r := replica{s.agentID, m.ClientID}
+	if err := admitLogin(r, m); err != nil {
+		reason := "the certificate is another agent's"
+		if !link.ValidInstance(r.instance) {
+			reason = "a replica cannot have that name; use letters, digits, dots, dashes and underscores"
+		}
+		s.refuse(stream, reason, true)
+		return err
+	}
+	s.replica = r
+	if err := s.authorize(ctx, stream); err != nil {
+		s.kill(err)
+		return err
+	}
+	leave, err := s.server.agents.takeOver(s)
+	if errors.Is(err, errCrowded) {
+		s.refuse(stream, err.Error(), false)
+		s.kill(err)
+	}
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return s.start(ctx, stream, m)
+}
+
+// start begins the FRP session.
+func (s *session) start(ctx context.Context, stream *link.Stream, m *msg.Login) error {
+	rw, err := netpkg.NewCryptoReadWriter(stream, []byte{})
+	if err != nil {
+		return err
+	}
+	conn := msg.NewConn(stream, &guard{
+		ReadWriter: msg.NewV1ReadWriter(rw), replica: s.replica, onUp: s.reachable, onEnd: s.kill,
+	})
+	control, err := s.server.engine.login(ctx, conn, s.replica, m)
+	if err != nil {
+		s.kill(err)
+		return err
+	}
+	s.mu.Lock()
+	s.control = control
+	s.mu.Unlock()
+	answer := &msg.LoginResp{Version: version.Full(), RunID: control.RunID()}
+	if err := s.answer(stream, answer); err != nil || !control.Start() {
+		s.server.engine.drop(control)
+		s.kill(errors.Join(err, errReplaced))
+	}
+	return nil
+}
+
+// authorize asks whether the agent may come in. The session is on the agent's list by
+// now, so that a revocation after the question finds it there.
+func (s *session) authorize(ctx context.Context, stream *link.Stream) error {
+	ctx, cancel := context.WithTimeout(ctx, s.server.cfg.Limits.HandshakeTimeout)
+	defer cancel()
+	err := s.server.cfg.Authorize(ctx, s.agentID)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrRevoked):
+		s.refuse(stream, err.Error(), true)
+	default:
+		s.log.Warn().Err(err).Msg("cannot tell whether the agent may connect")
+		s.refuse(stream, "the control plane cannot check the agent at present", false)
+	}
+	return err
+}
+
+// refuse tells the agent why it is not let in and waits until it has hung up.
+func (s *session) refuse(stream *link.Stream, reason string, final bool) {
+	s.server.counts.refused.Add(1)
+	if s.answer(stream, &msg.LoginResp{Version: version.Full(), Error: link.Refusal(reason, final)}) != nil {
+		return
+	}
+	_ = stream.SetReadDeadline(time.Now().Add(lingerTimeout))
+	_, _ = stream.Read(make([]byte, 1))
+}
+
+func (s *session) answer(stream *link.Stream, m msg.Message) error {
+	_ = stream.SetWriteDeadline(time.Now().Add(answerTimeout))
+	defer func() { _ = stream.SetWriteDeadline(time.Time{}) }()
+	return msg.WriteMsg(stream, m)
+}

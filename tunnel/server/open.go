@@ -1,0 +1,100 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	frperrors "github.com/fatedier/frp/pkg/errors"
+	"github.com/fatedier/frp/pkg/msg"
+	netpkg "github.com/fatedier/frp/pkg/util/net"
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+)
+
+// open gets a work connection of this session from frps, whose wait does not know
+// contexts. With prove it also waits for a sign of life: frps keeps a connection ready,
+// and writing to one of a dead session fails much later.
+func (s *session) open(ctx context.Context, from net.Addr, prove bool) (net.Conn, error) {
+	if err := s.enterDial(ctx); err != nil {
+		return nil, err
+	}
+	s.server.counts.dialing.Add(1)
+	defer func() {
+		s.server.counts.dialing.Add(-1)
+		<-s.dials
+	}()
+	var alive <-chan struct{}
+	if prove {
+		alive = s.ping()
+	}
+	conn, err := s.proxy.GetWorkConnFromPool(from, nil)
+	if err != nil {
+		return nil, s.explain(err)
+	}
+	if prove {
+		select {
+		case <-alive:
+		case <-s.done:
+			return nil, errors.Join(ErrNotConnected, conn.Close())
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), conn.Close())
+		}
+	}
+	return bare(conn), nil
+}
+
+// enterDial waits for one of the session's places for dials. When it drains there is none.
+func (s *session) enterDial(ctx context.Context) error {
+	select {
+	case s.dials <- struct{}{}:
+	case <-s.draining:
+		return ErrNotConnected
+	case <-s.done:
+		return ErrNotConnected
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case <-s.draining:
+		<-s.dials
+		return ErrNotConnected
+	default:
+		return nil
+	}
+}
+
+// ping asks the agent for a sign of life.
+func (s *session) ping() (alive <-chan struct{}) {
+	answered := make(chan struct{})
+	s.work.Go(func() {
+		if _, err := s.mux.Ping(); err == nil {
+			s.doubtedUntil.Store(0)
+			close(answered)
+		}
+	})
+	return answered
+}
+
+func (s *session) explain(err error) error {
+	if errors.Is(err, frperrors.ErrCtlClosed) || s.isDone() {
+		return ErrNotConnected
+	}
+	s.log.Warn().Err(err).Msg("agent gives no work connection")
+	return ErrBusy
+}
+
+// bare takes off the layers that frps puts around a work connection and that do nothing
+// for it: FRP's messages are read to the byte.
+func bare(conn net.Conn) net.Conn {
+	if c, ok := conn.(*netpkg.ContextConn); ok {
+		conn = c.Conn
+	}
+	if c, ok := conn.(*msg.Conn); ok {
+		conn = c.Conn
+	}
+	if stream, ok := conn.(*link.Stream); ok {
+		return stream
+	}
+	return conn
+}
