@@ -1,8 +1,9 @@
 # syntax=docker/dockerfile:1
-# The agent's image. Without a Docker engine `make image` builds the same one
-# (scratch, one static binary, user 65532) with go-containerregistry.
+# The images of the agent and of the control plane. Without a Docker engine `make image`
+# builds the same ones (scratch, one static binary, user 65532) with go-containerregistry.
 #
 #   docker buildx build --platform linux/amd64,linux/arm64 --build-arg VERSION=v1.2.3 -t pipeops/agent:v1.2.3 .
+#   docker buildx build --target controlplane ... -t pipeops/controlplane:v1.2.3 .
 
 FROM --platform=$BUILDPLATFORM golang:1.26-bookworm AS build
 ARG TARGETOS TARGETARCH VERSION=dev COMMIT=none
@@ -11,22 +12,32 @@ COPY go.mod go.sum ./
 RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY . .
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    for program in agent controlplane; do \
     CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath \
-    -ldflags "-s -w -X main.version=$VERSION -X main.commit=$COMMIT" -o /out/pipeops-agent ./cmd/agent && \
-    mkdir -p -m 1777 /out/tmp && \
+    -ldflags "-s -w -X main.version=$VERSION -X main.commit=$COMMIT" -o /out/pipeops-$program ./cmd/$program || exit 1; done && \
+    mkdir -p -m 1777 /out/tmp && mkdir -p -m 700 /out/data && \
     printf 'root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n' > /out/passwd
 
-FROM scratch
+FROM scratch AS base
 ARG VERSION=dev COMMIT=none
-LABEL org.opencontainers.image.title="PipeOps VM Agent" \
-      org.opencontainers.image.source="https://github.com/pipeops/pipeops-vm-agent" \
+LABEL org.opencontainers.image.source="https://github.com/pipeops/pipeops-vm-agent" \
       org.opencontainers.image.licenses="MIT" \
       org.opencontainers.image.version="$VERSION" \
       org.opencontainers.image.revision="$COMMIT"
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=build /out/passwd /etc/passwd
 COPY --from=build /out/tmp /tmp
-COPY --from=build /out/pipeops-agent /pipeops-agent
 ENV HOME=/tmp
 USER 65532:65532
+
+FROM base AS controlplane
+LABEL org.opencontainers.image.title="PipeOps control plane"
+COPY --from=build /out/pipeops-controlplane /pipeops-controlplane
+# A new volume that is mounted here gets this owner.
+COPY --from=build --chown=65532:65532 --chmod=700 /out/data /var/lib/pipeops-controlplane
+ENTRYPOINT ["/pipeops-controlplane"]
+
+FROM base
+LABEL org.opencontainers.image.title="PipeOps VM Agent"
+COPY --from=build /out/pipeops-agent /pipeops-agent
 ENTRYPOINT ["/pipeops-agent"]

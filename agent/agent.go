@@ -70,7 +70,7 @@ type Agent struct {
 
 // New makes an Agent. It does not talk to anybody yet.
 func New(opts Options) (*Agent, error) {
-	k, err := kube.New(opts.Kubernetes, kube.Options{Namespace: opts.Config.Namespace})
+	k, err := kube.New(opts.Kubernetes, kube.Options{Namespace: opts.Config.Namespace, Namespaces: opts.Config.Namespaces})
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +139,8 @@ func (a *Agent) serve(ctx context.Context) error {
 		return err
 	}
 	engine, err := app.New(app.Config{
-		RESTConfig: a.opts.Kubernetes, Namespace: a.opts.Config.Namespace, Log: a.log,
+		RESTConfig: a.opts.Kubernetes, Log: a.log,
+		Namespace: a.opts.Config.Namespace, Namespaces: a.opts.Config.Namespaces,
 		Announce: announcer(control), Contents: a.kube, Replica: a.replica, Led: a.beatSoon,
 	})
 	if err != nil {

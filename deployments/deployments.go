@@ -1,6 +1,7 @@
-// Package deployments holds the manifests that put the agent into a cluster, so
-// that tests and tools use the very files that users apply. agent.yaml is made
-// of the parts in agent/ and crds/.
+// Package deployments holds what puts the agent and the control plane into a
+// cluster, so that tests and tools use the very files that users apply.
+// agent.yaml is made of the parts in agent/ and crds/, and so are the templates
+// of the agent's chart that say what the agent may do.
 package deployments
 
 import (
@@ -8,7 +9,7 @@ import (
 	"embed"
 )
 
-//go:generate go test . -run TestAgentManifestIsUpToDate -update
+//go:generate go test . -run UpToDate -update
 
 //go:embed agent/*.yaml crds/*.yaml
 var parts embed.FS

@@ -34,6 +34,21 @@ func TestAgentManifestIsUpToDate(t *testing.T) {
 	assert.Equal(t, string(want), string(got), "the file is stale: run `go generate ./deployments/...`")
 }
 
+// TestChartIsUpToDate keeps the rights in the chart from being other than those
+// of the manifest.
+func TestChartIsUpToDate(t *testing.T) {
+	templates, err := deployments.Chart()
+	require.NoError(t, err)
+	for name, want := range templates {
+		if *update {
+			require.NoError(t, os.WriteFile(name, want, 0o600))
+		}
+		got, err := os.ReadFile(name)
+		require.NoError(t, err)
+		assert.Equal(t, string(want), string(got), "%s is stale: run `go generate ./deployments/...`", name)
+	}
+}
+
 func objects(t *testing.T) []unstructured.Unstructured {
 	t.Helper()
 	manifest, err := deployments.Agent()

@@ -130,18 +130,27 @@ func (c *Credentials) Roots() (*x509.CertPool, error) {
 	return pool, nil
 }
 
+// Encode is what a file of credentials holds. It is as secret as the key in it.
+func (c *Credentials) Encode() ([]byte, error) {
+	text, err := json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("credentials file: %w", err)
+	}
+	return append(text, '\n'), nil
+}
+
 // Write puts the credentials into a file for its owner only, in one step. It
 // replaces a file that is there.
 func (c *Credentials) Write(path string) error {
-	text, err := json.MarshalIndent(c, "", "  ")
+	text, err := c.Encode()
 	if err != nil {
-		return fmt.Errorf("credentials file: %w", err)
+		return err
 	}
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".credentials-*") // 0600
 	if err != nil {
 		return fmt.Errorf("credentials file: %w", err)
 	}
-	_, err = tmp.Write(append(text, '\n'))
+	_, err = tmp.Write(text)
 	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err == nil {
 		err = os.Rename(tmp.Name(), path)
 	}

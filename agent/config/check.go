@@ -8,6 +8,9 @@ import (
 	"strings"
 
 	"github.com/rs/zerolog"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 )
 
 const (
@@ -49,6 +52,11 @@ func (c *Config) check() (errs []error) {
 	}
 	if c.Namespace == "" {
 		wrong("POD_NAMESPACE", "set it to the agent's namespace, e.g. pipeops", "is not set")
+	}
+	for _, name := range c.Namespaces {
+		if problems := validation.IsDNS1123Label(name); len(problems) > 0 || managed.ReservedNamespace(name, c.Namespace) {
+			wrong("PIPEOPS_NAMESPACES", "name namespaces of your own, e.g. shop,shop-staging", "%q cannot be managed", name)
+		}
 	}
 	switch c.NodeType {
 	case nodeServer:

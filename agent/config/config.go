@@ -25,6 +25,7 @@ type Config struct {
 	StateDir          string
 	Kubeconfig        string
 	Namespace         string
+	Namespaces        []string
 	HealthAddress     string
 	NodeType          string
 	K3sURL            string
@@ -91,6 +92,8 @@ func assign(field any, value string) error {
 	switch f := field.(type) {
 	case *string:
 		*f = strings.TrimSpace(value)
+	case *[]string:
+		*f = strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
 	case *bool:
 		b, err := strconv.ParseBool(value)
 		if err != nil {

@@ -65,6 +65,24 @@ func TestAllErrorsAtOnceEachWithItsFix(t *testing.T) {
 	}
 }
 
+func TestNamespacesAreAList(t *testing.T) {
+	c, err := load(t, with(map[string]string{"PIPEOPS_NAMESPACES": "shop, shop-staging"}))
+	require.NoError(t, err)
+	assert.Equal(t, []string{"shop", "shop-staging"}, c.Namespaces)
+	var out bytes.Buffer
+	require.NoError(t, c.Print(&out))
+	assert.Regexp(t, `namespaces +shop,shop-staging +PIPEOPS_NAMESPACES`, out.String())
+
+	c, err = load(t, sound)
+	require.NoError(t, err)
+	assert.Empty(t, c.Namespaces)
+
+	for _, wrong := range []string{"kube-system", "default", "pipeops", "Shop"} {
+		_, err = load(t, with(map[string]string{"PIPEOPS_NAMESPACES": "shop," + wrong}))
+		require.ErrorContains(t, err, `PIPEOPS_NAMESPACES: "`+wrong+`" cannot be managed`)
+	}
+}
+
 func TestTokenComesFromOnePlace(t *testing.T) {
 	path := file(t, "  secret-token\n")
 	c, err := load(t, with(map[string]string{"AGENT_TOKEN_FILE": path}))

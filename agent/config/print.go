@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 )
 
@@ -25,6 +26,8 @@ func (c Config) shown(s setting) string {
 	switch f := s.field(&c).(type) {
 	case *string:
 		value = *f
+	case *[]string:
+		value = strings.Join(*f, ",")
 	case *bool:
 		value = fmt.Sprint(*f)
 	}

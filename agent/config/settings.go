@@ -11,7 +11,7 @@ type setting struct {
 	def    string
 	usage  string
 	secret bool
-	field  func(*Config) any // *string or *bool
+	field  func(*Config) any // *string, *[]string or *bool
 }
 
 // Precedence, highest first: flag, environment, --config file, default.
@@ -40,6 +40,9 @@ var settings = []setting{
 	{key: "namespace", env: "POD_NAMESPACE", flag: "namespace", def: "pipeops",
 		usage: "namespace that holds the agent's own objects",
 		field: func(c *Config) any { return &c.Namespace }},
+	{key: "namespaces", env: "PIPEOPS_NAMESPACES", flag: "namespaces",
+		usage: "the only namespaces that the agent may see and manage, with commas between; when empty, those that carry its label",
+		field: func(c *Config) any { return &c.Namespaces }},
 	{key: "healthAddress", env: "PIPEOPS_HEALTH_ADDRESS", flag: "health-address", def: ":8080",
 		usage: "address for /healthz and /readyz",
 		field: func(c *Config) any { return &c.HealthAddress }},

@@ -41,7 +41,7 @@ func (b *brokerFlags) apply(cfg *controlplane.Config) error {
 	errs = append(errs, err)
 	cfg.BrokerURLs = urls
 	if b.caFile != "" {
-		pool, err := loadCAs(b.caFile)
+		pool, err := loadCAs("--broker-ca", b.caFile)
 		errs = append(errs, err)
 		cfg.BrokerTLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
 	}
@@ -99,14 +99,14 @@ func readURLs(flag, file string) ([]string, error) {
 	return list, nil
 }
 
-func loadCAs(file string) (*x509.CertPool, error) {
+func loadCAs(name, file string) (*x509.CertPool, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("--broker-ca: %w", err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("--broker-ca: %s holds no certificate in PEM", file)
+		return nil, fmt.Errorf("%s: %s holds no certificate in PEM", name, file)
 	}
 	return pool, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // runnerCreate is the subcommand that makes a Runner's credentials.
@@ -29,7 +30,10 @@ func newRunnerCreate(a *app) *cobra.Command {
 certificate with its key, and the broker. Whoever has the file commands every
 agent, as far as each cluster's policy lets him: keep it like a password.`,
 		Example: `  pipeops-controlplane runner create builder -o builder.json
-  pipeops-runner agents --credentials builder.json`,
+  pipeops-runner agents --credentials builder.json
+
+  # From a container, which has no file system to keep it in:
+  (umask 077; kubectl exec pipeops-controlplane-0 -- /pipeops-controlplane runner create builder -o - >builder.json)`,
 		Args: exactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if c.file == "" {
@@ -39,7 +43,7 @@ agent, as far as each cluster's policy lets him: keep it like a password.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&c.file, "output", "o", "", "file to write")
+	f.StringVarP(&c.file, "output", "o", "", "file to write, or - for standard output")
 	f.DurationVar(&c.ttl, "ttl", 365*24*time.Hour, "life of the certificate")
 	f.BoolVar(&c.force, "force", false, "replace the file, and the credentials of a Runner that has some")
 	_ = cmd.MarkFlagFilename("output", "json")
@@ -47,20 +51,39 @@ agent, as far as each cluster's policy lets him: keep it like a password.`,
 }
 
 func (c *runnerCreate) run(ctx context.Context, admin *controlplane.Admin, name string) error {
-	if _, err := os.Lstat(c.file); err == nil && !c.force {
+	toStdout := c.file == "-"
+	if _, err := os.Lstat(c.file); err == nil && !c.force && !toStdout {
 		return fmt.Errorf("%s exists; name another file, or replace it with --force", c.file)
 	}
 	credentials, err := admin.CreateRunner(ctx, name, c.ttl, c.force)
 	if err != nil {
 		return err
 	}
-	if err := credentials.Write(c.file); err != nil {
+	where := c.file
+	if toStdout {
+		where = "standard output"
+		err = c.print(credentials)
+	} else {
+		err = credentials.Write(c.file)
+	}
+	if err != nil {
 		return err
 	}
-	c.say("credentials of Runner %s are in %s, valid for %s", name, c.file, cli.Short(c.ttl))
+	c.say("credentials of Runner %s are in %s, valid for %s", name, where, cli.Short(c.ttl))
 	if credentials.Broker.URL == "" {
 		c.say("They hold no broker: start `serve` with --runner-broker-url-file and create them again for announcements.")
 	}
-	c.say("Next: pipeops-runner agents --credentials %s", c.file)
+	if !toStdout {
+		c.say("Next: pipeops-runner agents --credentials %s", c.file)
+	}
 	return nil
+}
+
+// print writes the credentials where a shell redirects them.
+func (c *runnerCreate) print(credentials runnerapi.Credentials) error {
+	text, err := credentials.Encode()
+	if err == nil {
+		_, err = c.out.Write(text)
+	}
+	return err
 }

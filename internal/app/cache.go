@@ -34,9 +34,15 @@ func newScheme() (*runtime.Scheme, error) {
 }
 
 // newMapper is a table of the few kinds that are needed, instead of asking the
-// API server for all that it serves.
+// API server for all that it serves. The cache of an agent that is limited to
+// some namespaces asks for lists by their own kind.
 func newMapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
+	add := func(kind schema.GroupVersionKind, scope meta.RESTScope) {
+		m.Add(kind, scope)
+		kind.Kind += "List"
+		m.Add(kind, scope)
+	}
 	for group, kinds := range map[schema.GroupVersion][]string{
 		corev1.SchemeGroupVersion:        {"Pod", "Service", "Event", "ConfigMap"},
 		appsv1.SchemeGroupVersion:        {"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "ControllerRevision"},
@@ -46,11 +52,11 @@ func newMapper() meta.RESTMapper {
 		policyv1.SchemeGroupVersion:      {"PodDisruptionBudget"},
 	} {
 		for _, kind := range kinds {
-			m.Add(group.WithKind(kind), meta.RESTScopeNamespace)
+			add(group.WithKind(kind), meta.RESTScopeNamespace)
 		}
 	}
-	m.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
-	m.Add(GroupVersion.WithKind(Kind), meta.RESTScopeNamespace)
+	add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
+	add(GroupVersion.WithKind(Kind), meta.RESTScopeNamespace)
 	m.Add(crdKind, meta.RESTScopeRoot)
 	m.AddSpecific(podMetricsKind, podMetricsKind.GroupVersion().WithResource("pods"),
 		podMetricsKind.GroupVersion().WithResource("pod"), meta.RESTScopeNamespace)
@@ -61,8 +67,9 @@ func newMapper() meta.RESTMapper {
 var crdKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 
 // cacheOptions keep in memory what carries the agent's mark, and of that only
-// what is read. Secrets and ConfigMaps are never cached.
-func cacheOptions() cache.Options {
+// what is read. Secrets and ConfigMaps are never cached. With namespaces named,
+// those alone are asked about.
+func cacheOptions(namespaces []string) cache.Options {
 	marked := labels.SelectorFromSet(managed.Labels())
 	byObject := map[client.Object]cache.ByObject{
 		&App{}:               {},
@@ -74,7 +81,14 @@ func cacheOptions() cache.Options {
 	for _, o := range wholes() {
 		byObject[o] = cache.ByObject{Label: marked}
 	}
-	return cache.Options{DefaultTransform: strip, ReaderFailOnMissingInformer: true, ByObject: byObject}
+	options := cache.Options{DefaultTransform: strip, ReaderFailOnMissingInformer: true, ByObject: byObject}
+	for _, name := range namespaces {
+		if options.DefaultNamespaces == nil {
+			options.DefaultNamespaces = map[string]cache.Config{}
+		}
+		options.DefaultNamespaces[name] = cache.Config{}
+	}
+	return options
 }
 
 // wholes are the kinds that are kept whole, to be compared with what is wanted.

@@ -35,6 +35,8 @@ const stopTimeout = 10 * time.Second
 type Config struct {
 	RESTConfig *rest.Config
 	Namespace  string // the agent's own
+	// Namespaces are the only ones that the agent may see and manage; empty for all.
+	Namespaces []string
 	Log        zerolog.Logger
 	// Announce hands events to the control plane. It is called with the same
 	// events again until it returns nil. When it is nil nothing is announced.
@@ -89,7 +91,7 @@ func New(cfg Config) (*Engine, error) {
 	e.mgr, err = manager.New(rc, manager.Options{
 		Scheme: scheme, Logger: logger,
 		MapperProvider:          func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
-		Cache:                   cacheOptions(),
+		Cache:                   cacheOptions(cfg.Namespaces),
 		Client:                  clientOptions(),
 		Metrics:                 metricsserver.Options{BindAddress: "0"},
 		GracefulShutdownTimeout: ptr.To(stopTimeout),
@@ -112,6 +114,11 @@ func New(cfg Config) (*Engine, error) {
 	}
 	e.sizer = newSizer(e, cfg.Sizing)
 	return e, e.wire()
+}
+
+// scope is where Apps may be.
+func (e *Engine) scope() managed.Scope {
+	return managed.Scope{Agent: e.cfg.Namespace, Only: e.cfg.Namespaces}
 }
 
 // restConfig is a copy for this Engine: the API server does the fairness

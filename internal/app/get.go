@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -95,7 +94,7 @@ func (e *Engine) manages(ctx context.Context, namespace string) (bool, error) {
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
-	return err == nil && managed.Is(ns) && !managed.ReservedNamespace(namespace, e.cfg.Namespace), err
+	return err == nil && e.scope().Manages(ns), err
 }
 
 func (e *Engine) managedNamespaces(ctx context.Context) (map[string]bool, error) {
@@ -106,7 +105,7 @@ func (e *Engine) managedNamespaces(ctx context.Context) (map[string]bool, error)
 	}
 	names := map[string]bool{}
 	for _, ns := range list.Items {
-		names[ns.Name] = !managed.ReservedNamespace(ns.Name, e.cfg.Namespace)
+		names[ns.Name] = e.scope().Covers(ns.Name)
 	}
 	return names, nil
 }

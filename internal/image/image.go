@@ -44,6 +44,10 @@ type Spec struct {
 	// CABundle is a file of certificate authorities to trust, or empty. See
 	// SystemCABundle.
 	CABundle string
+	// DataDir is an absolute path at which the program keeps its data, or empty.
+	// The image has it as the program's user's own, and a new volume of a container
+	// engine that is mounted there gets the same owner.
+	DataDir string
 	// Uncompressed keeps the layer as it is: larger, but at hand at once, which
 	// suits an image that only travels to a test cluster on the same machine.
 	Uncompressed bool

@@ -106,6 +106,26 @@ func TestBuildLayer(t *testing.T) {
 	}
 }
 
+func TestBuildDataDir(t *testing.T) {
+	spec := testSpec(t, "amd64")
+	spec.DataDir = "/var/lib/app"
+	content, err := layerContent(spec)
+	require.NoError(t, err)
+	modes, owners := map[string]int64{}, map[string]int{}
+	for r := tar.NewReader(bytes.NewReader(content)); ; {
+		header, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+		modes[header.Name], owners[header.Name] = header.Mode, header.Uid
+	}
+	require.Equal(t, int64(0o755), modes["var/lib/"])
+	require.Equal(t, 0, owners["var/lib/"])
+	require.Equal(t, int64(0o700), modes["var/lib/app/"])
+	require.Equal(t, UserID, owners["var/lib/app/"])
+}
+
 func TestBuildWithoutCABundle(t *testing.T) {
 	spec := testSpec(t, "amd64")
 	spec.CABundle = ""

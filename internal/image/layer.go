@@ -67,6 +67,7 @@ func layerContent(spec Spec) ([]byte, error) {
 		w.file(caBundlePath, 0o644, bundle)
 	}
 	w.dir("tmp/", 0o1777)
+	w.dataDir(strings.Trim(spec.DataDir, "/"))
 	w.file(strings.TrimPrefix(spec.Name, "/"), 0o755, binary)
 	if err := w.close(); err != nil {
 		return nil, fmt.Errorf("write layer: %w", err)
@@ -83,6 +84,19 @@ type layerWriter struct {
 
 func (w *layerWriter) dir(name string, mode int64) {
 	w.entry(&tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: mode}, nil)
+}
+
+// dataDir makes a directory that is the image's user's, and those above it.
+func (w *layerWriter) dataDir(name string) {
+	if name == "" {
+		return
+	}
+	for i, r := range name {
+		if r == '/' {
+			w.dir(name[:i+1], 0o755)
+		}
+	}
+	w.entry(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: 0o700, Uid: UserID, Gid: UserID}, nil)
 }
 
 func (w *layerWriter) file(name string, mode int64, content []byte) {

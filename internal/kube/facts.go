@@ -40,8 +40,12 @@ func (k *Client) Facts(ctx context.Context) (Facts, error) {
 	if err := k.nodeFacts(ctx, &f); err != nil {
 		return f, kubeproblem.From(err, "reading the nodes")
 	}
-	if f.Pods.Running, err = k.runningPods(ctx); err != nil {
-		return f, kubeproblem.From(err, "counting pods")
+	for _, where := range k.everywhere() {
+		running, err := k.runningPods(ctx, where)
+		if err != nil {
+			return f, kubeproblem.From(err, "counting pods")
+		}
+		f.Pods.Running += running
 	}
 	if err := k.usage(ctx, &f); err != nil {
 		return f, kubeproblem.From(err, "reading the nodes' usage")
@@ -114,9 +118,9 @@ func isReady(node *corev1.Node) bool {
 
 // runningPods are all pods less those that do not run: the API server counts
 // all without sending them, and the others are few.
-func (k *Client) runningPods(ctx context.Context) (int, error) {
+func (k *Client) runningPods(ctx context.Context, where client.ListOption) (int, error) {
 	list := podList()
-	if err := k.client.List(ctx, list, client.Limit(1)); err != nil {
+	if err := k.client.List(ctx, list, where, client.Limit(1)); err != nil {
 		return 0, err
 	}
 	total := len(list.Items)
@@ -126,7 +130,7 @@ func (k *Client) runningPods(ctx context.Context) (int, error) {
 	err := k.pages(ctx, podList(), func(list client.ObjectList) error {
 		total -= len(list.(*metav1.PartialObjectMetadataList).Items)
 		return nil
-	}, client.MatchingFieldsSelector{
+	}, where, client.MatchingFieldsSelector{
 		Selector: fields.OneTermNotEqualSelector("status.phase", string(corev1.PodRunning)),
 	})
 	return max(total, 0), err

@@ -34,7 +34,9 @@ import (
 
 // Options say where the agent lives.
 type Options struct {
-	Namespace      string // the agent's own
+	Namespace string // the agent's own
+	// Namespaces are the only ones that the agent may see and manage; empty for all.
+	Namespaces     []string
 	ServiceAccount string // the agent's own; pipeops-agent when empty
 	Log            zerolog.Logger
 }
@@ -120,6 +122,11 @@ func newMapper() meta.RESTMapper {
 	return m
 }
 
+// scope is which namespaces may be managed.
+func (k *Client) scope() managed.Scope {
+	return managed.Scope{Agent: k.opts.Namespace, Only: k.opts.Namespaces}
+}
+
 // admit refuses a namespace that is not the agent's.
 func (k *Client) admit(ctx context.Context, namespace string) error {
 	ns := &metav1.PartialObjectMetadata{}
@@ -128,7 +135,7 @@ func (k *Client) admit(ctx context.Context, namespace string) error {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return kubeproblem.From(err, "reading namespace "+namespace)
 	}
-	if err != nil || !managed.Is(ns) || managed.ReservedNamespace(namespace, k.opts.Namespace) {
+	if err != nil || !k.scope().Manages(ns) {
 		return runnerapi.NotManaged(namespace)
 	}
 	return nil

@@ -34,7 +34,7 @@ const (
 // PutNamespace makes a namespace the agent's: it creates it, or takes it over
 // when that was asked for, and gives the agent its rights there.
 func (k *Client) PutNamespace(ctx context.Context, name string, spec runnerapi.NamespaceSpec, opts runnerapi.WriteOptions) (runnerapi.Namespace, error) {
-	if err := k.refuseReserved(name); err != nil {
+	if err := k.refuseWrite(name); err != nil {
 		return runnerapi.Namespace{}, err
 	}
 	if err := checkLabels(spec.Labels); err != nil {
@@ -79,7 +79,13 @@ func (k *Client) PutNamespace(ctx context.Context, name string, spec runnerapi.N
 	return k.GetNamespace(ctx, name)
 }
 
-func (k *Client) refuseReserved(name string) error {
+// refuseWrite keeps off namespaces that are nobody's to manage. An agent that is
+// limited to some makes and deletes none: these are its customer's.
+func (k *Client) refuseWrite(name string) error {
+	if len(k.opts.Namespaces) > 0 {
+		return problem.Errorf(problem.Forbidden, "ask the owner of the cluster, who names the agent's namespaces when installing it (PIPEOPS_NAMESPACES)",
+			"the agent is limited to the namespaces %s and changes no namespace itself", strings.Join(k.opts.Namespaces, ", ")).WithField("name")
+	}
 	if !managed.ReservedNamespace(name, k.opts.Namespace) {
 		return nil
 	}
@@ -160,7 +166,7 @@ func (k *Client) readNamespace(ctx context.Context, name string) (*corev1.Namesp
 	if err != nil {
 		return nil, kubeproblem.From(err, "reading namespace "+name)
 	}
-	if !managed.Is(ns) || managed.ReservedNamespace(name, k.opts.Namespace) {
+	if !k.scope().Manages(ns) {
 		return nil, runnerapi.NotManaged(name)
 	}
 	return ns, nil
@@ -168,15 +174,19 @@ func (k *Client) readNamespace(ctx context.Context, name string) (*corev1.Namesp
 
 // ListNamespaces reads all managed namespaces.
 func (k *Client) ListNamespaces(ctx context.Context) ([]runnerapi.Namespace, error) {
-	apps, err := k.countApps(ctx)
-	if err != nil {
-		return nil, err
+	apps := map[string]int{}
+	for _, where := range k.everywhere() {
+		some, err := k.countApps(ctx, where)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(apps, some)
 	}
 	all := []runnerapi.Namespace{}
-	err = k.pages(ctx, &corev1.NamespaceList{}, func(list client.ObjectList) error {
+	err := k.pages(ctx, &corev1.NamespaceList{}, func(list client.ObjectList) error {
 		for i := range list.(*corev1.NamespaceList).Items {
 			ns := &list.(*corev1.NamespaceList).Items[i]
-			if !managed.ReservedNamespace(ns.Name, k.opts.Namespace) {
+			if k.scope().Covers(ns.Name) {
 				all = append(all, wire(ns, apps[ns.Name]))
 			}
 		}
@@ -189,10 +199,22 @@ func (k *Client) ListNamespaces(ctx context.Context) ([]runnerapi.Namespace, err
 	return all, nil
 }
 
+// everywhere is what to list when all that the agent may see is asked for.
+func (k *Client) everywhere() []client.ListOption {
+	if len(k.opts.Namespaces) == 0 {
+		return []client.ListOption{client.InNamespace(metav1.NamespaceAll)}
+	}
+	var where []client.ListOption
+	for _, name := range k.opts.Namespaces {
+		where = append(where, client.InNamespace(name))
+	}
+	return where
+}
+
 // DeleteNamespace deletes a namespace that the agent made, and all that is in
 // it. One that was taken over is not the agent's to delete.
 func (k *Client) DeleteNamespace(ctx context.Context, name string, opts runnerapi.WriteOptions) error {
-	if err := k.refuseReserved(name); err != nil {
+	if err := k.refuseWrite(name); err != nil {
 		return err
 	}
 	ns, err := k.readNamespace(ctx, name)

@@ -4,6 +4,7 @@
 package managed
 
 import (
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,6 +47,21 @@ func AppLabels(app string) map[string]string { return map[string]string{By: ByAg
 
 // Is says whether an object carries the agent's mark.
 func Is(o metav1.Object) bool { return o.GetLabels()[By] == ByAgent }
+
+// Scope says which namespaces an agent may manage. Those that it does manage
+// carry its mark besides.
+type Scope struct {
+	Agent string   // the agent's own namespace
+	Only  []string // no others; empty for any
+}
+
+// Covers says whether the agent may manage a namespace of this name.
+func (s Scope) Covers(name string) bool {
+	return !ReservedNamespace(name, s.Agent) && (len(s.Only) == 0 || slices.Contains(s.Only, name))
+}
+
+// Manages says whether the agent manages this namespace.
+func (s Scope) Manages(ns metav1.Object) bool { return Is(ns) && s.Covers(ns.GetName()) }
 
 // ReservedNamespace says whether a namespace is Kubernetes' own, everybody's,
 // or the agent's, and so never to be managed.

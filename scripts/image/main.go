@@ -34,6 +34,7 @@ func main() {
 type options struct {
 	pkg, tag, output, push, ldflags   string
 	version, revision, source, binary string
+	dataDir                           string
 	platforms                         []string
 	plainHTTP                         bool
 }
@@ -58,6 +59,7 @@ func newCommand() *cobra.Command {
 	f.StringSliceVar(&o.platforms, "platform", []string{"linux/amd64", "linux/arm64"}, "platforms to build for")
 	f.StringVar(&o.ldflags, "ldflags", "", "linker flags in addition to -s -w, e.g. -X main.version=v1.2.3")
 	f.StringVar(&o.binary, "name", "", "name of the executable in the image (default pipeops-LAST_PATH_ELEMENT)")
+	f.StringVar(&o.dataDir, "data-dir", "", "directory in the image that is the program's user's own, for a volume")
 	f.StringVar(&o.version, "version", "", "version label (default: the tag's)")
 	f.StringVar(&o.revision, "revision", "", "revision label: the commit")
 	f.StringVar(&o.source, "source", "https://github.com/pipeops/pipeops-vm-agent", "source label")
@@ -116,7 +118,7 @@ func (o *options) build(ctx context.Context, tmp string) (v1.ImageIndex, error) 
 		}
 		img, err := image.Build(image.Spec{
 			Binary: binary, Name: o.name(), Platform: *platform,
-			Labels: o.labels(), CABundle: image.SystemCABundle(),
+			Labels: o.labels(), CABundle: image.SystemCABundle(), DataDir: o.dataDir,
 		})
 		if err != nil {
 			return nil, err

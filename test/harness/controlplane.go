@@ -35,16 +35,20 @@ func (s *System) HostIP() string { return s.hostIP }
 // until it is ready.
 func (s *System) StartControlPlane(ctx context.Context) error {
 	at := func(port string) string { return net.JoinHostPort(s.hostIP, port) }
-	runnerURL := s.path("runner-broker-url")
-	if err := os.WriteFile(runnerURL, []byte(s.Broker.URL(broker.UserRunner)), 0o600); err != nil {
-		return err
-	}
-	args := append([]string{"serve", "--data-dir", s.DataDir(),
+	args := append([]string{"serve", "--data-dir", s.DataDir(), "--log-level", "debug",
 		"--api-listen", at(apiPort), "--tunnel-listen", at(tunnelPort), "--edge-listen", at(edgePort),
 		"--advertise-api", s.APIURL(), "--advertise-tunnel", at(tunnelPort), "--advertise-edge", at(edgePort),
-		"--broker-ca", s.Broker.CAFile(), "--runner-broker-url-file", runnerURL, "--log-level", "debug",
 	}, s.ControlPlaneArgs...)
-	s.control = newProcess(s.Dir, "controlplane", s.Binaries.ControlPlane, args, []string{"PIPEOPS_BROKER_URL=" + s.Broker.URL(broker.UserControlPlane)}) // a password is not for arguments
+	var env []string
+	if s.Broker != nil { // what is not about announcements goes without
+		runnerURL := s.path("runner-broker-url")
+		if err := os.WriteFile(runnerURL, []byte(s.Broker.URL(broker.UserRunner)), 0o600); err != nil {
+			return err
+		}
+		args = append(args, "--broker-ca", s.Broker.CAFile(), "--runner-broker-url-file", runnerURL)
+		env = []string{"PIPEOPS_BROKER_URL=" + s.Broker.URL(broker.UserControlPlane)} // a password is not for arguments
+	}
+	s.control = newProcess(s.Dir, "controlplane", s.Binaries.ControlPlane, args, env)
 	s.onClose(func(context.Context) error { return s.control.stop() })
 	return s.RestartControlPlane(ctx)
 }

@@ -16,6 +16,7 @@ const heartbeat = 10 * time.Second
 
 // compile fills Go's build cache. Linking is left to those who need the programs.
 type compile struct {
+	dir      string // of another module than the repository's; empty for that
 	flags    []string
 	cgo      bool // as the race detector wants it
 	patterns []string
@@ -27,7 +28,7 @@ func (c compile) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	cmd := command(ctx, c.args("-export", "-v", "-f", "")...)
-	cmd.Env = c.env()
+	cmd.Env, cmd.Dir = c.env(), c.dir
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		return err
@@ -84,7 +85,7 @@ func isPackage(line string) bool {
 // packages downloads what modules are missing, which go tells of, and counts.
 func (c compile) packages(ctx context.Context, out io.Writer) (int, error) {
 	cmd := command(ctx, c.args()...)
-	cmd.Env = c.env()
+	cmd.Env, cmd.Dir = c.env(), c.dir
 	cmd.Stderr = out
 	list, err := cmd.Output()
 	return strings.Count(string(list), "\n"), err

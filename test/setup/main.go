@@ -46,6 +46,8 @@ var (
 	}
 	e2e   = compile{flags: []string{"-trimpath", "-test"}, patterns: []string{"./test/e2e/..."}}
 	plain = compile{flags: []string{"-test"}, patterns: []string{"./..."}}
+	// The charts' tests build them with these flags.
+	chart = compile{dir: "test/chart/tools", flags: []string{"-trimpath"}, patterns: []string{"tool"}}
 	lint  = compile{flags: []string{"-modfile=internal/tools/go.mod"}, patterns: []string{"tool"}}
 	tests = compile{flags: []string{"-test", "-race"}, cgo: true, patterns: []string{"./..."}}
 )
@@ -63,7 +65,10 @@ func stepsFor(what string) []step {
 		}
 		return []step{compilePrograms, getCluster, getBroker}
 	case "test":
-		return []step{compilePrograms, getCluster, getBroker, {"compile the end-to-end tests", e2e.run}, compileTests}
+		return []step{
+			compilePrograms, getCluster, getBroker, {"compile Helm and kubeconform", chart.run},
+			{"compile the end-to-end tests", e2e.run}, compileTests,
+		}
 	case "check":
 		return []step{{"compile the linters", lint.run}, {"compile what is to be vetted", plain.run}, compileTests}
 	}

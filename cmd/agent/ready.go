@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+const (
+	readyTimeout   = 5 * time.Second // for one answer
+	readyInterval  = time.Second     // between two questions
+	maxReadyAnswer = 64 << 10
+)
+
+// newReady makes the command by which a health check asks where there is
+// neither a shell nor curl.
+func newReady() *cobra.Command {
+	var url string
+	var wait time.Duration
+	cmd := &cobra.Command{
+		Use:   "ready",
+		Short: "Ask a running agent whether it is ready: registered, tunnel up, Apps read",
+		Args:  cobra.NoArgs,
+		Example: `  pipeops-agent ready
+  pipeops-agent ready --url http://10.1.2.3:8080 --wait 60s`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			version, err := awaitReady(cmd.Context(), url, wait)
+			if err == nil {
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), "ready, version", version)
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&url, "url", "http://localhost:8080", "where the agent's health port is (PIPEOPS_HEALTH_ADDRESS)")
+	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to ask again while it is not")
+	return cmd
+}
+
+// awaitReady asks until the agent is ready or the time is over; the error is
+// then the last answer.
+func awaitReady(ctx context.Context, url string, wait time.Duration) (version string, err error) {
+	client := &http.Client{Timeout: readyTimeout, Transport: &http.Transport{DisableKeepAlives: true}} // and no proxy
+	end := time.After(wait)
+	for {
+		if version, err = askReady(ctx, client, url); err == nil || errors.Is(err, errUsage) {
+			return version, err
+		}
+		select {
+		case <-ctx.Done():
+			return "", err
+		case <-end:
+			return "", err
+		case <-time.After(readyInterval):
+		}
+	}
+}
+
+func askReady(ctx context.Context, client *http.Client, url string) (version string, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", nil)
+	if err != nil {
+		return "", fmt.Errorf("%w: --url: %w (fix: write it as http://HOST:PORT)", errUsage, err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return "", fmt.Errorf("the agent does not answer: %w (fix: see whether it runs, and its log)", err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var answer struct{ Version, Detail string }
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxReadyAnswer)).Decode(&answer); err != nil {
+		return "", fmt.Errorf("%s is not an agent's health port: %w (fix: correct --url)", url, err)
+	}
+	switch {
+	case resp.StatusCode == http.StatusOK:
+		return answer.Version, nil
+	case answer.Detail != "":
+		return "", errors.New(answer.Detail + " (fix: see the agent's log)")
+	}
+	return "", fmt.Errorf("the agent answers %s (fix: see its log)", resp.Status)
+}

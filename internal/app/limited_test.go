@@ -1,0 +1,41 @@
+package app_test
+
+import (
+	"testing"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+)
+
+// TestLimitedToNamespaces has an agent that was given two namespaces keep Apps
+// true there, and keep out of a third, though that carries its label too.
+func TestLimitedToNamespaces(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	first, second, beyond := ownNamespace(t, env), ownNamespace(t, env), ownNamespace(t, env)
+	seen := &receiver{}
+	e, _ := startWith(t, app.Config{
+		RESTConfig: env.Agent, Namespaces: []string{first, second}, Announce: seen.take,
+		Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel),
+	})
+	for _, ns := range []string{first, second} {
+		deploy(t, e, key(ns, "limited"), web)
+		rollOut(t, env, key(ns, "limited"))
+	}
+	_, err := e.Deploy(t.Context(), key(beyond, "limited"), web, byTest)
+	assert.Equal(t, runnerapi.CodeNamespaceNotManaged, code(err))
+	_, err = e.Get(t.Context(), key(beyond, "limited"))
+	assert.Equal(t, runnerapi.CodeNamespaceNotManaged, code(err))
+
+	apps, err := e.List(t.Context(), "")
+	require.NoError(t, err)
+	assert.Len(t, apps, 2)
+	eventually(t, "both are announced", func() bool { return len(seen.of("limited")) >= 2 })
+	for _, ns := range []string{first, second} {
+		require.NoError(t, e.Delete(t.Context(), key(ns, "limited"), byTest))
+	}
+}

@@ -1,0 +1,171 @@
+package chart
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/metadata"
+)
+
+const (
+	exampleURL  = "https://cp.example.com:8443"
+	clusterName = "prod-1" // docs/helm.md's
+	previous    = "0.0.9"
+)
+
+// TestLife is an agent's life by the commands of docs/helm.md: installed in its
+// previous version, tested, upgraded, uninstalled; nothing is left.
+func TestLife(t *testing.T) {
+	sys := system(t)
+	before := everything(t)
+	require.NoError(t, loadAgent(t.Context(), previous))
+	packaged := t.TempDir()
+	helm(t, "package", agentChart, "--version", previous, "--app-version", previous, "--destination", packaged)
+
+	said := shell(t, documented(t, "install", exampleURL, sys.APIURL(),
+		"install pipeops-agent "+agentChart, "install pipeops-agent "+filepath.Join(packaged, "pipeops-agent-"+previous+".tgz")))
+	assert.Contains(t, said, "Phase:          Succeeded")
+	assert.Contains(t, said, "See that it works")
+	first := awaitAgent(t, clusterName, previous)
+	noTokenInRelease(t)
+
+	app, err := sys.LoadApp(t.Context(), "hello")
+	require.NoError(t, err)
+	pipeops(t, "namespace", "create", clusterName, "shop")
+	pipeops(t, "deploy", clusterName, "web", "-n", "shop", "--image", app, "--port", "8080")
+	pods := shell(t, "kubectl -n shop get pods -o name")
+
+	shell(t, documented(t, "upgrade"))
+	upgraded := awaitAgent(t, clusterName, version)
+	assert.Equal(t, strings.Fields(first)[1], strings.Fields(upgraded)[1], "the agent keeps its ID")
+	assert.Equal(t, pods, shell(t, "kubectl -n shop get pods -o name"), "the App goes on running")
+	pipeops(t, "scale", clusterName, "web", "-n", "shop", "--replicas", "2")
+
+	pipeops(t, "namespace", "delete", clusterName, "shop", "--yes")
+	shell(t, documented(t, "uninstall"))
+	eventually(t, "nothing is left but the App resource", func(context.Context) error {
+		left := slices.DeleteFunc(everything(t), func(object string) bool { return slices.Contains(before, object) })
+		if !slices.Equal(left, []string{"customresourcedefinitions.apiextensions.k8s.io apps.pipeops.io"}) {
+			return fmt.Errorf("left: %q", left)
+		}
+		return nil
+	})
+	shell(t, "kubectl delete crd apps.pipeops.io")
+}
+
+// noTokenInRelease looks for the token where Helm keeps a release.
+func noTokenInRelease(t *testing.T) {
+	t.Helper()
+	release := shell(t, "helm get all pipeops-agent --namespace pipeops")
+	require.Contains(t, release, "AGENT_TOKEN")
+	require.NotContains(t, release, "pipeops_")
+}
+
+// derived come and go by themselves, or with others.
+var derived = []string{"events", "leases", "componentstatuses", "endpoints", "apiservices"}
+
+// everything is every object in the cluster by name, less what is derived.
+func everything(t *testing.T) (all []string) {
+	t.Helper()
+	kube := shared.sys.Kube
+	lists, err := discovery.ServerPreferredResources(kube.Clientset.Discovery())
+	if !discovery.IsGroupDiscoveryFailedError(err) { // the metrics' may be late
+		require.NoError(t, err)
+	}
+	client, err := metadata.NewForConfig(kube.Config)
+	require.NoError(t, err)
+	for _, list := range lists {
+		group, err := schema.ParseGroupVersion(list.GroupVersion)
+		require.NoError(t, err)
+		for _, resource := range list.APIResources {
+			if !slices.Contains(resource.Verbs, "list") || slices.Contains(derived, resource.Name) || group.Group == "metrics.k8s.io" {
+				continue
+			}
+			objects, err := client.Resource(group.WithResource(resource.Name)).List(t.Context(), metav1.ListOptions{})
+			require.NoError(t, err, resource.Name)
+			for _, o := range objects.Items {
+				name := strings.TrimPrefix(o.Namespace+"/"+o.Name, "/")
+				all = append(all, group.WithResource(resource.Name).GroupResource().String()+" "+name)
+			}
+		}
+	}
+	return all
+}
+
+// TestNamespacedBehindProxy is an agent with rights in one namespace, which
+// reaches the control plane through a proxy, whose CA it is given in a config
+// map: its token has no fingerprint.
+func TestNamespacedBehindProxy(t *testing.T) {
+	sys := system(t)
+	proxy := startProxy(t, sys.HostIP())
+	token, err := sys.CreateToken(t.Context())
+	require.NoError(t, err)
+	token, _, _ = strings.Cut(token, ".")
+	t.Cleanup(func() { removeAgent(t, "granted", "other") })
+	shell(t, fmt.Sprintf(`
+kubectl create namespace pipeops
+kubectl label namespace pipeops pod-security.kubernetes.io/enforce=restricted
+for ns in granted other; do
+  kubectl create namespace $ns
+  kubectl label namespace $ns app.kubernetes.io/managed-by=pipeops
+done
+kubectl -n pipeops create secret generic enrolment --from-literal=AGENT_TOKEN=%s
+kubectl -n pipeops create configmap company-ca --from-file=ca.crt=%s
+helm install pipeops-agent %s --namespace pipeops --wait --values %[3]s/ci/custom-ca.yaml \
+  --set agent.controlPlaneUrl=%s --set agent.clusterName=limited --set agent.existingSecret=enrolment \
+  --set agent.namespaces='{granted}' --set proxy.https=%s
+helm test pipeops-agent --namespace pipeops
+`, token, filepath.Join(sys.DataDir(), "ca.pem"), agentChart, sys.APIURL(), proxy.url))
+	awaitAgent(t, "limited", version)
+
+	app, err := sys.LoadApp(t.Context(), "hello")
+	require.NoError(t, err)
+	pipeops(t, "deploy", "limited", "web", "-n", "granted", "--image", app, "--port", "8080")
+	assert.Contains(t, pipeops(t, "apps", "limited", "-A"), "web")
+	assert.Contains(t, refused(t, "deploy", "limited", "web", "-n", "other", "--image", app), "does not manage namespace")
+	assert.Contains(t, refused(t, "namespace", "create", "limited", "another"), "limited to the namespaces granted")
+	pipeops(t, "delete", "limited", "web", "-n", "granted")
+
+	for question, answer := range map[string]string{
+		"create deployments -n granted": "yes", "list pods -n granted": "yes", "get namespaces": "yes",
+		"create deployments -n other": "no", "list pods -A": "no", "get secrets -n other": "no",
+		"create namespaces": "no", "create rolebindings -n granted": "no", "patch namespaces": "no",
+	} {
+		said := shell(t, "kubectl auth can-i "+question+" --as system:serviceaccount:pipeops:pipeops-agent 2>/dev/null || true")
+		assert.Equal(t, answer, strings.TrimSpace(said), question)
+	}
+	hosts := proxy.asked()
+	assert.Contains(t, hosts, strings.TrimPrefix(sys.APIURL(), "https://"))
+	assert.Contains(t, hosts, sys.HostIP()+":7000", "the tunnel too")
+	assert.Len(t, hosts, 2, "and nothing else: the Kubernetes API is reached directly")
+}
+
+// removeAgent puts the cluster back.
+func removeAgent(t *testing.T, namespaces ...string) {
+	t.Helper()
+	out, err := runShell(context.WithoutCancel(t.Context()), documented(t, "uninstall")+ // the test's context has ended
+		"kubectl delete crd apps.pipeops.io\nkubectl delete namespace --ignore-not-found nowhere "+strings.Join(namespaces, " "))
+	assert.NoError(t, err, out)
+}
+
+// TestTakeOver has Helm take over an agent that came by `kubectl apply`.
+func TestTakeOver(t *testing.T) {
+	sys := system(t)
+	token, err := sys.CreateToken(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, sys.DeployAgent(t.Context(), clusterName, token))
+	t.Cleanup(func() { removeAgent(t, "production") })
+	agent := awaitAgent(t, clusterName, "")
+	shell(t, documented(t, "takeover", exampleURL, sys.APIURL()))
+	taken := awaitAgent(t, clusterName, version)
+	assert.Equal(t, strings.Fields(agent)[1], strings.Fields(taken)[1], "the agent keeps its ID")
+}

@@ -1,0 +1,145 @@
+package chart
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/test/cluster"
+)
+
+func TestControlPlaneValues(t *testing.T) {
+	trial := render(t, controlChart, "trial.yaml")
+	state := trial["StatefulSet pipeops-controlplane"]
+	assert.NotContains(t, state.Object["spec"], "volumeClaimTemplates")
+	assert.NotContains(t, field[map[string]any](t, trial["ConfigMap pipeops-controlplane"], "data"), "PIPEOPS_BROKER_URL_FILE")
+
+	full := render(t, controlChart, "broker.yaml")
+	settings := field[map[string]any](t, full["ConfigMap pipeops-controlplane"], "data")
+	assert.Equal(t, "/etc/pipeops/broker/url", settings["PIPEOPS_BROKER_URL_FILE"])
+	assert.Equal(t, "/etc/pipeops/broker/runner-url", settings["PIPEOPS_RUNNER_BROKER_URL_FILE"])
+	assert.Len(t, field[[]any](t, full["StatefulSet pipeops-controlplane"], "spec", "volumeClaimTemplates"), 1)
+	assert.Contains(t, full, "NetworkPolicy pipeops-controlplane")
+	assert.NotContains(t, render(t, controlChart, "broker.yaml", "--set", "networkPolicy.enabled=false"), "NetworkPolicy pipeops-controlplane")
+}
+
+func TestControlPlaneWrongValuesAreRefused(t *testing.T) {
+	for _, c := range []struct{ set, says string }{
+		{"advertise.api=cp.example.com:8443", "/advertise/api"},
+		{"advertise.tunnel=cp.example.com", "/advertise/tunnel"},
+		{"advertise.edge=", "/advertise/edge"},
+		{"advertise.edges=a:1", "'edges'"},
+		{"replicas=2", "'replicas'"},
+		{"postgresql.url=postgres://db", "'postgresql'"},
+		{"heartbeatInterval=soon", "/heartbeatInterval"},
+		{"certificateTtl=1 day", "/certificateTtl"},
+		{"agentsDomain=Not A Domain", "/agentsDomain"},
+		{"logLevel=trace", "/logLevel"},
+		{"broker.url=amqp://a:b@c/", "'url'"},
+		{"broker.urlKey=", "/broker/urlKey"},
+		{"service.type=Ingress", "/service/type"},
+		{"service.ports.api=0", "/service/ports/api"},
+		{"persistence.enabled=later", "/persistence/enabled"},
+		{"persistence.size=1", "/persistence/size"},
+	} {
+		refuses(t, controlChart, "broker.yaml", c.set, c.says)
+	}
+}
+
+// TestControlPlaneInCluster installs the control plane by the commands of
+// docs/helm.md, on a volume; an agent registers with it, and both find their
+// state again when the control plane's pod is replaced.
+func TestControlPlaneInCluster(t *testing.T) {
+	sys := system(t)
+	_, err := sys.Cluster.LoadProgram(t.Context(), cluster.Program{
+		Package: "./cmd/controlplane", Name: "pipeops-controlplane", Ref: "pipeops/controlplane:" + version, LDFlags: "-X main.version=" + version,
+	})
+	require.NoError(t, err)
+	localVolume(t)
+	files := brokerFiles(t)
+	t.Cleanup(func() {
+		out, err := runShell(context.WithoutCancel(t.Context()), documented(t, "uninstall")+documented(t, "controlplane-uninstall")+
+			"kubectl delete crd apps.pipeops.io\nkubectl delete persistentvolume controlplane")
+		assert.NoError(t, err, out)
+	})
+	const host = "pipeops-controlplane.pipeops-system"
+	said := shell(t, documented(t, "controlplane", "--from-file=rabbitmq/", "--from-file="+files,
+		"--values controlplane.yaml", "--values "+controlChart+"/ci/broker.yaml --set service.type=ClusterIP"+
+			",advertise.api=https://"+host+":8443,advertise.tunnel="+host+":7000,advertise.edge="+host+":8444"))
+	assert.Contains(t, said, "Phase:          Succeeded")
+
+	here := t.TempDir()
+	shell(t, "cd "+here+"\n"+documented(t, "controlplane-admin"))
+	credentials, err := os.ReadFile(filepath.Join(here, "runner-ci.json"))
+	require.NoError(t, err)
+	assert.Contains(t, string(credentials), "amqps://runner:")
+
+	shell(t, documented(t, "install", exampleURL, "https://"+host+":8443", "pipeops-controlplane token create", "cat "+here+"/token"))
+	first := inClusterAgent(t)
+	shell(t, "kubectl -n pipeops-system delete pod pipeops-controlplane-0\n"+
+		"kubectl -n pipeops-system rollout status statefulset/pipeops-controlplane --timeout=120s\nhelm test pipeops-controlplane --namespace pipeops-system")
+	assert.Equal(t, first, inClusterAgent(t), "the control plane knows its agent again")
+}
+
+// inClusterAgent waits until the control plane in the cluster has its agent
+// online, and answers the agent's ID.
+func inClusterAgent(t *testing.T) (id string) {
+	t.Helper()
+	eventually(t, clusterName+" is online", func(ctx context.Context) error {
+		out, err := runShell(ctx, "kubectl -n pipeops-system exec pipeops-controlplane-0 -- /pipeops-controlplane agents")
+		for line := range strings.Lines(out) {
+			if f := strings.Fields(line); len(f) > 2 && f[0] == clusterName && f[2] == "online" {
+				id = f[1]
+				return nil
+			}
+		}
+		return errors.Join(err, errors.New(out))
+	})
+	return id
+}
+
+// localVolume makes a volume of the kind that gets its owner from the pod, as
+// those of most clouds do.
+func localVolume(t *testing.T) {
+	t.Helper()
+	const path = "/var/lib/controlplane-volume"
+	require.NoError(t, shared.sys.Cluster.ExecCommand(t.Context(), "mkdir", "-p", path).Run())
+	shell(t, fmt.Sprintf(`kubectl apply -f - <<'END'
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: controlplane}
+spec:
+  capacity: {storage: 1Gi}
+  accessModes: [ReadWriteOnce]
+  persistentVolumeReclaimPolicy: Retain
+  local: {path: %s}
+  nodeAffinity:
+    required:
+      nodeSelectorTerms:
+        - matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [%s]}]
+END`, path, shared.sys.Cluster.NodeName()))
+}
+
+// brokerFiles is the folder from which docs/helm.md makes the Secret. There is
+// no RabbitMQ at that address: the control plane serves without.
+func brokerFiles(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	ca, err := os.ReadFile(filepath.Join(shared.sys.DataDir(), "ca.pem"))
+	require.NoError(t, err)
+	for name, text := range map[string]string{
+		"url":        "amqps://controlplane:secret@rabbitmq.example.test:5671/",
+		"runner-url": "amqps://runner:secret@rabbitmq.example.test:5671/",
+		"ca.crt":     string(ca),
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	return dir
+}

@@ -1,0 +1,58 @@
+package chart
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
+)
+
+// blocks are the code blocks of docs/helm.md of one language, by the name after
+// it.
+func blocks(t *testing.T, language string) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(harness.Root(), "docs", "helm.md"))
+	require.NoError(t, err)
+	all := map[string]string{}
+	for _, part := range strings.Split("\n"+string(text), "\n```"+language+" ")[1:] {
+		name, rest, _ := strings.Cut(part, "\n")
+		code, _, closed := strings.Cut(rest, "```")
+		require.True(t, closed, "block %s has no end", name)
+		require.NotContains(t, all, name)
+		all[name] = code
+	}
+	return all
+}
+
+// documented are the commands of a block of docs/helm.md, with this system's
+// addresses in place of the examples'.
+func documented(t *testing.T, name string, replace ...string) string {
+	t.Helper()
+	script := blocks(t, "sh")[name]
+	require.NotEmpty(t, script, "docs/helm.md has no block %q", name)
+	for i := 0; i < len(replace); i += 2 {
+		require.Contains(t, script, replace[i], "block %q", name)
+	}
+	return strings.NewReplacer(replace...).Replace(script)
+}
+
+// TestDocumentedValues has the examples of docs/helm.md be the files that the
+// other tests render.
+func TestDocumentedValues(t *testing.T) {
+	examples := blocks(t, "yaml")
+	require.NotEmpty(t, examples)
+	for name, text := range examples {
+		chart := agentChart
+		if file, ok := strings.CutPrefix(name, "controlplane/"); ok {
+			chart, name = controlChart, file
+		}
+		file, err := os.ReadFile(filepath.Join(harness.Root(), chart, name))
+		require.NoError(t, err)
+		assert.Equal(t, string(file), text, name)
+	}
+}

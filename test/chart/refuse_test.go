@@ -1,0 +1,80 @@
+package chart
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestLint(t *testing.T) {
+	for _, chart := range []string{agentChart, controlChart} {
+		for _, file := range valuesFiles(t, chart) {
+			t.Run(filepath.Base(chart)+"/"+filepath.Base(file), func(t *testing.T) {
+				t.Parallel()
+				helm(t, "lint", "--strict", chart, "--values", file)
+			})
+		}
+	}
+}
+
+// TestWrongValuesAreRefused has each wrong value refused by its name.
+func TestWrongValuesAreRefused(t *testing.T) {
+	for _, c := range []struct{ set, says string }{
+		{"agent.controlPlaneUrl=", "/agent/controlPlaneUrl"},
+		{"agent.controlPlaneUrl=http://cp.example.com", "/agent/controlPlaneUrl"},
+		{"agent.controlPlaneUrl=https://me:secret@cp.example.com", "/agent/controlPlaneUrl"},
+		{"agent.clusterName=Prod_1", "/agent/clusterName"},
+		{"agent.clusterName=null", "clusterName"},
+		{"agent.logLevel=loud", "/agent/logLevel"},
+		{"agent.existingSecret=No Secret", "/agent/existingSecret"},
+		{"agent.token=two words", "/agent/token"},
+		{"agent.namespaces=shop", "/agent/namespaces"},
+		{"agent.namespaces={Shop}", "/agent/namespaces/0"},
+		{"agent.namespaces={shop,shop}", "/agent/namespaces"},
+		{"agent.namespaces={kube-system}", "agent.namespaces: kube-system belongs to Kubernetes"},
+		{"agent.namespaces={pipeops}", "agent.namespaces: pipeops belongs to Kubernetes or to the agent"},
+		{"agent.enableIngressSync=yes please", "/agent/enableIngressSync"},
+		{"agent.enableIngressSync=true", "agent.enableIngressSync: this version of the agent has no ingress sync (fix:"},
+		{"agent.autoInstallComponents=true", "agent.autoInstallComponents: this version of the agent installs no components (fix:"},
+		{"agent.token=a,agent.existingSecret=b", "agent.token, agent.existingSecret: both are set"},
+		{"agent.clustername=typo", "'clustername'"},
+		{"replica=2", "'replica'"},
+		{"replicas=0", "/replicas"},
+		{"replicas=many", "/replicas"},
+		{"image.repository=Not A Name", "/image/repository"},
+		{"image.tag=a b", "/image/tag"},
+		{"image.digest=sha256:short", "/image/digest"},
+		{"image.pullPolicy=Sometimes", "/image/pullPolicy"},
+		{"imagePullSecrets[0].nome=registry", "/imagePullSecrets/0"},
+		{"proxy.https=proxy.example.com:3128", "/proxy/https"},
+		{"proxy.https=http://me:secret@proxy.example.com", "/proxy/https"},
+		{"proxy.noProxy=example.com", "/proxy/noProxy"},
+		{"proxy.https=http://proxy.example.com,proxy.existingSecret=proxy", "proxy.https, proxy.existingSecret: both are set"},
+		{"customCA.pem=certificate", "/customCA/pem"},
+		{"customCA.key=a/b", "/customCA/key"},
+		{"customCA.pem=-----BEGIN CERTIFICATE-----,customCA.existingConfigMap=ca", "customCA.pem, customCA.existingConfigMap: both are set"},
+		{"podDisruptionBudget.enabled=maybe", "/podDisruptionBudget/enabled"},
+		{"podDisruptionBudget.maxUnavailable=0", "/podDisruptionBudget/maxUnavailable"},
+		{"networkPolicy=false", "/networkPolicy"},
+		{"crd.install=true", "'install'"},
+		{"goMemLimit=96M", "/goMemLimit"},
+		{`podLabels.app\.kubernetes\.io/name=other`, "/podLabels"},
+		{"priorityClassName=Not One", "/priorityClassName"},
+	} {
+		refuses(t, agentChart, "single.yaml", c.set, c.says)
+	}
+}
+
+// refuses renders a chart with one wrong value.
+func refuses(t *testing.T, chart, values, set, says string) {
+	t.Helper()
+	t.Run(set, func(t *testing.T) {
+		t.Parallel()
+		_, stderr, err := try(t, "", "helm", "template", "x", chart, "--namespace", "pipeops",
+			"--values", filepath.Join(chart, "ci", values), "--set", set)
+		require.Error(t, err)
+		assert.Contains(t, stderr, says)
+	})
+}

@@ -1,0 +1,205 @@
+package chart
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/pipeops/pipeops-vm-agent/deployments"
+)
+
+// objects are the objects of a manifest by kind and name, and namespace where
+// that is another than the agent's.
+type objects map[string]*unstructured.Unstructured
+
+func parse(t *testing.T, manifest []byte) objects {
+	t.Helper()
+	all := objects{}
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 64<<10)
+	for {
+		o := &unstructured.Unstructured{}
+		err := decoder.Decode(&o.Object)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		require.NoError(t, err)
+		if len(o.Object) == 0 {
+			continue
+		}
+		key := o.GetKind() + " " + o.GetName()
+		if ns := o.GetNamespace(); ns != "" && ns != "pipeops" {
+			key += " in " + ns
+		}
+		require.NotContains(t, all, key, "made twice")
+		all[key] = o
+	}
+}
+
+// render renders a chart with one of its example values, without the tests.
+func render(t *testing.T, chart, values string, args ...string) objects {
+	t.Helper()
+	return parse(t, []byte(helm(t, append([]string{
+		"template", filepath.Base(chart), chart, "--namespace", "pipeops", "--skip-tests", "--values", filepath.Join(chart, "ci", values),
+	}, args...)...)))
+}
+
+func field[T any](t *testing.T, o *unstructured.Unstructured, path ...string) T {
+	t.Helper()
+	require.NotNil(t, o)
+	value, found, err := unstructured.NestedFieldNoCopy(o.Object, path...)
+	require.NoError(t, err)
+	require.True(t, found, "%s has no %s", o.GetName(), strings.Join(path, "."))
+	out, ok := value.(T)
+	require.True(t, ok, "%s is a %T", strings.Join(path, "."), value)
+	return out
+}
+
+func podSpec(t *testing.T, o *unstructured.Unstructured) map[string]any {
+	t.Helper()
+	return field[map[string]any](t, o, "spec", "template", "spec")
+}
+
+func container(t *testing.T, o *unstructured.Unstructured) map[string]any {
+	t.Helper()
+	return podSpec(t, o)["containers"].([]any)[0].(map[string]any)
+}
+
+// TestDefaultsAreTheManifest keeps chart and deployments/agent.yaml the same:
+// with default values the chart makes these very objects, less the namespaces,
+// which Helm makes, and its own config map, which agent.yaml has users make.
+func TestDefaultsAreTheManifest(t *testing.T) {
+	manifest, err := deployments.Agent()
+	require.NoError(t, err)
+	want := parse(t, manifest)
+	maps.DeleteFunc(want, func(key string, o *unstructured.Unstructured) bool {
+		return o.GetKind() == "Namespace" || strings.Contains(key, " in ") // and what is in other namespaces
+	})
+	got := render(t, agentChart, "single.yaml")
+	require.Contains(t, got, "ConfigMap pipeops-agent")
+	delete(got, "ConfigMap pipeops-agent")
+
+	require.ElementsMatch(t, slices.Collect(maps.Keys(want)), slices.Collect(maps.Keys(got)))
+	for key, o := range got {
+		assert.Equal(t, want[key].Object, withoutHelm(t, o).Object, "%s: change the chart's template, or deployments/agent, so that both say the same", key)
+	}
+}
+
+// withoutHelm takes off what Helm's objects carry beside the manifest's.
+func withoutHelm(t *testing.T, o *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	labels := o.GetLabels()
+	if o.GetKind() != "CustomResourceDefinition" {
+		assert.Equal(t, "Helm", labels["app.kubernetes.io/managed-by"])
+		for _, key := range []string{"app.kubernetes.io/managed-by", "app.kubernetes.io/instance", "app.kubernetes.io/version", "helm.sh/chart"} {
+			delete(labels, key)
+		}
+		o.SetLabels(labels)
+	}
+	if notes := o.GetAnnotations(); notes != nil {
+		delete(notes, "helm.sh/resource-policy")
+		o.SetAnnotations(notes)
+	}
+	if o.GetKind() == "Deployment" {
+		unstructured.RemoveNestedField(o.Object, "spec", "template", "metadata", "annotations")
+		delete(container(t, o), "imagePullPolicy") // the API's default
+	}
+	return o
+}
+
+func TestHighAvailability(t *testing.T) {
+	ha := render(t, agentChart, "ha.yaml")
+	agent := ha["Deployment pipeops-agent"]
+	assert.EqualValues(t, 2, field[float64](t, agent, "spec", "replicas"))
+	assert.Equal(t, "RollingUpdate", field[string](t, agent, "spec", "strategy", "type"))
+	assert.Len(t, podSpec(t, agent)["topologySpreadConstraints"], 2)
+	assert.EqualValues(t, 1, field[float64](t, ha["PodDisruptionBudget pipeops-agent"], "spec", "maxUnavailable"))
+
+	single := render(t, agentChart, "single.yaml")
+	assert.NotContains(t, single, "PodDisruptionBudget pipeops-agent", "it would keep a node from being drained")
+	assert.NotContains(t, podSpec(t, single["Deployment pipeops-agent"]), "topologySpreadConstraints")
+}
+
+// TestSwitchesCanBeSwitchedOff is about templates that take false for "not set".
+func TestSwitchesCanBeSwitchedOff(t *testing.T) {
+	for value, object := range map[string]string{
+		"podDisruptionBudget.enabled": "PodDisruptionBudget pipeops-agent",
+		"networkPolicy.enabled":       "NetworkPolicy pipeops-agent",
+		"crd.enabled":                 "CustomResourceDefinition apps.pipeops.io",
+	} {
+		assert.Contains(t, render(t, agentChart, "ha.yaml"), object, value)
+		assert.NotContains(t, render(t, agentChart, "ha.yaml", "--set", value+"=false"), object, value)
+	}
+	off := render(t, agentChart, "ha.yaml", "--set", "agent.enableIngressSync=false,agent.autoInstallComponents=false")
+	assert.Equal(t, "false", field[string](t, off["ConfigMap pipeops-agent"], "data", "ENABLE_INGRESS_SYNC"))
+}
+
+func TestNamespacedRights(t *testing.T) {
+	all := render(t, agentChart, "namespaced.yaml")
+	reads := []any{"get", "list", "watch"}
+	for key, o := range all {
+		if o.GetKind() != "ClusterRole" {
+			continue
+		}
+		for _, rule := range field[[]any](t, o, "rules") {
+			assert.Subset(t, reads, rule.(map[string]any)["verbs"], "%s may write in the whole cluster", key)
+			for _, resource := range rule.(map[string]any)["resources"].([]any) {
+				assert.Contains(t, []any{"namespaces", "nodes", "customresourcedefinitions"}, resource)
+			}
+		}
+	}
+	assert.NotContains(t, all, "ClusterRole pipeops-agent-namespace")
+	for _, ns := range []string{"shop", "shop-staging"} {
+		assert.Equal(t, "Role", field[string](t, all["RoleBinding pipeops-agent in "+ns], "roleRef", "kind"))
+		assert.NotEmpty(t, field[[]any](t, all["Role pipeops-agent in "+ns], "rules"))
+	}
+	assert.Equal(t, "shop,shop-staging", field[string](t, all["ConfigMap pipeops-agent"], "data", "PIPEOPS_NAMESPACES"))
+}
+
+func TestToken(t *testing.T) {
+	secretOf := func(all objects) any {
+		for _, env := range container(t, all["Deployment pipeops-agent"])["env"].([]any) {
+			if env.(map[string]any)["name"] == "AGENT_TOKEN" {
+				return env.(map[string]any)["valueFrom"].(map[string]any)["secretKeyRef"].(map[string]any)["name"]
+			}
+		}
+		return nil
+	}
+	existing := render(t, agentChart, "existing-secret.yaml")
+	assert.NotContains(t, existing, "Secret pipeops-agent")
+	assert.Equal(t, "enrolment", secretOf(existing))
+
+	given := render(t, agentChart, "single.yaml", "--set", "agent.token=pipeops_a_b")
+	assert.Equal(t, "pipeops_a_b", field[string](t, given["Secret pipeops-agent"], "stringData", "AGENT_TOKEN"))
+	assert.Equal(t, "pipeops-agent", secretOf(given))
+}
+
+// TestPodsRestartWithTheirSettings, which they read once.
+func TestPodsRestartWithTheirSettings(t *testing.T) {
+	sum := func(args ...string) string {
+		agent := render(t, agentChart, "single.yaml", args...)["Deployment pipeops-agent"]
+		return field[string](t, agent, "spec", "template", "metadata", "annotations", "checksum/settings")
+	}
+	assert.Equal(t, sum(), sum())
+	assert.NotEqual(t, sum(), sum("--set", "agent.logLevel=debug"))
+}
+
+// TestAnotherNamespace has nothing point to the usual one.
+func TestAnotherNamespace(t *testing.T) {
+	text := helm(t, "template", "agent", agentChart, "--namespace", "elsewhere", "--values", agentChart+"/ci/single.yaml")
+	for _, o := range parse(t, []byte(text)) {
+		assert.NotEqual(t, "pipeops", o.GetNamespace(), o.GetName())
+	}
+	assert.Contains(t, text, `request.userInfo.username == "system:serviceaccount:elsewhere:pipeops-agent"`)
+	assert.Contains(t, text, `in ["default", "pipeops", "elsewhere"]`, "the agent keeps out of its own namespace")
+	assert.NotContains(t, text, "namespace: pipeops\n")
+}
