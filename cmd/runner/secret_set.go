@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -17,7 +18,7 @@ const maxSecret = 1 << 20
 // secretSet writes a secret.
 type secretSet struct {
 	*app
-	out       output
+	out       cli.Output
 	namespace string
 	dryRun    bool
 	kind      string
@@ -54,7 +55,7 @@ Apps that use the secret restart when its content is new and their spec says so 
 			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error { return c.run(ctx, t, key, spec) })
 		},
 	}
-	c.out.add(cmd)
+	c.out.Add(cmd)
 	namespaceFlag(cmd, &c.namespace)
 	dryRunFlag(cmd, &c.dryRun)
 	f := cmd.Flags()
@@ -75,7 +76,7 @@ func (c *secretSet) run(ctx context.Context, t *target, key runnerapi.Key, spec 
 	if c.dryRun {
 		c.say("dry run: secret %s would be taken; nothing was changed", key)
 	}
-	return c.out.write(c.app.out, secret, func(w io.Writer) { secretTable(w, secret) })
+	return c.out.Write(c.app.out, secret, func(w io.Writer) { secretTable(w, secret) })
 }
 
 // spec gathers the values. Its errors name keys and files, never values.
