@@ -19,9 +19,9 @@ func newMetrics(a *app) *cobra.Command {
 		Use:   "metrics AGENT NAME",
 		Short: "Show what an App uses against what it asks for, and what would fit",
 		Long: `Show what an App uses against what it asks for. The figures are metrics-server's, which
-the cluster needs to have. Where the App's spec turns right-sizing on (deploy
---right-sizing recommend), it also shows the requests that would fit, and the figures of
-the last seven days that they stand on.`,
+the cluster needs to have. It also shows the requests that would fit, and the figures
+that they stand on: of the last seven days where the App's spec turns right-sizing on
+(deploy --right-sizing recommend), else of two days at most and since the agent started.`,
 		Example:           "  pipeops-runner metrics shop web",
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeApp,
@@ -51,9 +51,6 @@ func metricsTable(w io.Writer, m runnerapi.AppMetrics) {
 			cli.Row(w, pod.Pod, c.Name, millis(&c.CPU.Used), millis(c.CPU.Request), millis(c.CPU.Limit),
 				mebi(&c.Memory.Used), mebi(c.Memory.Request), mebi(c.Memory.Limit))
 		}
-	}
-	if m.Sizing == nil {
-		return
 	}
 	cli.Row(w)
 	cli.Row(w, "CONTAINER", "RESOURCE", "FITS", "APPLIED", "PEAK", "P95", "MARGIN", "BOUND BY", "SAMPLES")

@@ -18,7 +18,7 @@ func newOperation(a *app) *cobra.Command {
 		Short: "Show what became of an earlier command",
 		Long: `Show what became of an earlier command, by the ID that its answer carried (the header
 Operation-Id; the field operation of an App). It exits as the command would have with --wait.`,
-		Example:           "  pipeops-runner operation shop 3vq7k2m5x4h6t7w2n6c4d2f3g5",
+		Example:           `  pipeops-runner operation shop "$(pipeops-runner restart shop web --no-wait -o json | jq -r .operation)"`,
 		Args:              exactArgs("AGENT", "ID"),
 		ValidArgsFunction: a.completeAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {

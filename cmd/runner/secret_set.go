@@ -43,7 +43,7 @@ Apps that use the secret restart when its content is new and their spec says so 
 		Example: `  pipeops-runner secret set shop web-env --from-stdin password < password.txt
   pipeops-runner secret set shop web-tls --type tls --cert web.pem --key web-key.pem
   pipeops-runner secret set shop pull --docker-server ghcr.io --docker-username bot --docker-password-stdin < token.txt
-  pipeops-runner secret set shop web-env --from-literal LOG_LEVEL=info`,
+  pipeops-runner secret set shop web-flags --from-literal LOG_LEVEL=info`,
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {

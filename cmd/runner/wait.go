@@ -59,6 +59,7 @@ func (a *app) outcome(ctx context.Context, t *target, app runnerapi.App, f *wait
 	if newest.Name == "" {
 		newest = app
 	}
+	newest.Operation = app.Operation // whoever reads the answer may want to ask for it again
 	if err := a.printApp(newest, out); err != nil {
 		return err
 	}
