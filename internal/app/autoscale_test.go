@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -27,6 +28,10 @@ func TestAutoscalingFollowsTheLoad(t *testing.T) {
 		Image: image, Args: []string{"-burn-cpu"}, Autoscaling: &runnerapi.Autoscaling{Min: 1, Max: 2, CPUPercent: 50},
 		Resources: runnerapi.Resources{Requests: runnerapi.ResourceAmounts{CPU: "20m"}, Limits: runnerapi.ResourceAmounts{CPU: "100m"}},
 	})
+	defer func() { // it would go on to take CPU from the other tests
+		assert.NoError(t, env.Client.Delete(t.Context(), &app.App{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name}}))
+		assert.Eventually(t, func() bool { return len(podsOf(t, env, k)) == 0 }, podPatience, 100*time.Millisecond)
+	}()
 	require.Equal(t, runnerapi.PhaseHealthy, settled(t, e, k, a.Generation).Status.Phase)
 	assert.EqualValues(t, 1, *get(t, env, k, &appsv1.Deployment{}).Spec.Replicas, "it starts with the fewest")
 

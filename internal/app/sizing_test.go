@@ -66,7 +66,9 @@ func TestMetricsAndRightSizing(t *testing.T) {
 	var m runnerapi.AppMetrics
 	metrics := func(k runnerapi.Key) bool {
 		var err error
-		m, err = e.Metrics(t.Context(), k)
+		if m, err = e.Metrics(t.Context(), k); code(err) == runnerapi.CodeUnavailable {
+			return false // metrics-server is slow to answer on a busy machine
+		}
 		require.NoError(t, err)
 		return len(m.Pods) == 1
 	}

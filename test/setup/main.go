@@ -63,7 +63,8 @@ func stepsFor(what string) []step {
 		}
 		return []step{compilePrograms, getCluster, getBroker}
 	case "test":
-		return []step{compilePrograms, getCluster, getBroker, {"compile the end-to-end tests", e2e.run}, compileTests}
+		getTools := step{"get what the documentation's examples use", packages("curl", "jq")}
+		return []step{compilePrograms, getCluster, getBroker, getTools, {"compile the end-to-end tests", e2e.run}, compileTests}
 	case "check":
 		return []step{{"compile the linters", lint.run}, {"compile what is to be vetted", plain.run}, compileTests}
 	}
