@@ -1,6 +1,7 @@
 package runnerapi
 
 import (
+	"fmt"
 	"net/http"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -33,7 +34,8 @@ const (
 // NotManaged refuses a command in a namespace that is not the agent's.
 func NotManaged(namespace string) *Error {
 	return problem.New(http.StatusForbidden, CodeNamespaceNotManaged,
-		"use a namespace that the agent manages, or hand this one over with PUT /v1/namespaces/"+namespace,
+		fmt.Sprintf("use a namespace that the agent manages, or hand this one over: pipeops-runner namespace create AGENT %s --adopt, "+
+			"which is PUT /v1/namespaces/%s with {\"adopt\":true}", namespace, namespace),
 		"the agent does not manage namespace %q", namespace).WithField("namespace")
 }
 

@@ -58,20 +58,6 @@ func operations(t *testing.T) []string {
 	return ops
 }
 
-func TestEveryCallIsInTheTable(t *testing.T) {
-	doc, err := os.ReadFile("../docs/runner-api.md")
-	require.NoError(t, err)
-	for _, op := range append(operations(t), "GET /healthz", "GET /readyz", "GET /openapi.json") {
-		assert.Contains(t, string(doc), "| `"+op+"` |", "docs/runner-api.md lacks a row")
-	}
-}
-
-func TestEveryRouteIsInTheDocument(t *testing.T) {
-	want := append(operations(t), "GET /healthz", "GET /openapi.json", "GET /readyz")
-	slices.Sort(want)
-	assert.Equal(t, want, runnerapi.Routes())
-}
-
 func TestTheDocumentIsWhatClientsNeed(t *testing.T) {
 	doc := openAPI(t)
 	assert.Equal(t, "3.1.0", doc["openapi"])

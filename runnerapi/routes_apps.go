@@ -30,7 +30,7 @@ func (s *server) appRoutes() {
 	register(s, operation("list-apps", http.MethodGet, "/apps", "Apps", "List all Apps",
 		"The Apps of all namespaces that the agent manages.", 0), s.listAllApps)
 	register(s, operation("list-namespace-apps", http.MethodGet, "/namespaces/{namespace}/apps", "Apps", "List the Apps of a namespace",
-		"", 0), s.listApps)
+		"Each with its spec, status and diagnosis.", 0), s.listApps)
 	registerLong(s, s.mayWait(operation("scale-app", http.MethodPost, appPattern+"/scale", "Apps", "Scale an App",
 		"Sets the number of pods of a Deployment or StatefulSet, or the bounds of its autoscaling.", maxSmallBody)), s.scaleApp)
 	registerLong(s, s.mayWait(operation("restart-app", http.MethodPost, appPattern+"/restart", "Apps", "Restart an App",

@@ -22,7 +22,8 @@ func (s *server) configMapRoutes() {
 		MaxSecretBody), s.putConfigMap)
 	register(s, operation("get-config-map", http.MethodGet, configMapPattern, "ConfigMaps", "Get a ConfigMap",
 		"With its values.", 0), s.getConfigMap)
-	register(s, operation("delete-config-map", http.MethodDelete, configMapPattern, "ConfigMaps", "Delete a ConfigMap", "", 0), s.deleteConfigMap)
+	register(s, operation("delete-config-map", http.MethodDelete, configMapPattern, "ConfigMaps", "Delete a ConfigMap",
+		"Removes a ConfigMap that came through the agent. Pods that run keep what they took from it.", 0), s.deleteConfigMap)
 	register(s, operation("list-config-maps", http.MethodGet, "/namespaces/{namespace}/configmaps", "ConfigMaps",
 		"List the ConfigMaps of a namespace", "Those that the agent manages: keys and sizes, no values.", 0), s.listConfigMaps)
 }
@@ -58,8 +59,8 @@ func (s *server) listConfigMaps(ctx context.Context, in *params.Namespace) (*con
 
 func (s *server) metricsRoutes() {
 	op := operation("get-app-metrics", http.MethodGet, appPattern+"/metrics", "Apps", "Get an App's metrics",
-		"CPU and memory that its containers use against their requests and limits, by metrics-server; and, where its spec turns "+
-			"right-sizing on, the requests that would fit with the figures they stand on. Without metrics-server: 501.", 0)
+		"CPU and memory that its containers use against their requests and limits, by metrics-server; and the requests that would "+
+			"fit, with the figures they stand on. Without metrics-server: 501.", 0)
 	op.Errors = append(slices.Clone(op.Errors), http.StatusNotImplemented)
 	register(s, op, func(ctx context.Context, in *params.App) (*metricsOutput, error) {
 		m, err := s.Meter.Metrics(ctx, appKey(*in))

@@ -25,7 +25,8 @@ func (s *server) secretRoutes() {
 		"Creates the Secret or replaces all its keys. Values go in and never come out.", MaxSecretBody), s.putSecret)
 	register(s, operation("get-secret", http.MethodGet, secretPattern, "Secrets", "Get a Secret",
 		"Keys, sizes and a digest, no values.", 0), s.getSecret)
-	register(s, operation("delete-secret", http.MethodDelete, secretPattern, "Secrets", "Delete a Secret", "", 0), s.deleteSecret)
+	register(s, operation("delete-secret", http.MethodDelete, secretPattern, "Secrets", "Delete a Secret",
+		"Removes a Secret that came through the agent. Pods that run keep what they took from it.", 0), s.deleteSecret)
 	register(s, operation("list-secrets", http.MethodGet, "/namespaces/{namespace}/secrets", "Secrets", "List the Secrets of a namespace",
 		"The Secrets that the agent manages.", 0), s.listSecrets)
 }

@@ -95,6 +95,7 @@ func newRouter(c Config) (chi.Router, *server) {
 		s.metricsRoutes()
 		s.namespaceRoutes()
 		s.clusterRoutes()
+		addSamples(s.api.OpenAPI())
 	})
 	doc, err := s.document()
 	if err != nil { // the types cannot be described: seen by the first test

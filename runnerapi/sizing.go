@@ -16,16 +16,16 @@ type SizingMode string
 
 // The modes of right-sizing.
 const (
-	SizingOff       SizingMode = "off"       // nothing is measured
-	SizingRecommend SizingMode = "recommend" // measured and told
-	SizingApply     SizingMode = "apply"     // measured, told and applied within the bounds
+	SizingOff       SizingMode = "off"       // told when asked, of two days at most
+	SizingRecommend SizingMode = "recommend" // a week is kept, and told
+	SizingApply     SizingMode = "apply"     // a week is kept, told, and applied within the bounds
 )
 
 // RightSizing fits an App's requests to what it really uses.
 //
 // +kubebuilder:object:generate=true
 type RightSizing struct {
-	Mode   SizingMode   `json:"mode,omitempty" enum:"off,recommend,apply" default:"off" doc:"off measures nothing; recommend says what would fit; apply sets it, in place where Kubernetes can, never during a rollout."`
+	Mode   SizingMode   `json:"mode,omitempty" enum:"off,recommend,apply" default:"off" doc:"recommend keeps a week of measurements over restarts of the agent, for what would fit; apply sets it, in place where Kubernetes can, never during a rollout. With off the metrics call tells what would fit by what the agent has in memory."`
 	CPU    CPUBounds    `json:"cpu,omitzero" doc:"Bounds of the CPU request."`
 	Memory MemoryBounds `json:"memory,omitzero" doc:"Bounds of the memory request."`
 }
@@ -79,7 +79,7 @@ type AppMetrics struct {
 	Name       string             `json:"name"`
 	Containers []ContainerMetrics `json:"containers" nullable:"false" doc:"Each container over all pods."`
 	Pods       []PodMetrics       `json:"pods" nullable:"false" doc:"Each pod that metrics-server has figures of."`
-	Sizing     *SizingMetrics     `json:"rightSizing,omitempty" doc:"What would fit, where the App's spec turns right-sizing on."`
+	Sizing     SizingMetrics      `json:"rightSizing" doc:"What would fit."`
 }
 
 // ContainerMetrics sums up a container over all pods of an App.

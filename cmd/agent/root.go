@@ -35,7 +35,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fmt.Errorf("%w: %w\nSee `%s --help`", errUsage, err, cmd.CommandPath())
+		return fmt.Errorf("%w: %w\nSee `%s --help`", errUsage, cli.FlagError(err), cmd.CommandPath())
 	})
 	root.AddCommand(newRun(), newReady(), newPrintConfig(), cli.NewVersion("pipeops-agent", version, commit))
 	return root

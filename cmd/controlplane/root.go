@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -69,7 +70,7 @@ their tunnels, routes Runners to them and announces them over RabbitMQ.
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd) },
 	}
 	root.PersistentFlags().StringVar(&a.dataDir, "data-dir", defaultDataDir, "directory with the database and the CA")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{cli.FlagError(err)} })
 	root.AddCommand(newServe(a), newReady(a), newToken(a), newRunner(a), newAgents(a), newAgent(a), cli.NewVersion("pipeops-controlplane", version, commit))
 	return root
 }
@@ -99,9 +100,27 @@ func fromEnvironment(cmd *cobra.Command) error {
 
 const notFromEnvironment = "not-from-environment"
 
-// admin opens the data directory for one command.
+// admin opens the data directory for one command. There has to be one.
 func (a *app) admin(cmd *cobra.Command, do func(ctx context.Context, admin *controlplane.Admin) error) error {
-	admin, err := controlplane.OpenAdmin(cmd.Context(), a.dataDir, nil)
+	return a.with(cmd, controlplane.OpenAdmin, do)
+}
+
+// firstAdmin is admin for a command that makes sense before the first start of
+// serve: it makes the data directory, and says so.
+func (a *app) firstAdmin(cmd *cobra.Command, do func(ctx context.Context, admin *controlplane.Admin) error) error {
+	made := controlplane.Made(a.dataDir)
+	return a.with(cmd, controlplane.MakeAdmin, func(ctx context.Context, admin *controlplane.Admin) error {
+		if !made {
+			a.say("%s was no control plane's data directory; it has a database and a CA now, for `pipeops-controlplane serve --data-dir %s`", a.dataDir, a.dataDir)
+		}
+		return do(ctx, admin)
+	})
+}
+
+func (a *app) with(cmd *cobra.Command, open func(context.Context, string, func() time.Time) (*controlplane.Admin, error),
+	do func(ctx context.Context, admin *controlplane.Admin) error,
+) error {
+	admin, err := open(cmd.Context(), a.dataDir, nil)
 	if err != nil {
 		return err
 	}

@@ -23,13 +23,16 @@ func newTokenCreate(a *app) *cobra.Command {
 		Long: `Make an enrolment token and print it. It cannot be shown again.
 
 The token carries the fingerprint of the control plane's CA, so that an agent
-verifies the very first connection without a file to copy.`,
+verifies the very first connection without a file to copy.
+
+It may be made before the control plane first serves: it then makes the data directory,
+which no other command but serve does.`,
 		Example: `  pipeops-controlplane token create
   pipeops-controlplane token create --name fleet --uses 50 --ttl 720h --label region=eu
   AGENT_TOKEN=$(pipeops-controlplane token create)`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.admin(cmd, func(ctx context.Context, admin *controlplane.Admin) error {
+			return a.firstAdmin(cmd, func(ctx context.Context, admin *controlplane.Admin) error {
 				return a.createToken(ctx, admin, opts, out)
 			})
 		},

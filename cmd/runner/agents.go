@@ -6,13 +6,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
 // agentsCommand lists the agents, once or as they change.
 type agentsCommand struct {
 	*app
-	out   output
+	out   cli.Output
 	watch bool
 	aside bool
 }
@@ -39,7 +40,7 @@ a service runs with the same credentials, add --aside, which takes nothing away 
 			return c.run(cmd.Context())
 		},
 	}
-	c.out.add(cmd)
+	c.out.Add(cmd)
 	cmd.Flags().BoolVarP(&c.watch, "watch", "w", false, "go on with changes until interrupted")
 	cmd.Flags().BoolVar(&c.aside, "aside", false, "with --watch: look on without taking announcements away from the Runner's service")
 	return cmd
@@ -54,10 +55,10 @@ func (c *agentsCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.out.write(c.app.out, agents, func(w io.Writer) {
-		row(w, "NAME", "ID", "STATE", "KUBERNETES", "NODES", "CPU", "MEMORY", "AGENT", "LAST SEEN")
+	return c.out.Write(c.app.out, agents, func(w io.Writer) {
+		cli.Row(w, "NAME", "ID", "STATE", "KUBERNETES", "NODES", "CPU", "MEMORY", "AGENT", "LAST SEEN")
 		for _, g := range agents {
-			row(w, agentCells(g)...)
+			cli.Row(w, agentCells(g)...)
 		}
 		if len(agents) == 0 {
 			c.say("no agent is registered yet: install one with a token of `pipeops-controlplane token create`")
@@ -67,7 +68,7 @@ func (c *agentsCommand) run(ctx context.Context) error {
 
 func agentCells(g announce.Agent) []any {
 	return []any{
-		g.Name, g.ID, g.State, g.KubernetesVersion, g.Capacity.Nodes, cores(g.Capacity.CPUMillis),
-		mebibytes(g.Capacity.MemoryBytes), g.AgentVersion, ago(g.LastSeen),
+		g.Name, g.ID, g.State, g.KubernetesVersion, g.Capacity.Nodes, cli.Cores(g.Capacity.CPUMillis),
+		cli.Mebibytes(g.Capacity.MemoryBytes), g.AgentVersion, cli.Ago(g.LastSeen),
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/rs/zerolog"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
@@ -82,14 +83,14 @@ type watchLine struct {
 
 func (c *agentsCommand) printChange(ch announce.Change) error {
 	line := watchLine{Time: ch.Time, Type: ch.Type, Agent: ch.Agent, App: ch.App, Initial: ch.Initial}
-	switch c.out.format {
+	switch c.out.Format {
 	case "json": // one object in a line, for jq and the like
 		return json.NewEncoder(c.app.out).Encode(line)
 	case "yaml":
 		_, _ = fmt.Fprintln(c.app.out, "---") // the encoder's error tells as much
-		return c.out.write(c.app.out, line, nil)
+		return c.out.Write(c.app.out, line, nil)
 	}
-	_, err := fmt.Fprintln(c.app.out, printable(describeChange(ch)))
+	_, err := fmt.Fprintln(c.app.out, cli.Printable(describeChange(ch)))
 	return err
 }
 

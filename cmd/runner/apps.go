@@ -2,16 +2,19 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 func newApps(a *app) *cobra.Command {
-	var out output
+	var out cli.Output
 	var namespace string
 	var all bool
 	cmd := &cobra.Command{
@@ -29,43 +32,47 @@ func newApps(a *app) *cobra.Command {
 				if err != nil {
 					return at(t, namespace, err)
 				}
-				return out.write(a.out, runnerapi.AppList{Items: apps}, func(w io.Writer) { appTable(w, apps) })
+				return out.Write(a.out, runnerapi.AppList{Items: apps}, func(w io.Writer) { appTable(w, apps) })
 			})
 		},
 	}
-	out.add(cmd)
+	out.Add(cmd)
 	namespaceFlag(cmd, &namespace)
 	cmd.Flags().BoolVarP(&all, "all-namespaces", "A", false, "of all namespaces that the agent manages")
 	return cmd
 }
 
 func appTable(w io.Writer, apps []runnerapi.App) {
-	row(w, "NAMESPACE", "NAME", "PHASE", "READY", "RESTARTS", "IMAGE", "AGE", "CAUSE")
+	cli.Row(w, "NAMESPACE", "NAME", "PHASE", "READY", "RESTARTS", "IMAGE", "AGE", "CAUSE")
 	for _, app := range apps {
 		var cause runnerapi.Cause
 		if app.Status.Diagnosis != nil {
 			cause = app.Status.Diagnosis.Cause
 		}
-		row(w, app.Namespace, app.Name, app.Status.Phase, ready(app), app.Status.Restarts, app.Spec.Image, age(app.CreatedAt), cause)
+		cli.Row(w, app.Namespace, app.Name, app.Status.Phase, ready(app), app.Status.Restarts, app.Spec.Image, cli.Age(app.CreatedAt), cause)
 	}
 }
 
 // printApp prints one App: its name for scripts and people, or the whole.
-func (a *app) printApp(app runnerapi.App, out *output) error {
-	return out.write(a.out, app, func(w io.Writer) {
-		row(w, "NAMESPACE", "NAME", "PHASE", "READY", "IMAGE")
-		row(w, app.Namespace, app.Name, app.Status.Phase, ready(app), app.Spec.Image)
+func (a *app) printApp(app runnerapi.App, out *cli.Output) error {
+	return out.Write(a.out, app, func(w io.Writer) {
+		cli.Row(w, "NAMESPACE", "NAME", "PHASE", "READY", "IMAGE")
+		cli.Row(w, app.Namespace, app.Name, app.Status.Phase, ready(app), app.Spec.Image)
 		for _, url := range app.Status.URLs {
-			_, _ = fmt.Fprintln(w, "in the cluster at "+printable(url))
+			_, _ = fmt.Fprintln(w, "in the cluster at "+cli.Printable(url))
 		}
 		for _, url := range app.Status.PublicURLs {
-			_, _ = fmt.Fprintln(w, "public at "+printable(url))
+			_, _ = fmt.Fprintln(w, "public at "+cli.Printable(url))
 		}
 	})
 }
 
 // at says in an error where it was.
 func at(t *target, what string, err error) error {
+	known := &runnerapi.Error{}
+	if errors.As(err, &known) { // the agent does not know by which name it was called
+		known.Fix = strings.Replace(known.Fix, " AGENT ", " "+t.agent.Name+" ", 1)
+	}
 	if what != "" {
 		return fmt.Errorf("%s: %s: %w", t, what, err)
 	}

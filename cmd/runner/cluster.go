@@ -7,11 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 func newCluster(a *app) *cobra.Command {
-	var out output
+	var out cli.Output
 	cmd := &cobra.Command{
 		Use:               "cluster AGENT",
 		Short:             "Describe an agent's cluster: nodes, pods, capacity and use",
@@ -24,23 +25,23 @@ func newCluster(a *app) *cobra.Command {
 				if err != nil {
 					return at(t, "", err)
 				}
-				return out.write(a.out, cluster, func(w io.Writer) { clusterTable(w, cluster) })
+				return out.Write(a.out, cluster, func(w io.Writer) { clusterTable(w, cluster) })
 			})
 		},
 	}
-	out.add(cmd)
+	out.Add(cmd)
 	return cmd
 }
 
 func clusterTable(w io.Writer, c runnerapi.Cluster) {
-	row(w, "Name:", c.Name)
-	row(w, "Agent:", c.AgentID+" "+c.AgentVersion)
-	row(w, "Kubernetes:", c.KubernetesVersion+" ("+c.Distribution+")")
-	row(w, "Provider:", c.Provider)
-	row(w, "Nodes:", fmt.Sprintf("%d, %d ready", c.Nodes.Total, c.Nodes.Ready))
-	row(w, "Pods:", fmt.Sprintf("%d running of %d", c.Pods.Running, c.Pods.Allocatable))
-	row(w, "CPU:", used(c.CPU, cores)+" cores")
-	row(w, "Memory:", used(c.Memory, mebibytes))
+	cli.Row(w, "Name:", c.Name)
+	cli.Row(w, "Agent:", c.AgentID+" "+c.AgentVersion)
+	cli.Row(w, "Kubernetes:", c.KubernetesVersion+" ("+c.Distribution+")")
+	cli.Row(w, "Provider:", c.Provider)
+	cli.Row(w, "Nodes:", fmt.Sprintf("%d, %d ready", c.Nodes.Total, c.Nodes.Ready))
+	cli.Row(w, "Pods:", fmt.Sprintf("%d running of %d", c.Pods.Running, c.Pods.Allocatable))
+	cli.Row(w, "CPU:", used(c.CPU, cli.Cores)+" cores")
+	cli.Row(w, "Memory:", used(c.Memory, cli.Mebibytes))
 }
 
 func used(f runnerapi.ResourceFigure, show func(int64) string) string {

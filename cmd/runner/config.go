@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -15,12 +16,12 @@ func newConfig(a *app) *cobra.Command {
 }
 
 func configTable(w io.Writer, maps ...runnerapi.ConfigMap) {
-	row(w, "NAMESPACE", "NAME", "KEYS", "DIGEST", "AGE")
+	cli.Row(w, "NAMESPACE", "NAME", "KEYS", "DIGEST", "AGE")
 	for _, cm := range maps {
 		keys := make([]string, len(cm.Keys))
 		for i, k := range cm.Keys {
 			keys[i] = k.Key
 		}
-		row(w, cm.Namespace, cm.Name, strings.Join(keys, ","), cm.Digest, age(cm.CreatedAt))
+		cli.Row(w, cm.Namespace, cm.Name, strings.Join(keys, ","), cm.Digest, cli.Age(cm.CreatedAt))
 	}
 }

@@ -7,11 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 func newConfigGet(a *app) *cobra.Command {
-	var out output
+	var out cli.Output
 	var namespace, only string
 	cmd := &cobra.Command{
 		Use:   "get AGENT NAME",
@@ -30,11 +31,11 @@ func newConfigGet(a *app) *cobra.Command {
 				if only != "" {
 					return writeValue(a.out, cm, only)
 				}
-				return out.write(a.out, cm, func(w io.Writer) { configValues(w, cm) })
+				return out.Write(a.out, cm, func(w io.Writer) { configValues(w, cm) })
 			})
 		},
 	}
-	out.add(cmd)
+	out.Add(cmd)
 	namespaceFlag(cmd, &namespace)
 	cmd.Flags().StringVar(&only, "key", "", "write the value of this key alone, as it is")
 	return cmd
@@ -54,13 +55,13 @@ func writeValue(w io.Writer, cm runnerapi.ConfigMap, key string) error {
 }
 
 func configValues(w io.Writer, cm runnerapi.ConfigMap) {
-	row(w, "Config map:", runnerapi.Key{Namespace: cm.Namespace, Name: cm.Name})
-	row(w, "Digest:", cm.Digest)
+	cli.Row(w, "Config map:", runnerapi.Key{Namespace: cm.Namespace, Name: cm.Name})
+	cli.Row(w, "Digest:", cm.Digest)
 	for _, k := range cm.Keys {
 		if value, ok := cm.Data[k.Key]; ok {
-			row(w, k.Key+":", value)
+			cli.Row(w, k.Key+":", value)
 			continue
 		}
-		row(w, k.Key+":", k.Size, "bytes, no text")
+		cli.Row(w, k.Key+":", k.Size, "bytes, no text")
 	}
 }

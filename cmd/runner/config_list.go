@@ -6,11 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 func newConfigList(a *app) *cobra.Command {
-	var out output
+	var out cli.Output
 	var namespace string
 	cmd := &cobra.Command{
 		Use:               "list AGENT",
@@ -24,11 +25,11 @@ func newConfigList(a *app) *cobra.Command {
 				if err != nil {
 					return at(t, namespace, err)
 				}
-				return out.write(a.out, runnerapi.ConfigMapList{Items: maps}, func(w io.Writer) { configTable(w, maps...) })
+				return out.Write(a.out, runnerapi.ConfigMapList{Items: maps}, func(w io.Writer) { configTable(w, maps...) })
 			})
 		},
 	}
-	out.add(cmd)
+	out.Add(cmd)
 	namespaceFlag(cmd, &namespace)
 	return cmd
 }

@@ -6,11 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 func newConfigSet(a *app) *cobra.Command {
-	var out output
+	var out cli.Output
 	var namespace string
 	var dryRun bool
 	var from valueFlags
@@ -39,11 +40,11 @@ more. Apps that use it restart when its content is new and their spec says so (d
 				if dryRun {
 					a.say("dry run: config map %s would be taken; nothing was changed", key)
 				}
-				return out.write(a.out, cm, func(w io.Writer) { configTable(w, cm) })
+				return out.Write(a.out, cm, func(w io.Writer) { configTable(w, cm) })
 			})
 		},
 	}
-	out.add(cmd)
+	out.Add(cmd)
 	namespaceFlag(cmd, &namespace)
 	dryRunFlag(cmd, &dryRun)
 	f := cmd.Flags()

@@ -34,7 +34,7 @@ number of pods, their autoscaling, and a pause, stay as they were where neither
 volumes, init containers, security, update strategy and so on (see the API's
 document).`,
 		Example: `  pipeops-runner deploy shop web --image registry.example.com/shop/web:1.4.2 --port 8080 --replicas 3
-  pipeops-runner deploy shop web --image shop/web:1.4.2 --env LOG=info --env-secret PASSWORD=web-env/password --probe-path /healthz
+  pipeops-runner deploy shop web --image shop/web:1.4.2 --port 8080 --env LOG=info --env-secret PASSWORD=web-env/password --probe-path /healthz
   pipeops-runner deploy shop -f app.yaml --image shop/web:$TAG
   pipeops-runner deploy shop worker --image shop/web:1.4.2 --no-wait -- work --queue mails
   pipeops-runner deploy shop web --image shop/web:1.4.2 --port 8080 --host shop.example.com --tls-secret shop-tls

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -49,7 +50,7 @@ func (c *eventsCommand) print(e runnerapi.AppEvent) error {
 	if c.json {
 		return json.NewEncoder(c.out).Encode(e)
 	}
-	_, err := fmt.Fprintln(c.out, printable(e.Time.Local().Format(time.TimeOnly)+" "+eventText(e)))
+	_, err := fmt.Fprintln(c.out, cli.Printable(e.Time.Local().Format(time.TimeOnly)+" "+eventText(e)))
 	return err
 }
 

@@ -8,19 +8,20 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 func newMetrics(a *app) *cobra.Command {
-	var out output
+	var out cli.Output
 	var namespace string
 	cmd := &cobra.Command{
 		Use:   "metrics AGENT NAME",
 		Short: "Show what an App uses against what it asks for, and what would fit",
 		Long: `Show what an App uses against what it asks for. The figures are metrics-server's, which
-the cluster needs to have. Where the App's spec turns right-sizing on (deploy
---right-sizing recommend), it also shows the requests that would fit, and the figures of
-the last seven days that they stand on.`,
+the cluster needs to have. It also shows the requests that would fit, and the figures
+that they stand on: of the last seven days where the App's spec turns right-sizing on
+(deploy --right-sizing recommend), else of two days at most and since the agent started.`,
 		Example:           "  pipeops-runner metrics shop web",
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeApp,
@@ -34,41 +35,38 @@ the last seven days that they stand on.`,
 				if len(m.Pods) == 0 {
 					a.say("metrics-server has no figures of this App yet; it takes about a minute after a pod starts")
 				}
-				return out.write(a.out, m, func(w io.Writer) { metricsTable(w, m) })
+				return out.Write(a.out, m, func(w io.Writer) { metricsTable(w, m) })
 			})
 		},
 	}
-	out.add(cmd)
+	out.Add(cmd)
 	namespaceFlag(cmd, &namespace)
 	return cmd
 }
 
 func metricsTable(w io.Writer, m runnerapi.AppMetrics) {
-	row(w, "POD", "CONTAINER", "CPU", "REQUEST", "LIMIT", "MEMORY", "REQUEST", "LIMIT")
+	cli.Row(w, "POD", "CONTAINER", "CPU", "REQUEST", "LIMIT", "MEMORY", "REQUEST", "LIMIT")
 	for _, pod := range m.Pods {
 		for _, c := range pod.Containers {
-			row(w, pod.Pod, c.Name, millis(&c.CPU.Used), millis(c.CPU.Request), millis(c.CPU.Limit),
+			cli.Row(w, pod.Pod, c.Name, millis(&c.CPU.Used), millis(c.CPU.Request), millis(c.CPU.Limit),
 				mebi(&c.Memory.Used), mebi(c.Memory.Request), mebi(c.Memory.Limit))
 		}
 	}
-	if m.Sizing == nil {
-		return
-	}
-	row(w)
-	row(w, "CONTAINER", "RESOURCE", "FITS", "APPLIED", "PEAK", "P95", "MARGIN", "BOUND BY", "SAMPLES")
+	cli.Row(w)
+	cli.Row(w, "CONTAINER", "RESOURCE", "FITS", "APPLIED", "PEAK", "P95", "MARGIN", "BOUND BY", "SAMPLES")
 	for _, c := range m.Sizing.Containers {
-		row(w, c.Name, "cpu", millis(&c.CPU.Request), millis(c.CPU.Applied), millis(&c.CPU.Peak), millis(&c.CPU.P95),
+		cli.Row(w, c.Name, "cpu", millis(&c.CPU.Request), millis(c.CPU.Applied), millis(&c.CPU.Peak), millis(&c.CPU.P95),
 			margin(c.CPU), c.CPU.Bound, c.Samples)
-		row(w, c.Name, "memory", mebi(&c.Memory.Request), mebi(c.Memory.Applied), mebi(&c.Memory.Peak), mebi(&c.Memory.P95),
+		cli.Row(w, c.Name, "memory", mebi(&c.Memory.Request), mebi(c.Memory.Applied), mebi(&c.Memory.Peak), mebi(&c.Memory.P95),
 			margin(c.Memory), c.Memory.Bound, c.Samples)
 	}
-	row(w)
-	row(w, "Right-sizing:", m.Sizing.Mode)
+	cli.Row(w)
+	cli.Row(w, "Right-sizing:", m.Sizing.Mode)
 	if at := m.Sizing.AppliedAt; at != nil {
-		row(w, "Applied:", fmt.Sprintf("%s (%s), %s", at.Local().Format(time.DateTime), ago(*at), m.Sizing.AppliedBy))
+		cli.Row(w, "Applied:", fmt.Sprintf("%s (%s), %s", at.Local().Format(time.DateTime), cli.Ago(*at), m.Sizing.AppliedBy))
 	}
 	if m.Sizing.Waiting != "" {
-		row(w, "Waiting:", m.Sizing.Waiting)
+		cli.Row(w, "Waiting:", m.Sizing.Waiting)
 	}
 }
 
@@ -85,5 +83,5 @@ func mebi(n *int64) string {
 	if n == nil {
 		return ""
 	}
-	return mebibytes(*n)
+	return cli.Mebibytes(*n)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -17,12 +18,12 @@ func newNamespace(a *app) *cobra.Command {
 }
 
 func namespaceTable(w io.Writer, list ...runnerapi.Namespace) {
-	row(w, "NAME", "PHASE", "APPS", "LABELS", "AGE")
+	cli.Row(w, "NAME", "PHASE", "APPS", "LABELS", "AGE")
 	for _, ns := range list {
 		labels := make([]string, 0, len(ns.Labels))
 		for _, k := range slices.Sorted(maps.Keys(ns.Labels)) {
 			labels = append(labels, k+"="+ns.Labels[k])
 		}
-		row(w, ns.Name, ns.Phase, ns.Apps, strings.Join(labels, ","), age(ns.CreatedAt))
+		cli.Row(w, ns.Name, ns.Phase, ns.Apps, strings.Join(labels, ","), cli.Age(ns.CreatedAt))
 	}
 }

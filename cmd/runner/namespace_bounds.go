@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -109,27 +110,27 @@ func namespaceDetails(w io.Writer, ns runnerapi.Namespace) {
 		if used == nil {
 			used = &runnerapi.NamespaceQuota{}
 		}
-		row(w)
-		row(w, "QUOTA", "USED", "OF")
+		cli.Row(w)
+		cli.Row(w, "QUOTA", "USED", "OF")
 		for _, line := range [][3]string{
 			{"cpu", used.Requests.CPU, ns.Quota.Requests.CPU}, {"memory", used.Requests.Memory, ns.Quota.Requests.Memory},
 			{"limits.cpu", used.Limits.CPU, ns.Quota.Limits.CPU}, {"limits.memory", used.Limits.Memory, ns.Quota.Limits.Memory},
 			{"pods", number(used.Pods), number(ns.Quota.Pods)}, {"storage", used.Storage, ns.Quota.Storage},
 		} {
 			if line[2] != "" {
-				row(w, line[0], line[1], line[2])
+				cli.Row(w, line[0], line[1], line[2])
 			}
 		}
 	}
 	if l := ns.Limits; l != nil {
-		row(w)
-		row(w, "DEFAULT", "CPU", "MEMORY")
-		row(w, "requests", l.Requests.CPU, l.Requests.Memory)
-		row(w, "limits", l.Limits.CPU, l.Limits.Memory)
+		cli.Row(w)
+		cli.Row(w, "DEFAULT", "CPU", "MEMORY")
+		cli.Row(w, "requests", l.Requests.CPU, l.Requests.Memory)
+		cli.Row(w, "limits", l.Limits.CPU, l.Limits.Memory)
 	}
 	if n := ns.Network; n != nil {
-		row(w)
-		row(w, "NETWORK", n.Mode, strings.Join(n.AllowFrom, ","))
+		cli.Row(w)
+		cli.Row(w, "NETWORK", n.Mode, strings.Join(n.AllowFrom, ","))
 	}
 }
 

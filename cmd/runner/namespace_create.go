@@ -6,11 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 func newNamespaceCreate(a *app) *cobra.Command {
-	var out output
+	var out cli.Output
 	var dryRun bool
 	var flags namespaceFlags
 	cmd := &cobra.Command{
@@ -41,11 +42,11 @@ knows network policies. An adopted namespace stays open unless it says --network
 				if dryRun {
 					a.say("dry run: namespace %s would be taken; nothing was changed", args[1])
 				}
-				return out.write(a.out, ns, func(w io.Writer) { namespaceTable(w, ns) })
+				return out.Write(a.out, ns, func(w io.Writer) { namespaceTable(w, ns) })
 			})
 		},
 	}
-	out.add(cmd)
+	out.Add(cmd)
 	dryRunFlag(cmd, &dryRun)
 	flags.add(cmd)
 	return cmd

@@ -5,10 +5,12 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 )
 
 func newNamespaceGet(a *app) *cobra.Command {
-	var out output
+	var out cli.Output
 	cmd := &cobra.Command{
 		Use:               "get AGENT NAMESPACE",
 		Short:             "Show a namespace that the agent manages",
@@ -21,10 +23,10 @@ func newNamespaceGet(a *app) *cobra.Command {
 				if err != nil {
 					return at(t, args[1], err)
 				}
-				return out.write(a.out, ns, func(w io.Writer) { namespaceDetails(w, ns) })
+				return out.Write(a.out, ns, func(w io.Writer) { namespaceDetails(w, ns) })
 			})
 		},
 	}
-	out.add(cmd)
+	out.Add(cmd)
 	return cmd
 }

@@ -6,11 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 func newNamespaceList(a *app) *cobra.Command {
-	var out output
+	var out cli.Output
 	cmd := &cobra.Command{
 		Use:               "list AGENT",
 		Short:             "List the namespaces that the agent manages",
@@ -23,10 +24,10 @@ func newNamespaceList(a *app) *cobra.Command {
 				if err != nil {
 					return at(t, "", err)
 				}
-				return out.write(a.out, runnerapi.NamespaceList{Items: list}, func(w io.Writer) { namespaceTable(w, list...) })
+				return out.Write(a.out, runnerapi.NamespaceList{Items: list}, func(w io.Writer) { namespaceTable(w, list...) })
 			})
 		},
 	}
-	out.add(cmd)
+	out.Add(cmd)
 	return cmd
 }

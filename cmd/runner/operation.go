@@ -7,17 +7,18 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 func newOperation(a *app) *cobra.Command {
-	var out output
+	var out cli.Output
 	cmd := &cobra.Command{
 		Use:   "operation AGENT ID",
 		Short: "Show what became of an earlier command",
 		Long: `Show what became of an earlier command, by the ID that its answer carried (the header
 Operation-Id; the field operation of an App). It exits as the command would have with --wait.`,
-		Example:           "  pipeops-runner operation shop 3vq7k2m5x4h6t7w2n6c4d2f3g5",
+		Example:           `  pipeops-runner operation shop "$(pipeops-runner restart shop web --no-wait -o json | jq -r .operation)"`,
 		Args:              exactArgs("AGENT", "ID"),
 		ValidArgsFunction: a.completeAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -26,7 +27,7 @@ Operation-Id; the field operation of an App). It exits as the command would have
 				if err != nil {
 					return at(t, args[1], err)
 				}
-				if err := out.write(a.out, op, func(w io.Writer) { operationTable(w, op) }); err != nil {
+				if err := out.Write(a.out, op, func(w io.Writer) { operationTable(w, op) }); err != nil {
 					return err
 				}
 				if op.State == runnerapi.OperationFailed {
@@ -36,23 +37,23 @@ Operation-Id; the field operation of an App). It exits as the command would have
 			})
 		},
 	}
-	out.add(cmd)
+	out.Add(cmd)
 	return cmd
 }
 
 func operationTable(w io.Writer, op runnerapi.Operation) {
-	row(w, "Operation:", op.ID)
-	row(w, "Command:", op.Command)
-	row(w, "State:", op.State)
-	row(w, "Of:", runnerapi.Key{Namespace: op.Namespace, Name: op.Name})
-	row(w, "By:", op.Runner)
-	row(w, "Started:", ago(op.StartedAt))
+	cli.Row(w, "Operation:", op.ID)
+	cli.Row(w, "Command:", op.Command)
+	cli.Row(w, "State:", op.State)
+	cli.Row(w, "Of:", runnerapi.Key{Namespace: op.Namespace, Name: op.Name})
+	cli.Row(w, "By:", op.Runner)
+	cli.Row(w, "Started:", cli.Ago(op.StartedAt))
 	if op.Message != "" {
-		row(w, "Message:", op.Message)
+		cli.Row(w, "Message:", op.Message)
 	}
 	if d := op.Diagnosis; d != nil {
-		row(w, "Cause:", d.Cause)
-		row(w, "Why:", d.Message)
-		row(w, "Fix:", d.Fix)
+		cli.Row(w, "Cause:", d.Cause)
+		cli.Row(w, "Why:", d.Message)
+		cli.Row(w, "Fix:", d.Fix)
 	}
 }

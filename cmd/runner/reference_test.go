@@ -70,7 +70,7 @@ func reference() []byte {
 			fmt.Fprintf(&b, "```\n%s\n```\n\n", cmd.UseLine())
 		}
 		if cmd.Example != "" {
-			fmt.Fprintf(&b, "Example:\n\n```\n%s\n```\n\n", cmd.Example)
+			fmt.Fprintf(&b, "Example:\n\n```sh\n%s\n```\n\n", strings.TrimPrefix(strings.ReplaceAll(cmd.Example, "\n  ", "\n"), "  "))
 		}
 		if flags := cmd.NonInheritedFlags().FlagUsages(); flags != "" {
 			fmt.Fprintf(&b, "Flags:\n\n```\n%s```\n", flags)

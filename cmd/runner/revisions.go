@@ -8,11 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 func newRevisions(a *app) *cobra.Command {
-	var out output
+	var out cli.Output
 	var namespace string
 	cmd := &cobra.Command{
 		Use:               "revisions AGENT NAME",
@@ -27,19 +28,19 @@ func newRevisions(a *app) *cobra.Command {
 				if err != nil {
 					return at(t, key.String(), err)
 				}
-				return out.write(a.out, runnerapi.RevisionList{Items: list}, func(w io.Writer) { revisionTable(w, list) })
+				return out.Write(a.out, runnerapi.RevisionList{Items: list}, func(w io.Writer) { revisionTable(w, list) })
 			})
 		},
 	}
-	out.add(cmd)
+	out.Add(cmd)
 	namespaceFlag(cmd, &namespace)
 	return cmd
 }
 
 func revisionTable(w io.Writer, list []runnerapi.Revision) {
-	row(w, "REVISION", "STATE", "AGE", "BY", "IMAGE", "CHANGES")
+	cli.Row(w, "REVISION", "STATE", "AGE", "BY", "IMAGE", "CHANGES")
 	for _, r := range list {
-		row(w, r.Revision, revisionState(r), age(r.CreatedAt), r.Runner, r.Image, revisionChanges(r))
+		cli.Row(w, r.Revision, revisionState(r), cli.Age(r.CreatedAt), r.Runner, r.Image, revisionChanges(r))
 	}
 }
 

@@ -6,13 +6,14 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // rollout is what commands share that change an App and wait for the outcome.
 type rollout struct {
 	*app
-	out       output
+	out       cli.Output
 	wait      waiting
 	namespace string
 	dryRun    bool
@@ -20,7 +21,7 @@ type rollout struct {
 }
 
 func (r *rollout) add(cmd *cobra.Command) {
-	r.out.add(cmd)
+	r.out.Add(cmd)
 	r.wait.add(cmd, defaultWait)
 	namespaceFlag(cmd, &r.namespace)
 	dryRunFlag(cmd, &r.dryRun)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -68,11 +69,11 @@ Exit codes:
 	root.PersistentFlags().StringVar(&a.credentials, "credentials", "", "file with the Runner's credentials (environment: "+envCredentials+")")
 	root.PersistentFlags().DurationVar(&a.patience, "patience", runnerapi.DefaultPatience, "how long to try to reach the control plane or the agent")
 	_ = root.MarkPersistentFlagFilename("credentials", "json") // fails for an unknown flag only
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{cli.FlagError(err)} })
 	root.AddCommand(
 		newAgents(a), newCluster(a), newApps(a), newDeploy(a), newStatus(a), newScale(a), newRestart(a), newLogs(a), newDelete(a),
 		newPause(a), newResume(a), newRollback(a), newRevisions(a), newEvents(a), newOperation(a),
-		newSecret(a), newConfig(a), newMetrics(a), newNamespace(a), newVersion(a),
+		newSecret(a), newConfig(a), newMetrics(a), newNamespace(a), cli.NewVersion("pipeops-runner", version, commit),
 	)
 	root.InitDefaultCompletionCmd("completion")
 	return root

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -15,12 +16,12 @@ func newSecret(a *app) *cobra.Command {
 }
 
 func secretTable(w io.Writer, secrets ...runnerapi.Secret) {
-	row(w, "NAMESPACE", "NAME", "TYPE", "KEYS", "DIGEST", "AGE")
+	cli.Row(w, "NAMESPACE", "NAME", "TYPE", "KEYS", "DIGEST", "AGE")
 	for _, s := range secrets {
 		keys := make([]string, len(s.Keys))
 		for i, k := range s.Keys {
 			keys[i] = k.Key
 		}
-		row(w, s.Namespace, s.Name, s.Type, strings.Join(keys, ","), s.Digest, age(s.CreatedAt))
+		cli.Row(w, s.Namespace, s.Name, s.Type, strings.Join(keys, ","), s.Digest, cli.Age(s.CreatedAt))
 	}
 }

@@ -6,11 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 func newSecretGet(a *app) *cobra.Command {
-	var out output
+	var out cli.Output
 	var namespace string
 	cmd := &cobra.Command{
 		Use:               "get AGENT NAME",
@@ -25,18 +26,18 @@ func newSecretGet(a *app) *cobra.Command {
 				if err != nil {
 					return at(t, key.String(), err)
 				}
-				return out.write(a.out, secret, func(w io.Writer) {
-					row(w, "Secret:", key)
-					row(w, "Type:", secret.Type)
-					row(w, "Digest:", secret.Digest)
+				return out.Write(a.out, secret, func(w io.Writer) {
+					cli.Row(w, "Secret:", key)
+					cli.Row(w, "Type:", secret.Type)
+					cli.Row(w, "Digest:", secret.Digest)
 					for _, k := range secret.Keys {
-						row(w, "Key:", k.Key, k.Size, "bytes")
+						cli.Row(w, "Key:", k.Key, k.Size, "bytes")
 					}
 				})
 			})
 		},
 	}
-	out.add(cmd)
+	out.Add(cmd)
 	namespaceFlag(cmd, &namespace)
 	return cmd
 }

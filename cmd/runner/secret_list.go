@@ -6,11 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 func newSecretList(a *app) *cobra.Command {
-	var out output
+	var out cli.Output
 	var namespace string
 	cmd := &cobra.Command{
 		Use:               "list AGENT",
@@ -24,11 +25,11 @@ func newSecretList(a *app) *cobra.Command {
 				if err != nil {
 					return at(t, namespace, err)
 				}
-				return out.write(a.out, runnerapi.SecretList{Items: secrets}, func(w io.Writer) { secretTable(w, secrets...) })
+				return out.Write(a.out, runnerapi.SecretList{Items: secrets}, func(w io.Writer) { secretTable(w, secrets...) })
 			})
 		},
 	}
-	out.add(cmd)
+	out.Add(cmd)
 	namespaceFlag(cmd, &namespace)
 	return cmd
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -17,7 +18,7 @@ const maxSecret = 1 << 20
 // secretSet writes a secret.
 type secretSet struct {
 	*app
-	out       output
+	out       cli.Output
 	namespace string
 	dryRun    bool
 	kind      string
@@ -42,7 +43,7 @@ Apps that use the secret restart when its content is new and their spec says so 
 		Example: `  pipeops-runner secret set shop web-env --from-stdin password < password.txt
   pipeops-runner secret set shop web-tls --type tls --cert web.pem --key web-key.pem
   pipeops-runner secret set shop pull --docker-server ghcr.io --docker-username bot --docker-password-stdin < token.txt
-  pipeops-runner secret set shop web-env --from-literal LOG_LEVEL=info`,
+  pipeops-runner secret set shop web-flags --from-literal LOG_LEVEL=info`,
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -54,7 +55,7 @@ Apps that use the secret restart when its content is new and their spec says so 
 			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error { return c.run(ctx, t, key, spec) })
 		},
 	}
-	c.out.add(cmd)
+	c.out.Add(cmd)
 	namespaceFlag(cmd, &c.namespace)
 	dryRunFlag(cmd, &c.dryRun)
 	f := cmd.Flags()
@@ -75,7 +76,7 @@ func (c *secretSet) run(ctx context.Context, t *target, key runnerapi.Key, spec 
 	if c.dryRun {
 		c.say("dry run: secret %s would be taken; nothing was changed", key)
 	}
-	return c.out.write(c.app.out, secret, func(w io.Writer) { secretTable(w, secret) })
+	return c.out.Write(c.app.out, secret, func(w io.Writer) { secretTable(w, secret) })
 }
 
 // spec gathers the values. Its errors name keys and files, never values.

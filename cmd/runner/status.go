@@ -9,11 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 func newStatus(a *app) *cobra.Command {
-	var out output
+	var out cli.Output
 	var namespace string
 	wait := &waiting{}
 	cmd := &cobra.Command{
@@ -34,59 +35,59 @@ newest rollout has come to its end, and exits as deploy does.`,
 				if wait.limit > 0 && !wait.noWait {
 					return a.outcome(ctx, t, app, wait, &out)
 				}
-				return out.write(a.out, app, func(w io.Writer) { statusTable(w, app) })
+				return out.Write(a.out, app, func(w io.Writer) { statusTable(w, app) })
 			})
 		},
 	}
-	out.add(cmd)
+	out.Add(cmd)
 	namespaceFlag(cmd, &namespace)
 	wait.add(cmd, 0)
 	return cmd
 }
 
 func statusTable(w io.Writer, app runnerapi.App) {
-	row(w, "App:", runnerapi.Key{Namespace: app.Namespace, Name: app.Name})
-	row(w, "Type:", cmp.Or(app.Spec.Type, runnerapi.TypeDeployment))
-	row(w, "Phase:", app.Status.Phase)
-	row(w, "Image:", app.Spec.Image)
+	cli.Row(w, "App:", runnerapi.Key{Namespace: app.Namespace, Name: app.Name})
+	cli.Row(w, "Type:", cmp.Or(app.Spec.Type, runnerapi.TypeDeployment))
+	cli.Row(w, "Phase:", app.Status.Phase)
+	cli.Row(w, "Image:", app.Spec.Image)
 	if app.Status.Revision > 0 {
-		row(w, "Revision:", app.Status.Revision)
+		cli.Row(w, "Revision:", app.Status.Revision)
 	}
 	if u := app.Status.Undone; u != nil {
-		row(w, "Undone:", undoneText(u))
+		cli.Row(w, "Undone:", undoneText(u))
 	}
 	if app.Spec.Type.Runs() {
 		runRows(w, app)
 	} else {
-		row(w, "Ready:", ready(app))
-		row(w, "Updated:", app.Status.UpdatedReplicas)
-		row(w, "Restarts:", app.Status.Restarts)
+		cli.Row(w, "Ready:", ready(app))
+		cli.Row(w, "Updated:", app.Status.UpdatedReplicas)
+		cli.Row(w, "Restarts:", app.Status.Restarts)
 	}
 	if bounds := app.Spec.Autoscaling; bounds != nil {
-		row(w, "Autoscaling:", fmt.Sprintf("%d to %d pods", bounds.Min, bounds.Max))
+		cli.Row(w, "Autoscaling:", fmt.Sprintf("%d to %d pods", bounds.Min, bounds.Max))
 	}
 	for _, url := range app.Status.URLs {
-		row(w, "In the cluster:", url)
+		cli.Row(w, "In the cluster:", url)
 	}
 	for _, url := range app.Status.PublicURLs {
-		row(w, "Public:", url)
+		cli.Row(w, "Public:", url)
 	}
 	if since := app.Status.LastTransition; since != nil {
-		row(w, "Since:", since.Local().Format(time.DateTime)+" ("+ago(*since)+")")
+		cli.Row(w, "Since:", since.Local().Format(time.DateTime)+" ("+cli.Ago(*since)+")")
 	}
 	d := app.Status.Diagnosis
 	if d == nil {
 		return
 	}
-	row(w, "Cause:", d.Cause)
-	row(w, "Message:", d.Message)
-	row(w, "Fix:", d.Fix)
-	row(w, "Object:", d.Object)
+	cli.Row(w, "Cause:", d.Cause)
+	cli.Row(w, "Message:", d.Message)
+	cli.Row(w, "Fix:", d.Fix)
+	cli.Row(w, "Object:", d.Object)
 	if d.ExitCode != nil {
-		row(w, "Exit code:", *d.ExitCode)
+		cli.Row(w, "Exit code:", *d.ExitCode)
 	}
 	for _, line := range d.LastLines {
-		row(w, "Last lines:", line)
+		cli.Row(w, "Last lines:", line)
 	}
 }
 
@@ -97,9 +98,9 @@ func runRows(w io.Writer, app runnerapi.App) {
 		if s.Suspended {
 			when += " (suspended)"
 		}
-		row(w, "Schedule:", when)
+		cli.Row(w, "Schedule:", when)
 	}
 	for _, r := range app.Status.Runs {
-		row(w, "Run:", fmt.Sprintf("%s %s, %s", r.Name, r.Outcome, ago(r.StartedAt)))
+		cli.Row(w, "Run:", fmt.Sprintf("%s %s, %s", r.Name, r.Outcome, cli.Ago(r.StartedAt)))
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
@@ -137,7 +138,7 @@ func (a *app) target(ctx context.Context, nameOrID string) (*target, error) {
 		return nil, &exitError{error: fmt.Errorf("agent %s (%s) is revoked", agent.Name, agent.ID), code: exitRefused,
 			fix: "the operator can let its cluster register anew"}
 	case announce.StateOffline, announce.StatePending:
-		a.say("agent %s is %s (last seen %s); trying for %s", agent.Name, agent.State, ago(agent.LastSeen), a.patience)
+		a.say("agent %s is %s (last seen %s); trying for %s", agent.Name, agent.State, cli.Ago(agent.LastSeen), a.patience)
 	}
 	config := runnerapi.ClientConfig{
 		AgentID: agent.ID, ServerName: agent.ID + "." + l.AgentsDomain, EdgeAddresses: []string{l.Edge},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -29,7 +30,7 @@ func (f *waiting) add(cmd *cobra.Command, initial time.Duration) {
 
 // outcome waits, where it was asked to, until the command's rollout has come to
 // its end, prints the App and answers an error unless it is healthy.
-func (a *app) outcome(ctx context.Context, t *target, app runnerapi.App, f *waiting, out *output) error {
+func (a *app) outcome(ctx context.Context, t *target, app runnerapi.App, f *waiting, out *cli.Output) error {
 	if f.noWait || f.limit <= 0 {
 		a.say("accepted: %s/%s; it goes on in the cluster", app.Namespace, app.Name)
 		if app.Operation != "" {
@@ -58,6 +59,7 @@ func (a *app) outcome(ctx context.Context, t *target, app runnerapi.App, f *wait
 	if newest.Name == "" {
 		newest = app
 	}
+	newest.Operation = app.Operation // whoever reads the answer may want to ask for it again
 	if err := a.printApp(newest, out); err != nil {
 		return err
 	}
@@ -69,9 +71,9 @@ func (a *app) verdict(t *target, app runnerapi.App, generation int64, waited tim
 	settled := app.Settled() && app.Generation >= generation
 	switch undone := app.Undone(generation); {
 	case undone != nil:
-		a.say("Error: %s/%s: %s", app.Namespace, app.Name, printable(undoneText(undone)))
+		a.say("Error: %s/%s: %s", app.Namespace, app.Name, cli.Printable(undoneText(undone)))
 		if undone.Diagnosis != nil {
-			a.say("  fix: %s", printable(undone.Diagnosis.Fix))
+			a.say("  fix: %s", cli.Printable(undone.Diagnosis.Fix))
 		}
 		return &exitError{error: errors.New("the rollout failed and was taken back"), code: exitAppFailed, told: true}
 	case settled && app.Status.Phase == runnerapi.PhaseHealthy:
@@ -99,19 +101,19 @@ func (a *app) sayDiagnosis(app runnerapi.App) {
 		}
 		return
 	}
-	a.say("Error: %s/%s is %s: %s", app.Namespace, app.Name, strings.ToLower(string(app.Status.Phase)), printable(d.Message))
+	a.say("Error: %s/%s is %s: %s", app.Namespace, app.Name, strings.ToLower(string(app.Status.Phase)), cli.Printable(d.Message))
 	a.say("  cause: %s", d.Cause)
 	if d.Object != "" {
-		a.say("  object: %s", printable(d.Object))
+		a.say("  object: %s", cli.Printable(d.Object))
 	}
 	if d.ExitCode != nil {
 		a.say("  exit code: %d", *d.ExitCode)
 	}
-	a.say("  fix: %s", printable(d.Fix))
+	a.say("  fix: %s", cli.Printable(d.Fix))
 	if len(d.LastLines) > 0 {
 		a.say("  last lines:")
 		for _, line := range d.LastLines {
-			a.say("    %s", printable(line))
+			a.say("    %s", cli.Printable(line))
 		}
 	}
 }

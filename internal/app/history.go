@@ -15,6 +15,7 @@ import (
 // day at a time.
 const (
 	keptDays   = 7
+	spareDays  = 2                        // of an App that did not turn right-sizing on: today and yesterday
 	growth     = 1.05                     // of a bucket over the one below: the error of a percentile
 	maxBuckets = 400                      // up to a million cores, a tebibyte and more
 	maxHistory = keptDays * 2 * 16 * 1024 // bytes of a written history
@@ -98,7 +99,13 @@ func (h *history) add(at time.Time, cpu, memory int64) {
 	today := &(*h)[len(*h)-1]
 	today.cpu.add(cpu, cpuUnit)
 	today.memory.add(memory, memoryUnit)
-	*h = slices.DeleteFunc(*h, func(d day) bool { return d.number <= number-keptDays })
+	h.keep(keptDays)
+}
+
+// keep forgets all but the last days, counted from the newest.
+func (h *history) keep(days int64) {
+	newest := (*h)[len(*h)-1].number
+	*h = slices.DeleteFunc(*h, func(d day) bool { return d.number <= newest-days })
 }
 
 // total is all days in one.

@@ -149,3 +149,13 @@ func TestSmallChangesAreNotWorthIt(t *testing.T) {
 	assert.True(t, differs(have, AppliedSizing{CPU: 110, Memory: 100 << 20}))
 	assert.True(t, differs(have, AppliedSizing{CPU: 100, Memory: 90 << 20}))
 }
+
+func TestHistoryKeepsWhatItIsTold(t *testing.T) {
+	var h history
+	for i := range 5 {
+		h.add(monday.AddDate(0, 0, i), 10, 10<<20)
+	}
+	h.keep(spareDays)
+	assert.Len(t, h, spareDays)
+	assert.Equal(t, monday.AddDate(0, 0, 3).Truncate(dayLength), h.since())
+}

@@ -31,6 +31,7 @@ func (e *Engine) Metrics(ctx context.Context, key runnerapi.Key) (runnerapi.AppM
 	if err != nil {
 		return runnerapi.AppMetrics{}, err
 	}
+	e.sizer.take(a, pods, used)
 	m := runnerapi.AppMetrics{
 		Namespace: key.Namespace, Name: key.Name,
 		Containers: []runnerapi.ContainerMetrics{}, Pods: []runnerapi.PodMetrics{}, Sizing: e.sizer.tell(a),
@@ -122,14 +123,10 @@ func highest(a, b *int64) *int64 {
 	return a
 }
 
-// tell is what is known of an App's size. A replica that does not measure tells
-// what was last written down.
-func (s *sizer) tell(a *App) *runnerapi.SizingMetrics {
+// tell is what is known of an App's size.
+func (s *sizer) tell(a *App) runnerapi.SizingMetrics {
 	mode := a.Spec.Sizing()
-	if mode == runnerapi.SizingOff {
-		return nil
-	}
-	out := &runnerapi.SizingMetrics{Mode: mode, Containers: []runnerapi.Recommendation{}}
+	out := runnerapi.SizingMetrics{Mode: mode, Containers: []runnerapi.Recommendation{}}
 	status := SizingStatus{}
 	if a.Status.Sizing != nil {
 		status = *a.Status.Sizing

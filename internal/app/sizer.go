@@ -36,10 +36,11 @@ func (s Sizing) withDefaults() Sizing {
 	return s
 }
 
-// sizer measures the Apps that turned right-sizing on, and no others: one
-// request to metrics-server for each of their namespaces. What it measured is
-// kept in the App's status, written seldom: a restart of the agent loses a
-// quarter of an hour of a week.
+// sizer measures all Apps, so that each has a recommendation to ask for: one
+// request to metrics-server for a hundred of them. Of those that turned
+// right-sizing on a week is kept in the App's status, written seldom: a restart
+// of the agent loses a quarter of an hour of it. Of the others two days are kept,
+// in memory alone. Every replica measures; the leader applies and writes.
 type sizer struct {
 	e      *Engine
 	timing Sizing
@@ -91,16 +92,23 @@ func (s *sizer) forget() {
 // complain says once that there is no metrics-server: it will not come by being
 // asked for.
 func (s *sizer) complain(err error) {
-	p := &runnerapi.Error{}
-	missing := errors.As(err, &p) && p.Code == runnerapi.CodeNotSupported
-	if missing && s.silent {
+	if !noMetricsServer(err) {
+		s.silent = false
+		s.e.log.Warn().Err(err).Msg("right-sizing: not everything could be measured")
 		return
 	}
-	s.silent = missing
-	s.e.log.Warn().Err(err).Msg("right-sizing: not everything could be measured")
+	if !s.silent {
+		s.e.log.Info().Err(err).Msg("Apps are not measured")
+	}
+	s.silent = true
 }
 
-// round measures every App that asked for it once.
+func noMetricsServer(err error) bool {
+	p := &runnerapi.Error{}
+	return errors.As(err, &p) && p.Code == runnerapi.CodeNotSupported
+}
+
+// round measures every App once.
 func (s *sizer) round(ctx context.Context) error {
 	var list List
 	if err := s.e.cached.List(ctx, &list); err != nil {
@@ -111,13 +119,13 @@ func (s *sizer) round(ctx context.Context) error {
 	for i := range list.Items {
 		a := &list.Items[i]
 		ok, err := s.e.manages(ctx, a.Namespace)
-		switch {
-		case err != nil || !ok || !a.DeletionTimestamp.IsZero():
+		if err != nil || !ok || !a.DeletionTimestamp.IsZero() {
 			errs = append(errs, err)
-		case a.Spec.Sizing() != runnerapi.SizingOff:
-			byNamespace[a.Namespace] = append(byNamespace[a.Namespace], a)
-			alive[a.UID] = true
-		case a.Status.Sizing != nil:
+			continue
+		}
+		byNamespace[a.Namespace] = append(byNamespace[a.Namespace], a)
+		alive[a.UID] = true
+		if a.Spec.Sizing() == runnerapi.SizingOff && a.Status.Sizing != nil && s.e.leadership.leads() {
 			errs = append(errs, s.retire(ctx, a))
 		}
 	}
@@ -125,10 +133,19 @@ func (s *sizer) round(ctx context.Context) error {
 	maps.DeleteFunc(s.tracked, func(uid types.UID, _ *tracked) bool { return !alive[uid] })
 	s.mu.Unlock()
 	for namespace, apps := range byNamespace {
-		errs = append(errs, s.measure(ctx, namespace, apps))
+		for some := range slices.Chunk(apps, askedAtOnce) {
+			err := s.measure(ctx, namespace, some)
+			errs = append(errs, err)
+			if noMetricsServer(err) {
+				return errors.Join(errs...)
+			}
+		}
 	}
 	return errors.Join(errs...)
 }
+
+// askedAtOnce bounds what metrics-server answers, and the selector that asks.
+const askedAtOnce = 100
 
 func (s *sizer) measure(ctx context.Context, namespace string, apps []*App) error {
 	names := make([]string, 0, len(apps))
@@ -158,6 +175,9 @@ func (s *sizer) one(ctx context.Context, a *App, used map[string]podUse) error {
 		status = *a.Status.Sizing.DeepCopy()
 	}
 	s.take(a, pods, used)
+	if a.Spec.Sizing() == runnerapi.SizingOff || !s.e.leadership.leads() {
+		return nil
+	}
 	if a.Spec.Sizing() == runnerapi.SizingApply {
 		if err := s.fit(ctx, a, pods, &status); err != nil {
 			return fmt.Errorf("right-size App %s: %w", a.key(), err)
@@ -173,6 +193,10 @@ func (s *sizer) take(a *App, pods []*corev1.Pod, used map[string]podUse) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.trackedOf(a)
+	days := int64(keptDays)
+	if a.Spec.Sizing() == runnerapi.SizingOff {
+		days = spareDays
+	}
 	seen := map[string]time.Time{}
 	for _, pod := range pods {
 		u, ok := used[pod.Name]
@@ -186,6 +210,7 @@ func (s *sizer) take(a *App, pods []*corev1.Pod, used map[string]podUse) {
 		for name, figures := range u.containers {
 			h := t.containers[name]
 			h.add(u.at, figures.cpu, figures.memory)
+			h.keep(days)
 			t.containers[name] = h
 		}
 	}

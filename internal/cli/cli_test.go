@@ -50,3 +50,24 @@ func TestVersionIsStamped(t *testing.T) {
 	require.NoError(t, cmd.Execute())
 	assert.Regexp(t, `^pipeops-x v1\.2\.3 \(commit abc, go`, text.String())
 }
+
+func TestAWrongValueOfAFlagIsToldInWords(t *testing.T) {
+	cmd := &cobra.Command{Use: "x", SilenceErrors: true, SilenceUsage: true, RunE: func(*cobra.Command, []string) error { return nil }}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.FlagError(err) })
+	cmd.Flags().Int32("replicas", 0, "")
+	cmd.Flags().Duration("wait", 0, "")
+	cmd.Flags().Bool("yes", false, "")
+	var out cli.Output
+	out.Add(cmd)
+	for arg, want := range map[string]string{
+		"--replicas=x":           `--replicas: "x" is not a whole number`,
+		"--replicas=99999999999": `--replicas: "99999999999" is too large a number`,
+		"--wait=5":               `--wait: "5" is not a time such as 30s, 5m or 1h`,
+		"--yes=maybe":            `--yes: "maybe" is neither true nor false`,
+		"-o=xml":                 `--output: "xml" is none of table, json, yaml`,
+		"--colour":               `unknown flag: --colour`,
+	} {
+		cmd.SetArgs([]string{arg})
+		assert.EqualError(t, cmd.Execute(), want)
+	}
+}

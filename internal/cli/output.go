@@ -72,15 +72,15 @@ func (o *Output) Write(w io.Writer, v any, table func(io.Writer)) error {
 func Row(w io.Writer, cells ...any) {
 	text := make([]string, len(cells))
 	for i, c := range cells {
-		if text[i] = printable(fmt.Sprint(c)); text[i] == "" {
+		if text[i] = Printable(fmt.Sprint(c)); text[i] == "" {
 			text[i] = "-"
 		}
 	}
 	fmt.Fprintln(w, strings.Join(text, "\t"))
 }
 
-// printable keeps a cluster's text from moving the cursor.
-func printable(s string) string {
+// Printable keeps a cluster's text from moving the cursor.
+func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return ' '

@@ -26,9 +26,26 @@ type Admin struct {
 	now   func() time.Time
 }
 
-// OpenAdmin opens the data directory, and makes it if there is none. A nil now
-// means time.Now.
+// Made says whether a control plane has a directory for its data.
+func Made(dataDir string) bool {
+	_, err := os.Stat(filepath.Join(dataDir, fileDatabase))
+	return err == nil
+}
+
+// OpenAdmin opens the data directory of a control plane. It makes none: whoever
+// mistypes its name is not to administer an empty one with a CA of its own. A
+// nil now means time.Now.
 func OpenAdmin(ctx context.Context, dataDir string, now func() time.Time) (*Admin, error) {
+	if dataDir != "" && !Made(dataDir) {
+		return nil, fmt.Errorf("%s is not the data directory of a control plane: it has no %s; "+
+			"give --data-dir (or PIPEOPS_DATA_DIR) as `pipeops-controlplane serve` has it, which makes the directory at its first start",
+			dataDir, fileDatabase)
+	}
+	return MakeAdmin(ctx, dataDir, now)
+}
+
+// MakeAdmin is OpenAdmin, but makes the directory if there is none.
+func MakeAdmin(ctx context.Context, dataDir string, now func() time.Time) (*Admin, error) {
 	if now == nil {
 		now = time.Now
 	}

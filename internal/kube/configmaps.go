@@ -8,17 +8,15 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
-	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
+
+func (k *Client) configMaps() contents[*corev1.ConfigMap] {
+	return contents[*corev1.ConfigMap]{k, "config map", "configmap", func() *corev1.ConfigMap { return &corev1.ConfigMap{} }}
+}
 
 // PutConfigMap creates the ConfigMap or replaces all its keys.
 func (k *Client) PutConfigMap(ctx context.Context, key runnerapi.Key, spec runnerapi.ConfigMapSpec, opts runnerapi.WriteOptions) (runnerapi.ConfigMap, error) {
@@ -28,73 +26,30 @@ func (k *Client) PutConfigMap(ctx context.Context, key runnerapi.Key, spec runne
 	if errs := spec.Validate(); len(errs) > 0 {
 		return runnerapi.ConfigMap{}, invalid(errs[0].Field, "correct the field", errs[0].Message)
 	}
-	var cm *corev1.ConfigMap
-	err := retry.OnError(retry.DefaultBackoff, raced, func() error {
-		var err error
-		cm, err = k.putConfigMap(ctx, key, spec, opts)
-		return err
+	cm, err := k.configMaps().put(ctx, key, opts, func(cm *corev1.ConfigMap) error {
+		cm.Data, cm.BinaryData = spec.Data, spec.BinaryData
+		return nil
 	})
-	if err != nil {
-		return runnerapi.ConfigMap{}, kubeproblem.From(err, "writing config map "+key.String())
-	}
-	return k.wireConfigMap(ctx, cm, true)
-}
-
-func (k *Client) putConfigMap(ctx context.Context, key runnerapi.Key, spec runnerapi.ConfigMapSpec, opts runnerapi.WriteOptions) (*corev1.ConfigMap, error) {
-	cm := &corev1.ConfigMap{}
-	err := k.client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, cm)
-	missing := apierrors.IsNotFound(err)
-	switch {
-	case missing:
-		cm = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Labels: managed.Labels()}}
-	case err != nil:
-		return nil, err
-	case !managed.Is(cm):
-		return nil, problem.Errorf(problem.Conflict,
-			fmt.Sprintf("use another name, or delete the existing one (kubectl -n %s delete configmap %s)", key.Namespace, key.Name),
-			"config map %s exists and was not made through the agent", key).WithField("name")
-	}
-	cm.Data, cm.BinaryData = spec.Data, spec.BinaryData
-	sign(cm, opts.Caller)
-	if missing {
-		return cm, k.writer(opts).Create(ctx, cm, client.FieldOwner(managed.FieldManager))
-	}
-	return cm, k.writer(opts).Update(ctx, cm, client.FieldOwner(managed.FieldManager))
-}
-
-// GetConfigMap reads a ConfigMap that came through the agent, with its values.
-func (k *Client) GetConfigMap(ctx context.Context, key runnerapi.Key) (runnerapi.ConfigMap, error) {
-	cm, err := k.readConfigMap(ctx, key)
 	if err != nil {
 		return runnerapi.ConfigMap{}, err
 	}
 	return k.wireConfigMap(ctx, cm, true)
 }
 
-// readConfigMap answers of foreign ConfigMaps not even that there is one.
-func (k *Client) readConfigMap(ctx context.Context, key runnerapi.Key) (*corev1.ConfigMap, error) {
-	if err := k.admit(ctx, key.Namespace); err != nil {
-		return nil, err
+// GetConfigMap reads a ConfigMap that came through the agent, with its values.
+func (k *Client) GetConfigMap(ctx context.Context, key runnerapi.Key) (runnerapi.ConfigMap, error) {
+	cm, err := k.configMaps().read(ctx, key)
+	if err != nil {
+		return runnerapi.ConfigMap{}, err
 	}
-	cm := &corev1.ConfigMap{}
-	err := k.client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, cm)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return nil, kubeproblem.From(err, "reading config map "+key.String())
-	}
-	if err != nil || !managed.Is(cm) {
-		return nil, problem.Errorf(problem.NotFound, "check the name, or write it first", "there is no config map %s made through the agent", key)
-	}
-	return cm, nil
+	return k.wireConfigMap(ctx, cm, true)
 }
 
 // ListConfigMaps tells of all ConfigMaps in a namespace that came through the
 // agent, without their values.
 func (k *Client) ListConfigMaps(ctx context.Context, namespace string) ([]runnerapi.ConfigMap, error) {
-	if err := k.admit(ctx, namespace); err != nil {
-		return nil, err
-	}
 	all := []runnerapi.ConfigMap{}
-	err := k.pages(ctx, &corev1.ConfigMapList{}, func(list client.ObjectList) error {
+	err := k.configMaps().list(ctx, namespace, &corev1.ConfigMapList{}, func(list client.ObjectList) error {
 		for i := range list.(*corev1.ConfigMapList).Items {
 			cm, err := k.wireConfigMap(ctx, &list.(*corev1.ConfigMapList).Items[i], false)
 			if err != nil {
@@ -103,9 +58,9 @@ func (k *Client) ListConfigMaps(ctx context.Context, namespace string) ([]runner
 			all = append(all, cm)
 		}
 		return nil
-	}, client.InNamespace(namespace), client.MatchingLabels(managed.Labels()))
+	})
 	if err != nil {
-		return nil, kubeproblem.From(err, "listing config maps of namespace "+namespace)
+		return nil, err
 	}
 	slices.SortFunc(all, func(a, b runnerapi.ConfigMap) int { return cmp.Compare(a.Name, b.Name) })
 	return all, nil
@@ -113,12 +68,7 @@ func (k *Client) ListConfigMaps(ctx context.Context, namespace string) ([]runner
 
 // DeleteConfigMap deletes a ConfigMap that came through the agent.
 func (k *Client) DeleteConfigMap(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
-	cm, err := k.readConfigMap(ctx, key)
-	if err != nil {
-		return err
-	}
-	err = k.writer(opts).Delete(ctx, cm, client.Preconditions{UID: ptr.To(cm.UID)})
-	return kubeproblem.From(err, "deleting config map "+key.String())
+	return k.configMaps().remove(ctx, key, opts)
 }
 
 func (k *Client) wireConfigMap(ctx context.Context, cm *corev1.ConfigMap, values bool) (runnerapi.ConfigMap, error) {

@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
@@ -191,7 +192,13 @@ func TestNamespaces(t *testing.T) {
 	_, err = k.GetNamespace(t.Context(), "imagined")
 	assert.Equal(t, runnerapi.CodeNotFound, problemOf(t, err).Code)
 
+	held := &app.App{ObjectMeta: metav1.ObjectMeta{Namespace: "staging", Name: "held", Finalizers: []string{"example.com/held"}}}
+	held.Spec.Image = "example.com/web:1"
+	require.NoError(t, env.Client.Create(t.Context(), held))
+	require.NoError(t, k.DeleteNamespace(t.Context(), "staging", dry))
 	require.NoError(t, k.DeleteNamespace(t.Context(), "staging", byTest))
+	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKeyFromObject(held), held))
+	assert.False(t, held.DeletionTimestamp.IsZero(), "Apps are deleted before their namespace is")
 	left := &corev1.Namespace{}
 	err = env.Client.Get(t.Context(), client.ObjectKey{Name: "staging"}, left)
 	assert.True(t, apierrors.IsNotFound(err) || !left.DeletionTimestamp.IsZero())

@@ -241,13 +241,17 @@ func (k *Client) DeleteNamespace(ctx context.Context, name string, opts runnerap
 func (k *Client) deleteApps(ctx context.Context, namespace string, opts runnerapi.WriteOptions) ([]string, error) {
 	var names []string
 	err := k.pages(ctx, appList(), func(list client.ObjectList) error {
-		items := list.(*metav1.PartialObjectMetadataList).Items
-		for i := range items {
-			items[i].SetGroupVersionKind(appKind)
-			if err := k.writer(opts).Delete(ctx, &items[i]); client.IgnoreNotFound(err) != nil {
+		for _, found := range list.(*metav1.PartialObjectMetadataList).Items {
+			// Unstructured: the answer is the App, which stays until its finalizer lets it go,
+			// and the client would not know how to read it into anything else.
+			a := &unstructured.Unstructured{}
+			a.SetGroupVersionKind(appKind)
+			a.SetNamespace(found.Namespace)
+			a.SetName(found.Name)
+			if err := k.writer(opts).Delete(ctx, a); client.IgnoreNotFound(err) != nil {
 				return err
 			}
-			names = append(names, items[i].Name)
+			names = append(names, found.Name)
 		}
 		return nil
 	}, client.InNamespace(namespace))

@@ -81,7 +81,7 @@ func dialError(user, broker string, err error) error {
 		e.Op, e.Code = "log in as "+user, CodeForbidden
 		e.Fix = "the user has no access to this virtual host: check the end of the broker URL and the user's permissions"
 	case errors.As(err, &unknownCA):
-		e.Code, e.Fix = CodeUntrusted, "the broker's certificate is from another CA: give the CA that signed it"
+		e.Code, e.Fix = CodeUntrusted, "the broker's certificate is from another CA: name the one that signed it with --broker-ca of `pipeops-controlplane serve`; Runners take it from their credentials, made after that"
 	case errors.As(err, &wrongName):
 		e.Code, e.Fix = CodeUntrusted, "the broker's certificate is for other names: use one of them in the broker URL"
 	case errors.As(err, &badCert):

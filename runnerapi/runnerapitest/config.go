@@ -115,12 +115,10 @@ func (b *FakeBackend) Metrics(ctx context.Context, key runnerapi.Key) (runnerapi
 			}},
 		}},
 	}
-	if mode := app.Spec.Sizing(); mode != runnerapi.SizingOff {
-		m.Sizing = &runnerapi.SizingMetrics{Mode: mode, Containers: []runnerapi.Recommendation{{
-			Name: key.Name, Samples: 100, Since: epoch,
-			CPU:    runnerapi.Fit{Peak: 9, P95: 4, Margin: 15, Basis: "p95", Request: 10, Bound: "floor"},
-			Memory: runnerapi.Fit{Peak: 50 << 20, P95: 40 << 20, Margin: 20, Basis: "peak", Request: 60 << 20},
-		}}}
-	}
+	m.Sizing = runnerapi.SizingMetrics{Mode: app.Spec.Sizing(), Containers: []runnerapi.Recommendation{{
+		Name: key.Name, Samples: 100, Since: epoch,
+		CPU:    runnerapi.Fit{Peak: 9, P95: 4, Margin: 15, Basis: "p95", Request: 10, Bound: "floor"},
+		Memory: runnerapi.Fit{Peak: 50 << 20, P95: 40 << 20, Margin: 20, Basis: "peak", Request: 60 << 20},
+	}}}
 	return m, nil
 }

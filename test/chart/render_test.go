@@ -125,8 +125,8 @@ func TestHighAvailability(t *testing.T) {
 	assert.EqualValues(t, 1, field[float64](t, ha["PodDisruptionBudget pipeops-agent"], "spec", "maxUnavailable"))
 
 	single := render(t, agentChart, "single.yaml")
-	assert.NotContains(t, single, "PodDisruptionBudget pipeops-agent", "one alone may go")
-	assert.NotContains(t, podSpec(t, single["Deployment pipeops-agent"]), "topologySpreadConstraints")
+	assert.EqualValues(t, 1, field[float64](t, single["PodDisruptionBudget pipeops-agent"], "spec", "maxUnavailable"), "one alone may go")
+	assert.Len(t, podSpec(t, single["Deployment pipeops-agent"])["topologySpreadConstraints"], 1)
 }
 
 // TestSwitchesCanBeSwitchedOff is about templates that take false for "not set".

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	agentName = "e2e"
+	agentName = "shop" // as in the documentation, whose examples run here
 	runner    = "e2e"
 	namespace = "production"
 	// certificateTTL is short, so that certificates are renewed while the tests run.

@@ -54,6 +54,17 @@ func (s *System) loadProgram(ctx context.Context, program cluster.Program) (stri
 	return s.LoadImage(ctx, program.Ref+":"+digest.Hex[:12], img)
 }
 
+// LoadProgramAs builds a program of cmd or test/apps and loads its image under
+// a name that the documentation uses.
+func (s *System) LoadProgramAs(ctx context.Context, pkg, ref string) error {
+	img, err := cluster.BuildProgram(ctx, cluster.Program{Package: pkg, Ref: ref, LDFlags: "-X main.version=" + version(ctx)})
+	if err != nil {
+		return err
+	}
+	_, err = s.LoadImage(ctx, ref, img)
+	return err
+}
+
 // Kubectl is a kubectl to show to a person.
 func (s *System) Kubectl() string {
 	if s.Cluster == nil {

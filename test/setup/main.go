@@ -65,8 +65,9 @@ func stepsFor(what string) []step {
 		}
 		return []step{compilePrograms, getCluster, getBroker}
 	case "test":
+		getTools := step{"get what the documentation's examples use", packages("curl", "jq")}
 		return []step{
-			compilePrograms, getCluster, getBroker, {"compile Helm and kubeconform", chart.run},
+			compilePrograms, getCluster, getBroker, getTools, {"compile Helm and kubeconform", chart.run},
 			{"compile the end-to-end tests", e2e.run}, compileTests,
 		}
 	case "check":

@@ -48,3 +48,9 @@ func TestUsage(t *testing.T) {
 	require.Error(t, run(t.Context(), &bytes.Buffer{}, nil))
 	require.Error(t, run(t.Context(), &bytes.Buffer{}, []string{"everything"}))
 }
+
+func TestWhatIsThereIsNotInstalled(t *testing.T) {
+	var out bytes.Buffer
+	require.NoError(t, packages("sh")(t.Context(), &out))
+	require.Empty(t, out.String())
+}

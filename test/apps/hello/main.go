@@ -31,6 +31,7 @@ type options struct {
 	startDelay time.Duration
 	neverReady bool
 	eatMemory  bool
+	burnCPU    bool
 	floodLogs  bool
 	get        string
 }
@@ -53,6 +54,7 @@ func parseFlags() options {
 	flag.DurationVar(&o.startDelay, "start-delay", 0, "start listening after this time")
 	flag.BoolVar(&o.neverReady, "never-ready", false, "answer /readyz with 503")
 	flag.BoolVar(&o.eatMemory, "eat-memory", false, "allocate memory until killed")
+	flag.BoolVar(&o.burnCPU, "burn-cpu", false, "use all of a core that it can get")
 	flag.BoolVar(&o.floodLogs, "flood-logs", false, "log a line every millisecond")
 	flag.StringVar(&o.get, "get", "", "print the answer to GET URL and exit, 1 unless it is 200")
 	flag.Parse()
@@ -71,6 +73,9 @@ func run(ctx context.Context, o options) int {
 	defer cancel()
 	if o.eatMemory {
 		go eatMemory(ctx)
+	}
+	if o.burnCPU {
+		go burnCPU(ctx)
 	}
 	if o.floodLogs {
 		go floodLogs(ctx)
@@ -182,6 +187,11 @@ func eatMemory(ctx context.Context) {
 		}
 		eaten = append(eaten, chunk)
 		log.Printf("holding %d MiB", len(eaten)*eatStep>>20)
+	}
+}
+
+func burnCPU(ctx context.Context) {
+	for ctx.Err() == nil { // which is work enough
 	}
 }
 

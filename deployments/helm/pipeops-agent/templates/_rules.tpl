@@ -91,10 +91,14 @@
   - pipeops.io
   resources:
   - apps/status
+  verbs:
+  - patch
+- apiGroups:
+  - pipeops.io
+  resources:
   - apps/finalizers
   verbs:
   - update
-  - patch
 - apiGroups:
   - pipeops.io
   resources:

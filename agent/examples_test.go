@@ -1,0 +1,157 @@
+package agent_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/agent"
+	"github.com/pipeops/pipeops-vm-agent/agent/config"
+	"github.com/pipeops/pipeops-vm-agent/internal/image"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/cluster"
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+)
+
+const (
+	exampleAgent    = "shop"
+	examplePatience = 3 * time.Minute
+)
+
+// shop is where the examples of the Runner API's reference run: an agent called
+// shop on a real cluster, with what it asks Kubernetes written down, and a
+// Runner beyond a real tunnel.
+type shop struct {
+	env   *kubetest.Env
+	rec   *recorder
+	agent *running
+	dir   string   // where the examples run, with the Runner's credentials in it
+	vars  []string // their environment
+}
+
+func openShop(t *testing.T) *shop {
+	t.Helper()
+	s := &shop{env: kubetest.Full(t), rec: newRecorder(), dir: t.TempDir()}
+	img, err := cluster.BuildProgram(t.Context(), cluster.Program{Package: "./test/apps/hello", Name: "hello", Ref: harness.ExampleImage})
+	require.NoError(t, err)
+	require.NoError(t, s.env.Cluster.LoadImage(t.Context(), harness.ExampleImage, img))
+	p := startPlane(t)
+	s.runAgent(t, p)
+	p.awaitOnline(t, time.Time{})
+	s.becomeRunner(t, p)
+	s.prepare(t)
+	return s
+}
+
+// runAgent runs the agent as in its pod: it keeps its identity in the cluster.
+func (s *shop) runAgent(t *testing.T, p *plane) {
+	t.Helper()
+	a, err := agent.New(agent.Options{
+		Config: config.Config{
+			ControlPlaneURL: p.ControlPlane.Advertised().API, Token: p.token(t), ClusterName: exampleAgent,
+			Namespace: kubetest.AgentNamespace, HealthAddress: "127.0.0.1:0",
+		},
+		Version: "test", Log: zerolog.New(s.rec), Kubernetes: s.rec.config(s.env.Agent), Now: p.clock.now,
+	})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	s.agent = &running{cancel: cancel, done: make(chan error, 1)}
+	go func() { s.agent.done <- a.Run(ctx) }()
+	t.Cleanup(s.agent.stop)
+}
+
+// becomeRunner makes credentials, and from them, as docs/runner-api.md says,
+// curl's files and variables.
+func (s *shop) becomeRunner(t *testing.T, p *plane) {
+	t.Helper()
+	creds, err := p.CreateRunner(t.Context(), "ci", time.Hour, false)
+	require.NoError(t, err)
+	file := filepath.Join(s.dir, "runner.json")
+	require.NoError(t, creds.Write(file))
+	build := image.GoBuild{Dir: harness.Root(), Package: "./cmd/runner", Output: filepath.Join(s.dir, "bin", "pipeops-runner")}
+	require.NoError(t, build.Run(t.Context()))
+	s.vars = append(os.Environ(), "PATH="+filepath.Join(s.dir, "bin")+":"+os.Getenv("PATH"),
+		"PIPEOPS_RUNNER_CREDENTIALS="+file)
+	byHand, err := harness.ShellWith("docs/runner-api.md", "> runner.key")
+	require.NoError(t, err)
+	address := s.run(t, byHand+"echo $AGENT $EDGE")
+	at := strings.Fields(address)
+	require.Len(t, at, 2, address)
+	s.vars = append(s.vars, "AGENT="+at[0], "EDGE="+at[1])
+}
+
+// run runs a line of shell, and answers what it prints.
+func (s *shop) run(t *testing.T, line string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), examplePatience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", line)
+	cmd.Dir, cmd.Env = s.dir, s.vars
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(t, err, "%s\n%s%s\nthe agent's complaints:\n%s", line, out, stderr.String(), s.rec.complaints())
+	return string(out)
+}
+
+// dryRun is a write's curl that changes nothing.
+func dryRun(c runnerapi.Call) string {
+	_, path, _ := strings.Cut(c.Curl(), `"https://$AGENT`)
+	path, _, _ = strings.Cut(path, `"`)
+	return strings.Replace(c.Curl(), path+`"`, path+`?dryRun=true"`, 1)
+}
+
+// TestEveryExample runs every example of docs/runner-api.md as it is written,
+// first pipeops-runner's, with a dry run of each write before it, then curl's.
+// What the agent asks Kubernetes meanwhile has to be what deployments/rights.go
+// says, no more and no less.
+func TestEveryExample(t *testing.T) {
+	s := openShop(t)
+	require.NoError(t, s.env.Cluster.WaitMetrics(t.Context()))
+	for _, c := range runnerapi.Calls() {
+		t.Run("pipeops-runner "+c.Method+c.Path, func(t *testing.T) {
+			for _, line := range before(c) {
+				s.run(t, line)
+			}
+			if c.Method != http.MethodGet {
+				s.run(t, dryRun(c))
+			}
+			t.Log(c.Example + "\n" + s.run(t, c.Example))
+			if c.Method == http.MethodPut {
+				s.run(t, c.Curl()) // of what is there now
+			}
+		})
+	}
+	for _, c := range runnerapi.Calls() {
+		t.Run("curl "+c.Method+c.Path, func(t *testing.T) {
+			answer := s.run(t, c.Curl())
+			if strings.HasSuffix(c.Path, "/restart") { // its operation is asked for further on
+				var app runnerapi.App
+				require.NoError(t, json.Unmarshal([]byte(answer), &app))
+				s.vars = append(s.vars, "OPERATION="+app.Operation)
+			}
+		})
+	}
+	t.Run("the rest of the document", func(t *testing.T) {
+		s.run(t, "pipeops-runner secret set shop web-env --from-literal GREETING=hello")
+		s.run(t, "pipeops-runner deploy shop web --image "+harness.ExampleImage)
+		blocks, err := harness.Shell("docs/runner-api.md")
+		require.NoError(t, err)
+		for _, block := range append(blocks, "pipeops-runner delete shop web") {
+			s.run(t, block)
+		}
+	})
+	t.Run("upkeep", func(t *testing.T) { s.exercise(t) })
+	t.Run("rights", func(t *testing.T) { s.compare(t) })
+}

@@ -1,0 +1,213 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/deployments"
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+)
+
+// before are lines that have a call do all that it can before its example: what
+// the example alone would not come to.
+func before(c runnerapi.Call) []string {
+	const deploy = "pipeops-runner deploy shop "
+	image := " --image " + harness.ExampleImage
+	switch c.Method + " " + c.Path {
+	case "GET /v1/namespaces/{namespace}": // bounds that are not named any more go
+		return []string{
+			"pipeops-runner namespace create shop staging --quota pods=5 --default cpu=10m",
+			"pipeops-runner namespace create shop staging --network open",
+		}
+	case "DELETE /v1/namespaces/{namespace}": // Apps go before their namespace
+		return []string{deploy + "inner -n staging --no-wait" + image}
+	case "PUT /v1/namespaces/{namespace}/apps/{name}":
+		lines := []string{
+			deploy + "every-night --type CronJob --schedule '0 3 * * *' --dry-run" + image,
+			deploy + "everywhere --type DaemonSet --dry-run" + image,
+			deploy + "once --type Job --dry-run" + image,
+			deploy + "named --type StatefulSet --dry-run" + image,
+			deploy + "-f full.yaml --dry-run",
+		}
+		for i := range 2 { // the second revision of the one that is kept
+			lines = append(lines, fmt.Sprintf("%s-f full.yaml --env N=%d", deploy, i))
+		}
+		// and what new content does to Apps that asked for it
+		return append(lines, "pipeops-runner secret set shop full --from-literal A=2", "pipeops-runner config set shop full --from-literal B=2")
+	case "POST /v1/namespaces/{namespace}/apps/{name}/restart": // a key that is used again, and a command that is refused
+		return []string{
+			"pipeops-runner restart shop web --idempotency-key once", "pipeops-runner restart shop web --idempotency-key once",
+			"pipeops-runner restart shop nowhere || test $? = 4",
+		}
+	case "POST /v1/namespaces/{namespace}/apps/{name}/rollback": // to something else than what is
+		return []string{deploy + "web --env LOG=debug" + image}
+	}
+	return nil
+}
+
+// full.yaml asks for everything that stands beside a workload.
+const full = `apiVersion: pipeops.io/v1alpha1
+kind: App
+metadata: {name: full}
+spec:
+  image: ` + harness.ExampleImage + `
+  ports: [{port: 8080}]
+  probes: {readiness: {http: {path: /readyz, port: 8080}, periodSeconds: 1}}
+  ingress: {hosts: [{host: full.example.com}]}
+  autoscaling: {min: 1, max: 2}
+  disruption: {maxUnavailable: "1"}
+  envFrom: [{secret: full}, {configMap: full}]
+  restartOn: [secrets, configMaps]
+  revisionHistoryLimit: 1
+`
+
+// undone.yaml takes back what fails.
+const undone = `apiVersion: pipeops.io/v1alpha1
+kind: App
+metadata: {name: undone}
+spec:
+  image: ` + harness.ExampleImage + `
+  rollback: onFailure
+`
+
+// exercise has the agent do everything that it does without being called.
+func (s *shop) exercise(t *testing.T) {
+	image := " --image " + harness.ExampleImage
+	for _, line := range []string{
+		// what an App does not ask for any more goes
+		"pipeops-runner deploy shop full --replicas 1" + image,
+		"pipeops-runner deploy shop named --type StatefulSet" + image,
+		"pipeops-runner deploy shop everywhere --type DaemonSet" + image,
+		"pipeops-runner deploy shop every-night --type CronJob --schedule '0 3 * * *'" + image,
+		// a Job that is run again
+		"pipeops-runner deploy shop once --type Job" + image + " -- -crash-after 100ms -exit-code 0",
+		"pipeops-runner deploy shop once --type Job" + image + " -- -crash-after 200ms -exit-code 0",
+		// a StatefulSet's pod that is broken, and its repair
+		"pipeops-runner deploy shop named --type StatefulSet --image registry.invalid/web:1 || test $? = 3",
+		"pipeops-runner deploy shop named --type StatefulSet" + image,
+		// a rollout that fails and is taken back
+		"pipeops-runner deploy shop -f undone.yaml" + image,
+		"pipeops-runner deploy shop -f undone.yaml --image registry.invalid/web:1 || test $? = 3",
+	} {
+		s.run(t, line)
+	}
+	for _, name := range []string{"full", "named", "everywhere", "every-night", "once", "undone"} {
+		s.run(t, "pipeops-runner delete shop "+name)
+	}
+	for _, kind := range []string{"deployments", "statefulsets", "daemonsets", "cronjobs", "jobs"} {
+		require.Eventually(t, func() bool {
+			out, err := s.env.Cluster.Kubectl(t.Context(), "-n", "production", "get", kind, "-o", "name")
+			return err == nil && len(out) == 0
+		}, patience, 100*time.Millisecond, kind+" are gone")
+	}
+	s.run(t, "pipeops-runner deploy shop sized --cpu 200m --right-sizing apply"+image)
+	s.rightSize(t)
+}
+
+// rightSize goes on with an App engine that measures faster than the agent's.
+func (s *shop) rightSize(t *testing.T) {
+	s.agent.stop()
+	e, err := app.New(app.Config{
+		RESTConfig: s.rec.config(s.env.Agent), Namespace: kubetest.AgentNamespace, Log: zerolog.Nop(),
+		Sizing: app.Sizing{Every: time.Second, MinSamples: 1},
+	})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- e.Run(ctx) }()
+	defer func() {
+		cancel()
+		assert.NoError(t, <-done)
+	}()
+	require.Eventually(t, func() bool {
+		events, err := s.env.Cluster.Kubectl(t.Context(), "-n", "production", "get", "events", "--field-selector", "reason=RightSized", "-o", "name")
+		return err == nil && len(events) > 0
+	}, examplePatience, 200*time.Millisecond, "the App's pod is resized")
+}
+
+// compare holds what was asked of the API server against what rights.go says.
+func (s *shop) compare(t *testing.T) {
+	byCall := map[string]map[string]bool{}
+	upkeep := map[string]bool{} // what is wanted, and what was seen
+	for _, c := range runnerapi.Calls() {
+		call := c.Method + " " + c.Path
+		seen := map[string]bool{}
+		for _, u := range s.rec.of(call) {
+			if u.namespace == kubetest.AgentNamespace && !strings.HasPrefix(c.Path, "/v1/operations") {
+				upkeep[u.right()] = true // notes of what was sent, and the key for them
+			} else {
+				seen[u.right()] = true
+			}
+		}
+		byCall[call] = seen
+	}
+	for _, u := range s.rec.of("") {
+		upkeep[u.right()] = true
+		if u.verb == "watch" { // a list, which older clusters send, goes by the same stream
+			upkeep[use{verb: "list", resource: u.resource, namespace: u.namespace}.right()] = true
+		}
+	}
+	var want []deployments.Right
+	for _, u := range deployments.Upkeeps() {
+		want = append(want, u.Rights...)
+	}
+	for _, asked := range texts(deployments.Asked().Rights) {
+		upkeep[asked] = true
+	}
+	assert.Equal(t, texts(want), slices.Sorted(maps.Keys(upkeep)), "upkeep")
+	for call, rights := range deployments.Calls() {
+		for _, right := range texts(rights) {
+			if strings.HasSuffix(right, " controllerrevisions.apps") && upkeep[right] {
+				byCall[call][right] = true // whoever comes first keeps the revision, the call or the reconciler
+			}
+		}
+		assert.Equal(t, texts(rights), slices.Sorted(maps.Keys(byCall[call])), call)
+	}
+}
+
+// right is what a use needs.
+func (u use) right() string {
+	if u.namespace == kubetest.AgentNamespace {
+		return u.verb + " " + u.resource + ", its own"
+	}
+	return u.verb + " " + u.resource
+}
+
+// texts are rights in the form of right, each once.
+func texts(rights []deployments.Right) []string {
+	out := map[string]bool{}
+	for _, r := range rights {
+		for _, verb := range r.Verbs {
+			u := use{verb: verb, resource: r.Resource}
+			if r.Own {
+				u.namespace = kubetest.AgentNamespace
+			}
+			out[u.right()] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(out))
+}
+
+// prepare writes the files and the objects that the lines of before need.
+func (s *shop) prepare(t *testing.T) {
+	for name, text := range map[string]string{"full.yaml": full, "undone.yaml": undone} {
+		require.NoError(t, os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600))
+	}
+	require.NoError(t, harness.ExampleFiles(s.dir))
+	s.run(t, "pipeops-runner secret set shop full --from-literal A=1")
+	s.run(t, "pipeops-runner config set shop full --from-literal B=1")
+}

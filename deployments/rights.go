@@ -1,0 +1,123 @@
+package deployments
+
+// Right is a use that the agent makes of the Kubernetes API, for which
+// agent/rbac.yaml has to grant it.
+type Right struct {
+	Resource string // with its group, as in deployments.apps or pods/log
+	Verbs    []string
+	Own      bool // in the agent's own namespace
+}
+
+// Upkeep is what the agent does without being called, or for many calls alike.
+type Upkeep struct {
+	For    string
+	Rights []Right
+}
+
+func on(resource string, verbs ...string) Right { return Right{Resource: resource, Verbs: verbs} }
+
+func own(resource string, verbs ...string) Right {
+	return Right{Resource: resource, Verbs: verbs, Own: true}
+}
+
+// kinds are what an App can become; a Job, which is checked otherwise, stands last.
+var kinds = []string{
+	"deployments.apps", "statefulsets.apps", "daemonsets.apps", "cronjobs.batch",
+	"services", "ingresses.networking.k8s.io", "horizontalpodautoscalers.autoscaling", "poddisruptionbudgets.policy", "jobs.batch",
+}
+
+func onEach(resources []string, verbs ...string) []Right {
+	out := make([]Right, len(resources))
+	for i, r := range resources {
+		out[i] = on(r, verbs...)
+	}
+	return out
+}
+
+const (
+	app        = "/v1/namespaces/{namespace}/apps/{name}"
+	secret     = "/v1/namespaces/{namespace}/secrets/{name}" //nolint:gosec // a path, no credential
+	configMap  = "/v1/namespaces/{namespace}/configmaps/{name}"
+	namespace  = "/v1/namespaces/{namespace}"
+	apps       = "apps.pipeops.io"
+	revisions  = "controllerrevisions.apps"
+	namespaces = "namespaces"
+)
+
+// Calls are the rights that each call of the Runner API uses. A test of the
+// agent runs all calls and compares what they ask the API server. A call
+// without rights is answered from what the agent watches.
+func Calls() map[string][]Right {
+	bounds := []string{"resourcequotas", "limitranges", "networkpolicies.networking.k8s.io"}
+	admitted := on(namespaces, "get")
+	return map[string][]Right{
+		"GET /v1/cluster":    {on("nodes", "list"), on("nodes.metrics.k8s.io", "list"), on("pods", "list")},
+		"GET /v1/namespaces": {on(namespaces, "list"), on(apps, "list")},
+		"GET " + namespace:   append(onEach(bounds, "get"), admitted, on(apps, "list")),
+		"PUT " + namespace: append(onEach(bounds, "get", "create", "patch", "delete"),
+			on(namespaces, "get", "create", "patch"), on("rolebindings.rbac.authorization.k8s.io", "get", "create"), on(apps, "list")),
+		"DELETE " + namespace: {on(namespaces, "get", "delete"), on(apps, "list", "delete")},
+
+		"PUT " + secret:                          {admitted, on("secrets", "get", "create", "update"), on("configmaps", "get"), on(apps, "get", "patch")},
+		"GET " + secret:                          {admitted, on("secrets", "get")},
+		"DELETE " + secret:                       {admitted, on("secrets", "get", "delete")},
+		"GET /v1/namespaces/{namespace}/secrets": {admitted, on("secrets", "list")},
+
+		"PUT " + configMap:                          {admitted, on("configmaps", "get", "create", "update"), on("secrets", "get"), on(apps, "get", "patch")},
+		"GET " + configMap:                          {admitted, on("configmaps", "get")},
+		"DELETE " + configMap:                       {admitted, on("configmaps", "get", "delete")},
+		"GET /v1/namespaces/{namespace}/configmaps": {admitted, on("configmaps", "list")},
+
+		"PUT " + app: append(onEach(kinds[:len(kinds)-1], "get", "create", "patch"),
+			on("jobs.batch", "get", "create"), on(apps, "get", "create", "update"), on(revisions, "list", "create", "delete")),
+		"GET " + app:                          nil,
+		"GET /v1/apps":                        nil,
+		"GET /v1/namespaces/{namespace}/apps": nil,
+		"DELETE " + app:                       {on(apps, "get", "delete")},
+		"POST " + app + "/scale":              {on(apps, "patch")},
+		"POST " + app + "/restart":            {on(apps, "get", "patch")},
+		"POST " + app + "/pause":              {on(apps, "patch")},
+		"POST " + app + "/resume":             {on(apps, "patch")},
+		"GET " + app + "/revisions":           {on(apps, "get"), on(revisions, "list")},
+		"POST " + app + "/rollback":           {on(apps, "get", "update"), on(revisions, "list", "create", "delete")},
+		"GET " + app + "/events":              nil,
+		"GET " + app + "/logs":                {on("pods/log", "get")},
+		"GET " + app + "/metrics":             {on("pods.metrics.k8s.io", "list")},
+		"GET /v1/operations/{id}":             {own(revisions, "get")},
+		"GET /healthz":                        nil,
+		"GET /readyz":                         nil,
+		"GET /openapi.json":                   nil,
+	}
+}
+
+// Upkeeps are the rights that the agent uses without being called, or for many
+// calls alike.
+func Upkeeps() []Upkeep {
+	watched := append([]string{apps, namespaces, "pods", "replicasets.apps"}, kinds...)
+	return []Upkeep{
+		{"each write: that it was sent, and what became of it", []Right{own(revisions, "get", "list", "create", "patch", "delete")}},
+		{"the key of digests and idempotency keys", []Right{own("secrets", "get", "create")}},
+		{"watching Apps and what they became; reads are answered from that", onEach(watched, "list", "watch")},
+		{"making what Apps ask for, and putting it back", append(onEach(kinds, "get", "create", "patch", "delete"),
+			on(apps, "get", "update", "patch"), on(apps+"/status", "patch"), on(revisions, "list", "create", "delete"))},
+		{"`restartOn`: what Apps use", []Right{on("secrets", "get"), on("configmaps", "get")}},
+		{"diagnosis: why pods are not created, what probes got", []Right{on("events", "list")}},
+		{"a StatefulSet that waits for a broken pod", []Right{on("pods", "delete")}},
+		{"right-sizing", []Right{on("pods.metrics.k8s.io", "list"), on("pods/resize", "patch"), on("events", "create")}},
+		{"heartbeats: figures of the cluster", []Right{on("nodes", "list"), on("nodes.metrics.k8s.io", "list"), on("pods", "list"), on(namespaces, "get")}},
+		{"at the start: is the App resource the one that is needed", []Right{on("customresourcedefinitions.apiextensions.k8s.io", "get")}},
+		{"who the agent is", []Right{own("secrets", "get", "create", "update")}},
+		{"which replica leads", []Right{own("leases.coordination.k8s.io", "get", "create", "update")}},
+		{"ends of Apps that are still to be announced", []Right{own("configmaps", "get", "create", "update")}},
+		Asked(),
+	}
+}
+
+// Asked are rights that the agent sends no request for: the API server wants
+// them of who makes owner references that block a deletion, and of who binds a
+// role.
+func Asked() Upkeep {
+	return Upkeep{"wanted by the API server for owner references and role bindings", []Right{
+		on(apps+"/finalizers", "update"), on("clusterroles.rbac.authorization.k8s.io", "bind"),
+	}}
+}

@@ -1,0 +1,73 @@
+package deployments_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/pipeops/pipeops-vm-agent/deployments"
+)
+
+// TestRightsAreGrantedAndUsed compares rights.go, which a test of the agent
+// holds against what is really asked of the API server, with rbac.yaml: nothing
+// that is used is missing, and nothing that is granted is not used.
+func TestRightsAreGrantedAndUsed(t *testing.T) {
+	used, usedOwn := map[string]bool{}, map[string]bool{}
+	note := func(rights []deployments.Right) {
+		for _, r := range rights {
+			into := used
+			if r.Own {
+				into = usedOwn
+			}
+			for _, verb := range r.Verbs {
+				into[verb+" "+r.Resource] = true
+			}
+		}
+	}
+	for _, rights := range deployments.Calls() {
+		note(rights)
+	}
+	for _, u := range deployments.Upkeeps() {
+		note(u.Rights)
+	}
+	granted, grantedOwn := map[string]bool{}, map[string]bool{}
+	for _, o := range objects(t) {
+		if o.GetKind() != "ClusterRole" && o.GetKind() != "Role" {
+			continue
+		}
+		var role rbacv1.ClusterRole
+		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role))
+		into := granted
+		if o.GetKind() == "Role" { // of the agent's own namespace
+			into = grantedOwn
+		}
+		for _, rule := range role.Rules {
+			add(into, rule)
+		}
+	}
+	assert.Equal(t, slices.Sorted(maps.Keys(granted)), slices.Sorted(maps.Keys(used)))
+	assert.Equal(t, slices.Sorted(maps.Keys(grantedOwn)), slices.Sorted(maps.Keys(usedOwn)), "in the agent's own namespace")
+}
+
+func add(into map[string]bool, rule rbacv1.PolicyRule) {
+	for _, group := range rule.APIGroups {
+		for _, resource := range rule.Resources {
+			name, sub, _ := strings.Cut(resource, "/")
+			if group != "" {
+				name += "." + group
+			}
+			if sub != "" {
+				name += "/" + sub
+			}
+			for _, verb := range rule.Verbs {
+				into[verb+" "+name] = true
+			}
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// pageSize bounds how much of a list is in memory at once.
+const pageSize = 100
+
+// contents is what Secrets and ConfigMaps have in common: a Runner sets, reads
+// and deletes those that came through the agent, and no others.
+type contents[O client.Object] struct {
+	*Client
+	what  string // for messages
+	kind  string // for kubectl
+	fresh func() O
+}
+
+// put creates the object or fills the one that is there.
+func (c contents[O]) put(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions, fill func(O) error) (o O, err error) {
+	err = retry.OnError(retry.DefaultBackoff, raced, func() error {
+		o, err = c.tryPut(ctx, key, opts, fill)
+		return err
+	})
+	return o, kubeproblem.From(err, "writing "+c.what+" "+key.String())
+}
+
+func raced(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
+
+func (c contents[O]) tryPut(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions, fill func(O) error) (O, error) {
+	o := c.fresh()
+	err := c.client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, o)
+	missing := apierrors.IsNotFound(err)
+	switch {
+	case missing:
+		o = c.fresh()
+		o.SetNamespace(key.Namespace)
+		o.SetName(key.Name)
+		o.SetLabels(managed.Labels())
+	case err != nil:
+		return o, err
+	case !managed.Is(o):
+		return o, problem.Errorf(problem.Conflict,
+			fmt.Sprintf("use another name, or delete the existing one (kubectl -n %s delete %s %s)", key.Namespace, c.kind, key.Name),
+			"%s %s exists and was not made through the agent", c.what, key).WithField("name")
+	}
+	if err := fill(o); err != nil {
+		return o, err
+	}
+	sign(o, opts.Caller)
+	if missing {
+		return o, c.writer(opts).Create(ctx, o, client.FieldOwner(managed.FieldManager))
+	}
+	return o, c.writer(opts).Update(ctx, o, client.FieldOwner(managed.FieldManager))
+}
+
+// read answers of an object that somebody else made not even that there is one.
+func (c contents[O]) read(ctx context.Context, key runnerapi.Key) (O, error) {
+	o := c.fresh()
+	if err := c.admit(ctx, key.Namespace); err != nil {
+		return o, err
+	}
+	err := c.client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, o)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return o, kubeproblem.From(err, "reading "+c.what+" "+key.String())
+	}
+	if err != nil || !managed.Is(o) {
+		return o, problem.Errorf(problem.NotFound, "check the name, or write it first", "there is no %s %s made through the agent", c.what, key)
+	}
+	return o, nil
+}
+
+// remove deletes the object that is there now, not one that came meanwhile.
+func (c contents[O]) remove(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
+	o, err := c.read(ctx, key)
+	if err != nil {
+		return err
+	}
+	err = c.writer(opts).Delete(ctx, o, client.Preconditions{UID: ptr.To(o.GetUID())})
+	return kubeproblem.From(err, "deleting "+c.what+" "+key.String())
+}
+
+// list hands over the objects of a namespace, a page at a time.
+func (c contents[O]) list(ctx context.Context, namespace string, list client.ObjectList, each func(client.ObjectList) error) error {
+	if err := c.admit(ctx, namespace); err != nil {
+		return err
+	}
+	err := c.pages(ctx, list, each, client.InNamespace(namespace), client.MatchingLabels(managed.Labels()))
+	return kubeproblem.From(err, "listing "+c.what+"s of namespace "+namespace)
+}
+
+// pages reads a list a part at a time into the same memory.
+func (k *Client) pages(ctx context.Context, list client.ObjectList, each func(client.ObjectList) error, opts ...client.ListOption) error {
+	next := ""
+	for {
+		list.SetContinue("")
+		if err := k.client.List(ctx, list, append(opts, client.Limit(pageSize), client.Continue(next))...); err != nil {
+			return err
+		}
+		if err := each(list); err != nil {
+			return err
+		}
+		if next = list.GetContinue(); next == "" {
+			return nil
+		}
+	}
+}

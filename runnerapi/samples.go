@@ -1,0 +1,77 @@
+package runnerapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// codeSample is one entry of x-codeSamples, which documentation tools show
+// beside a call.
+type codeSample struct {
+	Lang   string `json:"lang"`
+	Label  string `json:"label"`
+	Source string `json:"source"`
+}
+
+// Curl is the call by hand. $AGENT is the agent's name in TLS and $EDGE the
+// address of the control plane's edge; docs/runner-api.md tells where they and
+// the three files come from.
+func (c Call) Curl() string { return curl(c.Method, c.exampleURL(), c.Body) }
+
+func curl(method, path, body string) string {
+	line := `curl -fsS --cacert ca.pem --cert runner.pem --key runner.key --connect-to "::$EDGE"`
+	if method != http.MethodGet {
+		line += " -X " + method
+	}
+	line += ` "https://$AGENT` + path + `"`
+	if body != "" {
+		line += " -H 'Content-Type: application/json' -d '" + body + "'"
+	}
+	return line
+}
+
+// exampleURL is the path with the objects that the examples are about.
+func (c Call) exampleURL() string {
+	namespace, name := "production", "web"
+	switch {
+	case strings.HasPrefix(c.Path, secretRoute):
+		name = "web-env"
+	case strings.HasPrefix(c.Path, configMapRoute):
+		name = "web-settings"
+	case c.Path == namespaceRoute:
+		namespace = "staging"
+	}
+	return strings.NewReplacer("{namespace}", namespace, "{name}", name, "{id}", "$OPERATION").Replace(c.Path)
+}
+
+// addSamples puts the examples into the OpenAPI document.
+func addSamples(doc *huma.OpenAPI) {
+	for _, c := range Calls() {
+		op := operationAt(doc, c.Method, c.Path)
+		if op == nil {
+			continue // it is no part of the document: the health calls, and the document itself
+		}
+		op.Extensions = map[string]any{"x-codeSamples": []codeSample{
+			{Lang: "Shell", Label: "pipeops-runner", Source: c.Example},
+			{Lang: "Shell", Label: "curl", Source: c.Curl()},
+		}}
+		if c.Body != "" && op.RequestBody != nil {
+			for _, media := range op.RequestBody.Content {
+				media.Example = json.RawMessage(c.Body)
+			}
+		}
+	}
+}
+
+func operationAt(doc *huma.OpenAPI, method, path string) *huma.Operation {
+	item := doc.Paths[path]
+	if item == nil {
+		return nil
+	}
+	return map[string]*huma.Operation{
+		http.MethodGet: item.Get, http.MethodPut: item.Put, http.MethodPost: item.Post, http.MethodDelete: item.Delete,
+	}[method]
+}

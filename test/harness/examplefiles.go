@@ -1,0 +1,63 @@
+package harness
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// ExampleImage is what the examples of the documentation deploy.
+const ExampleImage = "registry.example.com/shop/web:1.4.2"
+
+// ExampleApp is what app.yaml holds.
+const ExampleApp = `apiVersion: pipeops.io/v1alpha1
+kind: App
+metadata:
+  name: web
+spec:
+  image: ` + ExampleImage + `
+  ports: [{port: 8080}]
+`
+
+// ExampleFiles writes the files that the examples of the documentation read.
+func ExampleFiles(dir string) error {
+	cert, key, err := selfSigned("shop.example.com")
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for name, text := range map[string]string{
+		"web.pem": cert, "web-key.pem": key, "token.txt": "ghp_example\n", "password.txt": "hunter2\n",
+		"settings.yaml": "level: info\n", "logo.png": "\x89PNG\r\n\x1a\n", "app.yaml": ExampleApp,
+	} {
+		errs = append(errs, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	return errors.Join(errs...)
+}
+
+func selfSigned(host string) (cert, key string, err error) {
+	pair, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return "", "", err
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{host}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, pair.Public(), pair)
+	if err != nil {
+		return "", "", err
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(pair)
+	if err != nil {
+		return "", "", err
+	}
+	encode := func(kind string, der []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
+	}
+	return encode("CERTIFICATE", der), encode("PRIVATE KEY", secret), nil
+}

@@ -1,0 +1,39 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// ShellDir makes a directory in which the examples of the documentation run as
+// they are written: the files that they read, a Runner's credentials under the
+// names that they use, and programs called as they call them. It answers the
+// environment that goes with it.
+func (s *System) ShellDir(dir, runner string) (env []string, err error) {
+	if err := ExampleFiles(dir); err != nil {
+		return nil, err
+	}
+	credentials, err := os.ReadFile(s.RunnerCredentials(runner))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"runner.json", "runner-ci.json"} {
+		if err := os.WriteFile(filepath.Join(dir, name), credentials, 0o600); err != nil {
+			return nil, err
+		}
+	}
+	bin := filepath.Join(dir, "bin")
+	if err := os.Mkdir(bin, 0o755); err != nil {
+		return nil, err
+	}
+	kubectl := s.Cluster.KubectlCommand(context.Background())
+	script := fmt.Sprintf("#!/bin/sh\nexec %s \"$@\"\n", strings.Join(kubectl.Args, " "))
+	if err := os.WriteFile(filepath.Join(bin, "kubectl"), []byte(script), 0o755); err != nil {
+		return nil, err
+	}
+	return append(kubectl.Env, "HOME="+dir, "PATH="+bin+":"+filepath.Dir(s.Binaries.Runner)+":"+os.Getenv("PATH"),
+		"PIPEOPS_RUNNER_CREDENTIALS="+filepath.Join(dir, "runner.json")), nil
+}
