@@ -74,6 +74,9 @@ func statusTable(w io.Writer, app runnerapi.App) {
 	if since := app.Status.LastTransition; since != nil {
 		row(w, "Since:", since.Local().Format(time.DateTime)+" ("+ago(*since)+")")
 	}
+	if d := app.Status.Drift; d != nil {
+		row(w, "Drift:", driftText(d))
+	}
 	d := app.Status.Diagnosis
 	if d == nil {
 		return
@@ -88,6 +91,11 @@ func statusTable(w io.Writer, app runnerapi.App) {
 	for _, line := range d.LastLines {
 		row(w, "Last lines:", line)
 	}
+}
+
+// driftText is what somebody else did to the App's objects.
+func driftText(d *runnerapi.Drift) string {
+	return fmt.Sprintf("put back %d times, last %s: %s", d.Corrections, ago(d.LastAt), d.What())
 }
 
 // runRows are when a Job or CronJob runs and how its runs ended.
