@@ -98,9 +98,7 @@ func (e *Engine) probeFailures(ctx context.Context, a *App, pod *corev1.Pod) (di
 	if err := e.live.List(ctx, &list, client.InNamespace(pod.Namespace), client.Limit(maxEvents), of); err != nil {
 		return nil, fmt.Errorf("read the events of pod %s: %w", pod.Name, err)
 	}
-	if diagnose.AwaitsProbes(pod) {
-		e.tidings.await(a.key(), fields.Set(of), list.ResourceVersion, []string{unhealthy}) //nolint:contextcheck // it outlives this look at the App
-	}
+	e.tidings.await(a.key(), fields.Set(of), list.ResourceVersion, []string{unhealthy}) //nolint:contextcheck // it outlives this look at the App
 	failures := diagnose.ProbeFailures{}
 	for i := range list.Items {
 		kind, answer, ok := diagnose.ParseProbeEvent(list.Items[i].Message)

@@ -269,7 +269,6 @@ func TestReadinessAfterASlowStart(t *testing.T) {
 	assert.Nil(t, f.Diagnosis, "it may have passed its startup probe this instant")
 	assert.Equal(t, 55*time.Second, f.Recheck)
 	assert.True(t, WantsProbes(p, now))
-	assert.True(t, AwaitsProbes(p))
 
 	failing := func(first, last time.Duration) Finding {
 		probes := map[types.UID]ProbeFailures{"1": {Readiness: {Answer: "statuscode: 503", First: now.Add(-first), Time: now.Add(-last)}}}
@@ -279,7 +278,7 @@ func TestReadinessAfterASlowStart(t *testing.T) {
 	assert.NotNil(t, failing(11*time.Second, time.Second).Diagnosis, "it failed at 0, 5 and 10 s")
 	assert.Nil(t, failing(time.Hour, 0).Diagnosis, "a run before failed too, so that says nothing")
 	p.Status.ContainerStatuses[0].Ready = true
-	assert.False(t, AwaitsProbes(p))
+	assert.False(t, WantsProbes(p, now))
 }
 
 func TestKilledByAProbeIsNoCrash(t *testing.T) {
@@ -297,8 +296,8 @@ func TestKilledByAProbeIsNoCrash(t *testing.T) {
 	assert.Equal(t, runnerapi.CauseCrashLoop, Find(ev).Diagnosis.Cause, "a failure in the next run did not kill this one")
 	ev.Probes["1"][Liveness] = ProbeFailure{Time: now.Add(-time.Hour)}
 	assert.Equal(t, runnerapi.CauseCrashLoop, Find(ev).Diagnosis.Cause, "an old failure did not kill this run")
-	ev.Previous = d
-	assert.Equal(t, d, Find(ev).Diagnosis, "a kubelet that tells no more of the same end")
+	ev.Previous = d.DeepCopy()
+	assert.Equal(t, ev.Previous, Find(ev).Diagnosis, "a kubelet that tells no more of the same end")
 	p.Status.ContainerStatuses[0].LastTerminationState.Terminated.ExitCode = 3
 	assert.Equal(t, runnerapi.CauseCrashLoop, Find(ev).Diagnosis.Cause, "another end")
 }

@@ -2,7 +2,6 @@ package diagnose
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -181,11 +180,6 @@ func WantsProbes(pod *corev1.Pod, now time.Time) bool {
 		}
 	}
 	return false
-}
-
-// AwaitsProbes says whether the next failure of a probe can change the diagnosis.
-func AwaitsProbes(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(containersOf(pod), container.startedSlowly)
 }
 
 // startedSlowly says whether a container has passed its startup probe and is not
