@@ -32,7 +32,8 @@ type simulated struct {
 	beat time.Time // when it last said that it is ready
 }
 
-// simulate adds a node so large that what is meant for it fits on no other.
+// simulate adds a node so large that what is meant for it fits on no other, and
+// what an earlier test left waiting for a large one fits beside it.
 func simulate(t *testing.T, env *kubetest.Env, name string) *simulated {
 	t.Helper()
 	n := &simulated{env: env, name: name}
@@ -48,7 +49,7 @@ func simulate(t *testing.T, env *kubetest.Env, name string) *simulated {
 	})
 	before := node.DeepCopy()
 	node.Status.Capacity = corev1.ResourceList{
-		corev1.ResourceCPU: mustParse("2000"), corev1.ResourceMemory: mustParse("64Gi"), corev1.ResourcePods: mustParse("100"),
+		corev1.ResourceCPU: mustParse("5000"), corev1.ResourceMemory: mustParse("64Gi"), corev1.ResourcePods: mustParse("100"),
 	}
 	node.Status.Allocatable = node.Status.Capacity
 	require.NoError(t, env.Client.Status().Patch(t.Context(), node, client.MergeFrom(before)))
@@ -162,7 +163,6 @@ func TestNodeLost(t *testing.T) {
 		deploy(t, e, key(ns, name), spec)
 	}
 	all("they run", fine)
-
 	all("its kubelet is silent from now on", lost("has not answered since"))
 	for name := range apps {
 		seen.check(t, name)
