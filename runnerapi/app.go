@@ -225,5 +225,6 @@ type AppStatus struct {
 	Diagnosis          *Diagnosis `json:"diagnosis,omitempty" doc:"What is wrong, when something is."`
 	Revision           int64      `json:"revision,omitempty" doc:"Revision of the spec that this status speaks of."`
 	Undone             *Undone    `json:"undone,omitempty" doc:"The failed rollout that the agent took back, while the revision it went back to holds."`
+	Drift              *Drift     `json:"drift,omitempty" doc:"What somebody else changed of the App's objects and the agent put back."`
 	LastTransition     *time.Time `json:"lastTransition,omitempty" doc:"When the phase last changed."`
 }

@@ -22,6 +22,11 @@ func (s *AppStatus) DeepCopyInto(out *AppStatus) {
 	if s.Undone != nil {
 		out.Undone = s.Undone.DeepCopy()
 	}
+	if s.Drift != nil {
+		d := *s.Drift
+		d.Fields = append([]string(nil), d.Fields...)
+		out.Drift = &d
+	}
 	if s.LastTransition != nil {
 		t := *s.LastTransition
 		out.LastTransition = &t

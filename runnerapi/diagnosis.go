@@ -26,6 +26,8 @@ const (
 	CauseDeadlinePassed   Cause = "DeadlinePassed"
 	CauseJobFailed        Cause = "JobFailed"
 	CauseVolumeNotBound   Cause = "VolumeNotBound"
+	CausePortClash        Cause = "PortClash"
+	CauseNodeLost         Cause = "NodeLost"
 	CauseUnknown          Cause = "Unknown"
 )
 
@@ -34,7 +36,7 @@ const (
 //
 // +kubebuilder:object:generate=true
 type Diagnosis struct {
-	Cause     Cause    `json:"cause" doc:"Stable name of the cause."`
+	Cause     Cause    `json:"cause" enum:"ImageNotFound,ImagePullDenied,ImagePullFailed,InvalidImageName,CrashLoop,OutOfMemory,BadCommand,RunsAsRoot,Unschedulable,ProbeFailing,MissingSecret,MissingConfigMap,MissingKey,QuotaExceeded,AdmissionRefused,Conflict,InvalidSpec,DeadlinePassed,JobFailed,VolumeNotBound,PortClash,NodeLost,Unknown" doc:"Stable name of the cause."`
 	Message   string   `json:"message" doc:"What is wrong, with the names and figures that matter."`
 	Fix       string   `json:"fix" doc:"What to do next."`
 	Object    string   `json:"object,omitempty" doc:"The Kubernetes object the signal came from, as kind/name."`

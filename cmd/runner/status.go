@@ -75,6 +75,9 @@ func statusTable(w io.Writer, app runnerapi.App) {
 	if since := app.Status.LastTransition; since != nil {
 		cli.Row(w, "Since:", since.Local().Format(time.DateTime)+" ("+cli.Ago(*since)+")")
 	}
+	if d := app.Status.Drift; d != nil {
+		cli.Row(w, "Drift:", driftText(d))
+	}
 	d := app.Status.Diagnosis
 	if d == nil {
 		return
@@ -89,6 +92,11 @@ func statusTable(w io.Writer, app runnerapi.App) {
 	for _, line := range d.LastLines {
 		cli.Row(w, "Last lines:", line)
 	}
+}
+
+// driftText is what somebody else did to the App's objects.
+func driftText(d *runnerapi.Drift) string {
+	return fmt.Sprintf("put back %d times, last %s: %s", d.Corrections, cli.Ago(d.LastAt), d.What())
 }
 
 // runRows are when a Job or CronJob runs and how its runs ended.

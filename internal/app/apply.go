@@ -46,18 +46,13 @@ func (e *Engine) ensure(ctx context.Context, owner *App, desired client.Object) 
 	case err != nil:
 		return err
 	case have == nil:
-		if err := e.refuseForeign(ctx, owner, desired); err != nil {
-			return err
-		}
-		return e.apply(ctx, desired, false)
+		return e.correct(ctx, owner, desired)
 	case !metav1.IsControlledBy(have, owner):
 		return &foreignError{kind: kind, namespace: desired.GetNamespace(), name: desired.GetName()}
 	case have.GetAnnotations()[managed.Applied] != desired.GetAnnotations()[managed.Applied]:
 		return e.apply(ctx, desired, true)
 	case drifted(desired, have):
-		e.log.Warn().Str("namespace", owner.Namespace).Str("app", owner.Name).Str("object", kind).
-			Msg("somebody changed what belongs to the App; putting it back")
-		return e.apply(ctx, desired, true)
+		return e.correct(ctx, owner, desired)
 	}
 	return take(have, desired)
 }

@@ -56,6 +56,7 @@ func newMapper() meta.RESTMapper {
 		}
 	}
 	add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
+	m.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	add(GroupVersion.WithKind(Kind), meta.RESTScopeNamespace)
 	m.Add(crdKind, meta.RESTScopeRoot)
 	m.AddSpecific(podMetricsKind, podMetricsKind.GroupVersion().WithResource("pods"),
@@ -159,9 +160,21 @@ func slim(containers []corev1.Container) []corev1.Container {
 	out := make([]corev1.Container, 0, len(containers))
 	for _, c := range containers {
 		out = append(out, corev1.Container{
-			Name: c.Name, Image: c.Image, Resources: c.Resources,
+			Name: c.Name, Image: c.Image, Resources: c.Resources, Ports: ofTheNode(c.Ports),
 			StartupProbe: c.StartupProbe, ReadinessProbe: c.ReadinessProbe, LivenessProbe: c.LivenessProbe,
 		})
+	}
+	return out
+}
+
+// ofTheNode are the ports that a pod takes of its node. The agent asks for none;
+// what changes pods on their way into a cluster may.
+func ofTheNode(ports []corev1.ContainerPort) []corev1.ContainerPort {
+	var out []corev1.ContainerPort
+	for _, p := range ports {
+		if p.HostPort != 0 {
+			out = append(out, p)
+		}
 	}
 	return out
 }

@@ -69,6 +69,7 @@ type Engine struct {
 	leadership *leadership
 	contents   lookedAt
 	sizer      *sizer
+	tidings    *tidings
 	ready      atomic.Bool
 }
 
@@ -105,14 +106,17 @@ func New(cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare the App engine's client: %w", err)
 	}
-	if e.pods, err = corev1client.NewForConfigAndClient(rc, e.mgr.GetHTTPClient()); err != nil {
-		return nil, fmt.Errorf("prepare the App engine's log client: %w", err)
+	core, err := corev1client.NewForConfigAndClient(rc, e.mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("prepare the App engine's client for logs and events: %w", err)
 	}
+	e.pods = core
 	e.announcer = newAnnouncer(e)
 	if e.leadership, err = newLeadership(cfg, rc); err != nil {
 		return nil, err
 	}
 	e.sizer = newSizer(e, cfg.Sizing)
+	e.tidings = newTidings(core, e.leadership.resync)
 	return e, e.wire()
 }
 
@@ -144,8 +148,10 @@ func (e *Engine) wire() error {
 	if err := e.addLeadership(e.mgr); err != nil {
 		return err
 	}
-	if err := e.mgr.Add(e.sizer); err != nil {
-		return err
+	for _, part := range []manager.Runnable{e.sizer, e.tidings} {
+		if err := e.mgr.Add(part); err != nil {
+			return err
+		}
 	}
 	return e.mgr.Add(e.announcer)
 }

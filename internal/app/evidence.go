@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -21,14 +20,12 @@ import (
 // revision is the annotation by which a Deployment names its newest ReplicaSet.
 const revision = "deployment.kubernetes.io/revision"
 
-// maxEvents bounds what is read of a pod's events.
-const maxEvents = 50
-
 // evidence gathers the signals that speak of the newest spec. The jobs are its
 // runs, the newest first.
 func (e *Engine) evidence(ctx context.Context, a *App, w client.Object, pods []*corev1.Pod, jobs []*batchv1.Job) (diagnose.Evidence, error) {
 	ev := diagnose.Evidence{
 		Spec: a.Spec, Now: e.now(),
+		Nodes:  map[string]*corev1.Node{},
 		Probes: map[types.UID]diagnose.ProbeFailures{}, Mounts: map[types.UID]string{}, Claims: map[types.UID]string{},
 	}
 	if a.observed() {
@@ -38,22 +35,30 @@ func (e *Engine) evidence(ctx context.Context, a *App, w client.Object, pods []*
 	if ev.Pods, err = e.currentPods(ctx, a, w, pods, jobs, &ev); err != nil {
 		return ev, err
 	}
+	if diagnose.WantsTaints(ev.DaemonSet, ev.Pods) {
+		if ev.Tainted, err = e.taintedNodes(ctx); err != nil {
+			return ev, err
+		}
+	}
 	for _, pod := range ev.Pods {
+		if err := e.lookAtNode(ctx, pod, &ev); err != nil {
+			return ev, err
+		}
 		if diagnose.WantsProbes(pod, ev.Now) {
-			if ev.Probes[pod.UID], err = e.probeFailures(ctx, pod); err != nil {
+			if ev.Probes[pod.UID], err = e.probeFailures(ctx, a, pod); err != nil {
 				return ev, err
 			}
 		}
 		if diagnose.WantsMounts(pod, ev.Now) {
-			if ev.Mounts[pod.UID], err = e.newestEvent(ctx, pod, byUID(pod), "FailedMount"); err != nil {
+			if ev.Mounts[pod.UID], err = e.newestEvent(ctx, a, byUID(pod), "FailedMount"); err != nil {
 				return ev, err
 			}
 		}
-		if ev.Claims[pod.UID], err = e.unbound(ctx, pod); err != nil {
+		if ev.Claims[pod.UID], err = e.unbound(ctx, a, pod); err != nil {
 			return ev, err
 		}
 	}
-	return ev, e.missing(ctx, w, jobs, &ev)
+	return ev, e.missing(ctx, a, w, jobs, &ev)
 }
 
 // currentPods are the pods of the newest spec, as each kind of workload tells
@@ -107,9 +112,9 @@ func only(pods []*corev1.Pod, keep func(*corev1.Pod) bool) []*corev1.Pod {
 }
 
 // missing asks why there are fewer pods than there should be. A Deployment says
-// so in its conditions; the other kinds in events alone, so those are read while
-// pods are missing, at first soon and then ever later.
-func (e *Engine) missing(ctx context.Context, w client.Object, jobs []*batchv1.Job, ev *diagnose.Evidence) error {
+// so in its conditions; the other kinds in events alone, so those are asked for
+// while pods are missing.
+func (e *Engine) missing(ctx context.Context, a *App, w client.Object, jobs []*batchv1.Job, ev *diagnose.Evidence) error {
 	maker, short := w, false
 	switch w := w.(type) {
 	case *appsv1.StatefulSet, *appsv1.DaemonSet:
@@ -124,9 +129,13 @@ func (e *Engine) missing(ctx context.Context, w client.Object, jobs []*batchv1.J
 	if !short {
 		return nil
 	}
-	message, err := e.newestEvent(ctx, maker, byUID(maker), "FailedCreate")
+	message, err := e.newestEvent(ctx, a, byUID(maker), "FailedCreate")
 	ev.Refused, ev.RefusedObject = message, kindPath(kindOf(maker), maker.GetName())
 	ev.Missing = ev.Now.Sub(maker.GetCreationTimestamp().Time)
+	if at := a.Status.LastTransition; at != nil { // they may have been there for long before
+		ev.Missing = min(ev.Missing, ev.Now.Sub(*at))
+	}
+	ev.Missing = max(ev.Missing, time.Millisecond)
 	return err
 }
 
@@ -134,41 +143,15 @@ func kindOf(o client.Object) string { return reflect.TypeOf(o).Elem().Name() }
 
 // unbound is why a claim that a pod waits for has no volume, as far as somebody
 // said so: while a volume is being made nobody does.
-func (e *Engine) unbound(ctx context.Context, pod *corev1.Pod) (string, error) {
+func (e *Engine) unbound(ctx context.Context, a *App, pod *corev1.Pod) (string, error) {
 	for _, claim := range diagnose.UnboundClaims(pod) {
 		at := client.MatchingFields{"involvedObject.kind": "PersistentVolumeClaim", "involvedObject.name": claim}
-		message, err := e.newestEvent(ctx, pod, at, "ProvisioningFailed", "FailedBinding")
+		message, err := e.newestEvent(ctx, a, at, "ProvisioningFailed", "FailedBinding")
 		if message != "" || err != nil {
 			return "claim " + claim + ": " + message, err
 		}
 	}
 	return "", nil
-}
-
-func byUID(o client.Object) client.MatchingFields {
-	return client.MatchingFields{"involvedObject.uid": string(o.GetUID())}
-}
-
-// newestEvent is the message of the newest event of these reasons about what
-// fields select in the namespace of o, or empty.
-func (e *Engine) newestEvent(ctx context.Context, o client.Object, fields client.MatchingFields, reasons ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	var list corev1.EventList
-	if err := e.live.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.Limit(maxEvents), fields); err != nil {
-		return "", fmt.Errorf("read the events of %s: %w", o.GetName(), err)
-	}
-	var at time.Time
-	message := ""
-	for i := range list.Items {
-		if !slices.Contains(reasons, list.Items[i].Reason) {
-			continue
-		}
-		if seen := lastSeen(&list.Items[i]); message == "" || seen.After(at) {
-			at, message = seen, list.Items[i].Message
-		}
-	}
-	return message, nil
 }
 
 // newestReplicaSet is the one of the Deployment's newest spec, or nil while the
@@ -185,37 +168,4 @@ func (e *Engine) newestReplicaSet(ctx context.Context, a *App, d *appsv1.Deploym
 		}
 	}
 	return nil, nil
-}
-
-// probeFailures reads what the probes got from the pod's events: the one
-// signal that is not in the pod's status. They are asked for when a pod is
-// about to be diagnosed, instead of watching all events of a cluster.
-func (e *Engine) probeFailures(ctx context.Context, pod *corev1.Pod) (diagnose.ProbeFailures, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	var list corev1.EventList
-	err := e.live.List(ctx, &list, client.InNamespace(pod.Namespace), client.Limit(maxEvents),
-		client.MatchingFields{"involvedObject.uid": string(pod.UID), "reason": "Unhealthy"})
-	if err != nil {
-		return nil, fmt.Errorf("read the events of pod %s: %w", pod.Name, err)
-	}
-	failures := diagnose.ProbeFailures{}
-	for i := range list.Items {
-		kind, answer, ok := diagnose.ParseProbeEvent(list.Items[i].Message)
-		if at := lastSeen(&list.Items[i]); ok && at.After(failures[kind].Time) {
-			failures[kind] = diagnose.ProbeFailure{Answer: answer, Time: at}
-		}
-	}
-	return failures, nil
-}
-
-// lastSeen is when an event happened last, in whichever of its fields.
-func lastSeen(ev *corev1.Event) time.Time {
-	switch {
-	case ev.Series != nil:
-		return ev.Series.LastObservedTime.Time
-	case !ev.LastTimestamp.IsZero():
-		return ev.LastTimestamp.Time
-	}
-	return ev.EventTime.Time
 }

@@ -36,7 +36,7 @@ func (e *Engine) convergeJob(ctx context.Context, a *App) (client.Object, error)
 		if err := e.refuseForeign(ctx, a, want); err != nil {
 			return nil, err
 		}
-		return want, e.apply(ctx, want, false)
+		return want, e.makeJob(ctx, a, want)
 	case !owns(a, have):
 		return nil, &foreignError{kind: "Job", namespace: want.Namespace, name: want.Name}
 	case !have.GetDeletionTimestamp().IsZero():
@@ -45,6 +45,15 @@ func (e *Engine) convergeJob(ctx context.Context, a *App) (client.Object, error)
 		return nil, e.deleteObject(ctx, have, metav1.DeletePropagationForeground)
 	}
 	return have, nil
+}
+
+// makeJob makes a Job, anew where somebody deleted it before it was done.
+func (e *Engine) makeJob(ctx context.Context, a *App, want *batchv1.Job) error {
+	found := runnerapi.Drift{Object: kindPath("Job", want.Name), Deleted: true}
+	if err := e.apply(ctx, want, false); err != nil || !a.made(found.Object) {
+		return err
+	}
+	return e.noteDrift(ctx, a, found)
 }
 
 // sweepJob removes a finished Job whose time is up, once the status remembers

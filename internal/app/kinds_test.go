@@ -150,6 +150,7 @@ func TestTheAutoscalersNumberStays(t *testing.T) {
 	out, err := env.Cluster.Kubectl(t.Context(), "-n", k.Namespace, "scale", "apps.pipeops.io/"+k.Name, "--replicas=2")
 	require.NoError(t, err, string(out))
 	eventually(t, "kubectl scale works on an App", func() bool { return replicas() == 2 })
+	assert.Zero(t, driftOf(t, e, k).Corrections, "new bounds are no drift")
 }
 
 func TestWhatCannotChangeIsRefused(t *testing.T) {
@@ -369,11 +370,7 @@ func TestDaemonSet(t *testing.T) {
 	assert.Equal(t, runnerapi.PhaseDegraded, a.Status.Phase, "with a surge the old pod serves on")
 	assert.Equal(t, runnerapi.CauseImageNotFound, a.Status.Diagnosis.Cause)
 
-	quota := &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "none"},
-		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: mustParse("0")}},
-	}
-	require.NoError(t, env.Client.Create(t.Context(), quota))
+	noPods(t, env, ns)
 	second := key(ns, "refused")
 	deploy(t, e, second, runnerapi.AppSpec{Image: spec.Image, Type: runnerapi.TypeDaemonSet})
 	a = settled(t, e, second, 1)

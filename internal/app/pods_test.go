@@ -12,10 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,8 +21,11 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-// podPatience is how long real pods may take.
-const podPatience = 90 * time.Second
+// podPatience is how long real pods may take, and pollEvery how often they are looked at.
+const (
+	podPatience = 90 * time.Second
+	pollEvery   = 50 * time.Millisecond
+)
 
 // hello is the image of test/apps/hello, loaded once.
 var hello = sync.OnceValues(func() (string, error) {
@@ -53,150 +53,6 @@ func settled(t *testing.T, e *app.Engine, k runnerapi.Key, generation int64) run
 
 func ready(port int32) runnerapi.Probes {
 	return runnerapi.Probes{Readiness: &runnerapi.Probe{HTTP: &runnerapi.HTTPProbe{Path: "/readyz", Port: port}, PeriodSeconds: 1, FailureThreshold: 2}}
-}
-
-// TestRealFailures breaks Apps in every way that the diagnosis knows, all at
-// once, on a real node.
-func TestRealFailures(t *testing.T) {
-	env := kubetest.Full(t)
-	image := helloImage(t, env)
-	e, _ := start(t, env.Agent, nil)
-	ns := ownNamespace(t, env)
-	signals := signalTimes(t, env, ns)
-
-	cases := map[string]struct {
-		spec    runnerapi.AppSpec
-		cause   runnerapi.Cause
-		message string
-	}{
-		"no-image":  {runnerapi.AppSpec{Image: "apps.test/no-such-image:1"}, runnerapi.CauseImageNotFound, "apps.test/no-such-image:1 does not exist"},
-		"bad-image": {runnerapi.AppSpec{Image: "Apps.Test/UPPER CASE"[:15]}, runnerapi.CauseInvalidImage, "is not an image reference"},
-		"no-secret": {runnerapi.AppSpec{Image: image, EnvFrom: []runnerapi.EnvSource{{Secret: "nowhere"}}}, runnerapi.CauseMissingSecret, `secret "nowhere"`},
-		"no-config": {runnerapi.AppSpec{Image: image, EnvFrom: []runnerapi.EnvSource{{ConfigMap: "nowhere"}}}, runnerapi.CauseMissingConfigMap, `config map "nowhere"`},
-		"no-key": {
-			runnerapi.AppSpec{Image: image, Env: []runnerapi.EnvVar{{Name: "A", ConfigMap: &runnerapi.KeyRef{Name: "kube-root-ca.crt", Key: "nowhere"}}}},
-			runnerapi.CauseMissingKey, `config map "kube-root-ca.crt" has no key "nowhere"`,
-		},
-		"no-command": {runnerapi.AppSpec{Image: image, Command: []string{"/bin/nowhere"}}, runnerapi.CauseBadCommand, "/bin/nowhere"},
-		"crashing":   {runnerapi.AppSpec{Image: image, Args: []string{"-crash-after=50ms", "-exit-code=3"}}, runnerapi.CauseCrashLoop, "exit code 3"},
-		"hungry": {
-			runnerapi.AppSpec{Image: image, Args: []string{"-eat-memory"}, Resources: runnerapi.Resources{Limits: runnerapi.ResourceAmounts{Memory: "40Mi"}}},
-			runnerapi.CauseOutOfMemory, "limit of 40Mi",
-		},
-		"too-big": {
-			runnerapi.AppSpec{Image: image, Resources: runnerapi.Resources{Requests: runnerapi.ResourceAmounts{CPU: "900"}}},
-			runnerapi.CauseUnschedulable, "Insufficient cpu",
-		},
-		"unready": {runnerapi.AppSpec{Image: image, Args: []string{"-never-ready"}, Probes: ready(8080)}, runnerapi.CauseProbeFailing, "statuscode: 503"},
-		"killed": {
-			runnerapi.AppSpec{Image: image, Probes: runnerapi.Probes{Startup: &runnerapi.Probe{TCP: &runnerapi.TCPProbe{Port: 9}, PeriodSeconds: 1, FailureThreshold: 2}}},
-			runnerapi.CauseProbeFailing, "the startup probe (TCP port 9) fails: dial tcp",
-		},
-	}
-	for name, c := range cases {
-		deploy(t, e, key(ns, name), c.spec)
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			a := settled(t, e, key(ns, name), 1)
-			at := time.Now()
-			require.NotNil(t, a.Status.Diagnosis, "%+v", a.Status)
-			assert.Equal(t, runnerapi.PhaseFailed, a.Status.Phase)
-			assert.Equal(t, c.cause, a.Status.Diagnosis.Cause)
-			assert.Contains(t, a.Status.Diagnosis.Message, c.message)
-			assert.NotEmpty(t, a.Status.Diagnosis.Fix)
-			t.Logf("%s; fix: %s", a.Status.Diagnosis.Message, a.Status.Diagnosis.Fix)
-			if c.cause == runnerapi.CauseCrashLoop {
-				assert.EqualValues(t, 3, *a.Status.Diagnosis.ExitCode)
-				assert.Contains(t, strings.Join(a.Status.Diagnosis.LastLines, "\n"), "crashing on purpose")
-			}
-			if name == "no-image" {
-				t.Logf("diagnosed %s after the kubelet's signal", at.Sub(signals.of(name)))
-			}
-		})
-	}
-}
-
-// TestKilledByLiveness is of an App that was healthy until its probe failed.
-func TestKilledByLiveness(t *testing.T) {
-	env := kubetest.Full(t)
-	e, _ := start(t, env.Agent, nil)
-	k := key(ownNamespace(t, env), "killed")
-	deploy(t, e, k, runnerapi.AppSpec{Image: helloImage(t, env), Probes: runnerapi.Probes{
-		Liveness: &runnerapi.Probe{TCP: &runnerapi.TCPProbe{Port: 9}, PeriodSeconds: 1, FailureThreshold: 1},
-	}})
-	require.Eventually(t, func() bool {
-		a, err := e.Get(t.Context(), k)
-		return err == nil && a.Status.Diagnosis != nil && a.Status.Diagnosis.Cause == runnerapi.CauseProbeFailing &&
-			strings.Contains(a.Status.Diagnosis.Message, "the liveness probe (TCP port 9) fails: dial tcp")
-	}, podPatience, 50*time.Millisecond)
-}
-
-// TestDiagnosisIsFast measures from the kubelet's first word of the failure to
-// the App's diagnosis.
-func TestDiagnosisIsFast(t *testing.T) {
-	env := kubetest.Full(t)
-	e, _ := start(t, env.Agent, nil)
-	ns := ownNamespace(t, env)
-	signals := signalTimes(t, env, ns)
-	began := time.Now()
-	deploy(t, e, key(ns, "gone"), runnerapi.AppSpec{Image: "apps.test/no-such-image:2"})
-	a := settled(t, e, key(ns, "gone"), 1)
-	diagnosed := time.Now()
-	require.Equal(t, runnerapi.PhaseFailed, a.Status.Phase)
-	require.Equal(t, runnerapi.CauseImageNotFound, a.Status.Diagnosis.Cause)
-	signal := signals.of("gone")
-	require.False(t, signal.IsZero())
-	t.Logf("signal after %s, diagnosis %s after the signal", signal.Sub(began), diagnosed.Sub(signal))
-	assert.Less(t, diagnosed.Sub(signal), time.Second)
-}
-
-// seenSignals are when pods were first seen waiting because of an image.
-type seenSignals struct {
-	mu   sync.Mutex
-	seen map[string]time.Time
-}
-
-func (s *seenSignals) of(app string) time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.seen[app]
-}
-
-// signalTimes watches pods with a client of its own.
-func signalTimes(t *testing.T, env *kubetest.Env, ns string) *seenSignals {
-	t.Helper()
-	cs, err := kubernetes.NewForConfig(env.Admin)
-	require.NoError(t, err)
-	w, err := cs.CoreV1().Pods(ns).Watch(t.Context(), metav1.ListOptions{})
-	require.NoError(t, err)
-	s := &seenSignals{seen: map[string]time.Time{}}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for ev := range w.ResultChan() {
-			s.note(ev)
-		}
-	}()
-	t.Cleanup(func() { w.Stop(); <-done })
-	return s
-}
-
-func (s *seenSignals) note(ev watch.Event) {
-	pod, ok := ev.Object.(*corev1.Pod)
-	if !ok {
-		return
-	}
-	for _, c := range pod.Status.ContainerStatuses {
-		if c.State.Waiting == nil || !strings.Contains(c.State.Waiting.Reason, "Pull") {
-			continue
-		}
-		s.mu.Lock()
-		if name := pod.Labels["pipeops.io/app"]; s.seen[name].IsZero() {
-			s.seen[name] = time.Now()
-		}
-		s.mu.Unlock()
-	}
 }
 
 // TestRealLife takes one App through its life: deploy, scale, a bad update that
@@ -275,21 +131,6 @@ func podNames(t *testing.T, env *kubetest.Env, ns string) []string {
 		}
 	}
 	return names
-}
-
-func TestQuota(t *testing.T) {
-	env := kubetest.Full(t)
-	e, _ := start(t, env.Agent, nil)
-	ns := ownNamespace(t, env)
-	require.NoError(t, env.Client.Create(t.Context(), &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "none"},
-		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}},
-	}))
-	deploy(t, e, key(ns, "web"), runnerapi.AppSpec{Image: helloImage(t, env)})
-	a := settled(t, e, key(ns, "web"), 1)
-	require.NotNil(t, a.Status.Diagnosis)
-	assert.Equal(t, runnerapi.CauseQuotaExceeded, a.Status.Diagnosis.Cause)
-	assert.Contains(t, a.Status.Diagnosis.Message, "quota none")
 }
 
 func TestLogs(t *testing.T) {

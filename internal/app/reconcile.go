@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -162,6 +163,7 @@ func (e *Engine) hold(ctx context.Context, a *App) error {
 // made is what converge left in the cluster.
 type made struct {
 	workload client.Object        // nil while there is none
+	objects  []string             // all that was made, as kind/name
 	refusal  *runnerapi.Diagnosis // why the cluster does not follow the spec
 }
 
@@ -182,11 +184,15 @@ func (e *Engine) converge(ctx context.Context, a *App) (made, error) {
 		have, lookErr := e.ownWorkload(ctx, a)
 		return made{workload: have, refusal: refusal}, errors.Join(err, lookErr)
 	}
-	if err := e.convergeBesides(ctx, a); err != nil {
+	objects, err := e.convergeBesides(ctx, a)
+	if err != nil {
 		refusal, err := refusalOf(err)
 		return made{workload: w, refusal: refusal}, err
 	}
-	return made{workload: w}, nil
+	if w != nil {
+		objects = append(objects, kindPath(kindOf(w), w.GetName()))
+	}
+	return made{workload: w, objects: objects}, nil
 }
 
 func (e *Engine) convergeWorkload(ctx context.Context, a *App) (client.Object, error) {
@@ -205,16 +211,15 @@ func (e *Engine) convergeWorkload(ctx context.Context, a *App) (client.Object, e
 
 // convergeBesides makes what belongs to the workload, and removes what is no
 // longer asked for.
-func (e *Engine) convergeBesides(ctx context.Context, a *App) error {
-	wanted := map[string]bool{}
+func (e *Engine) convergeBesides(ctx context.Context, a *App) (wanted []string, err error) {
 	for _, o := range besides(a) {
 		if err := e.ensure(ctx, a, o); err != nil {
-			return err
+			return nil, err
 		}
-		wanted[fmt.Sprintf("%T %s", o, o.GetName())] = true
+		wanted = append(wanted, kindPath(kindOf(o), o.GetName()))
 	}
 	for _, o := range possible(a) {
-		if wanted[fmt.Sprintf("%T %s", o, o.GetName())] || isWorkload(o) {
+		if isWorkload(o) || slices.Contains(wanted, kindPath(kindOf(o), o.GetName())) {
 			continue
 		}
 		err := e.cached.Get(ctx, client.ObjectKeyFromObject(o), o)
@@ -222,13 +227,13 @@ func (e *Engine) convergeBesides(ctx context.Context, a *App) error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("read what belongs to App %s: %w", a.key(), err)
+			return nil, fmt.Errorf("read what belongs to App %s: %w", a.key(), err)
 		}
 		if err := e.deleteOwn(ctx, a, o); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return wanted, nil
 }
 
 func isWorkload(o client.Object) bool {

@@ -51,7 +51,7 @@ func refusalOf(err error) (*runnerapi.Diagnosis, error) {
 	case apierrors.IsForbidden(err):
 		d := refused(err, runnerapi.CauseAdmissionRefused)
 		if quota := diagnose.Refused(err.Error(), ""); quota.Cause == runnerapi.CauseQuotaExceeded {
-			d.Cause = quota.Cause
+			d.Cause, d.Fix = quota.Cause, quota.Fix
 		}
 		return d, nil
 	}
@@ -59,12 +59,17 @@ func refusalOf(err error) (*runnerapi.Diagnosis, error) {
 }
 
 func refused(err error, cause runnerapi.Cause) *runnerapi.Diagnosis {
-	d := &runnerapi.Diagnosis{Cause: cause, Message: err.Error(), Fix: "change what the message names"}
+	d := &runnerapi.Diagnosis{Cause: cause, Message: err.Error(), Fix: "change in the App's spec what the message names (kubectl explain app.spec)"}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Name != "" {
+		d.Object = kindPath(status.Status().Details.Kind, status.Status().Details.Name)
+	}
 	p := &problem.Error{}
 	if errors.As(kubeproblem.From(err, "applying the App"), &p) {
 		d.Message, d.Fix = p.Detail, p.Fix
 		if p.Field != "" {
 			d.Message = p.Field + ": " + p.Detail
+			d.Fix = "correct in the App's spec what becomes " + p.Field + " of the object (kubectl explain app.spec)"
 		}
 	}
 	return d

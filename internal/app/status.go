@@ -46,6 +46,9 @@ func (e *Engine) observe(ctx context.Context, a *App, m made) (Status, time.Dura
 		count(&s, a, m.workload, pods, jobs)
 		s.Phase, s.Diagnosis = phase(a, m, pods, currentRuns(a, jobs), finding), finding.Diagnosis
 	}
+	if !a.Spec.Paused {
+		s.Made = m.objects
+	}
 	s.ObservedGeneration, s.ObservedRestart = a.Generation, a.restart()
 	if s.Phase != a.Status.Phase || s.LastTransition == nil {
 		now := e.now().UTC().Truncate(time.Second)

@@ -21,7 +21,7 @@ const (
 // SchemaVersion counts changes of the App's schema. The CustomResourceDefinition
 // carries it, so that an agent which meets an older one says so instead of
 // having its fields dropped. A newer one is fine: that is a rollback of the agent.
-const SchemaVersion = 2
+const SchemaVersion = 3
 
 // SchemaVersionAnnotation is where the CustomResourceDefinition carries it.
 const SchemaVersionAnnotation = "pipeops.io/schema-version"
@@ -59,6 +59,7 @@ type Status struct {
 	HealthyRevision int64         `json:"healthyRevision,omitempty" doc:"The last revision that was healthy."`
 	Outcomes        []Settlement  `json:"outcomes,omitempty" doc:"How the last changes and restarts came out."`
 	Announced       *Announced    `json:"announced,omitempty" doc:"What was announced last."`
+	Made            []string      `json:"made,omitempty" doc:"Objects that the agent made for this spec, as kind/name: one that is missing somebody deleted."`
 	Finished        string        `json:"finished,omitempty" doc:"Digest of the Job that ran to its end, so that it does not run again."`
 	Sizing          *SizingStatus `json:"sizing,omitempty" doc:"What right-sizing measured and did."`
 }

@@ -174,6 +174,11 @@ func (in *Status) DeepCopyInto(out *Status) {
 		*out = new(Announced)
 		**out = **in
 	}
+	if in.Made != nil {
+		in, out := &in.Made, &out.Made
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Sizing != nil {
 		in, out := &in.Sizing, &out.Sizing
 		*out = new(SizingStatus)

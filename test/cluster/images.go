@@ -16,7 +16,15 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/image"
+	"github.com/pipeops/pipeops-vm-agent/test/cluster/internal/node"
 	"github.com/pipeops/pipeops-vm-agent/test/cluster/internal/parts"
+)
+
+// Credentials with which the images whose names begin with private/ are pulled,
+// and without which they are not.
+const (
+	PullUser     = node.PullUser
+	PullPassword = node.PullPassword
 )
 
 // LoadImage makes an image available to pods under the name ref, whatever

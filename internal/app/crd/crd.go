@@ -95,6 +95,7 @@ func columns() []apiextensions.CustomResourceColumnDefinition {
 		{Name: "Image", Type: "string", JSONPath: ".spec.image"},
 		{Name: "Cause", Type: "string", JSONPath: ".status.diagnosis.cause"},
 		{Name: "Message", Type: "string", JSONPath: ".status.diagnosis.message", Priority: 1},
+		{Name: "Drift", Type: "integer", JSONPath: ".status.drift.corrections", Priority: 1},
 		{Name: "Age", Type: "date", JSONPath: ".metadata.creationTimestamp"},
 	}
 }

@@ -34,6 +34,7 @@ var (
 	quotaName = regexp.MustCompile(`exceeded quota: ([^,]+), (requested: .*)$`)
 	podPrefix = regexp.MustCompile(`^(pods|Pod) "[^"]*" is (forbidden|invalid): `)
 	webhook   = regexp.MustCompile(`admission webhook "([^"]+)" denied the request`)
+	policy    = regexp.MustCompile(`ValidatingAdmissionPolicy '([^']+)'`)
 )
 
 // Refused is the diagnosis of a message with which the cluster refused an
@@ -44,27 +45,29 @@ func Refused(message, object string) *runnerapi.Diagnosis {
 	switch {
 	case strings.Contains(message, "exceeded quota"):
 		d.Cause, d.Message = runnerapi.CauseQuotaExceeded, "the namespace's quota allows no more pods of this App: "+told
-		d.Fix = "ask for less, delete what is not needed, or raise the quota"
+		d.Fix = "ask for less in resources or replicas, delete what is not needed, or raise the quota (kubectl describe resourcequota)"
 		if m := quotaName.FindStringSubmatch(message); m != nil {
 			d.Message = "quota " + m[1] + " of the namespace allows no more pods of this App: " + clip(m[2])
-			d.Fix = "ask for less, delete what is not needed, or raise quota " + m[1]
+			d.Fix = "ask for less in resources or replicas, delete what is not needed, or raise quota " + m[1] + " (kubectl edit resourcequota " + m[1] + ")"
 		}
 		return d
 	case strings.Contains(message, "failed quota"):
 		d.Cause, d.Message = runnerapi.CauseQuotaExceeded, "the namespace's quota refuses the pods: "+told
-		d.Fix = "set the resources that the message names"
+		d.Fix = "set what the message names in resources"
 		return d
 	}
 	d.Cause, d.Message = runnerapi.CauseAdmissionRefused, "the cluster refuses the pods: "+told
-	switch m := webhook.FindStringSubmatch(message); {
+	switch m, p := webhook.FindStringSubmatch(message), policy.FindStringSubmatch(message); {
+	case p != nil:
+		d.Fix = "change in the App's spec what policy " + p[1] + " names, or ask its owner (kubectl describe validatingadmissionpolicy " + p[1] + ")"
 	case m != nil:
-		d.Fix = "change what the policy " + m[1] + " names, or ask its owner"
+		d.Fix = "change in the App's spec what policy " + m[1] + " names, or ask its owner (kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations)"
 	case strings.Contains(message, "violates PodSecurity"):
-		d.Fix = "use a namespace whose pod security level allows it"
+		d.Fix = "take back what security loosens, or use a namespace whose pod security level allows it (kubectl get namespaces -L pod-security.kubernetes.io/enforce)"
 	case strings.Contains(message, "per Container"), strings.Contains(message, "per Pod"):
-		d.Fix = "set resources within the namespace's LimitRange"
+		d.Fix = "set resources within the namespace's LimitRange (kubectl describe limitrange)"
 	default:
-		d.Fix = "change what the message names"
+		d.Fix = "change in the App's spec what the message names (kubectl get events says it whole)"
 	}
 	return d
 }

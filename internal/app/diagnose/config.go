@@ -33,7 +33,7 @@ func config(c container, _ *Evidence) Finding {
 		return found(c.root(message))
 	}
 	return found(c.diagnosis(runnerapi.CauseUnknown,
-		"the container cannot be configured: "+clip(message), "correct what the message names"))
+		"the container cannot be configured: "+clip(message), c.events()))
 }
 
 func (c container) noObject(kind, name string) *runnerapi.Diagnosis {
@@ -60,9 +60,9 @@ func (c container) root(message string) *runnerapi.Diagnosis {
 	if strings.Contains(message, "non-numeric user") {
 		return c.diagnosis(runnerapi.CauseRunsAsRoot,
 			fmt.Sprintf("image %s names its user instead of giving a number, so Kubernetes cannot tell that it is not root", c.imageName()),
-			"give the image's USER as a number (USER 10001)")
+			"give the image's USER as a number (USER 10001), or that number as security.runAsUser")
 	}
 	return c.diagnosis(runnerapi.CauseRunsAsRoot,
 		fmt.Sprintf("image %s runs as root, which is not allowed", c.imageName()),
-		"give the image a USER with a number other than 0 (USER 10001), or use an image that has one")
+		"give the image a USER with a number other than 0 (USER 10001), or set security.runAsUser to one")
 }

@@ -29,7 +29,7 @@ func command(c container, _ *Evidence) Finding {
 	}
 	what := startError(message)
 	if what == "" {
-		return found(c.diagnosis(runnerapi.CauseUnknown, "the container cannot be started: "+clip(message), "correct what the message names"))
+		return found(c.diagnosis(runnerapi.CauseUnknown, "the container cannot be started: "+clip(message), c.events()))
 	}
 	d := c.diagnosis(runnerapi.CauseBadCommand, "the container cannot be started: "+what,
 		"correct command and args, or leave command out to use the image's own entrypoint")
@@ -66,7 +66,7 @@ func memory(c container, ev *Evidence) Finding {
 		return Finding{}
 	}
 	message, fix := "the container was killed because the node ran out of memory",
-		"give the App a memory request that covers what it needs"
+		"set resources.requests.memory to what the App needs"
 	if limit := c.spec.Resources.Limits.Memory(); !limit.IsZero() {
 		message = fmt.Sprintf("the container was killed because it used more memory than its limit of %s", limit)
 		fix = "raise resources.limits.memory, or make the App use less"
@@ -88,6 +88,9 @@ func crash(c container, ev *Evidence) Finding {
 	case c.runs() && left <= 0:
 		return Finding{}
 	case reason == "CrashLoopBackOff", c.status.RestartCount >= 2, c.status.RestartCount == 1 && c.status.State.Terminated != nil:
+		if port, yes := portTaken(end.Message); yes {
+			return Finding{Diagnosis: c.clash(port, end), Recheck: left}
+		}
 		message, fix := crashText(c, end)
 		return Finding{Diagnosis: c.ended(runnerapi.CauseCrashLoop, message, fix, end), Recheck: left}
 	}
@@ -98,7 +101,7 @@ func crashText(c container, end *corev1.ContainerStateTerminated) (message, fix 
 	switch {
 	case end.ExitCode == 0:
 		return "the container's process ends by itself (exit code 0), and is started again and again",
-			"run a process that keeps running in the foreground"
+			"correct command and args so that a process keeps running in the foreground; what is meant to end is of type Job"
 	case end.ExitCode == 127:
 		return "the container's process ends with exit code 127: its shell does not find a command",
 			"correct command and args, or the script they name"

@@ -6,6 +6,7 @@ package diagnose
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -26,9 +27,14 @@ type Evidence struct {
 	Job        *batchv1.Job  // the newest run of a Job or CronJob
 	LastFailed *batchv1.Job  // the run before, where that failed and the newest goes on
 	Pods       []*corev1.Pod // of the newest spec
-	Probes     map[types.UID]ProbeFailures
-	Mounts     map[types.UID]string // why a pod's volumes are not mounted
-	Claims     map[types.UID]string // why a pod's claims have no volume
+	// Nodes are those of the pods of which WantsNode says so; nil is one that is gone.
+	Nodes map[string]*corev1.Node
+	// Tainted are nodes with taints, where WantsTaints says so.
+	Tainted []*corev1.Node
+
+	Probes map[types.UID]ProbeFailures
+	Mounts map[types.UID]string // why a pod's volumes are not mounted
+	Claims map[types.UID]string // why a pod's claims have no volume
 
 	// Refused is why a workload that says so in events alone cannot create its
 	// pods, RefusedObject that workload, Missing for how long pods may be missing.
@@ -62,12 +68,16 @@ func Find(ev Evidence) Finding {
 		return Finding{Diagnosis: d}
 	}
 	slices.SortFunc(ev.Pods, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	gone := lost(&ev)
+	if gone.Diagnosis != nil {
+		return gone
+	}
 	waiting := schedule(&ev)
 	if waiting.Diagnosis != nil {
 		return waiting
 	}
 	found := containers(&ev)
-	found.Recheck = sooner(found.Recheck, waiting.Recheck)
+	found.Recheck = sooner(found.Recheck, sooner(waiting.Recheck, gone.Recheck))
 	if d := run(&ev); d != nil && found.Diagnosis == nil {
 		found.Diagnosis = d
 	}
@@ -179,6 +189,12 @@ func (c container) diagnosis(cause runnerapi.Cause, message, fix string) *runner
 		Cause: cause, Message: message, Fix: fix,
 		Object: "pod/" + c.pod.Name, Container: c.status.Name,
 	}
+}
+
+// events is the fix of what only a person can make sense of.
+func (c container) events() string {
+	return fmt.Sprintf("correct in the App's spec what the message names, or look at the pod's events (kubectl -n %s describe pod %s)",
+		c.pod.Namespace, c.pod.Name)
 }
 
 func found(d *runnerapi.Diagnosis) Finding { return Finding{Diagnosis: d} }

@@ -82,7 +82,7 @@ func TestPods(t *testing.T) {
 		},
 		"registry down": {
 			status: waits("ErrImagePull", `dial tcp 10.0.0.9:443: connect: connection refused`),
-			cause:  runnerapi.CauseImagePullFailed, message: "does not answer", fix: "registry is up",
+			cause:  runnerapi.CauseImagePullFailed, message: "does not answer", fix: "curl",
 		},
 		"registry unknown": {
 			status: waits("ErrImagePull", `dial tcp: lookup registry.example.com on 10.96.0.10:53: no such host`),
@@ -150,7 +150,7 @@ func TestPods(t *testing.T) {
 		},
 		"out of the node's memory": {
 			status: endedWith(corev1.ContainerStateTerminated{Reason: "OOMKilled", ExitCode: 137}),
-			cause:  runnerapi.CauseOutOfMemory, message: "node ran out of memory", fix: "memory request",
+			cause:  runnerapi.CauseOutOfMemory, message: "node ran out of memory", fix: "resources.requests.memory",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -163,6 +163,7 @@ func TestPods(t *testing.T) {
 			assert.Equal(t, c.cause, d.Cause)
 			assert.Contains(t, d.Message, c.message)
 			assert.Contains(t, d.Fix, c.fix)
+			checkFix(t, d)
 			assert.Equal(t, "pod/web-abc", d.Object)
 			assert.Equal(t, "web", d.Container)
 			assert.Equal(t, c.lines, d.LastLines)
@@ -257,6 +258,29 @@ func TestReadinessProbe(t *testing.T) {
 	assert.Nil(t, Find(ev).Diagnosis)
 }
 
+// With a startup probe the readiness probe's time begins when that has succeeded.
+func TestReadinessAfterASlowStart(t *testing.T) {
+	started := true
+	p := pod(corev1.ContainerStatus{Started: &started, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(20 * time.Second)}}})
+	c := &p.Spec.Containers[0]
+	c.StartupProbe = &corev1.Probe{PeriodSeconds: 1, FailureThreshold: 60}
+	c.ReadinessProbe = &corev1.Probe{PeriodSeconds: 5, FailureThreshold: 3}
+	f := Find(Evidence{Pods: []*corev1.Pod{p}, Now: now})
+	assert.Nil(t, f.Diagnosis, "it may have passed its startup probe this instant")
+	assert.Equal(t, 55*time.Second, f.Recheck)
+	assert.True(t, WantsProbes(p, now))
+
+	failing := func(first, last time.Duration) Finding {
+		probes := map[types.UID]ProbeFailures{"1": {Readiness: {Answer: "statuscode: 503", First: now.Add(-first), Time: now.Add(-last)}}}
+		return Find(Evidence{Pods: []*corev1.Pod{p}, Probes: probes, Now: now})
+	}
+	assert.Equal(t, Finding{Recheck: 8 * time.Second}, failing(2*time.Second, 0))
+	assert.NotNil(t, failing(11*time.Second, time.Second).Diagnosis, "it failed at 0, 5 and 10 s")
+	assert.Nil(t, failing(time.Hour, 0).Diagnosis, "a run before failed too, so that says nothing")
+	p.Status.ContainerStatuses[0].Ready = true
+	assert.False(t, WantsProbes(p, now))
+}
+
 func TestKilledByAProbeIsNoCrash(t *testing.T) {
 	p := pod(endedWith(corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 137, StartedAt: ago(60 * time.Second), FinishedAt: ago(10 * time.Second)}))
 	p.Spec.Containers[0].LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(80)}}}
@@ -266,8 +290,16 @@ func TestKilledByAProbeIsNoCrash(t *testing.T) {
 	d := Find(ev).Diagnosis
 	assert.Equal(t, runnerapi.CauseProbeFailing, d.Cause)
 	assert.Contains(t, d.Message, "liveness probe (TCP port 80) fails: dial tcp")
+	ev.Probes["1"][Liveness] = ProbeFailure{First: now.Add(-12 * time.Second), Time: now}
+	assert.Equal(t, runnerapi.CauseProbeFailing, Find(ev).Diagnosis.Cause, "it fails again in the next run")
+	ev.Probes["1"][Liveness] = ProbeFailure{First: now, Time: now}
+	assert.Equal(t, runnerapi.CauseCrashLoop, Find(ev).Diagnosis.Cause, "a failure in the next run did not kill this one")
 	ev.Probes["1"][Liveness] = ProbeFailure{Time: now.Add(-time.Hour)}
 	assert.Equal(t, runnerapi.CauseCrashLoop, Find(ev).Diagnosis.Cause, "an old failure did not kill this run")
+	ev.Previous = d.DeepCopy()
+	assert.Equal(t, ev.Previous, Find(ev).Diagnosis, "a kubelet that tells no more of the same end")
+	p.Status.ContainerStatuses[0].LastTerminationState.Terminated.ExitCode = 3
+	assert.Equal(t, runnerapi.CauseCrashLoop, Find(ev).Diagnosis.Cause, "another end")
 }
 
 func TestUnschedulable(t *testing.T) {
@@ -279,7 +311,8 @@ func TestUnschedulable(t *testing.T) {
 		"0/1 nodes are available: 1 node(s) were unschedulable.":                                                                                        "uncordon",
 		"0/1 nodes are available: 1 Too many pods.":                                                                                                     "limit of pods",
 		"no nodes available to schedule pods":                                                                                                           "add a node",
-		"0/3 nodes are available: 3 node(s) didn't match pod topology spread constraints.":                                                              "change what the message names",
+		"0/3 nodes are available: 3 node(s) didn't match pod topology spread constraints.":                                                              "spread.when",
+		"0/3 nodes are available: 3 node(s) did a new thing.":                                                                                           "kubectl describe nodes",
 	} {
 		p := pod(corev1.ContainerStatus{})
 		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}
@@ -291,6 +324,7 @@ func TestUnschedulable(t *testing.T) {
 		require.NotNil(t, d, message)
 		assert.Equal(t, runnerapi.CauseUnschedulable, d.Cause)
 		assert.Contains(t, d.Fix, fix)
+		checkFix(t, d)
 		assert.NotContains(t, d.Message, "preemption")
 		assert.NotContains(t, d.Message, "deallocate")
 	}
@@ -303,10 +337,13 @@ func TestRefusedPods(t *testing.T) {
 			Fix: "raise quota small",
 		},
 		`pods "web-abc" is forbidden: failed quota: small: must specify limits.memory for: web`: {
-			Cause: runnerapi.CauseQuotaExceeded, Message: "must specify limits.memory", Fix: "set the resources",
+			Cause: runnerapi.CauseQuotaExceeded, Message: "must specify limits.memory", Fix: "in resources",
 		},
 		`pods "web-abc" is forbidden: violates PodSecurity "restricted:latest": unrestricted capabilities`: {
 			Cause: runnerapi.CauseAdmissionRefused, Message: `violates PodSecurity`, Fix: "pod security level",
+		},
+		`pods "web-abc" is forbidden: ValidatingAdmissionPolicy 'signed' with binding 'all' denied request: images must be signed`: {
+			Cause: runnerapi.CauseAdmissionRefused, Message: "images must be signed", Fix: "kubectl describe validatingadmissionpolicy signed",
 		},
 		`admission webhook "policy.example.com" denied the request: images must be signed`: {
 			Cause: runnerapi.CauseAdmissionRefused, Message: "images must be signed", Fix: "policy policy.example.com",
@@ -325,6 +362,7 @@ func TestRefusedPods(t *testing.T) {
 		assert.Equal(t, want.Cause, d.Cause)
 		assert.Contains(t, d.Message, want.Message)
 		assert.Contains(t, d.Fix, want.Fix)
+		checkFix(t, d)
 		assert.NotContains(t, d.Message, "web-abc", "the name of a pod that never was helps nobody")
 	}
 }

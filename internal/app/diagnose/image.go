@@ -14,13 +14,13 @@ func image(c container, ev *Evidence) Finding {
 	case "InvalidImageName":
 		return found(c.diagnosis(runnerapi.CauseInvalidImage,
 			fmt.Sprintf("%q is not an image reference", c.imageName()),
-			"write the image as registry/repository:tag, all but the tag in lower case"))
+			"write image as registry/repository:tag, all but the tag in lower case"))
 	case "ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError", "SignatureValidationFailed":
 		return found(c.pull(message, ev.Previous))
 	case "ErrImageNeverPull":
 		return found(c.diagnosis(runnerapi.CauseImageNotFound,
 			fmt.Sprintf("image %s is not on the node, and pulling it is switched off", c.imageName()),
-			"load the image into the node, or let Kubernetes pull it"))
+			"load the image into the node, or have what sets imagePullPolicy: Never leave that out"))
 	}
 	return Finding{}
 }
@@ -58,32 +58,32 @@ var pulls = []struct {
 			"401 Unauthorized", "403 Forbidden", "denied:", "no basic auth credentials",
 		},
 		runnerapi.CauseImagePullDenied, "may not be pulled: the registry wants credentials, or has no such repository",
-		"check the image's name; for a private one put the registry's credentials into a dockerconfigjson secret and name it in imagePullSecrets",
+		"correct image; for a private one put the registry's credentials into a dockerconfigjson secret and name it in imagePullSecrets",
 	},
 	{
 		[]string{"not found", "manifest unknown", "name unknown", "NotFound", "404 Not Found"},
 		runnerapi.CauseImageNotFound, "does not exist in its registry",
-		"check the image's name and tag, and that it was pushed",
+		"correct the name and tag in image, or push it (docker push)",
 	},
 	{
 		[]string{"no such host", "server misbehaving", "Temporary failure in name resolution"},
 		runnerapi.CauseImagePullFailed, "cannot be pulled: the name of its registry does not resolve on the node",
-		"check the registry's name in the image reference, and the node's DNS",
+		"correct the registry's name in image, or the DNS of the node (kubectl get pod -o wide says which)",
 	},
 	{
 		[]string{"x509:", "tls:", "server gave HTTP response to HTTPS client"},
 		runnerapi.CauseImagePullFailed, "cannot be pulled: no trusted TLS connection to its registry",
-		"give the registry a certificate that the nodes trust, or have its CA installed on the nodes",
+		"correct the registry in image, give it a certificate that the nodes trust, or install its CA on the nodes",
 	},
 	{
 		[]string{"connection refused", "i/o timeout", "deadline exceeded", "network is unreachable", "no route to host", "connection reset", "EOF"},
 		runnerapi.CauseImagePullFailed, "cannot be pulled: its registry does not answer",
-		"check that the registry is up and that the nodes can reach it",
+		"correct the registry in image, or see that it is up and that the nodes reach it (curl https://REGISTRY/v2/ on a node)",
 	},
 	{
 		[]string{"no space left on device"},
 		runnerapi.CauseImagePullFailed, "cannot be pulled: the node's disk is full",
-		"free space on the node, or add a node",
+		"free space on the node (kubectl get pod -o wide says which; crictl rmi --prune on it removes unused images), or add a node",
 	},
 }
 
@@ -101,7 +101,7 @@ func (c container) pull(message string, previous *runnerapi.Diagnosis) *runnerap
 		return previous.DeepCopy()
 	}
 	d := c.diagnosis(runnerapi.CauseImagePullFailed, fmt.Sprintf("image %s cannot be pulled", name),
-		"check the image's name, its registry, and the nodes' way to it")
+		"correct image, or see that its registry is up and that the nodes reach it (curl https://REGISTRY/v2/ on a node)")
 	if message != "" && !strings.HasPrefix(message, "Back-off") {
 		d.Message += ": " + clip(message)
 	}

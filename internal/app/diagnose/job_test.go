@@ -61,7 +61,7 @@ func TestRuns(t *testing.T) {
 			require.NotNil(t, d)
 			assert.Equal(t, c.cause, d.Cause)
 			assert.Contains(t, d.Message, c.message)
-			assert.NotEmpty(t, d.Fix)
+			checkFix(t, d)
 			if c.end != nil {
 				assert.Equal(t, c.end.ExitCode, *d.ExitCode)
 				assert.Equal(t, "pod/web-1", d.Object)
@@ -101,6 +101,7 @@ func TestVolumes(t *testing.T) {
 		require.NotNil(t, f.Diagnosis, message)
 		assert.Equal(t, want.cause, f.Diagnosis.Cause)
 		assert.Contains(t, f.Diagnosis.Message, want.says)
+		checkFix(t, f.Diagnosis)
 		assert.Positive(t, f.Recheck, "nothing that is watched tells of its cure")
 	}
 	quiet := Find(Evidence{Pods: []*corev1.Pod{preparingPod(time.Second)}, Now: now})

@@ -22,8 +22,9 @@ const (
 
 // ProbeFailure is the newest failure of a probe.
 type ProbeFailure struct {
-	Answer string // what the probe got
-	Time   time.Time
+	Answer string    // what the probe got
+	Time   time.Time // of this failure
+	First  time.Time // of the first failure of this probe that is known
 }
 
 // ProbeFailures are those of one pod.
@@ -54,15 +55,29 @@ func probeKill(c container, ev *Evidence) Finding {
 	}
 	for _, kind := range []ProbeKind{Startup, Liveness} {
 		failure, failed := ev.Probes[c.pod.UID][kind]
-		if !failed || c.probeOf(kind) == nil || failure.Time.Before(end.StartedAt.Time) ||
-			failure.Time.After(end.FinishedAt.Add(time.Second)) {
+		if !failed || c.probeOf(kind) == nil || !failure.within(end) {
 			continue
 		}
 		d := c.failing(kind, failure.Answer)
 		d.ExitCode = &end.ExitCode
 		return Finding{Diagnosis: d, Recheck: left}
 	}
+	// A kubelet that has told of a pod often enough tells no more for minutes.
+	if p := ev.Previous; p != nil && p.Cause == runnerapi.CauseProbeFailing && p.Container == c.status.Name &&
+		p.Object == "pod/"+c.pod.Name && p.ExitCode != nil && *p.ExitCode == end.ExitCode {
+		return Finding{Diagnosis: p.DeepCopy(), Recheck: left}
+	}
 	return Finding{}
+}
+
+// within says whether the probe failed during a run that ended so. It may have
+// failed in the next run since.
+func (f ProbeFailure) within(end *corev1.ContainerStateTerminated) bool {
+	first := f.First
+	if first.IsZero() {
+		first = f.Time
+	}
+	return !f.Time.Before(end.StartedAt.Time) && !first.After(end.FinishedAt.Add(time.Second))
 }
 
 // probe finds a container that runs but does not become ready: once its
@@ -72,16 +87,35 @@ func probe(c container, ev *Evidence) Finding {
 	if !c.runs() || c.status.Ready || p == nil || c.status.Started != nil && !*c.status.Started {
 		return Finding{}
 	}
-	since := c.status.State.Running.StartedAt.Time
-	may := seconds(p.InitialDelaySeconds) + seconds(max(p.PeriodSeconds, 1))*time.Duration(max(p.FailureThreshold, 1))
-	if left := may - ev.Now.Sub(since); left > 0 {
+	started := c.status.State.Running.StartedAt.Time
+	failure := ev.Probes[c.pod.UID][Readiness]
+	if failure.Time.Before(started.Truncate(time.Second)) {
+		failure = ProbeFailure{}
+	}
+	if left := c.unreadyBy(started, failure).Sub(ev.Now); left > 0 {
 		return Finding{Recheck: left}
 	}
-	failure := ev.Probes[c.pod.UID][Readiness]
-	if failure.Time.Before(since.Truncate(time.Second)) {
-		failure.Answer = ""
-	}
 	return found(c.failing(Readiness, failure.Answer))
+}
+
+// unreadyBy is until when a container that started may be unready. With a startup
+// probe the readiness probe begins when that has succeeded, of which nothing
+// tells but the first failure; before, it is when that has to succeed at last.
+func (c container) unreadyBy(started time.Time, failure ProbeFailure) time.Time {
+	p, startup := c.spec.ReadinessProbe, c.spec.StartupProbe
+	switch {
+	case startup == nil:
+		return started.Add(seconds(p.InitialDelaySeconds) + tries(p))
+	case !failure.First.Before(started.Truncate(time.Second)):
+		return failure.First.Add(tries(p) - seconds(max(p.PeriodSeconds, 1)))
+	}
+	begun := started.Add(seconds(startup.InitialDelaySeconds) + tries(startup))
+	return begun.Add(seconds(p.InitialDelaySeconds) + tries(p))
+}
+
+// tries is how long a probe has to fail before it counts.
+func tries(p *corev1.Probe) time.Duration {
+	return seconds(max(p.PeriodSeconds, 1)) * time.Duration(max(p.FailureThreshold, 1))
 }
 
 func seconds(n int32) time.Duration { return time.Duration(n) * time.Second }
@@ -141,9 +175,16 @@ func WantsProbes(pod *corev1.Pod, now time.Time) bool {
 		if c.lastEnd() != nil && (c.spec.StartupProbe != nil || c.spec.LivenessProbe != nil) {
 			return true
 		}
-		if probe(c, &Evidence{Now: now}).Diagnosis != nil {
+		if probe(c, &Evidence{Now: now}).Diagnosis != nil || c.startedSlowly() {
 			return true
 		}
 	}
 	return false
+}
+
+// startedSlowly says whether a container has passed its startup probe and is not
+// ready yet: when it should be, its readiness probe's failures tell.
+func (c container) startedSlowly() bool {
+	return c.runs() && !c.status.Ready && c.spec.StartupProbe != nil && c.spec.ReadinessProbe != nil &&
+		c.status.Started != nil && *c.status.Started
 }

@@ -13,7 +13,6 @@ import (
 
 var (
 	insufficient = regexp.MustCompile(`Insufficient ([A-Za-z0-9./-]+?)[,.;]?(?:\s|$)`)
-	taint        = regexp.MustCompile(`untolerated taint(?:\(s\)|s)? ?\{([^}]*)\}`)
 )
 
 // schedule finds a pod that no node takes.
@@ -21,8 +20,8 @@ func schedule(ev *Evidence) Finding {
 	if ds := ev.DaemonSet; ds != nil && ds.Status.DesiredNumberScheduled == 0 {
 		return found(&runnerapi.Diagnosis{
 			Cause: runnerapi.CauseUnschedulable, Object: "daemonset/" + ds.Name,
-			Message: "no node takes the App's pods: all have taints, or there is none",
-			Fix:     "remove a taint from a node, or add a node",
+			Message: "no node takes the App's pods: all have taints, or there is none" + listed(taintsOf(ev.Tainted)),
+			Fix:     strings.Join(append(taintFixes(taintsOf(ev.Tainted)), "add a node without taints (kubectl get nodes)"), "; "),
 		})
 	}
 	var recheck time.Duration
@@ -34,7 +33,7 @@ func schedule(ev *Evidence) Finding {
 			if cond.Type == corev1.PodScheduled && cond.Status == corev1.ConditionFalse && cond.Reason == corev1.PodReasonUnschedulable {
 				f := unbound(pod, cond, ev)
 				if f.Diagnosis == nil && f.Recheck == 0 {
-					f.Diagnosis = unschedulable(pod, cond.Message)
+					f.Diagnosis = unschedulable(pod, cond.Message, ev.Tainted)
 				}
 				if f.Diagnosis != nil {
 					return f
@@ -46,38 +45,47 @@ func schedule(ev *Evidence) Finding {
 	return Finding{Recheck: recheck}
 }
 
-func unschedulable(pod *corev1.Pod, message string) *runnerapi.Diagnosis {
+func unschedulable(pod *corev1.Pod, message string, tainted []*corev1.Node) *runnerapi.Diagnosis {
 	message, _, _ = strings.Cut(message, " preemption:")
 	message, _, _ = strings.Cut(message, " no new claims to deallocate")
+	if strings.Contains(message, noFreePorts) && !insufficient.MatchString(message) {
+		return noHostPort(pod, message)
+	}
+	taints := taintsIn(message)
+	said := clip(message)
+	if unnamed(message) {
+		taints = taintsOf(tainted)
+		said = strings.TrimSuffix(said, ".") + listed(taints)
+	}
 	return &runnerapi.Diagnosis{
 		Cause: runnerapi.CauseUnschedulable, Object: "pod/" + pod.Name,
-		Message: "no node takes the pod: " + clip(message),
-		Fix:     unschedulableFix(pod, message),
+		Message: "no node takes the pod: " + said,
+		Fix:     unschedulableFix(pod, message, taints),
 	}
 }
 
-func unschedulableFix(pod *corev1.Pod, message string) string {
+func unschedulableFix(pod *corev1.Pod, message string, taints []string) string {
 	var fixes []string
 	for _, m := range insufficient.FindAllStringSubmatch(message, -1) {
 		if fix := resourceFix(pod, m[1]); !contains(fixes, fix) {
 			fixes = append(fixes, fix)
 		}
 	}
-	for _, m := range taint.FindAllStringSubmatch(message, -1) {
-		if fix := taintFix(strings.TrimSuffix(strings.TrimSpace(m[1]), ":")); !contains(fixes, fix) {
-			fixes = append(fixes, fix)
-		}
-	}
+	fixes = append(fixes, taintFixes(taints)...)
 	switch {
 	case strings.Contains(message, "no nodes available"):
-		fixes = append(fixes, "add a node to the cluster")
+		fixes = append(fixes, "add a node to the cluster (kubectl get nodes)")
 	case strings.Contains(message, "were unschedulable"):
 		fixes = append(fixes, "uncordon a node (kubectl uncordon NODE)")
+	case strings.Contains(message, "topology spread constraints"):
+		fixes = append(fixes, "set spread.when to Preferred, or add a node")
+	case strings.Contains(message, noFreePorts):
+		fixes = append(fixes, hostPortFix(pod))
 	case strings.Contains(message, "Too many pods"):
-		fixes = append(fixes, "add a node, or delete pods that are not needed: the nodes' limit of pods is reached")
+		fixes = append(fixes, "add a node, or delete pods that are not needed (kubectl get pods -A): the nodes' limit of pods is reached")
 	}
 	if len(fixes) == 0 {
-		return "change what the message names, or add a node that fits"
+		return "add a node that fits, or change in the App's spec what the message names (kubectl describe nodes)"
 	}
 	return strings.Join(fixes, "; ")
 }
@@ -93,19 +101,7 @@ func resourceFix(pod *corev1.Pod, name string) string {
 	case "cpu", "memory":
 		return fmt.Sprintf("ask for less in resources.requests.%s%s, free %s on the nodes, or add a node", name, asked, name)
 	}
-	return fmt.Sprintf("free %s on the nodes, or add a node that has it%s", name, asked)
-}
-
-func taintFix(t string) string {
-	switch {
-	case strings.HasPrefix(t, "node.kubernetes.io/not-ready"), strings.HasPrefix(t, "node.kubernetes.io/unreachable"):
-		return "bring the node back: it is not ready"
-	case strings.HasPrefix(t, "node.kubernetes.io/disk-pressure"):
-		return "free disk space on the node"
-	case strings.HasPrefix(t, "node.kubernetes.io/memory-pressure"):
-		return "free memory on the node"
-	}
-	return fmt.Sprintf("remove the taint %s from a node, or add a node without it", t)
+	return fmt.Sprintf("free %s on the nodes (kubectl describe nodes), or add a node that has it%s", name, asked)
 }
 
 func contains(all []string, s string) bool {

@@ -96,7 +96,7 @@ func mount(c container, ev *Evidence) Finding {
 		return Finding{Diagnosis: c.noObject(strings.ToLower(m[1]), m[2]), Recheck: again}
 	}
 	return Finding{Recheck: again, Diagnosis: c.diagnosis(runnerapi.CauseVolumeNotBound,
-		"a volume cannot be mounted: "+clip(message), "look at the pod's events (kubectl describe pod), and make the volume usable")}
+		"a volume cannot be mounted: "+clip(message), "make the volume usable, or correct volumes; the pod's events say more (kubectl describe pod)")}
 }
 
 // source is the Secret or ConfigMap that a key is wanted of.

@@ -33,6 +33,7 @@ type options struct {
 	eatMemory  bool
 	burnCPU    bool
 	floodLogs  bool
+	alsoListen string
 	get        string
 }
 
@@ -49,6 +50,7 @@ func main() {
 func parseFlags() options {
 	var o options
 	flag.StringVar(&o.addr, "listen", ":8080", "address to listen on")
+	flag.StringVar(&o.alsoListen, "also-listen", "", "second address to listen on; with the first one's port it clashes")
 	flag.DurationVar(&o.crashAfter, "crash-after", 0, "exit with --exit-code after this time")
 	flag.IntVar(&o.exitCode, "exit-code", 1, "what --crash-after exits with")
 	flag.DurationVar(&o.startDelay, "start-delay", 0, "start listening after this time")
@@ -102,14 +104,19 @@ func run(ctx context.Context, o options) int {
 }
 
 func listen(ctx context.Context, o options) (*http.Server, <-chan error, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.addr)
-	if err != nil {
-		return nil, nil, err
-	}
 	server := &http.Server{Handler: logged(handler(o.neverReady)), ReadHeaderTimeout: 5 * time.Second}
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
-	log.Printf("listening on %s as %s", listener.Addr(), podName())
+	failed := make(chan error, 2)
+	for _, addr := range []string{o.addr, o.alsoListen} {
+		if addr == "" {
+			continue
+		}
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+		if err != nil {
+			return nil, nil, errors.Join(err, server.Close())
+		}
+		go func() { failed <- server.Serve(listener) }()
+		log.Printf("listening on %s as %s", listener.Addr(), podName())
+	}
 	return server, failed, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -103,6 +104,27 @@ func raiseOpenFiles() error {
 	return nil
 }
 
+// Who may pull the images whose names begin with PrivatePrefix.
+const (
+	PrivatePrefix = "private/"
+	PullUser      = "puller"
+	PullPassword  = "let-me-in"
+)
+
+// guarded answers as a registry does that wants credentials for some of its
+// repositories.
+func guarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, password, _ := r.BasicAuth()
+		if strings.HasPrefix(r.URL.Path, "/v2/"+PrivatePrefix) && (user != PullUser || password != PullPassword) {
+			w.Header().Set("WWW-Authenticate", `Basic realm="private images"`)
+			http.Error(w, `{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}`, http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 // serveRegistry listens on the cluster's own address only. The images' names
 // are kept in memory, their content in the cluster's directory.
 func serveRegistry(ctx context.Context, config Config) (*http.Server, error) {
@@ -115,10 +137,10 @@ func serveRegistry(ctx context.Context, config Config) (*http.Server, error) {
 		return nil, fmt.Errorf("image registry: %w", err)
 	}
 	server := &http.Server{
-		Handler: registry.New(
+		Handler: guarded(registry.New(
 			registry.WithBlobHandler(blobStore{dirs: append([]string{own}, config.Blobs...)}),
 			registry.Logger(log.New(io.Discard, "", 0)),
-		),
+		)),
 		ReadHeaderTimeout: 10 * time.Second,
 	}
 	go func() {

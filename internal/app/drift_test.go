@@ -1,0 +1,159 @@
+package app_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+)
+
+// driftOf is what an App's status says was put back.
+func driftOf(t *testing.T, e *app.Engine, k runnerapi.Key) runnerapi.Drift {
+	t.Helper()
+	a, err := e.Get(t.Context(), k)
+	require.NoError(t, err)
+	return ptr.Deref(a.Status.Drift, runnerapi.Drift{})
+}
+
+// kubectl is somebody else at work.
+func kubectl(t *testing.T, env *kubetest.Env, args ...string) {
+	t.Helper()
+	out, err := env.Cluster.Kubectl(t.Context(), args...)
+	require.NoError(t, err, string(out))
+}
+
+// TestDriftIsCounted lets an agent do all that it does to an App's objects, of
+// which nothing is drift, and then somebody else.
+func TestDriftIsCounted(t *testing.T) {
+	env := kubetest.Full(t)
+	e, stop := start(t, env.Agent, nil)
+	ns := ownNamespace(t, env)
+	k := key(ns, "web")
+	spec := runnerapi.AppSpec{Image: helloImage(t, env), Ports: []runnerapi.Port{{Port: 8080}}, Probes: ready(8080)}
+	settle := func(a runnerapi.App) {
+		t.Helper()
+		require.Equal(t, runnerapi.PhaseHealthy, settled(t, e, k, a.Generation).Status.Phase)
+	}
+	settle(deploy(t, e, k, spec))
+	spec.Env, spec.Disruption = []runnerapi.EnvVar{{Name: "TOKEN", Value: "hunter2"}}, &runnerapi.Disruption{MaxUnavailable: "1"}
+	settle(deploy(t, e, k, spec))
+	spec.Disruption = nil
+	settle(deploy(t, e, k, spec))
+	spec.Disruption = &runnerapi.Disruption{MaxUnavailable: "1"}
+	settle(deploy(t, e, k, spec))
+	a, err := e.Scale(t.Context(), k, runnerapi.Scale{Replicas: ptr.To[int32](2)}, byTest)
+	require.NoError(t, err)
+	settle(a)
+	a, err = e.Restart(t.Context(), k, byTest)
+	require.NoError(t, err)
+	settle(a)
+	stop()
+	e, _ = start(t, env.Agent, nil)
+	settle(a)
+	assert.Zero(t, driftOf(t, e, k).Corrections, "what the agent does itself is none")
+
+	counts := func(n int64, object string, deleted bool, field string) {
+		t.Helper()
+		require.Eventually(t, func() bool { return driftOf(t, e, k).Corrections >= n }, podPatience, pollEvery, "%d: %s", n, object)
+		d := driftOf(t, e, k)
+		assert.Equal(t, n, d.Corrections)
+		assert.Equal(t, object, d.Object)
+		assert.Equal(t, deleted, d.Deleted)
+		assert.Contains(t, strings.Join(d.Fields, " "), field)
+		assert.NotContains(t, d.What(), "hunter")
+		assert.False(t, d.LastAt.IsZero())
+		settle(a)
+	}
+	kubectl(t, env, "-n", ns, "scale", "deployment", "web", "--replicas=5")
+	counts(1, "deployment/web", false, "spec.replicas")
+	kubectl(t, env, "-n", ns, "set", "env", "deployment/web", "TOKEN=hunter3")
+	counts(2, "deployment/web", false, "spec.template.spec.containers[web].env[TOKEN].value")
+	kubectl(t, env, "-n", ns, "delete", "service", "web")
+	counts(3, "service/web", true, "")
+	kubectl(t, env, "-n", ns, "label", "service", "web", "pipeops.io/app-", "app.kubernetes.io/managed-by-")
+	counts(4, "service/web", false, "metadata.labels.pipeops.io/app")
+	kubectl(t, env, "-n", ns, "delete", "deployment", "web")
+	counts(5, "deployment/web", true, "")
+	kubectl(t, env, "-n", ns, "annotate", "deployment", "web", "note=mine")
+	kubectl(t, env, "-n", ns, "rollout", "restart", "deployment/web")
+	kubectl(t, env, "-n", ns, "scale", "apps.pipeops.io/web", "--replicas=1")
+	eventually(t, "the App is scaled", func() bool { return *get(t, env, k, &appsv1.Deployment{}).Spec.Replicas == 1 })
+	assert.EqualValues(t, 5, driftOf(t, e, k).Corrections, "what others add beside is theirs, and an App may be changed by anybody")
+
+	var events corev1.EventList
+	require.NoError(t, env.Client.List(t.Context(), &events, client.InNamespace(ns), client.MatchingFields{"reason": "DriftCorrected"}))
+	require.NotEmpty(t, events.Items, "kubectl describe tells of it")
+	assert.Equal(t, app.Kind, events.Items[0].InvolvedObject.Kind)
+	assert.Contains(t, events.Items[0].Message, "deployment/web was changed (spec.replicas)")
+	assert.Less(t, len(events.Items), 5, "a quarrel makes no flood of them")
+}
+
+// TestDriftOfRuns deletes the Job of a run under way.
+func TestDriftOfRuns(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	e, _ := start(t, env.Agent, nil)
+	k := key(ownNamespace(t, env), "migrate")
+	spec := runnerapi.AppSpec{Image: "example.com/web:1", Type: runnerapi.TypeJob}
+	j := &batchv1.Job{}
+	deploy(t, e, k, spec)
+	seen := func() bool { return exists(t, env, k, j) && get(t, env, k, &app.App{}).Status.Made != nil }
+	eventually(t, "the run", seen)
+	first := j.UID
+	_, err := e.Restart(t.Context(), k, byTest)
+	require.NoError(t, err)
+	// Nobody is there to remove what a Job made, so its end is the test's to bring about.
+	eventually(t, "the next run", func() bool { return replaced(t, env, k, j, first) && seen() })
+	assert.Zero(t, driftOf(t, e, k).Corrections)
+
+	second := j.UID
+	require.NoError(t, env.Client.Delete(t.Context(), j, client.PropagationPolicy("Background")))
+	eventually(t, "the run again", func() bool { return replaced(t, env, k, j, second) })
+	eventually(t, "it is counted", func() bool { return driftOf(t, e, k).Corrections == 1 })
+	assert.Equal(t, "job/migrate was deleted", driftOf(t, e, k).What())
+}
+
+// replaced says whether a Job is another than before, and lets go of one that
+// is being deleted.
+func replaced(t *testing.T, env *kubetest.Env, k runnerapi.Key, j *batchv1.Job, before any) bool {
+	t.Helper()
+	if !exists(t, env, k, j) {
+		return false
+	}
+	if !j.DeletionTimestamp.IsZero() && len(j.Finalizers) > 0 {
+		patch := client.MergeFrom(j.DeepCopy())
+		j.Finalizers = nil
+		require.NoError(t, client.IgnoreNotFound(env.Client.Patch(t.Context(), j, patch)))
+		return false
+	}
+	return j.UID != before
+}
+
+// TestQuarrelIsCounted has the agent and somebody else want different things.
+func TestQuarrelIsCounted(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	e, _ := start(t, env.Agent, nil)
+	k := key(ownNamespace(t, env), "web")
+	deploy(t, e, k, full())
+	ing := &networkingv1.Ingress{}
+	for n := int64(1); n <= 20; n++ {
+		eventually(t, "it is put back", func() bool {
+			return exists(t, env, k, ing) && ing.Spec.Rules[0].Host == "a.example.com" && driftOf(t, e, k).Corrections == n-1
+		})
+		patch := client.MergeFrom(ing.DeepCopy())
+		ing.Spec.Rules[0].Host = "evil.example.com"
+		require.NoError(t, env.Client.Patch(t.Context(), ing, patch))
+	}
+	eventually(t, "each is counted once", func() bool { return driftOf(t, e, k).Corrections == 20 })
+	assert.Equal(t, []string{"spec.rules[0].host"}, driftOf(t, e, k).Fields)
+}

@@ -1,0 +1,113 @@
+package app_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+)
+
+// TestTaintedNode closes the cluster's only node to an App, and opens it again.
+func TestTaintedNode(t *testing.T) {
+	env := kubetest.Full(t)
+	e, _ := start(t, env.Agent, nil)
+	ns := ownNamespace(t, env)
+	seen := newSightings()
+	seen.in(t, env, ns)
+	node := env.Cluster.NodeName()
+	image := helloImage(t, env)
+	for name, c := range map[string]struct {
+		close, open []string
+		trouble
+	}{
+		"tainted": {
+			[]string{"taint", "nodes", node, "dedicated=gpu:NoSchedule"}, []string{"taint", "nodes", node, "dedicated-"},
+			trouble{runnerapi.AppSpec{Image: image}, unscheduled, runnerapi.CauseUnschedulable, "dedicated=gpu:NoSchedule", "kubectl taint nodes NODE dedicated-", false},
+		},
+		"cordoned": {
+			[]string{"cordon", node}, []string{"uncordon", node},
+			trouble{runnerapi.AppSpec{Image: image}, unscheduled, runnerapi.CauseUnschedulable, "unschedulable", "kubectl uncordon", false},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kubectl(t, env, c.close...)
+			t.Cleanup(func() { _, _ = env.Cluster.Kubectl(context.Background(), c.open...) })
+			seen.expect(name, c.cause, c.signal)
+			deploy(t, e, key(ns, name), c.spec)
+			checkTrouble(t, troubled(t, e, key(ns, name), c.trouble), c.trouble)
+			seen.check(t, name)
+			kubectl(t, env, c.open...)
+			require.Eventually(t, func() bool { return phaseOf(t, e, key(ns, name)) == runnerapi.PhaseHealthy }, podPatience, pollEvery)
+		})
+	}
+}
+
+// hostPortPolicy has every pod of a namespace ask for a port of its node, as the
+// injected agents of some monitoring systems do.
+const hostPortPolicy = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: NAME}
+spec:
+  matchConstraints:
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAME}}
+    resourceRules:
+      - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}
+  failurePolicy: Fail
+  reinvocationPolicy: Never
+  mutations:
+    - patchType: ApplyConfiguration # a list in a JSONPatch has the API server panic (1.36.3)
+      applyConfiguration:
+        expression: >-
+          Object{spec: Object.spec{containers: [Object.spec.containers{name: object.spec.containers[0].name,
+          ports: [Object.spec.containers.ports{containerPort: 9100, hostPort: 19100, protocol: "TCP"}]}]}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: NAME}
+spec: {policyName: NAME}
+`
+
+// TestHostPortClash wants two pods on a node that has their port once.
+func TestHostPortClash(t *testing.T) {
+	env := kubetest.Full(t)
+	e, _ := start(t, env.Agent, nil)
+	ns := ownNamespace(t, env)
+	seen := newSightings()
+	seen.in(t, env, ns)
+	cmd := env.Cluster.KubectlCommand(t.Context(), "apply", "-f", "-")
+	cmd.Stdin = strings.NewReader(strings.ReplaceAll(hostPortPolicy, "NAME", ns))
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+	t.Cleanup(func() {
+		_, err := env.Cluster.Kubectl(context.Background(), "delete", "mutatingadmissionpolicy,mutatingadmissionpolicybinding", ns)
+		assert.NoError(t, err)
+	})
+	image := helloImage(t, env)
+	eventually(t, "the API server applies the policy", func() bool {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "probe"},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: image}}},
+		}
+		require.NoError(t, env.Client.Create(t.Context(), pod, client.DryRunAll))
+		return len(pod.Spec.Containers[0].Ports) == 1
+	})
+	c := trouble{
+		runnerapi.AppSpec{Image: image, Replicas: ptr.To[int32](2)}, unscheduled,
+		runnerapi.CausePortClash, "no node has host port 19100 free", "hostPort", true,
+	}
+	seen.expect("monitored", c.cause, c.signal)
+	deploy(t, e, key(ns, "monitored"), c.spec)
+	checkTrouble(t, troubled(t, e, key(ns, "monitored"), c), c)
+	seen.check(t, "monitored")
+	require.Eventually(t, func() bool { return phaseOf(t, e, key(ns, "monitored")) == runnerapi.PhaseDegraded }, podPatience, pollEvery)
+}

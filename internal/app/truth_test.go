@@ -1,0 +1,149 @@
+package app_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+)
+
+// told is all that was said of an App, as a Runner that follows it hears it.
+type told struct {
+	mu     sync.Mutex
+	events []runnerapi.AppEvent
+}
+
+func follow(t *testing.T, e *app.Engine, k runnerapi.Key) *told {
+	t.Helper()
+	h := &told{}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- e.Events(ctx, k, runnerapi.EventOptions{Follow: true}, h.hear) }()
+	t.Cleanup(func() { cancel(); assert.NoError(t, <-done) })
+	return h
+}
+
+func (h *told) hear(ev runnerapi.AppEvent) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.events = append(h.events, ev)
+	return nil
+}
+
+// first is the first event of this kind, or nil.
+func (h *told) first(is func(runnerapi.AppStatus) bool) *runnerapi.AppEvent {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range h.events {
+		if is(h.events[i].Status) {
+			return &h.events[i]
+		}
+	}
+	return nil
+}
+
+func healthy(s runnerapi.AppStatus) bool { return s.Phase == runnerapi.PhaseHealthy }
+
+func diagnosed(cause runnerapi.Cause) func(runnerapi.AppStatus) bool {
+	return func(s runnerapi.AppStatus) bool { return s.Diagnosis != nil && s.Diagnosis.Cause == cause }
+}
+
+// TestCausesBehindCauses has everything wrong with one App at once. Each cause
+// appears when the one before it is out of the way, and the App is called
+// healthy after the last.
+func TestCausesBehindCauses(t *testing.T) {
+	env := kubetest.Full(t)
+	e, _ := start(t, env.Agent, nil)
+	ns := ownNamespace(t, env)
+	k := key(ns, "cursed")
+	quota := noPods(t, env, ns)
+	spec := runnerapi.AppSpec{
+		Image: "apps.test/private/no-such-image:1", Args: []string{"-listen=nowhere"},
+		Resources: runnerapi.Resources{Requests: runnerapi.ResourceAmounts{CPU: "900"}},
+		EnvFrom:   []runnerapi.EnvSource{{Secret: "settings"}}, Probes: ready(8080),
+	}
+	deploy(t, e, k, spec)
+	heard := follow(t, e, k)
+	appears := func(cause runnerapi.Cause) {
+		t.Helper()
+		require.Eventually(t, func() bool { return heard.first(diagnosed(cause)) != nil }, podPatience, pollEvery, cause)
+	}
+	appears(runnerapi.CauseQuotaExceeded)
+	require.NoError(t, env.Client.Delete(t.Context(), quota))
+	appears(runnerapi.CauseUnschedulable)
+	spec.Resources.Requests.CPU = ""
+	deploy(t, e, k, spec)
+	appears(runnerapi.CauseImagePullDenied)
+	pullSecret(t, env, ns, "pull")
+	spec.ImagePullSecrets = []string{"pull"}
+	deploy(t, e, k, spec)
+	appears(runnerapi.CauseImageNotFound)
+	spec.Image = helloImage(t, env)
+	deploy(t, e, k, spec)
+	appears(runnerapi.CauseMissingSecret)
+	require.NoError(t, env.Client.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "settings"}}))
+	appears(runnerapi.CauseCrashLoop)
+	spec.Args = []string{"-never-ready"}
+	deploy(t, e, k, spec)
+	appears(runnerapi.CauseProbeFailing)
+	assert.Nil(t, heard.first(healthy))
+	spec.Args = nil
+	a := settled(t, e, k, deploy(t, e, k, spec).Generation)
+	assert.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase, "%+v", a.Status.Diagnosis)
+	assert.Nil(t, a.Status.Diagnosis)
+}
+
+// TestSlowStartIsNoFailure is of an App that takes its time within its probes'
+// limits, though the kubelet complains of each try.
+func TestSlowStartIsNoFailure(t *testing.T) {
+	env := kubetest.Full(t)
+	e, _ := start(t, env.Agent, nil)
+	ns := ownNamespace(t, env)
+	k := key(ns, "slow")
+	complaints := newSightings()
+	complaints.expect(k.Name, "", says(3, "Unhealthy"))
+	complaints.in(t, env, ns)
+	probes := ready(8080)
+	probes.Startup = &runnerapi.Probe{TCP: &runnerapi.TCPProbe{Port: 8080}, PeriodSeconds: 1, FailureThreshold: 90}
+	deploy(t, e, k, runnerapi.AppSpec{Image: helloImage(t, env), Args: []string{"-start-delay=6s"}, Probes: probes})
+	heard := follow(t, e, k)
+	require.Eventually(t, func() bool { return heard.first(healthy) != nil }, podPatience, pollEvery)
+	assert.False(t, complaints.signal[k.Name].IsZero(), "the probe failed meanwhile")
+	assert.Nil(t, heard.first(func(s runnerapi.AppStatus) bool { return s.Diagnosis != nil || s.Phase == runnerapi.PhaseFailed }))
+	assert.EqualValues(t, 1, heard.first(healthy).Status.ReadyReplicas)
+}
+
+// TestUpForAMomentIsNotHealthy is of an App without a probe, between its crashes.
+func TestUpForAMomentIsNotHealthy(t *testing.T) {
+	env := kubetest.Full(t)
+	e, _ := start(t, env.Agent, nil)
+	ns := ownNamespace(t, env)
+	k := key(ns, "mayfly")
+	deploy(t, e, k, runnerapi.AppSpec{Image: helloImage(t, env), Args: []string{"-crash-after=1s"}})
+	require.NotNil(t, troubled(t, e, k, trouble{cause: runnerapi.CauseCrashLoop}).Status.Diagnosis)
+	heard := follow(t, e, k)
+	known := restarts(t, env, ns)
+	require.Eventually(t, func() bool { return restarts(t, env, ns) >= known+2 }, podPatience, pollEvery)
+	assert.Nil(t, heard.first(func(s runnerapi.AppStatus) bool { return s.Diagnosis == nil }))
+}
+
+func restarts(t *testing.T, env *kubetest.Env, ns string) (n int32) {
+	t.Helper()
+	var pods corev1.PodList
+	require.NoError(t, env.Client.List(t.Context(), &pods, client.InNamespace(ns)))
+	for _, pod := range pods.Items {
+		for _, c := range pod.Status.ContainerStatuses {
+			n += c.RestartCount
+		}
+	}
+	return n
+}

@@ -1,0 +1,42 @@
+package runnerapi_test
+
+import (
+	"os"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// TestEveryCauseIsDocumented holds the constants against the OpenAPI document
+// and the table for people.
+func TestEveryCauseIsDocumented(t *testing.T) {
+	source, err := os.ReadFile("diagnosis.go")
+	require.NoError(t, err)
+	var causes []any
+	for _, m := range regexp.MustCompile(`Cause = "(\w+)"`).FindAllSubmatch(source, -1) {
+		causes = append(causes, string(m[1]))
+	}
+	require.Contains(t, causes, string(runnerapi.CauseNodeLost))
+	schemas := openAPI(t)["components"].(map[string]any)["schemas"].(map[string]any)
+	properties := schemas["Diagnosis"].(map[string]any)["properties"].(map[string]any)
+	assert.ElementsMatch(t, causes, properties["cause"].(map[string]any)["enum"])
+	doc, err := os.ReadFile("../docs/runner-api.md")
+	require.NoError(t, err)
+	for _, cause := range causes {
+		assert.Regexp(t, "(?m)^\\| .*`"+cause.(string)+"`.* \\|", string(doc), "docs/runner-api.md lacks a row")
+	}
+}
+
+func TestWhatDriftWas(t *testing.T) {
+	for want, d := range map[string]runnerapi.Drift{
+		"service/web was deleted":                   {Object: "service/web", Deleted: true},
+		"service/web was changed":                   {Object: "service/web"},
+		"service/web was changed (spec.type, spec)": {Object: "service/web", Fields: []string{"spec.type", "spec"}},
+	} {
+		assert.Equal(t, want, d.What())
+	}
+}
