@@ -37,7 +37,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w: %w\nSee `%s --help`", errUsage, err, cmd.CommandPath())
 	})
-	root.AddCommand(newRun(), newPrintConfig(), cli.NewVersion("pipeops-agent", version, commit))
+	root.AddCommand(newRun(), newPrintConfig(), newDoctor(), cli.NewVersion("pipeops-agent", version, commit))
 	return root
 }
 
