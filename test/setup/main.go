@@ -55,6 +55,7 @@ func stepsFor(what string) []step {
 	compilePrograms := step{"compile agent, control plane, Runner and the tools around them", programs.run}
 	getCluster := step{"get the test cluster's parts", goRun("./test/cluster/cmd/cluster", "build")}
 	getBroker := step{"get RabbitMQ", goRun("./test/broker/cmd/broker", "install")}
+	getMachines := step{"get what boots a machine with systemd", debian("systemd-nspawn", "systemd-container")}
 	compileTests := step{"compile the tests, with the race detector", tests.run}
 	switch what {
 	case "demo":
@@ -63,7 +64,7 @@ func stepsFor(what string) []step {
 		}
 		return []step{compilePrograms, getCluster, getBroker}
 	case "test":
-		return []step{compilePrograms, getCluster, getBroker, {"compile the end-to-end tests", e2e.run}, compileTests}
+		return []step{compilePrograms, getCluster, getBroker, getMachines, {"compile the end-to-end tests", e2e.run}, compileTests}
 	case "check":
 		return []step{{"compile the linters", lint.run}, {"compile what is to be vetted", plain.run}, compileTests}
 	}
@@ -94,6 +95,24 @@ func goRun(pkg string, args ...string) func(context.Context, io.Writer) error {
 		cmd := command(ctx, append([]string{"run", "-trimpath", pkg}, args...)...)
 		cmd.Stdout, cmd.Stderr = out, out
 		return cmd.Run()
+	}
+}
+
+// debian installs one of Debian's packages, unless its program is there.
+func debian(program, name string) func(context.Context, io.Writer) error {
+	return func(ctx context.Context, out io.Writer) error {
+		if _, err := exec.LookPath(program); err == nil {
+			return nil
+		}
+		for _, args := range [][]string{{"-qq", "update"}, {"-qq", "install", "-y", "--no-install-recommends", name}} {
+			cmd := exec.CommandContext(ctx, "apt-get", args...)
+			cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+			if said, err := cmd.CombinedOutput(); err != nil {
+				_, _ = out.Write(said)
+				return fmt.Errorf("%w (fix: install the package %s, as root)", err, name)
+			}
+		}
+		return nil
 	}
 }
 
