@@ -55,6 +55,10 @@ image: ## Build the agent's image (linux/amd64 and arm64) into dist/, without a 
 	go run ./scripts/image --package ./cmd/agent --tag pipeops/agent:$(VERSION) --ldflags '$(LDFLAGS)' \
 	  --platform linux/amd64,linux/arm64 --output dist/pipeops-agent-image.tar
 
+.PHONY: release
+release: ## Archives for Linux, macOS and Windows, images, SBOMs and checksums into dist/VERSION
+	go run ./scripts/release --version $(VERSION) --commit $(COMMIT) --output dist/$(VERSION)
+
 .PHONY: generate
 generate: ## Write what is made from the code: deep copies, CRD, manifest, OpenAPI, CLI reference
 	go generate ./...

@@ -18,7 +18,7 @@ func (e *exam) configuration(context.Context) []Finding {
 
 // leaves are the single errors in a joined one.
 func leaves(err error) []error {
-	joined, several := err.(interface{ Unwrap() []error }) //nolint:errorlint // the very error is asked for its parts
+	joined, several := err.(interface{ Unwrap() []error })
 	if !several {
 		return []error{err}
 	}

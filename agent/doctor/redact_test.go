@@ -31,22 +31,16 @@ func TestSecretsAreKnownByTheirShape(t *testing.T) {
 }
 
 func FuzzKnownSecretsAreMasked(f *testing.F) {
-	f.Add("before ", "s3cret", " after")
-	f.Add("http://u:", "p:w@d", "@host")
-	f.Add("-----BEGIN PRIVATE KEY-----", "abcd", "-----END PRIVATE KEY-----")
-	f.Fuzz(func(t *testing.T, before, secret, after string) {
-		if len(secret) < shortestSecret || strings.Contains(masked+" private key JWT pipeops_", secret) || strings.Contains(secret, "*") {
-			t.Skip()
+	f.Add("before s3cret after", "s3cret")
+	f.Add("http://u:p:w@d@host", "p:w@d")
+	f.Add("-----BEGIN PRIVATE KEY-----abcd-----END PRIVATE KEY-----", "abcd")
+	f.Fuzz(func(t *testing.T, text, secret string) {
+		ours := masked + " private key " + masked + " JWT" // what the redactor itself writes
+		if len(secret) < shortestSecret || strings.Contains(secret, "*") || strings.Contains(ours, secret) {
+			return
 		}
-		masked := newRedactor([]string{secret}).text(before + secret + after)
-		if strings.Contains(masked, secret) && !strings.Contains(before+after, secret) && !overlaps(before, secret, after) {
-			t.Fatalf("%q is in %q", secret, masked)
+		if got := newRedactor([]string{secret}).text(text); strings.Contains(got, secret) {
+			t.Fatalf("%q is in %q", secret, got)
 		}
 	})
-}
-
-// overlaps says whether the secret can also be read across a border, or begins
-// with its own end, so that masking one occurrence leaves another.
-func overlaps(before, secret, after string) bool {
-	return strings.Count(before+secret+after, secret) != 1 || strings.Contains(before+after, secret)
 }

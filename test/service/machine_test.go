@@ -41,7 +41,7 @@ func boot(t *testing.T, binds ...string) *machine {
 	nspawn, err := exec.LookPath("systemd-nspawn")
 	require.NoError(t, err, "fix: apt-get install systemd-container")
 	m := &machine{root: t.TempDir()}
-	require.NoError(t, os.Chmod(m.root, 0o755)) //nolint:gosec // the agent's user has to get into it
+	require.NoError(t, os.Chmod(m.root, 0o755)) // the agent's user has to get into it
 	m.furnish(t)
 	args := []string{"--directory", m.root, "--bind-ro=/usr", "--bind=" + m.root + "/local:/usr/local",
 		"--register=no", "--keep-unit", "--quiet", "--machine=pipeops-service-" + strconv.Itoa(os.Getpid()),
@@ -52,7 +52,7 @@ func boot(t *testing.T, binds ...string) *machine {
 	// Only what every machine starts, and none of the services that are installed here.
 	args = append(args, "--", "--unit=basic.target")
 	var console bytes.Buffer
-	cmd := exec.Command(nspawn, args...) //nolint:noctx // ended below
+	cmd := exec.Command(nspawn, args...) // ended below
 	cmd.Stdout, cmd.Stderr = &console, &console
 	require.NoError(t, cmd.Start())
 	var ended sync.WaitGroup
@@ -73,7 +73,7 @@ func boot(t *testing.T, binds ...string) *machine {
 		out, err := m.run(ctx, "", "systemctl is-system-running")
 		if s := strings.TrimSpace(out); s != "running" && s != "degraded" {
 			m.leader = childOf(cmd.Process.Pid)
-			return fmt.Errorf("it is %q: %v", s, err)
+			return fmt.Errorf("it is %q: %w", s, err)
 		}
 		return nil
 	})
@@ -84,7 +84,7 @@ func boot(t *testing.T, binds ...string) *machine {
 func (m *machine) furnish(t *testing.T) {
 	t.Helper()
 	for _, dir := range folders {
-		require.NoError(t, os.MkdirAll(filepath.Join(m.root, dir), 0o755)) //nolint:gosec // as in any system
+		require.NoError(t, os.MkdirAll(filepath.Join(m.root, dir), 0o755))
 	}
 	for _, link := range []string{"bin", "sbin", "lib", "lib64"} {
 		require.NoError(t, os.Symlink("usr/"+link, filepath.Join(m.root, link)))
@@ -105,7 +105,7 @@ func (m *machine) furnish(t *testing.T) {
 func (m *machine) write(t *testing.T, file, text string, mode os.FileMode) {
 	t.Helper()
 	path := filepath.Join(m.root, file)
-	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755)) //nolint:gosec // as in any system
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	require.NoError(t, os.WriteFile(path, []byte(text), mode))
 }
 
