@@ -24,8 +24,11 @@ import (
 
 func TestTheManifestGrantsAllThatDoctorAsksFor(t *testing.T) {
 	env := kubetest.ControlPlane(t)
-	report := doctor.Examine(t.Context(), in(startPlane(t).options(t), env.Agent))
+	opts := in(startPlane(t).options(t), env.Agent)
+	opts.Config.StateDir = "" // as in a pod
+	report := doctor.Examine(t.Context(), opts)
 	requireOnly(t, report)
+	assert.Contains(t, finding(t, report, "identity").Detail, "none yet in secret pipeops/pipeops-agent-identity")
 	var granted []string
 	for _, f := range report.Findings {
 		if f.Check == "permissions" {
