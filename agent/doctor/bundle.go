@@ -59,7 +59,7 @@ func pack(w io.Writer, parts []part, secrets redactor, at time.Time) error {
 	packed := gzip.NewWriter(w)
 	archive := tar.NewWriter(packed)
 	for _, p := range parts {
-		text := []byte(secrets.text(string(tail(p.text))))
+		text := tail([]byte(secrets.text(string(p.text)))) // in this order: a secret that is cut in two has no shape
 		header := &tar.Header{Name: "pipeops-agent-support/" + p.name, Mode: 0o600, Size: int64(len(text)), ModTime: at.Truncate(time.Second)}
 		if err := archive.WriteHeader(header); err != nil {
 			return err
@@ -71,7 +71,14 @@ func pack(w io.Writer, parts []part, secrets redactor, at time.Time) error {
 	return errors.Join(archive.Close(), packed.Close())
 }
 
-func tail(text []byte) []byte { return text[max(0, len(text)-maxPart):] }
+// tail is the last whole lines of a long text.
+func tail(text []byte) []byte {
+	if len(text) <= maxPart {
+		return text
+	}
+	text = text[len(text)-maxPart:]
+	return text[bytes.IndexByte(text, '\n')+1:]
+}
 
 // collect gathers the parts and says what could not be had.
 func (e *exam) collect(ctx context.Context, report Report) (parts []part, problems []string) {

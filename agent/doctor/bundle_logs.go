@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -92,8 +93,22 @@ func (e *exam) serviceParts(ctx context.Context, add addPart) {
 			add("logs/journal.log", text, err)
 		}
 	}
-	text, err := os.ReadFile(openRCLog)
+	text, err := endOf(openRCLog)
 	if !errors.Is(err, fs.ErrNotExist) {
 		add("logs/openrc.log", text, err)
 	}
+}
+
+// endOf reads somewhat more of a file's end than a bundle takes.
+func endOf(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-2*maxPart), 2*maxPart))
 }

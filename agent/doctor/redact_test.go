@@ -1,10 +1,13 @@
 package doctor
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestSecretsAreKnownByTheirShape(t *testing.T) {
@@ -28,6 +31,23 @@ func TestSecretsAreKnownByTheirShape(t *testing.T) {
 	} {
 		assert.Equal(t, text, r.text(text))
 	}
+}
+
+func TestALongTextIsCutAtALine(t *testing.T) {
+	line := strings.Repeat("x", 99) + "\n"
+	got := tail([]byte(strings.Repeat(line, maxPart/100+10)))
+	assert.LessOrEqual(t, len(got), maxPart)
+	assert.Greater(t, len(got), maxPart-100)
+	assert.True(t, strings.HasPrefix(string(got), line))
+	assert.Equal(t, "short", string(tail([]byte("short"))))
+}
+
+func TestTheEndOfALongFileIsRead(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "log")
+	require.NoError(t, os.WriteFile(file, []byte(strings.Repeat("a", maxPart)+strings.Repeat("b", 2*maxPart)), 0o600))
+	got, err := endOf(file)
+	require.NoError(t, err)
+	assert.Equal(t, strings.Repeat("b", 2*maxPart), string(got))
 }
 
 func FuzzKnownSecretsAreMasked(f *testing.F) {
