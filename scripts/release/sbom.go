@@ -55,7 +55,8 @@ func (r *release) bom(p program, goVersion string, modules map[string]*debug.Mod
 		Timestamp: r.time.Format("2006-01-02T15:04:05Z"),
 		Component: &cyclonedx.Component{Type: cyclonedx.ComponentTypeApplication, Name: p.name, Version: r.version, BOMRef: p.name},
 	}
-	components := []cyclonedx.Component{library("std", strings.TrimPrefix(goVersion, "go"))}
+	components := make([]cyclonedx.Component, 0, 1+len(modules))
+	components = append(components, library("std", strings.TrimPrefix(goVersion, "go")))
 	for _, m := range modules {
 		if m.Replace != nil {
 			m = m.Replace
