@@ -10,7 +10,7 @@ COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo none)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 BIN     := bin
 TOOL    := go tool -modfile=internal/tools/go.mod
-SCRIPTS := $(shell git ls-files '*.sh' .ci/run 2>/dev/null)
+SCRIPTS := $(shell git ls-files '*.sh' .ci/run deployments/openrc 2>/dev/null)
 GOTEST  := go test -timeout 25m
 # The same, with a word on how far it is, and at the end on how to run again what failed.
 # `go vet` is a check of its own.
@@ -40,7 +40,7 @@ test-short: ## The seconds-long loop for daily work: no cluster, no broker
 	$(GOTEST) -short ./...
 
 .PHONY: check
-check: check-setup tidy-check format-check vet lint shell race ## What CI runs beside the tests: tidy, format, vet, lint, import law, shellcheck, race
+check: check-setup tidy-check format-check vet vet-windows lint shell race ## What CI runs beside the tests: tidy, format, vet, lint, import law, shellcheck, race
 
 ##@ Build
 .PHONY: build
@@ -57,6 +57,10 @@ image: ## Build the images of agent and control plane (linux/amd64 and arm64) in
 	go run ./scripts/image --package ./cmd/controlplane --tag pipeops/controlplane:$(VERSION) --ldflags '$(LDFLAGS)' \
 	  --data-dir /var/lib/pipeops-controlplane \
 	  --platform linux/amd64,linux/arm64 --output dist/pipeops-controlplane-image.tar
+
+.PHONY: release
+release: ## Archives for Linux, macOS and Windows, images, SBOMs and checksums into dist/VERSION
+	go run ./scripts/release --version $(VERSION) --commit $(COMMIT) --output dist/$(VERSION)
 
 .PHONY: generate
 generate: ## Write what is made from the code: deep copies, CRD, manifest, OpenAPI, CLI reference
@@ -99,6 +103,11 @@ format-check:
 vet:
 	@echo "== go vet"
 	@go vet ./...
+
+.PHONY: vet-windows
+vet-windows: # and, with the same build tags, macOS; `make release` builds both
+	@echo "== agent and Runner on Windows (some minutes the first time)"
+	@GOOS=windows go vet ./cmd/agent ./cmd/runner
 
 .PHONY: lint
 lint: ## golangci-lint with the list in .golangci.yaml, the import law among it

@@ -7,9 +7,11 @@ exclude github.com/google/pprof v0.0.0-20261016150608-1facf8f91b50
 exclude golang.org/x/exp v0.0.0-20261011100332-faecfb24eb49
 
 require (
+	github.com/CycloneDX/cyclonedx-go v0.9.3
 	github.com/cenkalti/backoff/v5 v5.0.3
 	github.com/cloudevents/sdk-go/v2 v2.16.2
 	github.com/compose-spec/compose-go/v2 v2.16.2
+	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/danielgtaylor/huma/v2 v2.37.2
 	github.com/fatedier/frp v0.71.0
 	github.com/fatedier/golib v0.8.2

@@ -100,6 +100,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	defer stopHealth()
+	defer a.notify(ctx)()
 	if err := a.identify(ctx); err != nil {
 		return errUnlessStopped(ctx, err)
 	}

@@ -2,12 +2,9 @@ package agent
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"sync"
 
 	"golang.org/x/net/http/httpproxy"
@@ -19,7 +16,7 @@ import (
 // firstContact makes the client for registration. The token's fingerprint, a CA
 // file or the system's roots say who is to be believed; the last is remembered.
 func (a *Agent) firstContact(token controlapi.Token) (client *controlapi.Client, systemRoots bool, err error) {
-	roots, err := a.caFile()
+	roots, err := a.opts.Config.CAPool()
 	if err != nil {
 		return nil, false, err
 	}
@@ -35,7 +32,7 @@ func (a *Agent) firstContact(token controlapi.Token) (client *controlapi.Client,
 // client makes the client for everything after registration. It follows the
 // identity: a renewed certificate is used at the next connection.
 func (a *Agent) client() (*controlapi.Client, error) {
-	extra, err := a.caFile()
+	extra, err := a.opts.Config.CAPool()
 	if err != nil {
 		return nil, err
 	}
@@ -65,23 +62,6 @@ func (a *Agent) newClient(source func() *tls.Config) (*controlapi.Client, error)
 
 // proxyFunc follows HTTPS_PROXY and NO_PROXY, for HTTPS and FRP alike.
 func proxyFunc() func(*url.URL) (*url.URL, error) { return httpproxy.FromEnvironment().ProxyFunc() }
-
-// caFile reads the CAs that the operator named, or answers nil.
-func (a *Agent) caFile() (*x509.CertPool, error) {
-	path := a.opts.Config.CAFile
-	if path == "" {
-		return nil, nil
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("PIPEOPS_CA_FILE: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("PIPEOPS_CA_FILE: %s holds no PEM certificate", path)
-	}
-	return pool, nil
-}
 
 // passing says whether the control plane may answer otherwise later without
 // anybody changing anything.

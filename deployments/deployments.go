@@ -1,7 +1,8 @@
 // Package deployments holds what puts the agent and the control plane into a
 // cluster, so that tests and tools use the very files that users apply.
-// agent.yaml is made of the parts in agent/ and crds/, and so are the templates
-// of the agent's chart that say what the agent may do.
+// agent.yaml is made of the parts in agent/ and crds/, service.yaml of these and
+// of service/, and so are the templates of the agent's chart that say what the
+// agent may do.
 package deployments
 
 import (
@@ -11,7 +12,7 @@ import (
 
 //go:generate go test . -run UpToDate -update
 
-//go:embed agent/*.yaml crds/*.yaml
+//go:embed agent/*.yaml crds/*.yaml service/*.yaml
 var parts embed.FS
 
 const header = `# The PipeOps agent, whole. Needs Kubernetes 1.30 or newer.
@@ -36,11 +37,25 @@ const header = `# The PipeOps agent, whole. Needs Kubernetes 1.30 or newer.
 # Made by ` + "`go generate ./deployments/...`" + ` from deployments/agent and deployments/crds. Do not edit.
 `
 
+const serviceHeader = `# What the PipeOps agent needs in a cluster when it is a service of a machine beside it:
+# all of agent.yaml but the pod. docs/service.md says how to go on. Needs Kubernetes 1.30 or newer.
+#
+#   kubectl apply -f service.yaml
+#
+# Made by ` + "`go generate ./deployments/...`" + ` from deployments/agent, crds and service. Do not edit.
+`
+
 // Agent is the agent's manifest: what agent.yaml holds.
-func Agent() ([]byte, error) {
+func Agent() ([]byte, error) { return join(header, "agent/deployment.yaml") }
+
+// Service is what service.yaml holds: the manifest for an agent that is no pod.
+func Service() ([]byte, error) { return join(serviceHeader, "service/token.yaml") }
+
+// join puts what every agent needs in its cluster before the last part.
+func join(header, last string) ([]byte, error) {
 	out := bytes.NewBufferString(header)
 	for _, name := range []string{
-		"agent/namespaces.yaml", "crds/pipeops.io_apps.yaml", "agent/rbac.yaml", "agent/policy.yaml", "agent/deployment.yaml",
+		"agent/namespaces.yaml", "crds/pipeops.io_apps.yaml", "agent/rbac.yaml", "agent/policy.yaml", last,
 	} {
 		part, err := parts.ReadFile(name)
 		if err != nil {

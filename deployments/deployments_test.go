@@ -24,12 +24,21 @@ import (
 var update = flag.Bool("update", false, "write the file anew")
 
 func TestAgentManifestIsUpToDate(t *testing.T) {
-	want, err := deployments.Agent()
+	isUpToDate(t, "agent.yaml", deployments.Agent)
+}
+
+func TestServiceManifestIsUpToDate(t *testing.T) {
+	isUpToDate(t, "service.yaml", deployments.Service)
+}
+
+func isUpToDate(t *testing.T, file string, manifest func() ([]byte, error)) {
+	t.Helper()
+	want, err := manifest()
 	require.NoError(t, err)
 	if *update {
-		require.NoError(t, os.WriteFile("agent.yaml", want, 0o600))
+		require.NoError(t, os.WriteFile(file, want, 0o600))
 	}
-	got, err := os.ReadFile("agent.yaml")
+	got, err := os.ReadFile(file)
 	require.NoError(t, err)
 	assert.Equal(t, string(want), string(got), "the file is stale: run `go generate ./deployments/...`")
 }
@@ -47,6 +56,27 @@ func TestChartIsUpToDate(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, string(want), string(got), "%s is stale: run `go generate ./deployments/...`", name)
 	}
+}
+
+// TestEveryRightIsRead counts what doctor asks for against the roles.
+func TestEveryRightIsRead(t *testing.T) {
+	want := 0
+	for _, o := range objects(t) {
+		if o.GetKind() != "ClusterRole" && o.GetKind() != "Role" {
+			continue
+		}
+		var role rbacv1.ClusterRole
+		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role))
+		for _, r := range role.Rules {
+			want += len(r.APIGroups) * len(r.Resources) * len(r.Verbs) * max(1, len(r.ResourceNames))
+		}
+	}
+	granted, err := deployments.Granted()
+	require.NoError(t, err)
+	assert.Len(t, slices.Concat(granted.Cluster, granted.Own, granted.Managed), want)
+	assert.Contains(t, granted.Cluster, deployments.Grant{Verb: "patch", Group: "pipeops.io", Resource: "apps", Subresource: "status"})
+	assert.Contains(t, granted.Own, deployments.Grant{Verb: "get", Resource: "secrets", Name: "pipeops-agent-identity"})
+	assert.Equal(t, "get pods/log", deployments.Grant{Verb: "get", Resource: "pods", Subresource: "log"}.String())
 }
 
 func objects(t *testing.T) []unstructured.Unstructured {

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// maxFile bounds the --config file and the token file.
-const maxFile = 64 << 10
+// maxFile bounds the --config file, the token file and the CA file.
+const maxFile = 1 << 20
 
 // Config is the agent's effective configuration.
 type Config struct {

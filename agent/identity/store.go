@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 )
 
 // Store keeps the stored parts of an Identity, for all replicas of the agent. In
@@ -43,7 +44,8 @@ func (f File) Load(context.Context) (map[string][]byte, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+	// Windows knows no modes: there it is the directory's access list that counts.
+	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
 		return nil, "", fmt.Errorf("%s can be read by others, mode %04o (fix: chmod 600 %s)", f.path(), mode, f.path())
 	}
 	if info.Size() > 4*maxPart {

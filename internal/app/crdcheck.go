@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -18,10 +19,10 @@ var blockless = cache.BlockUntilSynced(false)
 
 // MissingCRDError says that the cluster lacks the App resource, or has an
 // older one than this agent writes.
-type MissingCRDError struct{ reason string }
+type MissingCRDError struct{ Reason string }
 
 func (e *MissingCRDError) Error() string {
-	return fmt.Sprintf("%s: apply the agent's manifest (kubectl apply -f deployments/crds/pipeops.io_apps.yaml) and start the agent again", e.reason)
+	return fmt.Sprintf("%s: apply the agent's manifest (kubectl apply -f deployments/crds/pipeops.io_apps.yaml) and start the agent again", e.Reason)
 }
 
 // checkCRD looks for the App resource. While the API server cannot be reached
@@ -29,20 +30,34 @@ func (e *MissingCRDError) Error() string {
 func (e *Engine) checkCRD(ctx context.Context) error {
 	backoff := wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.3, Steps: 8, Cap: 15 * time.Second}
 	return backoff.DelayFunc().Until(ctx, true, false, func(ctx context.Context) (bool, error) {
-		def := &metav1.PartialObjectMetadata{}
-		def.SetGroupVersionKind(crdKind)
-		err := e.live.Get(ctx, client.ObjectKey{Name: CRDName}, def)
+		missing := &MissingCRDError{}
+		err := CheckCRD(ctx, e.live)
 		switch {
-		case apierrors.IsNotFound(err):
-			return false, &MissingCRDError{"the cluster has no resource " + CRDName}
-		case apierrors.IsForbidden(err):
-			return false, fmt.Errorf("look for resource %s: %w: apply the agent's manifest, which grants it", CRDName, err)
-		case err != nil:
-			e.log.Warn().Err(err).Msg("the Kubernetes API does not answer; trying again")
-			return false, nil
+		case err == nil:
+			return true, nil
+		case errors.As(err, &missing), apierrors.IsForbidden(err):
+			return false, err
 		}
-		return true, checkVersion(def.Annotations[SchemaVersionAnnotation])
+		e.log.Warn().Err(err).Msg("the Kubernetes API does not answer; trying again")
+		return false, nil
 	})
+}
+
+// CheckCRD asks once whether the cluster has the App resource that this agent
+// writes. Its error is a *MissingCRDError when it has not.
+func CheckCRD(ctx context.Context, cluster client.Reader) error {
+	def := &metav1.PartialObjectMetadata{}
+	def.SetGroupVersionKind(crdKind)
+	err := cluster.Get(ctx, client.ObjectKey{Name: CRDName}, def)
+	switch {
+	case apierrors.IsNotFound(err):
+		return &MissingCRDError{"the cluster has no resource " + CRDName}
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("look for resource %s: %w: apply the agent's manifest, which grants it", CRDName, err)
+	case err != nil:
+		return err
+	}
+	return checkVersion(def.Annotations[SchemaVersionAnnotation])
 }
 
 func checkVersion(have string) error {

@@ -98,8 +98,22 @@ func (c *Client) Close() {
 // Register asks for an identity with an enrolment token.
 func (c *Client) Register(ctx context.Context, token Token, req RegisterRequest) (Identity, error) {
 	var id Identity
-	header := http.Header{"Authorization": {"Bearer " + token.Credential()}}
-	return id, c.post(ctx, c.unnamed, pathRegister, header, req, &id)
+	return id, c.post(ctx, c.unnamed, pathRegister, bearing(token), req, &id)
+}
+
+// CheckToken asks what an enrolment token is good for, without using it.
+func (c *Client) CheckToken(ctx context.Context, token Token) (TokenState, error) {
+	var state TokenState
+	return state, c.post(ctx, c.unnamed, pathToken, bearing(token), struct{}{}, &state)
+}
+
+// CheckIdentity asks whether the agent's certificate is accepted.
+func (c *Client) CheckIdentity(ctx context.Context) error {
+	return c.post(ctx, c.named, pathIdentity, nil, struct{}{}, nil)
+}
+
+func bearing(token Token) http.Header {
+	return http.Header{"Authorization": {"Bearer " + token.Credential()}}
 }
 
 // Renew asks for a new certificate by the current one.

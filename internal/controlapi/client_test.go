@@ -33,6 +33,10 @@ func TestAllCallsOverTheWire(t *testing.T) {
 			assert.Equal(t, "shop", req.Name)
 			return controlapi.Identity{AgentID: "a1", HeartbeatInterval: 30}, nil
 		},
+		check: func(credential string) (controlapi.TokenState, error) {
+			assert.Equal(t, token.Credential(), credential)
+			return controlapi.TokenState{ID: token.ID, UsesLeft: new(3)}, nil
+		},
 		renew: func(agentID string, req controlapi.RenewRequest) (controlapi.Identity, error) {
 			if agentID == "" {
 				assert.True(t, controlapi.VerifyRecovery(oldKey.Public(), req))
@@ -60,6 +64,10 @@ func TestAllCallsOverTheWire(t *testing.T) {
 	id, err := c.Register(t.Context(), token, soundRegister())
 	require.NoError(t, err)
 	assert.Equal(t, controlapi.Identity{AgentID: "a1", HeartbeatInterval: 30}, id)
+	state, err := c.CheckToken(t.Context(), token)
+	require.NoError(t, err)
+	assert.Equal(t, controlapi.TokenState{ID: token.ID, UsesLeft: new(3)}, state)
+	require.NoError(t, c.CheckIdentity(t.Context()))
 	id, err = c.Renew(t.Context(), "csr")
 	require.NoError(t, err)
 	assert.Equal(t, "leaf", id.AgentID)

@@ -160,3 +160,9 @@ func certificateNames(c *x509.Certificate) string {
 	}
 	return strings.Join(names, ", ")
 }
+
+// Explain says what kept somebody from an answer of the control plane at base:
+// an Error with a fix, as the Client's calls answer it.
+func Explain(base *url.URL, now func() time.Time, err error) error {
+	return explainer{base: base, now: now}.explain(err)
+}

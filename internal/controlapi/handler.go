@@ -17,6 +17,8 @@ import (
 // The paths of this wire.
 const (
 	pathRegister  = "/v1/agents/register"
+	pathToken     = "/v1/tokens/check" //nolint:gosec // a path
+	pathIdentity  = "/v1/agent/check"
 	pathRenew     = "/v1/agent/renew"
 	pathHeartbeat = "/v1/agent/heartbeat"
 	pathEvents    = "/v1/agent/events"
@@ -91,6 +93,10 @@ type (
 		Authorization string `header:"Authorization" hidden:"true"`
 		Body          RegisterRequest
 	}
+	tokenInput struct {
+		Authorization string `header:"Authorization" hidden:"true"`
+	}
+	tokenOutput     struct{ Body TokenState }
 	renewInput      struct{ Body RenewRequest }
 	heartbeatInput  struct{ Body Heartbeat }
 	eventsInput     struct{ Body EventsRequest }
@@ -100,22 +106,44 @@ type (
 
 func (h *handler) routes(api huma.API) {
 	huma.Register(api, operation("register", pathRegister, "Register with an enrolment token", "token", http.StatusOK), h.register)
+	huma.Register(api, operation("check-token", pathToken, "Say what an enrolment token is good for, without using it", "token", http.StatusOK), h.checkToken)
 	agent := huma.NewGroup(api)
 	agent.UseMiddleware(h.withPeer)
+	huma.Register(agent, operation("check-identity", pathIdentity, "Say whether the certificate is accepted", "certificate", http.StatusNoContent), h.checkIdentity)
 	huma.Register(agent, operation("renew", pathRenew, "Renew the certificate", "certificate", http.StatusOK), h.renew)
 	huma.Register(agent, operation("heartbeat", pathHeartbeat, "Say that the agent is alive", "certificate", http.StatusOK), h.heartbeat)
 	huma.Register(agent, operation("events", pathEvents, "Hand over events", "certificate", http.StatusNoContent), h.events)
 }
 
 func (h *handler) register(ctx context.Context, in *registerInput) (*identityOutput, error) {
-	const scheme = "bearer "
-	auth := in.Authorization
-	if len(auth) <= len(scheme) || !equalFoldASCII(auth[:len(scheme)], scheme) {
-		return nil, h.problem(ctx, Errorf(CodeTokenUnknown, "set AGENT_TOKEN to what `pipeops-controlplane token create` printed",
-			"no enrolment token was sent"))
+	token, err := bearer(in.Authorization)
+	if err != nil {
+		return nil, h.problem(ctx, err)
 	}
-	id, err := h.backend.Register(ctx, auth[len(scheme):], in.Body)
+	id, err := h.backend.Register(ctx, token, in.Body)
 	return &identityOutput{Body: id}, h.problem(ctx, err)
+}
+
+func (h *handler) checkToken(ctx context.Context, in *tokenInput) (*tokenOutput, error) {
+	token, err := bearer(in.Authorization)
+	if err != nil {
+		return nil, h.problem(ctx, err)
+	}
+	state, err := h.backend.CheckToken(ctx, token)
+	return &tokenOutput{Body: state}, h.problem(ctx, err)
+}
+
+// checkIdentity has nothing to do: withPeer has answered whoever is refused.
+func (h *handler) checkIdentity(context.Context, *struct{}) (*struct{}, error) { return nil, nil }
+
+// bearer takes the enrolment token out of the Authorization header.
+func bearer(auth string) (string, error) {
+	const scheme = "bearer "
+	if len(auth) <= len(scheme) || !equalFoldASCII(auth[:len(scheme)], scheme) {
+		return "", Errorf(CodeTokenUnknown, "set AGENT_TOKEN to what `pipeops-controlplane token create` printed",
+			"no enrolment token was sent")
+	}
+	return auth[len(scheme):], nil
 }
 
 func (h *handler) renew(ctx context.Context, in *renewInput) (*identityOutput, error) {

@@ -70,6 +70,7 @@ func unchanged(*x509.Certificate) {}
 // backend answers what the test says.
 type backend struct {
 	register  func(token string, req controlapi.RegisterRequest) (controlapi.Identity, error)
+	check     func(token string) (controlapi.TokenState, error)
 	renew     func(agentID string, req controlapi.RenewRequest) (controlapi.Identity, error)
 	heartbeat func(agentID string, beat controlapi.Heartbeat) (controlapi.HeartbeatAnswer, error)
 	events    func(agentID string, events []controlapi.Event) error
@@ -77,6 +78,10 @@ type backend struct {
 
 func (b *backend) Register(_ context.Context, token string, req controlapi.RegisterRequest) (controlapi.Identity, error) {
 	return b.register(token, req)
+}
+
+func (b *backend) CheckToken(_ context.Context, token string) (controlapi.TokenState, error) {
+	return b.check(token)
 }
 
 func (b *backend) Renew(_ context.Context, agentID string, req controlapi.RenewRequest) (controlapi.Identity, error) {

@@ -31,6 +31,15 @@ type Identity struct {
 	HeartbeatInterval int            `json:"heartbeatIntervalSeconds" doc:"Seconds between heartbeats while nothing changes."`
 }
 
+// TokenState is what an enrolment token is good for, told to whoever holds it, so
+// that an operator can find a mistake before an agent registers.
+type TokenState struct {
+	ID        string         `json:"id"`
+	ExpiresAt time.Time      `json:"expiresAt,omitzero" doc:"Absent when it does not expire."`
+	UsesLeft  *int           `json:"usesLeft,omitempty" doc:"Registrations that it is good for still; absent for any number."`
+	Tunnel    TunnelEndpoint `json:"tunnel" doc:"Where an agent's tunnel will go."`
+}
+
 // TunnelEndpoint is a frps that the agent keeps a tunnel to.
 type TunnelEndpoint struct {
 	Address    string `json:"address" doc:"host:port of the FRP listener."`

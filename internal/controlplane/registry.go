@@ -3,10 +3,8 @@ package controlplane
 import (
 	"context"
 	"crypto/rand"
-	"crypto/subtle"
 	"crypto/x509"
 	"encoding/base32"
-	"encoding/hex"
 	"errors"
 	"maps"
 	"strings"
@@ -31,15 +29,12 @@ type registry struct {
 	facts     factsCache
 }
 
-const fixEnrol = "make a new one with `pipeops-controlplane token create`"
-
 // Register implements controlapi.Backend.
 func (r *registry) Register(ctx context.Context, text string, req controlapi.RegisterRequest) (controlapi.Identity, error) {
 	now := r.cfg.Now()
-	token, err := controlapi.ParseToken(text)
+	token, err := readToken(text)
 	if err != nil {
-		return controlapi.Identity{}, controlapi.Errorf(controlapi.CodeTokenUnknown,
-			"copy the whole line that `pipeops-controlplane token create` printed", "the enrolment token is not one: it is cut short or mistyped")
+		return controlapi.Identity{}, err
 	}
 	if skewed := controlapi.ClockSkew(req.Clock, now); skewed != nil {
 		return controlapi.Identity{}, skewed
@@ -84,31 +79,12 @@ func (r *registry) enrol(ctx context.Context, tx *store.Tx, token controlapi.Tok
 	// The same request once more, because its answer was lost, takes no other use.
 	repeated := !isNew && agent.Key == key && agent.TokenID == token.ID
 	if !repeated && known.MaxUses > 0 && known.Uses >= known.MaxUses {
-		return agent, controlapi.Errorf(controlapi.CodeTokenUsedUp, fixEnrol+", with --uses for more", "the enrolment token %s has been used %d times, which is all it is good for", known.ID, known.Uses)
+		return agent, usedUp(known)
 	}
 	if agent, err = r.put(ctx, tx, agent, req, known, key, now); err != nil {
 		return agent, err
 	}
 	return agent, tx.UseToken(ctx, token.ID, agent.ID, now, !repeated)
-}
-
-// validToken checks all of a token but its uses. The answer to a wrong secret is
-// that to an unknown token.
-func validToken(ctx context.Context, tx *store.Tx, token controlapi.Token, now time.Time) (store.Token, error) {
-	known, err := tx.Token(ctx, token.ID)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return known, err
-	}
-	same := subtle.ConstantTimeCompare([]byte(known.Hash), []byte(hex.EncodeToString(token.Hash()))) == 1
-	switch {
-	case err != nil || !same:
-		return known, controlapi.Errorf(controlapi.CodeTokenUnknown, fixEnrol, "the control plane does not know this enrolment token")
-	case !known.RevokedAt.IsZero():
-		return known, controlapi.Errorf(controlapi.CodeTokenRevoked, fixEnrol, "the enrolment token %s was revoked at %s", known.ID, known.RevokedAt.Format(time.RFC3339))
-	case !known.ExpiresAt.IsZero() && now.After(known.ExpiresAt):
-		return known, controlapi.Errorf(controlapi.CodeTokenExpired, fixEnrol, "the enrolment token %s expired at %s", known.ID, known.ExpiresAt.Format(time.RFC3339))
-	}
-	return known, nil
 }
 
 func nameFree(ctx context.Context, tx *store.Tx, name, agentID string) error {
@@ -249,9 +225,12 @@ func (r *registry) identity(csr *x509.CertificateRequest, agentID string) (contr
 	}
 	return controlapi.Identity{
 		AgentID: agentID, Certificate: issued.Certificate, CABundle: string(r.ca.Bundle()),
-		Tunnel:     controlapi.TunnelEndpoint{Address: r.cfg.AdvertiseTunnel, ServerName: hostOf(r.cfg.AdvertiseTunnel)},
-		ServerName: name, TrustDomain: r.cfg.TrustDomain, HeartbeatInterval: seconds(r.cfg.HeartbeatInterval),
+		Tunnel: r.tunnelEndpoint(), ServerName: name, TrustDomain: r.cfg.TrustDomain, HeartbeatInterval: seconds(r.cfg.HeartbeatInterval),
 	}, nil
+}
+
+func (r *registry) tunnelEndpoint() controlapi.TunnelEndpoint {
+	return controlapi.TunnelEndpoint{Address: r.cfg.AdvertiseTunnel, ServerName: hostOf(r.cfg.AdvertiseTunnel)}
 }
 
 func seconds(d time.Duration) int { return max(1, int(d/time.Second)) }

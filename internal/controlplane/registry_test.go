@@ -130,6 +130,10 @@ func TestRegistrationIsRefused(t *testing.T) {
 			}
 			_, err := agent.client.Register(t.Context(), token, req)
 			requireProblem(t, err, c.code, c.words...)
+			if c.token != nil { // asking beforehand says the same
+				_, err = agent.client.CheckToken(t.Context(), token)
+				requireProblem(t, err, c.code, c.words...)
+			}
 			_, err = p.store.AgentNamed(t.Context(), "new")
 			require.Error(t, err, "nothing is left of it")
 		})
@@ -162,6 +166,29 @@ func TestAReplicaThatStandsByOnlyLives(t *testing.T) {
 	_, err = c.client.Heartbeat(t.Context(), standby)
 	require.NoError(t, err)
 	assert.Equal(t, append(before, announce.AgentUpdated), typesOf(p.queued()))
+}
+
+func TestCheckingATokenDoesNotUseIt(t *testing.T) {
+	p := start(t)
+	token := p.token(func(o *TokenOptions) { o.Uses = 2 })
+	agent := p.cluster("shop")
+	for range 3 {
+		state, err := agent.client.CheckToken(t.Context(), token)
+		require.NoError(t, err)
+		assert.Equal(t, token.ID, state.ID)
+		assert.Equal(t, 2, *state.UsesLeft)
+		assert.WithinDuration(t, p.clock.now().Add(time.Hour), state.ExpiresAt, time.Minute)
+		assert.Equal(t, p.Advertised().Tunnel, state.Tunnel.Address)
+	}
+	require.NoError(t, agent.register(token))
+	state, err := agent.client.CheckToken(t.Context(), token)
+	require.NoError(t, err)
+	assert.Equal(t, 1, *state.UsesLeft)
+	require.NoError(t, agent.client.CheckIdentity(t.Context()))
+
+	_, err = p.admin.RevokeAgent(t.Context(), agent.id.AgentID)
+	require.NoError(t, err)
+	requireProblem(t, agent.client.CheckIdentity(t.Context()), controlapi.CodeRevoked)
 }
 
 func TestTheSameClusterIsTheSameAgent(t *testing.T) {

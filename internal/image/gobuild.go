@@ -11,7 +11,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// GoBuild says which Go program to compile for an image.
+// GoBuild says which Go program to compile, for an image or a release.
 type GoBuild struct {
 	// Dir is a directory within the module, or empty for the current one.
 	Dir string
@@ -21,8 +21,8 @@ type GoBuild struct {
 	Output string
 	// LDFlags are added to -s -w.
 	LDFlags string
-	// Platform is what to build for; the zero value means this machine's
-	// architecture, on Linux.
+	// Platform is what to build for; what it leaves out is Linux, and this
+	// machine's architecture.
 	Platform v1.Platform
 }
 
@@ -31,7 +31,11 @@ func (b GoBuild) Run(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath",
 		"-ldflags", strings.TrimSpace("-s -w "+b.LDFlags), "-o", b.Output, b.Package)
 	cmd.Dir = b.Dir
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux")
+	system := b.Platform.OS
+	if system == "" {
+		system = "linux"
+	}
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system)
 	if b.Platform.Architecture != "" {
 		cmd.Env = append(cmd.Env, "GOARCH="+b.Platform.Architecture)
 	}

@@ -65,7 +65,7 @@ func stepsFor(what string) []step {
 		}
 		return []step{compilePrograms, getCluster, getBroker}
 	case "test":
-		getTools := step{"get what the documentation's examples use", packages("curl", "jq")}
+		getTools := step{"get what boots a machine with systemd, and what the documentation's examples use", packages("systemd-nspawn", "curl", "jq")}
 		return []step{
 			compilePrograms, getCluster, getBroker, getTools, {"compile Helm and kubeconform", chart.run},
 			{"compile the end-to-end tests", e2e.run}, compileTests,

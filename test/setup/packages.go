@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -9,14 +10,16 @@ import (
 	"strings"
 )
 
-// packages installs programs from Debian's packages of the same names, those
-// that are missing.
-func packages(names ...string) func(context.Context, io.Writer) error {
+// packageOf names Debian's packages that are not called like their program.
+var packageOf = map[string]string{"systemd-nspawn": "systemd-container"}
+
+// packages installs the programs that are missing from Debian's packages.
+func packages(programs ...string) func(context.Context, io.Writer) error {
 	return func(ctx context.Context, out io.Writer) error {
 		var missing []string
-		for _, name := range names {
-			if _, err := exec.LookPath(name); err != nil {
-				missing = append(missing, name)
+		for _, program := range programs {
+			if _, err := exec.LookPath(program); err != nil {
+				missing = append(missing, cmp.Or(packageOf[program], program))
 			}
 		}
 		if len(missing) == 0 {

@@ -1,0 +1,96 @@
+package config
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+//go:generate go test . -run TestReferenceIsCommitted -update
+
+var update = flag.Bool("update", false, "write docs/configuration.md anew")
+
+const referenceFile = "../../docs/configuration.md"
+
+const referenceHead = `# The agent's configuration
+
+<!-- Made from agent/config: go generate ./agent/config -->
+
+A setting is taken from the first place that has it: flag, environment variable, the YAML file that ` + "`--config`" + `
+names, default. What is wrong is said all at once, with the fix; an unknown key in the file is an error. No flag
+takes a secret: process arguments can be read by everybody on the machine.
+
+` + "`pipeops-agent print-config`" + ` shows the effective configuration, where each value comes from, and no secret.
+
+`
+
+const referenceTail = `
+## What others read
+
+| environment | meaning |
+|---|---|
+| ` + "`HTTPS_PROXY`, `NO_PROXY`" + ` | proxy for HTTPS and for the tunnel: http, https or socks5, with user and password if it wants them; hosts that are reached without it. The Kubernetes API is reached by the same rules |
+| ` + "`GOMEMLIMIT`" + ` | soft limit of the process' memory, below that of the pod or unit; the manifest and the service have it at 96MiB |
+| ` + "`NOTIFY_SOCKET`, `WATCHDOG_USEC`" + ` | set by systemd: the agent tells it when it is ready and that it lives ([service.md](service.md)) |
+
+## A file
+
+` + "```yaml" + `
+# pipeops-agent run --config agent.yaml
+controlPlaneUrl: https://cp.example.com:8443
+clusterName: prod-1
+tokenFile: /etc/pipeops/token
+kubeconfig: /etc/pipeops/kubeconfig
+stateDir: /var/lib/pipeops-agent
+` + "```" + `
+`
+
+func TestReferenceIsCommitted(t *testing.T) {
+	now := reference()
+	if *update {
+		require.NoError(t, os.WriteFile(referenceFile, now, 0o644))
+	}
+	committed, err := os.ReadFile(referenceFile)
+	require.NoError(t, err)
+	if !bytes.Equal(now, committed) {
+		t.Errorf("%s is not what the settings say; run: go generate ./agent/config", referenceFile)
+	}
+}
+
+// TestTheExampleFileIsUnderstood keeps the reference's own example from going stale.
+func TestTheExampleFileIsUnderstood(t *testing.T) {
+	_, file, _ := strings.Cut(referenceTail, "```yaml\n")
+	file, _, _ = strings.Cut(file, "```")
+	values, err := parseFile("agent.yaml", []byte(file))
+	require.NoError(t, err)
+	assert.Empty(t, unknownKeys("agent.yaml", values))
+	assert.NotEmpty(t, values)
+}
+
+func reference() []byte {
+	var b bytes.Buffer
+	b.WriteString(referenceHead)
+	b.WriteString("| key in the file | environment | flag | default | meaning |\n|---|---|---|---|---|\n")
+	for _, s := range settings {
+		name, def := "–", "–"
+		if s.flag != "" {
+			name = "`--" + s.flag + "`"
+		}
+		if s.def != "" {
+			def = "`" + s.def + "`"
+		}
+		usage := s.usage
+		if s.secret {
+			usage += ". **Secret**"
+		}
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s |\n", s.key, s.env, name, def, usage)
+	}
+	b.WriteString(referenceTail)
+	return b.Bytes()
+}

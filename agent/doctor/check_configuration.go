@@ -1,0 +1,30 @@
+package doctor
+
+import "context"
+
+const fixConfiguration = "look at `pipeops-agent print-config`"
+
+// configuration says each thing that is wrong with the settings.
+func (e *exam) configuration(context.Context) []Finding {
+	if e.ConfigErr == nil {
+		return ok("cluster " + e.Config.ClusterName + ", control plane " + e.Config.ControlPlaneURL)
+	}
+	var findings []Finding
+	for _, err := range leaves(e.ConfigErr) {
+		findings = append(findings, failure(err, fixConfiguration)...)
+	}
+	return findings
+}
+
+// leaves are the single errors in a joined one.
+func leaves(err error) []error {
+	joined, several := err.(interface{ Unwrap() []error })
+	if !several {
+		return []error{err}
+	}
+	var all []error
+	for _, part := range joined.Unwrap() {
+		all = append(all, leaves(part)...)
+	}
+	return all
+}

@@ -1,0 +1,55 @@
+package doctor
+
+import (
+	"context"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/agent/identity"
+	"github.com/pipeops/pipeops-vm-agent/internal/kube"
+)
+
+// identity looks for the agent's identity where the agent keeps it.
+func (e *exam) identity(ctx context.Context) []Finding {
+	store, err := e.store()
+	if err != nil {
+		return failure(err, "")
+	}
+	if store == nil {
+		return skipped("it is in the cluster, which is not reached")
+	}
+	parts, _, err := store.Load(ctx)
+	switch {
+	case err != nil:
+		return failure(err, "run doctor as the agent's user, or as root")
+	case parts == nil:
+		return ok("none yet in " + store.String() + "; the agent registers with its token")
+	}
+	id, err := identity.Decode(parts)
+	if request, _ := identity.RequestIn(parts); err != nil && request != nil {
+		return ok("asked for, not answered yet, in " + store.String())
+	}
+	if err != nil {
+		return warning(store.String()+" is damaged: "+err.Error(), "give the agent a token: it registers anew and gets the same ID")
+	}
+	e.id, e.endpoint = id, id.Tunnel
+	until := id.NotAfter().UTC().Format(time.RFC3339)
+	if e.Now().After(id.NotAfter()) {
+		return warning("agent "+id.AgentID+", certificate expired at "+until, "start the agent: it proves its old key and gets a new one")
+	}
+	return ok("agent " + id.AgentID + ", certificate until " + until)
+}
+
+// store is where the agent keeps its identity; nil when that cannot be reached.
+func (e *exam) store() (identity.Store, error) {
+	if e.Config.StateDir != "" {
+		return identity.File{Dir: e.Config.StateDir}, nil
+	}
+	if e.Kubernetes == nil {
+		return nil, nil
+	}
+	client, err := kube.New(e.Kubernetes, kube.Options{Namespace: e.Config.Namespace})
+	if err != nil {
+		return nil, err
+	}
+	return client.IdentityStore(), nil
+}

@@ -1,0 +1,107 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
+)
+
+const (
+	// oldestMinor is that of the first Kubernetes with ValidatingAdmissionPolicies,
+	// which the agent's manifest needs (docs/adr/0007).
+	oldestMinor = 30
+
+	fixCluster  = "start the cluster, or correct KUBECONFIG"
+	fixManifest = "apply the agent's manifest: kubectl apply -f agent.yaml (or service.yaml)"
+)
+
+// kubernetes asks the API server which version it is.
+func (e *exam) kubernetes(ctx context.Context) []Finding {
+	if e.KubernetesErr != nil {
+		return failure(e.KubernetesErr, fixCluster)
+	}
+	if e.Kubernetes == nil {
+		return failed("no cluster is configured", "run the agent as a pod, or set KUBECONFIG")
+	}
+	raw, err := e.ask(ctx, "/version")
+	switch {
+	case apierrors.IsUnauthorized(err):
+		return failed(e.Kubernetes.Host+" does not accept the credentials", "make new ones (docs/service.md), or correct KUBECONFIG")
+	case err != nil:
+		return failure(fmt.Errorf("%s does not answer: %w", e.Kubernetes.Host, err), fixCluster)
+	}
+	var v version.Info
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return failed("what answers at "+e.Kubernetes.Host+" is no Kubernetes", fixCluster)
+	}
+	minor, _ := strconv.Atoi(strings.TrimRight(v.Minor, "+"))
+	if v.Major == "1" && minor < oldestMinor {
+		return failed(fmt.Sprintf("%s is too old", v.GitVersion), fmt.Sprintf("upgrade the cluster to 1.%d or newer", oldestMinor))
+	}
+	return ok(v.GitVersion + " at " + e.Kubernetes.Host)
+}
+
+// ask reads a path of the API server.
+func (e *exam) ask(ctx context.Context, path string) ([]byte, error) {
+	core, err := corev1client.NewForConfig(e.restConfig())
+	if err != nil {
+		return nil, err
+	}
+	return core.RESTClient().Get().AbsPath(path).DoRaw(ctx)
+}
+
+// restConfig is the agent's, for one examination.
+func (e *exam) restConfig() *rest.Config {
+	rc := rest.CopyConfig(e.Kubernetes)
+	rc.QPS, rc.Burst, rc.Timeout = -1, 0, e.Timeout
+	rc.WarningHandler = rest.NoWarnings{}
+	return rc
+}
+
+// resource looks for the App resource.
+func (e *exam) resource(ctx context.Context) []Finding {
+	cluster, err := e.cluster()
+	if err != nil {
+		return failure(err, fixCluster)
+	}
+	missing := &app.MissingCRDError{}
+	switch err := app.CheckCRD(ctx, cluster); {
+	case errors.As(err, &missing):
+		return failed(missing.Reason, fixManifest)
+	case err != nil:
+		return failure(err, fixManifest)
+	}
+	return ok(app.CRDName + " is there, in the version that this agent needs")
+}
+
+// cluster reads bare metadata.
+func (e *exam) cluster() (client.Client, error) {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}, meta.RESTScopeRoot)
+	mapper.Add(namespaceKind, meta.RESTScopeRoot)
+	rc := e.restConfig()
+	hc, err := rest.HTTPClientFor(rc)
+	if err != nil {
+		return nil, err
+	}
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	return client.New(rc, client.Options{Scheme: scheme, Mapper: mapper, HTTPClient: hc})
+}
+
+var namespaceKind = schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}

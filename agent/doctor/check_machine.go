@@ -1,0 +1,58 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"os"
+)
+
+// What the agent itself needs: its program and state are small, its memory is
+// bounded by its unit or pod.
+const (
+	mebibyte      = 1 << 20
+	diskNeeded    = 20 * mebibyte
+	diskScarce    = 500 * mebibyte
+	memoryNeeded  = 64 * mebibyte
+	memoryScarce  = 128 * mebibyte
+	fixDisk       = "free space on that disk"
+	fixMemory     = "stop something else, add memory, or raise the limit"
+	unknownOnThis = "not known on this system"
+)
+
+// disk looks at where the agent keeps its state, or at the root.
+func (e *exam) disk(context.Context) []Finding {
+	dir := "/"
+	if _, err := os.Stat(e.Config.StateDir); e.Config.StateDir != "" && err == nil {
+		dir = e.Config.StateDir
+	}
+	free, known, err := freeSpace(dir)
+	switch {
+	case err != nil:
+		return failed(fmt.Sprintf("%s: %v", dir, err), "make sure that the directory can be read")
+	case !known:
+		return skipped(unknownOnThis)
+	}
+	return enough(fmt.Sprintf("%d MiB are free at %s", free/mebibyte, dir), free, diskNeeded, diskScarce, fixDisk)
+}
+
+// memory looks at what the machine and the agent's own limit leave.
+func (e *exam) memory(context.Context) []Finding {
+	free, known, err := freeMemory()
+	switch {
+	case err != nil:
+		return failed(err.Error(), "make sure that /proc is mounted")
+	case !known:
+		return skipped(unknownOnThis)
+	}
+	return enough(fmt.Sprintf("%d MiB are available", free/mebibyte), free, memoryNeeded, memoryScarce, fixMemory)
+}
+
+func enough(detail string, have, needed, scarce uint64, fix string) []Finding {
+	switch {
+	case have < needed:
+		return failed(detail, fix)
+	case have < scarce:
+		return warning(detail, fix)
+	}
+	return ok(detail)
+}

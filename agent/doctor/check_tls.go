@@ -1,0 +1,112 @@
+package doctor
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+)
+
+// maxAnswer bounds what is read of an answer.
+const maxAnswer = 64 << 10
+
+// driftWarning is a drift of the clock that works, but should not be.
+const driftWarning = 30 * time.Second
+
+const fixClock = "set this machine's clock, for example with `timedatectl set-ntp true`"
+
+// tls verifies the control plane's certificate as the agent does.
+func (e *exam) tls(ctx context.Context) []Finding {
+	trust, whose, err := e.trust()
+	if err != nil {
+		return failure(err, fixConfiguration)
+	}
+	answer, err := e.get(ctx, trust, "/healthz")
+	if err != nil {
+		return failure(e.explain(err), "look at what is between, a proxy for example")
+	}
+	leaf := answer.tls.PeerCertificates[0]
+	return ok(fmt.Sprintf("%s, trusted by %s, certificate until %s",
+		tls.VersionName(answer.tls.Version), whose, leaf.NotAfter.UTC().Format(time.DateOnly)))
+}
+
+// trust is whom the agent believes to be the control plane, and why.
+func (e *exam) trust() (cfg *tls.Config, whose string, err error) {
+	roots, err := e.Config.CAPool()
+	if err != nil {
+		return nil, "", err
+	}
+	if e.id != nil {
+		cfg = e.id.ControlPlaneTLS(roots)
+		cfg.Time = e.Now
+		return cfg, "the agent's identity", nil
+	}
+	trust := controlapi.Trust{Roots: roots, Now: e.Now}
+	whose = "this system's CAs"
+	if roots != nil {
+		whose = "PIPEOPS_CA_FILE"
+	}
+	if token, err := controlapi.ParseToken(e.Config.Token); err == nil && token.Fingerprint != "" {
+		trust.Fingerprint, whose = token.Fingerprint, "the token's fingerprint"
+	}
+	cfg, err = trust.TLSConfig(e.Config.ControlPlaneURL)
+	return cfg, whose, err
+}
+
+// clock compares this machine's with the control plane's. It does not verify the
+// certificate, which fails when the clock is wrong: nothing is sent that matters,
+// and the worst that a liar could do is to have a clock set.
+func (e *exam) clock(ctx context.Context) []Finding {
+	answer, err := e.get(ctx, &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}, "/healthz") //nolint:gosec // see above
+	if err != nil {
+		return skipped("the control plane did not tell the time")
+	}
+	theirs, err := http.ParseTime(answer.header.Get("Date"))
+	if err != nil {
+		return skipped("the control plane did not tell the time")
+	}
+	ours := e.Now()
+	if skewed := controlapi.ClockSkew(ours, theirs); skewed != nil {
+		return failure(skewed, fixClock)
+	}
+	drift := ours.Sub(theirs).Abs().Truncate(time.Second) // a Date has seconds
+	if drift > driftWarning {
+		return warning(fmt.Sprintf("is %s off the control plane's", drift), fixClock)
+	}
+	return ok("agrees with the control plane's")
+}
+
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+	tls    *tls.ConnectionState
+}
+
+// get asks the control plane, over the proxy if there is one.
+func (e *exam) get(ctx context.Context, trust *tls.Config, path string) (answer, error) {
+	trust = trust.Clone()
+	trust.Certificates = nil // nobody needs to know who asks
+	transport := &http.Transport{
+		TLSClientConfig: trust, DisableKeepAlives: true,
+		Proxy: func(r *http.Request) (*url.URL, error) { return e.proxies(r.URL) },
+	}
+	client := http.Client{Transport: transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.target.JoinPath(path).String(), nil)
+	if err != nil {
+		return answer{}, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	return answer{resp.StatusCode, resp.Header, body, resp.TLS}, err
+}

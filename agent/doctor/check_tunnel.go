@@ -1,0 +1,61 @@
+package doctor
+
+import (
+	"context"
+	"crypto/tls"
+
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/tunnel"
+)
+
+// tunnel connects to the FRP port as the agent does, up to the login, so that a
+// running agent keeps its tunnel.
+func (e *exam) tunnel(ctx context.Context) []Finding {
+	if e.endpoint.Address == "" {
+		return skipped("its address comes with the identity, or from the control plane for a good token")
+	}
+	settings, proof, err := e.tunnelTLS()
+	if err != nil {
+		return failure(err, fixConfiguration)
+	}
+	agentID := "doctor"
+	if e.id != nil {
+		agentID = e.id.AgentID
+	}
+	err = tunnel.Probe(ctx, tunnel.Config{
+		ServerAddress: e.endpoint.Address, ServerName: e.endpoint.ServerName, AgentID: agentID,
+		Proxy: e.proxies, Log: zerolog.Nop(),
+		TLS: func(context.Context) (*tls.Config, error) { return settings, nil },
+	})
+	if err != nil {
+		return failure(err, "let outbound TCP to "+e.endpoint.Address+" through the firewall")
+	}
+	return ok(e.endpoint.Address + " answers" + proof)
+}
+
+// tunnelTLS is how far both ends can be verified: wholly with an identity, the
+// server alone with a token that names the CA.
+func (e *exam) tunnelTLS() (cfg *tls.Config, proof string, err error) {
+	if e.id != nil {
+		cfg = e.id.TLS()
+		cfg.Time = e.Now
+		if e.Now().After(e.id.NotAfter()) {
+			cfg.Certificates = nil // it will have a new one
+			return cfg, " and is the control plane's", nil
+		}
+		return cfg, " and accepts the agent's certificate", nil
+	}
+	token, err := controlapi.ParseToken(e.Config.Token)
+	if err != nil {
+		return nil, "", err
+	}
+	if token.Fingerprint == "" {
+		// The CA comes with the identity. Nothing is sent to whoever answers.
+		return &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true}, "", nil //nolint:gosec // see above
+	}
+	trust := controlapi.Trust{Fingerprint: token.Fingerprint, Now: e.Now}
+	cfg, err = trust.TLSConfig("https://" + e.endpoint.ServerName)
+	return cfg, " and is the control plane's", err
+}

@@ -1,0 +1,142 @@
+package doctor_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/agent"
+	"github.com/pipeops/pipeops-vm-agent/agent/doctor"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+)
+
+func TestTheManifestGrantsAllThatDoctorAsksFor(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	opts := in(startPlane(t).options(t), env.Agent)
+	opts.Config.StateDir = "" // as in a pod
+	report := doctor.Examine(t.Context(), opts)
+	requireOnly(t, report)
+	assert.Contains(t, finding(t, report, "identity").Detail, "none yet in secret pipeops/pipeops-agent-identity")
+	var granted []string
+	for _, f := range report.Findings {
+		if f.Check == "permissions" {
+			granted = append(granted, f.Detail)
+		}
+	}
+	text := strings.Join(granted, "\n")
+	assert.Regexp(t, `all \d\d rights in the cluster are granted`, text)
+	assert.Regexp(t, `all \d\d rights in its own namespace pipeops are granted`, text)
+	assert.Regexp(t, `all \d\d rights in the managed namespace production are granted`, text)
+}
+
+func TestAMissingRightIsNamedWithItsFix(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	role := &rbacv1.ClusterRole{}
+	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKey{Name: "pipeops-agent"}, role))
+	whole := role.DeepCopy()
+	role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool {
+		return slices.Contains(r.APIGroups, "batch")
+	})
+	require.NoError(t, env.Client.Update(t.Context(), role))
+	t.Cleanup(func() {
+		whole.ResourceVersion = ""
+		require.NoError(t, env.Client.Update(context.Background(), whole))
+	})
+	// The API server takes the role up a moment later.
+	var missing []string
+	opts := in(startPlane(t).options(t), env.Agent)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	require.NoError(t, harness.Eventually(ctx, "the rights are gone", func(ctx context.Context) error {
+		missing = nil
+		for _, f := range doctor.Examine(ctx, opts).Findings {
+			if f.Check == "permissions" && f.Status == doctor.Failed {
+				missing = append(missing, f.Detail)
+				assert.Contains(t, f.Fix, "kubectl apply -f agent.yaml")
+			}
+		}
+		if len(missing) != 4 {
+			return fmt.Errorf("missing: %v", missing)
+		}
+		return nil
+	}))
+	assert.ElementsMatch(t, []string{
+		"may not list jobs.batch in the cluster", "may not watch jobs.batch in the cluster",
+		"may not list cronjobs.batch in the cluster", "may not watch cronjobs.batch in the cluster",
+	}, missing)
+}
+
+func TestAClusterThatIsAwayOrStrange(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	opts := startPlane(t).options(t)
+	report := doctor.Examine(t.Context(), in(opts, &rest.Config{Host: "https://" + closedPort(t)}))
+	requireOnly(t, report, "kubernetes")
+	assert.Contains(t, finding(t, report, "kubernetes").Detail, "does not answer")
+	assert.Equal(t, doctor.Skipped, finding(t, report, "resource").Status)
+
+	stranger := rest.AnonymousClientConfig(env.Admin)
+	stranger.BearerToken = "nobody"
+	report = doctor.Examine(t.Context(), in(opts, stranger))
+	requireOnly(t, report, "kubernetes")
+	assert.Contains(t, finding(t, report, "kubernetes").Detail, "does not accept the credentials")
+}
+
+// TestDoctorBesideARunningAgent sees its identity, and leaves it its tunnel.
+func TestDoctorBesideARunningAgent(t *testing.T) {
+	env, p := kubetest.ControlPlane(t), startPlane(t)
+	opts := in(p.options(t), env.Agent)
+	opts.Config.HealthAddress = "127.0.0.1:0"
+	a, err := agent.New(agent.Options{Config: opts.Config, Version: "test", Log: zerolog.Nop(), Kubernetes: env.Agent})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { assert.NoError(t, a.Run(ctx)) })
+	end := func() {
+		stop()
+		running.Wait()
+	}
+	t.Cleanup(end)
+	id := awaitOnline(t, p)
+
+	report := doctor.Examine(t.Context(), opts)
+	requireOnly(t, report)
+	assert.Contains(t, finding(t, report, "identity").Detail, "agent "+id)
+	assert.Contains(t, finding(t, report, "registration").Detail, "accepts agent "+id)
+	assert.Contains(t, finding(t, report, "tunnel").Detail, "accepts the agent's certificate")
+	assert.Contains(t, finding(t, report, "token").Detail, "not needed", "its one use is taken")
+	assert.Equal(t, id, awaitOnline(t, p))
+
+	end()
+	_, err = p.RevokeAgent(t.Context(), id)
+	require.NoError(t, err)
+	assert.Contains(t, finding(t, doctor.Examine(t.Context(), opts), "registration").Detail, "revoked")
+}
+
+func awaitOnline(t *testing.T, p *plane) (id string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	require.NoError(t, harness.Eventually(ctx, "the agent is online", func(ctx context.Context) error {
+		agents, err := p.Agents(ctx)
+		if err == nil && (len(agents) != 1 || agents[0].State != announce.StateOnline) {
+			err = fmt.Errorf("agents: %+v", agents)
+		}
+		if err == nil {
+			id = agents[0].ID
+		}
+		return err
+	}))
+	return id
+}

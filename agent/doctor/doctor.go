@@ -1,0 +1,99 @@
+// Package doctor finds out what keeps an agent from working: it tries each thing
+// that the agent needs, by itself and from where the agent runs, and says beside
+// each failure what to do. It changes nothing: it uses up no token, takes no
+// tunnel from a running agent and writes to neither cluster nor control plane.
+package doctor
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/pipeops/pipeops-vm-agent/agent/config"
+)
+
+// defaultTimeout bounds each check.
+const defaultTimeout = 10 * time.Second
+
+// Status is how a check ended.
+type Status string
+
+// A warning is something that works today; what is skipped could not be tried,
+// or need not be.
+const (
+	OK      Status = "ok"
+	Warning Status = "warning"
+	Failed  Status = "failed"
+	Skipped Status = "skipped"
+)
+
+// Finding is one line of the report.
+type Finding struct {
+	Check  string `json:"check"`
+	Status Status `json:"status"`
+	Detail string `json:"detail"`
+	Fix    string `json:"fix,omitempty"`
+}
+
+// Report is everything that was found, in an order that does not depend on
+// which check was done first.
+type Report struct {
+	Version  string    `json:"version"`
+	Time     time.Time `json:"time"`
+	Healthy  bool      `json:"healthy"`
+	Findings []Finding `json:"findings"`
+}
+
+// Options say what to look at.
+type Options struct {
+	// Config is what was understood of the configuration, ConfigErr what was not.
+	Config    config.Config
+	ConfigErr error
+	// Kubernetes is the cluster, KubernetesErr why there is none.
+	Kubernetes    *rest.Config
+	KubernetesErr error
+	Version       string
+	Timeout       time.Duration    // of each check; 10 s when zero
+	Now           func() time.Time // the clock; nil for the machine's
+}
+
+// Examine does all checks, those that do not need each other at the same time.
+func Examine(ctx context.Context, opts Options) Report {
+	e := newExam(opts)
+	found := make([][]Finding, len(checks))
+	done := map[string]chan struct{}{}
+	for _, c := range checks {
+		done[c.name] = make(chan struct{})
+	}
+	var all sync.WaitGroup
+	for i, c := range checks {
+		all.Go(func() {
+			defer close(done[c.name])
+			for _, other := range append(c.needs, c.after...) {
+				<-done[other]
+			}
+			found[i] = e.do(ctx, c)
+		})
+	}
+	all.Wait()
+	report := Report{Version: opts.Version, Time: e.Now().UTC(), Healthy: true}
+	for _, findings := range found {
+		for _, f := range findings {
+			report.Healthy = report.Healthy && f.Status != Failed
+			report.Findings = append(report.Findings, f)
+		}
+	}
+	return report
+}
+
+// Failures counts what failed.
+func (r Report) Failures() (n int) {
+	for _, f := range r.Findings {
+		if f.Status == Failed {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,80 @@
+package doctor
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// freeSpace is what an ordinary user may write to the disk of dir.
+func freeSpace(dir string) (bytes uint64, known bool, err error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		return 0, false, err
+	}
+	return s.Bavail * uint64(s.Bsize), true, nil //nolint:gosec // a block has a size above nothing
+}
+
+// freeMemory is the machine's, or what is left of this process' limit (cgroup
+// version 2), whichever is less.
+func freeMemory() (bytes uint64, known bool, err error) {
+	file, err := os.Open("/proc/meminfo")
+	if err != nil {
+		return 0, false, err
+	}
+	defer func() { _ = file.Close() }()
+	scan := bufio.NewScanner(file)
+	for scan.Scan() {
+		fields := strings.Fields(scan.Text())
+		if len(fields) < 2 || fields[0] != "MemAvailable:" {
+			continue
+		}
+		kibibytes, err := strconv.ParseUint(fields[1], 10, 64)
+		if err != nil {
+			return 0, false, fmt.Errorf("/proc/meminfo: %w", err)
+		}
+		return min(kibibytes<<10, leftOfLimit("/sys/fs/cgroup")), true, nil
+	}
+	return 0, false, errors.Join(scan.Err(), errors.New("/proc/meminfo does not say how much memory is available"))
+}
+
+// leftOfLimit goes up from this process' group to the root: each may have a limit.
+func leftOfLimit(root string) uint64 {
+	left := ^uint64(0)
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return left
+	}
+	for _, line := range strings.Split(string(own), "\n") {
+		dir, unified := strings.CutPrefix(line, "0::")
+		if !unified {
+			continue
+		}
+		for ; ; dir = path.Dir(dir) {
+			limit, limited := number(path.Join(root, dir, "memory.max"))
+			used, known := number(path.Join(root, dir, "memory.current"))
+			if limited && known {
+				left = min(left, limit-min(used, limit))
+			}
+			if dir == "/" || dir == "." {
+				break
+			}
+		}
+	}
+	return left
+}
+
+func number(file string) (uint64, bool) {
+	text, err := os.ReadFile(file) //nolint:gosec // the kernel says where this process' group is
+	if err != nil {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+	return n, err == nil // "max" is no number: no limit
+}

@@ -1,0 +1,74 @@
+package doctor
+
+import (
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// masked stands for a secret.
+const masked = "********"
+
+// shortestSecret is below what masking would make of a log.
+const shortestSecret = 4
+
+// Shapes of secrets, for those that nobody told us of.
+var shapes = []struct {
+	find    *regexp.Regexp
+	replace string
+}{
+	{regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|$)`), masked + " private key"},
+	{regexp.MustCompile(`pipeops_([a-z2-7]{16})_[a-z2-7]{8,}(\.[0-9a-f]+)?`), "pipeops_${1}_" + masked},
+	{regexp.MustCompile(`\beyJ[\w-]{8,}\.[\w-]{8,}(\.[\w-]*)?`), masked + " JWT"},
+	{regexp.MustCompile(`(://[^/\s:@"']*):[^/\s@"']+@`), "${1}:" + masked + "@"},
+	{regexp.MustCompile(`(?i)\b(bearer|basic)(\s+)[\w.~+/=-]{8,}`), "${1}${2}" + masked},
+	{regexp.MustCompile(`(?i)("?\b[\w-]*(?:password|passwd|secret|token|api[_-]?key)"?\s*[:=]\s*"?)[^\s",;}]{4,}`), "${1}" + masked},
+}
+
+// redactor takes secrets out of text: those that it knows, and whatever has the
+// shape of one.
+type redactor struct{ known *strings.Replacer }
+
+func newRedactor(secrets []string) redactor {
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) }) // whole before part
+	var pairs []string
+	for _, s := range secrets {
+		if len(s) >= shortestSecret {
+			pairs = append(pairs, s, masked)
+			if escaped := url.QueryEscape(s); escaped != s {
+				pairs = append(pairs, escaped, masked)
+			}
+		}
+	}
+	return redactor{strings.NewReplacer(pairs...)}
+}
+
+func (r redactor) text(s string) string {
+	s = r.known.Replace(s)
+	for _, shape := range shapes {
+		s = shape.find.ReplaceAllString(s, shape.replace)
+	}
+	return s
+}
+
+// secrets are those that this examination has seen.
+func (e *exam) secrets() []string {
+	list := []string{e.Config.Token, e.Config.K3sToken}
+	if credential, _, pinned := strings.Cut(e.Config.Token, "."); pinned {
+		list = append(list, credential)
+	}
+	if _, secret, ok := strings.Cut(strings.TrimPrefix(e.Config.Token, "pipeops_"), "_"); ok {
+		list = append(list, secret)
+	}
+	if k := e.Kubernetes; k != nil {
+		list = append(list, k.BearerToken, k.Password, string(k.KeyData))
+	}
+	for _, name := range proxyVariables {
+		if u, err := url.Parse(e.getenv(name)); err == nil && u.User != nil {
+			password, _ := u.User.Password()
+			list = append(list, password)
+		}
+	}
+	return list
+}

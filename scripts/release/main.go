@@ -1,0 +1,127 @@
+// Command release makes everything that is published for a version: archives with
+// the programs for each platform, images, a list of what is in them (SBOM) and
+// checksums. The same commit gives the same bytes.
+//
+//	go run ./scripts/release --version v1.2.3 --output dist/v1.2.3
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/spf13/cobra"
+)
+
+// platforms are what the programs are published for.
+var platforms = []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64"}
+
+// programs are what is published.
+var programs = []program{
+	{name: "pipeops-agent", pkg: "./cmd/agent", image: "pipeops/agent"},
+	{name: "pipeops-runner", pkg: "./cmd/runner"},
+	// It runs where the operator's services run.
+	{name: "pipeops-controlplane", pkg: "./cmd/controlplane", image: "pipeops/controlplane", linuxOnly: true},
+}
+
+// files go into every archive beside the programs.
+var files = []string{"LICENSE", "README.md", "docs", "deployments"}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := newCommand().ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		os.Exit(1)
+	}
+}
+
+func newCommand() *cobra.Command {
+	r := release{programs: programs, files: files}
+	var names []string
+	cmd := &cobra.Command{
+		Use:          "release --version VERSION --output DIR",
+		Short:        "Make the archives, images, SBOMs and checksums of a version",
+		Example:      "  go run ./scripts/release --version v1.2.3 --output dist/v1.2.3",
+		Args:         cobra.NoArgs,
+		SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if r.platforms, err = parsePlatforms(names); err != nil {
+				return err
+			}
+			if r.time, err = commitTime(cmd.Context(), r.root); err != nil {
+				return err
+			}
+			r.out = cmd.OutOrStdout()
+			return r.make(cmd.Context())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&r.version, "version", "", "what to call it, e.g. v1.2.3")
+	f.StringVar(&r.commit, "commit", "none", "commit to stamp the programs with")
+	f.StringVar(&r.dir, "output", "", "directory to make; it must not exist")
+	f.StringVar(&r.root, "root", ".", "top folder of the repository")
+	f.StringSliceVar(&names, "platform", platforms, "platforms to build for")
+	for _, required := range []string{"version", "output"} {
+		if err := cmd.MarkFlagRequired(required); err != nil {
+			panic(err) // the flag is defined above
+		}
+	}
+	return cmd
+}
+
+func parsePlatforms(names []string) (list []v1.Platform, err error) {
+	for _, name := range names {
+		p, err := v1.ParsePlatform(name)
+		if err != nil || p.OS == "" || p.Architecture == "" {
+			return nil, fmt.Errorf("--platform %s: write it as OS/ARCHITECTURE, e.g. linux/arm64", name)
+		}
+		list = append(list, *p)
+	}
+	return list, nil
+}
+
+// commitTime stamps all files: it is the same wherever and whenever a commit is built.
+func commitTime(ctx context.Context, root string) (time.Time, error) {
+	cmd := exec.CommandContext(ctx, "git", "log", "-1", "--format=%ct")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		return time.Time{}, fmt.Errorf("ask git for the commit's time: %w", err)
+	}
+	seconds, err := strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64)
+	return time.Unix(seconds, 0).UTC(), err
+}
+
+// make makes all of it beside its place and moves it there: half a release never
+// looks like one.
+func (r *release) make(ctx context.Context) (err error) {
+	if _, err := os.Stat(r.dir); err == nil {
+		return fmt.Errorf("--output %s is there already (fix: remove it, or name another)", r.dir)
+	}
+	if err := os.MkdirAll(filepath.Dir(r.dir), 0o755); err != nil { //nolint:gosec // a build output, for everybody
+		return err
+	}
+	if r.staging, err = os.MkdirTemp(filepath.Dir(r.dir), ".release-"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(r.staging)) }()
+	for _, step := range []func(context.Context) error{r.compile, r.archives, r.images, r.boms, r.checksums} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	if err := os.Chmod(r.publish(), 0o755); err != nil { //nolint:gosec // a build output, for everybody
+		return err
+	}
+	return os.Rename(r.publish(), r.dir)
+}

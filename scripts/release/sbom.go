@@ -1,0 +1,74 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"debug/buildinfo"
+	"fmt"
+	"io"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/CycloneDX/cyclonedx-go"
+)
+
+// boms writes one CycloneDX document for each program: the modules that are
+// really linked into it, as the Go linker noted them. The modules are taken from
+// the first platform's build and joined by those of the others.
+func (r *release) boms(context.Context) error {
+	for _, p := range r.programs {
+		modules := map[string]*debug.Module{}
+		goVersion := ""
+		for _, platform := range r.platforms {
+			if !p.on(platform) {
+				continue
+			}
+			info, err := buildinfo.ReadFile(r.bin(p, platform))
+			if err != nil {
+				return fmt.Errorf("SBOM of %s: %w", p.name, err)
+			}
+			goVersion = info.GoVersion
+			for _, m := range info.Deps {
+				modules[m.Path] = m
+			}
+		}
+		if goVersion == "" {
+			continue
+		}
+		file := fmt.Sprintf("%s_%s.cdx.json", p.name, strings.TrimPrefix(r.version, "v"))
+		r.say("list %s", file)
+		if err := write(filepath.Join(r.publish(), file), func(w io.Writer) error {
+			encoder := cyclonedx.NewBOMEncoder(w, cyclonedx.BOMFileFormatJSON)
+			return encoder.SetPretty(true).Encode(r.bom(p, goVersion, modules))
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *release) bom(p program, goVersion string, modules map[string]*debug.Module) *cyclonedx.BOM {
+	bom := cyclonedx.NewBOM()
+	bom.Metadata = &cyclonedx.Metadata{
+		Timestamp: r.time.Format("2006-01-02T15:04:05Z"),
+		Component: &cyclonedx.Component{Type: cyclonedx.ComponentTypeApplication, Name: p.name, Version: r.version, BOMRef: p.name},
+	}
+	components := make([]cyclonedx.Component, 0, 1+len(modules))
+	components = append(components, library("std", strings.TrimPrefix(goVersion, "go")))
+	for _, m := range modules {
+		if m.Replace != nil {
+			m = m.Replace
+		}
+		components = append(components, library(m.Path, m.Version))
+	}
+	slices.SortFunc(components, func(a, b cyclonedx.Component) int { return cmp.Compare(a.BOMRef, b.BOMRef) })
+	bom.Components = &components
+	return bom
+}
+
+func library(path, version string) cyclonedx.Component {
+	url := fmt.Sprintf("pkg:golang/%s@%s", path, version)
+	return cyclonedx.Component{Type: cyclonedx.ComponentTypeLibrary, Name: path, Version: version, PackageURL: url, BOMRef: url}
+}
