@@ -157,6 +157,21 @@ func removeAgent(t *testing.T, namespaces ...string) {
 	assert.NoError(t, err, out)
 }
 
+// TestTwoReplicas has one of two replicas killed, and the agent serve on.
+func TestTwoReplicas(t *testing.T) {
+	sys := system(t)
+	t.Cleanup(func() { removeAgent(t) })
+	shell(t, documented(t, "install", exampleURL, sys.APIURL(), "--wait", "--wait --values "+agentChart+"/ci/ha.yaml"))
+	awaitAgent(t, clusterName, version)
+	ready := "kubectl -n pipeops get deployment pipeops-agent -o jsonpath={.status.readyReplicas}"
+	assert.Equal(t, "2", shell(t, ready))
+	assert.Contains(t, shell(t, "kubectl -n pipeops get poddisruptionbudget pipeops-agent"), "pipeops-agent")
+
+	shell(t, "kubectl -n pipeops delete --now --wait=false $(kubectl -n pipeops get pods -l app.kubernetes.io/name=pipeops-agent -o name | head -1)")
+	pipeops(t, "cluster", clusterName)
+	shell(t, "kubectl -n pipeops rollout status deployment/pipeops-agent --timeout=120s\nhelm test pipeops-agent --namespace pipeops")
+}
+
 // TestTakeOver has Helm take over an agent that came by `kubectl apply`.
 func TestTakeOver(t *testing.T) {
 	sys := system(t)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -107,8 +108,10 @@ func runShell(ctx context.Context, script string) (string, error) {
 	}
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", script)
 	cmd.Dir = harness.Root()
-	cmd.Env = append(kubectl.Env, "PATH="+path+":"+binDir()+":"+os.Getenv("PATH"), "PIPEOPS_DATA_DIR="+shared.sys.DataDir(),
-		"HELM_CACHE_HOME="+path, "HELM_CONFIG_HOME="+path, "HELM_DATA_HOME="+path)
+	cmd.Env = slices.Concat(kubectl.Env, []string{
+		"PATH=" + path + ":" + binDir() + ":" + os.Getenv("PATH"), "PIPEOPS_DATA_DIR=" + shared.sys.DataDir(),
+		"HELM_CACHE_HOME=" + path, "HELM_CONFIG_HOME=" + path, "HELM_DATA_HOME=" + path,
+	})
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
