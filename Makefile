@@ -39,6 +39,17 @@ test: ## Every test: unit, integration and end to end, on real parts (installs w
 test-short: ## The seconds-long loop for daily work: no cluster, no broker
 	$(GOTEST) -short ./...
 
+.PHONY: bench bench-short
+bench: ## Measure the agent against its bounds, beside 25 000 pods: half an hour (docs/bench.md)
+bench: BENCH_FLAGS := -out docs/bench/latest.json
+bench-short: ## The same at a tenth of the size, for working on what is measured: minutes
+bench-short: BENCH_FLAGS := -apps 100 -unmanaged 2000 -lists 30 -deploys 20 -rounds 5
+bench bench-short:
+	@go run ./test/setup bench
+	@mkdir -p $(BIN)
+	@go build -trimpath -o $(BIN)/bench ./test/bench
+	@exec $(BIN)/bench $(BENCH_FLAGS)
+
 .PHONY: check
 check: check-setup tidy-check format-check vet vet-windows lint shell race ## What CI runs beside the tests: tidy, format, vet, lint, import law, shellcheck, race
 

@@ -93,21 +93,23 @@ func (n *announcer) round(ctx context.Context) (more bool, err error) {
 // of its namesake.
 func (n *announcer) batch(ctx context.Context) ([]Event, error) {
 	var apps List
-	if err := n.e.cached.List(ctx, &apps); err != nil {
+	if err := n.e.cached.List(ctx, &apps, untouched); err != nil {
 		return nil, fmt.Errorf("list Apps: %w", err)
 	}
 	batch, err := n.dead(ctx)
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(apps.Items, func(a, b App) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
+	var living []Event
 	for i := range apps.Items {
 		if ev, ok := pending(&apps.Items[i]); ok {
-			batch = append(batch, ev)
+			living = append(living, ev)
 		}
 	}
+	slices.SortFunc(living, func(a, b Event) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	batch = append(batch, living...)
 	return batch[:min(len(batch), maxBatch)], nil
 }
 

@@ -184,6 +184,10 @@ func clientOptions() client.Options {
 	return client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}}
 }
 
+// untouched has a list share its contents with the cache instead of copying
+// them: for whoever only reads, and goes over all Apps.
+var untouched = client.UnsafeDisableDeepCopy
+
 // namespaceMeta is an empty Namespace to be read as bare metadata.
 func namespaceMeta() *metav1.PartialObjectMetadata {
 	m := &metav1.PartialObjectMetadata{}

@@ -72,7 +72,7 @@ func (l *lookedAt) forget(name types.NamespacedName) {
 // nothing, so that it may be sent again after a failure.
 func (e *Engine) ContentChanged(ctx context.Context, kind runnerapi.RestartTrigger, key runnerapi.Key) error {
 	var list List
-	if err := e.cached.List(ctx, &list, client.InNamespace(key.Namespace)); err != nil {
+	if err := e.cached.List(ctx, &list, client.InNamespace(key.Namespace), untouched); err != nil {
 		return kubeproblem.From(err, "looking for the Apps that use "+key.Name)
 	}
 	for i := range list.Items {

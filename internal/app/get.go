@@ -53,13 +53,13 @@ func (e *Engine) List(ctx context.Context, namespace string) ([]runnerapi.App, e
 		}
 	}
 	var list List
-	if err := e.cached.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+	if err := e.cached.List(ctx, &list, client.InNamespace(namespace), untouched); err != nil {
 		return nil, kubeproblem.From(err, "listing Apps")
 	}
 	apps := make([]runnerapi.App, 0, len(list.Items))
 	for i := range list.Items {
 		if managedOnes[list.Items[i].Namespace] {
-			apps = append(apps, list.Items[i].Wire())
+			apps = append(apps, list.Items[i].Wire()) // a copy
 		}
 	}
 	slices.SortFunc(apps, func(a, b runnerapi.App) int {

@@ -120,7 +120,7 @@ func (e *Engine) takeOver(ctx context.Context) error {
 		e.announcer.reread()
 		e.announcer.look()
 		var list List
-		if err := e.cached.List(ctx, &list); err != nil {
+		if err := e.cached.List(ctx, &list, untouched); err != nil {
 			return nil //nolint:nilerr // the context ended
 		}
 		for i := range list.Items {

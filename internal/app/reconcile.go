@@ -63,7 +63,7 @@ func (e *Engine) addController() error {
 // appsOf are the Apps of a namespace that came to the agent or left it.
 func (e *Engine) appsOf(ctx context.Context, ns client.Object) []reconcile.Request {
 	var list List
-	if err := e.cached.List(ctx, &list, client.InNamespace(ns.GetName())); err != nil {
+	if err := e.cached.List(ctx, &list, client.InNamespace(ns.GetName()), untouched); err != nil {
 		return nil // the context ended
 	}
 	requests := make([]reconcile.Request, 0, len(list.Items))

@@ -45,19 +45,19 @@ type Cluster struct {
 
 var validName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`)
 
-// Build makes the programs and images that clusters run, telling of it on out.
-// It is idempotent, and Up does it too.
-func Build(ctx context.Context, out io.Writer) error {
-	_, err := buildParts(ctx, out)
+// Build makes the programs and images that clusters run, telling of it on out;
+// those for simulated nodes too if asked to. It is idempotent, and Up does it too.
+func Build(ctx context.Context, simulation bool, out io.Writer) error {
+	_, err := buildParts(ctx, parts.Extra{KWOK: simulation}, out)
 	return err
 }
 
-func buildParts(ctx context.Context, out io.Writer) (parts.Set, error) {
+func buildParts(ctx context.Context, extra parts.Extra, out io.Writer) (parts.Set, error) {
 	cache, err := cacheDir()
 	if err != nil {
 		return parts.Set{}, err
 	}
-	set, err := parts.Build(ctx, cache, out)
+	set, err := parts.Build(ctx, cache, extra, out)
 	if err != nil {
 		return parts.Set{}, fmt.Errorf("build the test cluster's parts: %w", err)
 	}
@@ -125,6 +125,9 @@ func (c *Cluster) Ready() bool { return c.state.Ready && c.Running() }
 
 // ControlPlaneOnly tells whether the cluster has no node.
 func (c *Cluster) ControlPlaneOnly() bool { return c.state.ControlPlaneOnly }
+
+// SimulatedNodes is how many nodes the cluster has that do not exist.
+func (c *Cluster) SimulatedNodes() int { return c.state.SimulatedNodes }
 
 // Started is when the cluster was started.
 func (c *Cluster) Started() time.Time { return c.state.Started }

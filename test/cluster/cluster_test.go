@@ -23,6 +23,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/image"
 	"github.com/pipeops/pipeops-vm-agent/test/cluster/internal/node"
+	"github.com/pipeops/pipeops-vm-agent/test/cluster/internal/parts"
 )
 
 // needCluster skips where clusters cannot run, and removes those of earlier test
@@ -338,7 +339,7 @@ func TestUpAfterDeath(t *testing.T) {
 // TestUpExplainsItself: when a component dies, the error has the end of its log.
 func TestUpExplainsItself(t *testing.T) {
 	needCluster(t)
-	set, err := buildParts(t.Context(), os.Stderr)
+	set, err := buildParts(t.Context(), parts.Extra{}, os.Stderr)
 	require.NoError(t, err)
 	set.Hyperkube = filepath.Join(t.TempDir(), "kubernetes")
 	script := "#!/bin/sh\necho cannot go on: $1 >&2\nexit 7\n"

@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"strings"
+
 	"github.com/pipeops/pipeops-vm-agent/test/cluster/internal/node"
 	"github.com/pipeops/pipeops-vm-agent/test/cluster/internal/parts"
 )
@@ -20,7 +22,7 @@ func components(c *Cluster, set parts.Set) []node.Component {
 	if c.state.ControlPlaneOnly {
 		return list
 	}
-	return append(list,
+	list = append(list,
 		// It takes no time to speak of, and the kubelet needs it.
 		node.Component{
 			Name:    "containerd",
@@ -32,6 +34,10 @@ func components(c *Cluster, set parts.Set) []node.Component {
 			"--hostname-override="+c.NodeName(), "--node-ip="+c.NodeIP()),
 		kube("kube-proxy", "--config="+node.Dir+"/proxy.yaml"),
 	)
+	if c.state.SimulatedNodes > 0 {
+		list = append(list, kwok(c))
+	}
+	return list
 }
 
 func kube(name string, flags ...string) node.Component {
@@ -77,7 +83,7 @@ func apiServer(c *Cluster) node.Component {
 		// Nobody makes service accounts there, which every pod would then lack.
 		server.Command = append(server.Command, "--disable-admission-plugins=ServiceAccount")
 	} else {
-		server.Command = append(server.Command, "--enable-admission-plugins=NodeRestriction")
+		server.Command = append(server.Command, "--enable-admission-plugins="+strings.Join(admission(c), ","))
 	}
 	server.Ready = node.Probe{URL: "https://127.0.0.1:6443/readyz", CAFile: pkiDir + "/ca.crt"}
 	return server
@@ -90,14 +96,19 @@ var fastClient = []string{"--kube-api-qps=500", "--kube-api-burst=1000", "--lead
 func controllerManager(c *Cluster) node.Component {
 	const config = pkiDir + "/controller-manager.kubeconfig"
 	n := c.state.Network
-	return kube("kube-controller-manager", append([]string{
+	flags := []string{
 		"--kubeconfig=" + config, "--authentication-kubeconfig=" + config, "--authorization-kubeconfig=" + config,
 		"--service-account-private-key-file=" + pkiDir + "/sa.key", "--root-ca-file=" + pkiDir + "/ca.crt",
 		"--cluster-signing-cert-file=" + pkiDir + "/ca.crt", "--cluster-signing-key-file=" + pkiDir + "/ca.key",
 		"--use-service-account-credentials=true",
-		"--allocate-node-cidrs=true", "--cluster-cidr=" + n.pods().String(), "--node-cidr-mask-size=24",
 		"--service-cluster-ip-range=" + n.services().String(),
-	}, fastClient...)...)
+	}
+	if c.state.SimulatedNodes == 0 { // simulated pods do not fit into a node's share, nor many nodes into the range
+		flags = append(flags, "--allocate-node-cidrs=true", "--cluster-cidr="+n.pods().String(), "--node-cidr-mask-size=24")
+	} else {
+		flags = append(flags, "--allocate-node-cidrs=false")
+	}
+	return kube("kube-controller-manager", append(flags, fastClient...)...)
 }
 
 func scheduler() node.Component {

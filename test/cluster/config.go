@@ -97,6 +97,9 @@ func (c *Cluster) nodeConfig(set parts.Set) node.Config {
 	if c.state.ControlPlaneOnly {
 		return config
 	}
+	if set.KWOK != "" {
+		config.Parts["kwok"] = filepath.Dir(set.KWOK)
+	}
 	config.Registry = c.registry()
 	for _, layout := range set.Images {
 		name := filepath.Base(filepath.Dir(layout))

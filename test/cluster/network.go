@@ -30,17 +30,19 @@ type network struct {
 	Index int `json:"index"`
 }
 
-func (n network) link() netip.Prefix     { return prefix(10, 200, n.Index, 0, 30) }
-func (n network) pods() netip.Prefix     { return prefix(10, 64+n.Index, 0, 0, 16) }
-func (n network) services() netip.Prefix { return prefix(10, 128+n.Index, 0, 0, 16) }
-func (n network) host() netip.Addr       { return nth(n.link(), 1) }
-func (n network) node() netip.Addr       { return nth(n.link(), 2) }
-func (n network) apiService() netip.Addr { return nth(n.services(), 1) }
-func (n network) dns() netip.Addr        { return nth(n.services(), 10) }
-func (n network) device() string         { return devicePrefix + strconv.Itoa(n.Index) }
+func (n network) link() netip.Prefix      { return prefix(200, n.Index, 30) }
+func (n network) pods() netip.Prefix      { return prefix(64+n.Index, 0, 16) }
+func (n network) simulated() netip.Prefix { return prefix(64+n.Index, 128, 17) }
+func (n network) services() netip.Prefix  { return prefix(128+n.Index, 0, 16) }
+func (n network) host() netip.Addr        { return nth(n.link(), 1) }
+func (n network) node() netip.Addr        { return nth(n.link(), 2) }
+func (n network) apiService() netip.Addr  { return nth(n.services(), 1) }
+func (n network) dns() netip.Addr         { return nth(n.services(), 10) }
+func (n network) device() string          { return devicePrefix + strconv.Itoa(n.Index) }
 
-func prefix(a, b, c, d, bits int) netip.Prefix {
-	return netip.PrefixFrom(netip.AddrFrom4([4]byte{byte(a), byte(b), byte(c), byte(d)}), bits)
+// prefix is 10.B.C.0/BITS.
+func prefix(b, c, bits int) netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(b), byte(c)}), bits)
 }
 
 func nth(p netip.Prefix, n byte) netip.Addr {

@@ -122,6 +122,7 @@ func kubeconfigs(dir, admin string, ca keyPair, nodeName string, n network) erro
 		{filepath.Join(dir, "controller-manager.kubeconfig"), local, identity{name: "system:kube-controller-manager"}},
 		{filepath.Join(dir, "scheduler.kubeconfig"), local, identity{name: "system:kube-scheduler"}},
 		{filepath.Join(dir, "proxy.kubeconfig"), local, identity{name: "system:kube-proxy"}},
+		{filepath.Join(dir, "kwok.kubeconfig"), local, identity{name: "kwok", organizations: []string{"system:masters"}}},
 		{filepath.Join(dir, "kubelet.kubeconfig"), local, identity{name: "system:node:" + nodeName, organizations: []string{"system:nodes"}}},
 	}
 	for _, user := range users {

@@ -20,6 +20,7 @@ import (
 type state struct {
 	Name             string       `json:"name"`
 	ControlPlaneOnly bool         `json:"controlPlaneOnly"`
+	SimulatedNodes   int          `json:"simulatedNodes,omitempty"`
 	Network          network      `json:"network"`
 	Cgroup           cgroup.Group `json:"cgroup"`
 	Init             process      `json:"init"`

@@ -29,6 +29,10 @@ type Options struct {
 	// ControlPlaneOnly leaves it at etcd and the API server: for tests of
 	// controllers, which need no pods, ready in half the time.
 	ControlPlaneOnly bool
+	// SimulatedNodes is how many nodes to have beside the real one that run nothing
+	// and say they do: see Simulate. They need a part that is built when it is
+	// first asked for.
+	SimulatedNodes int
 	// WithoutDNS and WithoutMetrics leave out what the cluster normally has.
 	WithoutDNS     bool
 	WithoutMetrics bool
@@ -48,13 +52,10 @@ func Up(ctx context.Context, options Options) (*Cluster, error) {
 	if options.Out == nil {
 		options.Out = io.Discard
 	}
-	if !validName.MatchString(options.Name) {
-		return nil, fmt.Errorf("cluster name %q: use up to 40 lower-case letters, digits and dashes", options.Name)
+	if err := options.check(); err != nil {
+		return nil, err
 	}
-	if os.Geteuid() != 0 {
-		return nil, errors.New("the test cluster needs root: it makes namespaces, control groups and network interfaces")
-	}
-	set, err := buildParts(ctx, options.Out)
+	set, err := buildParts(ctx, parts.Extra{KWOK: options.SimulatedNodes > 0}, options.Out)
 	if err != nil {
 		return nil, err
 	}
@@ -66,6 +67,20 @@ func Up(ctx context.Context, options Options) (*Cluster, error) {
 	}
 	defer unlock()
 	return up(ctx, options, set)
+}
+
+func (o Options) check() error {
+	switch {
+	case !validName.MatchString(o.Name):
+		return fmt.Errorf("cluster name %q: use up to 40 lower-case letters, digits and dashes", o.Name)
+	case o.SimulatedNodes < 0 || o.SimulatedNodes > maxSimulatedNodes:
+		return fmt.Errorf("%d simulated nodes: there can be 0 to %d", o.SimulatedNodes, maxSimulatedNodes)
+	case o.SimulatedNodes > 0 && o.ControlPlaneOnly:
+		return errors.New("simulated nodes need a scheduler and controllers: leave out control-plane-only")
+	case os.Geteuid() != 0:
+		return errors.New("the test cluster needs root: it makes namespaces, control groups and network interfaces")
+	}
+	return nil
 }
 
 func up(ctx context.Context, options Options, set parts.Set) (*Cluster, error) {
@@ -103,6 +118,10 @@ func (c *Cluster) alreadyUp(options Options) error {
 		return fmt.Errorf("cluster %s runs already, but %s: take it down first, or choose another name",
 			c.Name, map[bool]string{true: "without a node", false: "with a node"}[c.state.ControlPlaneOnly])
 	}
+	if c.state.SimulatedNodes != options.SimulatedNodes {
+		return fmt.Errorf("cluster %s runs already, with %d simulated nodes: take it down first, or choose another name",
+			c.Name, c.state.SimulatedNodes)
+	}
 	fmt.Fprintf(options.Out, "cluster %s is up already\n", c.Name)
 	return nil
 }
@@ -129,7 +148,7 @@ func start(ctx context.Context, options Options, set parts.Set) (*Cluster, error
 	}
 	c := &Cluster{Name: options.Name, dir: filepath.Join(run, options.Name)}
 	c.state = state{
-		Name: options.Name, ControlPlaneOnly: options.ControlPlaneOnly,
+		Name: options.Name, ControlPlaneOnly: options.ControlPlaneOnly, SimulatedNodes: options.SimulatedNodes,
 		Network: reserved.network, Hyperkube: set.Hyperkube, Started: time.Now(),
 	}
 	if c.state.Cgroup, err = cgroup.Plan(fmt.Sprintf("pipeops-test-%d-%s", reserved.Index, options.Name)); err != nil {
@@ -206,6 +225,12 @@ func (c *Cluster) addons(ctx context.Context, options Options, timer *stopwatch)
 		return err
 	}
 	timer.lap("node ready")
+	if options.SimulatedNodes > 0 {
+		if err := client.simulateNodes(ctx, options.SimulatedNodes); err != nil {
+			return err
+		}
+		timer.lap(fmt.Sprintf("%d simulated nodes ready", options.SimulatedNodes))
+	}
 	if !options.WithoutDNS {
 		if err := client.waitDeployment(ctx, "coredns"); err != nil {
 			return err

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -88,7 +89,7 @@ func (s *System) settings(name, token string) []*unstructured.Unstructured {
 	}
 	return []*unstructured.Unstructured{
 		object("ConfigMap", "data", map[string]any{
-			"PIPEOPS_CONTROL_PLANE_URL": s.APIURL(), "CLUSTER_NAME": name, "LOG_LEVEL": "debug",
+			"PIPEOPS_CONTROL_PLANE_URL": s.APIURL(), "CLUSTER_NAME": name, "LOG_LEVEL": cmp.Or(s.AgentLogLevel, "debug"),
 		}),
 		object("Secret", "stringData", map[string]any{"AGENT_TOKEN": token}),
 	}

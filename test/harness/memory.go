@@ -63,12 +63,17 @@ func hostname(pid int) string {
 }
 
 // AgentMemory is the agent's resident memory in bytes, 0 where it cannot be seen.
-func (s *System) AgentMemory(context.Context) (int64, error) {
+func (s *System) AgentMemory(context.Context) (int64, error) { return s.agentMemory("VmRSS") }
+
+// AgentPeakMemory is the most that the agent's process has ever had resident.
+func (s *System) AgentPeakMemory(context.Context) (int64, error) { return s.agentMemory("VmHWM") }
+
+func (s *System) agentMemory(field string) (int64, error) {
 	pid, err := s.AgentPID()
 	if err != nil || pid == 0 {
 		return 0, err
 	}
-	kib, err := statusField(pid, "VmRSS")
+	kib, err := statusField(pid, field)
 	return kib << 10, err
 }
 

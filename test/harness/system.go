@@ -24,6 +24,11 @@ type Options struct {
 	Out io.Writer
 	// ControlPlaneArgs are added to those of `pipeops-controlplane serve`.
 	ControlPlaneArgs []string
+	// Kubernetes says more of a cluster of our own; its name and output are the
+	// system's.
+	Kubernetes cluster.Options
+	// AgentLogLevel is debug when empty.
+	AgentLogLevel string
 	// Theirs is a cluster that is there already; nil for one of our own.
 	Theirs *Theirs
 }
@@ -62,7 +67,9 @@ func (s *System) StartKubernetes(ctx context.Context) (err error) {
 	if s.Theirs != nil {
 		return s.openTheirs(ctx)
 	}
-	if s.Cluster, err = cluster.Up(ctx, cluster.Options{Name: s.Name, Out: s.Out}); err != nil {
+	options := s.Kubernetes
+	options.Name, options.Out = s.Name, s.Out
+	if s.Cluster, err = cluster.Up(ctx, options); err != nil {
 		return err
 	}
 	s.onClose(s.Cluster.Down)

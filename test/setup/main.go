@@ -42,7 +42,7 @@ var (
 	// then do these find everything compiled. All programs share theirs.
 	programs = compile{
 		flags:    []string{"-trimpath"},
-		patterns: []string{"./cmd/...", "./test/cluster/cmd/cluster", "./test/broker/cmd/broker", "./test/demo"},
+		patterns: []string{"./cmd/...", "./test/cluster/cmd/cluster", "./test/broker/cmd/broker", "./test/demo", "./test/bench"},
 	}
 	e2e   = compile{flags: []string{"-trimpath", "-test"}, patterns: []string{"./test/e2e/..."}}
 	plain = compile{flags: []string{"-test"}, patterns: []string{"./..."}}
@@ -64,6 +64,8 @@ func stepsFor(what string) []step {
 			return []step{compilePrograms, getBroker}
 		}
 		return []step{compilePrograms, getCluster, getBroker}
+	case "bench":
+		return []step{compilePrograms, {"get the test cluster's parts", goRun("./test/cluster/cmd/cluster", "build", "--simulation")}, getBroker}
 	case "test":
 		getTools := step{"get what boots a machine with systemd, and what the documentation's examples use", packages("systemd-nspawn", "curl", "jq")}
 		return []step{
@@ -79,7 +81,7 @@ func stepsFor(what string) []step {
 func run(ctx context.Context, out io.Writer, args []string) error {
 	steps := stepsFor(strings.Join(args, " "))
 	if steps == nil {
-		return errors.New("say what for: `setup demo`, `setup test` or `setup check`")
+		return errors.New("say what for: `setup demo`, `setup test`, `setup bench` or `setup check`")
 	}
 	for i, s := range steps {
 		fmt.Fprintf(out, "== setup %d/%d: %s\n", i+1, len(steps), s.title)

@@ -30,18 +30,21 @@ func newCommand() *cobra.Command {
 }
 
 func newBuild() *cobra.Command {
-	return &cobra.Command{
+	var simulation bool
+	cmd := &cobra.Command{
 		Use:   "build",
 		Short: "Build what clusters run, if anything is missing (about 8 minutes the first time)",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cluster.Build(cmd.Context(), cmd.ErrOrStderr()); err != nil {
+			if err := cluster.Build(cmd.Context(), simulation, cmd.ErrOrStderr()); err != nil {
 				return err
 			}
 			cmd.Println("everything is built")
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&simulation, "simulation", false, "what simulated nodes need too")
+	return cmd
 }
 
 var addons = []string{"dns", "metrics"}
@@ -55,7 +58,8 @@ func newUp(name *string) *cobra.Command {
 		Use:   "up",
 		Short: "Bring a cluster up, building what is missing",
 		Example: `  cluster up
-  cluster up --name fast --control-plane-only`,
+  cluster up --name fast --control-plane-only
+  cluster up --name large --simulated-nodes 100`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, addon := range without {
@@ -76,6 +80,7 @@ func newUp(name *string) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&options.ControlPlaneOnly, "control-plane-only", false, "only etcd and the API server")
+	cmd.Flags().IntVar(&options.SimulatedNodes, "simulated-nodes", 0, "how many nodes to simulate beside the real one")
 	cmd.Flags().StringSliceVar(&without, "without", nil, "leave out dns or metrics")
 	cmd.Flags().BoolVar(&options.WaitMetrics, "wait-metrics", false, "wait until metrics-server has figures")
 	return cmd

@@ -40,10 +40,18 @@ type Set struct {
 	CNI string
 	// Containerd is the container runtime.
 	Containerd string
+	// KWOK plays the kubelets of simulated nodes; empty unless it was asked for.
+	KWOK string
+}
+
+// Extra are parts that only some clusters need.
+type Extra struct {
+	// KWOK is for simulated nodes.
+	KWOK bool
 }
 
 // Build makes what is missing, and returns at once when nothing is.
-func Build(ctx context.Context, cache string, out io.Writer) (Set, error) {
+func Build(ctx context.Context, cache string, extra Extra, out io.Writer) (Set, error) {
 	source, err := FindSource()
 	if err != nil {
 		return Set{}, err
@@ -52,15 +60,15 @@ func Build(ctx context.Context, cache string, out io.Writer) (Set, error) {
 	if err := os.MkdirAll(b.dir, 0o755); err != nil { // binaries, for everybody
 		return Set{}, fmt.Errorf("make cache: %w", err)
 	}
-	return b.build(ctx)
+	return b.build(ctx, extra)
 }
 
-func (b *builder) build(ctx context.Context) (Set, error) {
+func (b *builder) build(ctx context.Context, extra Extra) (Set, error) {
 	if err := b.packages(ctx); err != nil {
 		return Set{}, err
 	}
 	set := Set{Source: b.source}
-	binaries := b.binaries()
+	binaries := b.binaries(extra)
 	b.progress.total = 1 + len(binaries) + 1
 	paths := make(map[string]string, len(binaries))
 	for i, binary := range binaries {
@@ -77,7 +85,7 @@ func (b *builder) build(ctx context.Context) (Set, error) {
 		return Set{}, err
 	}
 	set.Hyperkube, set.Etcd, set.Cluster = paths["kubernetes"], paths["etcd"], paths["cluster"]
-	set.Images = images
+	set.KWOK, set.Images = paths["kwok"], images
 	if set.CNI, err = cniDir(); err != nil {
 		return Set{}, err
 	}
@@ -99,7 +107,7 @@ type binary struct {
 	expect  time.Duration
 }
 
-func (b *builder) binaries() []binary {
+func (b *builder) binaries(extra Extra) []binary {
 	const base = "test/cluster/"
 	module := func(name, title, pkg, ldflags string, expect time.Duration) binary {
 		return binary{
@@ -113,7 +121,7 @@ func (b *builder) binaries() []binary {
 			inputs: append(inputs, "go.mod", "go.sum"),
 		}
 	}
-	return []binary{
+	list := []binary{
 		module("kubernetes", "Kubernetes "+KubernetesVersion, ".", kubernetesLDFlags(), 5*time.Minute),
 		module("etcd", "etcd", "go.etcd.io/etcd/server/v3", "", 25*time.Second),
 		module("coredns", "CoreDNS", ".", "", 90*time.Second),
@@ -121,6 +129,10 @@ func (b *builder) binaries() []binary {
 		own("pause", "the pause program", "./test/apps/pause", "test/apps/pause"),
 		own("cluster", "the cluster tool", "./test/cluster/cmd/cluster", "internal/image", "test/cluster"),
 	}
+	if extra.KWOK {
+		list = append(list, module("kwok", "KWOK", ".", "", 90*time.Second))
+	}
+	return list
 }
 
 // kubernetesLDFlags stamp the version, which the API server reports and

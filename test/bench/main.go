@@ -1,0 +1,82 @@
+// Command bench measures the agent as it is shipped, a pod in a real Kubernetes
+// reached through the tunnel, against the bounds that the product promises:
+// its memory beside thousands of pods, how fast it answers a list and applies a
+// deploy, and what it adds to the time from a deploy to a ready pod. `make bench`
+// runs it; docs/bench.md says how to read what it prints.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// errBroken says that a bound does not hold; the table has said which.
+var errBroken = errors.New("a bound is broken")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench: failed:", err)
+		os.Exit(1)
+	}
+}
+
+// size is how much there is and how often it is measured.
+type size struct {
+	Apps       int `json:"apps"`
+	Replicas   int `json:"replicas"`
+	Namespaces int `json:"namespaces"`
+	Unmanaged  int `json:"unmanagedPods"`
+	Lists      int `json:"lists"`
+	Deploys    int `json:"deploys"`
+	Rounds     int `json:"rounds"`
+}
+
+func (s size) managed() int { return s.Apps * s.Replicas }
+
+// nodes have room for everything, and a tenth more for rollouts.
+func (s size) nodes() int { return (s.managed()+s.Unmanaged)*11/10/podsPerNode + 1 }
+
+func run(ctx context.Context) (err error) {
+	var s size
+	flag.IntVar(&s.Apps, "apps", 1000, "Apps deployed through the Runner API")
+	flag.IntVar(&s.Replicas, "replicas", 5, "pods of each App")
+	flag.IntVar(&s.Namespaces, "namespaces", 10, "namespaces that the Apps are in")
+	flag.IntVar(&s.Unmanaged, "unmanaged", 20000, "pods that are not the agent's")
+	flag.IntVar(&s.Lists, "lists", 100, "list calls")
+	flag.IntVar(&s.Deploys, "deploys", 50, "deploys of a changed spec")
+	flag.IntVar(&s.Rounds, "rounds", 15, "new Apps to wait for until they are ready, in each way")
+	file := flag.String("out", "", "file that takes the figures as JSON")
+	keep := flag.Bool("keep", false, "stay up at the end, until Ctrl-C")
+	flag.Parse()
+	if s.Apps < 1 || s.Replicas < 1 || s.Namespaces < 1 || s.Lists < 1 || s.Deploys < 1 || s.Rounds < 1 {
+		return errors.New("all sizes but -unmanaged have to be 1 or more")
+	}
+	b := &bench{size: s, progress: &progress{out: os.Stdout, start: time.Now()}}
+	defer func() { err = errors.Join(err, b.close()) }()
+	if err := b.perform(ctx); err != nil {
+		return err
+	}
+	broken := b.report(os.Stdout)
+	if *file != "" {
+		if err := b.save(*file); err != nil {
+			return err
+		}
+	}
+	if *keep {
+		b.say("staying up; Ctrl-C ends it. kubectl: %s", b.sys.Kubectl())
+		<-ctx.Done()
+	}
+	if broken {
+		return errBroken
+	}
+	return nil
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
+)
+
+// memoryBound is the most that the agent may ever have resident, in MiB.
+const memoryBound = 150.0
+
+// measureMemory reads what the agent's process has and has had resident, then
+// ends it as a crash would, and looks how it comes back to a full cluster.
+func (b *bench) measureMemory(ctx context.Context) error {
+	pod, err := b.sys.AgentPod(ctx)
+	if err != nil {
+		return err
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		if c.RestartCount > 0 {
+			return fmt.Errorf("the agent has restarted %d times: what its process has now says nothing; its log:\n%s",
+				c.RestartCount, b.sys.AgentLog(ctx, 20))
+		}
+	}
+	if err := b.addMemory(ctx, "", "Agent's memory"); err != nil {
+		return err
+	}
+	if err := b.sys.KillAgent(ctx); err != nil {
+		return err
+	}
+	start := time.Now()
+	if err := b.sys.AwaitAgent(ctx); err != nil {
+		return err
+	}
+	if err := b.awaitServed(ctx); err != nil {
+		return err
+	}
+	b.add("restart_seconds", "Restarted agent serves again", time.Since(start).Seconds(), "s", nil)
+	return b.addMemory(ctx, "restart_", "Restarted agent's memory")
+}
+
+func (b *bench) addMemory(ctx context.Context, prefix, title string) error {
+	now, err := b.sys.AgentMemory(ctx)
+	if err != nil {
+		return err
+	}
+	peak, err := b.sys.AgentPeakMemory(ctx)
+	if err != nil {
+		return err
+	}
+	b.add(prefix+"memory_now", title, mebibytes(now), "MiB", atMost(memoryBound))
+	b.add(prefix+"memory_peak", title+", peak", mebibytes(peak), "MiB", atMost(memoryBound))
+	return nil
+}
+
+// awaitServed waits until the agent tells of all Apps again.
+func (b *bench) awaitServed(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return harness.Eventually(ctx, "the agent serves", func(ctx context.Context) error {
+		apps, err := b.client.List(ctx, "")
+		if err == nil && len(apps) < b.Apps {
+			err = fmt.Errorf("it knows %d Apps of %d", len(apps), b.Apps)
+		}
+		return err
+	})
+}
+
+func mebibytes(n int64) float64 { return float64(n) / (1 << 20) }

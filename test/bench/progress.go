@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// heartbeat is how often a step that takes long says how far it is.
+	heartbeat = 10 * time.Second
+	// workers is how many things are made at a time.
+	workers = 8
+)
+
+// progress tells what is being done.
+type progress struct {
+	out   io.Writer
+	start time.Time
+	steps int
+}
+
+func (p *progress) say(format string, args ...any) { fmt.Fprintf(p.out, "   "+format+"\n", args...) }
+
+func (p *progress) step(title string, do func() error) error {
+	p.steps++
+	fmt.Fprintf(p.out, "== %d. %s  (at %s)\n", p.steps, title, time.Since(p.start).Round(time.Second))
+	if err := do(); err != nil {
+		return fmt.Errorf("%s: %w", title, err)
+	}
+	return nil
+}
+
+// each does something with the numbers below n, several at a time, and tells
+// now and then how many are done.
+func (p *progress) each(ctx context.Context, n int, what string, do func(context.Context, int) error) error {
+	var done atomic.Int64
+	stop := p.every(heartbeat, func() { p.say("%d of %d %s", done.Load(), n, what) })
+	defer stop()
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(workers)
+	for i := range n {
+		group.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			defer done.Add(1)
+			return do(ctx, i)
+		})
+	}
+	return group.Wait()
+}
+
+// every calls tell now and then until stop is called, which waits for its end.
+func (p *progress) every(interval time.Duration, tell func()) (stop func()) {
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(interval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				tell()
+			case <-end:
+				return
+			}
+		}
+	}()
+	return func() { close(end); <-ended }
+}

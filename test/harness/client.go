@@ -1,0 +1,52 @@
+package harness
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// Dial answers a client of an agent's Runner API, as the Runner of that name.
+// What it calls goes over the edge and through the tunnel.
+func (s *System) Dial(ctx context.Context, runner, agentName string) (*runnerapi.Client, error) {
+	creds, err := runnerapi.LoadCredentials(s.RunnerCredentials(runner))
+	if err != nil {
+		return nil, err
+	}
+	cert, err := creds.TLSCertificate()
+	if err != nil {
+		return nil, err
+	}
+	roots, err := creds.Roots()
+	if err != nil {
+		return nil, err
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{
+		MinVersion: tls.VersionTLS13, RootCAs: roots, Certificates: []tls.Certificate{cert},
+	}}
+	defer transport.CloseIdleConnections()
+	control := announce.SnapshotClient{BaseURL: creds.ControlPlane, HTTPClient: &http.Client{Transport: transport}}
+	agents, err := control.Agents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	agent, err := announce.FindAgent(agents, agentName)
+	if err != nil {
+		return nil, err
+	}
+	if len(agent.Endpoints) == 0 {
+		return nil, fmt.Errorf("agent %s has no endpoint: it is %s", agentName, agent.State)
+	}
+	config := runnerapi.ClientConfig{
+		AgentID: agent.ID, ServerName: agent.Endpoints[0].ServerName, TrustDomain: creds.TrustDomain, Roots: roots,
+		Certificate: func() (*tls.Certificate, error) { return &cert, nil },
+	}
+	for _, e := range agent.Endpoints {
+		config.EdgeAddresses = append(config.EdgeAddresses, e.Address)
+	}
+	return runnerapi.NewClient(config)
+}
