@@ -22,7 +22,7 @@ import (
 // soonEnough is far more than a diagnosis takes after its signal, which the log
 // tells, and far less than Kubernetes' progress deadline of ten minutes: on a
 // machine under load the test's own watch is late too.
-const soonEnough = 5 * time.Second
+const soonEnough = 20 * time.Second
 
 // signal says whether an object shows that something is wrong.
 type signal func(client.Object) bool
