@@ -70,6 +70,7 @@ settings_load() {
     STATE_DIR="${PIPEOPS_INSTALL_STATE:-${XDG_STATE_HOME:-$HOME/.local/state}/pipeops-install}"
     LOG_FILE="${PIPEOPS_INSTALL_LOG:-$STATE_DIR/install.log}"
   fi
+  export KUBECACHEDIR="$STATE_DIR/kube-cache" # kubectl's, which would be in the user's home
 }
 
 # settings_check finds what is missing or malformed, all of it at once.
@@ -171,6 +172,7 @@ logged() {
   local line code=0 text
   text="$("$@" 2>&1 </dev/null)" || code=$?
   last_output=""
+  [[ -n $text ]] || return "$code"
   while IFS= read -r line; do
     log "  | $line"
   done <<<"$text"
@@ -202,7 +204,7 @@ on_signal() {
 
 traps_set() {
   trap on_exit EXIT
-  trap '[[ $failed == yes ]] || on_error "$LINENO" "$BASH_COMMAND"' ERR
+  trap '[[ $failed == yes || $BASH_SUBSHELL -gt 0 ]] || on_error "$LINENO" "$BASH_COMMAND"' ERR
   trap 'on_signal 130' INT
   trap 'on_signal 143' TERM HUP
 }
@@ -364,7 +366,8 @@ facts_network() {
   local used="" port hex
   for port in 6443 10250; do
     printf -v hex '%04X' "$port"
-    if cat "$FACTS_ROOT"/proc/net/tcp "$FACTS_ROOT"/proc/net/tcp6 2>/dev/null |
+    # One of them is missing where there is no IPv6, or nothing else.
+    if { cat "$FACTS_ROOT"/proc/net/tcp "$FACTS_ROOT"/proc/net/tcp6 2>/dev/null || true; } |
       awk -v port=":$hex" '$4 == "0A" && substr($2, length($2) - 4) == port {found = 1} END {exit !found}'; then
       used+="${used:+,}$port"
     fi
@@ -649,6 +652,7 @@ state_open() {
   [[ $dry_run == no ]] || return 0
   (umask 077 && mkdir -p "$STATE_DIR/backups") 2>/dev/null || fail "$EXIT_ROOT" "$STATE_DIR cannot be made" "it belongs to somebody else" "sudo -E bash install.sh"
   lock_take
+  tmp_open
 }
 
 lock_take() {
@@ -689,6 +693,18 @@ state_names() {
 
 agent_token_kept() { [[ -n $(state_names agent) ]]; }
 
+# make_dir makes a folder, and notes down which of those on the way there are new.
+make_dir() {
+  local path="$1" new=()
+  while [[ ! -d $path ]]; do
+    new+=("$path")
+    path="${path%/*}"
+    [[ -n $path ]] || break
+  done
+  for path in "${new[@]}"; do record dir "$path"; done
+  mkdir -p "$1"
+}
+
 # put FILE MODE writes standard input to a file, when that is not what it holds.
 # What was there before and is not ours is kept.
 put() {
@@ -700,7 +716,7 @@ put() {
   ! would "write $path" || return 0
   backup "$path"
   record file "$path"
-  mkdir -p "${path%/*}"
+  make_dir "${path%/*}"
   (umask 077 && printf '%s' "$new" >"$path.pipeops-new")
   chmod "$mode" "$path.pipeops-new"
   mv -f "$path.pipeops-new" "$path"
@@ -836,7 +852,7 @@ program_install() {
   local path="$bin_dir/$1"
   backup "$path"
   record file "$path"
-  mkdir -p "$bin_dir"
+  make_dir "$bin_dir"
   chmod 0755 "$2"
   mv -f "$2" "$path.pipeops-new"
   mv -f "$path.pipeops-new" "$path"
@@ -861,19 +877,25 @@ k3s_ensure() {
     say "    it is installed and runs"
     return 0
   }
-  # Without lines in the state nothing of this would be taken away again.
-  [[ $dry_run == yes ]] || {
-    local link
-    for link in kubectl crictl ctr; do backup "$bin_dir/$link"; done
-    backup /etc/rancher/k3s
-    record k3s "$role"
-  }
+  k3s_keep_others "$role"
   k3s_config | put "$K3S_CONFIG" 0600
   k3s_registries
   k3s_program
   k3s_images
   ! would "run k3s' own installer for its service, and start it" || return 0
   k3s_service "$role"
+}
+
+# k3s_keep_others keeps what k3s' own scripts would replace or take away, and is
+# not k3s' yet.
+k3s_keep_others() {
+  if [[ $dry_run == yes ]] || state_has k3s "$1"; then return 0; fi
+  local path
+  for path in "$bin_dir/kubectl" "$bin_dir/crictl" "$bin_dir/ctr" /etc/rancher/k3s; do backup "$path"; done
+  # k3s makes these; its own scripts take away what is in them.
+  make_dir /etc/rancher
+  make_dir /var/lib/rancher
+  record k3s "$1"
 }
 
 # k3s_right says whether there is nothing to do.
@@ -938,7 +960,6 @@ k3s_program() {
   [[ ${facts[ARCH]} == amd64 ]] || name="k3s-${facts[ARCH]}"
   ! k3s_version_is "$K3S_VERSION" || return 0
   ! would "download $(k3s_url "$name"), verify it, and put it at $bin_dir/k3s" || return 0
-  tmp_open
   say "    downloading k3s $K3S_VERSION"
   fetch_verified "$(k3s_url "$name")" "$tmp_dir/k3s" "$(k3s_url "sha256sum-${facts[ARCH]}.txt")" "$name"
   program_install k3s "$tmp_dir/k3s"
@@ -951,7 +972,7 @@ k3s_images() {
   for image in "$PIPEOPS_BUNDLE"/images/*; do
     ! would "copy ${image##*/} to $to" || continue
     verify "$image" "$(sum_in "$PIPEOPS_BUNDLE/SHA256SUMS" "images/${image##*/}")" "images/${image##*/}"
-    mkdir -p "$to"
+    make_dir "$to"
     cp "$image" "$to/"
     say "    image archive ${image##*/}"
   done
@@ -968,15 +989,16 @@ k3s_service() {
   say "    starting k3s"
   (
     export INSTALL_K3S_SKIP_DOWNLOAD="$skip" INSTALL_K3S_EXEC="$1" INSTALL_K3S_BIN_DIR="$bin_dir" INSTALL_K3S_FORCE_RESTART=true
-    if [[ $1 == agent ]]; then export K3S_URL K3S_TOKEN; else unset K3S_URL K3S_TOKEN; fi
+    if [[ $1 == agent ]]; then export K3S_URL K3S_TOKEN; fi
     # shellcheck disable=SC2030 # for k3s alone
     if [[ -n ${facts[PROXY]:-} ]]; then export NO_PROXY="$no_proxy_all"; fi
-    logged sh "$tmp_dir/k3s-install.sh" || {
-      printf '%s\n' "$last_output" >"$tmp_dir/why"
+    # Without a bound it would wait for ever for a server that does not let it in.
+    logged timeout "$((PIPEOPS_WAIT + 60))" sh "$tmp_dir/k3s-install.sh" || {
+      printf '%s' "${last_output//$'\n'/ }" >"$tmp_dir/why"
       exit 1
     }
   ) || code=$?
-  ((code == 0)) || k3s_failed "k3s' own installer failed: $(tr '\n' ' ' <"$tmp_dir/why" | tail -c 400)"
+  ((code == 0)) || k3s_failed "k3s' own installer failed: $(<"$tmp_dir/why")"
 }
 
 # no_proxy_list keeps a proxy out of the cluster's own traffic.
@@ -1066,7 +1088,6 @@ docker_tools_dir() {
 tool_get() {
   ! command -v "$1" >/dev/null || return 0
   ! would "download $2, verify it, and put it at $bin_dir/$1" || return 0
-  tmp_open
   say "    downloading $1"
   fetch "$3" "$tmp_dir/$1.sums"
   # Some lists are one checksum without a name.
@@ -1150,21 +1171,21 @@ kube_reachable() {
 # kube_apply puts everything into the cluster in one go: the agent, its settings
 # and the namespaces. An agent whose settings have changed starts anew.
 kube_apply() {
-  local before after code=0
+  local code=0
   step "the agent $PIPEOPS_VERSION into the cluster"
   ! would "apply the agent's manifest, its settings and token, and the namespaces production, beta and monitoring" || return 0
   manifest_get
   namespaces_known="$("${kube[@]}" get namespaces -o 'go-template={{range .items}}{{.metadata.name}}={{with .metadata.labels}}{{index . "app.kubernetes.io/managed-by"}}{{end}};{{end}}')" ||
     fail "$EXIT_CLUSTER" "the cluster's namespaces cannot be listed" "the account of this kubeconfig may not do so" "use an administrator's kubeconfig"
-  before="$(settings_version)"
+  settings_versions >"$tmp_dir/before"
   record agent "${kube[*]}"
   namespaces_record
   kube_objects | kube_apply_stdin || code=$?
   ((code == 0)) || fail "$EXIT_CLUSTER" "the cluster refused the agent's objects" "kubectl says: $last_output" \
     "Kubernetes 1.30 or newer is needed, and an administrator's rights: ${kube[*]} auth can-i '*' '*'"
   cp "$tmp_dir/agent.yaml" "$STATE_DIR/agent.yaml"
-  after="$(settings_version)"
-  if [[ -n $before && $before != "$after" ]]; then
+  # Lines that were not there before are settings that have changed.
+  if [[ -s $tmp_dir/before ]] && grep -E '^(ConfigMap|Secret)/pipeops-agent(-ca)? ' "$tmp_dir/apply.log" | grep -qvxFf "$tmp_dir/before"; then
     say "    settings have changed: the agent starts anew"
     logged "${kube[@]}" -n "$NAMESPACE" rollout restart deployment/pipeops-agent || true
   fi
@@ -1174,7 +1195,8 @@ kube_apply() {
 # Secret in an annotation. What it prints has names only.
 kube_apply_stdin() {
   local code=0
-  "${kube[@]}" apply --server-side --force-conflicts --field-manager pipeops-install -f - >"$tmp_dir/apply.log" 2>&1 || code=$?
+  "${kube[@]}" apply --server-side --force-conflicts --field-manager pipeops-install -o "$VERSION_TEMPLATE" -f - \
+    >"$tmp_dir/apply.log" 2>&1 || code=$?
   local line
   while IFS= read -r line; do log "  | $line"; done <"$tmp_dir/apply.log"
   redact "$(tail -n 3 "$tmp_dir/apply.log")"
@@ -1182,14 +1204,15 @@ kube_apply_stdin() {
   return "$code"
 }
 
-settings_version() {
+VERSION_TEMPLATE='go-template={{define "v"}}{{.kind}}/{{.metadata.name}} {{.metadata.uid}}/{{.metadata.resourceVersion}}{{"\n"}}{{end}}{{if .items}}{{range .items}}{{template "v" .}}{{end}}{{else if .metadata.name}}{{template "v" .}}{{end}}'
+
+settings_versions() {
   "${kube[@]}" -n "$NAMESPACE" get configmap/pipeops-agent secret/pipeops-agent configmap/pipeops-agent-ca --ignore-not-found \
-    -o 'go-template={{range .items}}{{.metadata.uid}}/{{.metadata.resourceVersion}} {{end}}' 2>/dev/null || true
+    -o "$VERSION_TEMPLATE" 2>/dev/null || true
 }
 
 # manifest_get puts the agent's manifest into $tmp_dir/agent.yaml.
 manifest_get() {
-  tmp_open
   if [[ -n $PIPEOPS_MANIFEST ]]; then
     cp "$PIPEOPS_MANIFEST" "$tmp_dir/agent.yaml"
   else
@@ -1434,7 +1457,7 @@ install_server() {
       ;;
     *) docker_cluster_ensure ;;
   esac
-  [[ $dry_run == yes ]] || kube_reachable
+  [[ $dry_run == yes || $decided == k3s ]] || kube_reachable
   kube_apply
   if [[ $dry_run == yes ]]; then
     say "==> nothing was changed: this was a dry run"
@@ -1463,7 +1486,6 @@ preflight() {
   command -v curl >/dev/null || fail "$EXIT_MACHINE" "curl is not installed" "downloads and checks need it" "$(install_hint curl)"
   [[ $NODE_TYPE == server ]] || return 0
   local code=0
-  tmp_open
   control_plane_date || code=$?
   ((code == 0)) || preflight_unreachable "$code"
   clock_check
@@ -1564,7 +1586,6 @@ uninstall_cluster_objects() {
 # uninstall_apps: Apps are taken down by the agent, so they go before it.
 uninstall_apps() {
   local apps
-  tmp_open
   apps="$("${kube[@]}" get apps.pipeops.io --all-namespaces -o 'go-template={{range .items}}{{.metadata.namespace}}/{{.metadata.name}} {{end}}' 2>/dev/null || true)"
   [[ -n $apps ]] || return 0
   [[ $with_apps == yes ]] || fail "$EXIT_DECISION" "Apps run in this cluster: $apps" "without the agent's definition of an App they would all be deleted" \
@@ -1619,9 +1640,12 @@ uninstall_machine() {
   while IFS= read -r path; do
     [[ -n $path ]] || continue
     rm -f "$path" || true
-    rmdir -p "${path%/*}" 2>/dev/null || true # only what is empty
     if [[ -e $path ]]; then remains+=("$path"); else say "    $path"; fi
   done <<<"$(state_names file)"
+  while IFS= read -r path; do
+    [[ -d $path ]] || continue
+    rmdir "$path" 2>/dev/null || say "    kept $path, which is not empty"
+  done <<<"$(state_names dir | sort -r)"
 }
 
 # uninstall_restore puts back what was there before.

@@ -32,7 +32,7 @@ install_server() {
       ;;
     *) docker_cluster_ensure ;;
   esac
-  [[ $dry_run == yes ]] || kube_reachable
+  [[ $dry_run == yes || $decided == k3s ]] || kube_reachable
   kube_apply
   if [[ $dry_run == yes ]]; then
     say "==> nothing was changed: this was a dry run"
@@ -61,7 +61,6 @@ preflight() {
   command -v curl >/dev/null || fail "$EXIT_MACHINE" "curl is not installed" "downloads and checks need it" "$(install_hint curl)"
   [[ $NODE_TYPE == server ]] || return 0
   local code=0
-  tmp_open
   control_plane_date || code=$?
   ((code == 0)) || preflight_unreachable "$code"
   clock_check

@@ -50,7 +50,6 @@ uninstall_cluster_objects() {
 # uninstall_apps: Apps are taken down by the agent, so they go before it.
 uninstall_apps() {
   local apps
-  tmp_open
   apps="$("${kube[@]}" get apps.pipeops.io --all-namespaces -o 'go-template={{range .items}}{{.metadata.namespace}}/{{.metadata.name}} {{end}}' 2>/dev/null || true)"
   [[ -n $apps ]] || return 0
   [[ $with_apps == yes ]] || fail "$EXIT_DECISION" "Apps run in this cluster: $apps" "without the agent's definition of an App they would all be deleted" \
@@ -105,9 +104,12 @@ uninstall_machine() {
   while IFS= read -r path; do
     [[ -n $path ]] || continue
     rm -f "$path" || true
-    rmdir -p "${path%/*}" 2>/dev/null || true # only what is empty
     if [[ -e $path ]]; then remains+=("$path"); else say "    $path"; fi
   done <<<"$(state_names file)"
+  while IFS= read -r path; do
+    [[ -d $path ]] || continue
+    rmdir "$path" 2>/dev/null || say "    kept $path, which is not empty"
+  done <<<"$(state_names dir | sort -r)"
 }
 
 # uninstall_restore puts back what was there before.

@@ -40,7 +40,6 @@ docker_tools_dir() {
 tool_get() {
   ! command -v "$1" >/dev/null || return 0
   ! would "download $2, verify it, and put it at $bin_dir/$1" || return 0
-  tmp_open
   say "    downloading $1"
   fetch "$3" "$tmp_dir/$1.sums"
   # Some lists are one checksum without a name.

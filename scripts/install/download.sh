@@ -117,7 +117,7 @@ program_install() {
   local path="$bin_dir/$1"
   backup "$path"
   record file "$path"
-  mkdir -p "$bin_dir"
+  make_dir "$bin_dir"
   chmod 0755 "$2"
   mv -f "$2" "$path.pipeops-new"
   mv -f "$path.pipeops-new" "$path"

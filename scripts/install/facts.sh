@@ -143,7 +143,8 @@ facts_network() {
   local used="" port hex
   for port in 6443 10250; do
     printf -v hex '%04X' "$port"
-    if cat "$FACTS_ROOT"/proc/net/tcp "$FACTS_ROOT"/proc/net/tcp6 2>/dev/null |
+    # One of them is missing where there is no IPv6, or nothing else.
+    if { cat "$FACTS_ROOT"/proc/net/tcp "$FACTS_ROOT"/proc/net/tcp6 2>/dev/null || true; } |
       awk -v port=":$hex" '$4 == "0A" && substr($2, length($2) - 4) == port {found = 1} END {exit !found}'; then
       used+="${used:+,}$port"
     fi

@@ -13,19 +13,25 @@ k3s_ensure() {
     say "    it is installed and runs"
     return 0
   }
-  # Without lines in the state nothing of this would be taken away again.
-  [[ $dry_run == yes ]] || {
-    local link
-    for link in kubectl crictl ctr; do backup "$bin_dir/$link"; done
-    backup /etc/rancher/k3s
-    record k3s "$role"
-  }
+  k3s_keep_others "$role"
   k3s_config | put "$K3S_CONFIG" 0600
   k3s_registries
   k3s_program
   k3s_images
   ! would "run k3s' own installer for its service, and start it" || return 0
   k3s_service "$role"
+}
+
+# k3s_keep_others keeps what k3s' own scripts would replace or take away, and is
+# not k3s' yet.
+k3s_keep_others() {
+  if [[ $dry_run == yes ]] || state_has k3s "$1"; then return 0; fi
+  local path
+  for path in "$bin_dir/kubectl" "$bin_dir/crictl" "$bin_dir/ctr" /etc/rancher/k3s; do backup "$path"; done
+  # k3s makes these; its own scripts take away what is in them.
+  make_dir /etc/rancher
+  make_dir /var/lib/rancher
+  record k3s "$1"
 }
 
 # k3s_right says whether there is nothing to do.
@@ -90,7 +96,6 @@ k3s_program() {
   [[ ${facts[ARCH]} == amd64 ]] || name="k3s-${facts[ARCH]}"
   ! k3s_version_is "$K3S_VERSION" || return 0
   ! would "download $(k3s_url "$name"), verify it, and put it at $bin_dir/k3s" || return 0
-  tmp_open
   say "    downloading k3s $K3S_VERSION"
   fetch_verified "$(k3s_url "$name")" "$tmp_dir/k3s" "$(k3s_url "sha256sum-${facts[ARCH]}.txt")" "$name"
   program_install k3s "$tmp_dir/k3s"
@@ -103,7 +108,7 @@ k3s_images() {
   for image in "$PIPEOPS_BUNDLE"/images/*; do
     ! would "copy ${image##*/} to $to" || continue
     verify "$image" "$(sum_in "$PIPEOPS_BUNDLE/SHA256SUMS" "images/${image##*/}")" "images/${image##*/}"
-    mkdir -p "$to"
+    make_dir "$to"
     cp "$image" "$to/"
     say "    image archive ${image##*/}"
   done
@@ -120,15 +125,16 @@ k3s_service() {
   say "    starting k3s"
   (
     export INSTALL_K3S_SKIP_DOWNLOAD="$skip" INSTALL_K3S_EXEC="$1" INSTALL_K3S_BIN_DIR="$bin_dir" INSTALL_K3S_FORCE_RESTART=true
-    if [[ $1 == agent ]]; then export K3S_URL K3S_TOKEN; else unset K3S_URL K3S_TOKEN; fi
+    if [[ $1 == agent ]]; then export K3S_URL K3S_TOKEN; fi
     # shellcheck disable=SC2030 # for k3s alone
     if [[ -n ${facts[PROXY]:-} ]]; then export NO_PROXY="$no_proxy_all"; fi
-    logged sh "$tmp_dir/k3s-install.sh" || {
-      printf '%s\n' "$last_output" >"$tmp_dir/why"
+    # Without a bound it would wait for ever for a server that does not let it in.
+    logged timeout "$((PIPEOPS_WAIT + 60))" sh "$tmp_dir/k3s-install.sh" || {
+      printf '%s' "${last_output//$'\n'/ }" >"$tmp_dir/why"
       exit 1
     }
   ) || code=$?
-  ((code == 0)) || k3s_failed "k3s' own installer failed: $(tr '\n' ' ' <"$tmp_dir/why" | tail -c 400)"
+  ((code == 0)) || k3s_failed "k3s' own installer failed: $(<"$tmp_dir/why")"
 }
 
 # no_proxy_list keeps a proxy out of the cluster's own traffic.

@@ -37,21 +37,21 @@ kube_reachable() {
 # kube_apply puts everything into the cluster in one go: the agent, its settings
 # and the namespaces. An agent whose settings have changed starts anew.
 kube_apply() {
-  local before after code=0
+  local code=0
   step "the agent $PIPEOPS_VERSION into the cluster"
   ! would "apply the agent's manifest, its settings and token, and the namespaces production, beta and monitoring" || return 0
   manifest_get
   namespaces_known="$("${kube[@]}" get namespaces -o 'go-template={{range .items}}{{.metadata.name}}={{with .metadata.labels}}{{index . "app.kubernetes.io/managed-by"}}{{end}};{{end}}')" ||
     fail "$EXIT_CLUSTER" "the cluster's namespaces cannot be listed" "the account of this kubeconfig may not do so" "use an administrator's kubeconfig"
-  before="$(settings_version)"
+  settings_versions >"$tmp_dir/before"
   record agent "${kube[*]}"
   namespaces_record
   kube_objects | kube_apply_stdin || code=$?
   ((code == 0)) || fail "$EXIT_CLUSTER" "the cluster refused the agent's objects" "kubectl says: $last_output" \
     "Kubernetes 1.30 or newer is needed, and an administrator's rights: ${kube[*]} auth can-i '*' '*'"
   cp "$tmp_dir/agent.yaml" "$STATE_DIR/agent.yaml"
-  after="$(settings_version)"
-  if [[ -n $before && $before != "$after" ]]; then
+  # Lines that were not there before are settings that have changed.
+  if [[ -s $tmp_dir/before ]] && grep -E '^(ConfigMap|Secret)/pipeops-agent(-ca)? ' "$tmp_dir/apply.log" | grep -qvxFf "$tmp_dir/before"; then
     say "    settings have changed: the agent starts anew"
     logged "${kube[@]}" -n "$NAMESPACE" rollout restart deployment/pipeops-agent || true
   fi
@@ -61,7 +61,8 @@ kube_apply() {
 # Secret in an annotation. What it prints has names only.
 kube_apply_stdin() {
   local code=0
-  "${kube[@]}" apply --server-side --force-conflicts --field-manager pipeops-install -f - >"$tmp_dir/apply.log" 2>&1 || code=$?
+  "${kube[@]}" apply --server-side --force-conflicts --field-manager pipeops-install -o "$VERSION_TEMPLATE" -f - \
+    >"$tmp_dir/apply.log" 2>&1 || code=$?
   local line
   while IFS= read -r line; do log "  | $line"; done <"$tmp_dir/apply.log"
   redact "$(tail -n 3 "$tmp_dir/apply.log")"
@@ -69,14 +70,15 @@ kube_apply_stdin() {
   return "$code"
 }
 
-settings_version() {
+VERSION_TEMPLATE='go-template={{define "v"}}{{.kind}}/{{.metadata.name}} {{.metadata.uid}}/{{.metadata.resourceVersion}}{{"\n"}}{{end}}{{if .items}}{{range .items}}{{template "v" .}}{{end}}{{else if .metadata.name}}{{template "v" .}}{{end}}'
+
+settings_versions() {
   "${kube[@]}" -n "$NAMESPACE" get configmap/pipeops-agent secret/pipeops-agent configmap/pipeops-agent-ca --ignore-not-found \
-    -o 'go-template={{range .items}}{{.metadata.uid}}/{{.metadata.resourceVersion}} {{end}}' 2>/dev/null || true
+    -o "$VERSION_TEMPLATE" 2>/dev/null || true
 }
 
 # manifest_get puts the agent's manifest into $tmp_dir/agent.yaml.
 manifest_get() {
-  tmp_open
   if [[ -n $PIPEOPS_MANIFEST ]]; then
     cp "$PIPEOPS_MANIFEST" "$tmp_dir/agent.yaml"
   else

@@ -64,6 +64,7 @@ logged() {
   local line code=0 text
   text="$("$@" 2>&1 </dev/null)" || code=$?
   last_output=""
+  [[ -n $text ]] || return "$code"
   while IFS= read -r line; do
     log "  | $line"
   done <<<"$text"
@@ -95,7 +96,7 @@ on_signal() {
 
 traps_set() {
   trap on_exit EXIT
-  trap '[[ $failed == yes ]] || on_error "$LINENO" "$BASH_COMMAND"' ERR
+  trap '[[ $failed == yes || $BASH_SUBSHELL -gt 0 ]] || on_error "$LINENO" "$BASH_COMMAND"' ERR
   trap 'on_signal 130' INT
   trap 'on_signal 143' TERM HUP
 }

@@ -51,6 +51,7 @@ settings_load() {
     STATE_DIR="${PIPEOPS_INSTALL_STATE:-${XDG_STATE_HOME:-$HOME/.local/state}/pipeops-install}"
     LOG_FILE="${PIPEOPS_INSTALL_LOG:-$STATE_DIR/install.log}"
   fi
+  export KUBECACHEDIR="$STATE_DIR/kube-cache" # kubectl's, which would be in the user's home
 }
 
 # settings_check finds what is missing or malformed, all of it at once.

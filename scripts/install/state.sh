@@ -8,6 +8,7 @@ state_open() {
   [[ $dry_run == no ]] || return 0
   (umask 077 && mkdir -p "$STATE_DIR/backups") 2>/dev/null || fail "$EXIT_ROOT" "$STATE_DIR cannot be made" "it belongs to somebody else" "sudo -E bash install.sh"
   lock_take
+  tmp_open
 }
 
 lock_take() {
@@ -48,6 +49,18 @@ state_names() {
 
 agent_token_kept() { [[ -n $(state_names agent) ]]; }
 
+# make_dir makes a folder, and notes down which of those on the way there are new.
+make_dir() {
+  local path="$1" new=()
+  while [[ ! -d $path ]]; do
+    new+=("$path")
+    path="${path%/*}"
+    [[ -n $path ]] || break
+  done
+  for path in "${new[@]}"; do record dir "$path"; done
+  mkdir -p "$1"
+}
+
 # put FILE MODE writes standard input to a file, when that is not what it holds.
 # What was there before and is not ours is kept.
 put() {
@@ -59,7 +72,7 @@ put() {
   ! would "write $path" || return 0
   backup "$path"
   record file "$path"
-  mkdir -p "${path%/*}"
+  make_dir "${path%/*}"
   (umask 077 && printf '%s' "$new" >"$path.pipeops-new")
   chmod "$mode" "$path.pipeops-new"
   mv -f "$path.pipeops-new" "$path"

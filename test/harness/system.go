@@ -24,6 +24,9 @@ type Options struct {
 	Out io.Writer
 	// ControlPlaneArgs are added to those of `pipeops-controlplane serve`.
 	ControlPlaneArgs []string
+	// ListenIP is the address of this machine at which the control plane listens;
+	// empty for the one at which the cluster, which is then started first, reaches it.
+	ListenIP string
 	// Theirs is a cluster that is there already; nil for one of our own.
 	Theirs *Theirs
 }
@@ -46,7 +49,7 @@ type System struct {
 
 // New makes a System in which nothing runs yet.
 func New(opts Options) (*System, error) {
-	s := &System{Options: opts, applied: &applied{}}
+	s := &System{Options: opts, applied: &applied{}, hostIP: opts.ListenIP}
 	if s.Dir == "" {
 		dir, err := os.MkdirTemp("", "pipeops-"+opts.Name+"-")
 		if err != nil {
@@ -66,7 +69,9 @@ func (s *System) StartKubernetes(ctx context.Context) (err error) {
 		return err
 	}
 	s.onClose(s.Cluster.Down)
-	s.hostIP = s.Cluster.HostIP()
+	if s.ListenIP == "" {
+		s.hostIP = s.Cluster.HostIP()
+	}
 	s.Kube, err = openKube(s.Cluster.Kubeconfig())
 	return err
 }
