@@ -55,6 +55,10 @@ image: ## Build the agent's image (linux/amd64 and arm64) into dist/, without a 
 	go run ./scripts/image --package ./cmd/agent --tag pipeops/agent:$(VERSION) --ldflags '$(LDFLAGS)' \
 	  --platform linux/amd64,linux/arm64 --output dist/pipeops-agent-image.tar
 
+.PHONY: bundle
+bundle: image ## Put all that install.sh downloads into one archive, for machines without internet
+	scripts/bundle.sh --version $(VERSION) --arch $(or $(ARCH),amd64) --image dist/pipeops-agent-image.tar --output dist
+
 .PHONY: generate
 generate: ## Write what is made from the code: deep copies, CRD, manifest, OpenAPI, CLI reference
 	go generate ./...
@@ -108,7 +112,7 @@ shell: ## shellcheck over every script
 	@command -v shellcheck >/dev/null || { echo "installing shellcheck"; export DEBIAN_FRONTEND=noninteractive; \
 	  { apt-get -qq update && apt-get -qq install -y --no-install-recommends shellcheck; } >/dev/null \
 	  || { echo "fix: install shellcheck, as root"; exit 1; }; }
-	@test -z "$(SCRIPTS)" || shellcheck $(filter-out scripts/install/%,$(SCRIPTS)) # those are parts of install.sh
+	@test -z "$(SCRIPTS)" || shellcheck -x $(filter-out scripts/install/%,$(SCRIPTS)) # those are parts of install.sh
 
 .PHONY: race
 race: ## The short tests under the race detector

@@ -387,6 +387,10 @@ facts_kubernetes() {
   fact K3S_OURS no
   ! state_has k3s server || fact K3S_OURS server
   ! state_has k3s agent || fact K3S_OURS agent
+  # What root has installed, an ordinary user cannot read of.
+  [[ ${facts[ROOT]} == yes || ! -d $FACTS_ROOT/var/lib/pipeops-install ]] || fact K3S_OURS server
+  fact K3S_RUNS no
+  [[ ${facts[K3S_OURS]} == no ]] || ! k3s_active "${facts[K3S_OURS]}" || fact K3S_RUNS yes
   fact KUBECONFIG_CONTEXT ""
   local file="${KUBECONFIG:-${HOME:-/root}/.kube/config}"
   if [[ -r ${file%%:*} ]]; then
@@ -413,7 +417,7 @@ facts_wanted() {
 }
 
 facts_keys=(OS ARCH DISTRO DISTRO_VERSION PACKAGE_MANAGER INIT WSL CONTAINER USER_NAMESPACE PRIVILEGED SELINUX ROOT TERMINAL
-  MEMORY_MB CPUS DISK_FREE_MB CGROUPS PORTS_IN_USE PROXY KUBERNETES K3S_OURS KUBECONFIG_CONTEXT DOCKER TOOLS
+  MEMORY_MB CPUS DISK_FREE_MB CGROUPS PORTS_IN_USE PROXY KUBERNETES K3S_OURS K3S_RUNS KUBECONFIG_CONTEXT DOCKER TOOLS
   WANT_TYPE WANT_ROLE WANT_CONTEXT)
 
 # facts_replay reads recorded facts instead of looking.
@@ -598,7 +602,7 @@ decide_k3s_conflicts() {
   if [[ ${facts[K3S_OURS]:-no} == no && -n $other ]]; then
     obstacle "$EXIT_DECISION" "this machine has $other already, and not from this installer" "a second Kubernetes would fight with it over ports and iptables" \
       "use it: --context NAME with its KUBECONFIG; or remove it first"
-  elif [[ ${facts[K3S_OURS]:-no} == no && -n ${facts[PORTS_IN_USE]:-} ]]; then
+  elif [[ ${facts[K3S_RUNS]:-no} == no && -n ${facts[PORTS_IN_USE]:-} ]]; then
     obstacle "$EXIT_MACHINE" "port ${facts[PORTS_IN_USE]} is in use" "another program listens where k3s has to" \
       "see which: ss -ltnp '( sport = :${facts[PORTS_IN_USE]%%,*} )', and stop it"
   fi
@@ -652,7 +656,9 @@ state_open() {
   [[ $dry_run == no ]] || return 0
   (umask 077 && mkdir -p "$STATE_DIR/backups") 2>/dev/null || fail "$EXIT_ROOT" "$STATE_DIR cannot be made" "it belongs to somebody else" "sudo -E bash install.sh"
   lock_take
-  tmp_open
+  tmp_dir="$STATE_DIR/tmp" # here, so that the next run removes what a killed one has left
+  rm -rf "$tmp_dir"
+  mkdir "$tmp_dir"
 }
 
 lock_take() {
@@ -781,7 +787,9 @@ fetch() {
 fetch_failed() {
   local host="${2#https://}" why fix
   host="${host%%/*}"
-  case "$1" in
+  local code="$1"
+  [[ $last_output != *"Resolving timed out"* ]] || code=6
+  case "$code" in
     5) why="the proxy's name cannot be resolved" fix="check HTTPS_PROXY" ;;
     6) why="the name ${host%%:*} cannot be resolved: no DNS" fix="check: getent hosts ${host%%:*}; cat /etc/resolv.conf" ;;
     7 | 28) why="$host does not answer: a firewall, or a proxy is needed" fix="set HTTPS_PROXY, a mirror (PIPEOPS_MIRROR), or use an offline bundle" ;;
@@ -789,7 +797,7 @@ fetch_failed() {
     22) why="$last_output" fix="check the version, and the mirror if there is one: curl -fI $2" ;;
     23) why="the disk is full, or it cannot be written" fix="df -h ${TMPDIR:-/tmp}" ;;
     35 | 60 | 77) why="the certificate of $host is not trusted: a wrong clock, or a proxy that looks into TLS" fix="check the clock (date), or set PIPEOPS_CA_FILE to the proxy's CA" ;;
-    *) why="curl ended with $1: $last_output" fix="try it: curl -v -o /dev/null $2" ;;
+    *) why="curl ended with $code: $last_output" fix="try it: curl -v -o /dev/null $2" ;;
   esac
   fail "$EXIT_NETWORK" "download of $2 failed" "$why" "$fix"
 }
@@ -1502,7 +1510,9 @@ control_plane_date() {
 preflight_unreachable() {
   local host="${PIPEOPS_CONTROL_PLANE_URL#https://}" why fix
   host="${host%/}"
-  case "$1" in
+  local code="$1"
+  [[ $last_output != *"Resolving timed out"* ]] || code=6
+  case "$code" in
     5 | 6) why="its name cannot be resolved" fix="check PIPEOPS_CONTROL_PLANE_URL and DNS: getent hosts ${host%%:*}" ;;
     7 | 28) why="it does not answer: $last_output" fix="open the firewall outwards, or set HTTPS_PROXY: curl -vk $PIPEOPS_CONTROL_PLANE_URL/healthz" ;;
     *) why="$last_output" fix="curl -vk $PIPEOPS_CONTROL_PLANE_URL/healthz" ;;
@@ -1665,7 +1675,7 @@ uninstall_prove() {
     fail "$EXIT_REMAINS" "not all could be removed:$(printf '\n    - %s' "${remains[@]}")" "see the log" "run it again"
   fi
   rm -rf "$STATE_DIR"
-  locked=no
+  locked=no tmp_dir=""
   say "==> everything that was installed is gone; the log stays at ${log_to:-nowhere}"
 }
 

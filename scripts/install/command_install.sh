@@ -77,7 +77,9 @@ control_plane_date() {
 preflight_unreachable() {
   local host="${PIPEOPS_CONTROL_PLANE_URL#https://}" why fix
   host="${host%/}"
-  case "$1" in
+  local code="$1"
+  [[ $last_output != *"Resolving timed out"* ]] || code=6
+  case "$code" in
     5 | 6) why="its name cannot be resolved" fix="check PIPEOPS_CONTROL_PLANE_URL and DNS: getent hosts ${host%%:*}" ;;
     7 | 28) why="it does not answer: $last_output" fix="open the firewall outwards, or set HTTPS_PROXY: curl -vk $PIPEOPS_CONTROL_PLANE_URL/healthz" ;;
     *) why="$last_output" fix="curl -vk $PIPEOPS_CONTROL_PLANE_URL/healthz" ;;

@@ -129,6 +129,6 @@ uninstall_prove() {
     fail "$EXIT_REMAINS" "not all could be removed:$(printf '\n    - %s' "${remains[@]}")" "see the log" "run it again"
   fi
   rm -rf "$STATE_DIR"
-  locked=no
+  locked=no tmp_dir=""
   say "==> everything that was installed is gone; the log stays at ${log_to:-nowhere}"
 }

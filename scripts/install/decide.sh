@@ -145,7 +145,7 @@ decide_k3s_conflicts() {
   if [[ ${facts[K3S_OURS]:-no} == no && -n $other ]]; then
     obstacle "$EXIT_DECISION" "this machine has $other already, and not from this installer" "a second Kubernetes would fight with it over ports and iptables" \
       "use it: --context NAME with its KUBECONFIG; or remove it first"
-  elif [[ ${facts[K3S_OURS]:-no} == no && -n ${facts[PORTS_IN_USE]:-} ]]; then
+  elif [[ ${facts[K3S_RUNS]:-no} == no && -n ${facts[PORTS_IN_USE]:-} ]]; then
     obstacle "$EXIT_MACHINE" "port ${facts[PORTS_IN_USE]} is in use" "another program listens where k3s has to" \
       "see which: ss -ltnp '( sport = :${facts[PORTS_IN_USE]%%,*} )', and stop it"
   fi

@@ -46,7 +46,9 @@ fetch() {
 fetch_failed() {
   local host="${2#https://}" why fix
   host="${host%%/*}"
-  case "$1" in
+  local code="$1"
+  [[ $last_output != *"Resolving timed out"* ]] || code=6
+  case "$code" in
     5) why="the proxy's name cannot be resolved" fix="check HTTPS_PROXY" ;;
     6) why="the name ${host%%:*} cannot be resolved: no DNS" fix="check: getent hosts ${host%%:*}; cat /etc/resolv.conf" ;;
     7 | 28) why="$host does not answer: a firewall, or a proxy is needed" fix="set HTTPS_PROXY, a mirror (PIPEOPS_MIRROR), or use an offline bundle" ;;
@@ -54,7 +56,7 @@ fetch_failed() {
     22) why="$last_output" fix="check the version, and the mirror if there is one: curl -fI $2" ;;
     23) why="the disk is full, or it cannot be written" fix="df -h ${TMPDIR:-/tmp}" ;;
     35 | 60 | 77) why="the certificate of $host is not trusted: a wrong clock, or a proxy that looks into TLS" fix="check the clock (date), or set PIPEOPS_CA_FILE to the proxy's CA" ;;
-    *) why="curl ended with $1: $last_output" fix="try it: curl -v -o /dev/null $2" ;;
+    *) why="curl ended with $code: $last_output" fix="try it: curl -v -o /dev/null $2" ;;
   esac
   fail "$EXIT_NETWORK" "download of $2 failed" "$why" "$fix"
 }

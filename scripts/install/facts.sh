@@ -164,6 +164,10 @@ facts_kubernetes() {
   fact K3S_OURS no
   ! state_has k3s server || fact K3S_OURS server
   ! state_has k3s agent || fact K3S_OURS agent
+  # What root has installed, an ordinary user cannot read of.
+  [[ ${facts[ROOT]} == yes || ! -d $FACTS_ROOT/var/lib/pipeops-install ]] || fact K3S_OURS server
+  fact K3S_RUNS no
+  [[ ${facts[K3S_OURS]} == no ]] || ! k3s_active "${facts[K3S_OURS]}" || fact K3S_RUNS yes
   fact KUBECONFIG_CONTEXT ""
   local file="${KUBECONFIG:-${HOME:-/root}/.kube/config}"
   if [[ -r ${file%%:*} ]]; then
@@ -190,7 +194,7 @@ facts_wanted() {
 }
 
 facts_keys=(OS ARCH DISTRO DISTRO_VERSION PACKAGE_MANAGER INIT WSL CONTAINER USER_NAMESPACE PRIVILEGED SELINUX ROOT TERMINAL
-  MEMORY_MB CPUS DISK_FREE_MB CGROUPS PORTS_IN_USE PROXY KUBERNETES K3S_OURS KUBECONFIG_CONTEXT DOCKER TOOLS
+  MEMORY_MB CPUS DISK_FREE_MB CGROUPS PORTS_IN_USE PROXY KUBERNETES K3S_OURS K3S_RUNS KUBECONFIG_CONTEXT DOCKER TOOLS
   WANT_TYPE WANT_ROLE WANT_CONTEXT)
 
 # facts_replay reads recorded facts instead of looking.

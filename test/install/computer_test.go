@@ -42,7 +42,7 @@ func newComputer(t *testing.T, w *world, name, suite string) *computer {
 	require.NoError(t, err)
 	c := &computer{Machine: m, world: w, env: map[string]string{
 		"PIPEOPS_MIRROR": w.site.URL, "PIPEOPS_CA_FILE": "/etc/site-ca.pem", "CLUSTER_NAME": name,
-		"PIPEOPS_CONTROL_PLANE_URL": w.APIURL(), "PIPEOPS_WAIT": "120",
+		"PIPEOPS_CONTROL_PLANE_URL": w.APIURL(), "PIPEOPS_WAIT": "120", "KUBECACHEDIR": "/run/kube",
 	}}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -78,10 +78,34 @@ type result struct {
 }
 
 // install runs install.sh as the guide has it: downloaded, and piped into bash.
-func (c *computer) install(t *testing.T, args ...string) result {
+// With words to replace in the settings that the guide has, it sets those first.
+func (c *computer) install(t *testing.T, replace ...string) result {
 	t.Helper()
-	return c.bash(t, fmt.Sprintf("curl -fsSL --cacert /etc/site-ca.pem %s%sdev/install.sh | bash -s -- %s",
-		c.world.site.URL, releases, strings.Join(args, " ")))
+	url := []string{"https://HOST/", c.world.site.URL + releases + "dev/"}
+	if len(replace) == 0 {
+		return c.guide(t, "install", url...)
+	}
+	return c.guide(t, "settings install", append(url, replace...)...)
+}
+
+// guide runs the commands of these names in docs, with words in them replaced.
+func (c *computer) guide(t *testing.T, names string, replace ...string) result {
+	t.Helper()
+	commands := "cd /root\n"
+	for _, name := range strings.Fields(names) {
+		commands += documented(t)[name]
+	}
+	return c.bash(t, strings.NewReplacer(replace...).Replace(commands))
+}
+
+// trust has the machine trust the download site, and puts the scripts at hand.
+func (c *computer) trust(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{"install.sh", "join-worker.sh", "uninstall.sh"} {
+		require.NoError(t, c.WriteFile("/root/"+name, read(t, "../../scripts/"+name), 0o755))
+	}
+	r := c.bash(t, "cat /etc/site-ca.pem >>/etc/ssl/certs/ca-certificates.crt")
+	require.Zero(t, r.code, r.said)
 }
 
 // bash runs commands with the computer's settings, which, as secrets are among
@@ -90,7 +114,9 @@ func (c *computer) bash(t *testing.T, commands string) result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	cmd := c.command(ctx, commands)
+	cmd := c.Command(ctx, "bash", "-s")
+	cmd.Stdin = strings.NewReader(c.script(commands))
+	cmd.WaitDelay = 5 * time.Second
 	start := time.Now()
 	out, err := cmd.CombinedOutput()
 	r := result{said: string(out), took: time.Since(start)}
@@ -103,16 +129,14 @@ func (c *computer) bash(t *testing.T, commands string) result {
 	return r
 }
 
-func (c *computer) command(ctx context.Context, commands string) *exec.Cmd {
+// script is commands with the computer's settings before them.
+func (c *computer) script(commands string) string {
 	var script strings.Builder
 	for name, value := range c.env {
 		fmt.Fprintf(&script, "export %s='%s'\n", name, value)
 	}
 	fmt.Fprintf(&script, "set -o pipefail\n%s\n", commands)
-	cmd := c.Command(ctx, "bash", "-s")
-	cmd.Stdin = strings.NewReader(script.String())
-	cmd.WaitDelay = 5 * time.Second
-	return cmd
+	return script.String()
 }
 
 // file is a file's content; empty when it is not there.
@@ -143,4 +167,9 @@ func newToken(t *testing.T, w *world) string {
 	token, err := w.CreateToken(t.Context())
 	require.NoError(t, err)
 	return token
+}
+
+func lastWord(text string) string {
+	words := strings.Fields(text)
+	return words[len(words)-1]
 }

@@ -29,6 +29,8 @@ func TestFaults(t *testing.T) {
 		code   int
 		says   []string
 	}{
+		{name: "an ordinary user", run: "chmod 755 /root && setpriv --reuid 65534 --clear-groups env HOME=/tmp/nobody bash /root/install.sh; code=$?; rm -rf /tmp/nobody; exit $code",
+			code: 3, says: []string{"root is needed", "sudo -E"}},
 		{name: "settings missing", with: []string{"AGENT_TOKEN", "", "CLUSTER_NAME", ""}, code: 2, says: []string{"AGENT_TOKEN is not set", "CLUSTER_NAME is not set"}},
 		{name: "no DNS for the control plane", with: []string{"PIPEOPS_CONTROL_PLANE_URL", "https://cp.invalid"}, code: 5,
 			says: []string{"control plane at https://cp.invalid is not reached", "cannot be resolved", "getent hosts cp.invalid"}},
@@ -48,8 +50,6 @@ func TestFaults(t *testing.T) {
 		{name: "a port that is taken", breaks: c.takePort, code: 4, says: []string{"port 6443 is in use", "ss -ltnp"}},
 		{name: "a clock that is off", with: []string{"PIPEOPS_CONTROL_PLANE_URL", clockAhead(t, w)}, code: 4, says: []string{"clock is", "timedatectl set-ntp true"}},
 		{name: "execution refused, as SELinux does", breaks: c.refuseExecution, code: 4, says: []string{"may not be executed", "restorecon"}},
-		{name: "an ordinary user", run: "chmod 755 /root && setpriv --reuid 65534 --clear-groups env HOME=/tmp/nobody bash /root/install.sh; code=$?; rm -rf /tmp/nobody; exit $code",
-			code: 3, says: []string{"root is needed", "sudo -E"}},
 		{name: "an existing cluster and no terminal", with: []string{"CLUSTER_TYPE", "existing"}, code: 8, says: []string{"which cluster is not said"}},
 		{name: "another run at work", run: "mkdir -p " + stateDir + " && ln -s $$ " + stateDir + "/lock; bash /root/install.sh; code=$?; rm " + stateDir + "/lock; exit $code",
 			code: 10, says: []string{"another run", "is at work"}},

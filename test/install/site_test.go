@@ -140,3 +140,10 @@ func certificateFor(ip net.IP) (certificate tls.Certificate, ca []byte, err erro
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key},
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
 }
+
+// file is what is served.
+func (s *site) file(path string) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.files[path]
+}

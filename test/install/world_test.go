@@ -88,7 +88,7 @@ func newWorld(ctx context.Context) (w *world, err error) {
 	if w.network, err = machine.NewNetwork(); err != nil {
 		return w, err
 	}
-	w.System, err = harness.New(harness.Options{Name: fmt.Sprintf("install-%d", os.Getpid()), Out: os.Stderr, ListenIP: w.network.Host})
+	w.System, err = harness.New(harness.Options{Name: fmt.Sprintf("test-%d-install", os.Getpid()), Out: os.Stderr, ListenIP: w.network.Host})
 	if err != nil {
 		return w, err
 	}
@@ -175,7 +175,7 @@ func (w *world) startCluster(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, tag := range []string{"dev", "v3"} { // the manifest's, and one to upgrade to
+	for _, tag := range []string{"dev", "v1.0.0", "v3.0.0"} { // the manifest's, the bundle's, and one to upgrade to
 		if err := w.Cluster.LoadImage(ctx, "pipeops/agent:"+tag, img); err != nil {
 			return err
 		}

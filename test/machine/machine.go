@@ -72,7 +72,8 @@ func (m *Machine) boot(ctx context.Context, base string, o Options) error {
 	if err := m.mount(base); err != nil {
 		return err
 	}
-	if err := m.WriteFile("/etc/hostname", []byte(o.Name+"\n"), 0o644); err != nil {
+	// No name server: a name is not found, and at once.
+	if err := errors.Join(m.WriteFile("/etc/hostname", []byte(o.Name+"\n"), 0o644), m.WriteFile("/etc/resolv.conf", []byte("nameserver 127.0.0.1\n"), 0o644)); err != nil {
 		return err
 	}
 	log, err := os.Create(m.log)

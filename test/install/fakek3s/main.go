@@ -21,11 +21,12 @@ import (
 )
 
 const (
-	settingsFile = "/etc/fake-k3s.json"
-	kubectlFile  = "/var/lib/rancher/k3s/fake-kubectl"
-	serverDir    = "/var/lib/rancher/k3s/server"
-	agentDir     = "/var/lib/rancher/k3s/agent"
-	apiAddress   = "127.0.0.1:6443"
+	settingsFile   = "/etc/fake-k3s.json"
+	kubeconfigFile = "/etc/rancher/k3s/k3s.yaml"
+	kubectlFile    = "/var/lib/rancher/k3s/fake-kubectl"
+	serverDir      = "/var/lib/rancher/k3s/server"
+	agentDir       = "/var/lib/rancher/k3s/agent"
+	apiAddress     = "127.0.0.1:6443"
 )
 
 // settings are written by the test.
@@ -72,7 +73,11 @@ func run(args []string) error {
 		if err != nil {
 			return err
 		}
-		return syscall.Exec(string(program), append([]string{string(program)}, args...), os.Environ())
+		environment := os.Environ()
+		if os.Getenv("KUBECONFIG") == "" {
+			environment = append(environment, "KUBECONFIG="+kubeconfigFile)
+		}
+		return syscall.Exec(string(program), append([]string{string(program)}, args...), environment)
 	case "server":
 		return server(ctx, s)
 	case "agent":
@@ -94,7 +99,7 @@ func server(ctx context.Context, s settings) error {
 		return err
 	}
 	if err := errors.Join(
-		write("/etc/rancher/k3s/k3s.yaml", c.Kubeconfig),
+		write(kubeconfigFile, c.Kubeconfig),
 		write(filepath.Join(serverDir, "node-token"), c.Token),
 		write(kubectlFile, c.Kubectl),
 	); err != nil {
