@@ -939,14 +939,17 @@ k3s_config() {
   [[ $NODE_TYPE != server ]] || echo 'write-kubeconfig-mode: "0600"'
   for flag in "${k3s_flags[@]}"; do
     key="${flag%%=*}"
-    [[ $NODE_TYPE == server || $key == kubelet-arg || $key == kube-proxy-arg ]] || continue
-    [[ $seen == *" $key "* ]] || {
-      echo "$key+:"
-      seen+=" $key "
-      for value in "${k3s_flags[@]}"; do
-        [[ ${value%%=*} != "$key" ]] || echo "  - \"${value#*=}\""
-      done
-    }
+    case "$key" in
+      kubelet-arg | kube-proxy-arg | tls-san)
+        [[ $seen != *" $key "* ]] || continue
+        seen+=" $key "
+        echo "$key+:" # added to the user's own
+        for value in "${k3s_flags[@]}"; do
+          [[ ${value%%=*} != "$key" ]] || echo "  - \"${value#*=}\""
+        done
+        ;;
+      *) echo "$key: \"${flag#*=}\"" ;;
+    esac
   done
 }
 
@@ -1258,7 +1261,7 @@ object_settings() {
 object_token() {
   [[ -n $AGENT_TOKEN ]] || return 0 # the one that is there stays
   printf -- '---\napiVersion: v1\nkind: Secret\nmetadata:\n  name: pipeops-agent\n  namespace: %s\ndata:\n  AGENT_TOKEN: ' "$NAMESPACE"
-  base64 <<<"$AGENT_TOKEN" | tr -d '\n'
+  printf '%s' "$AGENT_TOKEN" | base64 | tr -d '\n'
   echo
 }
 
@@ -1413,14 +1416,14 @@ agent_explain() {
     *"not yet valid"* | *"has expired"* | *clock*)
       why="this machine's clock and the control plane's do not agree" fix="timedatectl set-ntp true; date -u"
       ;;
-    *AGENT_TOKEN* | *token* | *oken-*)
-      why="the control plane does not accept the token" fix="make a new one (pipeops-controlplane token create), set AGENT_TOKEN, run this again"
-      ;;
     *"no such host"* | *"server misbehaving"*)
       why="the cluster's DNS does not know the control plane's name" fix="check PIPEOPS_CONTROL_PLANE_URL: getent hosts ${PIPEOPS_CONTROL_PLANE_URL#https://}"
       ;;
     *"connection refused"* | *"i/o timeout"* | *"no route"* | *"deadline exceeded"*)
       why="pods do not reach the control plane at $PIPEOPS_CONTROL_PLANE_URL" fix="open the firewall for it and its tunnel port outwards, or set HTTPS_PROXY; then: install.sh doctor"
+      ;;
+    *AGENT_TOKEN* | *token* | *oken-*)
+      why="the control plane does not accept the token" fix="make a new one (pipeops-controlplane token create), set AGENT_TOKEN, run this again"
       ;;
     *x509* | *certificate*)
       why="the control plane's certificate is not trusted" fix="set PIPEOPS_CA_FILE to the CA that signed it, and run this again"

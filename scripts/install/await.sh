@@ -96,14 +96,14 @@ agent_explain() {
     *"not yet valid"* | *"has expired"* | *clock*)
       why="this machine's clock and the control plane's do not agree" fix="timedatectl set-ntp true; date -u"
       ;;
-    *AGENT_TOKEN* | *token* | *oken-*)
-      why="the control plane does not accept the token" fix="make a new one (pipeops-controlplane token create), set AGENT_TOKEN, run this again"
-      ;;
     *"no such host"* | *"server misbehaving"*)
       why="the cluster's DNS does not know the control plane's name" fix="check PIPEOPS_CONTROL_PLANE_URL: getent hosts ${PIPEOPS_CONTROL_PLANE_URL#https://}"
       ;;
     *"connection refused"* | *"i/o timeout"* | *"no route"* | *"deadline exceeded"*)
       why="pods do not reach the control plane at $PIPEOPS_CONTROL_PLANE_URL" fix="open the firewall for it and its tunnel port outwards, or set HTTPS_PROXY; then: install.sh doctor"
+      ;;
+    *AGENT_TOKEN* | *token* | *oken-*)
+      why="the control plane does not accept the token" fix="make a new one (pipeops-controlplane token create), set AGENT_TOKEN, run this again"
       ;;
     *x509* | *certificate*)
       why="the control plane's certificate is not trusted" fix="set PIPEOPS_CA_FILE to the CA that signed it, and run this again"

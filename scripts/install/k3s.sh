@@ -67,14 +67,17 @@ k3s_config() {
   [[ $NODE_TYPE != server ]] || echo 'write-kubeconfig-mode: "0600"'
   for flag in "${k3s_flags[@]}"; do
     key="${flag%%=*}"
-    [[ $NODE_TYPE == server || $key == kubelet-arg || $key == kube-proxy-arg ]] || continue
-    [[ $seen == *" $key "* ]] || {
-      echo "$key+:"
-      seen+=" $key "
-      for value in "${k3s_flags[@]}"; do
-        [[ ${value%%=*} != "$key" ]] || echo "  - \"${value#*=}\""
-      done
-    }
+    case "$key" in
+      kubelet-arg | kube-proxy-arg | tls-san)
+        [[ $seen != *" $key "* ]] || continue
+        seen+=" $key "
+        echo "$key+:" # added to the user's own
+        for value in "${k3s_flags[@]}"; do
+          [[ ${value%%=*} != "$key" ]] || echo "  - \"${value#*=}\""
+        done
+        ;;
+      *) echo "$key: \"${flag#*=}\"" ;;
+    esac
   done
 }
 

@@ -116,7 +116,7 @@ object_settings() {
 object_token() {
   [[ -n $AGENT_TOKEN ]] || return 0 # the one that is there stays
   printf -- '---\napiVersion: v1\nkind: Secret\nmetadata:\n  name: pipeops-agent\n  namespace: %s\ndata:\n  AGENT_TOKEN: ' "$NAMESPACE"
-  base64 <<<"$AGENT_TOKEN" | tr -d '\n'
+  printf '%s' "$AGENT_TOKEN" | base64 | tr -d '\n'
   echo
 }
 

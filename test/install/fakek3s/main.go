@@ -44,7 +44,11 @@ type cluster struct {
 }
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
+	args := os.Args[1:]
+	if filepath.Base(os.Args[0]) == "kubectl" { // by the link of that name
+		args = append([]string{"kubectl"}, args...)
+	}
+	if err := run(args); err != nil {
 		fmt.Fprintln(os.Stderr, "fake k3s:", err)
 		os.Exit(1)
 	}
