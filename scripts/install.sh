@@ -834,8 +834,12 @@ verify() {
   log "checksum of $3 is right: $got"
 }
 
-# sum_in LIST NAME prints the checksum that a list in sha256sum's format has.
-sum_in() { awk -v name="$2" '{sub(/^\*/, "", $2)} $2 == name {print $1; exit}' "$1"; }
+# sum_in LIST NAME prints the checksum that a list in sha256sum's format has. Some
+# lists name files by the folder they were built in.
+sum_in() {
+  awk -v name="$2" '{file = $2; sub(/^\*/, "", file); base = file; sub(/.*\//, "", base)}
+    file == name || base == name {print $1; exit}' "$1"
+}
 
 # fetch_verified URL FILE LIST_URL NAME
 fetch_verified() {
@@ -1113,7 +1117,7 @@ tool_os() { if [[ ${facts[OS]} == macos ]]; then echo darwin; else echo linux; f
 tool_k3d() {
   local base="https://github.com/k3d-io/k3d/releases/download/$RELEASE_K3D_VERSION" name
   name="k3d-$(tool_os)-${facts[ARCH]}"
-  tool_get k3d "$base/$name" "$base/checksums.txt" "_dist/$name"
+  tool_get k3d "$base/$name" "$base/checksums.txt" "$name"
 }
 
 tool_kind() {
@@ -1413,7 +1417,7 @@ agent_explain() {
   why="see its last words above"
   fix="${kube[*]} -n $NAMESPACE describe pod -l $AGENT_SELECTOR"
   case "$1" in
-    *"not yet valid"* | *"has expired"* | *clock*)
+    *"'s clock"*)
       why="this machine's clock and the control plane's do not agree" fix="timedatectl set-ntp true; date -u"
       ;;
     *"no such host"* | *"server misbehaving"*)
@@ -1422,13 +1426,13 @@ agent_explain() {
     *"connection refused"* | *"i/o timeout"* | *"no route"* | *"deadline exceeded"*)
       why="pods do not reach the control plane at $PIPEOPS_CONTROL_PLANE_URL" fix="open the firewall for it and its tunnel port outwards, or set HTTPS_PROXY; then: install.sh doctor"
       ;;
-    *AGENT_TOKEN* | *token* | *oken-*)
+    *AGENT_TOKEN* | *"enrolment token"* | *"of this token"*)
       why="the control plane does not accept the token" fix="make a new one (pipeops-controlplane token create), set AGENT_TOKEN, run this again"
       ;;
-    *x509* | *certificate*)
+    *x509*)
       why="the control plane's certificate is not trusted" fix="set PIPEOPS_CA_FILE to the CA that signed it, and run this again"
       ;;
-    *ImagePull* | *"pull"*)
+    *ErrImagePull* | *ImagePullBackOff* | *"pull image"*)
       why="the image cannot be had: no way to the registry, or no such version" fix="set PIPEOPS_REGISTRY_MIRROR or PIPEOPS_IMAGE, or use an offline bundle"
       ;;
   esac

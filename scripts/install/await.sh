@@ -93,7 +93,7 @@ agent_explain() {
   why="see its last words above"
   fix="${kube[*]} -n $NAMESPACE describe pod -l $AGENT_SELECTOR"
   case "$1" in
-    *"not yet valid"* | *"has expired"* | *clock*)
+    *"'s clock"*)
       why="this machine's clock and the control plane's do not agree" fix="timedatectl set-ntp true; date -u"
       ;;
     *"no such host"* | *"server misbehaving"*)
@@ -102,13 +102,13 @@ agent_explain() {
     *"connection refused"* | *"i/o timeout"* | *"no route"* | *"deadline exceeded"*)
       why="pods do not reach the control plane at $PIPEOPS_CONTROL_PLANE_URL" fix="open the firewall for it and its tunnel port outwards, or set HTTPS_PROXY; then: install.sh doctor"
       ;;
-    *AGENT_TOKEN* | *token* | *oken-*)
+    *AGENT_TOKEN* | *"enrolment token"* | *"of this token"*)
       why="the control plane does not accept the token" fix="make a new one (pipeops-controlplane token create), set AGENT_TOKEN, run this again"
       ;;
-    *x509* | *certificate*)
+    *x509*)
       why="the control plane's certificate is not trusted" fix="set PIPEOPS_CA_FILE to the CA that signed it, and run this again"
       ;;
-    *ImagePull* | *"pull"*)
+    *ErrImagePull* | *ImagePullBackOff* | *"pull image"*)
       why="the image cannot be had: no way to the registry, or no such version" fix="set PIPEOPS_REGISTRY_MIRROR or PIPEOPS_IMAGE, or use an offline bundle"
       ;;
   esac

@@ -54,7 +54,7 @@ tool_os() { if [[ ${facts[OS]} == macos ]]; then echo darwin; else echo linux; f
 tool_k3d() {
   local base="https://github.com/k3d-io/k3d/releases/download/$RELEASE_K3D_VERSION" name
   name="k3d-$(tool_os)-${facts[ARCH]}"
-  tool_get k3d "$base/$name" "$base/checksums.txt" "_dist/$name"
+  tool_get k3d "$base/$name" "$base/checksums.txt" "$name"
 }
 
 tool_kind() {

@@ -93,8 +93,12 @@ verify() {
   log "checksum of $3 is right: $got"
 }
 
-# sum_in LIST NAME prints the checksum that a list in sha256sum's format has.
-sum_in() { awk -v name="$2" '{sub(/^\*/, "", $2)} $2 == name {print $1; exit}' "$1"; }
+# sum_in LIST NAME prints the checksum that a list in sha256sum's format has. Some
+# lists name files by the folder they were built in.
+sum_in() {
+  awk -v name="$2" '{file = $2; sub(/^\*/, "", file); base = file; sub(/.*\//, "", base)}
+    file == name || base == name {print $1; exit}' "$1"
+}
 
 # fetch_verified URL FILE LIST_URL NAME
 fetch_verified() {

@@ -29,6 +29,7 @@ func TestOffline(t *testing.T) {
 	assert.Equal(t, "FAKE images of k3s", c.file("/var/lib/rancher/k3s/agent/images/k3s-airgap-images-amd64.tar.zst"))
 
 	t.Run("an existing cluster", func(t *testing.T) { existing(t, w, c) })
+	t.Run("k3d", func(t *testing.T) { inDocker(t, w, c) })
 
 	r = c.bash(t, "cd /root/pipeops-bundle-v1.0.0-amd64 && bash uninstall.sh --yes")
 	require.Zero(t, r.code, r.said)
@@ -88,4 +89,20 @@ YAML`)
 	for _, gone := range []string{"namespace/pipeops", "pipeops-agent", "apps.pipeops.io"} {
 		assert.NotContains(t, left.said, gone)
 	}
+}
+
+// inDocker installs with CLUSTER_TYPE=k3d, by fakes of Docker and k3d.
+func inDocker(t *testing.T, w *world, c *computer) {
+	c = c.with("CLUSTER_TYPE", "k3d", "PIPEOPS_MIRROR", w.site.URL, "PIPEOPS_CA_FILE", "/etc/site-ca.pem",
+		"PIPEOPS_INSTALL_STATE", "/var/lib/docker-state", "PIPEOPS_INSTALL_LOG", "/var/log/docker-install.log", "AGENT_TOKEN", newToken(t, w))
+	r := c.bash(t, "ln -s /bin/true /usr/bin/docker && systemd-run -q --unit=docker systemd-socket-activate -l /run/docker.sock cat && "+
+		"until test -S /run/docker.sock; do sleep 0.05; done; bash /root/install.sh install --version dev")
+	require.Zero(t, r.code, r.said)
+	assert.Contains(t, r.said, "offline is registered")
+	assert.Contains(t, c.bash(t, "cat /run/fake-k3d-calls").said, "cluster create pipeops --image rancher/k3s:v1.35.5-k3s1")
+	assert.Empty(t, c.file("/root/.kube/config"), "the user's kubeconfig is not touched")
+	r = c.guide(t, "uninstall")
+	require.Zero(t, r.code, r.said)
+	assert.Contains(t, c.bash(t, "cat /run/fake-k3d-calls").said, "cluster delete pipeops")
+	assert.Empty(t, c.file("/usr/local/bin/k3d"))
 }

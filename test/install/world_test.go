@@ -120,7 +120,7 @@ func (w *world) publish(ctx context.Context) error {
 	}
 	files := map[string][]byte{}
 	for name, path := range map[string]string{
-		"k3s": k3s, "k3s-install": "testdata/fake-k3s-install.sh",
+		"k3s": k3s, "k3s-install": "testdata/fake-k3s-install.sh", "k3d": "testdata/fake-k3d.sh",
 		"agent.yaml": "../../deployments/agent.yaml", "install.sh": "../../scripts/install.sh", "join-worker.sh": "../../scripts/join-worker.sh",
 	} {
 		content, err := os.ReadFile(path)
@@ -131,6 +131,7 @@ func (w *world) publish(ctx context.Context) error {
 	}
 	w.site.put(k3sAssets, "sha256sum-amd64.txt", map[string][]byte{"k3s": files["k3s"]})
 	w.site.put(k3sSource, "install.sh.sha256sum", map[string][]byte{"install.sh": files["k3s-install"]})
+	w.site.put("/github.com/k3d-io/k3d/releases/download/v5.8.3/", "checksums.txt", map[string][]byte{"k3d-linux-amd64": files["k3d"]})
 	w.site.put(releases+"dev/", "SHA256SUMS", map[string][]byte{
 		"agent.yaml": files["agent.yaml"], "install.sh": files["install.sh"], "join-worker.sh": files["join-worker.sh"],
 	})
