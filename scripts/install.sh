@@ -59,7 +59,8 @@ settings_load() {
   LOG_LEVEL="${LOG_LEVEL:-}"
   AGENT_TOKEN="${AGENT_TOKEN:-}"
   K3S_TOKEN="${K3S_TOKEN:-}"
-  if [[ -z $AGENT_TOKEN && -n ${AGENT_TOKEN_FILE:-} ]]; then
+  AGENT_TOKEN_FILE="${AGENT_TOKEN_FILE:-}"
+  if [[ -z $AGENT_TOKEN && -r $AGENT_TOKEN_FILE ]]; then
     AGENT_TOKEN="$(<"$AGENT_TOKEN_FILE")"
   fi
   export -n AGENT_TOKEN K3S_TOKEN K3S_URL K3S_VERSION
@@ -98,7 +99,7 @@ settings_check() {
   esac
   [[ $PIPEOPS_WAIT =~ ^[0-9]+$ ]] || wrong+=("PIPEOPS_WAIT=$PIPEOPS_WAIT: is to be a number of seconds")
   local file
-  for file in "$PIPEOPS_CA_FILE" "$PIPEOPS_MANIFEST"; do
+  for file in "$AGENT_TOKEN_FILE" "$PIPEOPS_CA_FILE" "$PIPEOPS_MANIFEST"; do
     [[ -z $file || -r $file ]] || wrong+=("$file cannot be read")
   done
   ((${#wrong[@]} == 0)) || fail "$EXIT_USAGE" "the settings are not complete:$(printf '\n    - %s' "${wrong[@]}")" \
@@ -1193,6 +1194,7 @@ kube_apply() {
   namespaces_known="$("${kube[@]}" get namespaces -o 'go-template={{range .items}}{{.metadata.name}}={{with .metadata.labels}}{{index . "app.kubernetes.io/managed-by"}}{{end}};{{end}}')" ||
     fail "$EXIT_CLUSTER" "the cluster's namespaces cannot be listed" "the account of this kubeconfig may not do so" "use an administrator's kubeconfig"
   settings_versions >"$tmp_dir/before"
+  agent_of_others
   record agent "${kube[*]}"
   namespaces_record
   kube_objects | kube_apply_stdin || code=$?
@@ -1204,6 +1206,18 @@ kube_apply() {
     say "    settings have changed: the agent starts anew"
     logged "${kube[@]}" -n "$NAMESPACE" rollout restart deployment/pipeops-agent || true
   fi
+}
+
+# agent_of_others: one that was installed otherwise is taken over, with a copy of
+# how it was; and one list is of one cluster.
+agent_of_others() {
+  local ours copy="$STATE_DIR/backups/agent-before.yaml"
+  ours="$(state_names agent)"
+  [[ -z $ours || $ours == "${kube[*]}" ]] || fail "$EXIT_DECISION" "$STATE_DIR is of another cluster: $ours" \
+    "uninstall would not know which one is meant" "install.sh uninstall, or keep this one apart: PIPEOPS_INSTALL_STATE=DIR"
+  [[ -z $ours && ";$namespaces_known" == *";$NAMESPACE="* ]] || return 0
+  "${kube[@]}" -n "$NAMESPACE" get deployments,configmaps,serviceaccounts,roles,rolebindings,networkpolicies -o yaml >"$copy" 2>/dev/null || true
+  say "    note: there is a namespace $NAMESPACE already; a copy of what is in it is in $copy"
 }
 
 # kube_apply_stdin: server-side, because kubectl's other way keeps a copy of a
@@ -1557,6 +1571,8 @@ with_apps=no
 
 # command_uninstall takes away what the state lists, in the reverse order.
 command_uninstall() {
+  ((EUID == 0)) || [[ -s $STATE_DIR/installed || ! -d /var/lib/pipeops-install ]] ||
+    fail "$EXIT_ROOT" "root has installed what is on this machine" "only root can remove it" "sudo bash install.sh uninstall"
   [[ -s $STATE_DIR/installed ]] || {
     say "nothing to remove: $STATE_DIR/installed does not list anything"
     return 0
@@ -1694,7 +1710,7 @@ command_upgrade() {
   local call before
   facts_collect
   state_open
-  call="$(state_names agent | tail -n 1)"
+  call="$(state_names agent)"
   [[ -n $call && -r $STATE_DIR/agent.yaml ]] || fail "$EXIT_DECISION" "this installer has not installed an agent from here" \
     "$STATE_DIR does not list one" "install.sh install"
   read -r -a kube <<<"$call"
@@ -1793,7 +1809,7 @@ doctor_cluster() {
       ill "k3s: the $role does not run" "systemctl restart $(k3s_unit "$role"); journalctl -u $(k3s_unit "$role") -n 50"
     fi
   done
-  call="$(state_names agent | tail -n 1)"
+  call="$(state_names agent)"
   [[ -n $call ]] || {
     say "skip  agent: none was installed from here"
     return 0

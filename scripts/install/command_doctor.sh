@@ -66,7 +66,7 @@ doctor_cluster() {
       ill "k3s: the $role does not run" "systemctl restart $(k3s_unit "$role"); journalctl -u $(k3s_unit "$role") -n 50"
     fi
   done
-  call="$(state_names agent | tail -n 1)"
+  call="$(state_names agent)"
   [[ -n $call ]] || {
     say "skip  agent: none was installed from here"
     return 0

@@ -4,6 +4,8 @@ with_apps=no
 
 # command_uninstall takes away what the state lists, in the reverse order.
 command_uninstall() {
+  ((EUID == 0)) || [[ -s $STATE_DIR/installed || ! -d /var/lib/pipeops-install ]] ||
+    fail "$EXIT_ROOT" "root has installed what is on this machine" "only root can remove it" "sudo bash install.sh uninstall"
   [[ -s $STATE_DIR/installed ]] || {
     say "nothing to remove: $STATE_DIR/installed does not list anything"
     return 0

@@ -6,7 +6,7 @@ command_upgrade() {
   local call before
   facts_collect
   state_open
-  call="$(state_names agent | tail -n 1)"
+  call="$(state_names agent)"
   [[ -n $call && -r $STATE_DIR/agent.yaml ]] || fail "$EXIT_DECISION" "this installer has not installed an agent from here" \
     "$STATE_DIR does not list one" "install.sh install"
   read -r -a kube <<<"$call"

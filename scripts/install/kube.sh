@@ -44,6 +44,7 @@ kube_apply() {
   namespaces_known="$("${kube[@]}" get namespaces -o 'go-template={{range .items}}{{.metadata.name}}={{with .metadata.labels}}{{index . "app.kubernetes.io/managed-by"}}{{end}};{{end}}')" ||
     fail "$EXIT_CLUSTER" "the cluster's namespaces cannot be listed" "the account of this kubeconfig may not do so" "use an administrator's kubeconfig"
   settings_versions >"$tmp_dir/before"
+  agent_of_others
   record agent "${kube[*]}"
   namespaces_record
   kube_objects | kube_apply_stdin || code=$?
@@ -55,6 +56,18 @@ kube_apply() {
     say "    settings have changed: the agent starts anew"
     logged "${kube[@]}" -n "$NAMESPACE" rollout restart deployment/pipeops-agent || true
   fi
+}
+
+# agent_of_others: one that was installed otherwise is taken over, with a copy of
+# how it was; and one list is of one cluster.
+agent_of_others() {
+  local ours copy="$STATE_DIR/backups/agent-before.yaml"
+  ours="$(state_names agent)"
+  [[ -z $ours || $ours == "${kube[*]}" ]] || fail "$EXIT_DECISION" "$STATE_DIR is of another cluster: $ours" \
+    "uninstall would not know which one is meant" "install.sh uninstall, or keep this one apart: PIPEOPS_INSTALL_STATE=DIR"
+  [[ -z $ours && ";$namespaces_known" == *";$NAMESPACE="* ]] || return 0
+  "${kube[@]}" -n "$NAMESPACE" get deployments,configmaps,serviceaccounts,roles,rolebindings,networkpolicies -o yaml >"$copy" 2>/dev/null || true
+  say "    note: there is a namespace $NAMESPACE already; a copy of what is in it is in $copy"
 }
 
 # kube_apply_stdin: server-side, because kubectl's other way keeps a copy of a

@@ -40,7 +40,8 @@ settings_load() {
   LOG_LEVEL="${LOG_LEVEL:-}"
   AGENT_TOKEN="${AGENT_TOKEN:-}"
   K3S_TOKEN="${K3S_TOKEN:-}"
-  if [[ -z $AGENT_TOKEN && -n ${AGENT_TOKEN_FILE:-} ]]; then
+  AGENT_TOKEN_FILE="${AGENT_TOKEN_FILE:-}"
+  if [[ -z $AGENT_TOKEN && -r $AGENT_TOKEN_FILE ]]; then
     AGENT_TOKEN="$(<"$AGENT_TOKEN_FILE")"
   fi
   export -n AGENT_TOKEN K3S_TOKEN K3S_URL K3S_VERSION
@@ -79,7 +80,7 @@ settings_check() {
   esac
   [[ $PIPEOPS_WAIT =~ ^[0-9]+$ ]] || wrong+=("PIPEOPS_WAIT=$PIPEOPS_WAIT: is to be a number of seconds")
   local file
-  for file in "$PIPEOPS_CA_FILE" "$PIPEOPS_MANIFEST"; do
+  for file in "$AGENT_TOKEN_FILE" "$PIPEOPS_CA_FILE" "$PIPEOPS_MANIFEST"; do
     [[ -z $file || -r $file ]] || wrong+=("$file cannot be read")
   done
   ((${#wrong[@]} == 0)) || fail "$EXIT_USAGE" "the settings are not complete:$(printf '\n    - %s' "${wrong[@]}")" \

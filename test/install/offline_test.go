@@ -70,6 +70,11 @@ func existing(t *testing.T, w *world, c *computer) {
 	assert.Contains(t, r.said, "the namespace beta is there and not PipeOps'")
 	assert.Contains(t, r.said, "offline is registered")
 
+	other := theirs.with("KUBECONFIG", "/root/other.yaml")
+	r = other.bash(t, "cp /etc/rancher/k3s/k3s.yaml /root/other.yaml && bash /root/install.sh install --context "+lastWord(setup.said))
+	assert.Equal(t, 8, r.code, r.said)
+	assert.Contains(t, r.said, "is of another cluster")
+
 	app := theirs.bash(t, kubectl+`apply -f - <<'YAML'
 apiVersion: pipeops.io/v1alpha1
 kind: App

@@ -39,7 +39,7 @@ type site struct {
 
 func newSite(host string) (*site, error) {
 	s := &site{files: map[string][]byte{}, faults: map[string]http.HandlerFunc{}}
-	l, err := net.Listen("tcp", net.JoinHostPort(host, "0")) //nolint:noctx // of the tests
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		return nil, err
 	}

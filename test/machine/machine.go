@@ -121,7 +121,7 @@ func (m *Machine) start() error {
 func (m *Machine) mount(base string) error {
 	memory := filepath.Join(m.dir, "memory")
 	for _, dir := range []string{memory, m.Root()} {
-		if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // a root file system
+		if err := os.Mkdir(dir, 0o755); err != nil {
 			return err
 		}
 	}
@@ -129,7 +129,7 @@ func (m *Machine) mount(base string) error {
 		return fmt.Errorf("mount tmpfs: %w", err)
 	}
 	upper, work := filepath.Join(memory, "upper"), filepath.Join(memory, "work")
-	if err := errors.Join(os.Mkdir(upper, 0o755), os.Mkdir(work, 0o755)); err != nil { //nolint:gosec // a root file system
+	if err := errors.Join(os.Mkdir(upper, 0o755), os.Mkdir(work, 0o755)); err != nil {
 		return err
 	}
 	options := "lowerdir=" + base + ",upperdir=" + upper + ",workdir=" + work
@@ -190,7 +190,7 @@ func (m *Machine) Command(ctx context.Context, args ...string) *exec.Cmd {
 // WriteFile writes a file of the machine.
 func (m *Machine) WriteFile(path string, content []byte, mode os.FileMode) error {
 	inside := filepath.Join(m.Root(), path)
-	if err := os.MkdirAll(filepath.Dir(inside), 0o755); err != nil { //nolint:gosec // a root file system
+	if err := os.MkdirAll(filepath.Dir(inside), 0o755); err != nil {
 		return err
 	}
 	return errors.Join(os.WriteFile(inside, content, mode), os.Chmod(inside, mode))

@@ -15,11 +15,15 @@ func TestTwoMachinesAtOnce(t *testing.T) {
 	if testing.Short() || os.Geteuid() != 0 {
 		t.Skip("boots machines, as root")
 	}
+	suite := os.Getenv("PIPEOPS_TEST_DEBIAN")
+	if suite == "" {
+		suite = "bookworm"
+	}
 	network, err := machine.NewNetwork()
 	require.NoError(t, err)
 	defer func() { require.NoError(t, network.Close()) }()
 	for _, name := range []string{"one", "two"} {
-		m, err := machine.Boot(t.Context(), machine.Options{Name: name, Suite: "bookworm", Network: network})
+		m, err := machine.Boot(t.Context(), machine.Options{Name: name, Suite: suite, Network: network})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, m.Down()) }()
 		require.NoError(t, m.WriteFile("/etc/motd", []byte("hello"), 0o644))

@@ -31,7 +31,7 @@ type Network struct {
 
 // NewNetwork reserves a network. The kernel frees it when this process ends.
 func NewNetwork() (*Network, error) {
-	if err := os.MkdirAll(lockDir, 0o755); err != nil { //nolint:gosec // only locks, for all users
+	if err := os.MkdirAll(lockDir, 0o755); err != nil {
 		return nil, err
 	}
 	for index := range maxNetworks {

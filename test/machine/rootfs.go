@@ -37,7 +37,7 @@ func Rootfs(ctx context.Context, suite string, out io.Writer) (string, error) {
 		return "", fmt.Errorf("find the cache: %w (set HOME or XDG_CACHE_HOME)", err)
 	}
 	dir := filepath.Join(cache, "pipeops-test", "machines")
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // machines run from it
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, suite+".lock"), os.O_CREATE|os.O_RDWR, 0o600)

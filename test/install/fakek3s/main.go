@@ -109,8 +109,8 @@ func server(ctx context.Context, s settings) error {
 	); err != nil {
 		return err
 	}
-	go relay(l, c.API)
-	ready()
+	go relay(ctx, l, c.API)
+	ready(ctx)
 	<-ctx.Done()
 	return nil
 }
@@ -133,8 +133,8 @@ func agent(ctx context.Context, s settings) error {
 	if err := errors.Join(write(filepath.Join(agentDir, "kubelet.kubeconfig"), c.Kubeconfig), write(kubectlFile, c.Kubectl)); err != nil {
 		return err
 	}
-	go relay(l, c.API)
-	ready()
+	go relay(ctx, l, c.API)
+	ready(ctx)
 	<-ctx.Done()
 	return nil
 }
@@ -167,14 +167,14 @@ func ask(ctx context.Context, url string, body, answer any) error {
 }
 
 func write(path, text string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // as k3s has it
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
 	return os.WriteFile(path, []byte(text), 0o600)
 }
 
 // relay copies connections to the cluster's API.
-func relay(l net.Listener, to string) {
+func relay(ctx context.Context, l net.Listener, to string) {
 	for {
 		in, err := l.Accept()
 		if err != nil {
@@ -182,7 +182,7 @@ func relay(l net.Listener, to string) {
 		}
 		go func() {
 			defer in.Close() //nolint:errcheck // both ways are over
-			out, err := net.Dial("tcp", to)
+			out, err := new(net.Dialer).DialContext(ctx, "tcp", to)
 			if err != nil {
 				return
 			}
@@ -194,8 +194,8 @@ func relay(l net.Listener, to string) {
 }
 
 // ready tells systemd, as a service of type notify has to.
-func ready() {
-	conn, err := net.Dial("unixgram", os.Getenv("NOTIFY_SOCKET"))
+func ready(ctx context.Context) {
+	conn, err := new(net.Dialer).DialContext(ctx, "unixgram", os.Getenv("NOTIFY_SOCKET"))
 	if err != nil {
 		return
 	}
