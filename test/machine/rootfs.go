@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -44,7 +45,7 @@ func Rootfs(ctx context.Context, suite string, out io.Writer) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer lock.Close() //nolint:errcheck // frees the lock
+	defer func() { _ = lock.Close() }() // frees the lock
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return "", err
 	}
@@ -68,6 +69,7 @@ func debootstrap(ctx context.Context, suite, root string, out io.Writer) error {
 	var log bytes.Buffer
 	cmd := exec.CommandContext(ctx, "debootstrap", "--variant=minbase", "--include="+strings.Join(packages, ","), suite, half)
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &log, &log, 5*time.Second
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // nobody else would end it
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("debootstrap %s: %w\n%s", suite, err, lastLines(log.Bytes(), 10))
 	}
