@@ -35,6 +35,11 @@ test: ## Every test: unit, integration and end to end, on real parts (installs w
 	@echo "== end-to-end tests"
 	@$(REPORT) -trimpath -v -count=1 ./test/e2e/...
 
+.PHONY: test-debians
+test-debians: ## The installer's whole life on booted Debian 11, 12 and 13
+	@for suite in bullseye bookworm trixie; do echo "== $$suite"; \
+	  PIPEOPS_TEST_DEBIAN=$$suite $(GOTEST) -count=1 -run TestLife ./test/install; done
+
 .PHONY: test-short
 test-short: ## The seconds-long loop for daily work: no cluster, no broker
 	$(GOTEST) -short ./...

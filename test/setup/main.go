@@ -55,6 +55,7 @@ func stepsFor(what string) []step {
 	compilePrograms := step{"compile agent, control plane, Runner and the tools around them", programs.run}
 	getCluster := step{"get the test cluster's parts", goRun("./test/cluster/cmd/cluster", "build")}
 	getBroker := step{"get RabbitMQ", goRun("./test/broker/cmd/broker", "install")}
+	getMachine := step{"get a Debian for test machines", goRun("./test/machine/cmd/rootfs", "bookworm")}
 	compileTests := step{"compile the tests, with the race detector", tests.run}
 	switch what {
 	case "demo":
@@ -63,7 +64,7 @@ func stepsFor(what string) []step {
 		}
 		return []step{compilePrograms, getCluster, getBroker}
 	case "test":
-		return []step{compilePrograms, getCluster, getBroker, {"compile the end-to-end tests", e2e.run}, compileTests}
+		return []step{compilePrograms, getCluster, getBroker, getMachine, {"compile the end-to-end tests", e2e.run}, compileTests}
 	case "check":
 		return []step{{"compile the linters", lint.run}, {"compile what is to be vetted", plain.run}, compileTests}
 	}
