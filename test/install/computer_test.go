@@ -21,7 +21,7 @@ const (
 	installLog = "/var/log/pipeops-install.log"
 	stateDir   = "/var/lib/pipeops-install"
 	// patience bounds one run of install.sh.
-	patience = 4 * time.Minute
+	patience = 8 * time.Minute
 )
 
 // computer is a machine that install.sh runs on, and how it is called there.
@@ -42,7 +42,7 @@ func newComputer(t *testing.T, w *world, name, suite string) *computer {
 	require.NoError(t, err)
 	c := &computer{Machine: m, world: w, env: map[string]string{
 		"PIPEOPS_MIRROR": w.site.URL, "PIPEOPS_CA_FILE": "/etc/site-ca.pem", "CLUSTER_NAME": name,
-		"PIPEOPS_CONTROL_PLANE_URL": w.APIURL(), "PIPEOPS_WAIT": "120", "KUBECACHEDIR": "/run/kube",
+		"PIPEOPS_CONTROL_PLANE_URL": w.APIURL(), "PIPEOPS_WAIT": "240", "KUBECACHEDIR": "/run/kube",
 	}}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -156,7 +156,7 @@ func (c *computer) tree(t *testing.T, times bool) []string {
 	if times { // the time of /tmp is that of the last file that came and went
 		format, tmp = "%p %T@\n", ""
 	}
-	r := c.bash(t, `find /etc /usr /opt /root /var/lib /var/tmp`+tmp+` -xdev \( -path /var/lib/systemd -o -path '/var/lib/rancher/*' -o -path '/tmp/systemd-private*' -o -path /var/lib/pipeops-install \) -prune -o -printf '`+format+`' | sort`)
+	r := c.bash(t, `find /etc /usr /opt /root /var/lib /var/tmp`+tmp+` -xdev \( -path /var/lib/systemd -o -path /var/lib/apt -o -path /var/lib/dpkg -o -path '/var/lib/rancher/*' -o -path '/tmp/systemd-private*' -o -path /var/lib/pipeops-install \) -prune -o -printf '`+format+`' | sort`)
 	require.Zero(t, r.code, r.said)
 	return strings.Split(r.said, "\n")
 }

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/pipeops/pipeops-vm-agent/test/cluster"
 )
@@ -96,22 +97,32 @@ func (w *world) fakeAgent(rw http.ResponseWriter, r *http.Request) {
 		http.Error(rw, "token is not valid for "+join.Server, http.StatusUnauthorized)
 		return
 	}
-	nodes := w.Kube.Clientset.CoreV1().Nodes()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: join.Node, Labels: map[string]string{"fake": "yes"}}, Spec: corev1.NodeSpec{Unschedulable: true}}
-	_, err := nodes.Create(r.Context(), node, metav1.CreateOptions{})
-	if err == nil || apierrors.IsAlreadyExists(err) { // the service has started before
-		node, err = nodes.Get(r.Context(), join.Node, metav1.GetOptions{})
-	}
-	if err == nil {
-		now := metav1.Now()
-		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: now, LastTransitionTime: now}}
-		_, err = nodes.UpdateStatus(r.Context(), node, metav1.UpdateOptions{})
-	}
+	err := w.nodeReady(r.Context(), join.Node)
 	if err != nil {
 		http.Error(rw, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.answer(rw)
+}
+
+// nodeReady makes a Node of that name, and has it ready.
+func (w *world) nodeReady(ctx context.Context, name string) error {
+	nodes := w.Kube.Clientset.CoreV1().Nodes()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"fake": "yes"}}, Spec: corev1.NodeSpec{Unschedulable: true}}
+	_, err := nodes.Create(ctx, node, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) { // the service has started before
+		return err
+	}
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error { // Kubernetes writes to it too
+		node, err := nodes.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		now := metav1.Now()
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: now, LastTransitionTime: now}}
+		_, err = nodes.UpdateStatus(ctx, node, metav1.UpdateOptions{})
+		return err
+	})
 }
 
 func (w *world) fakeUninstall(rw http.ResponseWriter, r *http.Request) {
