@@ -35,6 +35,11 @@ test: ## Every test: unit, integration and end to end, on real parts (installs w
 	@echo "== end-to-end tests"
 	@$(REPORT) -trimpath -v -count=1 ./test/e2e/...
 
+.PHONY: test-debians
+test-debians: ## The installer's whole life on booted Debian 11, 12 and 13
+	@for suite in bullseye bookworm trixie; do echo "== $$suite"; \
+	  PIPEOPS_TEST_DEBIAN=$$suite $(GOTEST) -count=1 -run TestLife ./test/install; done
+
 .PHONY: test-short
 test-short: ## The seconds-long loop for daily work: no cluster, no broker
 	$(GOTEST) -short ./...
@@ -72,6 +77,10 @@ image: ## Build the images of agent and control plane (linux/amd64 and arm64) in
 .PHONY: release
 release: ## Archives for Linux, macOS and Windows, images, SBOMs and checksums into dist/VERSION
 	go run ./scripts/release --version $(VERSION) --commit $(COMMIT) --output dist/$(VERSION)
+
+.PHONY: bundle
+bundle: image ## Put all that install.sh downloads into one archive, for machines without internet
+	scripts/bundle.sh --version $(VERSION) --arch $(or $(ARCH),amd64) --image dist/pipeops-agent-image.tar --output dist
 
 .PHONY: generate
 generate: ## Write what is made from the code: deep copies, CRD, manifest, OpenAPI, CLI reference
@@ -131,7 +140,7 @@ shell: ## shellcheck over every script
 	@command -v shellcheck >/dev/null || { echo "installing shellcheck"; export DEBIAN_FRONTEND=noninteractive; \
 	  { apt-get -qq update && apt-get -qq install -y --no-install-recommends shellcheck; } >/dev/null \
 	  || { echo "fix: install shellcheck, as root"; exit 1; }; }
-	@test -z "$(SCRIPTS)" || shellcheck $(SCRIPTS)
+	@test -z "$(SCRIPTS)" || shellcheck -x $(filter-out scripts/install/%,$(SCRIPTS)) # those are parts of install.sh
 
 .PHONY: race
 race: ## The short tests under the race detector

@@ -23,7 +23,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 
 const (
-	production = "production" // the managed namespace of the manifest
+	production = "production" // the managed namespace of deployments/namespaces.yaml
 	patience   = 20 * time.Second
 )
 

@@ -31,7 +31,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 
-const production = "production" // the managed namespace of the manifest
+const production = "production" // the managed namespace of deployments/namespaces.yaml
 
 var byTest = runnerapi.WriteOptions{Caller: runnerapi.Caller{Runner: "tester", RequestID: "req-1"}}
 

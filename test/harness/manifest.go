@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -18,20 +17,15 @@ import (
 const agentObject = "pipeops-agent"
 
 // agentObjects are the objects of deployments/agent.yaml, as an operator would
-// apply them. In their cluster the first namespace for Apps is another one:
-// they may well have one of that name.
+// apply them, and a first namespace for Apps. In their cluster that is another
+// one: they may well have one of that name.
 func (s *System) agentObjects() ([]*unstructured.Unstructured, error) {
 	objects, err := readManifest(filepath.Join(Root(), "deployments", "agent.yaml"))
-	if err != nil || s.Theirs == nil {
+	if err != nil || s.Theirs != nil {
 		return objects, err
 	}
-	return slices.DeleteFunc(objects, func(obj *unstructured.Unstructured) bool {
-		namespace := obj.GetNamespace()
-		if obj.GetKind() == "Namespace" {
-			namespace = obj.GetName()
-		}
-		return namespace != "" && namespace != agentNamespace
-	}), nil
+	first, err := readManifest(filepath.Join(Root(), "deployments", "namespaces.yaml"))
+	return append(objects, first...), err
 }
 
 // readManifest reads a YAML file of several documents.

@@ -29,6 +29,9 @@ type Options struct {
 	Kubernetes cluster.Options
 	// AgentLogLevel is debug when empty.
 	AgentLogLevel string
+	// ListenIP is the address of this machine at which the control plane listens;
+	// empty for the one at which the cluster, which is then started first, reaches it.
+	ListenIP string
 	// Theirs is a cluster that is there already; nil for one of our own.
 	Theirs *Theirs
 }
@@ -51,7 +54,7 @@ type System struct {
 
 // New makes a System in which nothing runs yet.
 func New(opts Options) (*System, error) {
-	s := &System{Options: opts, applied: &applied{}}
+	s := &System{Options: opts, applied: &applied{}, hostIP: opts.ListenIP}
 	if s.Dir == "" {
 		dir, err := os.MkdirTemp("", "pipeops-"+opts.Name+"-")
 		if err != nil {
@@ -73,7 +76,9 @@ func (s *System) StartKubernetes(ctx context.Context) (err error) {
 		return err
 	}
 	s.onClose(s.Cluster.Down)
-	s.hostIP = s.Cluster.HostIP()
+	if s.ListenIP == "" {
+		s.hostIP = s.Cluster.HostIP()
+	}
 	s.Kube, err = openKube(s.Cluster.Kubeconfig())
 	return err
 }

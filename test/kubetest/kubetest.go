@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"sync"
@@ -169,7 +170,7 @@ func apply(ctx context.Context, c *cluster.Cluster) error {
 	}
 	manifest = bytes.Replace(manifest, []byte("  replicas: 1\n"), []byte("  replicas: 0\n"), 1)
 	cmd := c.KubectlCommand(ctx, "apply", "--server-side", "-f", "-")
-	cmd.Stdin = bytes.NewReader(manifest)
+	cmd.Stdin = io.MultiReader(bytes.NewReader(manifest), strings.NewReader("---\n"), bytes.NewReader(deployments.Namespaces()))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("apply the agent's manifest: %w: %s", err, strings.TrimSpace(string(out)))
 	}

@@ -57,6 +57,7 @@ func stepsFor(what string) []step {
 	compilePrograms := step{"compile agent, control plane, Runner and the tools around them", programs.run}
 	getCluster := step{"get the test cluster's parts", goRun("./test/cluster/cmd/cluster", "build")}
 	getBroker := step{"get RabbitMQ", goRun("./test/broker/cmd/broker", "install")}
+	getMachine := step{"get a Debian for test machines", goRun("./test/machine/cmd/rootfs", "bookworm")}
 	compileTests := step{"compile the tests, with the race detector", tests.run}
 	switch what {
 	case "demo":
@@ -67,9 +68,9 @@ func stepsFor(what string) []step {
 	case "bench":
 		return []step{compilePrograms, {"get the test cluster's parts", goRun("./test/cluster/cmd/cluster", "build", "--simulation")}, getBroker}
 	case "test":
-		getTools := step{"get what boots a machine with systemd, and what the documentation's examples use", packages("systemd-nspawn", "curl", "jq")}
+		getTools := step{"get what the documentation's examples use", packages("curl", "jq")}
 		return []step{
-			compilePrograms, getCluster, getBroker, getTools, {"compile Helm and kubeconform", chart.run},
+			compilePrograms, getCluster, getBroker, getMachine, getTools, {"compile Helm and kubeconform", chart.run},
 			{"compile the end-to-end tests", e2e.run}, compileTests,
 		}
 	case "check":

@@ -238,5 +238,6 @@
   - events
   verbs:
   - list
+  - watch
   - create
 {{- end }}

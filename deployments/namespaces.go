@@ -1,0 +1,9 @@
+package deployments
+
+import _ "embed"
+
+//go:embed namespaces.yaml
+var namespacesManifest []byte
+
+// Namespaces is the manifest of a first namespace for Apps, production.
+func Namespaces() []byte { return namespacesManifest }

@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# Makes an offline bundle: all that install.sh downloads, in one archive, for
+# machines without internet. Run it where there is some, from this repository:
+#
+#   scripts/bundle.sh --version v1.2.3 [--arch amd64] [--image dist/pipeops-agent-image.tar] [--output dist]
+#
+# On the machine: tar xf the archive, and PIPEOPS_BUNDLE=$PWD bash install.sh in it.
+
+set -Eeuo pipefail
+
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+# shellcheck source=scripts/install/settings.sh
+source "$here/install/settings.sh"
+# shellcheck source=scripts/install/log.sh
+source "$here/install/log.sh"
+# shellcheck source=scripts/install/download.sh
+source "$here/install/download.sh"
+
+declare -A facts=([PACKAGE_MANAGER]=none)
+command=bundle
+locked=no
+lock_release() { [[ $locked == no ]]; } # one bundle does not disturb another
+agent_token_kept() { return 1; }
+
+arguments() {
+  arch=amd64 image="" output=dist
+  while (($# > 1)); do
+    case "$1" in
+      --version) PIPEOPS_VERSION="$2" ;;
+      --arch) arch="$2" ;;
+      --image) image="$2" ;;
+      --output) output="$2" ;;
+      *) break ;;
+    esac
+    shift 2
+  done
+  (($# == 0)) || fail "$EXIT_USAGE" "$1 is not known, or has no value" "see the head of $0" "scripts/bundle.sh --version v1.2.3"
+}
+
+# bundle_fetch HOST/PATH NAME... downloads files of one folder, each verified by
+# the first, which is their list of checksums.
+bundle_fetch() {
+  local folder="$1" list="$2" name
+  shift 2
+  mkdir -p "$root/$folder"
+  for name in "$@"; do
+    say "    $folder/$name"
+    fetch_verified "https://$folder/$name" "$root/$folder/$name" "https://$folder/$list" "$name"
+  done
+  fetch "https://$folder/$list" "$root/$folder/$list"
+}
+
+bundle_k3s() {
+  local version="${K3S_VERSION/+/%2B}" suffix=""
+  [[ $arch == amd64 ]] || suffix="-$arch"
+  step "k3s $K3S_VERSION"
+  bundle_fetch "github.com/k3s-io/k3s/releases/download/$version" "sha256sum-$arch.txt" "k3s$suffix" "k3s-airgap-images-$arch.tar.zst"
+  bundle_fetch "raw.githubusercontent.com/k3s-io/k3s/$version" install.sh.sha256sum install.sh
+  mkdir -p "$root/images"
+  mv "$root/github.com/k3s-io/k3s/releases/download/$version/k3s-airgap-images-$arch.tar.zst" "$root/images/"
+}
+
+# bundle_release puts this repository's own files where the release has them.
+bundle_release() {
+  local folder="$root/github.com/pipeops/pipeops-vm-agent/releases/download/$PIPEOPS_VERSION"
+  step "the agent $PIPEOPS_VERSION"
+  mkdir -p "$folder"
+  sed "s|image: pipeops/agent:dev|image: pipeops/agent:$PIPEOPS_VERSION|" "$here/../deployments/agent.yaml" >"$folder/agent.yaml"
+  (cd "$folder" && sha256sum agent.yaml >SHA256SUMS)
+  [[ -z $image ]] || cp "$image" "$root/images/"
+  cp "$here/install.sh" "$here/join-worker.sh" "$here/uninstall.sh" "$root/"
+  sed -i "s/^RELEASE_VERSION=.*/RELEASE_VERSION=\"$PIPEOPS_VERSION\"/" "$root"/*.sh
+  (cd "$root" && sha256sum images/* install.sh join-worker.sh uninstall.sh >SHA256SUMS)
+}
+
+main() {
+  settings_load
+  arguments "$@"
+  traps_set
+  tmp_open
+  local name="pipeops-bundle-$PIPEOPS_VERSION-$arch"
+  root="$tmp_dir/$name"
+  bundle_k3s
+  bundle_release
+  mkdir -p "$output"
+  tar -czf "$output/$name.tar.gz" -C "$tmp_dir" "$name"
+  say "==> $output/$name.tar.gz ($(du -h "$output/$name.tar.gz" | cut -f 1))"
+}
+
+main "$@"

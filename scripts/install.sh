@@ -1,0 +1,1970 @@
+#!/usr/bin/env bash
+# Puts the PipeOps agent on this machine: into a Kubernetes that it sets up (k3s,
+# or k3d, kind, minikube), or into one that is there. `install.sh help` tells the
+# rest; docs/install.md has the rules and every setting.
+#
+# Made from scripts/install/*.sh by `go generate ./scripts/install`. Do not edit.
+# Nothing happens before the last line, so half a download does nothing.
+
+[ -n "${BASH_VERSION:-}" ] || {
+  echo "install.sh: run it with bash: curl ... | bash" >&2
+  exit 2
+}
+[ "${BASH_VERSINFO[0]}" -ge 4 ] || {
+  echo "install.sh: bash $BASH_VERSION is too old, 4 or newer is needed (fix on macOS: brew install bash)" >&2
+  exit 2
+}
+
+set -Eeuo pipefail
+
+# ---------------------------------------------------------------- settings
+
+# What is pinned. `make release` stamps the first three.
+RELEASE_VERSION="dev"
+RELEASE_SUMS_SHA256=""
+RELEASE_CONTROL_PLANE_URL=""
+RELEASE_K3S_VERSION="v1.35.5+k3s1"
+RELEASE_KUBECTL_VERSION="v1.35.5"
+RELEASE_K3D_VERSION="v5.8.3"
+RELEASE_KIND_VERSION="v0.30.0"
+RELEASE_MINIKUBE_VERSION="v1.37.0"
+
+RELEASES_URL="https://github.com/pipeops/pipeops-vm-agent/releases/download"
+
+# Exit codes, as docs/install.md lists them.
+EXIT_UNEXPECTED=1 EXIT_USAGE=2 EXIT_ROOT=3 EXIT_MACHINE=4 EXIT_NETWORK=5 EXIT_CHECKSUM=6
+EXIT_CLUSTER=7 EXIT_DECISION=8 EXIT_AGENT=9 EXIT_BUSY=10 EXIT_REMAINS=11
+
+NAMESPACE="pipeops"
+AGENT_SELECTOR="app.kubernetes.io/name=pipeops-agent"
+
+# settings_load reads the environment. Secrets leave it again: what is started
+# from here gets them only where it needs them.
+settings_load() {
+  PIPEOPS_VERSION="${PIPEOPS_VERSION:-$RELEASE_VERSION}"
+  PIPEOPS_CONTROL_PLANE_URL="${PIPEOPS_CONTROL_PLANE_URL:-$RELEASE_CONTROL_PLANE_URL}"
+  PIPEOPS_IMAGE="${PIPEOPS_IMAGE:-}"
+  PIPEOPS_MANIFEST="${PIPEOPS_MANIFEST:-}"
+  PIPEOPS_MIRROR="${PIPEOPS_MIRROR:-}"
+  PIPEOPS_REGISTRY_MIRROR="${PIPEOPS_REGISTRY_MIRROR:-}"
+  PIPEOPS_BUNDLE="${PIPEOPS_BUNDLE:-}"
+  PIPEOPS_CA_FILE="${PIPEOPS_CA_FILE:-}"
+  PIPEOPS_WAIT="${PIPEOPS_WAIT:-180}"
+  K3S_VERSION="${K3S_VERSION:-$RELEASE_K3S_VERSION}"
+  CLUSTER_NAME="${CLUSTER_NAME:-}"
+  CLUSTER_TYPE="${CLUSTER_TYPE:-}"
+  KUBE_CONTEXT="${KUBE_CONTEXT:-}"
+  NODE_TYPE="${NODE_TYPE:-server}"
+  K3S_URL="${K3S_URL:-}"
+  LOG_LEVEL="${LOG_LEVEL:-}"
+  AGENT_TOKEN="${AGENT_TOKEN:-}"
+  K3S_TOKEN="${K3S_TOKEN:-}"
+  AGENT_TOKEN_FILE="${AGENT_TOKEN_FILE:-}"
+  if [[ -z $AGENT_TOKEN && -r $AGENT_TOKEN_FILE ]]; then
+    AGENT_TOKEN="$(<"$AGENT_TOKEN_FILE")"
+  fi
+  export -n AGENT_TOKEN K3S_TOKEN K3S_URL K3S_VERSION
+  if ((EUID == 0)); then
+    STATE_DIR="${PIPEOPS_INSTALL_STATE:-/var/lib/pipeops-install}"
+    LOG_FILE="${PIPEOPS_INSTALL_LOG:-/var/log/pipeops-install.log}"
+  else
+    STATE_DIR="${PIPEOPS_INSTALL_STATE:-${XDG_STATE_HOME:-$HOME/.local/state}/pipeops-install}"
+    LOG_FILE="${PIPEOPS_INSTALL_LOG:-$STATE_DIR/install.log}"
+  fi
+  export KUBECACHEDIR="$STATE_DIR/kube-cache" # kubectl's, which would be in the user's home
+}
+
+# settings_check finds what is missing or malformed, all of it at once.
+settings_check() {
+  local wrong=()
+  case "$NODE_TYPE" in
+    server)
+      [[ -n $AGENT_TOKEN ]] || agent_token_kept || wrong+=("AGENT_TOKEN is not set (make one: pipeops-controlplane token create)")
+      [[ -n $CLUSTER_NAME ]] || wrong+=("CLUSTER_NAME is not set (the name that the control plane lists, e.g. prod-1)")
+      [[ -n $PIPEOPS_CONTROL_PLANE_URL ]] || wrong+=("PIPEOPS_CONTROL_PLANE_URL is not set (https://HOST[:PORT])")
+      ;;
+    agent)
+      [[ $K3S_URL == https://* ]] || wrong+=("K3S_URL is to be https://SERVER:6443")
+      [[ -n $K3S_TOKEN ]] || wrong+=("K3S_TOKEN is not set (on the server: sudo cat /var/lib/rancher/k3s/server/node-token)")
+      ;;
+    *) wrong+=("NODE_TYPE=$NODE_TYPE is neither server nor agent") ;;
+  esac
+  [[ -z $CLUSTER_NAME || $CLUSTER_NAME =~ ^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$ ]] ||
+    wrong+=("CLUSTER_NAME=$CLUSTER_NAME: use a-z, 0-9 and -, at most 63")
+  [[ -z $PIPEOPS_CONTROL_PLANE_URL || $PIPEOPS_CONTROL_PLANE_URL =~ ^https://[^/]+/?$ ]] ||
+    wrong+=("PIPEOPS_CONTROL_PLANE_URL=$PIPEOPS_CONTROL_PLANE_URL: is to be https://HOST[:PORT]")
+  case "$CLUSTER_TYPE" in
+    "" | k3s | k3d | kind | minikube | existing) ;;
+    *) wrong+=("CLUSTER_TYPE=$CLUSTER_TYPE: use k3s, k3d, kind, minikube or existing") ;;
+  esac
+  [[ $PIPEOPS_WAIT =~ ^[0-9]+$ ]] || wrong+=("PIPEOPS_WAIT=$PIPEOPS_WAIT: is to be a number of seconds")
+  local file
+  for file in "$AGENT_TOKEN_FILE" "$PIPEOPS_CA_FILE" "$PIPEOPS_MANIFEST"; do
+    [[ -z $file || -r $file ]] || wrong+=("$file cannot be read")
+  done
+  ((${#wrong[@]} == 0)) || fail "$EXIT_USAGE" "the settings are not complete:$(printf '\n    - %s' "${wrong[@]}")" \
+    "they come from the environment, which sudo does not pass on by itself" \
+    "set them and run again; with sudo: sudo -E bash install.sh"
+}
+
+# ---------------------------------------------------------------- log, errors
+
+log_to="" # empty until log_open
+AGENT_TOKEN="${AGENT_TOKEN:-}" K3S_TOKEN="${K3S_TOKEN:-}"
+dry_run=no
+
+# log_open starts this run's part of the log file.
+log_open() {
+  local dir="${LOG_FILE%/*}"
+  if mkdir -p "$dir" 2>/dev/null && (umask 077 && : >>"$LOG_FILE") 2>/dev/null; then
+    log_to="$LOG_FILE"
+    log "---- $command $PIPEOPS_VERSION, as $(id -un), bash $BASH_VERSION"
+  else
+    say "note: $LOG_FILE cannot be written, so there is no log"
+  fi
+}
+
+# redact sets REPLY to a text without secrets.
+redact() {
+  REPLY="$*"
+  ((${#AGENT_TOKEN} < 8)) || REPLY="${REPLY//"$AGENT_TOKEN"/[AGENT_TOKEN]}"
+  ((${#K3S_TOKEN} < 8)) || REPLY="${REPLY//"$K3S_TOKEN"/[K3S_TOKEN]}"
+}
+
+# log writes to the log file alone.
+log() {
+  [[ -n $log_to ]] || return 0
+  redact "$*"
+  printf '%(%Y-%m-%dT%H:%M:%S%z)T %4ss  %s\n' -1 "$SECONDS" "$REPLY" >>"$log_to"
+}
+
+# say tells the person, and the log.
+say() {
+  redact "$*"
+  printf '%s\n' "$REPLY"
+  log "$REPLY"
+}
+
+step() { say "==> $*"; }
+
+# would says what a dry run leaves out; it answers whether this is one.
+would() {
+  [[ $dry_run == yes ]] || return 1
+  say "  would $*"
+}
+
+# fail CODE WHAT WHY FIX ends the script.
+fail() {
+  local text="error: $2
+  why:  $3
+  fix:  $4"
+  [[ -z $log_to ]] || text+="
+  log:  $log_to"
+  say "$text" >&2
+  failed=yes
+  exit "$1"
+}
+
+# logged runs a command with all that it prints going into the log, and answers
+# its exit code. The end of what it printed is in last_output.
+last_output=""
+logged() {
+  log "+ $*"
+  local line code=0 text
+  text="$("$@" 2>&1 </dev/null)" || code=$?
+  last_output=""
+  [[ -n $text ]] || return "$code"
+  while IFS= read -r line; do
+    log "  | $line"
+  done <<<"$text"
+  redact "$(tail -n 5 <<<"$text")"
+  last_output="$REPLY"
+  return "$code"
+}
+
+# on_error is for what nobody thought of.
+on_error() {
+  fail "$EXIT_UNEXPECTED" "line $1: \`$2\` failed unexpectedly" "this is a bug, or a machine that nobody has tried yet" \
+    "run it again, and if it stays: report it with the log"
+}
+
+failed=no
+tmp_dir=""
+on_exit() {
+  local code=$?
+  [[ -z $tmp_dir ]] || rm -rf "$tmp_dir"
+  lock_release
+  log "---- ends with exit code $code"
+}
+
+on_signal() {
+  say "interrupted; run it again to go on where it stopped" >&2
+  failed=yes
+  exit "$1"
+}
+
+traps_set() {
+  trap on_exit EXIT
+  trap '[[ $failed == yes || $BASH_SUBSHELL -gt 0 ]] || on_error "$LINENO" "$BASH_COMMAND"' ERR
+  trap 'on_signal 130' INT
+  trap 'on_signal 143' TERM HUP
+}
+
+# ask puts a yes-or-no question, which only a terminal can answer.
+ask() {
+  local answer=""
+  [[ $assume_yes == no ]] || return 0
+  [[ ${facts[TERMINAL]:-no} == yes ]] || return 1
+  printf '%s [y/N] ' "$1" >/dev/tty
+  read -r answer </dev/tty
+  log "asked: $1 answered: $answer"
+  [[ $answer == [yY]* ]]
+}
+assume_yes=no
+
+# ---------------------------------------------------------------- facts
+# What this machine is, as KEY=value. Whatever decides looks at nothing else, so
+# a machine can be recorded with `cluster-info -o env` and replayed with --facts.
+
+declare -A facts=()
+
+# FACTS_ROOT lets tests look at the files of another machine.
+FACTS_ROOT="${FACTS_ROOT:-}"
+
+fact() { facts[$1]="$2"; }
+
+facts_collect() {
+  facts=()
+  facts_system
+  facts_init
+  facts_confinement
+  facts_resources
+  facts_network
+  facts_kubernetes
+  facts_wanted
+}
+
+facts_system() {
+  case "${FACTS_UNAME:-$(uname -s)}" in
+    Linux) fact OS linux ;;
+    Darwin) fact OS macos ;;
+    *) fact OS other ;;
+  esac
+  case "${FACTS_MACHINE:-$(uname -m)}" in
+    x86_64 | amd64) fact ARCH amd64 ;;
+    aarch64 | arm64) fact ARCH arm64 ;;
+    *) fact ARCH "$(uname -m)" ;;
+  esac
+  fact DISTRO unknown
+  fact DISTRO_VERSION ""
+  local key value
+  if [[ -r $FACTS_ROOT/etc/os-release ]]; then
+    while IFS='=' read -r key value; do
+      value="${value%\"}" value="${value#\"}"
+      case "$key" in
+        ID) fact DISTRO "$value" ;;
+        VERSION_ID) fact DISTRO_VERSION "$value" ;;
+      esac
+    done <"$FACTS_ROOT/etc/os-release"
+  elif [[ ${facts[OS]} == macos ]]; then
+    fact DISTRO macos
+    fact DISTRO_VERSION "$(sw_vers -productVersion 2>/dev/null || true)"
+  fi
+  fact PACKAGE_MANAGER none
+  local manager
+  for manager in apt-get dnf yum zypper apk brew; do
+    if at_root "$manager"; then
+      fact PACKAGE_MANAGER "$manager"
+      break
+    fi
+  done
+}
+
+# at_root finds a program, on this machine or below FACTS_ROOT.
+at_root() {
+  [[ -n $FACTS_ROOT ]] || {
+    command -v "$1" >/dev/null 2>&1
+    return
+  }
+  [[ -e $FACTS_ROOT/usr/bin/$1 || -e $FACTS_ROOT/sbin/$1 || -e $FACTS_ROOT/usr/local/bin/$1 ]]
+}
+
+facts_init() {
+  fact INIT none
+  if [[ -d $FACTS_ROOT/run/systemd/system ]]; then
+    fact INIT systemd
+  elif [[ -e $FACTS_ROOT/sbin/openrc-run && -d $FACTS_ROOT/run/openrc ]]; then
+    fact INIT openrc
+  elif [[ ${facts[OS]} == macos ]]; then
+    fact INIT launchd
+  fi
+}
+
+# facts_confinement tells what is around: a VM, a container, WSL2.
+facts_confinement() {
+  fact WSL no
+  fact CONTAINER none
+  fact USER_NAMESPACE no
+  fact PRIVILEGED yes
+  fact SELINUX disabled
+  [[ ${facts[OS]} == linux ]] || return 0
+  if grep -qi microsoft "$FACTS_ROOT/proc/sys/kernel/osrelease" 2>/dev/null; then
+    fact WSL 1
+    ! grep -qi wsl2 "$FACTS_ROOT/proc/sys/kernel/osrelease" || fact WSL 2
+  fi
+  if [[ -e $FACTS_ROOT/.dockerenv ]]; then
+    fact CONTAINER docker
+  elif [[ -e $FACTS_ROOT/run/.containerenv ]]; then
+    fact CONTAINER podman
+  elif [[ -r $FACTS_ROOT/run/systemd/container ]]; then
+    fact CONTAINER "$(<"$FACTS_ROOT/run/systemd/container")"
+  elif [[ -r $FACTS_ROOT/proc/1/environ ]]; then
+    local entry
+    while IFS= read -r -d '' entry; do
+      [[ $entry != container=?* ]] || fact CONTAINER "${entry#container=}"
+    done <"$FACTS_ROOT/proc/1/environ"
+  fi
+  [[ ${facts[CONTAINER]} != wsl ]] || fact CONTAINER none
+  local map=""
+  [[ ! -r $FACTS_ROOT/proc/self/uid_map ]] || read -r map <"$FACTS_ROOT/proc/self/uid_map"
+  [[ -z $map || $map =~ ^[[:space:]]*0[[:space:]]+0[[:space:]]+4294967295 ]] || fact USER_NAMESPACE yes
+  local capabilities
+  capabilities="$(sed -n 's/^CapBnd:[[:space:]]*//p' "$FACTS_ROOT/proc/1/status" 2>/dev/null || true)"
+  [[ -z $capabilities ]] || (((0x$capabilities >> 21) & 1)) || fact PRIVILEGED no # CAP_SYS_ADMIN
+  if [[ -r $FACTS_ROOT/sys/fs/selinux/enforce ]]; then
+    fact SELINUX permissive
+    [[ $(<"$FACTS_ROOT/sys/fs/selinux/enforce") != 1 ]] || fact SELINUX enforcing
+  fi
+}
+
+facts_resources() {
+  fact ROOT no
+  ((EUID != 0)) || fact ROOT yes
+  fact TERMINAL no
+  if [[ -t 1 ]] && (: </dev/tty) 2>/dev/null; then fact TERMINAL yes; fi
+  if [[ ${facts[OS]} == macos ]]; then
+    fact MEMORY_MB "$(($(sysctl -n hw.memsize) / 1048576))"
+    fact CPUS "$(sysctl -n hw.ncpu)"
+  else
+    fact MEMORY_MB "$(awk '/^MemTotal:/ {print int($2 / 1024)}' "$FACTS_ROOT/proc/meminfo" 2>/dev/null || echo 0)"
+    fact CPUS "$(awk '/^processor/ {n++} END {print n + 0}' "$FACTS_ROOT/proc/cpuinfo" 2>/dev/null || echo 0)"
+  fi
+  local dir="$FACTS_ROOT/var/lib"
+  [[ -d $dir ]] || dir=/
+  fact DISK_FREE_MB "$(df -Pk "$dir" | awk 'NR == 2 {print int($4 / 1024)}')"
+  fact CGROUPS none
+  if [[ -r $FACTS_ROOT/sys/fs/cgroup/cgroup.controllers ]]; then
+    fact CGROUPS v2
+    grep -qw memory "$FACTS_ROOT/sys/fs/cgroup/cgroup.controllers" || fact CGROUPS v2-without-memory
+  elif [[ -r $FACTS_ROOT/proc/cgroups ]]; then
+    fact CGROUPS v1
+    awk '$1 == "memory" && $4 == 1 {on = 1} END {exit !on}' "$FACTS_ROOT/proc/cgroups" || fact CGROUPS v1-without-memory
+  fi
+}
+
+# facts_network tells which ports of those that k3s wants are in use, and of a proxy.
+facts_network() {
+  local used="" port hex
+  for port in 6443 10250; do
+    printf -v hex '%04X' "$port"
+    # One of them is missing where there is no IPv6, or nothing else.
+    if { cat "$FACTS_ROOT"/proc/net/tcp "$FACTS_ROOT"/proc/net/tcp6 2>/dev/null || true; } |
+      awk -v port=":$hex" '$4 == "0A" && substr($2, length($2) - 4) == port {found = 1} END {exit !found}'; then
+      used+="${used:+,}$port"
+    fi
+  done
+  fact PORTS_IN_USE "$used"
+  local proxy="${HTTPS_PROXY:-${https_proxy:-}}"
+  fact PROXY "${proxy##*@}" # without an account
+}
+
+facts_kubernetes() {
+  local found="" name path
+  for path in k3s:/usr/local/bin/k3s rke2:/usr/local/bin/rke2 kubeadm:/etc/kubernetes/kubelet.conf microk8s:/snap/bin/microk8s k0s:/usr/local/bin/k0s; do
+    name="${path%%:*}"
+    [[ ! -e $FACTS_ROOT${path#*:} ]] || found+="${found:+,}$name"
+  done
+  fact KUBERNETES "$found"
+  fact K3S_OURS no
+  ! state_has k3s server || fact K3S_OURS server
+  ! state_has k3s agent || fact K3S_OURS agent
+  # What root has installed, an ordinary user cannot read of.
+  [[ ${facts[ROOT]} == yes || ! -d $FACTS_ROOT/var/lib/pipeops-install ]] || fact K3S_OURS server
+  fact K3S_RUNS no
+  [[ ${facts[K3S_OURS]} == no ]] || ! k3s_active "${facts[K3S_OURS]}" || fact K3S_RUNS yes
+  fact KUBECONFIG_CONTEXT ""
+  local file="${KUBECONFIG:-${HOME:-/root}/.kube/config}"
+  if [[ -r ${file%%:*} ]]; then
+    fact KUBECONFIG_CONTEXT "$(sed -n 's/^current-context:[[:space:]]*"\{0,1\}\([^"]*\)"\{0,1\}$/\1/p' "${file%%:*}")"
+  fi
+  fact DOCKER no
+  if at_root docker; then
+    fact DOCKER stopped
+    [[ ! -S $FACTS_ROOT/var/run/docker.sock ]] || fact DOCKER running
+    [[ ${facts[OS]} != macos ]] || ! docker info >/dev/null 2>&1 || fact DOCKER running
+  fi
+  local tools="" tool
+  for tool in k3d kind minikube kubectl; do
+    ! at_root "$tool" || tools+="${tools:+,}$tool"
+  done
+  fact TOOLS "$tools"
+}
+
+# facts_wanted is what the user has said.
+facts_wanted() {
+  fact WANT_TYPE "$CLUSTER_TYPE"
+  fact WANT_ROLE "$NODE_TYPE"
+  fact WANT_CONTEXT "$KUBE_CONTEXT"
+}
+
+facts_keys=(OS ARCH DISTRO DISTRO_VERSION PACKAGE_MANAGER INIT WSL CONTAINER USER_NAMESPACE PRIVILEGED SELINUX ROOT TERMINAL
+  MEMORY_MB CPUS DISK_FREE_MB CGROUPS PORTS_IN_USE PROXY KUBERNETES K3S_OURS K3S_RUNS KUBECONFIG_CONTEXT DOCKER TOOLS
+  WANT_TYPE WANT_ROLE WANT_CONTEXT)
+
+# facts_replay reads recorded facts instead of looking.
+facts_replay() {
+  local key value
+  facts=()
+  while IFS='=' read -r key value; do
+    [[ -z $key || $key == '#'* ]] || fact "$key" "$value"
+  done <"$1"
+  facts_wanted_override
+}
+
+# facts_wanted_override: what is said now goes before what was recorded.
+facts_wanted_override() {
+  [[ -z $CLUSTER_TYPE ]] || fact WANT_TYPE "$CLUSTER_TYPE"
+  [[ -z $KUBE_CONTEXT ]] || fact WANT_CONTEXT "$KUBE_CONTEXT"
+  [[ $NODE_TYPE == server ]] || fact WANT_ROLE "$NODE_TYPE"
+}
+
+facts_print() {
+  local key separator=""
+  case "$1" in
+    env) for key in "${facts_keys[@]}"; do printf '%s=%s\n' "$key" "${facts[$key]:-}"; done ;;
+    json)
+      printf '{'
+      for key in "${facts_keys[@]}"; do
+        local value="${facts[$key]:-}"
+        value="${value//\\/\\\\}"
+        printf '%s\n  "%s": "%s"' "$separator" "$key" "${value//\"/\\\"}"
+        separator=","
+      done
+      printf '\n}\n'
+      ;;
+    table) for key in "${facts_keys[@]}"; do printf '%-20s %s\n' "$key" "${facts[$key]:--}"; done ;;
+  esac
+}
+
+# ---------------------------------------------------------------- decision
+# Which Kubernetes, and why. A function of the facts alone; the rules are written
+# down in docs/install.md, and test/install/testdata/machines holds them to it.
+
+decided="" because=""
+k3s_flags=()
+obstacles=() # CODE|WHAT|WHY|FIX
+remarks=()
+
+MEMORY_SERVER_MB=900 MEMORY_WORKER_MB=450 MEMORY_GOOD_MB=1900
+DISK_SERVER_MB=5000 DISK_WORKER_MB=3000
+
+obstacle() { obstacles+=("$1|$2|$3|$4"); }
+
+decide() {
+  decided="" because="" k3s_flags=() obstacles=() remarks=()
+  decide_type
+  case "$decided" in
+    k3s) decide_k3s ;;
+    k3d | kind | minikube) decide_in_docker ;;
+    existing) decide_existing ;;
+  esac
+  [[ ${facts[ARCH]} == amd64 || ${facts[ARCH]} == arm64 ]] ||
+    obstacle "$EXIT_MACHINE" "the architecture ${facts[ARCH]} is not supported" "there is no agent for it" "use an amd64 or arm64 machine"
+}
+
+decided_by() { decided="$1" because="$2"; }
+
+# decide_type goes through the rules in their order: the first that fits decides.
+decide_type() {
+  if [[ -n ${facts[WANT_TYPE]:-} ]]; then
+    decided_by "${facts[WANT_TYPE]}" "CLUSTER_TYPE says so"
+  elif [[ ${facts[WANT_ROLE]:-server} == agent ]]; then
+    decided_by k3s "NODE_TYPE=agent joins a k3s server"
+  elif [[ -n ${facts[WANT_CONTEXT]:-} ]]; then
+    decided_by existing "a kubectl context was named"
+  elif [[ ${facts[K3S_OURS]:-no} == server ]]; then
+    decided_by k3s "this installer has set it up before"
+  elif [[ -n ${facts[KUBERNETES]:-} ]]; then
+    decided_by existing "this machine runs Kubernetes already (${facts[KUBERNETES]})"
+  elif [[ ${facts[OS]} == linux && ${facts[WSL]:-no} == 1 ]]; then
+    decided_by none "WSL 1 has no Linux kernel"
+    obstacle "$EXIT_MACHINE" "this is WSL 1" "Kubernetes needs a Linux kernel" "in PowerShell: wsl --set-version ${facts[DISTRO]} 2"
+  elif can_run_k3s; then
+    decided_by k3s "Linux with ${facts[INIT]}: the lightest that is whole"
+  else
+    decide_in_docker_type
+  fi
+}
+
+can_run_k3s() {
+  [[ ${facts[OS]} == linux && ${facts[PRIVILEGED]:-yes} == yes ]] &&
+    [[ ${facts[INIT]} == systemd || ${facts[INIT]} == openrc ]]
+}
+
+# why_no_k3s is for where k3s is the usual choice.
+why_no_k3s() {
+  if [[ ${facts[OS]} == macos ]]; then
+    echo "macOS (for development only)"
+  elif [[ ${facts[PRIVILEGED]:-yes} == no ]]; then
+    echo "a container without the rights that k3s needs"
+  else
+    echo "no systemd or OpenRC to keep k3s running"
+  fi
+}
+
+decide_in_docker_type() {
+  local why tool
+  why="$(why_no_k3s)"
+  for tool in k3d kind minikube; do
+    if [[ ",${facts[TOOLS]:-}," == *",$tool,"* && ${facts[DOCKER]:-no} == running ]]; then
+      decided_by "$tool" "$why; Docker runs, and $tool is there"
+      return
+    fi
+  done
+  if [[ ${facts[DOCKER]:-no} == running ]]; then
+    decided_by k3d "$why; Docker runs"
+    return
+  fi
+  decided_by none "$why, and no Docker"
+  local fix="start Docker, or name a cluster: --context NAME"
+  [[ ${facts[OS]} == macos || ${facts[WSL]:-no} != 2 ]] ||
+    fix="put [boot] systemd=true into /etc/wsl.conf, then in PowerShell: wsl --shutdown"
+  [[ ${facts[CONTAINER]:-none} == none ]] || fix="run it on the container's host, or give the container --privileged and an init"
+  obstacle "$EXIT_MACHINE" "no Kubernetes can be set up here" "$why, and Docker does not run" "$fix"
+}
+
+# decide_k3s: flags for where it runs, and what stands in its way.
+decide_k3s() {
+  [[ ${facts[OS]} == linux ]] || obstacle "$EXIT_MACHINE" "k3s does not run on ${facts[OS]}" "it needs Linux" "unset CLUSTER_TYPE, or use k3d"
+  [[ ${facts[ROOT]:-no} == yes ]] || obstacle "$EXIT_ROOT" "root is needed to install k3s" \
+    "this runs as an ordinary user" "sudo -E bash install.sh"
+  [[ ${facts[INIT]} == systemd || ${facts[INIT]} == openrc ]] || obstacle "$EXIT_MACHINE" "nothing could keep k3s running" \
+    "neither systemd nor OpenRC runs (INIT=${facts[INIT]})" "boot with an init system, or use CLUSTER_TYPE=k3d with Docker"
+  decide_k3s_flags
+  decide_k3s_resources
+  decide_k3s_cgroups
+  decide_k3s_conflicts
+}
+
+decide_k3s_flags() {
+  if [[ ${facts[USER_NAMESPACE]:-no} == yes ]]; then
+    # In an unprivileged LXC or LXD container the kubelet may not set the kernel's values.
+    k3s_flags+=("kubelet-arg=feature-gates=KubeletInUserNamespace=true")
+  fi
+  if [[ ${facts[USER_NAMESPACE]:-no} == yes || ${facts[CONTAINER]:-none} != none ]]; then
+    k3s_flags+=("kube-proxy-arg=conntrack-max-per-core=0")
+    remarks+=("in a container (${facts[CONTAINER]:-none}): the kernel's values are left to the host, which needs the modules overlay and br_netfilter")
+  fi
+  if [[ ${facts[WSL]:-no} == 2 && ${facts[WANT_ROLE]:-server} == server ]]; then
+    # Its address changes at each start; one node needs no tunnel between nodes.
+    k3s_flags+=("flannel-backend=host-gw" "tls-san=127.0.0.1")
+    remarks+=("WSL2: workers cannot join, and it runs while Windows keeps WSL running")
+  fi
+}
+
+decide_k3s_resources() {
+  local memory="$MEMORY_SERVER_MB" disk="$DISK_SERVER_MB"
+  if [[ ${facts[WANT_ROLE]:-server} == agent ]]; then
+    memory="$MEMORY_WORKER_MB" disk="$DISK_WORKER_MB"
+  fi
+  if ((${facts[MEMORY_MB]:-0} < memory)); then
+    obstacle "$EXIT_MACHINE" "this machine has ${facts[MEMORY_MB]:-0} MB of memory" "k3s needs $memory MB, and would be killed again and again" \
+      "use a larger machine, or join this one as a worker (NODE_TYPE=agent, $MEMORY_WORKER_MB MB)"
+  elif ((facts[MEMORY_MB] < MEMORY_GOOD_MB)) && [[ ${facts[WANT_ROLE]:-server} == server ]]; then
+    remarks+=("${facts[MEMORY_MB]} MB of memory leave little for apps; 2 GB are better")
+  fi
+  if [[ ${facts[K3S_OURS]:-no} == no ]] && ((${facts[DISK_FREE_MB]:-0} < disk)); then
+    obstacle "$EXIT_MACHINE" "${facts[DISK_FREE_MB]:-0} MB are free below /var/lib" "k3s and images need $disk MB, and the kubelet evicts pods on a full disk" \
+      "make room: du -xh -d2 /var | sort -h | tail"
+  fi
+}
+
+decide_k3s_cgroups() {
+  local fix="boot with cgroup_enable=memory cgroup_memory=1 on the kernel's command line"
+  [[ ${facts[INIT]} != openrc ]] || fix="rc-update add cgroups && rc-service cgroups start"
+  case "${facts[CGROUPS]:-none}" in
+    v1 | v2) ;;
+    *) obstacle "$EXIT_MACHINE" "the memory cgroup is not there (CGROUPS=${facts[CGROUPS]:-none})" "the kubelet cannot limit pods without it" "$fix" ;;
+  esac
+}
+
+decide_k3s_conflicts() {
+  local other="${facts[KUBERNETES]:-}"
+  if [[ ${facts[K3S_OURS]:-no} == no && -n $other ]]; then
+    obstacle "$EXIT_DECISION" "this machine has $other already, and not from this installer" "a second Kubernetes would fight with it over ports and iptables" \
+      "use it: --context NAME with its KUBECONFIG; or remove it first"
+  elif [[ ${facts[K3S_RUNS]:-no} == no && -n ${facts[PORTS_IN_USE]:-} ]]; then
+    obstacle "$EXIT_MACHINE" "port ${facts[PORTS_IN_USE]} is in use" "another program listens where k3s has to" \
+      "see which: ss -ltnp '( sport = :${facts[PORTS_IN_USE]%%,*} )', and stop it"
+  fi
+  local role="${facts[WANT_ROLE]:-server}"
+  [[ ${facts[K3S_OURS]:-no} == no || ${facts[K3S_OURS]} == "$role" ]] ||
+    obstacle "$EXIT_DECISION" "this machine is a k3s ${facts[K3S_OURS]} already" "it cannot be a $role too" "uninstall first: install.sh uninstall"
+}
+
+decide_in_docker() {
+  [[ ${facts[DOCKER]:-no} == running ]] || obstacle "$EXIT_MACHINE" "Docker does not run" "$decided runs inside it" "start Docker, then run this again"
+  remarks+=("$decided is for development: it ends with Docker")
+}
+
+decide_existing() {
+  [[ -z ${facts[WANT_CONTEXT]:-} ]] || return 0
+  local context="${facts[KUBECONFIG_CONTEXT]:-}"
+  if [[ ${facts[TERMINAL]:-no} == yes && -n $context ]]; then
+    return 0 # it will be asked about
+  fi
+  obstacle "$EXIT_DECISION" "which cluster is not said" "a kubectl context is used only when it is named${context:+ (the current one is $context)}" \
+    "name it: install.sh install --context ${context:-NAME}    (kubectl config get-contexts lists them)"
+}
+
+# decision_print explains.
+decision_print() {
+  step "decision: $decided, because: $because"
+  local remark flag
+  for flag in "${k3s_flags[@]}"; do say "    k3s setting $flag"; done
+  for remark in "${remarks[@]}"; do say "    note: $remark"; done
+}
+
+# decision_require ends with the first obstacle, and tells of the others.
+decision_require() {
+  ((${#obstacles[@]} > 0)) || return 0
+  local code what why fix i
+  for ((i = ${#obstacles[@]} - 1; i > 0; i--)); do
+    IFS='|' read -r code what why fix <<<"${obstacles[i]}"
+    say "also: $what (fix: $fix)" >&2
+  done
+  IFS='|' read -r code what why fix <<<"${obstacles[0]}"
+  fail "$code" "$what" "$why" "$fix"
+}
+
+# ---------------------------------------------------------------- state
+# What was installed, one thing a line, so that uninstall removes that and
+# nothing else. Written before the thing is made: a run that dies leaves no orphan.
+
+locked=no
+
+state_open() {
+  [[ $dry_run == no ]] || return 0
+  (umask 077 && mkdir -p "$STATE_DIR/backups") 2>/dev/null || fail "$EXIT_ROOT" "$STATE_DIR cannot be made" "it belongs to somebody else" "sudo -E bash install.sh"
+  lock_take
+  tmp_dir="$STATE_DIR/tmp" # here, so that the next run removes what a killed one has left
+  rm -rf "$tmp_dir"
+  mkdir "$tmp_dir"
+}
+
+lock_take() {
+  local holder
+  if ! ln -s "$$" "$STATE_DIR/lock" 2>/dev/null; then
+    holder="$(readlink "$STATE_DIR/lock" || true)"
+    if [[ -n $holder ]] && kill -0 "$holder" 2>/dev/null && [[ $holder != "$$" ]] && runs_installer "$holder"; then
+      fail "$EXIT_BUSY" "another run (process $holder) is at work" "two would get in each other's way" "wait for it: tail -f $LOG_FILE"
+    fi
+    ln -sfn "$$" "$STATE_DIR/lock" # of a run that was killed
+  fi
+  locked=yes
+}
+
+# runs_installer tells an installer from a process that got its number later.
+runs_installer() {
+  [[ ! -r /proc/$1/comm ]] || [[ $(<"/proc/$1/comm") == *sh ]]
+}
+
+lock_release() {
+  [[ $locked == no ]] || rm -f "$STATE_DIR/lock"
+}
+
+# record KIND NAME...
+record() {
+  state_has "$@" || printf '%s\n' "$*" >>"$STATE_DIR/installed"
+}
+
+state_has() {
+  [[ -r $STATE_DIR/installed ]] && grep -qxF -- "$*" "$STATE_DIR/installed"
+}
+
+# state_names KIND prints the names of what was recorded of a kind.
+state_names() {
+  [[ -r $STATE_DIR/installed ]] || return 0
+  sed -n "s|^$1 ||p" "$STATE_DIR/installed"
+}
+
+agent_token_kept() { [[ -n $(state_names agent) ]]; }
+
+# make_dir makes a folder, and notes down which of those on the way there are new.
+make_dir() {
+  local path="$1" new=()
+  while [[ ! -d $path ]]; do
+    new+=("$path")
+    path="${path%/*}"
+    [[ -n $path ]] || break
+  done
+  for path in "${new[@]}"; do record dir "$path"; done
+  mkdir -p "$1"
+}
+
+# put FILE MODE writes standard input to a file, when that is not what it holds.
+# What was there before and is not ours is kept.
+put() {
+  local path="$1" mode="$2" new
+  new="$(cat && printf .)" && new="${new%.}"
+  if [[ -f $path ]] && [[ $new == "$(cat "$path" && printf .)" || $new. == "$(cat "$path" && printf .)" ]]; then
+    return 0
+  fi
+  ! would "write $path" || return 0
+  backup "$path"
+  record file "$path"
+  make_dir "${path%/*}"
+  (umask 077 && printf '%s' "$new" >"$path.pipeops-new")
+  chmod "$mode" "$path.pipeops-new"
+  mv -f "$path.pipeops-new" "$path"
+  say "    wrote $path"
+}
+
+# backup keeps a file that is not ours; uninstall puts it back.
+backup() {
+  [[ -e $1 ]] && ! state_has file "$1" || return 0
+  local copy
+  copy="$STATE_DIR/backups/$(tr / _ <<<"${1#/}")"
+  cp -a "$1" "$copy"
+  record backup "$1" "$copy"
+  say "    kept a copy of $1 in $copy"
+}
+
+# ---------------------------------------------------------------- downloads
+# A mirror and an offline bundle have one form: https://HOST/PATH is at
+# MIRROR/HOST/PATH, or in the file BUNDLE/HOST/PATH.
+
+tmp_open() {
+  [[ -n $tmp_dir ]] || tmp_dir="$(mktemp -d "${TMPDIR:-/tmp}/pipeops-install.XXXXXX")"
+}
+
+# ca_arguments sets ca_args for curl: the system's CAs and the one that was given.
+ca_args=()
+ca_arguments() {
+  [[ -n $PIPEOPS_CA_FILE && ${#ca_args[@]} -eq 0 ]] || return 0
+  local system
+  for system in "${CURL_CA_BUNDLE:-}" /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/ca-bundle.pem /etc/ssl/cert.pem; do
+    [[ -n $system && -r $system ]] || continue
+    cat "$system" "$PIPEOPS_CA_FILE" >"$tmp_dir/ca.pem"
+    ca_args=(--cacert "$tmp_dir/ca.pem")
+    return 0
+  done
+  ca_args=(--cacert "$PIPEOPS_CA_FILE")
+}
+
+# fetch URL FILE: FILE is there whole, or the script ends.
+fetch() {
+  local url="$1" file="$2" from="$1" code=0
+  tmp_open
+  if [[ -n $PIPEOPS_BUNDLE ]]; then
+    from="$PIPEOPS_BUNDLE/${url#https://}"
+    [[ -r $from ]] || fail "$EXIT_NETWORK" "the bundle has no ${url#https://}" "it is of another version, or for another architecture" \
+      "make one that fits: make bundle VERSION=$PIPEOPS_VERSION"
+    cp "$from" "$file"
+    return
+  fi
+  [[ -z $PIPEOPS_MIRROR ]] || from="${PIPEOPS_MIRROR%/}/${url#https://}"
+  command -v curl >/dev/null || fail "$EXIT_MACHINE" "curl is not installed" "downloads need it" "$(install_hint curl)"
+  ca_arguments
+  log "fetch $from"
+  # The system's own settings for proxies and CAs are curl's too.
+  logged curl --proto '=https' --tlsv1.2 -fsSL --retry 2 --retry-delay 1 --connect-timeout 10 \
+    --speed-limit 1000 --speed-time 30 "${ca_args[@]}" -o "$file.part" "$from" || code=$?
+  ((code == 0)) || fetch_failed "$code" "$from"
+  mv -f "$file.part" "$file"
+}
+
+# fetch_failed explains an exit code of curl.
+fetch_failed() {
+  local host="${2#https://}" why fix
+  host="${host%%/*}"
+  local code="$1"
+  [[ $last_output != *"Resolving timed out"* ]] || code=6
+  case "$code" in
+    5) why="the proxy's name cannot be resolved" fix="check HTTPS_PROXY" ;;
+    6) why="the name ${host%%:*} cannot be resolved: no DNS" fix="check: getent hosts ${host%%:*}; cat /etc/resolv.conf" ;;
+    7 | 28) why="$host does not answer: a firewall, or a proxy is needed" fix="set HTTPS_PROXY, a mirror (PIPEOPS_MIRROR), or use an offline bundle" ;;
+    18 | 56 | 92) why="the connection broke in the middle" fix="run it again" ;;
+    22) why="$last_output" fix="check the version, and the mirror if there is one: curl -fI $2" ;;
+    23) why="the disk is full, or it cannot be written" fix="df -h ${TMPDIR:-/tmp}" ;;
+    35 | 60 | 77) why="the certificate of $host is not trusted: a wrong clock, or a proxy that looks into TLS" fix="check the clock (date), or set PIPEOPS_CA_FILE to the proxy's CA" ;;
+    *) why="curl ended with $code: $last_output" fix="try it: curl -v -o /dev/null $2" ;;
+  esac
+  fail "$EXIT_NETWORK" "download of $2 failed" "$why" "$fix"
+}
+
+install_hint() {
+  case "${facts[PACKAGE_MANAGER]:-none}" in
+    apt-get) echo "apt-get update && apt-get install -y $1" ;;
+    apk) echo "apk add $1" ;;
+    none) echo "install $1" ;;
+    zypper) echo "zypper --non-interactive install $1" ;;
+    brew) echo "brew install $1" ;;
+    *) echo "${facts[PACKAGE_MANAGER]} install -y $1" ;;
+  esac
+}
+
+sha256_of() {
+  if command -v sha256sum >/dev/null; then
+    sha256sum "$1"
+  else
+    shasum -a 256 "$1"
+  fi | cut -d ' ' -f 1
+}
+
+# verify FILE SUM NAME
+verify() {
+  local got
+  [[ $2 =~ ^[0-9a-f]{64}$ ]] || fail "$EXIT_CHECKSUM" "there is no checksum for $3" "the list of checksums does not name it" "check the version"
+  got="$(sha256_of "$1")"
+  [[ $got == "$2" ]] || {
+    rm -f "$1"
+    fail "$EXIT_CHECKSUM" "$3 is not what its publisher made: its checksum is $got, not $2" \
+      "the download was cut short or changed on its way (a proxy's page, a stale mirror)" "run it again; if it stays, do not use this source"
+  }
+  log "checksum of $3 is right: $got"
+}
+
+# sum_in LIST NAME prints the checksum that a list in sha256sum's format has. Some
+# lists name files by the folder they were built in.
+sum_in() {
+  awk -v name="$2" '{file = $2; sub(/^\*/, "", file); base = file; sub(/.*\//, "", base)}
+    file == name || base == name {print $1; exit}' "$1"
+}
+
+# fetch_verified URL FILE LIST_URL NAME
+fetch_verified() {
+  local list
+  tmp_open
+  list="$tmp_dir/sums-$(tr -c 'a-zA-Z0-9.\n' _ <<<"$3")"
+  [[ -s $list ]] || fetch "$3" "$list"
+  if [[ $3 == "$RELEASES_URL"/* && -n $RELEASE_SUMS_SHA256 && $PIPEOPS_VERSION == "$RELEASE_VERSION" ]]; then
+    verify "$list" "$RELEASE_SUMS_SHA256" SHA256SUMS
+  fi
+  fetch "$1" "$2"
+  verify "$2" "$(sum_in "$list" "$4")" "$4"
+}
+
+# fetch_release NAME FILE gets a file of the agent's release.
+fetch_release() {
+  fetch_verified "$RELEASES_URL/$PIPEOPS_VERSION/$1" "$2" "$RELEASES_URL/$PIPEOPS_VERSION/SHA256SUMS" "$1"
+}
+
+# program_install NAME FILE puts a verified program into its place.
+program_install() {
+  local path="$bin_dir/$1"
+  backup "$path"
+  record file "$path"
+  make_dir "$bin_dir"
+  chmod 0755 "$2"
+  mv -f "$2" "$path.pipeops-new"
+  mv -f "$path.pipeops-new" "$path"
+  say "    installed $path"
+  logged "$path" --version || logged "$path" version --client || (($? != 126)) || fail "$EXIT_MACHINE" "$path may not be executed" \
+    "SELinux forbids it (SELINUX=${facts[SELINUX]}), or the file system is mounted noexec" \
+    "restorecon -v $path; ausearch -m avc -ts recent; findmnt -T $path"
+}
+
+# ---------------------------------------------------------------- k3s
+
+bin_dir=/usr/local/bin
+K3S_CONFIG=/etc/rancher/k3s/config.yaml.d/pipeops.yaml
+K3S_KUBECONFIG=/etc/rancher/k3s/k3s.yaml
+
+# k3s_ensure brings k3s to the wanted version and settings, and starts it. What
+# is right already stays untouched, and running.
+k3s_ensure() {
+  local role="$NODE_TYPE"
+  step "k3s $K3S_VERSION as $role"
+  ! k3s_right "$role" || {
+    say "    it is installed and runs"
+    return 0
+  }
+  k3s_keep_others "$role"
+  k3s_config | put "$K3S_CONFIG" 0600
+  k3s_registries
+  k3s_program
+  k3s_images
+  ! would "run k3s' own installer for its service, and start it" || return 0
+  k3s_service "$role"
+}
+
+# k3s_keep_others keeps what k3s' own scripts would replace or take away, and is
+# not k3s' yet.
+k3s_keep_others() {
+  if [[ $dry_run == yes ]] || state_has k3s "$1"; then return 0; fi
+  local path
+  for path in "$bin_dir/kubectl" "$bin_dir/crictl" "$bin_dir/ctr" /etc/rancher/k3s; do backup "$path"; done
+  # k3s makes these; its own scripts take away what is in them.
+  make_dir /etc/rancher
+  make_dir /var/lib/rancher
+  record k3s "$1"
+}
+
+# k3s_right says whether there is nothing to do.
+k3s_right() {
+  state_has k3s "$1" && k3s_version_is "$K3S_VERSION" && k3s_active "$1" &&
+    [[ -f $K3S_CONFIG && "$(k3s_config)" == "$(<"$K3S_CONFIG")" ]] && k3s_env_right "$1"
+}
+
+k3s_version_is() { [[ -x $bin_dir/k3s ]] && [[ "$("$bin_dir/k3s" --version 2>/dev/null)" == *" $1 "* ]]; }
+
+k3s_unit() { if [[ $1 == agent ]]; then echo k3s-agent; else echo k3s; fi; }
+
+k3s_active() {
+  case "${facts[INIT]}" in
+    systemd) systemctl is-active --quiet "$(k3s_unit "$1")" ;;
+    openrc) rc-service "$(k3s_unit "$1")" status >/dev/null 2>&1 ;;
+    *) return 1 ;;
+  esac
+}
+
+# k3s_env_right: a worker that is given another server or token is set up again.
+k3s_env_right() {
+  [[ $1 == agent ]] || return 0
+  local file=/etc/systemd/system/k3s-agent.service.env
+  [[ ${facts[INIT]} != openrc ]] || file=/etc/rancher/k3s/k3s-agent.env
+  [[ -r $file ]] && grep -qF "$K3S_URL" "$file" && [[ "$(<"$file")" == *"$K3S_TOKEN"* ]]
+}
+
+# k3s_config is our part of k3s' configuration: config.yaml stays the user's.
+k3s_config() {
+  local flag key seen="" value
+  echo "# Made by PipeOps' install.sh. Settings of your own go into /etc/rancher/k3s/config.yaml."
+  [[ $NODE_TYPE != server ]] || echo 'write-kubeconfig-mode: "0600"'
+  for flag in "${k3s_flags[@]}"; do
+    key="${flag%%=*}"
+    case "$key" in
+      kubelet-arg | kube-proxy-arg | tls-san)
+        [[ $seen != *" $key "* ]] || continue
+        seen+=" $key "
+        echo "$key+:" # added to the user's own
+        for value in "${k3s_flags[@]}"; do
+          [[ ${value%%=*} != "$key" ]] || echo "  - \"${value#*=}\""
+        done
+        ;;
+      *) echo "$key: \"${flag#*=}\"" ;;
+    esac
+  done
+}
+
+# k3s_registries has images come from a mirror.
+k3s_registries() {
+  [[ -n $PIPEOPS_REGISTRY_MIRROR ]] || return 0
+  put /etc/rancher/k3s/registries.yaml 0600 <<YAML
+mirrors:
+  "*":
+    endpoint:
+      - "$PIPEOPS_REGISTRY_MIRROR"
+YAML
+}
+
+k3s_url() { echo "https://github.com/k3s-io/k3s/releases/download/${K3S_VERSION/+/%2B}/$1"; }
+
+k3s_program() {
+  local name=k3s
+  [[ ${facts[ARCH]} == amd64 ]] || name="k3s-${facts[ARCH]}"
+  ! k3s_version_is "$K3S_VERSION" || return 0
+  ! would "download $(k3s_url "$name"), verify it, and put it at $bin_dir/k3s" || return 0
+  say "    downloading k3s $K3S_VERSION"
+  fetch_verified "$(k3s_url "$name")" "$tmp_dir/k3s" "$(k3s_url "sha256sum-${facts[ARCH]}.txt")" "$name"
+  program_install k3s "$tmp_dir/k3s"
+}
+
+# k3s_images: what an offline bundle has in images goes where k3s takes it from.
+k3s_images() {
+  [[ -n $PIPEOPS_BUNDLE && -d $PIPEOPS_BUNDLE/images ]] || return 0
+  local image to=/var/lib/rancher/k3s/agent/images
+  for image in "$PIPEOPS_BUNDLE"/images/*; do
+    ! would "copy ${image##*/} to $to" || continue
+    verify "$image" "$(sum_in "$PIPEOPS_BUNDLE/SHA256SUMS" "images/${image##*/}")" "images/${image##*/}"
+    make_dir "$to"
+    cp "$image" "$to/"
+    say "    image archive ${image##*/}"
+  done
+}
+
+# k3s_service has k3s' own installer, of the same version, make the service: it
+# knows systemd, OpenRC and SELinux. The token goes through the environment.
+k3s_service() {
+  local no_proxy_all
+  no_proxy_all="$(no_proxy_list)"
+  local raw="https://raw.githubusercontent.com/k3s-io/k3s/${K3S_VERSION/+/%2B}" code=0 skip=binary
+  [[ -z $PIPEOPS_BUNDLE ]] || skip=true
+  fetch_verified "$raw/install.sh" "$tmp_dir/k3s-install.sh" "$raw/install.sh.sha256sum" install.sh
+  say "    starting k3s"
+  (
+    export INSTALL_K3S_SKIP_DOWNLOAD="$skip" INSTALL_K3S_EXEC="$1" INSTALL_K3S_BIN_DIR="$bin_dir" INSTALL_K3S_FORCE_RESTART=true
+    if [[ $1 == agent ]]; then export K3S_URL K3S_TOKEN; fi
+    # shellcheck disable=SC2030 # for k3s alone
+    if [[ -n ${facts[PROXY]:-} ]]; then export NO_PROXY="$no_proxy_all"; fi
+    # Without a bound it would wait for ever for a server that does not let it in.
+    logged timeout "$((PIPEOPS_WAIT + 60))" sh "$tmp_dir/k3s-install.sh" || {
+      printf '%s' "${last_output//$'\n'/ }" >"$tmp_dir/why"
+      exit 1
+    }
+  ) || code=$?
+  ((code == 0)) || k3s_failed "k3s' own installer failed: $(<"$tmp_dir/why")"
+}
+
+# no_proxy_list keeps a proxy out of the cluster's own traffic.
+no_proxy_list() {
+  # shellcheck disable=SC2031 # a subshell sets it, from here
+  local own="127.0.0.0/8,10.42.0.0/16,10.43.0.0/16,localhost,.svc,.cluster.local" theirs="${NO_PROXY:-${no_proxy:-}}"
+  echo "${theirs:+$theirs,}$own"
+}
+
+k3s_failed() {
+  local unit
+  unit="$(k3s_unit "$NODE_TYPE")"
+  [[ ${facts[INIT]} != systemd ]] || logged journalctl -u "$unit" -n 15 --no-pager -o cat || true
+  local fix="journalctl -u $unit -n 50 --no-pager"
+  [[ ${facts[INIT]} == systemd ]] || fix="tail -n 50 /var/log/$unit.log"
+  [[ ${facts[SELINUX]} != enforcing ]] || fix+="; ausearch -m avc -ts recent"
+  fail "$EXIT_CLUSTER" "$1" "k3s says: ${last_output:-nothing}" "$fix"
+}
+
+# k3s_await waits until the API answers and the node is ready.
+k3s_await() {
+  local deadline=$((SECONDS + PIPEOPS_WAIT)) said=""
+  while ! node_ready; do
+    k3s_active "$NODE_TYPE" || k3s_failed "k3s does not run"
+    ((SECONDS < deadline)) || k3s_failed "Kubernetes was not ready after $PIPEOPS_WAIT s"
+    [[ -n $said ]] || say "    waiting for Kubernetes"
+    said=yes
+    sleep 1
+  done
+  say "    Kubernetes is ready"
+}
+
+node_ready() {
+  local out
+  if [[ $NODE_TYPE == server ]]; then
+    [[ -r $K3S_KUBECONFIG ]] || return 1
+    out="$("${kube[@]}" get nodes -o "$NODE_TEMPLATE" 2>/dev/null)" || return 1
+    [[ $out == *" True"* ]]
+  else
+    local config=/var/lib/rancher/k3s/agent/kubelet.kubeconfig
+    [[ -r $config ]] || return 1
+    out="$("$bin_dir/k3s" kubectl --kubeconfig "$config" get node "$(hostname | tr '[:upper:]' '[:lower:]')" -o "$NODE_TEMPLATE" 2>/dev/null)" || return 1
+    [[ $out == *" True"* ]]
+  fi
+}
+NODE_TEMPLATE='go-template={{define "n"}}{{.metadata.name}}{{range .status.conditions}}{{if eq .type "Ready"}} {{.status}}{{"\n"}}{{end}}{{end}}{{end}}{{if .items}}{{range .items}}{{template "n" .}}{{end}}{{else if .status}}{{template "n" .}}{{end}}'
+
+# ---------------------------------------------------------------- k3d, kind, minikube
+# For development. Their kubeconfig is kept beside the state: the user's own, and
+# its current context, stay as they are.
+
+docker_cluster_ensure() {
+  local tool="$decided" config="$STATE_DIR/kubeconfig"
+  step "$tool cluster \"pipeops\""
+  docker_tools_dir
+  "tool_$tool"
+  tool_kubectl
+  kube=(kubectl --kubeconfig "$config")
+  if state_has cluster "$tool" && "${kube[@]}" get --raw /readyz >/dev/null 2>&1; then
+    say "    it is there and runs"
+    return 0
+  fi
+  ! would "create it, with its kubeconfig at $config" || return 0
+  record cluster "$tool"
+  record file "$config"
+  "create_$tool" "$config" || fail "$EXIT_CLUSTER" "$tool could not create the cluster" "$tool says: $last_output" \
+    "docker info; docker system df; then run this again"
+}
+
+create_k3d() {
+  k3d cluster list pipeops >/dev/null 2>&1 ||
+    logged k3d cluster create pipeops --image "rancher/k3s:${K3S_VERSION/+/-}" --wait --timeout "${PIPEOPS_WAIT}s" \
+      --kubeconfig-update-default=false --kubeconfig-switch-context=false || return 1
+  (umask 077 && k3d kubeconfig get pipeops >"$1")
+}
+
+create_kind() { logged kind create cluster --name pipeops --kubeconfig "$1" --wait "${PIPEOPS_WAIT}s"; }
+
+create_minikube() { KUBECONFIG="$1" logged minikube start -p pipeops --driver docker; }
+
+docker_tools_dir() {
+  ((EUID == 0)) || bin_dir="$STATE_DIR/bin"
+  export PATH="$bin_dir:$PATH"
+}
+
+# tool_get NAME URL LIST_URL NAME_IN_LIST
+tool_get() {
+  ! command -v "$1" >/dev/null || return 0
+  ! would "download $2, verify it, and put it at $bin_dir/$1" || return 0
+  say "    downloading $1"
+  fetch "$3" "$tmp_dir/$1.sums"
+  # Some lists are one checksum without a name.
+  [[ $(wc -w <"$tmp_dir/$1.sums") -gt 1 ]] || printf '%s  %s\n' "$(<"$tmp_dir/$1.sums")" "$4" >"$tmp_dir/$1.sums"
+  fetch "$2" "$tmp_dir/$1"
+  verify "$tmp_dir/$1" "$(sum_in "$tmp_dir/$1.sums" "$4")" "$1"
+  program_install "$1" "$tmp_dir/$1"
+}
+
+tool_os() { if [[ ${facts[OS]} == macos ]]; then echo darwin; else echo linux; fi; }
+
+tool_k3d() {
+  local base="https://github.com/k3d-io/k3d/releases/download/$RELEASE_K3D_VERSION" name
+  name="k3d-$(tool_os)-${facts[ARCH]}"
+  tool_get k3d "$base/$name" "$base/checksums.txt" "$name"
+}
+
+tool_kind() {
+  local base="https://github.com/kubernetes-sigs/kind/releases/download/$RELEASE_KIND_VERSION" name
+  name="kind-$(tool_os)-${facts[ARCH]}"
+  tool_get kind "$base/$name" "$base/$name.sha256sum" "$name"
+}
+
+tool_minikube() {
+  local base="https://github.com/kubernetes/minikube/releases/download/$RELEASE_MINIKUBE_VERSION" name
+  name="minikube-$(tool_os)-${facts[ARCH]}"
+  tool_get minikube "$base/$name" "$base/$name.sha256" "$name"
+}
+
+tool_kubectl() {
+  local base
+  base="https://dl.k8s.io/release/$RELEASE_KUBECTL_VERSION/bin/$(tool_os)/${facts[ARCH]}"
+  tool_get kubectl "$base/kubectl" "$base/kubectl.sha256" kubectl
+}
+
+docker_cluster_delete() {
+  docker_tools_dir
+  case "$1" in
+    k3d) logged k3d cluster delete pipeops ;;
+    kind) logged kind delete cluster --name pipeops ;;
+    minikube) logged minikube delete -p pipeops ;;
+  esac
+}
+
+# ---------------------------------------------------------------- what goes into the cluster
+
+kube=() # kubectl, with the cluster that was decided on
+
+# kube_use points kubectl to the cluster.
+kube_use() {
+  case "$decided" in
+    k3s) kube=("$bin_dir/k3s" kubectl --kubeconfig "$K3S_KUBECONFIG") ;;
+    existing) kube_use_existing ;;
+    *)
+      docker_tools_dir
+      kube=(kubectl --kubeconfig "$STATE_DIR/kubeconfig")
+      ;;
+  esac
+}
+
+# kube_use_existing takes the context that was named, or asks.
+kube_use_existing() {
+  local context="${facts[WANT_CONTEXT]:-}"
+  if [[ -z $context ]]; then
+    context="${facts[KUBECONFIG_CONTEXT]}"
+    ask "Install PipeOps into the cluster of kubectl context \"$context\"?" ||
+      fail "$EXIT_DECISION" "the context $context was not confirmed" "nothing is installed into a cluster that is not meant" \
+        "name the right one: install.sh install --context NAME"
+  fi
+  [[ $dry_run == yes ]] || docker_tools_dir
+  [[ $dry_run == yes ]] || tool_kubectl
+  kube=(kubectl --context "$context")
+  [[ -z ${KUBECONFIG:-} || ! -r ${KUBECONFIG:-} ]] || kube+=(--kubeconfig "$KUBECONFIG")
+}
+
+kube_reachable() {
+  logged "${kube[@]}" get --raw /readyz --request-timeout 15s ||
+    fail "$EXIT_CLUSTER" "the cluster does not answer: ${kube[*]}" "kubectl says: $last_output" "try it: ${kube[*]} get nodes"
+}
+
+# kube_apply puts everything into the cluster in one go: the agent, its settings
+# and the namespaces. An agent whose settings have changed starts anew.
+kube_apply() {
+  local code=0
+  step "the agent $PIPEOPS_VERSION into the cluster"
+  ! would "apply the agent's manifest, its settings and token, and the namespaces production, beta and monitoring" || return 0
+  manifest_get
+  namespaces_known="$("${kube[@]}" get namespaces -o 'go-template={{range .items}}{{.metadata.name}}={{with .metadata.labels}}{{index . "app.kubernetes.io/managed-by"}}{{end}};{{end}}')" ||
+    fail "$EXIT_CLUSTER" "the cluster's namespaces cannot be listed" "the account of this kubeconfig may not do so" "use an administrator's kubeconfig"
+  settings_versions >"$tmp_dir/before"
+  agent_of_others
+  record agent "${kube[*]}"
+  namespaces_record
+  kube_objects | kube_apply_stdin || code=$?
+  ((code == 0)) || fail "$EXIT_CLUSTER" "the cluster refused the agent's objects" "kubectl says: $last_output" \
+    "Kubernetes 1.30 or newer is needed, and an administrator's rights: ${kube[*]} auth can-i '*' '*'"
+  cp "$tmp_dir/agent.yaml" "$STATE_DIR/agent.yaml"
+  # Lines that were not there before are settings that have changed.
+  if [[ -s $tmp_dir/before ]] && grep -E '^(ConfigMap|Secret)/pipeops-agent(-ca)? ' "$tmp_dir/apply.log" | grep -qvxFf "$tmp_dir/before"; then
+    say "    settings have changed: the agent starts anew"
+    logged "${kube[@]}" -n "$NAMESPACE" rollout restart deployment/pipeops-agent || true
+  fi
+}
+
+# agent_of_others: one that was installed otherwise is taken over, with a copy of
+# how it was; and one list is of one cluster.
+agent_of_others() {
+  local ours copy="$STATE_DIR/backups/agent-before.yaml"
+  ours="$(state_names agent)"
+  [[ -z $ours || $ours == "${kube[*]}" ]] || fail "$EXIT_DECISION" "$STATE_DIR is of another cluster: $ours" \
+    "uninstall would not know which one is meant" "install.sh uninstall, or keep this one apart: PIPEOPS_INSTALL_STATE=DIR"
+  [[ -z $ours && ";$namespaces_known" == *";$NAMESPACE="* ]] || return 0
+  "${kube[@]}" -n "$NAMESPACE" get deployments,configmaps,serviceaccounts,roles,rolebindings,networkpolicies -o yaml >"$copy" 2>/dev/null || true
+  say "    note: there is a namespace $NAMESPACE already; a copy of what is in it is in $copy"
+}
+
+# kube_apply_stdin: server-side, because kubectl's other way keeps a copy of a
+# Secret in an annotation. What it prints has names only.
+kube_apply_stdin() {
+  local code=0
+  "${kube[@]}" apply --server-side --force-conflicts --field-manager pipeops-install -o "$VERSION_TEMPLATE" -f - \
+    >"$tmp_dir/apply.log" 2>&1 || code=$?
+  local line
+  while IFS= read -r line; do log "  | $line"; done <"$tmp_dir/apply.log"
+  redact "$(tail -n 3 "$tmp_dir/apply.log")"
+  last_output="$REPLY"
+  return "$code"
+}
+
+VERSION_TEMPLATE='go-template={{define "v"}}{{.kind}}/{{.metadata.name}} {{.metadata.uid}}/{{.metadata.resourceVersion}}{{"\n"}}{{end}}{{if .items}}{{range .items}}{{template "v" .}}{{end}}{{else if .metadata.name}}{{template "v" .}}{{end}}'
+
+settings_versions() {
+  "${kube[@]}" -n "$NAMESPACE" get configmap/pipeops-agent secret/pipeops-agent configmap/pipeops-agent-ca --ignore-not-found \
+    -o "$VERSION_TEMPLATE" 2>/dev/null || true
+}
+
+# manifest_get puts the agent's manifest into $tmp_dir/agent.yaml.
+manifest_get() {
+  if [[ -n $PIPEOPS_MANIFEST ]]; then
+    cp "$PIPEOPS_MANIFEST" "$tmp_dir/agent.yaml"
+  else
+    fetch_release agent.yaml "$tmp_dir/agent.yaml"
+  fi
+  [[ -z $PIPEOPS_IMAGE ]] || {
+    PIPEOPS_IMAGE="$PIPEOPS_IMAGE" awk '/^ +image: / {sub(/image: .*/, "image: " ENVIRON["PIPEOPS_IMAGE"])} {print}' \
+      "$tmp_dir/agent.yaml" >"$tmp_dir/agent.yaml.new"
+    mv -f "$tmp_dir/agent.yaml.new" "$tmp_dir/agent.yaml"
+  }
+}
+
+# kube_objects prints everything. It is only ever piped: the token is in it.
+kube_objects() {
+  cat "$tmp_dir/agent.yaml"
+  object_settings
+  object_token
+  object_ca
+  local name
+  for name in production beta; do
+    namespace_free "$name" && object_managed_namespace "$name"
+  done
+  [[ $namespaces_known == *";monitoring="* ]] || printf -- '---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: monitoring\n'
+}
+
+object_settings() {
+  printf -- '---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: pipeops-agent\n  namespace: %s\ndata:\n' "$NAMESPACE"
+  printf '  PIPEOPS_CONTROL_PLANE_URL: "%s"\n  CLUSTER_NAME: "%s"\n' "$PIPEOPS_CONTROL_PLANE_URL" "$CLUSTER_NAME"
+  [[ -z $LOG_LEVEL ]] || printf '  LOG_LEVEL: "%s"\n' "$LOG_LEVEL"
+  [[ -z $PIPEOPS_CA_FILE ]] || printf '  PIPEOPS_CA_FILE: /etc/pipeops/ca/ca.crt\n'
+  local proxy="${HTTPS_PROXY:-${https_proxy:-}}"
+  [[ -z $proxy ]] || printf '  HTTPS_PROXY: "%s"\n  NO_PROXY: "%s"\n' "$proxy" "$(no_proxy_list)"
+}
+
+object_token() {
+  [[ -n $AGENT_TOKEN ]] || return 0 # the one that is there stays
+  printf -- '---\napiVersion: v1\nkind: Secret\nmetadata:\n  name: pipeops-agent\n  namespace: %s\ndata:\n  AGENT_TOKEN: ' "$NAMESPACE"
+  printf '%s' "$AGENT_TOKEN" | base64 | tr -d '\n'
+  echo
+}
+
+object_ca() {
+  [[ -n $PIPEOPS_CA_FILE ]] || return 0
+  printf -- '---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: pipeops-agent-ca\n  namespace: %s\ndata:\n  ca.crt: |\n' "$NAMESPACE"
+  sed 's/^/    /' "$PIPEOPS_CA_FILE"
+}
+
+# object_managed_namespace is a namespace in which the agent may work.
+object_managed_namespace() {
+  cat <<YAML
+---
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: $1
+  labels:
+    app.kubernetes.io/managed-by: pipeops
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: pipeops-agent
+  namespace: $1
+  labels:
+    app.kubernetes.io/managed-by: pipeops
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: pipeops-agent-namespace
+subjects:
+  - kind: ServiceAccount
+    name: pipeops-agent
+    namespace: $NAMESPACE
+YAML
+}
+
+# namespace_free says whether a namespace is not there, or PipeOps' already. One
+# of somebody else is not taken over.
+namespaces_known=""
+namespace_free() {
+  [[ ";$namespaces_known" != *";$1="* || ";$namespaces_known" == *";$1=pipeops;"* ]]
+}
+
+namespaces_record() {
+  local name
+  for name in "$NAMESPACE" production beta monitoring; do
+    if [[ ";$namespaces_known" != *";$name="* ]]; then
+      record namespace "$name"
+    elif ! namespace_free "$name" && [[ $name == production || $name == beta ]]; then
+      say "    note: the namespace $name is there and not PipeOps': it stays as it is"
+    fi
+  done
+}
+
+# ---------------------------------------------------------------- until the agent is registered
+
+AGENT_TEMPLATE='go-template={{range .items}}{{if eq .kind "Deployment"}}deployment {{.metadata.generation}} {{or .status.observedGeneration 0}} {{.spec.replicas}} {{or .status.updatedReplicas 0}} {{or .status.readyReplicas 0}} {{or .status.replicas 0}}{{"\n"}}{{else if not .metadata.deletionTimestamp}}pod {{.metadata.name}} {{.status.phase}} {{range .status.containerStatuses}}{{.restartCount}} {{with .state.waiting}}{{.reason}}{{else}}-{{end}}{{else}}0 -{{end}}{{"\n"}}{{end}}{{end}}'
+
+# agent_await waits until the agent is ready, which says that it is registered
+# and its tunnel is up. It answers 1 with agent_trouble set when it will not be.
+agent_trouble=""
+agent_await() {
+  local deadline=$((SECONDS + PIPEOPS_WAIT)) seen="" now=""
+  agent_trouble=""
+  step "waiting until the agent is registered and its tunnel is up"
+  while :; do
+    agent_look
+    now="$agent_phase"
+    if [[ $now != "$seen" ]]; then
+      say "    $now (${SECONDS} s)"
+      seen="$now"
+    fi
+    [[ $agent_ready == no ]] || return 0
+    [[ -z $agent_trouble ]] || return 1
+    if ((SECONDS >= deadline)); then
+      agent_trouble="it was not ready after $PIPEOPS_WAIT s ($now)"
+      return 1
+    fi
+    sleep 0.5
+  done
+}
+
+# agent_look reads where the agent is.
+agent_ready=no agent_phase="" agent_pod=""
+agent_look() {
+  local kind a b c d e f out
+  agent_ready=no agent_phase="no pod yet" agent_pod=""
+  out="$("${kube[@]}" -n "$NAMESPACE" get deployments,pods -l "$AGENT_SELECTOR" -o "$AGENT_TEMPLATE" 2>/dev/null)" || {
+    agent_phase="the cluster does not answer"
+    return 0
+  }
+  while read -r kind a b c d e f; do
+    case "$kind" in
+      deployment) [[ $a == "$b" && $c == "$d" && $c == "$e" && $c == "$f" ]] && agent_ready=yes agent_phase="registered, tunnel up" ;;
+      pod)
+        agent_pod="$a"
+        [[ $agent_ready == yes ]] || agent_pod_look "$b" "$c" "$d"
+        ;;
+    esac
+  done <<<"$out"
+  return 0
+}
+
+# agent_pod_look PHASE RESTARTS WAITING
+agent_pod_look() {
+  case "$3" in
+    ErrImagePull | ImagePullBackOff | InvalidImageName | ErrImageNeverPull)
+      agent_phase="the image cannot be pulled"
+      agent_trouble="its image cannot be pulled ($3)"
+      ;;
+    CreateContainerConfigError | CreateContainerError | RunContainerError)
+      agent_phase="$3"
+      agent_trouble="its container cannot be created ($3)"
+      ;;
+    CrashLoopBackOff)
+      agent_phase="it ends again and again"
+      agent_trouble="it ends again and again"
+      ;;
+    ContainerCreating | PodInitializing) agent_phase="pulling the image" ;;
+    *)
+      agent_phase="pod is $1"
+      [[ $1 != Running ]] || agent_phase="running, registering with the control plane"
+      if (($2 >= 2)); then
+        agent_trouble="it has ended $2 times"
+      fi
+      ;;
+  esac
+}
+
+# agent_failed says what is wrong: the pod's state, and what the agent said last.
+agent_failed() {
+  local words="" why fix
+  if [[ -n $agent_pod ]]; then
+    words="$("${kube[@]}" -n "$NAMESPACE" logs "$agent_pod" --tail 8 2>/dev/null)" || true
+    [[ -n $words ]] || words="$("${kube[@]}" -n "$NAMESPACE" logs "$agent_pod" --previous --tail 8 2>/dev/null)" || true
+    [[ -n $words ]] || words="$("${kube[@]}" -n "$NAMESPACE" get events --field-selector "involvedObject.name=$agent_pod" \
+      -o 'go-template={{range .items}}{{.reason}}: {{.message}}{{"\n"}}{{end}}' 2>/dev/null | tail -n 4)" || true
+  fi
+  say "the agent's last words:" >&2
+  say "${words:-    (none)}" >&2
+  agent_explain "$words"
+  fail "$EXIT_AGENT" "the agent is installed, but not registered: $agent_trouble" "$why" "$fix"
+}
+
+# agent_explain sets why and fix from what the agent said.
+agent_explain() {
+  why="see its last words above"
+  fix="${kube[*]} -n $NAMESPACE describe pod -l $AGENT_SELECTOR"
+  case "$1" in
+    *"'s clock"*)
+      why="this machine's clock and the control plane's do not agree" fix="timedatectl set-ntp true; date -u"
+      ;;
+    *"no such host"* | *"server misbehaving"*)
+      why="the cluster's DNS does not know the control plane's name" fix="check PIPEOPS_CONTROL_PLANE_URL: getent hosts ${PIPEOPS_CONTROL_PLANE_URL#https://}"
+      ;;
+    *"connection refused"* | *"i/o timeout"* | *"no route"* | *"deadline exceeded"*)
+      why="pods do not reach the control plane at $PIPEOPS_CONTROL_PLANE_URL" fix="open the firewall for it and its tunnel port outwards, or set HTTPS_PROXY; then: install.sh doctor"
+      ;;
+    *AGENT_TOKEN* | *"enrolment token"* | *"of this token"*)
+      why="the control plane does not accept the token" fix="make a new one (pipeops-controlplane token create), set AGENT_TOKEN, run this again"
+      ;;
+    *x509*)
+      why="the control plane's certificate is not trusted" fix="set PIPEOPS_CA_FILE to the CA that signed it, and run this again"
+      ;;
+    *ErrImagePull* | *ImagePullBackOff* | *"pull image"*)
+      why="the image cannot be had: no way to the registry, or no such version" fix="set PIPEOPS_REGISTRY_MIRROR or PIPEOPS_IMAGE, or use an offline bundle"
+      ;;
+  esac
+}
+
+# ---------------------------------------------------------------- install
+
+command_install() {
+  if [[ -z $facts_file ]]; then
+    facts_collect
+    settings_check
+  else
+    facts_replay "$facts_file"
+  fi
+  decide
+  decision_print
+  decision_require
+  state_open
+  [[ $dry_run == yes ]] || preflight
+  if [[ $NODE_TYPE == agent ]]; then
+    install_worker
+  else
+    install_server
+  fi
+}
+
+install_server() {
+  case "$decided" in
+    k3s)
+      k3s_ensure
+      kube_use
+      [[ $dry_run == yes ]] || k3s_await
+      ;;
+    existing)
+      kube_use
+      step "cluster: ${kube[*]}"
+      ;;
+    *) docker_cluster_ensure ;;
+  esac
+  [[ $dry_run == yes || $decided == k3s ]] || kube_reachable
+  kube_apply
+  if [[ $dry_run == yes ]]; then
+    say "==> nothing was changed: this was a dry run"
+    return 0
+  fi
+  if ! agent_await; then agent_failed; fi
+  say "==> $CLUSTER_NAME is registered with $PIPEOPS_CONTROL_PLANE_URL, after $SECONDS s"
+  say "    kubectl:    ${kube[*]}"
+  say "    workers:    bash join-worker.sh SERVER TOKEN    (docs/install.md)"
+  say "    installed:  $STATE_DIR/installed"
+  say "    log:        ${log_to:-none}"
+}
+
+install_worker() {
+  k3s_ensure
+  [[ $dry_run == no ]] || {
+    say "==> nothing was changed: this was a dry run"
+    return 0
+  }
+  k3s_await
+  say "==> this worker has joined $K3S_URL, after $SECONDS s"
+}
+
+# preflight finds out, before anything is changed, whether it can work at all.
+preflight() {
+  command -v curl >/dev/null || fail "$EXIT_MACHINE" "curl is not installed" "downloads and checks need it" "$(install_hint curl)"
+  [[ $NODE_TYPE == server ]] || return 0
+  local code=0
+  control_plane_date || code=$?
+  ((code == 0)) || preflight_unreachable "$code"
+  clock_check
+}
+
+# control_plane_date asks the control plane for its time. Nothing secret is sent
+# and nothing but the time is believed, so an unknown CA is no reason to stop:
+# the agent itself knows the CA by the token, and checks.
+control_plane_date() {
+  ca_arguments
+  logged curl -sS -k --connect-timeout 10 --max-time 20 -o /dev/null -D "$tmp_dir/headers" "${PIPEOPS_CONTROL_PLANE_URL%/}/healthz"
+}
+
+preflight_unreachable() {
+  local host="${PIPEOPS_CONTROL_PLANE_URL#https://}" why fix
+  host="${host%/}"
+  local code="$1"
+  [[ $last_output != *"Resolving timed out"* ]] || code=6
+  case "$code" in
+    5 | 6) why="its name cannot be resolved" fix="check PIPEOPS_CONTROL_PLANE_URL and DNS: getent hosts ${host%%:*}" ;;
+    7 | 28) why="it does not answer: $last_output" fix="open the firewall outwards, or set HTTPS_PROXY: curl -vk $PIPEOPS_CONTROL_PLANE_URL/healthz" ;;
+    *) why="$last_output" fix="curl -vk $PIPEOPS_CONTROL_PLANE_URL/healthz" ;;
+  esac
+  if [[ $decided == existing ]]; then
+    say "note: this machine does not reach the control plane ($why); the cluster may"
+    return 0
+  fi
+  fail "$EXIT_NETWORK" "the control plane at $PIPEOPS_CONTROL_PLANE_URL is not reached" "$why" "$fix"
+}
+
+MAX_CLOCK_DIFFERENCE=300
+
+# clock_check compares this machine's clock with the control plane's.
+clock_check() {
+  local theirs difference
+  clock_difference || return 0
+  ((difference <= MAX_CLOCK_DIFFERENCE)) ||
+    fail "$EXIT_MACHINE" "this machine's clock is $difference s off the control plane's ($theirs)" \
+      "certificates are not valid yet, or not any more, by a wrong clock" "timedatectl set-ntp true    (or: date -s '$theirs')"
+}
+
+# clock_difference sets theirs and difference, in its caller.
+clock_difference() {
+  local seconds
+  theirs="$(sed -n 's/^[Dd]ate: *//p' "$tmp_dir/headers" 2>/dev/null | tr -d '\r' | tail -n 1)"
+  [[ -n $theirs ]] && seconds="$(date -d "$theirs" +%s 2>/dev/null)" || return 1
+  difference=$(($(date +%s) - seconds))
+  difference="${difference#-}"
+}
+
+# ---------------------------------------------------------------- uninstall
+
+with_apps=no
+
+# command_uninstall takes away what the state lists, in the reverse order.
+command_uninstall() {
+  ((EUID == 0)) || [[ -s $STATE_DIR/installed || ! -d /var/lib/pipeops-install ]] ||
+    fail "$EXIT_ROOT" "root has installed what is on this machine" "only root can remove it" "sudo bash install.sh uninstall"
+  [[ -s $STATE_DIR/installed ]] || {
+    say "nothing to remove: $STATE_DIR/installed does not list anything"
+    return 0
+  }
+  facts_collect
+  step "to be removed, as listed in $STATE_DIR/installed"
+  sed 's/^/    /' "$STATE_DIR/installed"
+  [[ $dry_run == no ]] || return 0
+  state_open
+  uninstall_confirm
+  local remains=()
+  uninstall_cluster_objects
+  uninstall_machine
+  uninstall_restore
+  uninstall_prove
+}
+
+uninstall_confirm() {
+  local what="all that is listed above"
+  [[ -z $(state_names k3s)$(state_names cluster) ]] || what="this Kubernetes with everything in it"
+  ask "Remove $what?" ||
+    fail "$EXIT_DECISION" "it was not confirmed" "without a terminal nobody can be asked" "run it with --yes"
+}
+
+# uninstall_cluster_objects: in a cluster that stays. One that was made by us
+# goes as a whole.
+uninstall_cluster_objects() {
+  local call
+  call="$(state_names agent)"
+  [[ -n $call && -z $(state_names k3s)$(state_names cluster) ]] || return 0
+  read -r -a kube <<<"$call"
+  kube_reachable
+  uninstall_apps
+  step "the agent's objects"
+  # Namespaces have a rule of their own, and go last.
+  manifest_without_namespaces "$STATE_DIR/agent.yaml" |
+    "${kube[@]}" delete --ignore-not-found --wait=true -f - >"$tmp_dir/delete.log" 2>&1 || remains+=("objects of the agent: $(tail -n 1 "$tmp_dir/delete.log")")
+  logged "${kube[@]}" -n "$NAMESPACE" delete --ignore-not-found configmap/pipeops-agent configmap/pipeops-agent-ca secret/pipeops-agent || true
+  say "$(sed 's/^/    /' "$tmp_dir/delete.log")"
+  local name
+  for name in $(state_names namespace); do uninstall_namespace "$name"; done
+}
+
+# uninstall_apps: Apps are taken down by the agent, so they go before it.
+uninstall_apps() {
+  local apps
+  apps="$("${kube[@]}" get apps.pipeops.io --all-namespaces -o 'go-template={{range .items}}{{.metadata.namespace}}/{{.metadata.name}} {{end}}' 2>/dev/null || true)"
+  [[ -n $apps ]] || return 0
+  [[ $with_apps == yes ]] || fail "$EXIT_DECISION" "Apps run in this cluster: $apps" "without the agent's definition of an App they would all be deleted" \
+    "delete them with it: install.sh uninstall --with-apps"
+  step "Apps: $apps"
+  logged "${kube[@]}" delete apps.pipeops.io --all --all-namespaces --timeout "${PIPEOPS_WAIT}s" ||
+    fail "$EXIT_REMAINS" "Apps could not be deleted" "kubectl says: $last_output" "is the agent running? ${kube[*]} -n $NAMESPACE get pods"
+}
+
+# manifest_without_namespaces leaves out the documents of kind Namespace.
+manifest_without_namespaces() {
+  awk 'function flush() {if (doc !~ /\nkind: Namespace\n/) printf "---\n%s", doc; doc = "\n"}
+    BEGIN {doc = "\n"} /^---$/ {flush(); next} {doc = doc $0 "\n"} END {flush()}' "$1"
+}
+
+# uninstall_namespace deletes one that we made, unless somebody has put
+# something into it.
+uninstall_namespace() {
+  local found
+  found="$("${kube[@]}" -n "$1" get pods,services,persistentvolumeclaims,secrets,configmaps,deployments,statefulsets,daemonsets,jobs,cronjobs \
+    -o 'go-template={{range .items}}{{.kind}}/{{.metadata.name}} {{end}}' 2>/dev/null | tr ' ' '\n' | uninstall_foreign "$1" | tr '\n' ' ')" || true
+  if [[ -n ${found// /} ]]; then
+    say "    kept the namespace $1: it has $found"
+    return 0
+  fi
+  logged "${kube[@]}" delete namespace "$1" --ignore-not-found --timeout "${PIPEOPS_WAIT}s" || remains+=("namespace $1")
+  say "    namespace $1"
+}
+
+# uninstall_foreign passes what neither Kubernetes nor the agent has made.
+uninstall_foreign() {
+  grep -v -e '^$' -e '^ConfigMap/kube-root-ca.crt$' -e '/pipeops-agent' -e '^ConfigMap/pipeops-' || true
+}
+
+uninstall_machine() {
+  local role tool path
+  for role in $(state_names k3s); do
+    step "k3s ($role) with its data"
+    local script="$bin_dir/k3s-uninstall.sh"
+    [[ $role == server ]] || script="$bin_dir/k3s-agent-uninstall.sh"
+    if [[ -x $script ]]; then
+      logged "$script" || remains+=("k3s: $last_output")
+    fi
+    # What its own script leaves when it was never run to its end.
+    [[ ! -e $K3S_CONFIG ]] || rm -rf /etc/rancher/k3s
+  done
+  for tool in $(state_names cluster); do
+    step "$tool cluster \"pipeops\""
+    docker_cluster_delete "$tool" || remains+=("$tool cluster: $last_output")
+  done
+  step "files"
+  while IFS= read -r path; do
+    [[ -n $path ]] || continue
+    rm -f "$path" || true
+    if [[ -e $path ]]; then remains+=("$path"); else say "    $path"; fi
+  done <<<"$(state_names file)"
+  while IFS= read -r path; do
+    [[ -d $path ]] || continue
+    rmdir "$path" 2>/dev/null || say "    kept $path, which is not empty"
+  done <<<"$(state_names dir | sort -r)"
+}
+
+# uninstall_restore puts back what was there before.
+uninstall_restore() {
+  local path copy
+  while read -r path copy; do
+    [[ -n $path && -e $copy || -L $copy ]] || continue
+    mkdir -p "${path%/*}"
+    rm -rf "$path"
+    cp -a "$copy" "$path"
+    say "    put back $path"
+  done <<<"$(state_names backup)"
+}
+
+uninstall_prove() {
+  if ((${#remains[@]} > 0)); then
+    fail "$EXIT_REMAINS" "not all could be removed:$(printf '\n    - %s' "${remains[@]}")" "see the log" "run it again"
+  fi
+  rm -rf "$STATE_DIR"
+  locked=no tmp_dir=""
+  say "==> everything that was installed is gone; the log stays at ${log_to:-nowhere}"
+}
+
+# ---------------------------------------------------------------- upgrade
+
+# command_upgrade moves the agent to PIPEOPS_VERSION, and back when it does not
+# become healthy. Its settings and token stay as they are.
+command_upgrade() {
+  local call before
+  facts_collect
+  state_open
+  call="$(state_names agent)"
+  [[ -n $call && -r $STATE_DIR/agent.yaml ]] || fail "$EXIT_DECISION" "this installer has not installed an agent from here" \
+    "$STATE_DIR does not list one" "install.sh install"
+  read -r -a kube <<<"$call"
+  kube_reachable
+  step "the agent to $PIPEOPS_VERSION"
+  manifest_get
+  if cmp -s "$tmp_dir/agent.yaml" "$STATE_DIR/agent.yaml"; then
+    say "    it is that already"
+    return 0
+  fi
+  ! would "apply its manifest, wait until it is healthy, and go back otherwise" || return 0
+  before="$STATE_DIR/agent.previous.yaml"
+  cp "$STATE_DIR/agent.yaml" "$before"
+  kube_apply_stdin <"$tmp_dir/agent.yaml" || upgrade_back "the cluster refused it: $last_output"
+  agent_await || upgrade_back "$agent_trouble"
+  cp "$tmp_dir/agent.yaml" "$STATE_DIR/agent.yaml"
+  say "==> upgraded, after $SECONDS s"
+}
+
+upgrade_back() {
+  local why="$1"
+  say "    $why: going back"
+  kube_apply_stdin <"$STATE_DIR/agent.previous.yaml" || true
+  if agent_await; then
+    fail "$EXIT_AGENT" "$PIPEOPS_VERSION did not become healthy; the version before runs again" "$why" \
+      "see its log: ${kube[*]} -n $NAMESPACE logs -l $AGENT_SELECTOR --previous"
+  fi
+  fail "$EXIT_AGENT" "neither $PIPEOPS_VERSION nor the version before became healthy" "$why; then: $agent_trouble" "install.sh doctor"
+}
+
+# ---------------------------------------------------------------- doctor
+
+doctor_failed=0
+
+# command_doctor checks one thing a line, with the fix beside what is wrong.
+command_doctor() {
+  facts_collect
+  tmp_open
+  doctor_machine
+  doctor_control_plane
+  doctor_cluster
+  doctor_agent
+  ((doctor_failed == 0)) || {
+    failed=yes
+    say "$doctor_failed problems"
+    exit "$EXIT_MACHINE"
+  }
+  say "all is well"
+}
+
+well() { say "ok    $1"; }
+ill() {
+  say "FAIL  $1 (fix: $2)"
+  doctor_failed=$((doctor_failed + 1))
+}
+
+doctor_machine() {
+  if ((facts[DISK_FREE_MB] >= 1000)); then
+    well "disk: ${facts[DISK_FREE_MB]} MB free"
+  else
+    ill "disk: ${facts[DISK_FREE_MB]} MB free" "du -xh -d2 /var | sort -h | tail"
+  fi
+  if ((facts[MEMORY_MB] >= MEMORY_WORKER_MB)); then
+    well "memory: ${facts[MEMORY_MB]} MB"
+  else
+    ill "memory: ${facts[MEMORY_MB]} MB" "use a larger machine"
+  fi
+}
+
+doctor_control_plane() {
+  [[ -n $PIPEOPS_CONTROL_PLANE_URL ]] || {
+    say "skip  control plane: set PIPEOPS_CONTROL_PLANE_URL to check it"
+    return 0
+  }
+  local host="${PIPEOPS_CONTROL_PLANE_URL#https://}" code=0 theirs difference
+  control_plane_date || code=$?
+  case "$code" in
+    0) well "control plane: $PIPEOPS_CONTROL_PLANE_URL answers" ;;
+    5 | 6) ill "control plane: the name ${host%%[:/]*} cannot be resolved" "getent hosts ${host%%[:/]*}; cat /etc/resolv.conf" ;;
+    *) ill "control plane: $last_output" "open the firewall outwards, or set HTTPS_PROXY" ;;
+  esac
+  clock_difference || return 0
+  if ((difference <= MAX_CLOCK_DIFFERENCE)); then
+    well "clock: $difference s off the control plane's"
+  else
+    ill "clock: $difference s off the control plane's" "timedatectl set-ntp true"
+  fi
+}
+
+doctor_cluster() {
+  local role call
+  for role in $(state_names k3s); do
+    if k3s_active "$role"; then
+      well "k3s: the $role runs"
+    else
+      ill "k3s: the $role does not run" "systemctl restart $(k3s_unit "$role"); journalctl -u $(k3s_unit "$role") -n 50"
+    fi
+  done
+  call="$(state_names agent)"
+  [[ -n $call ]] || {
+    say "skip  agent: none was installed from here"
+    return 0
+  }
+  read -r -a kube <<<"$call"
+  if logged "${kube[@]}" get --raw /readyz --request-timeout 10s; then
+    well "Kubernetes: the API answers"
+  else
+    ill "Kubernetes: $last_output" "${kube[*]} get nodes"
+    kube=()
+  fi
+}
+
+doctor_agent() {
+  ((${#kube[@]} > 0)) || return 0
+  agent_look
+  if [[ $agent_ready == yes ]]; then
+    well "agent: $agent_phase"
+  else
+    ill "agent: $agent_phase" "${kube[*]} -n $NAMESPACE logs -l $AGENT_SELECTOR --tail 20"
+  fi
+  [[ -n $agent_pod ]] || return 0
+  # The agent's own checks, from inside the pod, where it has them.
+  local code=0
+  logged "${kube[@]}" -n "$NAMESPACE" exec "$agent_pod" -- /pipeops-agent doctor || code=$?
+  if [[ $last_output == *"unknown command"* ]]; then
+    say "skip  agent's own checks: this version has none"
+  elif ((code == 0)); then
+    well "agent's own checks"
+  else
+    ill "agent's own checks: $last_output" "${kube[*]} -n $NAMESPACE exec $agent_pod -- /pipeops-agent doctor"
+  fi
+}
+
+# ---------------------------------------------------------------- help, cluster-info
+
+command_help() {
+  cat <<'TEXT'
+Puts the PipeOps agent on this machine or into a cluster, and looks after it.
+
+  curl -fsSL https://HOST/install.sh | AGENT_TOKEN=... CLUSTER_NAME=... PIPEOPS_CONTROL_PLANE_URL=... bash
+  bash install.sh [COMMAND] [FLAGS]
+
+Commands
+  install        (default) set up Kubernetes where there is none, install the agent, wait until it is registered
+  cluster-info   what this machine is, and which Kubernetes would be chosen, and why
+  upgrade        move the agent to another version, and back if it does not become healthy
+  uninstall      remove what was installed, and nothing else
+  doctor         check machine, network, clock, control plane, cluster and agent
+  help           this
+
+Flags
+  --dry-run             say what would be done, and change nothing
+  --yes, -y             answer yes to questions; without a terminal none is asked
+  --context NAME        use this kubectl context, an existing cluster
+  --cluster-type TYPE   k3s, k3d, kind, minikube or existing
+  --version VERSION     version of the agent
+  --facts FILE          decide by recorded facts (with --dry-run)
+  --with-apps           uninstall: delete the Apps too
+  -o table|env|json     form of cluster-info
+
+Environment
+  AGENT_TOKEN, AGENT_TOKEN_FILE   enrolment token, or the file that holds it
+  CLUSTER_NAME                    name that the control plane lists
+  PIPEOPS_CONTROL_PLANE_URL       https://HOST[:PORT]
+  NODE_TYPE=agent K3S_URL K3S_TOKEN   join a k3s server as a worker
+  HTTPS_PROXY NO_PROXY PIPEOPS_CA_FILE PIPEOPS_MIRROR PIPEOPS_REGISTRY_MIRROR PIPEOPS_BUNDLE
+  The rest, and the rules by which a Kubernetes is chosen: docs/install.md
+
+Exit codes
+  0 done            4 this machine cannot       8 a decision of yours is needed
+  1 unexpected      5 network                   9 the agent is not registered
+  2 wrong settings  6 wrong checksum           10 another run is at work
+  3 root is needed  7 the cluster is not there 11 something could not be removed
+TEXT
+}
+
+command_cluster_info() {
+  if [[ -z $facts_file ]]; then facts_collect; else facts_replay "$facts_file"; fi
+  facts_print "$output"
+  [[ $output == table ]] || return 0
+  decide
+  decision_print
+  local entry code what why fix
+  for entry in "${obstacles[@]}"; do
+    IFS='|' read -r code what why fix <<<"$entry"
+    say "    in the way (exit code $code): $what: $why (fix: $fix)"
+  done
+}
+
+# ---------------------------------------------------------------- main
+
+command=install
+facts_file=""
+output=table
+
+usage_error() {
+  echo "install.sh: $1 (fix: install.sh help)" >&2
+  exit "$EXIT_USAGE"
+}
+
+arguments() {
+  case "${1:-}" in
+    install | cluster-info | upgrade | uninstall | doctor | help)
+      command="$1"
+      shift
+      ;;
+    -h | --help) command=help ;;
+    "" | -*) ;;
+    *) usage_error "there is no command $1" ;;
+  esac
+  while (($# > 0)); do
+    case "$1" in
+      --dry-run) dry_run=yes ;;
+      -y | --yes) assume_yes=yes ;;
+      --with-apps) with_apps=yes ;;
+      --context | --cluster-type | --version | --facts | -o)
+        (($# > 1)) || usage_error "$1 needs a value"
+        argument "$1" "$2"
+        shift
+        ;;
+      -h | --help) command=help ;;
+      *) usage_error "there is no flag $1" ;;
+    esac
+    shift
+  done
+  [[ -z $facts_file || $dry_run == yes || $command == cluster-info ]] || usage_error "--facts decides for another machine: it needs --dry-run"
+}
+
+argument() {
+  case "$1" in
+    --context) KUBE_CONTEXT="$2" ;;
+    --cluster-type) CLUSTER_TYPE="$2" ;;
+    --version) PIPEOPS_VERSION="$2" ;;
+    --facts)
+      facts_file="$2"
+      [[ -r $2 ]] || usage_error "$2 cannot be read"
+      ;;
+    -o)
+      output="$2"
+      [[ $2 == table || $2 == env || $2 == json ]] || usage_error "-o $2: use table, env or json"
+      ;;
+  esac
+}
+
+main() {
+  umask 022
+  settings_load
+  arguments "$@"
+  traps_set
+  case "$command" in
+    help | cluster-info) ;;
+    *) [[ $dry_run == yes ]] || log_open ;;
+  esac
+  "command_${command//-/_}"
+}
+
+main "$@"

@@ -1,0 +1,55 @@
+# ---------------------------------------------------------------- help, cluster-info
+
+command_help() {
+  cat <<'TEXT'
+Puts the PipeOps agent on this machine or into a cluster, and looks after it.
+
+  curl -fsSL https://HOST/install.sh | AGENT_TOKEN=... CLUSTER_NAME=... PIPEOPS_CONTROL_PLANE_URL=... bash
+  bash install.sh [COMMAND] [FLAGS]
+
+Commands
+  install        (default) set up Kubernetes where there is none, install the agent, wait until it is registered
+  cluster-info   what this machine is, and which Kubernetes would be chosen, and why
+  upgrade        move the agent to another version, and back if it does not become healthy
+  uninstall      remove what was installed, and nothing else
+  doctor         check machine, network, clock, control plane, cluster and agent
+  help           this
+
+Flags
+  --dry-run             say what would be done, and change nothing
+  --yes, -y             answer yes to questions; without a terminal none is asked
+  --context NAME        use this kubectl context, an existing cluster
+  --cluster-type TYPE   k3s, k3d, kind, minikube or existing
+  --version VERSION     version of the agent
+  --facts FILE          decide by recorded facts (with --dry-run)
+  --with-apps           uninstall: delete the Apps too
+  -o table|env|json     form of cluster-info
+
+Environment
+  AGENT_TOKEN, AGENT_TOKEN_FILE   enrolment token, or the file that holds it
+  CLUSTER_NAME                    name that the control plane lists
+  PIPEOPS_CONTROL_PLANE_URL       https://HOST[:PORT]
+  NODE_TYPE=agent K3S_URL K3S_TOKEN   join a k3s server as a worker
+  HTTPS_PROXY NO_PROXY PIPEOPS_CA_FILE PIPEOPS_MIRROR PIPEOPS_REGISTRY_MIRROR PIPEOPS_BUNDLE
+  The rest, and the rules by which a Kubernetes is chosen: docs/install.md
+
+Exit codes
+  0 done            4 this machine cannot       8 a decision of yours is needed
+  1 unexpected      5 network                   9 the agent is not registered
+  2 wrong settings  6 wrong checksum           10 another run is at work
+  3 root is needed  7 the cluster is not there 11 something could not be removed
+TEXT
+}
+
+command_cluster_info() {
+  if [[ -z $facts_file ]]; then facts_collect; else facts_replay "$facts_file"; fi
+  facts_print "$output"
+  [[ $output == table ]] || return 0
+  decide
+  decision_print
+  local entry code what why fix
+  for entry in "${obstacles[@]}"; do
+    IFS='|' read -r code what why fix <<<"$entry"
+    say "    in the way (exit code $code): $what: $why (fix: $fix)"
+  done
+}

@@ -1,0 +1,136 @@
+# ---------------------------------------------------------------- uninstall
+
+with_apps=no
+
+# command_uninstall takes away what the state lists, in the reverse order.
+command_uninstall() {
+  ((EUID == 0)) || [[ -s $STATE_DIR/installed || ! -d /var/lib/pipeops-install ]] ||
+    fail "$EXIT_ROOT" "root has installed what is on this machine" "only root can remove it" "sudo bash install.sh uninstall"
+  [[ -s $STATE_DIR/installed ]] || {
+    say "nothing to remove: $STATE_DIR/installed does not list anything"
+    return 0
+  }
+  facts_collect
+  step "to be removed, as listed in $STATE_DIR/installed"
+  sed 's/^/    /' "$STATE_DIR/installed"
+  [[ $dry_run == no ]] || return 0
+  state_open
+  uninstall_confirm
+  local remains=()
+  uninstall_cluster_objects
+  uninstall_machine
+  uninstall_restore
+  uninstall_prove
+}
+
+uninstall_confirm() {
+  local what="all that is listed above"
+  [[ -z $(state_names k3s)$(state_names cluster) ]] || what="this Kubernetes with everything in it"
+  ask "Remove $what?" ||
+    fail "$EXIT_DECISION" "it was not confirmed" "without a terminal nobody can be asked" "run it with --yes"
+}
+
+# uninstall_cluster_objects: in a cluster that stays. One that was made by us
+# goes as a whole.
+uninstall_cluster_objects() {
+  local call
+  call="$(state_names agent)"
+  [[ -n $call && -z $(state_names k3s)$(state_names cluster) ]] || return 0
+  read -r -a kube <<<"$call"
+  kube_reachable
+  uninstall_apps
+  step "the agent's objects"
+  # Namespaces have a rule of their own, and go last.
+  manifest_without_namespaces "$STATE_DIR/agent.yaml" |
+    "${kube[@]}" delete --ignore-not-found --wait=true -f - >"$tmp_dir/delete.log" 2>&1 || remains+=("objects of the agent: $(tail -n 1 "$tmp_dir/delete.log")")
+  logged "${kube[@]}" -n "$NAMESPACE" delete --ignore-not-found configmap/pipeops-agent configmap/pipeops-agent-ca secret/pipeops-agent || true
+  say "$(sed 's/^/    /' "$tmp_dir/delete.log")"
+  local name
+  for name in $(state_names namespace); do uninstall_namespace "$name"; done
+}
+
+# uninstall_apps: Apps are taken down by the agent, so they go before it.
+uninstall_apps() {
+  local apps
+  apps="$("${kube[@]}" get apps.pipeops.io --all-namespaces -o 'go-template={{range .items}}{{.metadata.namespace}}/{{.metadata.name}} {{end}}' 2>/dev/null || true)"
+  [[ -n $apps ]] || return 0
+  [[ $with_apps == yes ]] || fail "$EXIT_DECISION" "Apps run in this cluster: $apps" "without the agent's definition of an App they would all be deleted" \
+    "delete them with it: install.sh uninstall --with-apps"
+  step "Apps: $apps"
+  logged "${kube[@]}" delete apps.pipeops.io --all --all-namespaces --timeout "${PIPEOPS_WAIT}s" ||
+    fail "$EXIT_REMAINS" "Apps could not be deleted" "kubectl says: $last_output" "is the agent running? ${kube[*]} -n $NAMESPACE get pods"
+}
+
+# manifest_without_namespaces leaves out the documents of kind Namespace.
+manifest_without_namespaces() {
+  awk 'function flush() {if (doc !~ /\nkind: Namespace\n/) printf "---\n%s", doc; doc = "\n"}
+    BEGIN {doc = "\n"} /^---$/ {flush(); next} {doc = doc $0 "\n"} END {flush()}' "$1"
+}
+
+# uninstall_namespace deletes one that we made, unless somebody has put
+# something into it.
+uninstall_namespace() {
+  local found
+  found="$("${kube[@]}" -n "$1" get pods,services,persistentvolumeclaims,secrets,configmaps,deployments,statefulsets,daemonsets,jobs,cronjobs \
+    -o 'go-template={{range .items}}{{.kind}}/{{.metadata.name}} {{end}}' 2>/dev/null | tr ' ' '\n' | uninstall_foreign "$1" | tr '\n' ' ')" || true
+  if [[ -n ${found// /} ]]; then
+    say "    kept the namespace $1: it has $found"
+    return 0
+  fi
+  logged "${kube[@]}" delete namespace "$1" --ignore-not-found --timeout "${PIPEOPS_WAIT}s" || remains+=("namespace $1")
+  say "    namespace $1"
+}
+
+# uninstall_foreign passes what neither Kubernetes nor the agent has made.
+uninstall_foreign() {
+  grep -v -e '^$' -e '^ConfigMap/kube-root-ca.crt$' -e '/pipeops-agent' -e '^ConfigMap/pipeops-' || true
+}
+
+uninstall_machine() {
+  local role tool path
+  for role in $(state_names k3s); do
+    step "k3s ($role) with its data"
+    local script="$bin_dir/k3s-uninstall.sh"
+    [[ $role == server ]] || script="$bin_dir/k3s-agent-uninstall.sh"
+    if [[ -x $script ]]; then
+      logged "$script" || remains+=("k3s: $last_output")
+    fi
+    # What its own script leaves when it was never run to its end.
+    [[ ! -e $K3S_CONFIG ]] || rm -rf /etc/rancher/k3s
+  done
+  for tool in $(state_names cluster); do
+    step "$tool cluster \"pipeops\""
+    docker_cluster_delete "$tool" || remains+=("$tool cluster: $last_output")
+  done
+  step "files"
+  while IFS= read -r path; do
+    [[ -n $path ]] || continue
+    rm -f "$path" || true
+    if [[ -e $path ]]; then remains+=("$path"); else say "    $path"; fi
+  done <<<"$(state_names file)"
+  while IFS= read -r path; do
+    [[ -d $path ]] || continue
+    rmdir "$path" 2>/dev/null || say "    kept $path, which is not empty"
+  done <<<"$(state_names dir | sort -r)"
+}
+
+# uninstall_restore puts back what was there before.
+uninstall_restore() {
+  local path copy
+  while read -r path copy; do
+    [[ -n $path && -e $copy || -L $copy ]] || continue
+    mkdir -p "${path%/*}"
+    rm -rf "$path"
+    cp -a "$copy" "$path"
+    say "    put back $path"
+  done <<<"$(state_names backup)"
+}
+
+uninstall_prove() {
+  if ((${#remains[@]} > 0)); then
+    fail "$EXIT_REMAINS" "not all could be removed:$(printf '\n    - %s' "${remains[@]}")" "see the log" "run it again"
+  fi
+  rm -rf "$STATE_DIR"
+  locked=no tmp_dir=""
+  say "==> everything that was installed is gone; the log stays at ${log_to:-nowhere}"
+}

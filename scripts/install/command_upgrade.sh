@@ -1,0 +1,38 @@
+# ---------------------------------------------------------------- upgrade
+
+# command_upgrade moves the agent to PIPEOPS_VERSION, and back when it does not
+# become healthy. Its settings and token stay as they are.
+command_upgrade() {
+  local call before
+  facts_collect
+  state_open
+  call="$(state_names agent)"
+  [[ -n $call && -r $STATE_DIR/agent.yaml ]] || fail "$EXIT_DECISION" "this installer has not installed an agent from here" \
+    "$STATE_DIR does not list one" "install.sh install"
+  read -r -a kube <<<"$call"
+  kube_reachable
+  step "the agent to $PIPEOPS_VERSION"
+  manifest_get
+  if cmp -s "$tmp_dir/agent.yaml" "$STATE_DIR/agent.yaml"; then
+    say "    it is that already"
+    return 0
+  fi
+  ! would "apply its manifest, wait until it is healthy, and go back otherwise" || return 0
+  before="$STATE_DIR/agent.previous.yaml"
+  cp "$STATE_DIR/agent.yaml" "$before"
+  kube_apply_stdin <"$tmp_dir/agent.yaml" || upgrade_back "the cluster refused it: $last_output"
+  agent_await || upgrade_back "$agent_trouble"
+  cp "$tmp_dir/agent.yaml" "$STATE_DIR/agent.yaml"
+  say "==> upgraded, after $SECONDS s"
+}
+
+upgrade_back() {
+  local why="$1"
+  say "    $why: going back"
+  kube_apply_stdin <"$STATE_DIR/agent.previous.yaml" || true
+  if agent_await; then
+    fail "$EXIT_AGENT" "$PIPEOPS_VERSION did not become healthy; the version before runs again" "$why" \
+      "see its log: ${kube[*]} -n $NAMESPACE logs -l $AGENT_SELECTOR --previous"
+  fi
+  fail "$EXIT_AGENT" "neither $PIPEOPS_VERSION nor the version before became healthy" "$why; then: $agent_trouble" "install.sh doctor"
+}

@@ -1,0 +1,134 @@
+# ---------------------------------------------------------------- downloads
+# A mirror and an offline bundle have one form: https://HOST/PATH is at
+# MIRROR/HOST/PATH, or in the file BUNDLE/HOST/PATH.
+
+tmp_open() {
+  [[ -n $tmp_dir ]] || tmp_dir="$(mktemp -d "${TMPDIR:-/tmp}/pipeops-install.XXXXXX")"
+}
+
+# ca_arguments sets ca_args for curl: the system's CAs and the one that was given.
+ca_args=()
+ca_arguments() {
+  [[ -n $PIPEOPS_CA_FILE && ${#ca_args[@]} -eq 0 ]] || return 0
+  local system
+  for system in "${CURL_CA_BUNDLE:-}" /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/ca-bundle.pem /etc/ssl/cert.pem; do
+    [[ -n $system && -r $system ]] || continue
+    cat "$system" "$PIPEOPS_CA_FILE" >"$tmp_dir/ca.pem"
+    ca_args=(--cacert "$tmp_dir/ca.pem")
+    return 0
+  done
+  ca_args=(--cacert "$PIPEOPS_CA_FILE")
+}
+
+# fetch URL FILE: FILE is there whole, or the script ends.
+fetch() {
+  local url="$1" file="$2" from="$1" code=0
+  tmp_open
+  if [[ -n $PIPEOPS_BUNDLE ]]; then
+    from="$PIPEOPS_BUNDLE/${url#https://}"
+    [[ -r $from ]] || fail "$EXIT_NETWORK" "the bundle has no ${url#https://}" "it is of another version, or for another architecture" \
+      "make one that fits: make bundle VERSION=$PIPEOPS_VERSION"
+    cp "$from" "$file"
+    return
+  fi
+  [[ -z $PIPEOPS_MIRROR ]] || from="${PIPEOPS_MIRROR%/}/${url#https://}"
+  command -v curl >/dev/null || fail "$EXIT_MACHINE" "curl is not installed" "downloads need it" "$(install_hint curl)"
+  ca_arguments
+  log "fetch $from"
+  # The system's own settings for proxies and CAs are curl's too.
+  logged curl --proto '=https' --tlsv1.2 -fsSL --retry 2 --retry-delay 1 --connect-timeout 10 \
+    --speed-limit 1000 --speed-time 30 "${ca_args[@]}" -o "$file.part" "$from" || code=$?
+  ((code == 0)) || fetch_failed "$code" "$from"
+  mv -f "$file.part" "$file"
+}
+
+# fetch_failed explains an exit code of curl.
+fetch_failed() {
+  local host="${2#https://}" why fix
+  host="${host%%/*}"
+  local code="$1"
+  [[ $last_output != *"Resolving timed out"* ]] || code=6
+  case "$code" in
+    5) why="the proxy's name cannot be resolved" fix="check HTTPS_PROXY" ;;
+    6) why="the name ${host%%:*} cannot be resolved: no DNS" fix="check: getent hosts ${host%%:*}; cat /etc/resolv.conf" ;;
+    7 | 28) why="$host does not answer: a firewall, or a proxy is needed" fix="set HTTPS_PROXY, a mirror (PIPEOPS_MIRROR), or use an offline bundle" ;;
+    18 | 56 | 92) why="the connection broke in the middle" fix="run it again" ;;
+    22) why="$last_output" fix="check the version, and the mirror if there is one: curl -fI $2" ;;
+    23) why="the disk is full, or it cannot be written" fix="df -h ${TMPDIR:-/tmp}" ;;
+    35 | 60 | 77) why="the certificate of $host is not trusted: a wrong clock, or a proxy that looks into TLS" fix="check the clock (date), or set PIPEOPS_CA_FILE to the proxy's CA" ;;
+    *) why="curl ended with $code: $last_output" fix="try it: curl -v -o /dev/null $2" ;;
+  esac
+  fail "$EXIT_NETWORK" "download of $2 failed" "$why" "$fix"
+}
+
+install_hint() {
+  case "${facts[PACKAGE_MANAGER]:-none}" in
+    apt-get) echo "apt-get update && apt-get install -y $1" ;;
+    apk) echo "apk add $1" ;;
+    none) echo "install $1" ;;
+    zypper) echo "zypper --non-interactive install $1" ;;
+    brew) echo "brew install $1" ;;
+    *) echo "${facts[PACKAGE_MANAGER]} install -y $1" ;;
+  esac
+}
+
+sha256_of() {
+  if command -v sha256sum >/dev/null; then
+    sha256sum "$1"
+  else
+    shasum -a 256 "$1"
+  fi | cut -d ' ' -f 1
+}
+
+# verify FILE SUM NAME
+verify() {
+  local got
+  [[ $2 =~ ^[0-9a-f]{64}$ ]] || fail "$EXIT_CHECKSUM" "there is no checksum for $3" "the list of checksums does not name it" "check the version"
+  got="$(sha256_of "$1")"
+  [[ $got == "$2" ]] || {
+    rm -f "$1"
+    fail "$EXIT_CHECKSUM" "$3 is not what its publisher made: its checksum is $got, not $2" \
+      "the download was cut short or changed on its way (a proxy's page, a stale mirror)" "run it again; if it stays, do not use this source"
+  }
+  log "checksum of $3 is right: $got"
+}
+
+# sum_in LIST NAME prints the checksum that a list in sha256sum's format has. Some
+# lists name files by the folder they were built in.
+sum_in() {
+  awk -v name="$2" '{file = $2; sub(/^\*/, "", file); base = file; sub(/.*\//, "", base)}
+    file == name || base == name {print $1; exit}' "$1"
+}
+
+# fetch_verified URL FILE LIST_URL NAME
+fetch_verified() {
+  local list
+  tmp_open
+  list="$tmp_dir/sums-$(tr -c 'a-zA-Z0-9.\n' _ <<<"$3")"
+  [[ -s $list ]] || fetch "$3" "$list"
+  if [[ $3 == "$RELEASES_URL"/* && -n $RELEASE_SUMS_SHA256 && $PIPEOPS_VERSION == "$RELEASE_VERSION" ]]; then
+    verify "$list" "$RELEASE_SUMS_SHA256" SHA256SUMS
+  fi
+  fetch "$1" "$2"
+  verify "$2" "$(sum_in "$list" "$4")" "$4"
+}
+
+# fetch_release NAME FILE gets a file of the agent's release.
+fetch_release() {
+  fetch_verified "$RELEASES_URL/$PIPEOPS_VERSION/$1" "$2" "$RELEASES_URL/$PIPEOPS_VERSION/SHA256SUMS" "$1"
+}
+
+# program_install NAME FILE puts a verified program into its place.
+program_install() {
+  local path="$bin_dir/$1"
+  backup "$path"
+  record file "$path"
+  make_dir "$bin_dir"
+  chmod 0755 "$2"
+  mv -f "$2" "$path.pipeops-new"
+  mv -f "$path.pipeops-new" "$path"
+  say "    installed $path"
+  logged "$path" --version || logged "$path" version --client || (($? != 126)) || fail "$EXIT_MACHINE" "$path may not be executed" \
+    "SELinux forbids it (SELINUX=${facts[SELINUX]}), or the file system is mounted noexec" \
+    "restorecon -v $path; ausearch -m avc -ts recent; findmnt -T $path"
+}

@@ -1,0 +1,68 @@
+# ---------------------------------------------------------------- main
+
+command=install
+facts_file=""
+output=table
+
+usage_error() {
+  echo "install.sh: $1 (fix: install.sh help)" >&2
+  exit "$EXIT_USAGE"
+}
+
+arguments() {
+  case "${1:-}" in
+    install | cluster-info | upgrade | uninstall | doctor | help)
+      command="$1"
+      shift
+      ;;
+    -h | --help) command=help ;;
+    "" | -*) ;;
+    *) usage_error "there is no command $1" ;;
+  esac
+  while (($# > 0)); do
+    case "$1" in
+      --dry-run) dry_run=yes ;;
+      -y | --yes) assume_yes=yes ;;
+      --with-apps) with_apps=yes ;;
+      --context | --cluster-type | --version | --facts | -o)
+        (($# > 1)) || usage_error "$1 needs a value"
+        argument "$1" "$2"
+        shift
+        ;;
+      -h | --help) command=help ;;
+      *) usage_error "there is no flag $1" ;;
+    esac
+    shift
+  done
+  [[ -z $facts_file || $dry_run == yes || $command == cluster-info ]] || usage_error "--facts decides for another machine: it needs --dry-run"
+}
+
+argument() {
+  case "$1" in
+    --context) KUBE_CONTEXT="$2" ;;
+    --cluster-type) CLUSTER_TYPE="$2" ;;
+    --version) PIPEOPS_VERSION="$2" ;;
+    --facts)
+      facts_file="$2"
+      [[ -r $2 ]] || usage_error "$2 cannot be read"
+      ;;
+    -o)
+      output="$2"
+      [[ $2 == table || $2 == env || $2 == json ]] || usage_error "-o $2: use table, env or json"
+      ;;
+  esac
+}
+
+main() {
+  umask 022
+  settings_load
+  arguments "$@"
+  traps_set
+  case "$command" in
+    help | cluster-info) ;;
+    *) [[ $dry_run == yes ]] || log_open ;;
+  esac
+  "command_${command//-/_}"
+}
+
+main "$@"

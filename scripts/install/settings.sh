@@ -1,0 +1,89 @@
+# ---------------------------------------------------------------- settings
+
+# What is pinned. `make release` stamps the first three.
+RELEASE_VERSION="dev"
+RELEASE_SUMS_SHA256=""
+RELEASE_CONTROL_PLANE_URL=""
+RELEASE_K3S_VERSION="v1.35.5+k3s1"
+RELEASE_KUBECTL_VERSION="v1.35.5"
+RELEASE_K3D_VERSION="v5.8.3"
+RELEASE_KIND_VERSION="v0.30.0"
+RELEASE_MINIKUBE_VERSION="v1.37.0"
+
+RELEASES_URL="https://github.com/pipeops/pipeops-vm-agent/releases/download"
+
+# Exit codes, as docs/install.md lists them.
+EXIT_UNEXPECTED=1 EXIT_USAGE=2 EXIT_ROOT=3 EXIT_MACHINE=4 EXIT_NETWORK=5 EXIT_CHECKSUM=6
+EXIT_CLUSTER=7 EXIT_DECISION=8 EXIT_AGENT=9 EXIT_BUSY=10 EXIT_REMAINS=11
+
+NAMESPACE="pipeops"
+AGENT_SELECTOR="app.kubernetes.io/name=pipeops-agent"
+
+# settings_load reads the environment. Secrets leave it again: what is started
+# from here gets them only where it needs them.
+settings_load() {
+  PIPEOPS_VERSION="${PIPEOPS_VERSION:-$RELEASE_VERSION}"
+  PIPEOPS_CONTROL_PLANE_URL="${PIPEOPS_CONTROL_PLANE_URL:-$RELEASE_CONTROL_PLANE_URL}"
+  PIPEOPS_IMAGE="${PIPEOPS_IMAGE:-}"
+  PIPEOPS_MANIFEST="${PIPEOPS_MANIFEST:-}"
+  PIPEOPS_MIRROR="${PIPEOPS_MIRROR:-}"
+  PIPEOPS_REGISTRY_MIRROR="${PIPEOPS_REGISTRY_MIRROR:-}"
+  PIPEOPS_BUNDLE="${PIPEOPS_BUNDLE:-}"
+  PIPEOPS_CA_FILE="${PIPEOPS_CA_FILE:-}"
+  PIPEOPS_WAIT="${PIPEOPS_WAIT:-180}"
+  K3S_VERSION="${K3S_VERSION:-$RELEASE_K3S_VERSION}"
+  CLUSTER_NAME="${CLUSTER_NAME:-}"
+  CLUSTER_TYPE="${CLUSTER_TYPE:-}"
+  KUBE_CONTEXT="${KUBE_CONTEXT:-}"
+  NODE_TYPE="${NODE_TYPE:-server}"
+  K3S_URL="${K3S_URL:-}"
+  LOG_LEVEL="${LOG_LEVEL:-}"
+  AGENT_TOKEN="${AGENT_TOKEN:-}"
+  K3S_TOKEN="${K3S_TOKEN:-}"
+  AGENT_TOKEN_FILE="${AGENT_TOKEN_FILE:-}"
+  if [[ -z $AGENT_TOKEN && -r $AGENT_TOKEN_FILE ]]; then
+    AGENT_TOKEN="$(<"$AGENT_TOKEN_FILE")"
+  fi
+  export -n AGENT_TOKEN K3S_TOKEN K3S_URL K3S_VERSION
+  if ((EUID == 0)); then
+    STATE_DIR="${PIPEOPS_INSTALL_STATE:-/var/lib/pipeops-install}"
+    LOG_FILE="${PIPEOPS_INSTALL_LOG:-/var/log/pipeops-install.log}"
+  else
+    STATE_DIR="${PIPEOPS_INSTALL_STATE:-${XDG_STATE_HOME:-$HOME/.local/state}/pipeops-install}"
+    LOG_FILE="${PIPEOPS_INSTALL_LOG:-$STATE_DIR/install.log}"
+  fi
+  export KUBECACHEDIR="$STATE_DIR/kube-cache" # kubectl's, which would be in the user's home
+}
+
+# settings_check finds what is missing or malformed, all of it at once.
+settings_check() {
+  local wrong=()
+  case "$NODE_TYPE" in
+    server)
+      [[ -n $AGENT_TOKEN ]] || agent_token_kept || wrong+=("AGENT_TOKEN is not set (make one: pipeops-controlplane token create)")
+      [[ -n $CLUSTER_NAME ]] || wrong+=("CLUSTER_NAME is not set (the name that the control plane lists, e.g. prod-1)")
+      [[ -n $PIPEOPS_CONTROL_PLANE_URL ]] || wrong+=("PIPEOPS_CONTROL_PLANE_URL is not set (https://HOST[:PORT])")
+      ;;
+    agent)
+      [[ $K3S_URL == https://* ]] || wrong+=("K3S_URL is to be https://SERVER:6443")
+      [[ -n $K3S_TOKEN ]] || wrong+=("K3S_TOKEN is not set (on the server: sudo cat /var/lib/rancher/k3s/server/node-token)")
+      ;;
+    *) wrong+=("NODE_TYPE=$NODE_TYPE is neither server nor agent") ;;
+  esac
+  [[ -z $CLUSTER_NAME || $CLUSTER_NAME =~ ^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$ ]] ||
+    wrong+=("CLUSTER_NAME=$CLUSTER_NAME: use a-z, 0-9 and -, at most 63")
+  [[ -z $PIPEOPS_CONTROL_PLANE_URL || $PIPEOPS_CONTROL_PLANE_URL =~ ^https://[^/]+/?$ ]] ||
+    wrong+=("PIPEOPS_CONTROL_PLANE_URL=$PIPEOPS_CONTROL_PLANE_URL: is to be https://HOST[:PORT]")
+  case "$CLUSTER_TYPE" in
+    "" | k3s | k3d | kind | minikube | existing) ;;
+    *) wrong+=("CLUSTER_TYPE=$CLUSTER_TYPE: use k3s, k3d, kind, minikube or existing") ;;
+  esac
+  [[ $PIPEOPS_WAIT =~ ^[0-9]+$ ]] || wrong+=("PIPEOPS_WAIT=$PIPEOPS_WAIT: is to be a number of seconds")
+  local file
+  for file in "$AGENT_TOKEN_FILE" "$PIPEOPS_CA_FILE" "$PIPEOPS_MANIFEST"; do
+    [[ -z $file || -r $file ]] || wrong+=("$file cannot be read")
+  done
+  ((${#wrong[@]} == 0)) || fail "$EXIT_USAGE" "the settings are not complete:$(printf '\n    - %s' "${wrong[@]}")" \
+    "they come from the environment, which sudo does not pass on by itself" \
+    "set them and run again; with sudo: sudo -E bash install.sh"
+}

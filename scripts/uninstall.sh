@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Removes what install.sh has installed on this machine, and nothing else. Takes
+# the flags of `install.sh uninstall`: --yes, --dry-run, --with-apps.
+#
+# Made from scripts/install/*.sh by `go generate ./scripts/install`. Do not edit.
+
+set -euo pipefail
+
+RELEASE_VERSION="dev"
+RELEASE_SUMS_SHA256=""
+
+# installer prints the path of install.sh: the one beside this script, or that of
+# this release, downloaded into DIR and verified.
+installer() {
+  local here dir="$1" version="${PIPEOPS_VERSION:-$RELEASE_VERSION}"
+  here="$(cd "$(dirname "${BASH_SOURCE[0]:-.}")" && pwd)"
+  if [[ -f $here/install.sh ]]; then
+    echo "$here/install.sh"
+    return
+  fi
+  local path="github.com/pipeops/pipeops-vm-agent/releases/download/$version" name
+  for name in install.sh SHA256SUMS; do
+    curl --proto '=https' -fsSL --retry 2 -o "$dir/$name" "${PIPEOPS_MIRROR:-https:/}/$path/$name" || {
+      echo "error: $name of $version cannot be downloaded (fix: put install.sh beside this script)" >&2
+      return 5
+    }
+  done
+  [[ -z $RELEASE_SUMS_SHA256 ]] || echo "$RELEASE_SUMS_SHA256  $dir/SHA256SUMS" | sha256sum -c --quiet >&2 || return 6
+  (cd "$dir" && grep ' install.sh$' SHA256SUMS | sha256sum -c --quiet) >&2 || {
+    echo "error: install.sh is not what its publisher made (fix: run it again; if it stays, do not use this source)" >&2
+    return 6
+  }
+  echo "$dir/install.sh"
+}
+
+main() {
+  local dir script code=0
+  dir="$(mktemp -d)"
+  script="$(installer "$dir")" || code=$?
+  ((code != 0)) || bash "$script" uninstall "$@" || code=$?
+  rm -rf "$dir"
+  return "$code"
+}
+
+main "$@"

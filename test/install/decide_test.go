@@ -1,0 +1,112 @@
+package install
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// decisions are what is decided for the machines recorded in testdata/facts: the
+// rules of docs/install.md. Settings go before recorded wishes.
+var decisions = []struct {
+	facts, settings string
+	want            string // the cluster
+	code            int    // of a dry run; 0: it can go on
+	says            string
+}{
+	{facts: "ubuntu-24.04", want: "k3s", says: "Linux with systemd"},
+	{facts: "ubuntu-22.04-arm64", want: "k3s"},
+	{facts: "ubuntu-20.04", want: "k3s"},
+	{facts: "debian-11", want: "k3s"},
+	{facts: "debian-12", want: "k3s"},
+	{facts: "debian-13", want: "k3s"},
+	{facts: "centos-7", want: "k3s"},
+	{facts: "centos-stream-9", want: "k3s"},
+	{facts: "rhel-9", want: "k3s"},
+	{facts: "rocky-9", want: "k3s"},
+	{facts: "alma-9", want: "k3s"},
+	{facts: "fedora-42", want: "k3s"},
+	{facts: "amazon-2", want: "k3s"},
+	{facts: "amazon-2023", want: "k3s"},
+	{facts: "alpine-3.20", want: "k3s", says: "Linux with openrc"},
+	{facts: "alpine-without-cgroups", want: "k3s", code: 4, says: "rc-update add cgroups"},
+	{facts: "opensuse-leap-15.6", want: "k3s"},
+	{facts: "opensuse-tumbleweed", want: "k3s"},
+	{facts: "raspberry-pi", want: "k3s", code: 4, says: "cgroup_enable=memory"},
+	{facts: "arm-32-bit", want: "k3s", code: 4, says: "armv7l is not supported"},
+	{facts: "lxd-unprivileged", want: "k3s", says: "KubeletInUserNamespace=true"},
+	{facts: "lxc-privileged", want: "k3s", says: "conntrack-max-per-core=0"},
+	{facts: "wsl2-systemd", want: "k3s", says: "flannel-backend=host-gw"},
+	{facts: "wsl2-without-systemd-docker", want: "k3d"},
+	{facts: "wsl2-without-systemd", want: "none", code: 4, says: "systemd=true into /etc/wsl.conf"},
+	{facts: "wsl1", want: "none", code: 4, says: "wsl --set-version"},
+	{facts: "docker-container", want: "none", code: 4, says: "--privileged"},
+	{facts: "docker-container-with-socket", want: "k3d", says: "without the rights"},
+	{facts: "small-memory", want: "k3s", code: 4, says: "490 MB of memory"},
+	{facts: "small-memory", settings: "NODE_TYPE=agent", want: "k3s"},
+	{facts: "one-gigabyte", want: "k3s", says: "2 GB are better"},
+	{facts: "small-disk", want: "k3s", code: 4, says: "1800 MB are free"},
+	{facts: "port-taken", want: "k3s", code: 4, says: "port 6443 is in use"},
+	{facts: "ordinary-user", want: "k3s", code: 3, says: "sudo -E"},
+	{facts: "ordinary-user", settings: "KUBE_CONTEXT=prod-eu", want: "existing"},
+	{facts: "microk8s", want: "existing", code: 8, says: "which cluster is not said"},
+	{facts: "microk8s", settings: "CLUSTER_TYPE=k3s", want: "k3s", code: 8, says: "has microk8s already"},
+	{facts: "foreign-k3s", want: "existing", code: 8},
+	{facts: "kubeadm", want: "existing", code: 8, says: "--context kubernetes-admin@kubernetes"},
+	{facts: "kubeadm", settings: "KUBE_CONTEXT=kubernetes-admin@kubernetes", want: "existing"},
+	{facts: "our-k3s", want: "k3s", says: "has set it up before"},
+	{facts: "our-k3s", settings: "NODE_TYPE=agent", want: "k3s", code: 8, says: "uninstall first"},
+	{facts: "our-worker", settings: "NODE_TYPE=agent", want: "k3s"},
+	// A context that was not named is never used, however handy.
+	{facts: "context-not-named", want: "k3s"},
+	{facts: "context-not-named", settings: "CLUSTER_TYPE=existing", want: "existing", code: 8, says: "--context prod-eu"},
+	{facts: "debian-12", settings: "CLUSTER_TYPE=kind", want: "kind", code: 4, says: "Docker does not run"},
+	{facts: "macos-docker-k3d", want: "k3d"},
+	{facts: "macos-docker-kind", want: "kind"},
+	{facts: "macos-docker-minikube", want: "minikube"},
+	{facts: "macos-docker-alone", want: "k3d"},
+	{facts: "macos-no-docker", want: "none", code: 4, says: "start Docker"},
+	{facts: "macos-docker-k3d", settings: "CLUSTER_TYPE=k3s", want: "k3s", code: 4, says: "k3s does not run on macos"},
+}
+
+func TestDecisions(t *testing.T) {
+	recorded, err := filepath.Glob("testdata/facts/*.env")
+	require.NoError(t, err)
+	used := map[string]bool{}
+	for _, d := range decisions {
+		used[d.facts+".env"] = true
+		t.Run(d.facts+" "+d.settings, func(t *testing.T) {
+			t.Parallel()
+			said, code := script(t, strings.Fields(d.settings), "install", "--dry-run", "--facts", "testdata/facts/"+d.facts+".env")
+			assert.Equal(t, d.code, code, said)
+			assert.Contains(t, said, "==> decision: "+d.want+", because: ")
+			assert.Contains(t, said, d.says)
+		})
+	}
+	for _, path := range recorded {
+		assert.True(t, used[filepath.Base(path)], "%s is recorded, but nothing is expected of it", path)
+	}
+}
+
+// script runs install.sh here. It is only called in ways that change nothing.
+func script(t *testing.T, settings []string, args ...string) (said string, code int) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "bash", append([]string{"../../scripts/install.sh"}, args...)...)
+	state := t.TempDir()
+	cmd.Env = append([]string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + state, "PIPEOPS_INSTALL_STATE=" + state + "/state", "PIPEOPS_INSTALL_LOG=" + state + "/log",
+	}, settings...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		require.IsType(t, &exec.ExitError{}, err, string(out))
+	}
+	left, err := os.ReadDir(state)
+	require.NoError(t, err)
+	assert.Empty(t, left, "it has written something")
+	return string(out), cmd.ProcessState.ExitCode()
+}

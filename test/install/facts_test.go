@@ -1,0 +1,126 @@
+package install
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// a file that is only there.
+const there = ""
+
+var server = map[string]string{
+	"proc/meminfo": "MemTotal:        4009320 kB\n", "proc/cpuinfo": "processor\t: 0\nprocessor\t: 1\n",
+	"proc/self/uid_map": "         0          0 4294967295\n", "proc/1/status": "CapBnd:\t000001ffffffffff\n",
+	"sys/fs/cgroup/cgroup.controllers": "cpuset cpu io memory pids\n", "run/systemd/system/": there,
+}
+
+// machines are what is found on machines of which these files are known, beyond
+// those of a server.
+var machines = []struct {
+	name  string
+	files map[string]string
+	want  map[string]string
+}{
+	{"ubuntu", map[string]string{"etc/os-release": "NAME=\"Ubuntu\"\nVERSION_ID=\"24.04\"\nID=ubuntu\nID_LIKE=debian\n", "usr/bin/apt-get": there},
+		map[string]string{"DISTRO": "ubuntu", "DISTRO_VERSION": "24.04", "PACKAGE_MANAGER": "apt-get", "INIT": "systemd", "MEMORY_MB": "3915", "CPUS": "2", "CGROUPS": "v2", "CONTAINER": "none"}},
+	{"debian", map[string]string{"etc/os-release": "ID=debian\nVERSION_ID=\"12\"\n", "usr/bin/apt-get": there},
+		map[string]string{"DISTRO": "debian", "DISTRO_VERSION": "12"}},
+	{"centos", map[string]string{"etc/os-release": "ID=\"centos\"\nVERSION_ID=\"7\"\n", "usr/bin/yum": there, "sys/fs/selinux/enforce": "1"},
+		map[string]string{"DISTRO": "centos", "PACKAGE_MANAGER": "yum", "SELINUX": "enforcing"}},
+	{"rhel", map[string]string{"etc/os-release": "ID=\"rhel\"\nVERSION_ID=\"9.4\"\n", "usr/bin/dnf": there, "usr/bin/yum": there},
+		map[string]string{"DISTRO": "rhel", "PACKAGE_MANAGER": "dnf"}},
+	{"rocky", map[string]string{"etc/os-release": "ID=\"rocky\"\nVERSION_ID=\"9.4\"\n", "usr/bin/dnf": there}, map[string]string{"DISTRO": "rocky"}},
+	{"alma", map[string]string{"etc/os-release": "ID=\"almalinux\"\nVERSION_ID=\"9.4\"\n", "usr/bin/dnf": there}, map[string]string{"DISTRO": "almalinux"}},
+	{"fedora", map[string]string{"etc/os-release": "ID=fedora\nVERSION_ID=42\n", "usr/bin/dnf": there, "sys/fs/selinux/enforce": "0"},
+		map[string]string{"DISTRO": "fedora", "DISTRO_VERSION": "42", "SELINUX": "permissive"}},
+	{"amazon", map[string]string{"etc/os-release": "ID=\"amzn\"\nVERSION_ID=\"2023\"\n", "usr/bin/dnf": there}, map[string]string{"DISTRO": "amzn", "DISTRO_VERSION": "2023"}},
+	{"alpine", map[string]string{"etc/os-release": "ID=alpine\nVERSION_ID=3.20.3\n", "sbin/apk": there, "sbin/openrc-run": there, "run/openrc/": there, "run/systemd/": "gone"},
+		map[string]string{"DISTRO": "alpine", "PACKAGE_MANAGER": "apk", "INIT": "openrc"}},
+	{"opensuse", map[string]string{"etc/os-release": "ID=\"opensuse-leap\"\nVERSION_ID=\"15.6\"\n", "usr/bin/zypper": there},
+		map[string]string{"DISTRO": "opensuse-leap", "PACKAGE_MANAGER": "zypper"}},
+	{"unprivileged LXC", map[string]string{"run/systemd/container": "lxc", "proc/self/uid_map": "         0     100000      65536\n"},
+		map[string]string{"CONTAINER": "lxc", "USER_NAMESPACE": "yes", "PRIVILEGED": "yes"}},
+	{"LXC without systemd's word", map[string]string{"proc/1/environ": "TERM=linux\x00container=lxc\x00"}, map[string]string{"CONTAINER": "lxc"}},
+	{"Docker", map[string]string{".dockerenv": there, "proc/1/status": "CapBnd:\t00000000a80425fb\n", "run/systemd/": "gone"},
+		map[string]string{"CONTAINER": "docker", "PRIVILEGED": "no", "INIT": "none"}},
+	{"WSL2", map[string]string{"proc/sys/kernel/osrelease": "5.15.153.1-microsoft-standard-WSL2\n", "run/systemd/container": "wsl"},
+		map[string]string{"WSL": "2", "CONTAINER": "none"}},
+	{"WSL1", map[string]string{"proc/sys/kernel/osrelease": "4.4.0-19041-Microsoft\n"}, map[string]string{"WSL": "1"}},
+	{"cgroups v1", map[string]string{"sys/": "gone", "proc/cgroups": "#subsys_name\thierarchy\tnum_cgroups\tenabled\nmemory\t5\t10\t1\n"}, map[string]string{"CGROUPS": "v1"}},
+	{"no memory cgroup", map[string]string{"sys/": "gone", "proc/cgroups": "memory\t0\t1\t0\n"}, map[string]string{"CGROUPS": "v1-without-memory"}},
+	{"port taken", map[string]string{"proc/net/tcp6": "  sl  local_address rem st\n   0: 00000000000000000000000000000000:192B 00000000000000000000000000000000:0000 0A 0\n"},
+		map[string]string{"PORTS_IN_USE": "6443"}},
+	{"port of a connection", map[string]string{"proc/net/tcp": "   0: 0100007F:192B 0100007F:1F90 01 0\n"}, map[string]string{"PORTS_IN_USE": ""}},
+	{"k3s and kubeadm", map[string]string{"usr/local/bin/k3s": there, "etc/kubernetes/kubelet.conf": there}, map[string]string{"KUBERNETES": "k3s,kubeadm", "K3S_OURS": "no"}},
+}
+
+func TestDetection(t *testing.T) {
+	for _, m := range machines {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			root := t.TempDir()
+			for path, content := range server {
+				add(t, root, path, content)
+			}
+			for path, content := range m.files {
+				add(t, root, path, content)
+			}
+			said, code := script(t, []string{"FACTS_ROOT=" + root, "FACTS_UNAME=Linux", "FACTS_MACHINE=x86_64"}, "cluster-info", "-o", "json")
+			require.Zero(t, code, said)
+			var facts map[string]string
+			require.NoError(t, json.Unmarshal([]byte(said), &facts), said)
+			for key, want := range m.want {
+				assert.Equal(t, want, facts[key], key)
+			}
+		})
+	}
+}
+
+// add makes a file, or a folder, or takes one away.
+func add(t *testing.T, root, path, content string) {
+	t.Helper()
+	full := filepath.Join(root, path)
+	if content == "gone" {
+		require.NoError(t, os.RemoveAll(full))
+		return
+	}
+	require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
+	if strings.HasSuffix(path, "/") {
+		require.NoError(t, os.MkdirAll(full, 0o755))
+		return
+	}
+	require.NoError(t, os.WriteFile(full, []byte(content), 0o600))
+}
+
+// TestProxyAccountsAreNotRecorded: facts are sent around.
+func TestProxyAccountsAreNotRecorded(t *testing.T) {
+	said, _ := script(t, []string{"HTTPS_PROXY=http://user:hunter2@proxy.example.com:3128"}, "cluster-info", "-o", "env")
+	assert.Contains(t, said, "PROXY=proxy.example.com:3128\n")
+	assert.NotContains(t, said, "hunter2")
+}
+
+// TestRecordedFactsAreWhole: they have the keys that cluster-info prints.
+func TestRecordedFactsAreWhole(t *testing.T) {
+	said, _ := script(t, nil, "cluster-info", "-o", "env")
+	recorded, err := filepath.Glob("testdata/facts/*.env")
+	require.NoError(t, err)
+	for _, path := range recorded {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		assert.Equal(t, keys(said), keys(string(text)), path)
+	}
+}
+
+func keys(env string) (keys []string) {
+	for line := range strings.Lines(env) {
+		key, _, _ := strings.Cut(line, "=")
+		keys = append(keys, key)
+	}
+	return keys
+}

@@ -1,0 +1,38 @@
+package machine_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/test/machine"
+)
+
+func TestTwoMachinesAtOnce(t *testing.T) {
+	if testing.Short() || os.Geteuid() != 0 {
+		t.Skip("boots machines, as root")
+	}
+	suite := os.Getenv("PIPEOPS_TEST_DEBIAN")
+	if suite == "" {
+		suite = "bookworm"
+	}
+	network, err := machine.NewNetwork()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, network.Close()) }()
+	for _, name := range []string{"one", "two"} {
+		m, err := machine.Boot(t.Context(), machine.Options{Name: name, Suite: suite, Network: network})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, m.Down()) }()
+		require.NoError(t, m.WriteFile("/etc/motd", []byte("hello"), 0o644))
+		out, err := m.Command(t.Context(), "sh", "-c", "hostname; cat /etc/motd; systemctl show -p Version --value; ip -4 -o address").CombinedOutput()
+		require.NoError(t, err, string(out))
+		assert.True(t, strings.HasPrefix(string(out), name+"\nhello"), string(out))
+		assert.Contains(t, string(out), m.Address)
+		out, err = m.Command(t.Context(), "systemd-run", "--wait", "--pipe", "-q", "echo", "a unit ran").CombinedOutput()
+		require.NoError(t, err, string(out))
+		assert.Contains(t, string(out), "a unit ran")
+	}
+}

@@ -1,0 +1,97 @@
+package machine
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// packages are what a machine has beyond the least: systemd, and what the tools
+// that are tested need of any server.
+var packages = []string{"systemd", "systemd-sysv", "dbus", "bash", "ca-certificates", "curl", "iproute2", "procps", "kmod"}
+
+// layout is raised when a root file system is made differently.
+const layout = "1"
+
+//go:embed install.sh
+var installScript string
+
+// Rootfs answers a suite's root file system, made by debootstrap when it is not
+// there yet, which takes a minute or two and is told on out.
+func Rootfs(ctx context.Context, suite string, out io.Writer) (string, error) {
+	if os.Geteuid() != 0 {
+		return "", errors.New("test machines need root")
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find the cache: %w (set HOME or XDG_CACHE_HOME)", err)
+	}
+	dir := filepath.Join(cache, "pipeops-test", "machines")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, suite+".lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = lock.Close() }() // frees the lock
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return "", err
+	}
+	root := filepath.Join(dir, suite+"-"+layout)
+	if err := install(ctx, out); err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(root); err == nil {
+		return root, nil
+	}
+	return root, debootstrap(ctx, suite, root, out)
+}
+
+// debootstrap makes a root file system beside its place, and moves it there whole.
+func debootstrap(ctx context.Context, suite, root string, out io.Writer) error {
+	started, half := time.Now(), root+".half"
+	fmt.Fprintf(out, "making a Debian %s for test machines (a minute or two, once)\n", suite)
+	if err := os.RemoveAll(half); err != nil {
+		return err
+	}
+	var log bytes.Buffer
+	cmd := exec.CommandContext(ctx, "debootstrap", "--variant=minbase", "--include="+strings.Join(packages, ","), suite, half)
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &log, &log, 5*time.Second
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // nobody else would end it
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("debootstrap %s: %w\n%s", suite, err, lastLines(log.Bytes(), 10))
+	}
+	if err := os.Rename(half, root); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "Debian %s made in %s\n", suite, time.Since(started).Round(time.Second))
+	return nil
+}
+
+// install gets debootstrap and systemd-nspawn where they are not there.
+func install(ctx context.Context, out io.Writer) error {
+	_, bootstrap := exec.LookPath("debootstrap")
+	_, nspawn := exec.LookPath("systemd-nspawn")
+	if bootstrap == nil && nspawn == nil {
+		return nil
+	}
+	fmt.Fprintln(out, "installing debootstrap and systemd-nspawn from Debian")
+	cmd := exec.CommandContext(ctx, "sh", "-s")
+	cmd.Stdin = strings.NewReader(installScript)
+	if log, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("install debootstrap and systemd-container: %w\n%s", err, lastLines(log, 10))
+	}
+	return nil
+}
