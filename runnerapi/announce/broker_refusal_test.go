@@ -134,7 +134,7 @@ func testWrongCA(t *testing.T, b *broker.Broker) {
 	cfg := config(b, broker.UserControlPlane)
 	cfg.TLS = &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
 	err := refused(t, publisher(t, cfg), announce.CodeUntrusted)
-	if !strings.Contains(err.Error(), "CA that signed it") {
+	if !strings.Contains(err.Error(), "--broker-ca") {
 		t.Errorf("Publish = %v", err)
 	}
 }
