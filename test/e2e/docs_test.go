@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -133,6 +135,11 @@ func TestTheReadmeRuns(t *testing.T) {
 	pod, err := sys.AgentPod(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, image, pod.Spec.Containers[0].Image)
+	const doctor = "kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent doctor"
+	readme, err := os.ReadFile(filepath.Join(harness.Root(), "README.md"))
+	require.NoError(t, err)
+	require.Contains(t, string(readme), "`"+doctor+"`")
+	t.Log(s.run(t, doctor))
 	pipeops(t, "status", agentName, "web")
 }
 

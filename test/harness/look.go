@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -57,7 +58,11 @@ func (s *System) loadProgram(ctx context.Context, program cluster.Program) (stri
 // LoadProgramAs builds a program of cmd or test/apps and loads its image under
 // a name that the documentation uses.
 func (s *System) LoadProgramAs(ctx context.Context, pkg, ref string) error {
-	img, err := cluster.BuildProgram(ctx, cluster.Program{Package: pkg, Ref: ref, LDFlags: "-X main.version=" + version(ctx)})
+	name := path.Base(pkg)
+	if path.Base(path.Dir(pkg)) == "cmd" { // as scripts/image names it
+		name = "pipeops-" + name
+	}
+	img, err := cluster.BuildProgram(ctx, cluster.Program{Package: pkg, Name: name, Ref: ref, LDFlags: "-X main.version=" + version(ctx)})
 	if err != nil {
 		return err
 	}
