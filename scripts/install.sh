@@ -1338,7 +1338,8 @@ namespaces_record() {
 
 # ---------------------------------------------------------------- until the agent is registered
 
-AGENT_TEMPLATE='go-template={{range .items}}{{if eq .kind "Deployment"}}deployment {{.metadata.generation}} {{or .status.observedGeneration 0}} {{.spec.replicas}} {{or .status.updatedReplicas 0}} {{or .status.readyReplicas 0}} {{or .status.replicas 0}}{{"\n"}}{{else if not .metadata.deletionTimestamp}}pod {{.metadata.name}} {{.status.phase}} {{range .status.containerStatuses}}{{.restartCount}} {{with .state.waiting}}{{.reason}}{{else}}-{{end}}{{else}}0 -{{end}}{{"\n"}}{{end}}{{end}}'
+# What agent_look reads: of pods those that are not on their way out.
+AGENT_TEMPLATE='go-template={{range .items}}{{if eq .kind "Deployment"}}deployment {{.metadata.generation}} {{or .status.observedGeneration 0}} {{.spec.replicas}} {{or .status.updatedReplicas 0}} {{or .status.readyReplicas 0}} {{or .status.replicas 0}} {{with .metadata.annotations}}{{or (index . "deployment.kubernetes.io/revision") 0}}{{else}}0{{end}}{{"\n"}}{{else if eq .kind "ReplicaSet"}}replicaset {{index .metadata.labels "pod-template-hash"}} {{with .metadata.annotations}}{{or (index . "deployment.kubernetes.io/revision") 0}}{{else}}0{{end}}{{"\n"}}{{else if not .metadata.deletionTimestamp}}pod {{.metadata.name}} {{index .metadata.labels "pod-template-hash"}} {{.status.phase}} {{range .status.containerStatuses}}{{.restartCount}} {{with .state.waiting}}{{.reason}}{{else}}-{{end}}{{else}}0 -{{end}}{{"\n"}}{{end}}{{end}}'
 
 # agent_await waits until the agent is ready, which says that it is registered
 # and its tunnel is up. It answers 1 with agent_trouble set when it will not be.
@@ -1364,21 +1365,27 @@ agent_await() {
   done
 }
 
-# agent_look reads where the agent is.
+# agent_look reads where the agent is. Its newest pods tell: in an update those from
+# before go on beside them, and may be the very ones that are being replaced.
 agent_ready=no agent_phase="" agent_pod=""
 agent_look() {
-  local kind a b c d e f out
+  local kind a b c d e f g out newest="" revision=""
   agent_ready=no agent_phase="no pod yet" agent_pod=""
-  out="$("${kube[@]}" -n "$NAMESPACE" get deployments,pods -l "$AGENT_SELECTOR" -o "$AGENT_TEMPLATE" 2>/dev/null)" || {
+  out="$("${kube[@]}" -n "$NAMESPACE" get deployments,replicasets,pods -l "$AGENT_SELECTOR" -o "$AGENT_TEMPLATE" 2>/dev/null)" || {
     agent_phase="the cluster does not answer"
     return 0
   }
-  while read -r kind a b c d e f; do
+  while read -r kind a b c d e f g; do
     case "$kind" in
-      deployment) [[ $a == "$b" && $c == "$d" && $c == "$e" && $c == "$f" ]] && agent_ready=yes agent_phase="registered, tunnel up" ;;
+      deployment)
+        [[ $a != "$b" ]] || revision="$g"
+        [[ $a == "$b" && $c == "$d" && $c == "$e" && $c == "$f" ]] && agent_ready=yes agent_phase="registered, tunnel up"
+        ;;
+      replicaset) [[ $b != "$revision" ]] || newest="$a" ;;
       pod)
+        [[ $b == "$newest" ]] || continue
         agent_pod="$a"
-        [[ $agent_ready == yes ]] || agent_pod_look "$b" "$c" "$d"
+        [[ $agent_ready == yes ]] || agent_pod_look "$c" "$d" "$e"
         ;;
     esac
   done <<<"$out"

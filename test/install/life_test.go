@@ -179,12 +179,13 @@ func workerJoins(t *testing.T, w *world, server *computer) {
 	require.Zero(t, r.code, r.said)
 }
 
-// objects are the versions of what install.sh applies.
+// objects are the versions of what install.sh applies, without the pods that an
+// update is still taking away.
 func (c *computer) objects(t *testing.T) string {
 	t.Helper()
 	r := c.bash(t, `k3s kubectl --kubeconfig /etc/rancher/k3s/k3s.yaml get `+
 		`namespaces,clusterroles,clusterrolebindings,crds,validatingadmissionpolicies,deployments,pods,configmaps,secrets,roles,rolebindings,networkpolicies `+
-		`-n pipeops -o 'go-template={{range .items}}{{if or (eq .metadata.name "pipeops-agent") (and (ne .kind "Secret") (ne .kind "ConfigMap"))}}{{.kind}} {{.metadata.name}} {{.metadata.uid}} {{.metadata.generation}} `+
+		`-n pipeops -o 'go-template={{range .items}}{{if .metadata.deletionTimestamp}}{{else if or (eq .metadata.name "pipeops-agent") (and (ne .kind "Secret") (ne .kind "ConfigMap"))}}{{.kind}} {{.metadata.name}} {{.metadata.uid}} {{.metadata.generation}} `+
 		`{{if or (eq .kind "Namespace") (eq .kind "Secret") (eq .kind "ConfigMap") (eq .kind "ClusterRole")}}{{.metadata.resourceVersion}}{{end}}{{"\n"}}{{end}}{{end}}'`)
 	require.Zero(t, r.code, r.said)
 	return r.said
