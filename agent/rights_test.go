@@ -102,6 +102,10 @@ func (s *shop) exercise(t *testing.T) {
 		// a rollout that fails and is taken back
 		"pipeops-runner deploy shop -f undone.yaml" + image,
 		"pipeops-runner deploy shop -f undone.yaml --image registry.invalid/web:1 || test $? = 3",
+		// pods that are refused, of which a StatefulSet tells in events alone
+		"pipeops-runner namespace create shop tight --quota pods=0",
+		"pipeops-runner deploy shop refused -n tight --type StatefulSet" + image + " || test $? = 3",
+		"pipeops-runner namespace delete shop tight --yes",
 	} {
 		s.run(t, line)
 	}
