@@ -13,7 +13,7 @@ const (
 	diskNeeded    = 20 * mebibyte
 	diskScarce    = 500 * mebibyte
 	memoryNeeded  = 64 * mebibyte
-	memoryScarce  = 128 * mebibyte
+	memoryScarce  = 160 * mebibyte
 	fixDisk       = "free space on that disk"
 	fixMemory     = "stop something else, add memory, or raise the limit"
 	unknownOnThis = "not known on this system"
