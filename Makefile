@@ -45,7 +45,7 @@ test-short: ## The seconds-long loop for daily work: no cluster, no broker
 	$(GOTEST) -short ./...
 
 .PHONY: bench bench-short
-bench: ## Measure the agent against its bounds, beside 25 000 pods: half an hour (docs/bench.md)
+bench: ## Measure the agent against its bounds, beside 25 000 pods: some ten minutes (docs/bench.md)
 bench: BENCH_FLAGS := -out docs/bench/latest.json
 bench-short: ## The same at a tenth of the size, for working on what is measured: minutes
 bench-short: BENCH_FLAGS := -apps 100 -unmanaged 2000 -lists 30 -deploys 20 -rounds 5
