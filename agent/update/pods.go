@@ -55,6 +55,10 @@ func (p Pods) Fits(m *release.Manifest) error {
 // Recall implements Target.
 func (p Pods) Recall(ctx context.Context) (Record, error) {
 	own, err := p.Cluster.Own(ctx)
+	var refused *problem.Error
+	if errors.As(err, &refused) && refused.Code == problem.Forbidden {
+		return Record{}, errors.New("rights: the agent may not change its own Deployment (fix: kubectl apply --server-side -f self-update.yaml; with Helm set selfUpdate.enabled=true)")
+	}
 	if err != nil {
 		return Record{}, err
 	}
@@ -78,7 +82,7 @@ func (p Pods) Try(ctx context.Context, c Candidate) error {
 		return err
 	}
 	if !own.Rolled() {
-		return errors.New("the agent's own Deployment is in the middle of another change")
+		return errBusy
 	}
 	published, _ := c.Manifest.Image(agentImage)
 	image, err := pinned(own.Image, published.Digest)

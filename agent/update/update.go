@@ -24,7 +24,12 @@ const (
 	watchEvery = time.Second
 	// retryEvery is how often what could not be downloaded is tried again.
 	retryEvery = 5 * time.Minute
+	// busyEvery is the same for what is in the way now and will pass by itself.
+	busyEvery = 5 * time.Second
 )
+
+// errBusy is that of a Target that is in the middle of another change.
+var errBusy = errors.New("the agent is in the middle of another change")
 
 // ErrRelaunch ends an agent whose program is to be started anew: the next one is
 // in place.
@@ -149,7 +154,9 @@ func (u *Updater) Run(ctx context.Context) error {
 func (u *Updater) step(ctx context.Context) (time.Duration, error) {
 	last, err := u.cfg.Target.Recall(ctx)
 	if err != nil {
-		u.cfg.Log.Warn().Err(err).Msg("self-update: what became of the last try could not be read; trying again")
+		if ctx.Err() == nil {
+			u.report(controlapi.Update{State: controlapi.UpdateWaiting, Reason: err.Error()})
+		}
 		return lookEvery, nil
 	}
 	if last.State == controlapi.UpdateUpdating {
@@ -215,8 +222,11 @@ func (u *Updater) failed(err error) error {
 		u.refused, u.refusal = u.offer.ID, refusal.reason
 		return nil
 	}
-	u.cfg.Log.Warn().Err(err).Dur("retryIn", retryEvery).Msg("self-update: trying again later")
-	u.retryAt, u.retryReason = u.cfg.Now().Add(retryEvery), err.Error()
+	wait := retryEvery
+	if errors.Is(err, errBusy) {
+		wait = busyEvery
+	}
+	u.retryAt, u.retryReason = u.cfg.Now().Add(wait), err.Error()
 	return nil
 }
 

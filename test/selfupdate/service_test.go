@@ -216,6 +216,16 @@ func (w *world) neverOffline() {
 	}
 }
 
+// step is a subtest, which the methods then speak for.
+func (w *world) step(name string, f func(t *testing.T)) {
+	whole := w.t
+	whole.Run(name, func(t *testing.T) {
+		w.t = t
+		defer func() { w.t = whole }()
+		f(t)
+	})
+}
+
 // TestAService has an agent of a machine be offered all kinds of releases.
 func TestAService(t *testing.T) {
 	w := newWorld(t)
@@ -224,13 +234,13 @@ func TestAService(t *testing.T) {
 	w.start(one)
 	w.await("v1.0.0", "idle", "")
 
-	t.Run("one that never registers is ended in time", func(t *testing.T) {
+	w.step("one that never registers is ended in time", func(t *testing.T) {
 		w.publish("v1.0.1", build(t, "./test/apps/badagent", "v1.0.1", "-X main.mode=never"))
 		got := w.await("v1.0.0", "failed", "v1.0.1")
 		assert.Equal(t, "it was not ready within 10s: tunnel: connecting: no route to nowhere", got.Reason)
 		assert.Equal(t, "v1.0.0", got.From)
 	})
-	t.Run("one that crashes is not tried again", func(t *testing.T) {
+	w.step("one that crashes is not tried again", func(t *testing.T) {
 		w.publish("v1.0.2", build(t, "./test/apps/badagent", "v1.0.2", ""))
 		got := w.await("v1.0.0", "failed", "v1.0.2")
 		assert.Equal(t, "it ended: exit status 3: the new version does not understand its old state", got.Reason)
@@ -238,29 +248,29 @@ func TestAService(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, 1, strings.Count(string(text), "\nthe new version does not understand"))
 	})
-	t.Run("one that was changed after it was signed is refused", func(t *testing.T) {
+	w.step("one that was changed after it was signed is refused", func(t *testing.T) {
 		w.publish("v1.0.3", two, func(f *release.File) { f.SHA256 = strings.Repeat("0", 64) })
 		assert.Contains(t, w.await("v1.0.0", "refused", "v1.0.3").Reason, "digest: ")
 	})
-	t.Run("one that is larger than it was signed for is refused", func(t *testing.T) {
+	w.step("one that is larger than it was signed for is refused", func(t *testing.T) {
 		w.publish("v1.0.4", two, func(f *release.File) { f.Size = 1000 })
 		assert.Contains(t, w.await("v1.0.0", "refused", "v1.0.4").Reason, "larger than the 1000 bytes")
 	})
-	t.Run("one that says that it is another version", func(t *testing.T) {
+	w.step("one that says that it is another version", func(t *testing.T) {
 		w.publish("v1.0.5", two)
 		assert.Contains(t, w.await("v1.0.0", "failed", "v1.0.5").Reason, "this program is v1.1.0, not v1.0.5")
 	})
 	w.neverOffline()
-	t.Run("a good one takes over, in the same process", func(t *testing.T) {
+	w.step("a good one takes over, in the same process", func(t *testing.T) {
 		w.publish("v1.1.0", two)
 		assert.Equal(t, announce.AgentUpdate{State: "done", From: "v1.0.0", To: "v1.1.0"}, w.await("v1.1.0", "done", "v1.1.0"))
 	})
-	t.Run("and is what is started from then on", func(t *testing.T) {
+	w.step("and is what is started from then on", func(t *testing.T) {
 		w.kill()
 		w.start(one)
 		w.await("v1.1.0", "done", "v1.1.0")
 	})
-	t.Run("unless it was changed", func(t *testing.T) {
+	w.step("unless it was changed", func(t *testing.T) {
 		w.kill()
 		file := filepath.Join(w.state, "update", "v1.1.0", "pipeops-agent")
 		text, err := os.ReadFile(file)
