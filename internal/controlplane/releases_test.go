@@ -16,9 +16,7 @@ import (
 
 func releaseOptions(t *testing.T, version string, change ...func(*ReleaseOptions)) ReleaseOptions {
 	t.Helper()
-	keys, err := release.ParseKeys(releasetest.PublicKey)
-	require.NoError(t, err)
-	opts := ReleaseOptions{Keys: keys, URL: "https://downloads.example.com/" + version}
+	opts := ReleaseOptions{Keys: releasetest.Keys(t), URL: "https://downloads.example.com/" + version}
 	opts.Manifest, opts.Signature = releasetest.Sign(t, release.Manifest{Version: version, Commit: "abc", Files: []release.File{
 		{Name: "pipeops-agent", SHA256: strings.Repeat("a", 64), Size: 1, Kind: release.KindAgent, OS: "linux", Arch: "amd64"},
 	}})

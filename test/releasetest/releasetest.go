@@ -2,8 +2,14 @@
 package releasetest
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -38,4 +44,42 @@ func Write(t testing.TB, dir string, m release.Manifest) string {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, release.ManifestName), manifest, 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, release.SignatureName), signature, 0o600))
 	return dir
+}
+
+// Publish puts a program below the folder of a site, as the agent of a release, and
+// answers the manifest and its signature. change makes the manifest lie.
+func Publish(t testing.TB, site, version, program string, change ...func(*release.File)) (manifest, signature []byte) {
+	t.Helper()
+	text, err := os.ReadFile(program)
+	require.NoError(t, err)
+	sum := sha256.Sum256(text)
+	file := release.File{
+		Name: "pipeops-agent_" + version, Kind: release.KindAgent, OS: runtime.GOOS, Arch: runtime.GOARCH,
+		Size: int64(len(text)), SHA256: hex.EncodeToString(sum[:]),
+	}
+	for _, c := range change {
+		c(&file)
+	}
+	dir := filepath.Join(site, version)
+	require.NoError(t, os.MkdirAll(dir, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, file.Name), text, 0o600))
+	return Sign(t, release.Manifest{Version: version, Commit: "abc", Files: []release.File{file}})
+}
+
+// Site serves releases over TLS, and answers its URL and a file with its CA.
+func Site(t testing.TB, dir string) (url, ca string) {
+	t.Helper()
+	server := httptest.NewTLSServer(http.FileServer(http.Dir(dir)))
+	t.Cleanup(server.Close)
+	ca = filepath.Join(t.TempDir(), "ca.pem")
+	require.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
+	return server.URL, ca
+}
+
+// Keys are those that trust the one who signs.
+func Keys(t testing.TB) []release.PublicKey {
+	t.Helper()
+	keys, err := release.ParseKeys(PublicKey)
+	require.NoError(t, err)
+	return keys
 }

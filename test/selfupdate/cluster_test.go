@@ -33,7 +33,7 @@ func newPods(t *testing.T) *pods {
 		Name: fmt.Sprintf("selfupdate-%d", os.Getpid()), Out: os.Stderr, AgentVersion: "v1.0.0",
 		ControlPlaneArgs: []string{"--heartbeat-interval", "2s"},
 		AgentSettings: map[string]string{
-			"PIPEOPS_SELF_UPDATE": "true", "PIPEOPS_UPDATE_KEYS": releasetest.PublicKey, "PIPEOPS_UPDATE_DEADLINE": "20s",
+			"PIPEOPS_SELF_UPDATE": "true", "PIPEOPS_UPDATE_KEYS": releasetest.PublicKey, "PIPEOPS_UPDATE_DEADLINE": "15s",
 		},
 	})
 	require.NoError(t, err)
@@ -117,6 +117,7 @@ func (p *pods) step(name string, f func(t *testing.T)) {
 
 // TestPods has an agent in a cluster be offered good and broken releases.
 func TestPods(t *testing.T) {
+	t.Parallel()
 	p := newPods(t)
 	kubectl := func(args ...string) (string, error) {
 		out, err := p.Cluster.Kubectl(t.Context(), args...)

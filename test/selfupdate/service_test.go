@@ -2,16 +2,10 @@ package selfupdate
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/pem"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -39,16 +33,16 @@ const patience = 90 * time.Second
 // world is a control plane in this process, a site with releases, and an agent that is
 // a service.
 type world struct {
-	t     *testing.T
-	plane *controlplane.Admin
-	url   string // the control plane's
-	site  string // folder of what is published
-	http  *httptest.Server
-	state string // the agent's state directory
-	env   []string
-	agent *exec.Cmd
-	done  chan struct{}
-	log   string
+	t       *testing.T
+	plane   *controlplane.Admin
+	url     string // the control plane's
+	site    string // folder of what is published
+	siteURL string
+	state   string // the agent's state directory
+	env     []string
+	agent   *exec.Cmd
+	done    chan struct{}
+	log     string
 }
 
 func newWorld(t *testing.T) *world {
@@ -61,10 +55,8 @@ func newWorld(t *testing.T) *world {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(w.state)) })
 	w.startPlane()
-	w.http = httptest.NewTLSServer(http.FileServer(http.Dir(w.site)))
-	t.Cleanup(w.http.Close)
-	roots := filepath.Join(t.TempDir(), "ca.pem")
-	require.NoError(t, os.WriteFile(roots, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.http.Certificate().Raw}), 0o600))
+	var roots string
+	w.siteURL, roots = releasetest.Site(t, w.site)
 	token, _, err := w.plane.CreateToken(t.Context(), controlplane.TokenOptions{TTL: time.Hour})
 	require.NoError(t, err)
 	w.env = []string{
@@ -130,24 +122,9 @@ func build(t *testing.T, pkg, version, more string) string {
 // publish puts a program on the site as a release, and offers that.
 func (w *world) publish(version, program string, change ...func(*release.File)) {
 	w.t.Helper()
-	text, err := os.ReadFile(program)
-	require.NoError(w.t, err)
-	sum := sha256.Sum256(text)
-	file := release.File{
-		Name: "pipeops-agent_" + version, Kind: release.KindAgent, OS: runtime.GOOS, Arch: runtime.GOARCH,
-		Size: int64(len(text)), SHA256: hex.EncodeToString(sum[:]),
-	}
-	for _, c := range change {
-		c(&file)
-	}
-	dir := filepath.Join(w.site, version)
-	require.NoError(w.t, os.MkdirAll(dir, 0o700))
-	require.NoError(w.t, os.WriteFile(filepath.Join(dir, file.Name), text, 0o600))
-	keys, err := release.ParseKeys(releasetest.PublicKey)
-	require.NoError(w.t, err)
-	opts := controlplane.ReleaseOptions{Keys: keys, URL: w.http.URL + "/" + version}
-	opts.Manifest, opts.Signature = releasetest.Sign(w.t, release.Manifest{Version: version, Commit: "abc", Files: []release.File{file}})
-	_, err = w.plane.OfferRelease(w.t.Context(), opts)
+	opts := controlplane.ReleaseOptions{Keys: releasetest.Keys(w.t), URL: w.siteURL + "/" + version}
+	opts.Manifest, opts.Signature = releasetest.Publish(w.t, w.site, version, program, change...)
+	_, err := w.plane.OfferRelease(w.t.Context(), opts)
 	require.NoError(w.t, err)
 }
 
@@ -228,6 +205,7 @@ func (w *world) step(name string, f func(t *testing.T)) {
 
 // TestAService has an agent of a machine be offered all kinds of releases.
 func TestAService(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	one := build(t, "./cmd/agent", "v1.0.0", "")
 	two := build(t, "./cmd/agent", "v1.1.0", "")

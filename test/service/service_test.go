@@ -20,6 +20,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
@@ -81,6 +82,7 @@ func TestTheAgentAsAService(t *testing.T) {
 		assert.Equal(t, id, p.awaitOnline(t, since))
 		assert.Equal(t, "1", m.property(t, "NRestarts"))
 	})
+	t.Run("updates itself, within systemd's bounds", func(t *testing.T) { updates(t, m, p, id) })
 	t.Run("drains when it is stopped", func(t *testing.T) {
 		m.must(t, "systemctl stop pipeops-agent")
 		assert.Equal(t, "success", m.property(t, "Result"))
@@ -113,11 +115,49 @@ func isConfined(t *testing.T, m *machine, token string) {
 	}
 }
 
+// updates has the agent offered a release, which it takes as the same process of
+// systemd, and which is what systemd's next start comes to.
+func updates(t *testing.T, m *machine, p *plane, id string) {
+	t.Helper()
+	site := t.TempDir()
+	url, ca := releasetest.Site(t, site)
+	roots, err := os.ReadFile(ca)
+	require.NoError(t, err)
+	m.write(t, "etc/pipeops/downloads.pem", string(roots), 0o644)
+	since := time.Now()
+	m.mustWith(t, "PIPEOPS_SELF_UPDATE=true\nPIPEOPS_UPDATE_KEYS="+releasetest.PublicKey+"\nPIPEOPS_CA_FILE=/etc/pipeops/downloads.pem\n",
+		"cat >>/etc/pipeops/agent.env\nsystemctl restart pipeops-agent")
+	assert.Equal(t, id, p.awaitOnline(t, since))
+	pid, restarts := m.property(t, "MainPID"), m.property(t, "NRestarts")
+
+	next := filepath.Join(t.TempDir(), "pipeops-agent")
+	build := image.GoBuild{Dir: harness.Root(), Package: "./cmd/agent", Output: next, LDFlags: "-X main.version=v1.1.0"}
+	require.NoError(t, build.Run(t.Context()))
+	offer := controlplane.ReleaseOptions{Keys: releasetest.Keys(t), URL: url + "/v1.1.0"}
+	offer.Manifest, offer.Signature = releasetest.Publish(t, site, "v1.1.0", next)
+	_, err = p.OfferRelease(t.Context(), offer)
+	require.NoError(t, err)
+	p.awaitUpdate(t, "v1.1.0", "done")
+	assert.Equal(t, pid, m.property(t, "MainPID"))
+	assert.Equal(t, restarts, m.property(t, "NRestarts"))
+	m.await(t, "systemd is told that it is ready", func(context.Context) error {
+		if s := m.property(t, "StatusText"); s != "ready" {
+			return fmt.Errorf("it is told %q", s)
+		}
+		return nil
+	})
+	since = time.Now()
+	m.must(t, "systemctl restart pipeops-agent")
+	assert.Equal(t, id, p.awaitOnline(t, since))
+	p.awaitUpdate(t, "v1.1.0", "done")
+	assert.Contains(t, m.must(t, "readlink /proc/"+m.property(t, "MainPID")+"/exe"), "/pipeops-agent/update/v1.1.0/pipeops-agent")
+}
+
 // unpacked is a release's directory: the program, built, and deployments.
 func unpacked(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	build := image.GoBuild{Dir: harness.Root(), Package: "./cmd/agent", Output: filepath.Join(dir, "pipeops-agent")}
+	build := image.GoBuild{Dir: harness.Root(), Package: "./cmd/agent", Output: filepath.Join(dir, "pipeops-agent"), LDFlags: "-X main.version=v1.0.0"}
 	require.NoError(t, build.Run(t.Context()))
 	out, err := exec.CommandContext(t.Context(), "cp", "-r", filepath.Join(harness.Root(), "deployments"), dir).CombinedOutput()
 	require.NoError(t, err, "%s", out)
@@ -179,6 +219,25 @@ func (p *plane) token(t *testing.T) string {
 	token, _, err := p.CreateToken(t.Context(), controlplane.TokenOptions{TTL: time.Hour, Uses: 1})
 	require.NoError(t, err)
 	return token.Reveal()
+}
+
+// awaitUpdate waits until the agent is online as that version, with its update in that
+// state.
+func (p *plane) awaitUpdate(t *testing.T, version, state string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	require.NoError(t, harness.Eventually(ctx, "the agent is "+version, func(ctx context.Context) error {
+		agents, err := p.Agents(ctx)
+		if err != nil || len(agents) != 1 {
+			return fmt.Errorf("%d agents: %w", len(agents), err)
+		}
+		a := agents[0]
+		if a.State != announce.StateOnline || a.AgentVersion != version || a.Update == nil || a.Update.State != state {
+			return fmt.Errorf("%s, %s, %+v", a.State, a.AgentVersion, a.Update)
+		}
+		return nil
+	}))
 }
 
 // awaitOnline waits until the agent was online after that time.
