@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -33,7 +35,7 @@ func newPods(t *testing.T) *pods {
 		Name: fmt.Sprintf("selfupdate-%d", os.Getpid()), Out: os.Stderr, AgentVersion: "v1.0.0",
 		ControlPlaneArgs: []string{"--heartbeat-interval", "2s"},
 		AgentSettings: map[string]string{
-			"PIPEOPS_SELF_UPDATE": "true", "PIPEOPS_UPDATE_KEYS": releasetest.PublicKey, "PIPEOPS_UPDATE_DEADLINE": "15s",
+			"PIPEOPS_UPDATE_KEYS": releasetest.PublicKey, "PIPEOPS_UPDATE_DEADLINE": "15s",
 		},
 	})
 	require.NoError(t, err)
@@ -105,6 +107,23 @@ func (p *pods) podName() string {
 	return pod.Name
 }
 
+// turnOn follows docs/self-update.md, but for the window, which is open.
+func (p *pods) turnOn() {
+	p.t.Helper()
+	block, err := harness.ShellWith("docs/self-update.md", "self-update.yaml")
+	require.NoError(p.t, err)
+	const documented = "Sat,Sun 02:00-04:00 Europe/Berlin"
+	require.Contains(p.t, block, documented)
+	bin := p.t.TempDir()
+	kubectl := p.Cluster.KubectlCommand(p.t.Context())
+	script := fmt.Sprintf("#!/bin/sh\nexec %s \"$@\"\n", strings.Join(kubectl.Args, " "))
+	require.NoError(p.t, os.WriteFile(filepath.Join(bin, "kubectl"), []byte(script), 0o755))
+	cmd := exec.CommandContext(p.t.Context(), "sh", "-euc", strings.Replace(block, documented, "00:00-24:00 Europe/Berlin", 1))
+	cmd.Dir, cmd.Env = filepath.Join(harness.Root(), "deployments"), append(kubectl.Env, "PATH="+bin+":"+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	require.NoError(p.t, err, "%s", out)
+}
+
 // step is a subtest, which the methods then speak for.
 func (p *pods) step(name string, f func(t *testing.T)) {
 	whole := p.t
@@ -123,10 +142,12 @@ func TestPods(t *testing.T) {
 		out, err := p.Cluster.Kubectl(t.Context(), args...)
 		return string(out), err
 	}
-	p.step("it may not until the customer lets it", func(t *testing.T) {
-		assert.Contains(t, p.await("v1.0.0", "waiting", "").Reason, "self-update.yaml")
-		out, err := kubectl("apply", "--server-side", "-f", filepath.Join(harness.Root(), "deployments", "self-update.yaml"))
-		require.NoError(t, err, out)
+	p.step("it is off until the customer turns it on", func(t *testing.T) {
+		out, err := p.ControlPlane(t.Context(), "agents")
+		require.NoError(t, err)
+		assert.Regexp(t, `v1\.0\.0 +off `, out)
+		p.turnOn()
+		p.await("v1.0.0", "idle", "")
 	})
 	first := p.podName()
 	p.step("one that never registers is rolled back", func(t *testing.T) {
