@@ -2,6 +2,7 @@ package launch
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,8 +20,8 @@ import (
 const (
 	// settle is how long a release on trial has to stay ready.
 	settle = 5 * time.Second
-	// endTimeout is how long it may take to end: it drains for up to 20 s.
-	endTimeout = 25 * time.Second
+	// defaultPatience is longer than the 20 s for which it drains.
+	defaultPatience = 25 * time.Second
 	// maxMessage bounds what is read of one message to a service manager.
 	maxMessage = 4096
 )
@@ -33,6 +34,8 @@ type Trial struct {
 	Path     string // of the program, verified
 	Version  string
 	Deadline time.Duration
+	// Patience is how long it may take to end when it is told to; 25 s when 0.
+	Patience time.Duration
 	// Stderr gets what the program logs.
 	Stderr io.Writer
 }
@@ -49,7 +52,7 @@ func (t Trial) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("it cannot be started: %w", err)
 	}
-	defer p.end()
+	defer p.end(cmp.Or(t.Patience, defaultPatience))
 	return t.watch(ctx, p, messages)
 }
 
@@ -163,9 +166,9 @@ func withoutManager(env []string) []string {
 }
 
 // end has the program drain and waits for it.
-func (p *child) end() {
+func (p *child) end(patience time.Duration) {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // in vain only when it has ended
-	timer := time.NewTimer(endTimeout)
+	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
 	case <-p.ended:
