@@ -180,7 +180,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	parts.Go(func() error { return a.watch(life, tun, engine) })
 	parts.Go(func() error { return a.heartbeats(life, control, tun, engine) })
 	parts.Go(func() error { return a.renewals(life, control) })
-	parts.Go(func() error { return a.updates(life, relaunch) })
+	parts.Go(func() error { return a.updates(ctx, relaunch) })
 	parts.Go(func() error {
 		defer stopServing()
 		select {

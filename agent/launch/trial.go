@@ -81,7 +81,7 @@ func (t Trial) watch(ctx context.Context, p *child, messages <-chan string) erro
 				}
 				if line == "READY=1" && settled == nil {
 					timer := time.NewTimer(settle)
-					defer timer.Stop() //nolint:gocritic // once
+					defer timer.Stop()
 					settled = timer.C
 				}
 			}

@@ -89,13 +89,13 @@ func (p Pods) Try(ctx context.Context, c Candidate) error {
 	if err != nil {
 		return err
 	}
-	replicas := time.Duration(1)
-	if n := own.Deployment.Spec.Replicas; n != nil && *n > 1 {
-		replicas = time.Duration(*n)
+	deadline := p.Now()
+	for range max(1, own.Replicas()) { // which are replaced one after the other
+		deadline = deadline.Add(p.Deadline)
 	}
 	return p.write(ctx, own, image, Record{
 		State: controlapi.UpdateUpdating, Offer: c.Offer.ID, From: c.From, To: c.Manifest.Version,
-		FromImage: own.Image, ToImage: image, Deadline: p.Now().Add(replicas * p.Deadline).UTC(),
+		FromImage: own.Image, ToImage: image, Deadline: deadline.UTC(),
 	})
 }
 

@@ -17,12 +17,18 @@ func launchRight(cfg *config.Config, log zerolog.Logger) (replica string, err er
 	if as, onTrial := launch.OnTrial(); onTrial {
 		return trialReplica(cfg, as)
 	}
-	if !cfg.SelfUpdate || cfg.StateDir == "" {
+	if !cfg.SelfUpdate {
 		return "", nil
 	}
 	keys, err := cfg.ReleaseKeys(releaseKeys)
 	if err != nil {
 		return "", err
+	}
+	if len(keys) == 0 {
+		return "", fmt.Errorf("%w: configuration:\nPIPEOPS_UPDATE_KEYS: is not set, and this build knows no key, so no release could be trusted (fix: set it, or PIPEOPS_SELF_UPDATE=false)", errUsage)
+	}
+	if cfg.StateDir == "" { // a pod: Kubernetes starts the right one
+		return "", nil
 	}
 	path, as, note, err := launch.Launcher{Dir: launch.In(cfg.StateDir), Version: version, Keys: keys}.Start()
 	if note != "" {

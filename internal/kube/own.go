@@ -52,13 +52,18 @@ func (k *Client) Own(ctx context.Context) (Own, error) {
 	return o, nil
 }
 
+// Replicas are as many pods as there are to be.
+func (o Own) Replicas() int32 {
+	if n := o.Deployment.Spec.Replicas; n != nil {
+		return *n
+	}
+	return 1
+}
+
 // Rolled says whether all pods are of the newest spec and have been ready for as
 // long as they have to be.
 func (o Own) Rolled() bool {
-	d, want := o.Deployment, int32(1)
-	if d.Spec.Replicas != nil {
-		want = *d.Spec.Replicas
-	}
+	d, want := o.Deployment, o.Replicas()
 	return d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedReplicas >= want && d.Status.AvailableReplicas >= want &&
 		d.Status.Replicas == d.Status.UpdatedReplicas
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -119,7 +120,7 @@ func (p *pods) turnOn() {
 	script := fmt.Sprintf("#!/bin/sh\nexec %s \"$@\"\n", strings.Join(kubectl.Args, " "))
 	require.NoError(p.t, os.WriteFile(filepath.Join(bin, "kubectl"), []byte(script), 0o755))
 	cmd := exec.CommandContext(p.t.Context(), "sh", "-euc", strings.Replace(block, documented, "00:00-24:00 Europe/Berlin", 1))
-	cmd.Dir, cmd.Env = filepath.Join(harness.Root(), "deployments"), append(kubectl.Env, "PATH="+bin+":"+os.Getenv("PATH"))
+	cmd.Dir, cmd.Env = filepath.Join(harness.Root(), "deployments"), slices.Concat(kubectl.Env, []string{"PATH=" + bin + ":" + os.Getenv("PATH")})
 	out, err := cmd.CombinedOutput()
 	require.NoError(p.t, err, "%s", out)
 }

@@ -42,6 +42,7 @@ type world struct {
 	env     []string
 	agent   *exec.Cmd
 	done    chan struct{}
+	since   time.Time // when it was started last
 	log     string
 }
 
@@ -136,6 +137,7 @@ func (w *world) start(installed string) {
 	w.agent = exec.Command(installed, "run")
 	w.agent.Env, w.agent.Stdout, w.agent.Stderr = w.env, log, log
 	w.agent.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	w.since = time.Now()
 	require.NoError(w.t, w.agent.Start())
 	cmd, done := w.agent, make(chan struct{})
 	w.done = done
@@ -172,7 +174,7 @@ func (w *world) await(version, state, to string) announce.AgentUpdate {
 			return err
 		}
 		for _, a := range agents {
-			if a.State == announce.StateOnline && a.AgentVersion == version && a.Update != nil && a.Update.State == state && a.Update.To == to {
+			if a.State == announce.StateOnline && a.LastSeen.After(w.since) && a.AgentVersion == version && a.Update != nil && a.Update.State == state && a.Update.To == to {
 				found = *a.Update
 				return nil
 			}
