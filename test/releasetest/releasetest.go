@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
-	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
 // Public keys: of the one who signs, and of somebody else.
@@ -24,12 +23,16 @@ const (
 	OtherKey  = "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3" // of minisign's own releases
 )
 
+// secretKey is PublicKey's: a key file of minisign without a passphrase. It is worth
+// nothing to anybody.
+const secretKey = `untrusted comment: TEST KEY of internal/release, made by minisign 0.11 -W
+RWQAAEIyAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAsFLifo2Vv9WkXJUbwTsbI7Y1da15m6jpqg4asyeSl3jJyaWHoOQDmx+0bEXcj9CjMNzu/WVTjxp05XjT1k5Q0YanY4YmN0E2AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=
+`
+
 // Sign answers a manifest and its signature, as they are published.
 func Sign(t testing.TB, m release.Manifest) (manifest, signature []byte) {
 	t.Helper()
-	file, err := os.ReadFile(filepath.Join(harness.Root(), "internal", "release", "testdata", "plain.key"))
-	require.NoError(t, err)
-	key, err := release.ParseSecretKey(file, "")
+	key, err := release.ParseSecretKey([]byte(secretKey), "")
 	require.NoError(t, err)
 	manifest, err = m.Encode()
 	require.NoError(t, err)
