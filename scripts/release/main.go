@@ -72,6 +72,11 @@ func newCommand() *cobra.Command {
 			if err := r.keys(keyFile, passphraseFile, trusted); err != nil {
 				return err
 			}
+			if keyFile != "" {
+				if err := committed(cmd.Context(), r.root); err != nil {
+					return err
+				}
+			}
 			r.out = cmd.OutOrStdout()
 			return r.make(cmd.Context())
 		},
@@ -123,6 +128,17 @@ func commitTime(ctx context.Context, root string) (time.Time, error) {
 	}
 	seconds, err := strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64)
 	return time.Unix(seconds, 0).UTC(), err
+}
+
+// committed wants everything that is signed to be in a commit. A copy without git is
+// what its owner says it is.
+func committed(ctx context.Context, root string) error {
+	cmd := exec.CommandContext(ctx, "git", "status", "--porcelain", "--untracked-files=no")
+	cmd.Dir = root
+	if changed, err := cmd.Output(); err == nil && len(changed) > 0 {
+		return fmt.Errorf("--sign: there are changes that are in no commit (fix: commit them, or git stash):\n%s", changed)
+	}
+	return nil
 }
 
 // make makes all of it beside its place and moves it there: half a release never
