@@ -57,7 +57,7 @@ bench bench-short:
 	@exec $(BIN)/bench $(BENCH_FLAGS)
 
 .PHONY: check
-check: check-setup tidy-check format-check vet vet-windows lint shell race ## What CI runs beside the tests: tidy, format, vet, lint, import law, shellcheck, race
+check: check-setup tidy-check format-check vet vet-windows lint shell vuln race ## What CI runs beside the tests: tidy, format, vet, lint, import law, shellcheck, govulncheck, race
 
 ##@ Build
 .PHONY: build
@@ -144,6 +144,11 @@ shell: ## shellcheck over every script
 	  { apt-get -qq update && apt-get -qq install -y --no-install-recommends shellcheck; } >/dev/null \
 	  || { echo "fix: install shellcheck, as root"; exit 1; }; }
 	@test -z "$(SCRIPTS)" || shellcheck -x $(filter-out scripts/install/%,$(SCRIPTS)) # those are parts of install.sh
+
+.PHONY: vuln
+vuln: ## govulncheck; VULN_REQUIRED=yes fails where its database is not reached, GOVULNDB=file:///COPY names another
+	@echo "== govulncheck"
+	@go run ./scripts/vulncheck
 
 .PHONY: race
 race: ## The short tests under the race detector
