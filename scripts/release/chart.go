@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -33,7 +31,7 @@ func (r *release) charts(context.Context) error {
 				continue
 			}
 			if e, err = r.pinChart(p, e); err != nil {
-				return fmt.Errorf("chart %s: %s: %w", p.name, e.name, err)
+				return err
 			}
 			packed = append(packed, e)
 		}
@@ -57,18 +55,8 @@ func (r *release) pinChart(p program, e entry) (entry, error) {
 	if changes == nil {
 		return e, nil
 	}
-	content, err := os.ReadFile(e.file)
-	for _, change := range changes {
-		if err == nil {
-			content, err = replaceOnce(content, change[0], change[1])
-		}
-	}
-	if err != nil {
-		return e, err
-	}
-	e.file = filepath.Join(r.staging, "charts", p.name, filepath.FromSlash(path.Clean(e.name)))
-	if err := os.MkdirAll(filepath.Dir(e.file), 0o755); err != nil { //nolint:gosec // a build output, for everybody
-		return e, err
-	}
-	return e, os.WriteFile(e.file, bytes.TrimLeft(content, "\n"), fs.FileMode(0o644)) //nolint:gosec // the same
+	name := path.Join("deployments/helm", p.name, e.name)
+	e.file = r.overlay(name)
+	_, err := r.pin(name, changes...)
+	return e, err
 }

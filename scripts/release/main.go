@@ -156,7 +156,7 @@ func (r *release) make(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(r.staging)) }()
 	for _, step := range []func(context.Context) error{
-		r.compile, r.bare, r.archives, r.images, r.manifests, r.charts, r.scripts, r.boms, r.prove,
+		r.compile, r.bare, r.images, r.manifests, r.charts, r.archives, r.scripts, r.boms, r.prove,
 	} {
 		if err := step(ctx); err != nil {
 			return err

@@ -144,6 +144,11 @@ func versionIsPinned(t *testing.T, dir string) {
 }
 
 func archiveIsWhole(t *testing.T, first string) {
+	files := untar(t, filepath.Join(first, "pipeops_1.2.3_linux_arm64.tar.gz"))
+	inside := func(name string) string { return string(files["pipeops_1.2.3_linux_arm64/deployments/"+name]) }
+	assert.Equal(t, string(read(t, first, "agent.yaml")), inside("agent.yaml"))
+	assert.Contains(t, inside("helm/pipeops-agent/Chart.yaml"), "\nversion: 1.2.3\nappVersion: v1.2.3\n")
+	assert.Contains(t, inside("compose/compose.yaml"), "${PIPEOPS_VERSION:-v1.2.3}")
 	modes := unpackTar(t, filepath.Join(first, "pipeops_1.2.3_linux_amd64.tar.gz"))
 	assert.Equal(t, int64(0o755), modes["pipeops_1.2.3_linux_amd64/pipeops-agent"])
 	assert.Equal(t, int64(0o755), modes["pipeops_1.2.3_linux_amd64/deployments/openrc/pipeops-agent"])

@@ -16,32 +16,56 @@ import (
 // agentImage is the one that the manifest starts.
 const agentImage = "pipeops/agent"
 
-// manifests writes what `kubectl apply` takes, pinned to this version's image.
+// overlay is where a file of the repository is that was pinned to this version.
+func (r *release) overlay(name string) string {
+	return filepath.Join(r.staging, "overlay", filepath.FromSlash(name))
+}
+
+// pin writes a file of the repository with changes, each of which is to be found
+// once, and takes it into the archives instead of the original.
+func (r *release) pin(name string, changes ...[2]string) (content []byte, err error) {
+	content, err = os.ReadFile(filepath.Join(r.root, filepath.FromSlash(name)))
+	for _, change := range changes {
+		if err == nil {
+			content, err = replaceOnce(content, change[0], change[1])
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(r.overlay(name)), 0o755); err != nil { //nolint:gosec // a build output, for everybody
+		return nil, err
+	}
+	return content, write(r.overlay(name), text(content))
+}
+
+// manifests writes what `kubectl apply` takes, and the compose file, pinned to this
+// version's images.
 func (r *release) manifests(context.Context) error {
 	for _, name := range []string{"agent.yaml", "service.yaml", "namespaces.yaml", "crds/pipeops.io_apps.yaml"} {
-		content, err := os.ReadFile(filepath.Join(r.root, "deployments", filepath.FromSlash(name)))
+		var changes [][2]string
+		if name == "agent.yaml" {
+			changes = r.imagePin()
+		}
+		content, err := r.pin(path.Join("deployments", name), changes...)
 		if err != nil {
 			return err
-		}
-		if name == "agent.yaml" {
-			if content, err = r.pinImage(content); err != nil {
-				return err
-			}
 		}
 		if err := r.add(path.Base(name), published.KindManifest, anywhere, text(content)); err != nil {
 			return err
 		}
 	}
-	return nil
+	_, err := r.pin("deployments/compose/compose.yaml", [2]string{"${PIPEOPS_VERSION:-dev}", "${PIPEOPS_VERSION:-" + r.version + "}"})
+	return err
 }
 
-// pinImage names the image by its digest; the tag is for those who read it.
-func (r *release) pinImage(manifest []byte) ([]byte, error) {
+// imagePin names the image by its digest; the tag is for those who read it.
+func (r *release) imagePin() [][2]string {
 	image, found := r.manifest.Image(agentImage)
 	if !found { // a release of other programs
-		return manifest, nil
+		return nil
 	}
-	return replaceOnce(manifest, "image: "+agentImage+":dev\n", fmt.Sprintf("image: %s:%s@%s\n", image.Name, r.version, image.Digest))
+	return [][2]string{{"image: " + agentImage + ":dev\n", fmt.Sprintf("image: %s:%s@%s\n", image.Name, r.version, image.Digest)}}
 }
 
 // replaceOnce wants to find what it replaces, once: a file that has changed its

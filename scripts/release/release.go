@@ -138,9 +138,19 @@ func (r *release) entries(platform v1.Platform) ([]entry, error) {
 		if err != nil {
 			return nil, err
 		}
-		entries = append(entries, found...)
+		for _, e := range found {
+			if pinned := r.overlay(e.name); exists(pinned) {
+				e.file = pinned
+			}
+			entries = append(entries, e)
+		}
 	}
 	return entries, nil
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
 }
 
 // images makes those of the programs that have one, for all Linux platforms at once.
