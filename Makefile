@@ -6,7 +6,7 @@ SHELL := /bin/bash
 
 MODULE  := github.com/pipeops/pipeops-vm-agent
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo none)
+COMMIT  ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo none)
 RELEASE ?= $(if $(filter v%,$(VERSION)),$(VERSION),v0.0.0-g$(VERSION))
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 BIN     := bin

@@ -22,7 +22,7 @@ const (
 func bash(t *testing.T, commands string, env ...string) (said string, code int) {
 	t.Helper()
 	script := "set -Eeuo pipefail\n"
-	for _, part := range []string{"settings", "log", "download", "signature"} {
+	for _, part := range []string{"settings", "log", "download", "signature", "command_upgrade"} {
 		text, err := files.ReadFile(part + ".sh")
 		require.NoError(t, err)
 		script += string(text)
@@ -98,16 +98,4 @@ signature_check /no/file x`)
 	assert.Zero(t, code, said)
 	assert.Contains(t, said, "the signature of v1.2.3 is not checked")
 	assert.Contains(t, said, "apt-get install -y minisign")
-}
-
-func TestOlder(t *testing.T) {
-	for pair, want := range map[string]bool{
-		"v1.2.3 v1.2.3": false, "v1.2.3 v1.2.4": true, "v1.2.4 v1.2.3": false, "v1.9.0 v1.10.0": true, "v1.10.0 v1.9.0": false,
-		"v2.0.0 v1.9.9": false, "v1.2.3-rc.1 v1.2.3": true, "v1.2.3 v1.2.3-rc.1": false, "v1.2.3-rc.1 v1.2.3-rc.2": true,
-		"v1.2.3-rc.1 v1.2.2": false, "v1.08.0 v1.9.0": true,
-	} {
-		said, code := bash(t, "older "+pair+" && echo yes || echo no")
-		require.Zero(t, code, said)
-		assert.Equal(t, map[bool]string{true: "yes\n", false: "no\n"}[want], said, pair)
-	}
 }

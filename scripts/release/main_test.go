@@ -98,6 +98,7 @@ func TestTwoReleasesOfACommitAreTheSame(t *testing.T) {
 
 	t.Run("the manifest", func(t *testing.T) { manifestIsTrue(t, first) })
 	t.Run("what is pinned", func(t *testing.T) { versionIsPinned(t, first) })
+	t.Run("checked as the guide says", func(t *testing.T) { checksOfTheGuide(t, first) })
 	t.Run("the chart", func(t *testing.T) { chartIsWhatHelmPacks(t, first) })
 	t.Run("the archive", func(t *testing.T) { archiveIsWhole(t, first) })
 }

@@ -26,7 +26,8 @@ func write(t *testing.T, function string) (db string) {
 		"ID/GO-2026-9999.json": `{"schema_version": "1.3.1", "id": "GO-2026-9999", "modified": "2026-01-01T00:00:00Z", "published": "2026-01-01T00:00:00Z",
 			"summary": "made up by a test", "details": "none", "affected": [{"package": {"name": "stdlib", "ecosystem": "Go"},
 			"ranges": [{"type": "SEMVER", "events": [{"introduced": "0"}]}],
-			"ecosystem_specific": {"imports": [{"path": "os/signal", "symbols": ["` + function + `"]}]}}]}`,
+			"ecosystem_specific": {"imports": [{"path": "os/signal", "symbols": ["` + function + `"]}]}}],
+			"database_specific": {"url": "https://example.com/GO-2026-9999"}}`,
 	} {
 		file := filepath.Join(dir, name)
 		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
@@ -41,7 +42,7 @@ func TestAVulnerabilityThatIsCalledFails(t *testing.T) {
 	}
 	var out bytes.Buffer
 	c := check{db: write(t, "Notify"), root: "../..", packages: []string{program}, out: &out}
-	require.ErrorContains(t, c.run(t.Context()), "govulncheck", out.String())
+	require.ErrorContains(t, c.run(t.Context()), "govulncheck: exit status 3", out.String())
 	assert.Contains(t, out.String(), "made up by a test")
 
 	out.Reset()
