@@ -50,6 +50,8 @@ func chartIsWhatHelmPacks(t *testing.T, dir string) {
 	image := regexp.MustCompile(`image: pipeops/agent@(sha256:[0-9a-f]{64})\n`).FindStringSubmatch(rendered)
 	require.NotEmpty(t, image)
 	assert.Contains(t, string(read(t, dir, "agent.yaml")), image[1])
+	byTag := run("template", "pipeops-agent", ours, "--set", "agent.controlPlaneUrl=https://cp.example.com,agent.clusterName=prod-1,image.digest=")
+	assert.True(t, strings.Contains(byTag, "image: pipeops/agent:v1.2.3\n"), "docs/release.md has it so")
 }
 
 // buildHelm compiles it as test/chart does, and test/setup beforehand.

@@ -86,7 +86,9 @@ func TestWindowsHandsOverEverySetting(t *testing.T) {
 	_, rows, found := strings.Cut(guide, "\n## Settings\n")
 	require.True(t, found)
 	rows, _, _ = strings.Cut(rows, "\n## ")
-	list, _, _ := strings.Cut(script[strings.Index(script, "$Settings = @("):], "\n)")
+	_, list, found := strings.Cut(script, "\n$Settings = @(\n")
+	require.True(t, found)
+	list, _, _ = strings.Cut(list, "\n)")
 	for _, name := range regexp.MustCompile("`([A-Z][A-Z0-9_]+)`").FindAllStringSubmatch(rows, -1) {
 		switch name[1] {
 		case "CLUSTER_TYPE", "KUBE_CONTEXT", "KUBECONFIG", "PIPEOPS_INSTALL_STATE", "PIPEOPS_INSTALL_LOG": // k3s, at its own places
