@@ -274,8 +274,8 @@ function Invoke-Main {
     $name = Select-Distribution
     if (-not $name) { return }
     Assert-Distribution $name
-    if ($Command -eq 'install') { Register-KeepAlive $name }
     $code = Invoke-Linux $name
+    if ($Command -eq 'install' -and $code -eq 0) { Register-KeepAlive $name }
     if ($Command -eq 'uninstall' -and $code -eq 0) {
         Unregister-KeepAlive
         Write-Host "    the distribution stays; with all that is in it, it goes by: wsl --unregister $name"
