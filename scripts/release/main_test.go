@@ -261,3 +261,34 @@ func TestTheImagesTrustMozillasAuthorities(t *testing.T) {
 	assert.Greater(t, n, 100)
 	t.Log(n, "certificate authorities")
 }
+
+func TestOnlyWhatIsCommittedIsSigned(t *testing.T) {
+	dir := t.TempDir()
+	git := func(args ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-c", "user.name=test", "-c", "user.email=test@example.com", "-c", "commit.gpgsign=false"}, args...)...)
+		cmd.Dir = dir
+		said, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", said)
+	}
+	require.NoError(t, committed(t.Context(), dir), "a copy without git")
+	git("init", "--quiet")
+	file := filepath.Join(dir, "file")
+	require.NoError(t, os.WriteFile(file, []byte("1"), 0o600))
+	git("add", "file")
+	git("commit", "--quiet", "-m", "first")
+	require.NoError(t, committed(t.Context(), dir))
+	require.NoError(t, os.WriteFile(file, []byte("2"), 0o600))
+	require.ErrorContains(t, committed(t.Context(), dir), "changes that are in no commit")
+
+	at, err := commitTime(t.Context(), dir)
+	require.NoError(t, err)
+	assert.WithinDuration(t, time.Now(), at, time.Hour)
+	t.Setenv("SOURCE_DATE_EPOCH", "1000000000")
+	at, err = commitTime(t.Context(), dir)
+	require.NoError(t, err)
+	assert.Equal(t, int64(1000000000), at.Unix())
+	t.Setenv("SOURCE_DATE_EPOCH", "today")
+	_, err = commitTime(t.Context(), dir)
+	require.ErrorContains(t, err, "SOURCE_DATE_EPOCH")
+}
