@@ -25,7 +25,7 @@ signature_tool=""
 signature_tool() {
   if command -v minisign >/dev/null; then
     signature_tool=minisign
-  elif [[ $(openssl version 2>/dev/null) == "OpenSSL "[3-9]* ]]; then
+  elif [[ $(openssl version 2>/dev/null) == "OpenSSL "[3-9]* ]] && openssl dgst -blake2b512 /dev/null >/dev/null 2>&1; then # FIPS has no BLAKE2
     signature_tool=openssl
   else
     return 1
