@@ -10,6 +10,9 @@ import (
 var (
 	version = "dev"
 	commit  = "none"
+	// releaseKeys are the maintainers' minisign public keys, separated by commas:
+	// who may publish a version that this one becomes (internal/release.ParseKeys).
+	releaseKeys = ""
 )
 
 func main() {

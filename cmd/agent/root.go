@@ -37,8 +37,12 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w: %w\nSee `%s --help`", errUsage, cli.FlagError(err), cmd.CommandPath())
 	})
-	root.AddCommand(newRun(), newReady(), newPrintConfig(), newDoctor(), cli.NewVersion("pipeops-agent", version, commit))
+	root.AddCommand(newRun(), newReady(), newPrintConfig(), newDoctor(), newVersion())
 	return root
+}
+
+func newVersion() *cobra.Command {
+	return cli.NewVersion("pipeops-agent", version, commit, strings.FieldsFunc(releaseKeys, func(r rune) bool { return r == ',' })...)
 }
 
 // execute runs the command and turns its error into text and exit code.

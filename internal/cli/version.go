@@ -15,11 +15,14 @@ type Version struct {
 	Commit   string `json:"commit"`
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
+	// ReleaseKeys are the public keys whose releases the program takes as its own
+	// later versions; see internal/release.
+	ReleaseKeys []string `json:"releaseKeys,omitempty"`
 }
 
 // NewVersion is the subcommand version.
-func NewVersion(program, version, commit string) *cobra.Command {
-	v := Version{program, version, commit, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+func NewVersion(program, version, commit string, releaseKeys ...string) *cobra.Command {
+	v := Version{program, version, commit, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, releaseKeys}
 	var out Output
 	cmd := &cobra.Command{
 		Use:     "version",
@@ -29,6 +32,9 @@ func NewVersion(program, version, commit string) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return out.Write(cmd.OutOrStdout(), v, func(w io.Writer) {
 				fmt.Fprintf(w, "%s %s (commit %s, %s, %s)\n", v.Program, v.Version, v.Commit, v.Go, v.Platform)
+				for _, key := range v.ReleaseKeys {
+					fmt.Fprintln(w, "trusts releases signed by", key)
+				}
 			})
 		},
 	}

@@ -95,7 +95,7 @@ manifest_get() {
   if [[ -n $PIPEOPS_MANIFEST ]]; then
     cp "$PIPEOPS_MANIFEST" "$tmp_dir/agent.yaml"
   else
-    fetch_release agent.yaml "$tmp_dir/agent.yaml"
+    fetch_manifest "$tmp_dir/agent.yaml"
   fi
   [[ -z $PIPEOPS_IMAGE ]] || {
     PIPEOPS_IMAGE="$PIPEOPS_IMAGE" awk '/^ +image: / {sub(/image: .*/, "image: " ENVIRON["PIPEOPS_IMAGE"])} {print}' \

@@ -68,7 +68,7 @@ func stepsFor(what string) []step {
 	case "bench":
 		return []step{compilePrograms, {"get the test cluster's parts", goRun("./test/cluster/cmd/cluster", "build", "--simulation")}, getBroker}
 	case "test":
-		getTools := step{"get what the documentation's examples use", packages("curl", "jq")}
+		getTools := step{"get what the documentation's examples use", packages("curl", "jq", "minisign")}
 		return []step{
 			compilePrograms, getCluster, getBroker, getMachine, getTools, {"compile Helm and kubeconform", chart.run},
 			{"compile the end-to-end tests", e2e.run}, compileTests,

@@ -1,0 +1,54 @@
+package release
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"aead.dev/minisign"
+)
+
+// SecretKey is what a maintainer signs with.
+type SecretKey struct{ key minisign.PrivateKey }
+
+// ErrPassphrase is that of a key file that asks for another passphrase, or for one.
+var ErrPassphrase = errors.New("the passphrase is not that of the key")
+
+// ParseSecretKey reads the contents of a key file of `minisign -G`, or of
+// `minisign -G -W`, which has no passphrase. Decrypting takes 1 GiB of memory for
+// some seconds: minisign makes guessing as dear.
+func ParseSecretKey(file []byte, passphrase string) (SecretKey, error) {
+	if len(file) > MaxSignature {
+		return SecretKey{}, fmt.Errorf("no key file of minisign: larger than %d bytes", MaxSignature)
+	}
+	if !minisign.IsEncrypted(file) {
+		var key minisign.PrivateKey
+		if err := key.UnmarshalText(file); err != nil {
+			return SecretKey{}, fmt.Errorf("no key file of minisign: %w", err)
+		}
+		return SecretKey{key}, nil
+	}
+	if passphrase == "" {
+		return SecretKey{}, fmt.Errorf("%w: there is none, and the key file is encrypted", ErrPassphrase)
+	}
+	key, err := minisign.DecryptKey(passphrase, file)
+	if err != nil {
+		return SecretKey{}, ErrPassphrase // the library cannot tell a wrong one from a broken file
+	}
+	return SecretKey{key}, nil
+}
+
+// Public is the key that others check with.
+func (s SecretKey) Public() PublicKey {
+	return s.key.Public().(minisign.PublicKey) //nolint:forcetypeassert // documented by the library
+}
+
+// Sign answers the signature of data, a .minisig file. The comment is signed too,
+// and minisign shows it to those who check; the same input gives the same bytes.
+// It is of the hashed form, which newer minisigns make and may insist on (-H).
+func (s SecretKey) Sign(data []byte, comment string) []byte {
+	hashed := minisign.NewReader(bytes.NewReader(data))
+	_, _ = io.Copy(io.Discard, hashed) // reading from memory does not fail
+	return hashed.SignWithComments(s.key, comment, fmt.Sprintf("signature of pipeops release key %016X", s.key.ID()))
+}
