@@ -57,7 +57,7 @@ func stepsFor(what string) []step {
 	compilePrograms := step{"compile agent, control plane, Runner and the tools around them", programs.run}
 	getCluster := step{"get the test cluster's parts", goRun("./test/cluster/cmd/cluster", "build")}
 	getBroker := step{"get RabbitMQ", goRun("./test/broker/cmd/broker", "install")}
-	getMachine := step{"get a Debian for test machines", goRun("./test/machine/cmd/rootfs", "bookworm")}
+	getMachine := step{"get Debians for test machines, with systemd and with OpenRC", goRun("./test/machine/cmd/rootfs", "bookworm", "bookworm-openrc")}
 	compileTests := step{"compile the tests, with the race detector", tests.run}
 	switch what {
 	case "demo":
