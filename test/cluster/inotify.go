@@ -88,7 +88,7 @@ func tryInstances(n int) error {
 		if err != nil {
 			return fmt.Errorf("only %d of the %d instances that it takes are left: %w", have, n, err)
 		}
-		defer unix.Close(fd) //nolint:errcheck,gocritic // all of them at once, below the bound
+		defer unix.Close(fd) //nolint:errcheck // all of them at once, below the bound
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ var packages = []string{"bash", "ca-certificates", "curl", "iproute2", "procps",
 // layout is raised when a root file system is made differently.
 const layout = "1"
 
-// OpenRC, behind a suite's name, is that suite with OpenRC where Debian has
+// OpenRC is put behind a suite's name for that suite with OpenRC where Debian has
 // systemd: bookworm-openrc.
 const OpenRC = "-openrc"
 
