@@ -43,7 +43,8 @@ uninstall_cluster_objects() {
   # Namespaces have a rule of their own, and go last.
   manifest_without_namespaces "$STATE_DIR/agent.yaml" |
     "${kube[@]}" delete --ignore-not-found --wait=true -f - >"$tmp_dir/delete.log" 2>&1 || remains+=("objects of the agent: $(tail -n 1 "$tmp_dir/delete.log")")
-  logged "${kube[@]}" -n "$NAMESPACE" delete --ignore-not-found configmap/pipeops-agent configmap/pipeops-agent-ca secret/pipeops-agent || true
+  logged "${kube[@]}" -n "$NAMESPACE" delete --ignore-not-found configmap/pipeops-agent configmap/pipeops-agent-ca secret/pipeops-agent \
+    secret/pipeops-agent-proxy || true
   say "$(sed 's/^/    /' "$tmp_dir/delete.log")"
   local name
   for name in $(state_names namespace); do uninstall_namespace "$name"; done

@@ -102,8 +102,8 @@ func everything(t *testing.T) (all []string) {
 }
 
 // TestNamespacedBehindProxy is an agent with rights in one namespace, which
-// reaches the control plane through a proxy, whose CA it is given in a config
-// map: its token has no fingerprint.
+// reaches the control plane through a proxy that wants a password, and whose CA it
+// is given in a config map: its token has no fingerprint.
 func TestNamespacedBehindProxy(t *testing.T) {
 	sys := system(t)
 	proxy := startProxy(t, sys.HostIP())
@@ -119,12 +119,13 @@ for ns in granted other; do
   kubectl label namespace $ns app.kubernetes.io/managed-by=pipeops
 done
 kubectl -n pipeops create secret generic enrolment --from-literal=AGENT_TOKEN=%s
+kubectl -n pipeops create secret generic proxy --from-literal=HTTPS_PROXY=%s
 kubectl -n pipeops create configmap company-ca --from-file=ca.crt=%s
-helm install pipeops-agent %s --namespace pipeops --wait --values %[3]s/ci/custom-ca.yaml \
+helm install pipeops-agent %s --namespace pipeops --wait --values %[4]s/ci/custom-ca.yaml \
   --set agent.controlPlaneUrl=%s --set agent.clusterName=limited --set agent.existingSecret=enrolment \
-  --set agent.namespaces='{granted}' --set proxy.https=%s
+  --set agent.namespaces='{granted}' --set proxy.existingSecret=proxy
 helm test pipeops-agent --namespace pipeops
-`, token, filepath.Join(sys.DataDir(), "ca.pem"), agentChart, sys.APIURL(), proxy.url))
+`, token, proxy.url, filepath.Join(sys.DataDir(), "ca.pem"), agentChart, sys.APIURL()))
 	awaitAgent(t, "limited", version)
 
 	app, err := sys.LoadApp(t.Context(), "hello")
