@@ -18,6 +18,8 @@ GOTEST  := go test -timeout 25m
 REPORT  := $(BIN)/report -timeout 25m -vet=off
 
 export CGO_ENABLED ?= 0
+# The race detector has each process wait a second at its end, for stragglers.
+export GORACE ?= atexit_sleep_ms=50
 
 ##@ Start here
 .PHONY: demo

@@ -1294,7 +1294,7 @@ kube_apply() {
     "Kubernetes 1.30 or newer is needed, and an administrator's rights: ${kube[*]} auth can-i '*' '*'"
   cp "$tmp_dir/agent.yaml" "$STATE_DIR/agent.yaml"
   # Lines that were not there before are settings that have changed.
-  if [[ -s $tmp_dir/before ]] && grep -E '^(ConfigMap|Secret)/pipeops-agent(-ca)? ' "$tmp_dir/apply.log" | grep -qvxFf "$tmp_dir/before"; then
+  if [[ -s $tmp_dir/before ]] && grep -E '^(ConfigMap|Secret)/pipeops-agent(-ca|-proxy)? ' "$tmp_dir/apply.log" | grep -qvxFf "$tmp_dir/before"; then
     say "    settings have changed: the agent starts anew"
     logged "${kube[@]}" -n "$NAMESPACE" rollout restart deployment/pipeops-agent || true
   fi
@@ -1328,7 +1328,7 @@ kube_apply_stdin() {
 VERSION_TEMPLATE='go-template={{define "v"}}{{.kind}}/{{.metadata.name}} {{.metadata.uid}}/{{.metadata.resourceVersion}}{{"\n"}}{{end}}{{if .items}}{{range .items}}{{template "v" .}}{{end}}{{else if .metadata.name}}{{template "v" .}}{{end}}'
 
 settings_versions() {
-  "${kube[@]}" -n "$NAMESPACE" get configmap/pipeops-agent secret/pipeops-agent configmap/pipeops-agent-ca --ignore-not-found \
+  "${kube[@]}" -n "$NAMESPACE" get configmap/pipeops-agent secret/pipeops-agent secret/pipeops-agent-proxy configmap/pipeops-agent-ca --ignore-not-found \
     -o "$VERSION_TEMPLATE" 2>/dev/null || true
 }
 
@@ -1351,6 +1351,7 @@ kube_objects() {
   cat "$tmp_dir/agent.yaml"
   object_settings
   object_token
+  object_proxy
   object_ca
   local name
   for name in production beta; do
@@ -1364,8 +1365,21 @@ object_settings() {
   printf '  PIPEOPS_CONTROL_PLANE_URL: "%s"\n  CLUSTER_NAME: "%s"\n' "$PIPEOPS_CONTROL_PLANE_URL" "$CLUSTER_NAME"
   [[ -z $LOG_LEVEL ]] || printf '  LOG_LEVEL: "%s"\n' "$LOG_LEVEL"
   [[ -z $PIPEOPS_CA_FILE ]] || printf '  PIPEOPS_CA_FILE: /etc/pipeops/ca/ca.crt\n'
+  [[ -z ${HTTPS_PROXY:-${https_proxy:-}} ]] || printf '  NO_PROXY: "%s"\n' "$(no_proxy_list)"
+}
+
+# object_proxy: an account may be in the URL. Without a proxy the Secret is empty,
+# which takes away what an earlier run put there.
+object_proxy() {
   local proxy="${HTTPS_PROXY:-${https_proxy:-}}"
-  [[ -z $proxy ]] || printf '  HTTPS_PROXY: "%s"\n  NO_PROXY: "%s"\n' "$proxy" "$(no_proxy_list)"
+  printf -- '---\napiVersion: v1\nkind: Secret\nmetadata:\n  name: pipeops-agent-proxy\n  namespace: %s\ndata:' "$NAMESPACE"
+  if [[ -z $proxy ]]; then
+    echo ' {}'
+    return
+  fi
+  printf '\n  HTTPS_PROXY: '
+  printf '%s' "$proxy" | base64 | tr -d '\n'
+  echo
 }
 
 object_token() {
@@ -1709,10 +1723,10 @@ uninstall_cluster_objects() {
   # Namespaces have a rule of their own, and go last.
   manifest_without_namespaces "$STATE_DIR/agent.yaml" |
     "${kube[@]}" delete --ignore-not-found --wait=true -f - >"$tmp_dir/delete.log" 2>&1 || remains+=("objects of the agent: $(tail -n 1 "$tmp_dir/delete.log")")
-  logged "${kube[@]}" -n "$NAMESPACE" delete --ignore-not-found configmap/pipeops-agent configmap/pipeops-agent-ca secret/pipeops-agent || true
+  logged "${kube[@]}" -n "$NAMESPACE" delete --ignore-not-found configmap/pipeops-agent configmap/pipeops-agent-ca secret/pipeops-agent \
+    secret/pipeops-agent-proxy || true
   say "$(sed 's/^/    /' "$tmp_dir/delete.log")"
-  local name
-  for name in $(state_names namespace); do uninstall_namespace "$name"; done
+  uninstall_namespaces
 }
 
 # uninstall_apps: Apps are taken down by the agent, so they go before it.
@@ -1733,18 +1747,27 @@ manifest_without_namespaces() {
     BEGIN {doc = "\n"} /^---$/ {flush(); next} {doc = doc $0 "\n"} END {flush()}' "$1"
 }
 
-# uninstall_namespace deletes one that we made, unless somebody has put
-# something into it.
-uninstall_namespace() {
+# uninstall_namespaces deletes those that we made, all at once: Kubernetes takes
+# more than five seconds for each.
+uninstall_namespaces() {
+  local name empty=()
+  for name in $(state_names namespace); do
+    if namespace_empty "$name"; then empty+=("$name"); fi
+  done
+  ((${#empty[@]} > 0)) || return 0
+  logged "${kube[@]}" delete namespace "${empty[@]}" --ignore-not-found --timeout "${PIPEOPS_WAIT}s" || remains+=("of the namespaces ${empty[*]}: $last_output")
+  say "    namespaces ${empty[*]}"
+}
+
+# namespace_empty says whether nobody else has put something into a namespace.
+namespace_empty() {
   local found
   found="$("${kube[@]}" -n "$1" get pods,services,persistentvolumeclaims,secrets,configmaps,deployments,statefulsets,daemonsets,jobs,cronjobs \
     -o 'go-template={{range .items}}{{.kind}}/{{.metadata.name}} {{end}}' 2>/dev/null | tr ' ' '\n' | uninstall_foreign "$1" | tr '\n' ' ')" || true
   if [[ -n ${found// /} ]]; then
     say "    kept the namespace $1: it has $found"
-    return 0
+    return 1
   fi
-  logged "${kube[@]}" delete namespace "$1" --ignore-not-found --timeout "${PIPEOPS_WAIT}s" || remains+=("namespace $1")
-  say "    namespace $1"
 }
 
 # uninstall_foreign passes what neither Kubernetes nor the agent has made.

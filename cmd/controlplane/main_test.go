@@ -26,6 +26,8 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("PIPEOPS_DATA_DIR", filepath.Join(env.WorkDir, "data"))
+			// The race detector has each process wait a second at its end, for stragglers.
+			env.Setenv("GORACE", "atexit_sleep_ms=0")
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
