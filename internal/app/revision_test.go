@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
+	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -75,7 +75,7 @@ func TestRevisionsTellWhoWhenAndWhat(t *testing.T) {
 	assert.NotContains(t, string(raw), "hunter")
 
 	byHand := []byte(`{"spec":{"image":"example.com/web:by-hand"}}`)
-	require.NoError(t, env.Client.Patch(t.Context(), get(t, env, k, &app.App{}), client.RawPatch(types.MergePatchType, byHand)))
+	require.NoError(t, env.Client.Patch(t.Context(), get(t, env, k, &app.App{}), client.RawPatch(apitypes.MergePatchType, byHand)))
 	eventually(t, "what kubectl did is kept too", func() bool { return len(revisions(t, e, k)) == 3 })
 	assert.Empty(t, revisions(t, e, k)[0].Runner, "and nobody is blamed for it")
 }
