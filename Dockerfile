@@ -1,11 +1,11 @@
-# syntax=docker/dockerfile:1
 # The images of the agent and of the control plane. Without a Docker engine `make image`
 # builds the same ones (scratch, one static binary, user 65532) with go-containerregistry.
+# A release's are those of `make release`, which needs no base at all.
 #
 #   docker buildx build --platform linux/amd64,linux/arm64 --build-arg VERSION=v1.2.3 -t pipeops/agent:v1.2.3 .
 #   docker buildx build --target controlplane ... -t pipeops/controlplane:v1.2.3 .
 
-FROM --platform=$BUILDPLATFORM golang:1.26-bookworm AS build
+FROM --platform=$BUILDPLATFORM golang:1.26.8-bookworm@sha256:a688600ca24f8a4d3ca77f95b0dd40704a9fc787c826660eb7ba0b641b8b175d AS build
 ARG TARGETOS TARGETARCH VERSION=dev COMMIT=none
 WORKDIR /src
 COPY go.mod go.sum ./

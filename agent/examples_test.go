@@ -22,6 +22,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/cluster"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
 
 const (
@@ -46,23 +47,23 @@ func openShop(t *testing.T) *shop {
 	img, err := cluster.BuildProgram(t.Context(), cluster.Program{Package: "./test/apps/hello", Name: "hello", Ref: harness.ExampleImage})
 	require.NoError(t, err)
 	require.NoError(t, s.env.Cluster.LoadImage(t.Context(), harness.ExampleImage, img))
-	p := startPlane(t)
+	p := planetest.Start(t)
 	s.runAgent(t, p)
-	p.awaitOnline(t, time.Time{})
+	p.AwaitOnline(t, time.Time{})
 	s.becomeRunner(t, p)
 	s.prepare(t)
 	return s
 }
 
 // runAgent runs the agent as in its pod: it keeps its identity in the cluster.
-func (s *shop) runAgent(t *testing.T, p *plane) {
+func (s *shop) runAgent(t *testing.T, p *planetest.Plane) {
 	t.Helper()
 	a, err := agent.New(agent.Options{
 		Config: config.Config{
-			ControlPlaneURL: p.ControlPlane.Advertised().API, Token: p.token(t), ClusterName: exampleAgent,
+			ControlPlaneURL: p.URL(), Token: token(t, p), ClusterName: exampleAgent,
 			Namespace: kubetest.AgentNamespace, HealthAddress: "127.0.0.1:0",
 		},
-		Version: "test", Log: zerolog.New(s.rec), Kubernetes: s.rec.config(s.env.Agent), Now: p.clock.now,
+		Version: "test", Log: zerolog.New(s.rec), Kubernetes: s.rec.config(s.env.Agent), Now: p.Clock.Now,
 	})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -73,7 +74,7 @@ func (s *shop) runAgent(t *testing.T, p *plane) {
 
 // becomeRunner makes credentials, and from them, as docs/runner-api.md says,
 // curl's files and variables.
-func (s *shop) becomeRunner(t *testing.T, p *plane) {
+func (s *shop) becomeRunner(t *testing.T, p *planetest.Plane) {
 	t.Helper()
 	creds, err := p.CreateRunner(t.Context(), "ci", time.Hour, false)
 	require.NoError(t, err)

@@ -23,6 +23,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
 
 // book is a log that can be read while it is written.
@@ -68,7 +69,7 @@ func await(t *testing.T, what string, ok func() bool) {
 // replicas is an agent whose identity is where that of pods is.
 type replicas struct {
 	t     *testing.T
-	p     *plane
+	p     *planetest.Plane
 	log   *book // the control plane's
 	token string
 }
@@ -76,15 +77,13 @@ type replicas struct {
 func startReplicas(t *testing.T, change func(*controlplane.Config)) *replicas {
 	t.Helper()
 	r := &replicas{t: t, log: &book{}}
-	r.p = startPlane(t, func(c *controlplane.Config) {
+	r.p = planetest.Start(t, func(c *controlplane.Config) {
 		c.Log = zerolog.New(r.log)
 		if change != nil {
 			change(c)
 		}
 	})
-	token, _, err := r.p.CreateToken(t.Context(), controlplane.TokenOptions{TTL: time.Hour, Uses: 1})
-	require.NoError(t, err)
-	r.token = token.Reveal()
+	r.token = r.p.Token(t, controlplane.TokenOptions{TTL: time.Hour, Uses: 1})
 	forget := func() {
 		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.AgentNamespace, Name: "pipeops-agent-identity"}}
 		require.NoError(t, client.IgnoreNotFound(kubetest.ControlPlane(t).Client.Delete(context.Background(), s)))
@@ -100,10 +99,10 @@ func (r *replicas) run(name string) (*running, *book) {
 	log := &book{}
 	return launch(r.t, agent.Options{
 		Config: config.Config{
-			ControlPlaneURL: r.p.ControlPlane.Advertised().API, Token: r.token, ClusterName: "replicas",
+			ControlPlaneURL: r.p.URL(), Token: r.token, ClusterName: "replicas",
 			Namespace: kubetest.AgentNamespace, HealthAddress: "127.0.0.1:0",
 		},
-		Version: "test", Log: zerolog.New(log), Now: r.p.clock.now, Replica: name,
+		Version: "test", Log: zerolog.New(log), Now: r.p.Clock.Now, Replica: name,
 	}), log
 }
 
@@ -215,6 +214,6 @@ func TestAReplicaThatStopsHandsOver(t *testing.T) {
 	await(t, "the second leads", func() bool { return other.count("this replica of the agent leads") == 1 })
 	assert.Equal(t, 1, r.log.count("agent's tunnel drains"))
 	assert.Zero(t, log.count("may still send"))
-	r.p.awaitOnline(t, r.p.clock.now())
+	r.p.AwaitOnline(t, r.p.Clock.Now())
 	assert.Equal(t, online, r.log.count("agent changed state"), "it was never away")
 }

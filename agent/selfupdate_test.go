@@ -14,21 +14,22 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
 )
 
 // TestOffersAreJudgedByTheCustomersRules has an agent that runs v1.5.0 be offered what
 // it does not take; test/selfupdate has what it takes.
 func TestOffersAreJudgedByTheCustomersRules(t *testing.T) {
-	p := startPlane(t)
+	p := planetest.Start(t)
 	tomorrow := time.Now().UTC().AddDate(0, 0, 1).Format("Mon") + " 00:00-01:00"
 	launch(t, agent.Options{
 		Config: config.Config{
-			ControlPlaneURL: p.ControlPlane.Advertised().API, Token: p.token(t), ClusterName: name, StateDir: t.TempDir(),
+			ControlPlaneURL: p.URL(), Token: token(t, p), ClusterName: name, StateDir: t.TempDir(),
 			Namespace: kubetest.AgentNamespace, HealthAddress: "127.0.0.1:0",
 			SelfUpdate: true, UpdateWindow: tomorrow, UpdateKeys: []string{releasetest.PublicKey}, UpdateDeadline: time.Minute,
 		},
-		Version: "v1.5.0", Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel), Now: p.clock.now,
+		Version: "v1.5.0", Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel), Now: p.Clock.Now,
 	})
 	awaitState := func(state, to string) (found announce.AgentUpdate) {
 		t.Helper()

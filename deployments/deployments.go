@@ -25,6 +25,11 @@ const header = `# The PipeOps agent, whole. Needs Kubernetes 1.30 or newer.
 #
 # The last one reads the enrolment token from the terminal (end with Ctrl-D), so
 # that it gets into no shell history. The pod starts once the config map is there.
+# A proxy goes into the config map, as HTTPS_PROXY; one that wants a password,
+# http://USER:PASSWORD@HOST:PORT, into a Secret, which is read first:
+#
+#   read -rs proxy
+#   printf %s "$proxy" | kubectl -n pipeops create secret generic pipeops-agent-proxy --from-file=HTTPS_PROXY=/dev/stdin
 #
 # For two replicas, each on its node, set "replicas: 2" below: a number that is set with
 # kubectl is set back when this file is applied again.

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 )
 
 // maxCredentials bounds a credentials file: a few certificates and URLs.
@@ -58,7 +59,7 @@ func LoadCredentials(path string) (Credentials, error) {
 	switch {
 	case err != nil:
 		return Credentials{}, fmt.Errorf("credentials file: %w", err)
-	case info.Mode().Perm()&0o077 != 0:
+	case info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows": // which knows no modes
 		return Credentials{}, fmt.Errorf("credentials file %s can be read by others; run `chmod 600 %s`", path, path)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxCredentials+1))

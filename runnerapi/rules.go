@@ -55,6 +55,11 @@ var workloadRules = []Rule{
 		func(s AppSpec) bool { return len(s.Ports) == 0 || !s.Type.Runs() },
 	},
 	{
+		"progressDeadlineSeconds", "only a Deployment has a deadline for its rollout",
+		`!has(self.progressDeadlineSeconds) || self.type == 'Deployment'`,
+		func(s AppSpec) bool { return s.ProgressDeadline == nil || s.is(TypeDeployment) },
+	},
+	{
 		"disruption", "only a Deployment or StatefulSet has a disruption budget",
 		`!has(self.disruption) || self.type in ['Deployment', 'StatefulSet']`,
 		func(s AppSpec) bool { return s.Disruption == nil || s.Type.Scales() },

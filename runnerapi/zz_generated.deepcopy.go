@@ -119,6 +119,11 @@ func (in *AppSpec) DeepCopyInto(out *AppSpec) {
 		*out = new(Spread)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.ProgressDeadline != nil {
+		in, out := &in.ProgressDeadline, &out.ProgressDeadline
+		*out = new(int32)
+		**out = **in
+	}
 	if in.GraceSeconds != nil {
 		in, out := &in.GraceSeconds, &out.GraceSeconds
 		*out = new(int64)

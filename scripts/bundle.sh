@@ -62,11 +62,15 @@ bundle_k3s() {
 
 # bundle_release puts this repository's own files where the release has them.
 bundle_release() {
-  local folder="$root/github.com/pipeops/pipeops-vm-agent/releases/download/$PIPEOPS_VERSION"
+  local folder="$root/github.com/pipeops/pipeops-vm-agent/releases/download/$PIPEOPS_VERSION" newest
   step "the agent $PIPEOPS_VERSION"
   mkdir -p "$folder"
   sed "s|image: pipeops/agent:dev|image: pipeops/agent:$PIPEOPS_VERSION|" "$here/../deployments/agent.yaml" >"$folder/agent.yaml"
   (cd "$folder" && sha256sum agent.yaml >SHA256SUMS)
+  # What install.sh finds where it asks for the newest version.
+  newest="$root/${NEWEST_URL#https://}"
+  mkdir -p "${newest%/*}"
+  echo "$PIPEOPS_VERSION" >"$newest"
   [[ -z $image ]] || cp "$image" "$root/images/"
   cp "$here/install.sh" "$here/join-worker.sh" "$here/uninstall.sh" "$root/"
   sed -i "s/^RELEASE_VERSION=.*/RELEASE_VERSION=\"$PIPEOPS_VERSION\"/" "$root"/*.sh

@@ -19,9 +19,11 @@ set -Eeuo pipefail
 
 # ---------------------------------------------------------------- settings
 
-# What is pinned. `make release` stamps the first three.
+# What is pinned. `make release` stamps the first four: RELEASE_KEYS are minisign
+# public keys, separated by commas, which have to have signed another version.
 RELEASE_VERSION="dev"
-RELEASE_SUMS_SHA256=""
+RELEASE_MANIFEST_SHA256=""
+RELEASE_KEYS=""
 RELEASE_CONTROL_PLANE_URL=""
 RELEASE_K3S_VERSION="v1.35.5+k3s1"
 RELEASE_KUBECTL_VERSION="v1.35.5"
@@ -30,6 +32,7 @@ RELEASE_KIND_VERSION="v0.30.0"
 RELEASE_MINIKUBE_VERSION="v1.37.0"
 
 RELEASES_URL="https://github.com/pipeops/pipeops-vm-agent/releases/download"
+NEWEST_URL="https://github.com/pipeops/pipeops-vm-agent/releases/latest/download/version.txt"
 
 # Exit codes, as docs/install.md lists them.
 EXIT_UNEXPECTED=1 EXIT_USAGE=2 EXIT_ROOT=3 EXIT_MACHINE=4 EXIT_NETWORK=5 EXIT_CHECKSUM=6
@@ -41,6 +44,7 @@ AGENT_SELECTOR="app.kubernetes.io/name=pipeops-agent"
 # settings_load reads the environment. Secrets leave it again: what is started
 # from here gets them only where it needs them.
 settings_load() {
+  version_named="${PIPEOPS_VERSION:+yes}"
   PIPEOPS_VERSION="${PIPEOPS_VERSION:-$RELEASE_VERSION}"
   PIPEOPS_CONTROL_PLANE_URL="${PIPEOPS_CONTROL_PLANE_URL:-$RELEASE_CONTROL_PLANE_URL}"
   PIPEOPS_IMAGE="${PIPEOPS_IMAGE:-}"
@@ -848,16 +852,47 @@ fetch_verified() {
   tmp_open
   list="$tmp_dir/sums-$(tr -c 'a-zA-Z0-9.\n' _ <<<"$3")"
   [[ -s $list ]] || fetch "$3" "$list"
-  if [[ $3 == "$RELEASES_URL"/* && -n $RELEASE_SUMS_SHA256 && $PIPEOPS_VERSION == "$RELEASE_VERSION" ]]; then
-    verify "$list" "$RELEASE_SUMS_SHA256" SHA256SUMS
-  fi
   fetch "$1" "$2"
   verify "$2" "$(sum_in "$list" "$4")" "$4"
 }
 
-# fetch_release NAME FILE gets a file of the agent's release.
-fetch_release() {
-  fetch_verified "$RELEASES_URL/$PIPEOPS_VERSION/$1" "$2" "$RELEASES_URL/$PIPEOPS_VERSION/SHA256SUMS" "$1"
+# fetch_manifest FILE gets the agent's manifest. The one of this script's own version
+# is known by its checksum; of another the list of checksums has to be signed.
+fetch_manifest() {
+  local folder="$RELEASES_URL/$PIPEOPS_VERSION"
+  if [[ -n $RELEASE_MANIFEST_SHA256 && $PIPEOPS_VERSION == "$RELEASE_VERSION" ]]; then
+    fetch "$folder/agent.yaml" "$1"
+    verify "$1" "$RELEASE_MANIFEST_SHA256" agent.yaml
+    return
+  fi
+  tmp_open
+  fetch "$folder/SHA256SUMS" "$tmp_dir/SHA256SUMS"
+  [[ -z $RELEASE_KEYS ]] || fetch "$folder/SHA256SUMS.minisig" "$tmp_dir/SHA256SUMS.minisig"
+  signature_check "$tmp_dir/SHA256SUMS" "pipeops $PIPEOPS_VERSION SHA256SUMS"
+  fetch "$folder/agent.yaml" "$1"
+  verify "$1" "$(sum_in "$tmp_dir/SHA256SUMS" agent.yaml)" agent.yaml
+}
+
+# newest_version sets PIPEOPS_VERSION to what the release site calls the newest.
+newest_version() {
+  tmp_open
+  fetch "$NEWEST_URL" "$tmp_dir/version.txt"
+  PIPEOPS_VERSION="$(head -c 100 "$tmp_dir/version.txt" | head -n 1)"
+  [[ $PIPEOPS_VERSION =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$ ]] ||
+    fail "$EXIT_NETWORK" "the newest version cannot be found" "what is at $NEWEST_URL is not a version (a proxy's page?)" "name it: install.sh upgrade --version VERSION"
+}
+
+# older VERSION THAN, both vMAJOR.MINOR.PATCH[-PRERELEASE]; a prerelease comes before
+# its release, and two of one release go by their letters.
+older() {
+  local one other part
+  IFS=. read -r -a one <<<"${1%%-*}"
+  IFS=. read -r -a other <<<"${2%%-*}"
+  for part in 0 1 2; do
+    local a="${one[part]#v}" b="${other[part]#v}"
+    ((10#$a == 10#$b)) || return $((10#$a > 10#$b))
+  done
+  [[ $1 == *-* && ($2 != *-* || ${1#*-} < ${2#*-}) ]]
 }
 
 # program_install NAME FILE puts a verified program into its place.
@@ -873,6 +908,63 @@ program_install() {
   logged "$path" --version || logged "$path" version --client || (($? != 126)) || fail "$EXIT_MACHINE" "$path may not be executed" \
     "SELinux forbids it (SELINUX=${facts[SELINUX]}), or the file system is mounted noexec" \
     "restorecon -v $path; ausearch -m avc -ts recent; findmnt -T $path"
+}
+
+# ---------------------------------------------------------------- signatures
+# Minisign's format, checked by minisign or by OpenSSL 3, whichever is there.
+
+# signature_check FILE COMMENT: FILE.minisig is one of RELEASE_KEYS', and what it
+# signed beside the file is COMMENT: the list of another version does not pass.
+signature_check() {
+  local key keys
+  [[ -n $RELEASE_KEYS ]] || return 0 # a script that no release stamped
+  if ! signature_tool; then
+    say "    note: the signature of $PIPEOPS_VERSION is not checked, only its checksums ($(install_hint minisign))"
+    return 0
+  fi
+  IFS=, read -r -a keys <<<"$RELEASE_KEYS"
+  for key in "${keys[@]}"; do
+    if "signature_by_$signature_tool" "$1" "$key" && [[ $(sed -n 's/^trusted comment: //p' "$1.minisig") == "$2" ]]; then
+      say "    signed by $key"
+      return 0
+    fi
+  done
+  fail "$EXIT_CHECKSUM" "the checksums of $PIPEOPS_VERSION are not signed by a key that this script trusts" \
+    "they were changed on their way, or the maintainers have another key by now" "get install.sh of $PIPEOPS_VERSION from where you got this one; if it stays, do not use this source"
+}
+
+signature_tool=""
+signature_tool() {
+  if command -v minisign >/dev/null; then
+    signature_tool=minisign
+  elif [[ $(openssl version 2>/dev/null) == "OpenSSL "[3-9]* ]] && openssl dgst -blake2b512 /dev/null >/dev/null 2>&1; then # FIPS has no BLAKE2
+    signature_tool=openssl
+  else
+    return 1
+  fi
+}
+
+signature_by_minisign() { logged minisign -V -q -P "$2" -m "$1"; }
+
+# signature_by_openssl FILE KEY. Key and signature begin with 2 bytes for the
+# algorithm and 8 for the key's number. The file's BLAKE2b digest is signed, and
+# then the signature with the comment.
+signature_by_openssl() {
+  local dir="$tmp_dir/signature" comment
+  rm -rf "$dir"
+  mkdir -p "$dir"
+  comment="$(sed -n 's/^trusted comment: //p' "$1.minisig")"
+  base64 -d <<<"$2" >"$dir/key" 2>/dev/null || return 1
+  sed -n 2p "$1.minisig" | base64 -d >"$dir/signature" 2>/dev/null || return 1
+  sed -n 4p "$1.minisig" | base64 -d >"$dir/global" 2>/dev/null || return 1
+  [[ $(wc -c <"$dir/key") -eq 42 && $(wc -c <"$dir/signature") -eq 74 && $(head -c 2 "$dir/signature") == ED ]] || return 1
+  cmp -s <(head -c 10 "$dir/key" | tail -c 8) <(head -c 10 "$dir/signature" | tail -c 8) || return 1
+  { printf '\x30\x2a\x30\x05\x06\x03\x2b\x65\x70\x03\x21\x00' && tail -c 32 "$dir/key"; } >"$dir/key.der"
+  tail -c 64 "$dir/signature" >"$dir/bare"
+  openssl dgst -blake2b512 -binary -out "$dir/digest" "$1" || return 1
+  { cat "$dir/bare" && printf '%s' "$comment"; } >"$dir/commented"
+  logged openssl pkeyutl -verify -pubin -inkey "$dir/key.der" -keyform DER -rawin -in "$dir/digest" -sigfile "$dir/bare" &&
+    logged openssl pkeyutl -verify -pubin -inkey "$dir/key.der" -keyform DER -rawin -in "$dir/commented" -sigfile "$dir/global"
 }
 
 # ---------------------------------------------------------------- k3s
@@ -1202,7 +1294,7 @@ kube_apply() {
     "Kubernetes 1.30 or newer is needed, and an administrator's rights: ${kube[*]} auth can-i '*' '*'"
   cp "$tmp_dir/agent.yaml" "$STATE_DIR/agent.yaml"
   # Lines that were not there before are settings that have changed.
-  if [[ -s $tmp_dir/before ]] && grep -E '^(ConfigMap|Secret)/pipeops-agent(-ca)? ' "$tmp_dir/apply.log" | grep -qvxFf "$tmp_dir/before"; then
+  if [[ -s $tmp_dir/before ]] && grep -E '^(ConfigMap|Secret)/pipeops-agent(-ca|-proxy)? ' "$tmp_dir/apply.log" | grep -qvxFf "$tmp_dir/before"; then
     say "    settings have changed: the agent starts anew"
     logged "${kube[@]}" -n "$NAMESPACE" rollout restart deployment/pipeops-agent || true
   fi
@@ -1236,7 +1328,7 @@ kube_apply_stdin() {
 VERSION_TEMPLATE='go-template={{define "v"}}{{.kind}}/{{.metadata.name}} {{.metadata.uid}}/{{.metadata.resourceVersion}}{{"\n"}}{{end}}{{if .items}}{{range .items}}{{template "v" .}}{{end}}{{else if .metadata.name}}{{template "v" .}}{{end}}'
 
 settings_versions() {
-  "${kube[@]}" -n "$NAMESPACE" get configmap/pipeops-agent secret/pipeops-agent configmap/pipeops-agent-ca --ignore-not-found \
+  "${kube[@]}" -n "$NAMESPACE" get configmap/pipeops-agent secret/pipeops-agent secret/pipeops-agent-proxy configmap/pipeops-agent-ca --ignore-not-found \
     -o "$VERSION_TEMPLATE" 2>/dev/null || true
 }
 
@@ -1245,7 +1337,7 @@ manifest_get() {
   if [[ -n $PIPEOPS_MANIFEST ]]; then
     cp "$PIPEOPS_MANIFEST" "$tmp_dir/agent.yaml"
   else
-    fetch_release agent.yaml "$tmp_dir/agent.yaml"
+    fetch_manifest "$tmp_dir/agent.yaml"
   fi
   [[ -z $PIPEOPS_IMAGE ]] || {
     PIPEOPS_IMAGE="$PIPEOPS_IMAGE" awk '/^ +image: / {sub(/image: .*/, "image: " ENVIRON["PIPEOPS_IMAGE"])} {print}' \
@@ -1259,6 +1351,7 @@ kube_objects() {
   cat "$tmp_dir/agent.yaml"
   object_settings
   object_token
+  object_proxy
   object_ca
   local name
   for name in production beta; do
@@ -1272,8 +1365,21 @@ object_settings() {
   printf '  PIPEOPS_CONTROL_PLANE_URL: "%s"\n  CLUSTER_NAME: "%s"\n' "$PIPEOPS_CONTROL_PLANE_URL" "$CLUSTER_NAME"
   [[ -z $LOG_LEVEL ]] || printf '  LOG_LEVEL: "%s"\n' "$LOG_LEVEL"
   [[ -z $PIPEOPS_CA_FILE ]] || printf '  PIPEOPS_CA_FILE: /etc/pipeops/ca/ca.crt\n'
+  [[ -z ${HTTPS_PROXY:-${https_proxy:-}} ]] || printf '  NO_PROXY: "%s"\n' "$(no_proxy_list)"
+}
+
+# object_proxy: an account may be in the URL. Without a proxy the Secret is empty,
+# which takes away what an earlier run put there.
+object_proxy() {
   local proxy="${HTTPS_PROXY:-${https_proxy:-}}"
-  [[ -z $proxy ]] || printf '  HTTPS_PROXY: "%s"\n  NO_PROXY: "%s"\n' "$proxy" "$(no_proxy_list)"
+  printf -- '---\napiVersion: v1\nkind: Secret\nmetadata:\n  name: pipeops-agent-proxy\n  namespace: %s\ndata:' "$NAMESPACE"
+  if [[ -z $proxy ]]; then
+    echo ' {}'
+    return
+  fi
+  printf '\n  HTTPS_PROXY: '
+  printf '%s' "$proxy" | base64 | tr -d '\n'
+  echo
 }
 
 object_token() {
@@ -1617,10 +1723,10 @@ uninstall_cluster_objects() {
   # Namespaces have a rule of their own, and go last.
   manifest_without_namespaces "$STATE_DIR/agent.yaml" |
     "${kube[@]}" delete --ignore-not-found --wait=true -f - >"$tmp_dir/delete.log" 2>&1 || remains+=("objects of the agent: $(tail -n 1 "$tmp_dir/delete.log")")
-  logged "${kube[@]}" -n "$NAMESPACE" delete --ignore-not-found configmap/pipeops-agent configmap/pipeops-agent-ca secret/pipeops-agent || true
+  logged "${kube[@]}" -n "$NAMESPACE" delete --ignore-not-found configmap/pipeops-agent configmap/pipeops-agent-ca secret/pipeops-agent \
+    secret/pipeops-agent-proxy || true
   say "$(sed 's/^/    /' "$tmp_dir/delete.log")"
-  local name
-  for name in $(state_names namespace); do uninstall_namespace "$name"; done
+  uninstall_namespaces
 }
 
 # uninstall_apps: Apps are taken down by the agent, so they go before it.
@@ -1641,18 +1747,27 @@ manifest_without_namespaces() {
     BEGIN {doc = "\n"} /^---$/ {flush(); next} {doc = doc $0 "\n"} END {flush()}' "$1"
 }
 
-# uninstall_namespace deletes one that we made, unless somebody has put
-# something into it.
-uninstall_namespace() {
+# uninstall_namespaces deletes those that we made, all at once: Kubernetes takes
+# more than five seconds for each.
+uninstall_namespaces() {
+  local name empty=()
+  for name in $(state_names namespace); do
+    if namespace_empty "$name"; then empty+=("$name"); fi
+  done
+  ((${#empty[@]} > 0)) || return 0
+  logged "${kube[@]}" delete namespace "${empty[@]}" --ignore-not-found --timeout "${PIPEOPS_WAIT}s" || remains+=("of the namespaces ${empty[*]}: $last_output")
+  say "    namespaces ${empty[*]}"
+}
+
+# namespace_empty says whether nobody else has put something into a namespace.
+namespace_empty() {
   local found
   found="$("${kube[@]}" -n "$1" get pods,services,persistentvolumeclaims,secrets,configmaps,deployments,statefulsets,daemonsets,jobs,cronjobs \
     -o 'go-template={{range .items}}{{.kind}}/{{.metadata.name}} {{end}}' 2>/dev/null | tr ' ' '\n' | uninstall_foreign "$1" | tr '\n' ' ')" || true
   if [[ -n ${found// /} ]]; then
     say "    kept the namespace $1: it has $found"
-    return 0
+    return 1
   fi
-  logged "${kube[@]}" delete namespace "$1" --ignore-not-found --timeout "${PIPEOPS_WAIT}s" || remains+=("namespace $1")
-  say "    namespace $1"
 }
 
 # uninstall_foreign passes what neither Kubernetes nor the agent has made.
@@ -1711,8 +1826,8 @@ uninstall_prove() {
 
 # ---------------------------------------------------------------- upgrade
 
-# command_upgrade moves the agent to PIPEOPS_VERSION, and back when it does not
-# become healthy. Its settings and token stay as they are.
+# command_upgrade moves the agent to the version that was named, or to the newest,
+# and back when it does not become healthy. Its settings and token stay as they are.
 command_upgrade() {
   local call before
   facts_collect
@@ -1722,6 +1837,7 @@ command_upgrade() {
     "$STATE_DIR does not list one" "install.sh install"
   read -r -a kube <<<"$call"
   kube_reachable
+  upgrade_choose || return 0
   step "the agent to $PIPEOPS_VERSION"
   manifest_get
   if cmp -s "$tmp_dir/agent.yaml" "$STATE_DIR/agent.yaml"; then
@@ -1735,6 +1851,20 @@ command_upgrade() {
   agent_await || upgrade_back "$agent_trouble"
   cp "$tmp_dir/agent.yaml" "$STATE_DIR/agent.yaml"
   say "==> upgraded, after $SECONDS s"
+}
+
+# upgrade_choose finds the newest version where none was named. It answers whether
+# there is something to do: a site that is behind takes nobody back.
+upgrade_choose() {
+  [[ -z $version_named && -z $PIPEOPS_MANIFEST ]] || return 0
+  newest_version
+  local runs
+  runs="$(sed -n 's/^ *image: .*:\(v[0-9]\{1,\}\.[0-9]\{1,\}\.[0-9]\{1,\}[0-9A-Za-z.-]*\)\(@.*\)\{0,1\}$/\1/p' "$STATE_DIR/agent.yaml" | head -n 1)"
+  say "    the newest version is $PIPEOPS_VERSION, installed is ${runs:-unknown}"
+  if [[ -n $runs ]] && older "$PIPEOPS_VERSION" "$runs"; then
+    say "    that is older: name it to go back to it (--version $PIPEOPS_VERSION)"
+    return 1
+  fi
 }
 
 upgrade_back() {
@@ -1863,7 +1993,7 @@ Puts the PipeOps agent on this machine or into a cluster, and looks after it.
 Commands
   install        (default) set up Kubernetes where there is none, install the agent, wait until it is registered
   cluster-info   what this machine is, and which Kubernetes would be chosen, and why
-  upgrade        move the agent to another version, and back if it does not become healthy
+  upgrade        move the agent to the newest version, or that of --version, and back if it does not become healthy
   uninstall      remove what was installed, and nothing else
   doctor         check machine, network, clock, control plane, cluster and agent
   help           this
@@ -1950,7 +2080,7 @@ argument() {
   case "$1" in
     --context) KUBE_CONTEXT="$2" ;;
     --cluster-type) CLUSTER_TYPE="$2" ;;
-    --version) PIPEOPS_VERSION="$2" ;;
+    --version) PIPEOPS_VERSION="$2" version_named=yes ;;
     --facts)
       facts_file="$2"
       [[ -r $2 ]] || usage_error "$2 cannot be read"

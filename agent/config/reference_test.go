@@ -37,7 +37,7 @@ The settings of the update are explained in [self-update.md](self-update.md).
 
 | environment | meaning |
 |---|---|
-| ` + "`HTTPS_PROXY`, `NO_PROXY`" + ` | proxy for HTTPS and for the tunnel: http, https or socks5, with user and password if it wants them; hosts that are reached without it. The Kubernetes API is reached by the same rules |
+| ` + "`HTTPS_PROXY`, `NO_PROXY`" + ` | proxy for HTTPS and for the tunnel: http, https or socks5, with user and password if it wants them, and then from a Secret ` + "`pipeops-agent-proxy`" + `; hosts that are reached without it. The Kubernetes API is reached by the same rules |
 | ` + "`GOMEMLIMIT`" + ` | soft limit of the process' memory, below that of the pod or unit; the manifest and the service have it at 116MiB |
 | ` + "`NOTIFY_SOCKET`, `WATCHDOG_USEC`" + ` | set by systemd: the agent tells it when it is ready and that it lives ([service.md](service.md)) |
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/pipeops/pipeops-vm-agent/agent/doctor"
+	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
 
 func writePEM(t *testing.T, der []byte) string {
@@ -48,7 +49,7 @@ func unpack(t *testing.T, file string) map[string]string {
 // TestNoSecretGetsIntoABundle plants canaries wherever a secret can be.
 func TestNoSecretGetsIntoABundle(t *testing.T) {
 	t.Setenv("HTTPS_PROXY", "http://somebody:canary-proxy@127.0.0.1:1")
-	opts := startPlane(t).options(t)
+	opts := options(t, planetest.Start(t))
 	opts.Config.Token += "canary"
 	opts.Config.K3sToken = "K10canary-k3s::server:canary"
 	opts.Kubernetes = &rest.Config{Host: "https://" + closedPort(t), BearerToken: "canary-bearer", Password: "canary-password"}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
@@ -17,14 +18,14 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent"
 	"github.com/pipeops/pipeops-vm-agent/agent/doctor"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
 
 func TestTheManifestGrantsAllThatDoctorAsksFor(t *testing.T) {
 	env := kubetest.ControlPlane(t)
-	opts := in(startPlane(t).options(t), env.Agent)
+	opts := in(options(t, planetest.Start(t)), env.Agent)
 	opts.Config.StateDir = "" // as in a pod
 	report := doctor.Examine(t.Context(), opts)
 	requireOnly(t, report)
@@ -56,7 +57,7 @@ func TestAMissingRightIsNamedWithItsFix(t *testing.T) {
 	})
 	// The API server takes the role up a moment later.
 	var missing []string
-	opts := in(startPlane(t).options(t), env.Agent)
+	opts := in(options(t, planetest.Start(t)), env.Agent)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	require.NoError(t, harness.Eventually(ctx, "the rights are gone", func(ctx context.Context) error {
@@ -80,7 +81,7 @@ func TestAMissingRightIsNamedWithItsFix(t *testing.T) {
 
 func TestAClusterThatIsAwayOrStrange(t *testing.T) {
 	env := kubetest.ControlPlane(t)
-	opts := startPlane(t).options(t)
+	opts := options(t, planetest.Start(t))
 	report := doctor.Examine(t.Context(), in(opts, &rest.Config{Host: "https://" + closedPort(t)}))
 	requireOnly(t, report, "kubernetes")
 	assert.Contains(t, finding(t, report, "kubernetes").Detail, "does not answer")
@@ -95,8 +96,8 @@ func TestAClusterThatIsAwayOrStrange(t *testing.T) {
 
 // TestDoctorBesideARunningAgent sees its identity, and leaves it its tunnel.
 func TestDoctorBesideARunningAgent(t *testing.T) {
-	env, p := kubetest.ControlPlane(t), startPlane(t)
-	opts := in(p.options(t), env.Agent)
+	env, p := kubetest.ControlPlane(t), planetest.Start(t)
+	opts := in(options(t, p), env.Agent)
 	opts.Config.HealthAddress = "127.0.0.1:0"
 	a, err := agent.New(agent.Options{Config: opts.Config, Version: "test", Log: zerolog.Nop(), Kubernetes: env.Agent})
 	require.NoError(t, err)
@@ -108,7 +109,7 @@ func TestDoctorBesideARunningAgent(t *testing.T) {
 		running.Wait()
 	}
 	t.Cleanup(end)
-	id := awaitOnline(t, p)
+	id := p.AwaitOnline(t, time.Time{})
 
 	report := doctor.Examine(t.Context(), opts)
 	requireOnly(t, report)
@@ -116,27 +117,10 @@ func TestDoctorBesideARunningAgent(t *testing.T) {
 	assert.Contains(t, finding(t, report, "registration").Detail, "accepts agent "+id)
 	assert.Contains(t, finding(t, report, "tunnel").Detail, "accepts the agent's certificate")
 	assert.Contains(t, finding(t, report, "token").Detail, "not needed", "its one use is taken")
-	assert.Equal(t, id, awaitOnline(t, p))
+	assert.Equal(t, id, p.AwaitOnline(t, time.Time{}))
 
 	end()
 	_, err = p.RevokeAgent(t.Context(), id)
 	require.NoError(t, err)
 	assert.Contains(t, finding(t, doctor.Examine(t.Context(), opts), "registration").Detail, "revoked")
-}
-
-func awaitOnline(t *testing.T, p *plane) (id string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	require.NoError(t, harness.Eventually(ctx, "the agent is online", func(ctx context.Context) error {
-		agents, err := p.Agents(ctx)
-		if err == nil && (len(agents) != 1 || agents[0].State != announce.StateOnline) {
-			err = fmt.Errorf("agents: %+v", agents)
-		}
-		if err == nil {
-			id = agents[0].ID
-		}
-		return err
-	}))
-	return id
 }

@@ -1,14 +1,11 @@
 package doctor_test
 
 import (
-	"context"
 	"os"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
@@ -17,54 +14,21 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent/doctor"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 
 const patience = time.Minute
 
-// plane is a control plane in this process, without a broker.
-type plane struct {
-	*controlplane.ControlPlane
-	*controlplane.Admin
-}
-
-func startPlane(t *testing.T) *plane {
-	t.Helper()
-	cfg := controlplane.Config{
-		DataDir: t.TempDir(), APIListen: "127.0.0.1:0", TunnelListen: "127.0.0.1:0", EdgeListen: "127.0.0.1:0",
-		HeartbeatInterval: time.Second, Log: zerolog.Nop(),
-	}
-	cp, err := controlplane.New(t.Context(), cfg)
-	require.NoError(t, err)
-	admin, err := controlplane.OpenAdmin(t.Context(), cfg.DataDir, time.Now)
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { assert.NoError(t, cp.Run(ctx)) })
-	t.Cleanup(func() {
-		cancel()
-		running.Wait()
-		assert.NoError(t, admin.Close())
-	})
-	return &plane{cp, admin}
-}
-
-func (p *plane) token(t *testing.T, opts controlplane.TokenOptions) string {
-	t.Helper()
-	token, _, err := p.CreateToken(t.Context(), opts)
-	require.NoError(t, err)
-	return token.Reveal()
-}
-
 // options are those of an agent that is set up well but has no cluster.
-func (p *plane) options(t *testing.T) doctor.Options {
+func options(t *testing.T, p *planetest.Plane) doctor.Options {
 	t.Helper()
 	return doctor.Options{
 		Version: "test",
 		Config: config.Config{
-			ControlPlaneURL: p.ControlPlane.Advertised().API, ClusterName: "shop", Namespace: kubetest.AgentNamespace,
-			StateDir: t.TempDir(), Token: p.token(t, controlplane.TokenOptions{TTL: time.Hour, Uses: 1}),
+			ControlPlaneURL: p.URL(), ClusterName: "shop", Namespace: kubetest.AgentNamespace,
+			StateDir: t.TempDir(), Token: p.Token(t, controlplane.TokenOptions{TTL: time.Hour, Uses: 1}),
 		},
 	}
 }

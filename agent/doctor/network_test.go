@@ -16,6 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent/doctor"
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
 
 // closedPort is an address where nothing listens.
@@ -28,8 +29,8 @@ func closedPort(t *testing.T) string {
 }
 
 func TestBeforeRegistrationATokenIsTriedAndNotUsed(t *testing.T) {
-	p := startPlane(t)
-	report := doctor.Examine(t.Context(), p.options(t))
+	p := planetest.Start(t)
+	report := doctor.Examine(t.Context(), options(t, p))
 	requireOnly(t, report, "kubernetes") // there is none here
 	assert.Contains(t, finding(t, report, "token").Detail, "good for 1 more registrations, until ")
 	assert.Contains(t, finding(t, report, "tls").Detail, "the token's fingerprint")
@@ -42,7 +43,7 @@ func TestBeforeRegistrationATokenIsTriedAndNotUsed(t *testing.T) {
 }
 
 func TestEachFaultIsFoundWithItsFix(t *testing.T) {
-	p, other := startPlane(t), startPlane(t)
+	p, other := planetest.Start(t), planetest.Start(t)
 	for name, c := range map[string]struct {
 		change      func(*testing.T, *doctor.Options)
 		failed      string
@@ -54,7 +55,7 @@ func TestEachFaultIsFoundWithItsFix(t *testing.T) {
 			"dns", "nowhere.invalid", "DNS"},
 		"nothing listens": {func(t *testing.T, o *doctor.Options) { o.Config.ControlPlaneURL = "https://" + closedPort(t) },
 			"tcp", "refused", "serve"},
-		"another control plane": {func(_ *testing.T, o *doctor.Options) { o.Config.ControlPlaneURL = other.ControlPlane.Advertised().API },
+		"another control plane": {func(_ *testing.T, o *doctor.Options) { o.Config.ControlPlaneURL = other.URL() },
 			"tls", "fingerprint", "made the token"},
 		"dead proxy": {func(t *testing.T, o *doctor.Options) {
 			t.Setenv("HTTPS_PROXY", "http://somebody:canary@"+closedPort(t))
@@ -64,7 +65,7 @@ func TestEachFaultIsFoundWithItsFix(t *testing.T) {
 		"mistyped token": {func(_ *testing.T, o *doctor.Options) { o.Config.Token = "pipeops_oops" },
 			"token", "not an enrolment token", "copy the whole line"},
 		"expired token": {func(t *testing.T, o *doctor.Options) {
-			o.Config.Token = p.token(t, controlplane.TokenOptions{TTL: time.Nanosecond})
+			o.Config.Token = p.Token(t, controlplane.TokenOptions{TTL: time.Nanosecond})
 		}, "token", "expired at", "token create"},
 		"no token": {func(_ *testing.T, o *doctor.Options) { o.Config.Token = "" },
 			"token", "AGENT_TOKEN is not set", "token create"},
@@ -86,7 +87,7 @@ func TestEachFaultIsFoundWithItsFix(t *testing.T) {
 		}, "configuration", "LOG_LEVEL: wrong", "use info"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			opts := p.options(t)
+			opts := options(t, p)
 			c.change(t, &opts)
 			report := doctor.Examine(t.Context(), opts)
 			found := finding(t, report, c.failed)
@@ -104,7 +105,7 @@ func TestEachFaultIsFoundWithItsFix(t *testing.T) {
 func TestWhatIsNoControlPlaneIsCalledThat(t *testing.T) {
 	notOurs := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(notOurs.Close)
-	opts := startPlane(t).options(t)
+	opts := options(t, planetest.Start(t))
 	opts.Config.ControlPlaneURL, opts.Config.Token = notOurs.URL, ""
 	opts.Config.CAFile = writePEM(t, notOurs.Certificate().Raw)
 	report := doctor.Examine(t.Context(), opts)

@@ -32,6 +32,8 @@ func TestScripts(t *testing.T) {
 			releasetest.Write(t, filepath.Join(env.WorkDir, "release"), release.Manifest{Version: "v1.2.3", Commit: "abc", Files: []release.File{
 				{Name: "pipeops-agent", SHA256: strings.Repeat("a", 64), Size: 1, Kind: release.KindAgent, OS: "linux", Arch: "amd64"},
 			}})
+			// The race detector has each process wait a second at its end, for stragglers.
+			env.Setenv("GORACE", "atexit_sleep_ms=0")
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){

@@ -105,6 +105,8 @@ func TestScripts(t *testing.T) {
 				RequireExplicitExec: true, RequireUniqueNames: true,
 				Setup: func(env *testscript.Env) error {
 					env.Setenv(envCredentials, w.credentials)
+					// The race detector has each process wait a second at its end, for stragglers.
+					env.Setenv("GORACE", "atexit_sleep_ms=0")
 					return nil
 				},
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},

@@ -170,6 +170,13 @@ func troubles(image, root string) map[string]trouble {
 			runnerapi.AppSpec{Image: image, Probes: runnerapi.Probes{Liveness: &runnerapi.Probe{TCP: &runnerapi.TCPProbe{Port: 9}, PeriodSeconds: 1, FailureThreshold: 1}}},
 			ended("Completed"), runnerapi.CauseProbeFailing, "the liveness probe (TCP port 9) fails: dial tcp", "probes.liveness", true,
 		},
+		"never-done": { // and nothing says why
+			runnerapi.AppSpec{
+				Image: image, ProgressDeadline: ptr.To[int32](10),
+				Probes: runnerapi.Probes{Readiness: &runnerapi.Probe{TCP: &runnerapi.TCPProbe{Port: 8080}, InitialDelaySeconds: 3600}},
+			},
+			stalled, runnerapi.CauseDeadlinePassed, "no progress for 10 s", "raise progressDeadlineSeconds", false,
+		},
 		"failing-job": {
 			runnerapi.AppSpec{
 				Image: image, Type: runnerapi.TypeJob, Args: []string{"-crash-after=50ms", "-exit-code=7"}, Job: &runnerapi.JobOptions{Retries: ptr.To[int32](0)},

@@ -1,6 +1,9 @@
 package app
 
 import (
+	"reflect"
+	"strings"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -99,3 +102,10 @@ func blank(t runnerapi.AppType) client.Object {
 	}
 	return &appsv1.Deployment{}
 }
+
+func owns(a *App, o metav1.Object) bool { return metav1.IsControlledBy(o, a) }
+
+func kindOf(o client.Object) string { return reflect.TypeOf(o).Elem().Name() }
+
+// kindPath names an object as kubectl does: deployment/shop.
+func kindPath(kind, name string) string { return strings.ToLower(kind) + "/" + name }

@@ -87,16 +87,13 @@ func (e *Engine) put(ctx context.Context, key runnerapi.Key, spec runnerapi.AppS
 	return a, e.replace(ctx, a, spec, opts)
 }
 
-// replace writes a new spec. What is about to be replaced is kept first, where
-// the reconciler may not have come to it yet.
+// replace writes a new spec.
 func (e *Engine) replace(ctx context.Context, a *App, spec runnerapi.AppSpec, opts runnerapi.WriteOptions) error {
 	if err := fixed(spec.ValidateChange(a.Spec)); err != nil {
 		return err
 	}
-	if !opts.DryRun && a.Status.ObservedGeneration < a.Generation {
-		if _, err := e.revise(ctx, a); err != nil {
-			return err
-		}
+	if err := e.keepUnseen(ctx, a, opts); err != nil {
+		return err
 	}
 	if err := addNote(a, note{Runner: opts.Caller.Runner, RequestID: opts.Caller.RequestID}); err != nil {
 		return err
@@ -114,7 +111,6 @@ func (e *Engine) update(ctx context.Context, a *App, spec runnerapi.AppSpec, opt
 		return err
 	}
 	if a.Generation != generation {
-		e.reviseLater(ctx, a)
 		return nil
 	}
 	if err := dropNote(a, generation+1); err != nil {
@@ -139,13 +135,7 @@ func (e *Engine) create(ctx context.Context, key runnerapi.Key, spec runnerapi.A
 	if err := addNote(a, note{Runner: opts.Caller.Runner, RequestID: opts.Caller.RequestID}); err != nil {
 		return nil, err
 	}
-	if err := e.writer(opts).Create(ctx, a, client.FieldOwner(managed.FieldManager)); err != nil {
-		return nil, err
-	}
-	if !opts.DryRun {
-		e.reviseLater(ctx, a)
-	}
-	return a, nil
+	return a, e.writer(opts).Create(ctx, a, client.FieldOwner(managed.FieldManager))
 }
 
 // dryRunChildren lets the cluster check what the App would become: quota,

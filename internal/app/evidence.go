@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -138,8 +137,6 @@ func (e *Engine) missing(ctx context.Context, a *App, w client.Object, jobs []*b
 	ev.Missing = max(ev.Missing, time.Millisecond)
 	return err
 }
-
-func kindOf(o client.Object) string { return reflect.TypeOf(o).Elem().Name() }
 
 // unbound is why a claim that a pod waits for has no volume, as far as somebody
 // said so: while a volume is being made nobody does.

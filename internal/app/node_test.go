@@ -18,7 +18,7 @@ import (
 )
 
 // nodePatience is how long Kubernetes takes to notice that a kubelet is silent
-// (50 s), and more; heartbeat how often one that is not says so.
+// (20 s in the test cluster), and more; heartbeat how often one that is not says so.
 const (
 	nodePatience = 3 * time.Minute
 	heartbeat    = 5 * time.Second
@@ -115,7 +115,7 @@ func (n *simulated) run(t *testing.T) {
 }
 
 // TestNodeLost takes a node from under three kinds of Apps: its kubelet falls
-// silent, which takes Kubernetes 50 s to notice.
+// silent, which takes Kubernetes 20 s to notice.
 func TestNodeLost(t *testing.T) {
 	env := kubetest.Full(t)
 	e, _ := start(t, env.Agent, nil)

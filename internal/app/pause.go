@@ -40,7 +40,14 @@ func (e *Engine) setPaused(ctx context.Context, key runnerapi.Key, paused bool, 
 	if err != nil {
 		return runnerapi.App{}, err
 	}
-	a := &App{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	a, err := e.get(ctx, key)
+	if err == nil {
+		err = e.keepUnseen(ctx, a, opts)
+	}
+	if err != nil {
+		return runnerapi.App{}, kubeproblem.From(err, doing+key.String())
+	}
+	a = &App{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	err = e.writer(opts).Patch(ctx, a, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(managed.FieldManager))
 	if err != nil {
 		return runnerapi.App{}, kubeproblem.From(err, doing+key.String())

@@ -12,7 +12,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -38,16 +37,9 @@ const (
 // addController has Reconcile called for an App whenever it, or anything made
 // from it, or its namespace changes.
 func (e *Engine) addController() error {
-	ofApp := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
-		name := o.GetLabels()[managed.App]
-		if name == "" {
-			return nil
-		}
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}}
-	})
-	c := builder.ControllerManagedBy(e.mgr).Named("app").For(&App{})
+	c := builder.ControllerManagedBy(e.mgr).Named("app").Watches(&App{}, onChangedApp())
 	for _, o := range append(wholes(), &appsv1.ReplicaSet{}, &batchv1.Job{}, &corev1.Pod{}) {
-		c = c.Watches(o, ofApp)
+		c = c.Watches(o, onNewsOfApp())
 	}
 	return c.WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(e.appsOf)).
 		WatchesRawSource(source.Channel(e.leadership.resync, &handler.TypedEnqueueRequestForObject[*App]{})).

@@ -96,8 +96,9 @@ func (e *Engine) revisionsOf(ctx context.Context, a *App) ([]appsv1.ControllerRe
 }
 
 // revise makes sure that the App's spec is kept as a revision, and answers all
-// revisions up to it: the last is the one that holds. Writer and reconciler
-// both call it; the name, which has the generation, makes them agree.
+// revisions up to it: the last is the one that holds. The reconciler calls it,
+// and who cannot wait for that; the name, which has the generation, makes them
+// agree.
 func (e *Engine) revise(ctx context.Context, a *App) ([]appsv1.ControllerRevision, error) {
 	all, err := e.revisionsOf(ctx, a)
 	if err != nil {
@@ -127,6 +128,16 @@ func (e *Engine) revise(ctx context.Context, a *App) ([]appsv1.ControllerRevisio
 	}
 	all = append(all, *r)
 	return all, e.prune(ctx, a, all)
+}
+
+// keepUnseen keeps, before something else is written, the spec that is there:
+// the reconciler, which keeps all others, may not have come to it yet.
+func (e *Engine) keepUnseen(ctx context.Context, a *App, opts runnerapi.WriteOptions) error {
+	if opts.DryRun || a.Status.ObservedGeneration >= a.Generation {
+		return nil
+	}
+	_, err := e.revise(ctx, a)
+	return err
 }
 
 func newRevision(a *App, before, now map[string]any) (*appsv1.ControllerRevision, error) {

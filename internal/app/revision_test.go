@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -72,9 +74,8 @@ func TestRevisionsTellWhoWhenAndWhat(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotContains(t, string(raw), "hunter")
 
-	a := get(t, env, k, &app.App{})
-	a.Spec.Image = "example.com/web:by-hand"
-	require.NoError(t, env.Client.Update(t.Context(), a))
+	byHand := []byte(`{"spec":{"image":"example.com/web:by-hand"}}`)
+	require.NoError(t, env.Client.Patch(t.Context(), get(t, env, k, &app.App{}), client.RawPatch(apitypes.MergePatchType, byHand)))
 	eventually(t, "what kubectl did is kept too", func() bool { return len(revisions(t, e, k)) == 3 })
 	assert.Empty(t, revisions(t, e, k)[0].Runner, "and nobody is blamed for it")
 }
@@ -133,7 +134,7 @@ func TestRevisionsAreBoundedAndGoWithTheApp(t *testing.T) {
 		spec.RevisionHistoryLimit = ptr.To[int32](3)
 		deploy(t, e, k, spec)
 	}
-	assert.Equal(t, []int64{6, 5, 4}, numbers(revisions(t, e, k)))
+	eventually(t, "the oldest are gone", func() bool { return slices.Equal([]int64{6, 5, 4}, numbers(revisions(t, e, k))) })
 	foreign := &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "foreign", Labels: get(t, env, k, &app.App{}).Labels}, Revision: 9,
 		Data: runtime.RawExtension{Raw: []byte(`{}`)},

@@ -87,14 +87,6 @@ func (e *Engine) goBack(ctx context.Context, a *App, to *appsv1.ControllerRevisi
 	return e.update(ctx, a, spec, opts)
 }
 
-// reviseLater keeps the revision of what was just written, so that it can be
-// seen at once. Where that fails the reconciler does it.
-func (e *Engine) reviseLater(ctx context.Context, a *App) {
-	if _, err := e.revise(ctx, a); err != nil {
-		e.log.Warn().Err(err).Str("namespace", a.Namespace).Str("app", a.Name).Msg("the revision is not kept yet; the reconciler tries again")
-	}
-}
-
 // undo takes back a rollout that failed, where the App asks for it and there is
 // something to go back to. It does so once: what it goes back to was healthy,
 // and is not taken back again.

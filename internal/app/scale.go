@@ -40,6 +40,9 @@ func (e *Engine) Scale(ctx context.Context, key runnerapi.Key, scale runnerapi.S
 	if err != nil {
 		return runnerapi.App{}, err
 	}
+	if err := e.keepUnseen(ctx, a, opts); err != nil {
+		return runnerapi.App{}, kubeproblem.From(err, "scaling App "+key.String())
+	}
 	a = &App{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	err = e.writer(opts).Patch(ctx, a, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(managed.FieldManager))
 	if err != nil {

@@ -72,7 +72,7 @@ func (s *sightings) in(t *testing.T, env *kubetest.Env, ns string) {
 	cl, err := client.NewWithWatch(env.Admin, client.Options{Scheme: env.Client.Scheme()})
 	require.NoError(t, err)
 	for _, list := range []client.ObjectList{
-		&corev1.PodList{}, &appsv1.ReplicaSetList{}, &batchv1.JobList{}, &corev1.EventList{}, &app.List{},
+		&corev1.PodList{}, &appsv1.DeploymentList{}, &appsv1.ReplicaSetList{}, &batchv1.JobList{}, &corev1.EventList{}, &app.List{},
 	} {
 		w, err := cl.Watch(t.Context(), list, client.InNamespace(ns))
 		require.NoError(t, err)
@@ -194,6 +194,18 @@ func refusedPods(o client.Object) bool {
 	if rs, ok := o.(*appsv1.ReplicaSet); ok {
 		for _, c := range rs.Status.Conditions {
 			if c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// stalled is a Deployment whose rollout has missed its deadline.
+func stalled(o client.Object) bool {
+	if d, ok := o.(*appsv1.Deployment); ok {
+		for _, c := range d.Status.Conditions {
+			if c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse {
 				return true
 			}
 		}

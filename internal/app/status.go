@@ -2,14 +2,10 @@ package app
 
 import (
 	"context"
-	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -116,14 +112,6 @@ func phase(a *App, m made, pods []*corev1.Pod, jobs []*batchv1.Job, f diagnose.F
 	return runnerapi.PhaseProgressing
 }
 
-// anyReady says whether a Service has a pod to send requests to. The pods say so
-// themselves before their controller has counted them.
-func anyReady(pods []*corev1.Pod) bool {
-	return slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
-		return pod.DeletionTimestamp == nil && podReady(pod)
-	})
-}
-
 func succeeded(j *batchv1.Job) bool {
 	outcome, _ := outcomeOfJob(j)
 	return outcome == runnerapi.RunSucceeded
@@ -138,32 +126,3 @@ func wasComplete(a *App) bool {
 	return a.Status.Phase == runnerapi.PhaseHealthy ||
 		a.Status.Phase == runnerapi.PhaseDegraded && a.Status.Diagnosis == nil
 }
-
-func (e *Engine) podsOf(ctx context.Context, a *App) ([]*corev1.Pod, error) {
-	var list corev1.PodList
-	if err := e.cached.List(ctx, &list, client.InNamespace(a.Namespace), client.MatchingLabels(managed.AppLabels(a.Name))); err != nil {
-		return nil, fmt.Errorf("list the pods of App %s: %w", a.key(), err)
-	}
-	var pods []*corev1.Pod
-	for i := range list.Items { // pods that somebody marked by hand are not the App's
-		if owner := metav1.GetControllerOf(&list.Items[i]); owner != nil && a.mayOwn(owner) {
-			pods = append(pods, &list.Items[i])
-		}
-	}
-	return pods, nil
-}
-
-// mayOwn says whether the owner of a pod can be of the App.
-func (a *App) mayOwn(owner *metav1.OwnerReference) bool {
-	switch a.Spec.Type {
-	case runnerapi.TypeStatefulSet, runnerapi.TypeDaemonSet, runnerapi.TypeJob:
-		return owner.Kind == string(a.Spec.Type) && owner.Name == a.Name
-	case runnerapi.TypeCronJob:
-		return owner.Kind == "Job" && strings.HasPrefix(owner.Name, a.Name+"-")
-	}
-	return owner.Kind == "ReplicaSet" && strings.HasPrefix(owner.Name, a.Name+"-")
-}
-
-func owns(a *App, o metav1.Object) bool { return metav1.IsControlledBy(o, a) }
-
-func kindPath(kind, name string) string { return strings.ToLower(kind) + "/" + name }

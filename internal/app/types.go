@@ -21,7 +21,7 @@ const (
 // SchemaVersion counts changes of the App's schema. The CustomResourceDefinition
 // carries it, so that an agent which meets an older one says so instead of
 // having its fields dropped. A newer one is fine: that is a rollback of the agent.
-const SchemaVersion = 3
+const SchemaVersion = 4
 
 // SchemaVersionAnnotation is where the CustomResourceDefinition carries it.
 const SchemaVersionAnnotation = "pipeops.io/schema-version"

@@ -13,8 +13,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
 )
 
-func revisionOf(p *corev1.Pod) string { return p.Labels[appsv1.ControllerRevisionHashLabelKey] }
-
 // unblock gives a StatefulSet's newest spec its chance: Kubernetes waits for
 // every pod to be ready before it replaces the next, and so for ever for one
 // that an older spec broke (kubernetes#67250). Such a pod serves nobody; it is
@@ -50,13 +48,4 @@ func (e *Engine) unblock(ctx context.Context, a *App, s *appsv1.StatefulSet) err
 		return fmt.Errorf("unblock StatefulSet %s: %w", client.ObjectKeyFromObject(s), err)
 	}
 	return nil
-}
-
-func podReady(pod *corev1.Pod) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }

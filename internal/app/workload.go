@@ -67,7 +67,7 @@ func deployment(a *App) *appsv1.Deployment {
 			Replicas: ptr.To(a.wanted(nil)), Selector: selectorOf(a), Template: podTemplate(a),
 			Strategy: strategy, MinReadySeconds: minReady(a),
 			RevisionHistoryLimit:    ptr.To[int32](keptReplicaSets),
-			ProgressDeadlineSeconds: ptr.To[int32](progressDeadline),
+			ProgressDeadlineSeconds: ptr.To(ptr.Deref(a.Spec.ProgressDeadline, progressDeadline)),
 		},
 	}
 }

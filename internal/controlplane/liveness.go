@@ -15,7 +15,8 @@ import (
 const (
 	// missedBeats of silence end the lease of an agent.
 	missedBeats = 3
-	// flushEvery is how often heartbeats are written, all in one transaction.
+	// flushEvery is how often heartbeats are written, all in one transaction; more
+	// often where they come more often.
 	flushEvery = 10 * time.Second
 	// lookEvery is how often leases and graces are looked at.
 	lookEvery = time.Second
@@ -33,6 +34,8 @@ type liveness struct {
 	now       func() time.Time
 	grace     time.Duration
 	lease     time.Duration
+
+	flushEvery time.Duration
 
 	mu     sync.Mutex
 	agents map[string]*vitals
@@ -53,7 +56,7 @@ type vitals struct {
 func newLiveness(s *store.Store, d directory, cfg *Config) *liveness {
 	return &liveness{
 		store: s, directory: d, log: cfg.Log, now: cfg.Now, grace: cfg.OfflineGrace,
-		lease:  missedBeats * cfg.HeartbeatInterval,
+		lease: missedBeats * cfg.HeartbeatInterval, flushEvery: min(flushEvery, cfg.HeartbeatInterval),
 		agents: map[string]*vitals{}, wake: make(chan struct{}, 1),
 	}
 }
@@ -134,7 +137,7 @@ func (l *liveness) seen(a *store.Agent) {
 
 // run decides until the context ends, and then writes what it has.
 func (l *liveness) run(ctx context.Context) error {
-	look, flush := time.NewTicker(lookEvery), time.NewTicker(flushEvery)
+	look, flush := time.NewTicker(lookEvery), time.NewTicker(l.flushEvery)
 	defer look.Stop()
 	defer flush.Stop()
 	for {

@@ -26,16 +26,18 @@ type GoBuild struct {
 	Platform v1.Platform
 }
 
-// Run compiles the program statically, and without traces of the build machine.
+// Run compiles the program statically, and without traces of the build machine: a
+// clone, a copy without git and another machine's default instruction set give the
+// same bytes.
 func (b GoBuild) Run(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath",
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false",
 		"-ldflags", strings.TrimSpace("-s -w "+b.LDFlags), "-o", b.Output, b.Package)
 	cmd.Dir = b.Dir
 	system := b.Platform.OS
 	if system == "" {
 		system = "linux"
 	}
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0", "GOOS="+system)
 	if b.Platform.Architecture != "" {
 		cmd.Env = append(cmd.Env, "GOARCH="+b.Platform.Architecture)
 	}

@@ -3,6 +3,7 @@
 //
 //	go run ./scripts/image --package ./cmd/agent --tag pipeops/agent:v1.2.3 --output dist/agent-image.tar
 //	go run ./scripts/image --package ./cmd/agent --tag registry.example.com/agent:v1.2.3 --push
+//	go run ./scripts/image push dist/agent-image.tar registry.example.com/agent:v1.2.3
 package main
 
 import (
@@ -69,6 +70,7 @@ func newCommand() *cobra.Command {
 		}
 	}
 	cmd.MarkFlagsOneRequired("output", "push")
+	cmd.AddCommand(newPush())
 	return cmd
 }
 

@@ -2,9 +2,17 @@ package main
 
 import (
 	"bytes"
+	"io"
+	"log"
+	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/image"
@@ -44,6 +52,27 @@ func TestBuildsArchiveForBothPlatforms(t *testing.T) {
 		require.Equal(t, []string{"/pipeops-pause"}, config.Config.Entrypoint)
 	}
 	require.Equal(t, []string{"linux/amd64", "linux/arm64"}, platforms)
+	t.Run("push", func(t *testing.T) { pushKeepsTheDigest(t, file, index) })
+}
+
+// pushKeepsTheDigest uploads an archive to a registry, go-containerregistry's own.
+func pushKeepsTheDigest(t *testing.T, file string, index v1.ImageIndex) {
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	defer server.Close()
+	ref := strings.TrimPrefix(server.URL, "http://") + "/pipeops/agent:v1.2.3"
+	cmd := newCommand()
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetArgs([]string{"push", file, ref, "--plain-http"})
+	require.NoError(t, cmd.ExecuteContext(t.Context()))
+	want, err := index.Digest()
+	require.NoError(t, err)
+	require.Equal(t, "pushed "+ref+"@"+want.String()+"\n", out.String())
+	parsed, err := name.ParseReference(ref, name.Insecure)
+	require.NoError(t, err)
+	there, err := remote.Head(parsed)
+	require.NoError(t, err)
+	require.Equal(t, want, there.Digest)
 }
 
 func TestSaysWhatIsMissing(t *testing.T) {

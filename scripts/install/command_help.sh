@@ -10,7 +10,7 @@ Puts the PipeOps agent on this machine or into a cluster, and looks after it.
 Commands
   install        (default) set up Kubernetes where there is none, install the agent, wait until it is registered
   cluster-info   what this machine is, and which Kubernetes would be chosen, and why
-  upgrade        move the agent to another version, and back if it does not become healthy
+  upgrade        move the agent to the newest version, or that of --version, and back if it does not become healthy
   uninstall      remove what was installed, and nothing else
   doctor         check machine, network, clock, control plane, cluster and agent
   help           this

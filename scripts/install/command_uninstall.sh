@@ -43,10 +43,10 @@ uninstall_cluster_objects() {
   # Namespaces have a rule of their own, and go last.
   manifest_without_namespaces "$STATE_DIR/agent.yaml" |
     "${kube[@]}" delete --ignore-not-found --wait=true -f - >"$tmp_dir/delete.log" 2>&1 || remains+=("objects of the agent: $(tail -n 1 "$tmp_dir/delete.log")")
-  logged "${kube[@]}" -n "$NAMESPACE" delete --ignore-not-found configmap/pipeops-agent configmap/pipeops-agent-ca secret/pipeops-agent || true
+  logged "${kube[@]}" -n "$NAMESPACE" delete --ignore-not-found configmap/pipeops-agent configmap/pipeops-agent-ca secret/pipeops-agent \
+    secret/pipeops-agent-proxy || true
   say "$(sed 's/^/    /' "$tmp_dir/delete.log")"
-  local name
-  for name in $(state_names namespace); do uninstall_namespace "$name"; done
+  uninstall_namespaces
 }
 
 # uninstall_apps: Apps are taken down by the agent, so they go before it.
@@ -67,18 +67,27 @@ manifest_without_namespaces() {
     BEGIN {doc = "\n"} /^---$/ {flush(); next} {doc = doc $0 "\n"} END {flush()}' "$1"
 }
 
-# uninstall_namespace deletes one that we made, unless somebody has put
-# something into it.
-uninstall_namespace() {
+# uninstall_namespaces deletes those that we made, all at once: Kubernetes takes
+# more than five seconds for each.
+uninstall_namespaces() {
+  local name empty=()
+  for name in $(state_names namespace); do
+    if namespace_empty "$name"; then empty+=("$name"); fi
+  done
+  ((${#empty[@]} > 0)) || return 0
+  logged "${kube[@]}" delete namespace "${empty[@]}" --ignore-not-found --timeout "${PIPEOPS_WAIT}s" || remains+=("of the namespaces ${empty[*]}: $last_output")
+  say "    namespaces ${empty[*]}"
+}
+
+# namespace_empty says whether nobody else has put something into a namespace.
+namespace_empty() {
   local found
   found="$("${kube[@]}" -n "$1" get pods,services,persistentvolumeclaims,secrets,configmaps,deployments,statefulsets,daemonsets,jobs,cronjobs \
     -o 'go-template={{range .items}}{{.kind}}/{{.metadata.name}} {{end}}' 2>/dev/null | tr ' ' '\n' | uninstall_foreign "$1" | tr '\n' ' ')" || true
   if [[ -n ${found// /} ]]; then
     say "    kept the namespace $1: it has $found"
-    return 0
+    return 1
   fi
-  logged "${kube[@]}" delete namespace "$1" --ignore-not-found --timeout "${PIPEOPS_WAIT}s" || remains+=("namespace $1")
-  say "    namespace $1"
 }
 
 # uninstall_foreign passes what neither Kubernetes nor the agent has made.

@@ -1,7 +1,7 @@
 # ---------------------------------------------------------------- upgrade
 
-# command_upgrade moves the agent to PIPEOPS_VERSION, and back when it does not
-# become healthy. Its settings and token stay as they are.
+# command_upgrade moves the agent to the version that was named, or to the newest,
+# and back when it does not become healthy. Its settings and token stay as they are.
 command_upgrade() {
   local call before
   facts_collect
@@ -11,6 +11,7 @@ command_upgrade() {
     "$STATE_DIR does not list one" "install.sh install"
   read -r -a kube <<<"$call"
   kube_reachable
+  upgrade_choose || return 0
   step "the agent to $PIPEOPS_VERSION"
   manifest_get
   if cmp -s "$tmp_dir/agent.yaml" "$STATE_DIR/agent.yaml"; then
@@ -24,6 +25,20 @@ command_upgrade() {
   agent_await || upgrade_back "$agent_trouble"
   cp "$tmp_dir/agent.yaml" "$STATE_DIR/agent.yaml"
   say "==> upgraded, after $SECONDS s"
+}
+
+# upgrade_choose finds the newest version where none was named. It answers whether
+# there is something to do: a site that is behind takes nobody back.
+upgrade_choose() {
+  [[ -z $version_named && -z $PIPEOPS_MANIFEST ]] || return 0
+  newest_version
+  local runs
+  runs="$(sed -n 's/^ *image: .*:\(v[0-9]\{1,\}\.[0-9]\{1,\}\.[0-9]\{1,\}[0-9A-Za-z.-]*\)\(@.*\)\{0,1\}$/\1/p' "$STATE_DIR/agent.yaml" | head -n 1)"
+  say "    the newest version is $PIPEOPS_VERSION, installed is ${runs:-unknown}"
+  if [[ -n $runs ]] && older "$PIPEOPS_VERSION" "$runs"; then
+    say "    that is older: name it to go back to it (--version $PIPEOPS_VERSION)"
+    return 1
+  fi
 }
 
 upgrade_back() {

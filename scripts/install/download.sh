@@ -106,16 +106,47 @@ fetch_verified() {
   tmp_open
   list="$tmp_dir/sums-$(tr -c 'a-zA-Z0-9.\n' _ <<<"$3")"
   [[ -s $list ]] || fetch "$3" "$list"
-  if [[ $3 == "$RELEASES_URL"/* && -n $RELEASE_SUMS_SHA256 && $PIPEOPS_VERSION == "$RELEASE_VERSION" ]]; then
-    verify "$list" "$RELEASE_SUMS_SHA256" SHA256SUMS
-  fi
   fetch "$1" "$2"
   verify "$2" "$(sum_in "$list" "$4")" "$4"
 }
 
-# fetch_release NAME FILE gets a file of the agent's release.
-fetch_release() {
-  fetch_verified "$RELEASES_URL/$PIPEOPS_VERSION/$1" "$2" "$RELEASES_URL/$PIPEOPS_VERSION/SHA256SUMS" "$1"
+# fetch_manifest FILE gets the agent's manifest. The one of this script's own version
+# is known by its checksum; of another the list of checksums has to be signed.
+fetch_manifest() {
+  local folder="$RELEASES_URL/$PIPEOPS_VERSION"
+  if [[ -n $RELEASE_MANIFEST_SHA256 && $PIPEOPS_VERSION == "$RELEASE_VERSION" ]]; then
+    fetch "$folder/agent.yaml" "$1"
+    verify "$1" "$RELEASE_MANIFEST_SHA256" agent.yaml
+    return
+  fi
+  tmp_open
+  fetch "$folder/SHA256SUMS" "$tmp_dir/SHA256SUMS"
+  [[ -z $RELEASE_KEYS ]] || fetch "$folder/SHA256SUMS.minisig" "$tmp_dir/SHA256SUMS.minisig"
+  signature_check "$tmp_dir/SHA256SUMS" "pipeops $PIPEOPS_VERSION SHA256SUMS"
+  fetch "$folder/agent.yaml" "$1"
+  verify "$1" "$(sum_in "$tmp_dir/SHA256SUMS" agent.yaml)" agent.yaml
+}
+
+# newest_version sets PIPEOPS_VERSION to what the release site calls the newest.
+newest_version() {
+  tmp_open
+  fetch "$NEWEST_URL" "$tmp_dir/version.txt"
+  PIPEOPS_VERSION="$(head -c 100 "$tmp_dir/version.txt" | head -n 1)"
+  [[ $PIPEOPS_VERSION =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$ ]] ||
+    fail "$EXIT_NETWORK" "the newest version cannot be found" "what is at $NEWEST_URL is not a version (a proxy's page?)" "name it: install.sh upgrade --version VERSION"
+}
+
+# older VERSION THAN, both vMAJOR.MINOR.PATCH[-PRERELEASE]; a prerelease comes before
+# its release, and two of one release go by their letters.
+older() {
+  local one other part
+  IFS=. read -r -a one <<<"${1%%-*}"
+  IFS=. read -r -a other <<<"${2%%-*}"
+  for part in 0 1 2; do
+    local a="${one[part]#v}" b="${other[part]#v}"
+    ((10#$a == 10#$b)) || return $((10#$a > 10#$b))
+  done
+  [[ $1 == *-* && ($2 != *-* || ${1#*-} < ${2#*-}) ]]
 }
 
 # program_install NAME FILE puts a verified program into its place.

@@ -52,7 +52,7 @@ kube_apply() {
     "Kubernetes 1.30 or newer is needed, and an administrator's rights: ${kube[*]} auth can-i '*' '*'"
   cp "$tmp_dir/agent.yaml" "$STATE_DIR/agent.yaml"
   # Lines that were not there before are settings that have changed.
-  if [[ -s $tmp_dir/before ]] && grep -E '^(ConfigMap|Secret)/pipeops-agent(-ca)? ' "$tmp_dir/apply.log" | grep -qvxFf "$tmp_dir/before"; then
+  if [[ -s $tmp_dir/before ]] && grep -E '^(ConfigMap|Secret)/pipeops-agent(-ca|-proxy)? ' "$tmp_dir/apply.log" | grep -qvxFf "$tmp_dir/before"; then
     say "    settings have changed: the agent starts anew"
     logged "${kube[@]}" -n "$NAMESPACE" rollout restart deployment/pipeops-agent || true
   fi
@@ -86,7 +86,7 @@ kube_apply_stdin() {
 VERSION_TEMPLATE='go-template={{define "v"}}{{.kind}}/{{.metadata.name}} {{.metadata.uid}}/{{.metadata.resourceVersion}}{{"\n"}}{{end}}{{if .items}}{{range .items}}{{template "v" .}}{{end}}{{else if .metadata.name}}{{template "v" .}}{{end}}'
 
 settings_versions() {
-  "${kube[@]}" -n "$NAMESPACE" get configmap/pipeops-agent secret/pipeops-agent configmap/pipeops-agent-ca --ignore-not-found \
+  "${kube[@]}" -n "$NAMESPACE" get configmap/pipeops-agent secret/pipeops-agent secret/pipeops-agent-proxy configmap/pipeops-agent-ca --ignore-not-found \
     -o "$VERSION_TEMPLATE" 2>/dev/null || true
 }
 
@@ -95,7 +95,7 @@ manifest_get() {
   if [[ -n $PIPEOPS_MANIFEST ]]; then
     cp "$PIPEOPS_MANIFEST" "$tmp_dir/agent.yaml"
   else
-    fetch_release agent.yaml "$tmp_dir/agent.yaml"
+    fetch_manifest "$tmp_dir/agent.yaml"
   fi
   [[ -z $PIPEOPS_IMAGE ]] || {
     PIPEOPS_IMAGE="$PIPEOPS_IMAGE" awk '/^ +image: / {sub(/image: .*/, "image: " ENVIRON["PIPEOPS_IMAGE"])} {print}' \
@@ -109,6 +109,7 @@ kube_objects() {
   cat "$tmp_dir/agent.yaml"
   object_settings
   object_token
+  object_proxy
   object_ca
   local name
   for name in production beta; do
@@ -122,8 +123,21 @@ object_settings() {
   printf '  PIPEOPS_CONTROL_PLANE_URL: "%s"\n  CLUSTER_NAME: "%s"\n' "$PIPEOPS_CONTROL_PLANE_URL" "$CLUSTER_NAME"
   [[ -z $LOG_LEVEL ]] || printf '  LOG_LEVEL: "%s"\n' "$LOG_LEVEL"
   [[ -z $PIPEOPS_CA_FILE ]] || printf '  PIPEOPS_CA_FILE: /etc/pipeops/ca/ca.crt\n'
+  [[ -z ${HTTPS_PROXY:-${https_proxy:-}} ]] || printf '  NO_PROXY: "%s"\n' "$(no_proxy_list)"
+}
+
+# object_proxy: an account may be in the URL. Without a proxy the Secret is empty,
+# which takes away what an earlier run put there.
+object_proxy() {
   local proxy="${HTTPS_PROXY:-${https_proxy:-}}"
-  [[ -z $proxy ]] || printf '  HTTPS_PROXY: "%s"\n  NO_PROXY: "%s"\n' "$proxy" "$(no_proxy_list)"
+  printf -- '---\napiVersion: v1\nkind: Secret\nmetadata:\n  name: pipeops-agent-proxy\n  namespace: %s\ndata:' "$NAMESPACE"
+  if [[ -z $proxy ]]; then
+    echo ' {}'
+    return
+  fi
+  printf '\n  HTTPS_PROXY: '
+  printf '%s' "$proxy" | base64 | tr -d '\n'
+  echo
 }
 
 object_token() {

@@ -1,8 +1,9 @@
 // Command install writes install.sh, which is made of the parts in this folder,
-// and the two small scripts beside it. A release stamps its version, the
-// checksum of its SHA256SUMS and the address of its control plane into it:
+// and the small scripts beside it. A release stamps its version and keys and the
+// address of its control plane into them, and the checksum of what each downloads:
+// that of the agent's manifest into install.sh, that of install.sh into the others.
 //
-//	go run ./scripts/install -output dist -version v1.2.3 -sums dist/SHA256SUMS
+//	go run ./scripts/install -output dist -version v1.2.3 -manifest dist/agent.yaml
 package main
 
 import (
@@ -14,17 +15,18 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
 //go:generate go run . -output ..
 
-//go:embed *.sh
+//go:embed *.sh *.ps1
 var files embed.FS
 
 // parts are install.sh's, in their order. Each is read by itself: a concern a file.
 var parts = []string{
-	"head", "settings", "log", "facts", "decide", "state", "download", "k3s", "docker", "kube", "await",
+	"head", "settings", "log", "facts", "decide", "state", "download", "signature", "k3s", "docker", "kube", "await",
 	"command_install", "command_uninstall", "command_upgrade", "command_doctor", "command_help", "main",
 }
 
@@ -32,29 +34,29 @@ var parts = []string{
 var wrappers = map[string]string{"join-worker.sh": "join_worker", "uninstall.sh": "uninstall"}
 
 // stamp is what a release writes into its scripts.
-type stamp struct{ version, sums, controlPlane string }
+type stamp struct{ version, manifest, install, keys, controlPlane string }
 
 func main() {
 	var s stamp
 	output := flag.String("output", "", "folder to write the scripts to")
 	flag.StringVar(&s.version, "version", "", "version of the release")
 	flag.StringVar(&s.controlPlane, "control-plane-url", "", "control plane of those who name none")
-	sums := flag.String("sums", "", "the release's SHA256SUMS, whose checksum the script is to carry")
+	flag.StringVar(&s.keys, "keys", "", "minisign public keys of the maintainers, separated by commas")
+	manifest := flag.String("manifest", "", "the release's agent.yaml, whose checksum install.sh is to carry")
 	flag.Parse()
-	if err := run(*output, *sums, s); err != nil {
+	if err := run(*output, *manifest, s); err != nil {
 		fmt.Fprintln(os.Stderr, "install:", err)
 		os.Exit(1)
 	}
 }
 
-func run(output, sums string, s stamp) error {
-	if sums != "" {
-		text, err := os.ReadFile(sums)
+func run(output, manifest string, s stamp) error {
+	if manifest != "" {
+		text, err := os.ReadFile(manifest)
 		if err != nil {
 			return err
 		}
-		digest := sha256.Sum256(text)
-		s.sums = hex.EncodeToString(digest[:])
+		s.manifest = sum(text)
 	}
 	scripts, err := assemble(s)
 	if err != nil {
@@ -68,13 +70,26 @@ func run(output, sums string, s stamp) error {
 	return nil
 }
 
+func sum(text []byte) string {
+	digest := sha256.Sum256(text)
+	return hex.EncodeToString(digest[:])
+}
+
 // assemble makes the scripts.
 func assemble(s stamp) (map[string]string, error) {
 	install, err := join(parts...)
 	if err != nil {
 		return nil, err
 	}
-	scripts := map[string]string{"install.sh": s.apply(install)}
+	install = s.apply(install)
+	if s.version != "" {
+		s.install = sum([]byte(install))
+	}
+	windows, err := files.ReadFile("windows.ps1")
+	if err != nil {
+		return nil, err
+	}
+	scripts := map[string]string{"install.sh": install, "install.ps1": s.apply(string(windows))}
 	for name, part := range wrappers {
 		text, err := join(part+"_head", "wrapper", part)
 		if err != nil {
@@ -100,11 +115,15 @@ func join(names ...string) (string, error) {
 // apply sets the stamped variables.
 func (s stamp) apply(script string) string {
 	for name, value := range map[string]string{
-		"RELEASE_VERSION": s.version, "RELEASE_SUMS_SHA256": s.sums, "RELEASE_CONTROL_PLANE_URL": s.controlPlane,
+		"RELEASE_VERSION": s.version, "RELEASE_MANIFEST_SHA256": s.manifest, "RELEASE_INSTALL_SHA256": s.install,
+		"RELEASE_KEYS": s.keys, "RELEASE_CONTROL_PLANE_URL": s.controlPlane,
 	} {
 		if value != "" {
-			line := regexp.MustCompile(`(?m)^` + name + `=".*"$`)
-			script = line.ReplaceAllLiteralString(script, fmt.Sprintf("%s=%q", name, value))
+			line := regexp.MustCompile(`(?m)^\$?` + name + ` ?= ?".*"$`) // PowerShell's have a dollar and spaces
+			script = line.ReplaceAllStringFunc(script, func(found string) string {
+				assigned, _, _ := strings.Cut(found, `"`)
+				return assigned + strconv.Quote(value)
+			})
 		}
 	}
 	return script

@@ -41,7 +41,7 @@ argument() {
   case "$1" in
     --context) KUBE_CONTEXT="$2" ;;
     --cluster-type) CLUSTER_TYPE="$2" ;;
-    --version) PIPEOPS_VERSION="$2" ;;
+    --version) PIPEOPS_VERSION="$2" version_named=yes ;;
     --facts)
       facts_file="$2"
       [[ -r $2 ]] || usage_error "$2 cannot be read"

@@ -21,15 +21,23 @@ func TestScriptsAreUpToDate(t *testing.T) {
 
 func TestAReleaseStampsItsScripts(t *testing.T) {
 	dir := t.TempDir()
-	sums := filepath.Join(dir, "SHA256SUMS")
-	require.NoError(t, os.WriteFile(sums, nil, 0o600))
-	require.NoError(t, run(dir, sums, stamp{version: "v1.2.3", controlPlane: "https://cp.example.com"}))
-	text, err := os.ReadFile(filepath.Join(dir, "install.sh"))
-	require.NoError(t, err)
-	assert.Contains(t, string(text), "\nRELEASE_VERSION=\"v1.2.3\"\n")
-	assert.Contains(t, string(text), "\nRELEASE_CONTROL_PLANE_URL=\"https://cp.example.com\"\n")
-	assert.Contains(t, string(text), "\nRELEASE_SUMS_SHA256=\"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\"\n")
-	text, err = os.ReadFile(filepath.Join(dir, "uninstall.sh"))
-	require.NoError(t, err)
-	assert.Contains(t, string(text), "\nRELEASE_VERSION=\"v1.2.3\"\n")
+	manifest := filepath.Join(dir, "agent.yaml")
+	require.NoError(t, os.WriteFile(manifest, nil, 0o600))
+	require.NoError(t, run(dir, manifest, stamp{version: "v1.2.3", keys: "RWQ+/=", controlPlane: "https://cp.example.com"}))
+	script := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		require.NoError(t, err)
+		return string(text)
+	}
+	install := script("install.sh")
+	for _, line := range []string{
+		`RELEASE_VERSION="v1.2.3"`, `RELEASE_KEYS="RWQ+/="`, `RELEASE_CONTROL_PLANE_URL="https://cp.example.com"`,
+		`RELEASE_MANIFEST_SHA256="e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"`,
+	} {
+		assert.Contains(t, install, "\n"+line+"\n")
+	}
+	for _, name := range []string{"join-worker.sh", "uninstall.sh"} {
+		assert.Contains(t, script(name), "\nRELEASE_VERSION=\"v1.2.3\"\nRELEASE_INSTALL_SHA256=\""+sum([]byte(install))+"\"\n")
+	}
+	assert.Contains(t, script("install.ps1"), "\n$RELEASE_VERSION = \"v1.2.3\"\n$RELEASE_INSTALL_SHA256 = \""+sum([]byte(install))+"\"\n")
 }

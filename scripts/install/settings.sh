@@ -1,8 +1,10 @@
 # ---------------------------------------------------------------- settings
 
-# What is pinned. `make release` stamps the first three.
+# What is pinned. `make release` stamps the first four: RELEASE_KEYS are minisign
+# public keys, separated by commas, which have to have signed another version.
 RELEASE_VERSION="dev"
-RELEASE_SUMS_SHA256=""
+RELEASE_MANIFEST_SHA256=""
+RELEASE_KEYS=""
 RELEASE_CONTROL_PLANE_URL=""
 RELEASE_K3S_VERSION="v1.35.5+k3s1"
 RELEASE_KUBECTL_VERSION="v1.35.5"
@@ -11,6 +13,7 @@ RELEASE_KIND_VERSION="v0.30.0"
 RELEASE_MINIKUBE_VERSION="v1.37.0"
 
 RELEASES_URL="https://github.com/pipeops/pipeops-vm-agent/releases/download"
+NEWEST_URL="https://github.com/pipeops/pipeops-vm-agent/releases/latest/download/version.txt"
 
 # Exit codes, as docs/install.md lists them.
 EXIT_UNEXPECTED=1 EXIT_USAGE=2 EXIT_ROOT=3 EXIT_MACHINE=4 EXIT_NETWORK=5 EXIT_CHECKSUM=6
@@ -22,6 +25,7 @@ AGENT_SELECTOR="app.kubernetes.io/name=pipeops-agent"
 # settings_load reads the environment. Secrets leave it again: what is started
 # from here gets them only where it needs them.
 settings_load() {
+  version_named="${PIPEOPS_VERSION:+yes}"
   PIPEOPS_VERSION="${PIPEOPS_VERSION:-$RELEASE_VERSION}"
   PIPEOPS_CONTROL_PLANE_URL="${PIPEOPS_CONTROL_PLANE_URL:-$RELEASE_CONTROL_PLANE_URL}"
   PIPEOPS_IMAGE="${PIPEOPS_IMAGE:-}"

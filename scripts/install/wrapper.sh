@@ -1,5 +1,5 @@
 RELEASE_VERSION="dev"
-RELEASE_SUMS_SHA256=""
+RELEASE_INSTALL_SHA256=""
 
 # installer prints the path of install.sh: the one beside this script, or that of
 # this release, downloaded into DIR and verified.
@@ -11,13 +11,15 @@ installer() {
     return
   fi
   local path="github.com/pipeops/pipeops-vm-agent/releases/download/$version" name
-  for name in install.sh SHA256SUMS; do
+  local wanted=(install.sh)
+  [[ -n $RELEASE_INSTALL_SHA256 && $version == "$RELEASE_VERSION" ]] || wanted+=(SHA256SUMS)
+  for name in "${wanted[@]}"; do
     curl --proto '=https' -fsSL --retry 2 -o "$dir/$name" "${PIPEOPS_MIRROR:-https:/}/$path/$name" || {
       echo "error: $name of $version cannot be downloaded (fix: put install.sh beside this script)" >&2
       return 5
     }
   done
-  [[ -z $RELEASE_SUMS_SHA256 ]] || echo "$RELEASE_SUMS_SHA256  $dir/SHA256SUMS" | sha256sum -c --quiet >&2 || return 6
+  [[ ${#wanted[@]} -gt 1 ]] || echo "$RELEASE_INSTALL_SHA256  install.sh" >"$dir/SHA256SUMS"
   (cd "$dir" && grep ' install.sh$' SHA256SUMS | sha256sum -c --quiet) >&2 || {
     echo "error: install.sh is not what its publisher made (fix: run it again; if it stays, do not use this source)" >&2
     return 6

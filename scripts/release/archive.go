@@ -91,12 +91,3 @@ func copyInto(w io.Writer, file string) (err error) {
 	_, err = io.Copy(w, f)
 	return err
 }
-
-// write makes a file for everybody to read.
-func write(file string, fill func(io.Writer) error) error {
-	f, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	return errors.Join(fill(f), f.Close())
-}

@@ -1,8 +1,10 @@
-// Command release makes everything that is published for a version: archives with
-// the programs for each platform, images, a list of what is in them (SBOM) and
-// checksums. The same commit gives the same bytes.
+// Command release makes everything that is published for a version: programs and
+// archives for each platform, images, Helm charts, manifests and installers that
+// are pinned to them, a list of what is in them (SBOM), checksums, and the
+// maintainer's signatures. The same commit gives the same bytes. docs/release.md
+// says how to publish and how to check.
 //
-//	go run ./scripts/release --version v1.2.3 --output dist/v1.2.3
+//	go run ./scripts/release --version v1.2.3 --output dist/v1.2.3 --sign KEYFILE
 package main
 
 import (
@@ -20,6 +22,8 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/spf13/cobra"
+
+	published "github.com/pipeops/pipeops-vm-agent/internal/release"
 )
 
 // platforms are what the programs are published for.
@@ -27,10 +31,10 @@ var platforms = []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/a
 
 // programs are what is published.
 var programs = []program{
-	{name: "pipeops-agent", pkg: "./cmd/agent", image: "pipeops/agent"},
+	{name: "pipeops-agent", pkg: "./cmd/agent", image: agentImage, updates: true},
 	{name: "pipeops-runner", pkg: "./cmd/runner"},
 	// It runs where the operator's services run.
-	{name: "pipeops-controlplane", pkg: "./cmd/controlplane", image: "pipeops/controlplane", linuxOnly: true},
+	{name: "pipeops-controlplane", pkg: "./cmd/controlplane", image: "pipeops/controlplane", dataDir: "/var/lib/pipeops-controlplane", linuxOnly: true},
 }
 
 // files go into every archive beside the programs.
@@ -48,18 +52,30 @@ func main() {
 func newCommand() *cobra.Command {
 	r := release{programs: programs, files: files}
 	var names []string
+	var keyFile, passphraseFile, trusted string
 	cmd := &cobra.Command{
 		Use:          "release --version VERSION --output DIR",
-		Short:        "Make the archives, images, SBOMs and checksums of a version",
-		Example:      "  go run ./scripts/release --version v1.2.3 --output dist/v1.2.3",
+		Short:        "Make and sign all that is published for a version",
+		Example:      "  go run ./scripts/release --version v1.2.3 --output dist/v1.2.3 --sign pipeops.key --passphrase-file pass",
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if !published.ValidVersion(r.version) {
+				return fmt.Errorf("--version %s: write it as vMAJOR.MINOR.PATCH or vMAJOR.MINOR.PATCH-PRERELEASE, e.g. v1.2.3-rc.1", r.version)
+			}
 			if r.platforms, err = parsePlatforms(names); err != nil {
 				return err
 			}
 			if r.time, err = commitTime(cmd.Context(), r.root); err != nil {
 				return err
+			}
+			if err := r.keys(keyFile, passphraseFile, trusted); err != nil {
+				return err
+			}
+			if keyFile != "" {
+				if err := committed(cmd.Context(), r.root); err != nil {
+					return err
+				}
 			}
 			r.out = cmd.OutOrStdout()
 			return r.make(cmd.Context())
@@ -70,6 +86,10 @@ func newCommand() *cobra.Command {
 	f.StringVar(&r.commit, "commit", "none", "commit to stamp the programs with")
 	f.StringVar(&r.dir, "output", "", "directory to make; it must not exist")
 	f.StringVar(&r.root, "root", ".", "top folder of the repository")
+	f.StringVar(&r.controlPlane, "control-plane-url", "", "control plane of those who run the installer without naming one")
+	f.StringVar(&keyFile, "sign", "", "minisign secret key to sign with")
+	f.StringVar(&passphraseFile, "passphrase-file", "", "file with the passphrase of that key")
+	f.StringVar(&trusted, "trust", "", "minisign public keys, separated by commas, whose releases these agents take (default: that of --sign)")
 	f.StringSliceVar(&names, "platform", platforms, "platforms to build for")
 	for _, required := range []string{"version", "output"} {
 		if err := cmd.MarkFlagRequired(required); err != nil {
@@ -90,8 +110,16 @@ func parsePlatforms(names []string) (list []v1.Platform, err error) {
 	return list, nil
 }
 
-// commitTime stamps all files: it is the same wherever and whenever a commit is built.
+// commitTime stamps all files: it is the same wherever and whenever a commit is
+// built. Without git, SOURCE_DATE_EPOCH says it (reproducible-builds.org).
 func commitTime(ctx context.Context, root string) (time.Time, error) {
+	if epoch := os.Getenv("SOURCE_DATE_EPOCH"); epoch != "" {
+		seconds, err := strconv.ParseInt(epoch, 10, 64)
+		if err != nil {
+			return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH is to be a number of seconds: %w", err)
+		}
+		return time.Unix(seconds, 0).UTC(), nil
+	}
 	cmd := exec.CommandContext(ctx, "git", "log", "-1", "--format=%ct")
 	cmd.Dir = root
 	out, err := cmd.Output()
@@ -102,9 +130,21 @@ func commitTime(ctx context.Context, root string) (time.Time, error) {
 	return time.Unix(seconds, 0).UTC(), err
 }
 
+// committed wants everything that is signed to be in a commit. A copy without git is
+// what its owner says it is.
+func committed(ctx context.Context, root string) error {
+	cmd := exec.CommandContext(ctx, "git", "status", "--porcelain", "--untracked-files=no")
+	cmd.Dir = root
+	if changed, err := cmd.Output(); err == nil && len(changed) > 0 {
+		return fmt.Errorf("--sign: there are changes that are in no commit (fix: commit them, or git stash):\n%s", changed)
+	}
+	return nil
+}
+
 // make makes all of it beside its place and moves it there: half a release never
 // looks like one.
 func (r *release) make(ctx context.Context) (err error) {
+	r.manifest = published.Manifest{Version: r.version, Commit: r.commit}
 	if _, err := os.Stat(r.dir); err == nil {
 		return fmt.Errorf("--output %s is there already (fix: remove it, or name another)", r.dir)
 	}
@@ -115,7 +155,9 @@ func (r *release) make(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(r.staging)) }()
-	for _, step := range []func(context.Context) error{r.compile, r.archives, r.images, r.boms, r.checksums} {
+	for _, step := range []func(context.Context) error{
+		r.compile, r.bare, r.images, r.manifests, r.charts, r.archives, r.scripts, r.boms, r.prove,
+	} {
 		if err := step(ctx); err != nil {
 			return err
 		}

@@ -12,13 +12,16 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/image"
+	published "github.com/pipeops/pipeops-vm-agent/internal/release"
 )
 
 // program is one of those that are published.
 type program struct {
 	name, pkg string
 	image     string // name of its image; empty for none
+	dataDir   string // in its image, for a volume
 	linuxOnly bool
+	updates   bool // itself: it is published bare as well, and knows who may publish
 }
 
 func (p program) on(platform v1.Platform) bool { return !p.linuxOnly || platform.OS == "linux" }
@@ -26,13 +29,20 @@ func (p program) on(platform v1.Platform) bool { return !p.linuxOnly || platform
 // release is one version in the making.
 type release struct {
 	version, commit, root, dir string
+	controlPlane               string // of those who install without naming one
 	programs                   []program
 	files                      []string
 	platforms                  []v1.Platform
 	time                       time.Time
 	out                        io.Writer
 	staging                    string
+	key                        *published.SecretKey // nil for a release that nobody signs
+	trusted                    []string             // public keys that the agents are stamped with
+	manifest                   published.Manifest
 }
+
+// number is the version as Helm and file names have it.
+func (r *release) number() string { return strings.TrimPrefix(r.version, "v") }
 
 // publish is the directory of what is published, bin that of the programs.
 func (r *release) publish() string { return filepath.Join(r.staging, "publish") }
@@ -52,15 +62,40 @@ func (r *release) compile(ctx context.Context) error {
 	if err := os.MkdirAll(r.publish(), 0o755); err != nil { //nolint:gosec // a build output, for everybody
 		return err
 	}
-	flags := fmt.Sprintf("-X main.version=%s -X main.commit=%s", r.version, r.commit)
 	for _, platform := range r.platforms {
 		for _, p := range r.programs {
 			if !p.on(platform) {
 				continue
 			}
 			r.say("compile %s for %s", p.name, platform)
-			build := image.GoBuild{Dir: r.root, Package: p.pkg, Output: r.bin(p, platform), LDFlags: flags, Platform: platform}
+			build := image.GoBuild{Dir: r.root, Package: p.pkg, Output: r.bin(p, platform), LDFlags: r.ldflags(p), Platform: platform}
 			if err := build.Run(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ldflags stamp a program.
+func (r *release) ldflags(p program) string {
+	flags := fmt.Sprintf("-X main.version=%s -X main.commit=%s", r.version, r.commit)
+	if p.updates && len(r.trusted) > 0 {
+		flags += " -X main.releaseKeys=" + strings.Join(r.trusted, ",")
+	}
+	return flags
+}
+
+// bare publishes the programs that update themselves, without an archive around.
+func (r *release) bare(context.Context) error {
+	for _, p := range r.programs {
+		for _, platform := range r.platforms {
+			if !p.updates || !p.on(platform) {
+				continue
+			}
+			file := r.bin(p, platform)
+			name := fmt.Sprintf("%s_%s_%s_%s%s", p.name, r.number(), platform.OS, platform.Architecture, filepath.Ext(file))
+			if err := r.add(name, published.KindAgent, platform, func(w io.Writer) error { return copyInto(w, file) }); err != nil {
 				return err
 			}
 		}
@@ -75,13 +110,12 @@ func (r *release) archives(context.Context) error {
 		if err != nil {
 			return err
 		}
-		name := fmt.Sprintf("pipeops_%s_%s_%s", strings.TrimPrefix(r.version, "v"), platform.OS, platform.Architecture)
+		name := fmt.Sprintf("pipeops_%s_%s_%s", r.number(), platform.OS, platform.Architecture)
 		pack, suffix := tarball, ".tar.gz"
 		if platform.OS == "windows" {
 			pack, suffix = zipped, ".zip"
 		}
-		r.say("pack %s", name+suffix)
-		if err := write(filepath.Join(r.publish(), name+suffix), func(w io.Writer) error {
+		if err := r.add(name+suffix, published.KindArchive, platform, func(w io.Writer) error {
 			return pack(w, name, entries, r.time)
 		}); err != nil {
 			return err
@@ -104,44 +138,70 @@ func (r *release) entries(platform v1.Platform) ([]entry, error) {
 		if err != nil {
 			return nil, err
 		}
-		entries = append(entries, found...)
+		for _, e := range found {
+			if pinned := r.overlay(e.name); exists(pinned) {
+				e.file = pinned
+			}
+			entries = append(entries, e)
+		}
 	}
 	return entries, nil
 }
 
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
 // images makes those of the programs that have one, for all Linux platforms at once.
 func (r *release) images(context.Context) error {
+	authorities, err := r.caBundle()
+	if err != nil {
+		return err
+	}
 	for _, p := range r.programs {
 		if p.image == "" {
 			continue
 		}
-		var all []v1.Image
-		for _, platform := range r.platforms {
-			if platform.OS != "linux" {
-				continue
-			}
-			img, err := image.Build(image.Spec{Binary: r.bin(p, platform), Name: p.name, Platform: platform,
-				CABundle: image.SystemCABundle(), Labels: map[string]string{
-					image.LabelTitle: p.name, image.LabelVersion: r.version, image.LabelRevision: r.commit,
-					image.LabelSource: "https://github.com/pipeops/pipeops-vm-agent",
-				}})
-			if err != nil {
-				return err
-			}
-			all = append(all, img)
-		}
-		if len(all) == 0 {
-			continue
-		}
-		index, err := image.Index(all...)
+		index, err := r.index(p, authorities)
 		if err != nil {
 			return err
 		}
-		file := fmt.Sprintf("%s-image_%s.tar", p.name, strings.TrimPrefix(r.version, "v"))
-		r.say("pack %s", file)
-		if err := image.WriteArchive(filepath.Join(r.publish(), file), p.image+":"+r.version, index); err != nil {
+		digest, err := index.Digest()
+		if err != nil {
 			return err
 		}
+		file := fmt.Sprintf("%s-image_%s.tar", p.name, r.number())
+		r.say("make %s: %s:%s@%s", file, p.image, r.version, digest)
+		if err := image.WriteArchive(r.path(file), p.image+":"+r.version, index); err != nil {
+			return err
+		}
+		if err := r.take(file, published.KindImage, anywhere); err != nil {
+			return err
+		}
+		r.manifest.Images = append(r.manifest.Images, published.Image{Name: p.image, Digest: digest.String()})
 	}
 	return nil
+}
+
+func (r *release) index(p program, authorities string) (v1.ImageIndex, error) {
+	var all []v1.Image
+	for _, platform := range r.platforms {
+		if platform.OS != "linux" {
+			continue
+		}
+		img, err := image.Build(image.Spec{Binary: r.bin(p, platform), Name: p.name, Platform: platform,
+			CABundle: authorities, DataDir: p.dataDir, Labels: map[string]string{
+				image.LabelTitle: p.name, image.LabelVersion: r.version, image.LabelRevision: r.commit,
+				image.LabelSource: "https://github.com/pipeops/pipeops-vm-agent",
+			}})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, img)
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("image of %s: there is none without a Linux platform (fix: --platform linux/amd64)", p.name)
+	}
+	return image.Index(all...)
 }

@@ -6,12 +6,13 @@ import (
 	"debug/buildinfo"
 	"fmt"
 	"io"
-	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strings"
 
 	"github.com/CycloneDX/cyclonedx-go"
+
+	published "github.com/pipeops/pipeops-vm-agent/internal/release"
 )
 
 // boms writes one CycloneDX document for each program: the modules that are
@@ -37,9 +38,8 @@ func (r *release) boms(context.Context) error {
 		if goVersion == "" {
 			continue
 		}
-		file := fmt.Sprintf("%s_%s.cdx.json", p.name, strings.TrimPrefix(r.version, "v"))
-		r.say("list %s", file)
-		if err := write(filepath.Join(r.publish(), file), func(w io.Writer) error {
+		file := fmt.Sprintf("%s_%s.cdx.json", p.name, r.number())
+		if err := r.add(file, published.KindSBOM, anywhere, func(w io.Writer) error {
 			encoder := cyclonedx.NewBOMEncoder(w, cyclonedx.BOMFileFormatJSON)
 			return encoder.SetPretty(true).Encode(r.bom(p, goVersion, modules))
 		}); err != nil {

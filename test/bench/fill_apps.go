@@ -35,8 +35,9 @@ func (b *bench) fillApps(ctx context.Context) error {
 	return b.awaitHealthy(ctx)
 }
 
-// app names the App of a number.
+// app names the App of a number; beyond the last comes the first again.
 func (b *bench) app(i int) runnerapi.Key {
+	i %= b.Apps
 	return runnerapi.Key{Namespace: fmt.Sprintf("apps-%d", i%b.Namespaces), Name: fmt.Sprintf("app-%d", i)}
 }
 

@@ -102,16 +102,16 @@ func everything(t *testing.T) (all []string) {
 }
 
 // TestNamespacedBehindProxy is an agent with rights in one namespace, which
-// reaches the control plane through a proxy, whose CA it is given in a config
-// map: its token has no fingerprint.
+// reaches the control plane through a proxy that wants a password, and whose CA it
+// is given in a config map: its token has no fingerprint.
 func TestNamespacedBehindProxy(t *testing.T) {
 	sys := system(t)
 	proxy := startProxy(t, sys.HostIP())
 	token, err := sys.CreateToken(t.Context())
 	require.NoError(t, err)
 	token, _, _ = strings.Cut(token, ".")
-	t.Cleanup(func() { removeAgent(t, "granted", "other") })
-	shell(t, fmt.Sprintf(`
+	t.Cleanup(func() { removeAgent(t, "limited", "granted", "other") })
+	shell(t, in("limited", fmt.Sprintf(`
 kubectl create namespace pipeops
 kubectl label namespace pipeops pod-security.kubernetes.io/enforce=restricted
 for ns in granted other; do
@@ -119,12 +119,13 @@ for ns in granted other; do
   kubectl label namespace $ns app.kubernetes.io/managed-by=pipeops
 done
 kubectl -n pipeops create secret generic enrolment --from-literal=AGENT_TOKEN=%s
+kubectl -n pipeops create secret generic proxy --from-literal=HTTPS_PROXY=%s
 kubectl -n pipeops create configmap company-ca --from-file=ca.crt=%s
-helm install pipeops-agent %s --namespace pipeops --wait --values %[3]s/ci/custom-ca.yaml \
+helm install pipeops-agent %s --namespace pipeops --wait --values %[4]s/ci/custom-ca.yaml \
   --set agent.controlPlaneUrl=%s --set agent.clusterName=limited --set agent.existingSecret=enrolment \
-  --set agent.namespaces='{granted}' --set proxy.https=%s
+  --set agent.namespaces='{granted}' --set proxy.existingSecret=proxy
 helm test pipeops-agent --namespace pipeops
-`, token, filepath.Join(sys.DataDir(), "ca.pem"), agentChart, sys.APIURL(), proxy.url))
+`, token, proxy.url, filepath.Join(sys.DataDir(), "ca.pem"), agentChart, sys.APIURL())))
 	awaitAgent(t, "limited", version)
 
 	app, err := sys.LoadApp(t.Context(), "hello")
@@ -140,7 +141,7 @@ helm test pipeops-agent --namespace pipeops
 		"create deployments -n other": "no", "list pods -A": "no", "get secrets -n other": "no",
 		"create namespaces": "no", "create rolebindings -n granted": "no", "patch namespaces": "no",
 	} {
-		said := shell(t, "kubectl auth can-i "+question+" --as system:serviceaccount:pipeops:pipeops-agent 2>/dev/null || true")
+		said := shell(t, "kubectl auth can-i "+question+" --as system:serviceaccount:limited:pipeops-agent 2>/dev/null || true")
 		assert.Equal(t, answer, strings.TrimSpace(said), question)
 	}
 	hosts := proxy.asked()
@@ -149,27 +150,29 @@ helm test pipeops-agent --namespace pipeops
 	assert.Len(t, hosts, 2, "and nothing else: the Kubernetes API is reached directly")
 }
 
-// removeAgent puts the cluster back.
-func removeAgent(t *testing.T, namespaces ...string) {
+// removeAgent puts the cluster back, but for namespaces, which go in the background:
+// the agent's, and others.
+func removeAgent(t *testing.T, namespace string, others ...string) {
 	t.Helper()
-	out, err := runShell(context.WithoutCancel(t.Context()), documented(t, "uninstall")+ // the test's context has ended
-		"kubectl delete crd apps.pipeops.io\nkubectl delete namespace --ignore-not-found nowhere "+strings.Join(namespaces, " "))
+	const last = "kubectl delete namespace pipeops"
+	uninstall := in(namespace, documented(t, "uninstall", last, last+" --wait=false "+strings.Join(others, " ")))
+	out, err := runShell(context.WithoutCancel(t.Context()), uninstall+"kubectl delete crd apps.pipeops.io") // the test's context has ended
 	assert.NoError(t, err, out)
 }
 
 // TestTwoReplicas has one of two replicas killed, and the agent serve on.
 func TestTwoReplicas(t *testing.T) {
 	sys := system(t)
-	t.Cleanup(func() { removeAgent(t) })
-	shell(t, documented(t, "install", exampleURL, sys.APIURL(), "--wait", "--wait --values "+agentChart+"/ci/ha.yaml"))
+	t.Cleanup(func() { removeAgent(t, "pair") })
+	shell(t, in("pair", documented(t, "install", exampleURL, sys.APIURL(), "--wait", "--wait --values "+agentChart+"/ci/ha.yaml")))
 	awaitAgent(t, clusterName, version)
-	ready := "kubectl -n pipeops get deployment pipeops-agent -o jsonpath={.status.readyReplicas}"
+	ready := "kubectl -n pair get deployment pipeops-agent -o jsonpath={.status.readyReplicas}"
 	assert.Equal(t, "2", shell(t, ready))
-	assert.Contains(t, shell(t, "kubectl -n pipeops get poddisruptionbudget pipeops-agent"), "pipeops-agent")
+	assert.Contains(t, shell(t, "kubectl -n pair get poddisruptionbudget pipeops-agent"), "pipeops-agent")
 
-	shell(t, "kubectl -n pipeops delete --now --wait=false $(kubectl -n pipeops get pods -l app.kubernetes.io/name=pipeops-agent -o name | head -1)")
+	shell(t, "kubectl -n pair delete --now --wait=false $(kubectl -n pair get pods -l app.kubernetes.io/name=pipeops-agent -o name | head -1)")
 	pipeops(t, "cluster", clusterName)
-	shell(t, "kubectl -n pipeops rollout status deployment/pipeops-agent --timeout=120s\nhelm test pipeops-agent --namespace pipeops")
+	shell(t, "kubectl -n pair rollout status deployment/pipeops-agent --timeout=120s\nhelm test pipeops-agent --namespace pair")
 }
 
 // TestTakeOver has Helm take over an agent that came by `kubectl apply`.
@@ -178,7 +181,7 @@ func TestTakeOver(t *testing.T) {
 	token, err := sys.CreateToken(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, sys.DeployAgent(t.Context(), clusterName, token))
-	t.Cleanup(func() { removeAgent(t, "production") })
+	t.Cleanup(func() { removeAgent(t, "pipeops", "production") })
 	agent := awaitAgent(t, clusterName, "")
 	shell(t, documented(t, "takeover", exampleURL, sys.APIURL()))
 	taken := awaitAgent(t, clusterName, version)

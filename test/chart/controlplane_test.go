@@ -65,8 +65,8 @@ func TestControlPlaneInCluster(t *testing.T) {
 	localVolume(t)
 	files := brokerFiles(t)
 	t.Cleanup(func() {
-		out, err := runShell(context.WithoutCancel(t.Context()), documented(t, "uninstall")+documented(t, "controlplane-uninstall")+
-			"kubectl delete crd apps.pipeops.io\nkubectl delete persistentvolume controlplane")
+		removeAgent(t, "inside")
+		out, err := runShell(context.WithoutCancel(t.Context()), documented(t, "controlplane-uninstall")+"kubectl delete persistentvolume controlplane")
 		assert.NoError(t, err, out)
 	})
 	const host = "pipeops-controlplane.pipeops-system"
@@ -81,7 +81,7 @@ func TestControlPlaneInCluster(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, string(credentials), "amqps://runner:")
 
-	shell(t, documented(t, "install", exampleURL, "https://"+host+":8443", "pipeops-controlplane token create", "cat "+here+"/token"))
+	shell(t, in("inside", documented(t, "install", exampleURL, "https://"+host+":8443", "pipeops-controlplane token create", "cat "+here+"/token")))
 	first := inClusterAgent(t)
 	shell(t, "kubectl -n pipeops-system delete pod pipeops-controlplane-0\n"+
 		"kubectl -n pipeops-system rollout status statefulset/pipeops-controlplane --timeout=120s\nhelm test pipeops-controlplane --namespace pipeops-system")

@@ -3,6 +3,7 @@ package chart
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -39,6 +40,16 @@ func documented(t *testing.T, name string, replace ...string) string {
 		require.Contains(t, script, replace[i], "block %q", name)
 	}
 	return strings.NewReplacer(replace...).Replace(script)
+}
+
+// ofAgent is where commands name the agent's namespace.
+var ofAgent = regexp.MustCompile(`(-n|namespace) pipeops(\s)`)
+
+// in has commands of docs/helm.md use another namespace for the agent. Kubernetes
+// takes more than five seconds to delete one, whatever is in it: tests that have their
+// own need not wait until the one before has gone.
+func in(namespace, script string) string {
+	return ofAgent.ReplaceAllString(script, "${1} "+namespace+"${2}")
 }
 
 // TestDocumentedValues has the examples of docs/helm.md be the files that the

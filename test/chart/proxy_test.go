@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"encoding/base64"
 	"io"
 	"net"
 	"net/http"
@@ -13,10 +14,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// proxy is an HTTP proxy, as companies have it, that remembers what it was
-// asked for.
+// account is what the proxy wants, in the form of a URL.
+const account = "agent:canary-5d1f"
+
+// proxy is an HTTP proxy, as companies have it, that wants a password and
+// remembers what it was asked for.
 type proxy struct {
-	url string
+	url string // with the account
 
 	mu    sync.Mutex
 	hosts []string
@@ -33,13 +37,18 @@ func startProxy(t *testing.T, host string) *proxy {
 	server.Listener = listener
 	server.Start()
 	t.Cleanup(server.CloseClientConnections)
-	p.url = "http://" + listener.Addr().String()
+	p.url = "http://" + account + "@" + listener.Addr().String()
 	return p
 }
 
 func (p *proxy) connect(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodConnect {
 		http.Error(w, "only CONNECT", http.StatusMethodNotAllowed)
+		return
+	}
+	if r.Header.Get("Proxy-Authorization") != "Basic "+base64.StdEncoding.EncodeToString([]byte(account)) {
+		w.Header().Set("Proxy-Authenticate", "Basic")
+		http.Error(w, "who are you?", http.StatusProxyAuthRequired)
 		return
 	}
 	p.mu.Lock()

@@ -194,6 +194,21 @@ func TestToken(t *testing.T) {
 	assert.Equal(t, "pipeops-agent", secretOf(given))
 }
 
+// TestProxy: an account is in a Secret, which would otherwise go before the value.
+func TestProxy(t *testing.T) {
+	secretOf := func(args ...string) any {
+		for _, env := range container(t, render(t, agentChart, "single.yaml", args...)["Deployment pipeops-agent"])["env"].([]any) {
+			if env.(map[string]any)["name"] == "HTTPS_PROXY" {
+				return env.(map[string]any)["valueFrom"].(map[string]any)["secretKeyRef"]
+			}
+		}
+		return nil
+	}
+	assert.Equal(t, map[string]any{"name": "pipeops-agent-proxy", "key": "HTTPS_PROXY", "optional": true}, secretOf())
+	assert.Equal(t, map[string]any{"name": "proxy", "key": "HTTPS_PROXY", "optional": false}, secretOf("--set", "proxy.existingSecret=proxy"))
+	assert.Nil(t, secretOf("--set", "proxy.https=http://proxy.example.com:3128"))
+}
+
 // TestPodsRestartWithTheirSettings, which they read once.
 func TestPodsRestartWithTheirSettings(t *testing.T) {
 	sum := func(args ...string) string {

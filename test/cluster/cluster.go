@@ -154,4 +154,5 @@ func (c *Cluster) InitPID() int { return c.state.Init.PID }
 // registryPort is where in the cluster the image registry listens.
 const registryPort = "5000"
 
-func (c *Cluster) registry() string { return c.NodeIP() + ":" + registryPort }
+// Registry is the address of the image registry, which speaks plain HTTP.
+func (c *Cluster) Registry() string { return c.NodeIP() + ":" + registryPort }

@@ -206,7 +206,7 @@ func testLoadFile(t *testing.T, c *Cluster) {
 	require.NoError(t, c.LoadFile(t.Context(), file, ""))
 	require.NoError(t, c.LoadFile(t.Context(), file, "quay.io/other/name:v2"))
 	for _, path := range []string{"team/two/manifests/v1", "other/name/manifests/v2"} {
-		answer, err := get(t, "http://"+c.registry()+"/v2/"+path)
+		answer, err := get(t, "http://"+c.Registry()+"/v2/"+path)
 		require.NoError(t, err)
 		require.Contains(t, answer, "manifests")
 	}

@@ -102,9 +102,11 @@ func controllerManager(c *Cluster) node.Component {
 		"--cluster-signing-cert-file=" + pkiDir + "/ca.crt", "--cluster-signing-key-file=" + pkiDir + "/ca.key",
 		"--use-service-account-credentials=true",
 		"--service-cluster-ip-range=" + n.services().String(),
+		"--horizontal-pod-autoscaler-sync-period=2s", // instead of 15
 	}
 	if c.state.SimulatedNodes == 0 { // simulated pods do not fit into a node's share, nor many nodes into the range
-		flags = append(flags, "--allocate-node-cidrs=true", "--cluster-cidr="+n.pods().String(), "--node-cidr-mask-size=24")
+		flags = append(flags, "--allocate-node-cidrs=true", "--cluster-cidr="+n.pods().String(), "--node-cidr-mask-size=24",
+			"--node-monitor-grace-period=20s") // instead of 50; simulated kubelets are not that punctual
 	} else {
 		flags = append(flags, "--allocate-node-cidrs=false")
 	}

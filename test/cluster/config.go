@@ -32,7 +32,7 @@ func (c *Cluster) values() values {
 	return values{
 		NodeName: c.NodeName(), HostIP: c.HostIP(), HostName: HostName,
 		DNS: n.dns().String(), Pods: n.pods().String(),
-		NodePods: netip.PrefixFrom(n.pods().Addr(), 24).String(), Registry: c.registry(), Snapshotter: c.snapshotter(),
+		NodePods: netip.PrefixFrom(n.pods().Addr(), 24).String(), Registry: c.Registry(), Snapshotter: c.snapshotter(),
 		PauseImage: parts.PauseImage, CoreDNSImage: parts.CoreDNSImage, MetricsServerImage: parts.MetricsServerImage,
 	}
 }
@@ -100,7 +100,7 @@ func (c *Cluster) nodeConfig(set parts.Set) node.Config {
 	if set.KWOK != "" {
 		config.Parts["kwok"] = filepath.Dir(set.KWOK)
 	}
-	config.Registry = c.registry()
+	config.Registry = c.Registry()
 	for _, layout := range set.Images {
 		name := filepath.Base(filepath.Dir(layout))
 		config.Parts[name] = layout

@@ -78,7 +78,7 @@ func (c *Cluster) push(ctx context.Context, named image.Named) error {
 	if _, digest := ref.(name.Digest); digest {
 		separator = "@"
 	}
-	target := c.registry() + "/" + ref.Context().RepositoryStr() + separator + ref.Identifier()
+	target := c.Registry() + "/" + ref.Context().RepositoryStr() + separator + ref.Identifier()
 	transport := &http.Transport{ // no proxy
 		DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
 	}

@@ -97,6 +97,9 @@ func up(ctx context.Context, options Options, set parts.Set) (*Cluster, error) {
 			return nil, err
 		}
 	}
+	if err := kernelInotify.raise(options.Out); err != nil {
+		return nil, err
+	}
 	timer := &stopwatch{out: options.Out, start: time.Now()}
 	c, err = start(ctx, options, set)
 	if err == nil {

@@ -3,11 +3,13 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/test/broker"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
@@ -62,55 +65,102 @@ func (s *shell) run(t *testing.T, text string) string {
 	return string(out)
 }
 
-// follow runs what goes on until it is interrupted: with Ctrl-C, once it has
-// printed what is wanted.
+// follow runs what goes on until it is interrupted, once it has printed what is
+// wanted.
 func (s *shell) follow(t *testing.T, text, want string) {
+	t.Helper()
+	s.until(t, text, func(_ context.Context, said string) error {
+		if !strings.Contains(said, want) {
+			return fmt.Errorf("no %q", want)
+		}
+		return nil
+	})
+}
+
+// until runs what goes on until it is interrupted: with Ctrl-C, once a condition
+// holds, which may look at what it has printed.
+func (s *shell) until(t *testing.T, text string, holds func(ctx context.Context, said string) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), docsPatience)
 	defer cancel()
-	out := &seen{want: want, found: make(chan struct{})}
+	out := &printed{}
 	cmd := s.command(ctx, text)
 	cmd.Stdout, cmd.Stderr = out, out
 	require.NoError(t, cmd.Start())
 	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	select {
-	case <-out.found:
-		require.NoError(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGINT))
-		<-ended
-	case <-ended:
-		t.Fatalf("%s ended without %q:\n%s", text, want, out)
-	}
+	waiting, stop := context.WithCancel(ctx)
+	go func() {
+		ended <- cmd.Wait()
+		stop()
+	}()
+	err := harness.Eventually(waiting, text, func(ctx context.Context) error { return holds(ctx, out.String()) })
+	require.NoError(t, err, out)
+	require.NoError(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGINT))
+	<-ended
 	assert.Zero(t, cmd.ProcessState.ExitCode(), "%s\n%s", text, out)
 }
 
-// seen takes output and tells when something is in it.
-type seen struct {
-	want  string
-	found chan struct{}
-	mu    sync.Mutex
-	text  bytes.Buffer
+// printed is what a program has said so far.
+type printed struct {
+	mu   sync.Mutex
+	text bytes.Buffer
 }
 
-func (s *seen) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before := bytes.Contains(s.text.Bytes(), []byte(s.want))
-	s.text.Write(p)
-	if !before && bytes.Contains(s.text.Bytes(), []byte(s.want)) {
-		close(s.found)
+func (p *printed) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.Write(b)
+}
+
+func (p *printed) String() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.String()
+}
+
+// readme is the block of README.md that has a text in it, with this system's
+// addresses, accounts and places instead of the examples'.
+func readme(t *testing.T, has string, replace ...string) string {
+	t.Helper()
+	block, err := harness.ShellWith("README.md", has)
+	require.NoError(t, err)
+	for i := 0; i < len(replace); i += 2 {
+		require.Contains(t, block, replace[i])
 	}
-	return len(p), nil
+	return strings.NewReplacer(replace...).Replace(block)
 }
 
-func (s *seen) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
+// TestTheReadmesControlPlaneRuns has one serve, with a broker, beside the one that
+// is there already; then makes a token, and a Runner's credentials, as README.md does.
+func TestTheReadmesControlPlaneRuns(t *testing.T) {
+	s := newShell(t)
+	require.NoError(t, os.Remove(filepath.Join(s.dir, "runner-ci.json")))
+	data := filepath.Join(s.dir, "control-plane")
+	api := regexp.MustCompile(`API .* listens on (\S+)`)
+	s.until(t, readme(t, "pipeops-controlplane serve", "/var/lib/pipeops", data,
+		"amqps://USER:PASSWORD@broker.example.com:5671/", sys.Broker.URL(broker.UserControlPlane),
+		"--advertise-edge cp.example.com:8444", "--advertise-edge cp.example.com:8444 --broker-ca "+sys.Broker.CAFile()+
+			" --api-listen 127.0.0.1:0 --tunnel-listen 127.0.0.1:0 --edge-listen 127.0.0.1:0"),
+		func(ctx context.Context, said string) error {
+			listens := api.FindStringSubmatch(said)
+			if listens == nil {
+				return errors.New("it does not listen yet")
+			}
+			answer, err := harness.Readiness(ctx, "https://"+listens[1], filepath.Join(data, "ca.pem"))
+			if err == nil && !strings.Contains(fmt.Sprint(answer), "broker:ok") {
+				err = fmt.Errorf("it is ready with %v", answer)
+			}
+			return err
+		})
+	token := s.run(t, readme(t, "token create", "/var/lib/pipeops", data))
+	assert.Contains(t, token, "pipeops_")
+	credentials, err := os.Stat(filepath.Join(s.dir, "runner-ci.json"))
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), credentials.Mode().Perm())
 }
 
-// TestTheReadmeRuns runs what README.md tells a Runner to do, and the line that
-// puts the agent into a cluster.
+// TestTheReadmeRuns runs what README.md tells a Runner to do, and what puts the
+// agent, from this source, into a cluster.
 func TestTheReadmeRuns(t *testing.T) {
 	removeApp(t, "web")
 	s := newShell(t)
@@ -124,21 +174,24 @@ func TestTheReadmeRuns(t *testing.T) {
 	pipeops(t, "secret", "delete", agentName, "greeting")
 
 	const image = "registry.example.com/pipeops/agent:dev"
-	require.NoError(t, sys.LoadProgramAs(t.Context(), "./cmd/agent", image))
-	block, err = harness.ShellWith("README.md", "sed '")
+	token, err := sys.CreateToken(t.Context())
 	require.NoError(t, err)
-	line := regexp.MustCompile(`(?m)^sed '.*$`).FindString(block)
-	require.Contains(t, line, "kubectl apply")
-	s.run(t, "cd "+harness.Root()+" && "+line)
+	caches, err := exec.CommandContext(t.Context(), "go", "env", "GOCACHE", "GOMODCACHE").Output() // HOME is another there
+	require.NoError(t, err)
+	at := strings.Fields(string(caches))
+	s.env = append(s.env, "GOCACHE="+at[0], "GOMODCACHE="+at[1])
+	s.run(t, "cd "+harness.Root()+"\n"+readme(t, "sed '",
+		"--push registry.example.com", "--platform linux/"+runtime.GOARCH+" --plain-http --push "+sys.Cluster.Registry(),
+		"AGENT_TOKEN=...", "AGENT_TOKEN="+token, "https://cp.example.com:8443", sys.APIURL()))
 	s.run(t, "kubectl -n pipeops rollout status deployment/pipeops-agent --timeout 2m")
 	require.NoError(t, sys.AwaitAgent(t.Context()))
 	pod, err := sys.AgentPod(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, image, pod.Spec.Containers[0].Image)
 	const doctor = "kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent doctor"
-	readme, err := os.ReadFile(filepath.Join(harness.Root(), "README.md"))
+	text, err := os.ReadFile(filepath.Join(harness.Root(), "README.md"))
 	require.NoError(t, err)
-	require.Contains(t, string(readme), "`"+doctor+"`")
+	require.Contains(t, string(text), "`"+doctor+"`")
 	t.Log(s.run(t, doctor))
 	pipeops(t, "status", agentName, "web")
 }

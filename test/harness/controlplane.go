@@ -81,7 +81,13 @@ func (s *System) AwaitControlPlane(ctx context.Context) error {
 
 // Readiness asks the control plane's /readyz.
 func (s *System) Readiness(ctx context.Context) (map[string]any, error) {
-	pem, err := os.ReadFile(s.path("data/ca.pem"))
+	return Readiness(ctx, s.APIURL(), s.path("data/ca.pem"))
+}
+
+// Readiness asks the /readyz of a control plane whose CA is in a file. One that is
+// not ready is an error.
+func Readiness(ctx context.Context, url, caFile string) (map[string]any, error) {
+	pem, err := os.ReadFile(caFile)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +96,7 @@ func (s *System) Readiness(ctx context.Context) (map[string]any, error) {
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13},
 	}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.APIURL()+"/readyz", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", nil)
 	if err != nil {
 		return nil, err
 	}

@@ -37,7 +37,7 @@ func newComputer(t *testing.T, w *world, name, suite string) *computer {
 	cache, err := os.UserCacheDir()
 	require.NoError(t, err)
 	m, err := machine.Boot(t.Context(), machine.Options{
-		Name: name, Suite: suite, Network: w.network, Share: filepath.Join(cache, "pipeops-test", "build"),
+		Name: name, Suite: suite, Network: w.network, Shares: []string{filepath.Join(cache, "pipeops-test", "build")},
 	})
 	require.NoError(t, err)
 	c := &computer{Machine: m, world: w, env: map[string]string{

@@ -30,7 +30,7 @@ func documented(t *testing.T) map[string]string {
 
 // TestEveryCommandInTheGuidesIsRun: by one of the tests here.
 func TestEveryCommandInTheGuidesIsRun(t *testing.T) {
-	tests := string(read(t, "life_test.go")) + string(read(t, "computer_test.go")) + string(read(t, "offline_test.go"))
+	tests := string(read(t, "life_test.go")) + string(read(t, "computer_test.go")) + string(read(t, "offline_test.go")) + string(read(t, "upgrade_test.go"))
 	for _, guide := range guides {
 		text := string(read(t, guide))
 		assert.Len(t, namedOne.FindAllString(text, -1), len(anyBlock.FindAllString(text, -1)), "%s has a block without a name", guide)

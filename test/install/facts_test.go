@@ -1,14 +1,18 @@
 package install
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
 // a file that is only there.
@@ -123,4 +127,32 @@ func keys(env string) (keys []string) {
 		keys = append(keys, key)
 	}
 	return keys
+}
+
+// TestProxyAccountsAreInASecret, where a config map would show them to whoever
+// may read the namespace.
+func TestProxyAccountsAreInASecret(t *testing.T) {
+	objects := func(proxy string) (settings, secret string) {
+		cmd := exec.CommandContext(t.Context(), "bash", "-euc",
+			". scripts/install/k3s.sh; . scripts/install/kube.sh; object_settings; object_proxy")
+		cmd.Dir = harness.Root()
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "NAMESPACE=pipeops", "PIPEOPS_CONTROL_PLANE_URL=https://cp", "CLUSTER_NAME=one",
+			"LOG_LEVEL=", "PIPEOPS_CA_FILE=", "PIPEOPS_CONTROL_PLANE=", "HTTPS_PROXY=" + proxy}
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, string(out))
+		documents := strings.Split(string(out), "---\n")
+		require.Len(t, documents, 3, string(out))
+		return documents[1], documents[2]
+	}
+	proxy := `http://user:hunter"2@proxy.example.com:3128`
+	settings, secret := objects(proxy)
+	assert.NotContains(t, settings, "hunter")
+	assert.NotContains(t, settings, "HTTPS_PROXY")
+	assert.Contains(t, settings, "NO_PROXY: \"127.0.0.0/8,")
+	assert.Contains(t, secret, "kind: Secret\n")
+	assert.Contains(t, secret, "  HTTPS_PROXY: "+base64.StdEncoding.EncodeToString([]byte(proxy))+"\n")
+
+	settings, secret = objects("")
+	assert.NotContains(t, settings, "PROXY")
+	assert.Contains(t, secret, "data: {}\n", "what an earlier run put there goes")
 }

@@ -58,7 +58,7 @@ func (w *world) startCluster(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, tag := range []string{"dev", "v1.0.0", "v3.0.0"} { // the manifest's, the bundle's, and one to upgrade to
+	for _, tag := range []string{"dev", "v1.0.0", "v3.0.0", "v3.1.0"} { // the manifest's, the bundle's, and two to upgrade to
 		if err := w.Cluster.LoadImage(ctx, "pipeops/agent:"+tag, img); err != nil {
 			return err
 		}

@@ -14,8 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// release publishes a version of the agent, by the image that its manifest names.
-func (c *computer) release(t *testing.T, version, image string) {
+// release publishes a version of the agent, by the image that its manifest names, as
+// the newest. It answers the manifest.
+func (c *computer) release(t *testing.T, version, image string) (content []byte) {
 	t.Helper()
 	manifest, err := os.ReadFile("../../deployments/agent.yaml")
 	require.NoError(t, err)
@@ -24,6 +25,8 @@ func (c *computer) release(t *testing.T, version, image string) {
 	script, err := os.ReadFile("../../scripts/install.sh")
 	require.NoError(t, err)
 	c.world.site.put(releases+version+"/", "SHA256SUMS", map[string][]byte{"agent.yaml": []byte(named), "install.sh": script})
+	c.world.site.publish(newest, version+"\n")
+	return []byte(named)
 }
 
 // TestLife goes the whole way on one machine: from nothing to registered, again,
@@ -101,15 +104,16 @@ func TestLife(t *testing.T) {
 	run("a worker joins", func(t *testing.T) { workerJoins(t, w, c) })
 	run("an upgrade that fails goes back", func(t *testing.T) {
 		c.release(t, "v2.0.0", "pipeops/agent:no-such-tag")
-		r := c.guide(t, "upgrade", "VERSION", "v2.0.0")
+		r := c.guide(t, "upgrade-named", "VERSION", "v2.0.0")
 		assert.Equal(t, 9, r.code, r.said)
 		assert.Contains(t, r.said, "the version before runs again")
 	})
 	run("an upgrade", func(t *testing.T) {
 		c.release(t, "v3.0.0", "pipeops/agent:v3.0.0")
-		r := c.guide(t, "upgrade", "VERSION", "v3.0.0")
+		r := c.guide(t, "upgrade-named", "VERSION", "v3.0.0")
 		require.Zero(t, r.code, r.said)
 	})
+	run("an upgrade to the newest version", c.upgradeToNewest)
 	run("uninstall asks, and without a terminal refuses", func(t *testing.T) {
 		r := c.bash(t, "bash /root/install.sh uninstall")
 		assert.Equal(t, 8, r.code, r.said)

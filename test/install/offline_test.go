@@ -56,7 +56,8 @@ func (c *computer) bundle(t *testing.T, version string) {
 // itself out again: what somebody else has made stays.
 func existing(t *testing.T, w *world, c *computer) {
 	kubectl := "k3s kubectl --kubeconfig /etc/rancher/k3s/k3s.yaml "
-	setup := c.bash(t, "cd /root && cp pipeops-bundle-v1.0.0-amd64/install.sh . && "+kubectl+"delete namespace beta pipeops --wait && "+
+	setup := c.bash(t, "cd /root && cp pipeops-bundle-v1.0.0-amd64/install.sh . && "+kubectl+"-n pipeops delete deployment --all --cascade=foreground && "+
+		kubectl+"delete namespace beta monitoring pipeops production && "+
 		kubectl+"delete crd apps.pipeops.io && "+kubectl+"create namespace beta && "+kubectl+"-n beta create configmap theirs && "+
 		"ln -sf /usr/local/bin/k3s /usr/bin/kubectl && "+kubectl+"config current-context")
 	require.Zero(t, setup.code, setup.said)
@@ -91,7 +92,7 @@ YAML`)
 	left := theirs.bash(t, kubectl+"get namespaces,clusterroles,crds,configmaps -n beta -o name")
 	assert.Contains(t, left.said, "namespace/beta\n")
 	assert.Contains(t, left.said, "configmap/theirs\n")
-	for _, gone := range []string{"namespace/pipeops", "pipeops-agent", "apps.pipeops.io"} {
+	for _, gone := range []string{"namespace/pipeops", "namespace/monitoring", "namespace/production", "pipeops-agent", "apps.pipeops.io"} {
 		assert.NotContains(t, left.said, gone)
 	}
 }

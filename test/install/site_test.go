@@ -21,6 +21,7 @@ import (
 )
 
 const (
+	newest    = "/github.com/pipeops/pipeops-vm-agent/releases/latest/download/version.txt"
 	releases  = "/github.com/pipeops/pipeops-vm-agent/releases/download/"
 	k3sAssets = "/github.com/k3s-io/k3s/releases/download/v1.35.5%2Bk3s1/"
 	k3sSource = "/raw.githubusercontent.com/k3s-io/k3s/v1.35.5%2Bk3s1/"
@@ -81,6 +82,13 @@ func (s *site) put(folder, list string, files map[string][]byte) {
 		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(content), name)
 	}
 	s.files[folder+list] = []byte(sums.String())
+}
+
+// publish serves one file.
+func (s *site) publish(path, content string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.files[path] = []byte(content)
 }
 
 // fault answers a path in another way, until heal.

@@ -1,6 +1,6 @@
-// Package machine boots Debian machines for tests: a real systemd in a container
-// of systemd-nspawn, on a network of its own that reaches this machine and
-// nothing else. It needs root; what a machine writes is in memory and goes with it.
+// Package machine boots Debian machines for tests: a real systemd, or a real
+// OpenRC, in a container of systemd-nspawn, on a network of its own that reaches
+// this machine and nothing else. It needs root; what a machine writes is in memory and goes with it.
 package machine
 
 import (
@@ -32,6 +32,7 @@ type Machine struct {
 	// Address is its own; the network's Host is at the other end.
 	Address string
 
+	init   initSystem
 	dir    string
 	nspawn *exec.Cmd
 	ended  chan struct{}
@@ -42,11 +43,30 @@ type Machine struct {
 // Options say what machine to boot.
 type Options struct {
 	Name  string
-	Suite string // of Debian: bullseye, bookworm, trixie
-	// Share is a folder of this machine that it sees, read-only, under the same path.
-	Share   string
+	Suite string // of Debian: bullseye, bookworm, trixie; bookworm-openrc
+	// Shares are files and folders of this machine that it sees, read-only: PATH, or
+	// FROM:TO.
+	Shares []string
+	// Network is what it is attached to; nil is this machine's own.
 	Network *Network
 }
+
+// initSystem is what a machine's process 1 is, and how it tells that it is done.
+type initSystem struct {
+	comm   string
+	booted func(context.Context, *Machine) bool
+}
+
+var (
+	systemd = initSystem{"systemd", func(ctx context.Context, m *Machine) bool {
+		out, _ := m.Command(ctx, "systemctl", "is-system-running").Output()
+		state := strings.TrimSpace(string(out))
+		return state == "running" || state == "degraded"
+	}}
+	openrc = initSystem{"init", func(ctx context.Context, m *Machine) bool {
+		return m.Command(ctx, "sh", "-ec", "grep -qx default /run/openrc/softlevel; test ! -e /run/openrc/rc.starting").Run() == nil
+	}}
+)
 
 // Boot boots a machine. Its root file system is made first, once for all.
 func Boot(ctx context.Context, o Options) (m *Machine, err error) {
@@ -58,7 +78,10 @@ func Boot(ctx context.Context, o Options) (m *Machine, err error) {
 	if err != nil {
 		return nil, err
 	}
-	m = &Machine{Name: o.Name, dir: dir, log: filepath.Join(dir, "boot.log"), ended: make(chan struct{})}
+	m = &Machine{Name: o.Name, dir: dir, init: systemd, log: filepath.Join(dir, "boot.log"), ended: make(chan struct{})}
+	if strings.HasSuffix(o.Suite, OpenRC) {
+		m.init = openrc
+	}
 	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
 	defer cancel()
 	if err := m.boot(ctx, base, o); err != nil {
@@ -82,11 +105,14 @@ func (m *Machine) boot(ctx context.Context, base string, o Options) error {
 	}
 	defer log.Close() //nolint:errcheck // nspawn has its own
 	args := []string{"-q", "-D", m.Root(), "--machine=" + o.Name, "--hostname=" + o.Name, "--register=no", "--keep-unit", "--boot",
-		"--private-network", "--resolv-conf=off", "--timezone=off", "--link-journal=no", "--console=pipe",
+		"--resolv-conf=off", "--timezone=off", "--link-journal=no", "--console=pipe",
 		// systemd of Debian 13 wants to be asked for control groups of version 1.
 		"--setenv=SYSTEMD_PROC_CMDLINE=systemd.unified_cgroup_hierarchy=0 SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1"}
-	if o.Share != "" {
-		args = append(args, "--bind-ro="+o.Share)
+	for _, share := range o.Shares {
+		args = append(args, "--bind-ro="+share)
+	}
+	if o.Network != nil {
+		args = append(args, "--private-network")
 	}
 	m.nspawn = exec.Command("systemd-nspawn", args...) //nolint:noctx // Down ends it
 	m.nspawn.Stdout, m.nspawn.Stderr = log, log
@@ -98,10 +124,12 @@ func (m *Machine) boot(ctx context.Context, base string, o Options) error {
 	if m.leader, err = m.awaitLeader(ctx); err != nil {
 		return err
 	}
-	if m.Address, err = o.Network.attach(ctx, m.leader); err != nil {
-		return err
+	if o.Network != nil {
+		if m.Address, err = o.Network.attach(ctx, m.leader); err != nil {
+			return err
+		}
 	}
-	return m.awaitBoot(ctx)
+	return m.eventually(ctx, "it has booted", func() bool { return m.init.booted(ctx, m) })
 }
 
 // start starts nspawn and waits for its end.
@@ -145,21 +173,13 @@ func (m *Machine) awaitLeader(ctx context.Context) (pid int, err error) {
 		children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", m.nspawn.Process.Pid))
 		for _, child := range strings.Fields(string(children)) {
 			comm, _ := os.ReadFile("/proc/" + child + "/comm")
-			if strings.TrimSpace(string(comm)) == "systemd" {
+			if strings.TrimSpace(string(comm)) == m.init.comm {
 				pid, _ = strconv.Atoi(child)
 			}
 		}
 		return pid != 0
 	})
 	return pid, err
-}
-
-func (m *Machine) awaitBoot(ctx context.Context) error {
-	return m.eventually(ctx, "it has booted", func() bool {
-		out, _ := m.Command(ctx, "systemctl", "is-system-running").Output()
-		state := strings.TrimSpace(string(out))
-		return state == "running" || state == "degraded"
-	})
 }
 
 func (m *Machine) eventually(ctx context.Context, what string, check func() bool) error {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -17,12 +18,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// packages are what a machine has beyond the least: systemd, and what the tools
-// that are tested need of any server.
-var packages = []string{"systemd", "systemd-sysv", "dbus", "bash", "ca-certificates", "curl", "iproute2", "procps", "kmod"}
+// packages are what a machine has beyond the least: what the tools that are
+// tested need of any server.
+var packages = []string{"bash", "ca-certificates", "curl", "iproute2", "procps", "kmod"}
 
 // layout is raised when a root file system is made differently.
 const layout = "1"
+
+// OpenRC is put behind a suite's name for that suite with OpenRC where Debian has
+// systemd: bookworm-openrc.
+const OpenRC = "-openrc"
+
+// openRC is installed afterwards: debootstrap takes sysv-rc with sysvinit-core,
+// the first of its alternatives, which OpenRC does not bear.
+const openRC = "apt-get -q update && apt-get -q -y install --no-install-recommends sysvinit-core openrc"
 
 //go:embed install.sh
 var installScript string
@@ -66,17 +75,35 @@ func debootstrap(ctx context.Context, suite, root string, out io.Writer) error {
 	if err := os.RemoveAll(half); err != nil {
 		return err
 	}
-	var log bytes.Buffer
-	cmd := exec.CommandContext(ctx, "debootstrap", "--variant=minbase", "--include="+strings.Join(packages, ","), suite, half)
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &log, &log, 5*time.Second
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // nobody else would end it
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("debootstrap %s: %w\n%s", suite, err, lastLines(log.Bytes(), 10))
+	debian, withOpenRC := strings.CutSuffix(suite, OpenRC)
+	include := slices.Clone(packages)
+	if !withOpenRC {
+		include = append(include, "systemd", "systemd-sysv", "dbus")
+	}
+	if err := quietly(ctx, "debootstrap", "--variant=minbase", "--include="+strings.Join(include, ","), debian, half); err != nil {
+		return err
+	}
+	if withOpenRC {
+		if err := quietly(ctx, "chroot", half, "env", "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1", "sh", "-ec", openRC); err != nil {
+			return err
+		}
 	}
 	if err := os.Rename(half, root); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "Debian %s made in %s\n", suite, time.Since(started).Round(time.Second))
+	return nil
+}
+
+// quietly runs a command whose last lines are told when it fails.
+func quietly(ctx context.Context, name string, args ...string) error {
+	var log bytes.Buffer
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &log, &log, 5*time.Second
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // nobody else would end it
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", cmd, err, lastLines(log.Bytes(), 10))
+	}
 	return nil
 }
 

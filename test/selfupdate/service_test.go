@@ -7,12 +7,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/tools/clientcmd"
@@ -23,6 +21,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
 )
 
@@ -34,8 +33,7 @@ const patience = 90 * time.Second
 // a service.
 type world struct {
 	t       *testing.T
-	plane   *controlplane.Admin
-	url     string // the control plane's
+	plane   *planetest.Plane
 	site    string // folder of what is published
 	siteURL string
 	state   string // the agent's state directory
@@ -55,14 +53,12 @@ func newWorld(t *testing.T) *world {
 	w.state, err = os.MkdirTemp("", "pipeops-")
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(w.state)) })
-	w.startPlane()
+	w.plane = planetest.Start(t)
 	var roots string
 	w.siteURL, roots = releasetest.Site(t, w.site)
-	token, _, err := w.plane.CreateToken(t.Context(), controlplane.TokenOptions{TTL: time.Hour})
-	require.NoError(t, err)
 	w.env = []string{
-		"PATH=" + os.Getenv("PATH"), "NO_PROXY=*", "KUBECONFIG=" + asAgent(t, env.Cluster.Kubeconfig()), "AGENT_TOKEN=" + token.Reveal(),
-		"PIPEOPS_CONTROL_PLANE_URL=" + w.url, "CLUSTER_NAME=shop", "PIPEOPS_STATE_DIR=" + w.state, "PIPEOPS_HEALTH_ADDRESS=127.0.0.1:0",
+		"PATH=" + os.Getenv("PATH"), "NO_PROXY=*", "KUBECONFIG=" + asAgent(t, env.Cluster.Kubeconfig()), "AGENT_TOKEN=" + w.plane.Token(t, controlplane.TokenOptions{TTL: time.Hour}),
+		"PIPEOPS_CONTROL_PLANE_URL=" + w.plane.URL(), "CLUSTER_NAME=shop", "PIPEOPS_STATE_DIR=" + w.state, "PIPEOPS_HEALTH_ADDRESS=127.0.0.1:0",
 		"PIPEOPS_CA_FILE=" + roots, "PIPEOPS_SELF_UPDATE=true", "PIPEOPS_UPDATE_KEYS=" + releasetest.PublicKey, "PIPEOPS_UPDATE_DEADLINE=10s",
 	}
 	w.log = filepath.Join(t.TempDir(), "agent.log")
@@ -74,27 +70,6 @@ func newWorld(t *testing.T) *world {
 		}
 	})
 	return w
-}
-
-func (w *world) startPlane() {
-	w.t.Helper()
-	cfg := controlplane.Config{
-		DataDir: w.t.TempDir(), APIListen: "127.0.0.1:0", TunnelListen: "127.0.0.1:0", EdgeListen: "127.0.0.1:0",
-		HeartbeatInterval: time.Second, Log: zerolog.Nop(),
-	}
-	cp, err := controlplane.New(w.t.Context(), cfg)
-	require.NoError(w.t, err)
-	w.url = cp.Advertised().API
-	w.plane, err = controlplane.OpenAdmin(w.t.Context(), cfg.DataDir, nil)
-	require.NoError(w.t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { assert.NoError(w.t, cp.Run(ctx)) })
-	w.t.Cleanup(func() {
-		cancel()
-		running.Wait()
-		assert.NoError(w.t, w.plane.Close())
-	})
 }
 
 // asAgent is a kubeconfig with the rights of the agent's ServiceAccount.

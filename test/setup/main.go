@@ -57,7 +57,7 @@ func stepsFor(what string) []step {
 	compilePrograms := step{"compile agent, control plane, Runner and the tools around them", programs.run}
 	getCluster := step{"get the test cluster's parts", goRun("./test/cluster/cmd/cluster", "build")}
 	getBroker := step{"get RabbitMQ", goRun("./test/broker/cmd/broker", "install")}
-	getMachine := step{"get a Debian for test machines", goRun("./test/machine/cmd/rootfs", "bookworm")}
+	getMachine := step{"get Debians for test machines, with systemd and with OpenRC", goRun("./test/machine/cmd/rootfs", "bookworm", "bookworm-openrc")}
 	compileTests := step{"compile the tests, with the race detector", tests.run}
 	switch what {
 	case "demo":
@@ -74,7 +74,8 @@ func stepsFor(what string) []step {
 			{"compile the end-to-end tests", e2e.run}, compileTests,
 		}
 	case "check":
-		return []step{{"compile the linters", lint.run}, {"compile what is to be vetted", plain.run}, compileTests}
+		return []step{{"compile the linters", lint.run}, {"compile what is to be vetted", plain.run}, compileTests,
+			{"lint once, which fills the linter's cache", warm("go", "tool", "-modfile=internal/tools/go.mod", "golangci-lint", "run", "--issues-exit-code=0", "./...")}}
 	}
 	return nil
 }
@@ -106,9 +107,12 @@ func goRun(pkg string, args ...string) func(context.Context, io.Writer) error {
 	}
 }
 
-// command is the go command with a gentle end: what it runs has to clean up.
-func command(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "go", args...)
+// command is the go command with a gentle end.
+func command(ctx context.Context, args ...string) *exec.Cmd { return gently(ctx, "go", args...) }
+
+// gently is a command with a gentle end: what it runs has to clean up.
+func gently(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
 	// As a terminal does it: go cleans up after an interrupt only, and passes none on.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }

@@ -44,6 +44,23 @@ func TestFollowCounts(t *testing.T) {
 	})
 }
 
+func TestWarmTellsThatItIsAtWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		done := make(chan error, 1)
+		go func() {
+			time.Sleep(21 * time.Second)
+			done <- nil
+		}()
+		var out bytes.Buffer
+		require.NoError(t, beat(done, &out))
+		require.Equal(t, "   at work for 10s\n   at work for 20s\n", out.String())
+	})
+	var out bytes.Buffer
+	require.NoError(t, warm("sh", "-c", "echo findings")(t.Context(), &out))
+	require.Empty(t, out.String(), "that is told by who runs it next")
+	require.ErrorContains(t, warm("sh", "-c", "echo broken; exit 3")(t.Context(), &out), "broken")
+}
+
 func TestUsage(t *testing.T) {
 	require.Error(t, run(t.Context(), &bytes.Buffer{}, nil))
 	require.Error(t, run(t.Context(), &bytes.Buffer{}, []string{"everything"}))

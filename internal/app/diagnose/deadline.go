@@ -26,7 +26,7 @@ func deadline(ev *Evidence) *runnerapi.Diagnosis {
 		return &runnerapi.Diagnosis{
 			Cause: runnerapi.CauseDeadlinePassed, Object: "deployment/" + ev.Deployment.Name,
 			Message: fmt.Sprintf("the rollout made no progress for %d s%s", limit, stuck(ev.Pods)),
-			Fix:     "look at the pod's events (kubectl describe pod) and the App's logs",
+			Fix:     "look at the pod's events (kubectl describe pod) and the App's logs; if it needs longer, raise progressDeadlineSeconds",
 		}
 	}
 	return nil

@@ -1,0 +1,107 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	kubeevent "sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+)
+
+// A rollout is dozens of news within a second, of pods, ReplicaSets and the
+// workload. Each that is taken up alone costs a write of the App's status, and
+// all together keep the API server from what is waited for: the next deploy.
+// So news are gathered for a moment, and a changed App goes before them.
+const (
+	gather       = 100 * time.Millisecond
+	newsPriority = handler.LowPriority / 2 // below a change, above what was there at the start
+)
+
+type (
+	queue   = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	enqueue = handler.Funcs
+)
+
+// onChangedApp takes up an App at once when what is asked of it changed.
+func onChangedApp() handler.EventHandler {
+	return enqueue{
+		CreateFunc: func(_ context.Context, e kubeevent.CreateEvent, q queue) {
+			add(q, client.ObjectKeyFromObject(e.Object), createOpts(e))
+		},
+		UpdateFunc: func(_ context.Context, e kubeevent.UpdateEvent, q queue) {
+			opts := priorityqueue.AddOpts{}
+			if !askedAnew(e.ObjectOld, e.ObjectNew) {
+				opts = news()
+			}
+			add(q, client.ObjectKeyFromObject(e.ObjectNew), opts)
+		},
+		DeleteFunc: func(_ context.Context, e kubeevent.DeleteEvent, q queue) {
+			add(q, client.ObjectKeyFromObject(e.Object), priorityqueue.AddOpts{})
+		},
+	}
+}
+
+// askedAnew says whether more than the status changed.
+func askedAnew(was, is client.Object) bool {
+	return was.GetGeneration() != is.GetGeneration() || was.GetUID() != is.GetUID() ||
+		!was.GetDeletionTimestamp().Equal(is.GetDeletionTimestamp()) ||
+		!equality.Semantic.DeepEqual(was.GetAnnotations(), is.GetAnnotations()) ||
+		!equality.Semantic.DeepEqual(was.GetLabels(), is.GetLabels()) ||
+		!equality.Semantic.DeepEqual(was.GetFinalizers(), is.GetFinalizers())
+}
+
+// onNewsOfApp takes up the App that an object belongs to, by its mark.
+func onNewsOfApp() handler.EventHandler {
+	return enqueue{
+		CreateFunc: func(_ context.Context, e kubeevent.CreateEvent, q queue) {
+			opts := news()
+			if e.IsInInitialList {
+				opts = createOpts(e)
+			}
+			addOwner(q, e.Object, opts)
+		},
+		UpdateFunc: func(_ context.Context, e kubeevent.UpdateEvent, q queue) {
+			addOwner(q, e.ObjectNew, news())
+			if e.ObjectOld.GetLabels()[managed.App] != e.ObjectNew.GetLabels()[managed.App] {
+				addOwner(q, e.ObjectOld, news())
+			}
+		},
+		DeleteFunc: func(_ context.Context, e kubeevent.DeleteEvent, q queue) { addOwner(q, e.Object, news()) },
+	}
+}
+
+func news() priorityqueue.AddOpts {
+	return priorityqueue.AddOpts{After: gather, Priority: ptr.To(newsPriority)}
+}
+
+// createOpts lets what was there at the start wait for what happens meanwhile.
+func createOpts(e kubeevent.CreateEvent) priorityqueue.AddOpts {
+	if e.IsInInitialList {
+		return priorityqueue.AddOpts{Priority: ptr.To(handler.LowPriority)}
+	}
+	return priorityqueue.AddOpts{}
+}
+
+func addOwner(q queue, o client.Object, opts priorityqueue.AddOpts) {
+	if name := o.GetLabels()[managed.App]; name != "" {
+		add(q, types.NamespacedName{Namespace: o.GetNamespace(), Name: name}, opts)
+	}
+}
+
+func add(q queue, key types.NamespacedName, opts priorityqueue.AddOpts) {
+	request := reconcile.Request{NamespacedName: key}
+	if pq, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
+		pq.AddWithOpts(opts, request)
+		return
+	}
+	q.AddAfter(request, opts.After)
+}

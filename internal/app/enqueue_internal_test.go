@@ -1,0 +1,74 @@
+package app
+
+import (
+	"context"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	kubeevent "sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+)
+
+func newQueue(t *testing.T) priorityqueue.PriorityQueue[reconcile.Request] {
+	q := priorityqueue.New[reconcile.Request](t.Name())
+	t.Cleanup(q.ShutDown)
+	return q
+}
+
+func appAt(generation int64, name string) *App {
+	return &App{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: "1", Generation: generation, ResourceVersion: strconv.FormatInt(generation, 10)}}
+}
+
+func podOf(name string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name + "-x", Labels: map[string]string{managed.App: name}}}
+}
+
+func TestAChangedAppGoesBeforeNewsOfOthers(t *testing.T) {
+	q := newQueue(t)
+	for range 20 {
+		onNewsOfApp().Update(context.Background(), kubeevent.UpdateEvent{ObjectOld: podOf("rolling"), ObjectNew: podOf("rolling")}, q)
+	}
+	onChangedApp().Update(context.Background(), kubeevent.UpdateEvent{ObjectOld: appAt(1, "changed"), ObjectNew: appAt(2, "changed")}, q)
+	first, priority, _ := q.GetWithPriority()
+	q.Done(first)
+	second, lower, _ := q.GetWithPriority()
+	q.Done(second)
+	assert.Equal(t, "changed", first.Name)
+	assert.Equal(t, "rolling", second.Name)
+	assert.Greater(t, priority, lower)
+	assert.Zero(t, q.Len(), "twenty news are one")
+}
+
+func TestWhatTheAgentWroteItselfIsNews(t *testing.T) {
+	was := appAt(1, "a")
+	status := was.DeepCopy()
+	status.ResourceVersion, status.Status.ReadyReplicas = "2", 1
+	assert.False(t, askedAnew(was, status))
+	for what, change := range map[string]func(*App){
+		"spec":        func(a *App) { a.Generation++ },
+		"made anew":   func(a *App) { a.UID = "2" },
+		"annotations": func(a *App) { a.Annotations = map[string]string{managed.RequestID: "1"} },
+		"labels":      func(a *App) { a.Labels = map[string]string{"a": "b"} },
+		"finalizers":  func(a *App) { a.Finalizers = []string{finalizer} },
+		"deleted":     func(a *App) { now := metav1.Now(); a.DeletionTimestamp = &now },
+	} {
+		is := was.DeepCopy()
+		change(is)
+		assert.True(t, askedAnew(was, is), what)
+	}
+}
+
+func TestAnObjectThatLostItsMarkIsNewsOfItsApp(t *testing.T) {
+	q := newQueue(t)
+	unmarked := podOf("a")
+	unmarked.Labels = nil
+	onNewsOfApp().Update(context.Background(), kubeevent.UpdateEvent{ObjectOld: podOf("a"), ObjectNew: unmarked}, q)
+	got, _, _ := q.GetWithPriority()
+	assert.Equal(t, "a", got.Name)
+}

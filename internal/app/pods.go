@@ -1,0 +1,62 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// podsOf are the pods of an App, those of its older specs among them.
+func (e *Engine) podsOf(ctx context.Context, a *App) ([]*corev1.Pod, error) {
+	var list corev1.PodList
+	if err := e.cached.List(ctx, &list, client.InNamespace(a.Namespace), client.MatchingLabels(managed.AppLabels(a.Name))); err != nil {
+		return nil, fmt.Errorf("list the pods of App %s: %w", a.key(), err)
+	}
+	var pods []*corev1.Pod
+	for i := range list.Items { // pods that somebody marked by hand are not the App's
+		if owner := metav1.GetControllerOf(&list.Items[i]); owner != nil && a.mayOwn(owner) {
+			pods = append(pods, &list.Items[i])
+		}
+	}
+	return pods, nil
+}
+
+// mayOwn says whether the owner of a pod can be of the App.
+func (a *App) mayOwn(owner *metav1.OwnerReference) bool {
+	switch a.Spec.Type {
+	case runnerapi.TypeStatefulSet, runnerapi.TypeDaemonSet, runnerapi.TypeJob:
+		return owner.Kind == string(a.Spec.Type) && owner.Name == a.Name
+	case runnerapi.TypeCronJob:
+		return owner.Kind == "Job" && strings.HasPrefix(owner.Name, a.Name+"-")
+	}
+	return owner.Kind == "ReplicaSet" && strings.HasPrefix(owner.Name, a.Name+"-")
+}
+
+// revisionOf is the spec of a StatefulSet or DaemonSet that a pod was made from.
+func revisionOf(p *corev1.Pod) string { return p.Labels[appsv1.ControllerRevisionHashLabelKey] }
+
+func podReady(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// anyReady says whether a Service has a pod to send requests to. The pods say so
+// themselves before their controller has counted them.
+func anyReady(pods []*corev1.Pod) bool {
+	return slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
+		return pod.DeletionTimestamp == nil && podReady(pod)
+	})
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/release"
+)
+
+const (
+	trusted = "RWSwUuJ+jZW/1R+0bEXcj9CjMNzu/WVTjxp05XjT1k5Q0YanY4YmN0E2"
+	another = "RWRsQbfKHf78jWA33Ao87W5k5CekBqJUOW6KYd2HPn13BBIXZ4we8pQT"
+)
+
+// bash runs commands with parts of install.sh at hand.
+func bash(t *testing.T, commands string, env ...string) (said string, code int) {
+	t.Helper()
+	script := "set -Eeuo pipefail\n"
+	for _, part := range []string{"settings", "log", "download", "signature", "command_upgrade"} {
+		text, err := files.ReadFile(part + ".sh")
+		require.NoError(t, err)
+		script += string(text)
+	}
+	cmd := exec.CommandContext(t.Context(), "bash", "-c", script+`
+declare -A facts=([PACKAGE_MANAGER]=apt-get)
+command=test
+lock_release() { return 0; }
+settings_load
+traps_set
+tmp_open
+`+commands)
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		require.ErrorAs(t, err, new(*exec.ExitError), string(out))
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// TestSignatures: what Go signs is checked by the programs that machines have.
+func TestSignatures(t *testing.T) {
+	file, err := os.ReadFile("../../internal/release/testdata/plain.key")
+	require.NoError(t, err)
+	key, err := release.ParseSecretKey(file, "")
+	require.NoError(t, err)
+	const list, comment = "0123  agent.yaml\n", "pipeops v1.2.3 SHA256SUMS"
+	good := string(key.Sign([]byte(list), comment))
+	for _, tool := range []string{"minisign", "openssl"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Logf("NOT CHECKED with %s: it is not installed", tool)
+			continue
+		}
+		for name, c := range map[string]struct {
+			list, signature, keys string
+			code                  int
+		}{
+			"right":                {list, good, trusted, 0},
+			"the second key":       {list, good, another + "," + trusted, 0},
+			"another key":          {list, good, another, 6},
+			"no key":               {list, good, "RWQ", 6},
+			"changed":              {list + " ", good, trusted, 6},
+			"of another version":   {list, string(key.Sign([]byte(list), "pipeops v1.2.2 SHA256SUMS")), trusted, 6},
+			"a comment put in":     {list, strings.Replace(string(key.Sign([]byte(list), "x")), "comment: x", "comment: "+comment, 1), trusted, 6},
+			"of another file":      {list, string(key.Sign([]byte("other"), comment)), trusted, 6},
+			"cut short":            {list, good[:len(good)/2], trusted, 6},
+			"empty":                {list, "", trusted, 6},
+			"a proxy's page":       {list, "<html>\n<body>\n<p>\n</p>\n", trusted, 6},
+			"nobody stamped a key": {list, "", "", 0},
+		} {
+			t.Run(tool+"/"+name, func(t *testing.T) {
+				sums := filepath.Join(t.TempDir(), "SHA256SUMS")
+				require.NoError(t, os.WriteFile(sums, []byte(c.list), 0o600))
+				require.NoError(t, os.WriteFile(sums+".minisig", []byte(c.signature), 0o600))
+				said, code := bash(t, `
+signature_tool() { signature_tool=`+tool+`; }
+RELEASE_KEYS="$KEYS" PIPEOPS_VERSION=v1.2.3
+signature_check "$SUMS" "pipeops v1.2.3 SHA256SUMS"`, "SUMS="+sums, "KEYS="+c.keys)
+				assert.Equal(t, c.code, code, said)
+				if c.code == 0 && c.keys != "" {
+					assert.Contains(t, said, "signed by "+trusted)
+				}
+			})
+		}
+	}
+}
+
+func TestWithoutAProgramTheSignatureIsSaidToBeUnchecked(t *testing.T) {
+	said, code := bash(t, `
+signature_tool() { return 1; }
+RELEASE_KEYS=x PIPEOPS_VERSION=v1.2.3
+signature_check /no/file x`)
+	assert.Zero(t, code, said)
+	assert.Contains(t, said, "the signature of v1.2.3 is not checked")
+	assert.Contains(t, said, "apt-get install -y minisign")
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	published "github.com/pipeops/pipeops-vm-agent/internal/release"
+)
+
+// documented are the commands of docs/release.md of that name, with words replaced.
+func documented(t *testing.T, name string, replace ...string) string {
+	t.Helper()
+	block := regexp.MustCompile("(?s)<!-- run: " + name + " -->\n```sh\n(.*?)```").FindStringSubmatch(string(read(t, "../../docs", "release.md")))
+	require.NotNil(t, block, "docs/release.md has no commands %q", name)
+	return strings.NewReplacer(replace...).Replace(block[1])
+}
+
+func shell(t *testing.T, dir, commands string) (said string, err error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", commands)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// checksOfTheGuide are what operators do.
+func checksOfTheGuide(t *testing.T, dir string) {
+	for _, program := range []string{"minisign", "jq"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("%s is not installed (`go run ./test/setup test` does it)", program)
+		}
+	}
+	check := documented(t, "check", "KEY", testPublic)
+	said, err := shell(t, dir, check)
+	require.NoError(t, err, said)
+	assert.Contains(t, said, "pipeops v1.2.3 SHA256SUMS")
+	assert.Contains(t, said, "agent.yaml: OK")
+	said, err = shell(t, dir, documented(t, "digests"))
+	require.NoError(t, err, said)
+	var m published.Manifest
+	require.NoError(t, json.Unmarshal(read(t, dir, "release.json"), &m))
+	assert.Equal(t, "pipeops/agent@"+m.Images[0].Digest+"\n", said)
+
+	changed := t.TempDir()
+	require.NoError(t, os.CopyFS(changed, os.DirFS(dir)))
+	require.NoError(t, os.WriteFile(filepath.Join(changed, "agent.yaml"), []byte("another"), 0o600))
+	said, err = shell(t, changed, check)
+	require.Error(t, err, said)
+	assert.Contains(t, said, "agent.yaml: FAILED")
+}
+
+// TestMakeReleaseOfTheGuide has make say what it would run, and the command take it.
+func TestMakeReleaseOfTheGuide(t *testing.T) {
+	for name, want := range map[string]map[string]string{
+		"make":  {"version": "v1.2.3", "output": "dist/v1.2.3", "sign": "pipeops.key", "passphrase-file": "passphrase", "trust": ""},
+		"again": {"version": "v1.2.3", "output": "dist/v1.2.3", "sign": "", "trust": testPublic},
+	} {
+		commands := documented(t, name, "make release", "make --no-print-directory -n release", "=KEY", "="+testPublic)
+		said, err := shell(t, "../..", commands)
+		require.NoError(t, err, said)
+		_, args, found := strings.Cut(strings.ReplaceAll(said, "\\\n", " "), "./scripts/release ")
+		require.True(t, found, said)
+		cmd := newCommand()
+		require.NoError(t, cmd.ParseFlags(strings.Fields(strings.ReplaceAll(args, "'", ""))))
+		for flag, value := range want {
+			got, err := cmd.Flags().GetString(flag)
+			require.NoError(t, err)
+			assert.Equal(t, value, got, flag)
+		}
+	}
+}
+
+// TestPushOfTheGuide pushes the images of a release to a registry, as the guide has it.
+func TestPushOfTheGuide(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles for two architectures")
+	}
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	t.Cleanup(server.Close)
+	dir, host := small(t, "../.."), strings.TrimPrefix(server.URL, "http://")
+	for line := range strings.Lines(documented(t, "push", "dist/v1.2.3", dir, "docker.io", host)) {
+		if strings.Contains(line, "controlplane") { // the small release has none
+			continue
+		}
+		said, err := shell(t, "../..", strings.TrimSpace(line)+" --plain-http")
+		require.NoError(t, err, said)
+		var m published.Manifest
+		require.NoError(t, json.Unmarshal(read(t, dir, "release.json"), &m))
+		assert.Equal(t, fmt.Sprintf("pushed %s/pipeops/agent:v1.2.3@%s\n", host, m.Images[0].Digest), said)
+	}
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	published "github.com/pipeops/pipeops-vm-agent/internal/release"
+)
+
+// prove writes what others check a download with: the manifest, the checksums of
+// all files with it, as `sha256sum -c` reads them, and signatures of both.
+func (r *release) prove(context.Context) error {
+	if err := r.add(published.VersionName, published.KindVersion, anywhere, text([]byte(r.version+"\n"))); err != nil {
+		return err
+	}
+	slices.SortFunc(r.manifest.Files, func(a, b published.File) int { return cmp.Compare(a.Name, b.Name) })
+	manifest, err := r.manifest.Encode()
+	if err != nil {
+		return err
+	}
+	if err := r.add(published.ManifestName, "", anywhere, text(manifest)); err != nil {
+		return err
+	}
+	var sums strings.Builder
+	for _, f := range r.manifest.Files {
+		fmt.Fprintf(&sums, "%s  %s\n", f.SHA256, f.Name)
+	}
+	r.say("make %s", published.SumsName)
+	if err := write(r.path(published.SumsName), text([]byte(sums.String()))); err != nil {
+		return err
+	}
+	return r.sign(map[string][]byte{published.ManifestName: manifest, published.SumsName: []byte(sums.String())})
+}
+
+func (r *release) sign(files map[string][]byte) error {
+	if r.key == nil {
+		r.say("not signed: no agent updates itself to this version (fix: --sign KEYFILE)")
+		return nil
+	}
+	for name, content := range files {
+		// What it says is signed too: no other version's file passes for this one's.
+		comment := fmt.Sprintf("pipeops %s %s", r.version, name)
+		if err := write(r.path(name)+".minisig", text(r.key.Sign(content, comment))); err != nil {
+			return err
+		}
+	}
+	r.say("signed by %s", r.key.Public())
+	return nil
+}
+
+// maxPassphrase bounds what is read of a passphrase's file.
+const maxPassphrase = 4 << 10
+
+// keys reads the key to sign with, and finds the public keys with which the agents
+// of this release are stamped.
+func (r *release) keys(keyFile, passphraseFile, trusted string) error {
+	list, err := published.ParseKeys(trusted)
+	if err != nil {
+		return err
+	}
+	for _, key := range list {
+		r.trusted = append(r.trusted, key.String())
+	}
+	if keyFile == "" {
+		return nil
+	}
+	if err := r.openKey(keyFile, passphraseFile); err != nil {
+		return err
+	}
+	own := r.key.Public()
+	for _, key := range list {
+		if key.Equal(own) {
+			return nil
+		}
+	}
+	if len(list) > 0 {
+		return fmt.Errorf("--trust does not name the key that signs, %s: its agents would not take the next release", own)
+	}
+	r.trusted = []string{own.String()}
+	return nil
+}
+
+func (r *release) openKey(keyFile, passphraseFile string) error {
+	file, err := readSmall(keyFile)
+	if err != nil {
+		return fmt.Errorf("--sign: %w", err)
+	}
+	passphrase := ""
+	if passphraseFile != "" {
+		content, err := readSmall(passphraseFile)
+		if err != nil {
+			return fmt.Errorf("--passphrase-file: %w", err)
+		}
+		passphrase = strings.TrimRight(string(content), "\r\n")
+	}
+	key, err := published.ParseSecretKey(file, passphrase)
+	if err != nil {
+		return fmt.Errorf("--sign %s: %w (fix: --passphrase-file)", keyFile, err)
+	}
+	r.key = &key
+	return nil
+}
+
+func readSmall(file string) (content []byte, err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	return io.ReadAll(io.LimitReader(f, maxPassphrase+1))
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	published "github.com/pipeops/pipeops-vm-agent/internal/release"
+)
+
+// anywhere is the platform of what fits all.
+var anywhere v1.Platform
+
+// path is where a file of that name is published from.
+func (r *release) path(name string) string { return filepath.Join(r.publish(), name) }
+
+// add writes a file and takes it into the list of what is published.
+func (r *release) add(name string, kind published.Kind, platform v1.Platform, fill func(io.Writer) error) error {
+	r.say("make %s", name)
+	if err := write(r.path(name), fill); err != nil {
+		return err
+	}
+	return r.take(name, kind, platform)
+}
+
+// take takes a file that was written into the list of what is published.
+func (r *release) take(name string, kind published.Kind, platform v1.Platform) error {
+	sum := sha256.New()
+	if err := copyInto(sum, r.path(name)); err != nil {
+		return err
+	}
+	info, err := os.Stat(r.path(name))
+	if err != nil {
+		return err
+	}
+	r.manifest.Files = append(r.manifest.Files, published.File{
+		Name: name, SHA256: hex.EncodeToString(sum.Sum(nil)), Size: info.Size(),
+		Kind: kind, OS: platform.OS, Arch: platform.Architecture,
+	})
+	return nil
+}
+
+// write makes a file for everybody to read.
+func write(file string, fill func(io.Writer) error) error { return writeAs(file, 0o644, fill) }
+
+func writeAs(file string, mode fs.FileMode, fill func(io.Writer) error) error {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	if err != nil {
+		return err
+	}
+	return errors.Join(fill(f), f.Chmod(mode), f.Close()) // whatever the umask
+}
+
+// text is the content of a file.
+func text(content []byte) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := w.Write(content)
+		return err
+	}
+}

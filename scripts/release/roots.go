@@ -1,0 +1,28 @@
+package main
+
+import (
+	"encoding/pem"
+	"io"
+	"path/filepath"
+
+	// Mozilla's roots as the Go team publishes them. They are a version in go.mod, so
+	// that the images do not depend on the machine that makes them.
+	"golang.org/x/crypto/x509roots/fallback/bundle"
+)
+
+// caBundle writes the certificate authorities that the images trust. The few that
+// Mozilla trusts with a condition are left out: a file cannot say it.
+func (r *release) caBundle() (file string, err error) {
+	file = filepath.Join(r.staging, "ca-certificates.crt")
+	return file, write(file, func(w io.Writer) error {
+		for root := range bundle.Roots() {
+			if root.Constraint != nil {
+				continue
+			}
+			if err := pem.Encode(w, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// applyBound is the bound on the time until a deploy is applied.
+const applyBound = 500 * time.Millisecond
+
+// deployed is what the deploys of one series took.
+type deployed struct{ answered, applied durations }
+
+// measureDeploys deploys changed specs, to one App after another, in two series:
+// each when the rollout of the one before has ended, and each at once, so that
+// the rollouts of the ones before share the machine with it.
+func (b *bench) measureDeploys(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // of watches that an error leaves behind
+	alone, err := b.deploySeries(ctx, 0, func(key runnerapi.Key, generation int64) error { return b.awaitRollout(ctx, key, generation) })
+	if err != nil {
+		return err
+	}
+	crowd, err := b.deploySeries(ctx, b.Deploys, func(runnerapi.Key, int64) error { return nil })
+	if err != nil {
+		return err
+	}
+	b.add("deploy_answer_p50", "Deploy answered, p50", milliseconds(alone.answered.percentile(50)), "ms", nil)
+	b.add("deploy_applied_p50", "Deploy applied, p50", milliseconds(alone.applied.percentile(50)), "ms", atMost(milliseconds(applyBound)))
+	b.add("deploy_applied_p99", "Deploy applied, p99", milliseconds(alone.applied.percentile(99)), "ms", atMost(milliseconds(applyBound)))
+	b.add("deploy_crowd_answer_p50", "Deploy among rollouts answered, p50", milliseconds(crowd.answered.percentile(50)), "ms", nil)
+	b.add("deploy_crowd_applied_p50", "Deploy among rollouts applied, p50", milliseconds(crowd.applied.percentile(50)), "ms", nil)
+	b.add("deploy_crowd_applied_p99", "Deploy among rollouts applied, p99", milliseconds(crowd.applied.percentile(99)), "ms", nil)
+	return nil
+}
+
+// deploySeries measures from each call until the API server tells of the
+// Deployment with the new spec. first is how many deploys there were before.
+func (b *bench) deploySeries(ctx context.Context, first int, then func(runnerapi.Key, int64) error) (deployed, error) {
+	var took deployed
+	for i := range b.Deploys {
+		key, version := b.app(first+i), 1+(first+i)/b.Apps
+		applied, err := b.watchDeployment(ctx, key, fmt.Sprint(version))
+		if err != nil {
+			return took, err
+		}
+		start := time.Now()
+		app, err := b.client.Deploy(ctx, key, b.spec(version), runnerapi.WriteOptions{})
+		if err != nil {
+			return took, err
+		}
+		took.answered = append(took.answered, time.Since(start))
+		at, err := applied(ctx)
+		if err != nil {
+			return took, fmt.Errorf("deploy of %s: %w", key, err)
+		}
+		took.applied = append(took.applied, at.Sub(start))
+		if err := then(key, app.Generation); err != nil {
+			return took, err
+		}
+	}
+	return took, nil
+}
+
+// awaitRollout waits until all pods of an App run its newest spec.
+func (b *bench) awaitRollout(ctx context.Context, key runnerapi.Key, generation int64) error {
+	ctx, cancel := context.WithTimeout(ctx, seenTimeout)
+	defer cancel()
+	app, err := b.client.Wait(ctx, key, generation)
+	if err == nil && app.Status.Phase != runnerapi.PhaseHealthy {
+		err = fmt.Errorf("App %s is %s, not healthy", key, app.Status.Phase)
+	}
+	return err
+}

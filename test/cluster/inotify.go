@@ -1,0 +1,94 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// The kernel bounds what all processes of a user watch by inotify, all clusters
+// of root together. Where the bound is reached the kubelet and kube-proxy end
+// with "too many open files", which says nothing of the cause.
+const (
+	inotifyDir = "/proc/sys/fs/inotify"
+	// neededInstances is what one cluster takes: 18 were counted.
+	neededInstances = 32
+)
+
+// inotifyLimit is one of the kernel's bounds.
+type inotifyLimit struct {
+	name string
+	want int // for many clusters side by side; what kind advises for instances
+	need int // for one
+}
+
+var inotifyLimits = []inotifyLimit{
+	{"max_user_instances", 512, neededInstances},
+	{"max_user_watches", 65536, 4096},
+}
+
+// inotify is where the bounds are and how they are tried; tests have their own.
+type inotify struct {
+	dir   string
+	write func(path string, value []byte) error
+	try   func(instances int) error
+}
+
+var kernelInotify = inotify{inotifyDir, writeSysctl, tryInstances}
+
+// raise raises what is low, until the machine starts again, and tells of it. Where
+// it may not, as in many containers, it fails if a cluster would, and says what to do.
+func (k inotify) raise(out io.Writer) error {
+	var refused error
+	for _, l := range inotifyLimits {
+		path := filepath.Join(k.dir, l.name)
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("read the bound on inotify: %w", err)
+		}
+		have, err := strconv.Atoi(strings.TrimSpace(string(content)))
+		if err != nil {
+			return fmt.Errorf("read the bound on inotify: %s: %w", path, err)
+		}
+		if have >= l.want {
+			continue
+		}
+		switch err := k.write(path, []byte(strconv.Itoa(l.want))); {
+		case err == nil:
+			fmt.Fprintf(out, "raised fs.inotify.%s from %d to %d, until this machine starts again\n", l.name, have, l.want)
+		case have < l.need:
+			return l.tooLow(fmt.Errorf("it is %d, and cannot be raised from here: %w", have, err))
+		default:
+			refused = errors.Join(refused, err)
+		}
+	}
+	if err := k.try(neededInstances); err != nil {
+		return inotifyLimits[0].tooLow(errors.Join(err, refused))
+	}
+	return nil
+}
+
+func (l inotifyLimit) tooLow(why error) error {
+	return fmt.Errorf("fs.inotify.%s is too low for a cluster: %w (fix, as root of the machine itself: sysctl -w fs.inotify.%[1]s=%[3]d)",
+		l.name, why, l.want)
+}
+
+func writeSysctl(path string, value []byte) error { return os.WriteFile(path, value, 0o644) }
+
+// tryInstances makes that many instances, and gives them back.
+func tryInstances(n int) error {
+	for have := range n {
+		fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+		if err != nil {
+			return fmt.Errorf("only %d of the %d instances that it takes are left: %w", have, n, err)
+		}
+		defer unix.Close(fd) //nolint:errcheck // all of them at once, below the bound
+	}
+	return nil
+}

@@ -1,0 +1,116 @@
+// Package planetest gives a test a real control plane in its own process, without
+// a broker: kubetest's counterpart at the agent's other end.
+package planetest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
+)
+
+// patience is how long an agent may take until it is online: seconds, on a
+// machine that has nothing else to do.
+const patience = 2 * time.Minute
+
+// Plane is a control plane and its operator's hands. It ends with its test.
+type Plane struct {
+	*controlplane.ControlPlane
+	*controlplane.Admin
+	// Clock is the control plane's.
+	Clock *Clock
+	// Config is what it runs with, from Start on with its addresses.
+	Config controlplane.Config
+
+	stop func()
+}
+
+// Clock runs with the real one, ahead of it by what the test says.
+type Clock struct{ ahead atomic.Int64 }
+
+// Now is the time.
+func (c *Clock) Now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+
+// Advance puts the clock ahead.
+func (c *Clock) Advance(d time.Duration) { c.ahead.Add(int64(d)) }
+
+// Start runs a control plane on free ports of this machine.
+func Start(t *testing.T, change ...func(*controlplane.Config)) *Plane {
+	t.Helper()
+	p := &Plane{Clock: &Clock{}}
+	p.Config = controlplane.Config{
+		DataDir: t.TempDir(), APIListen: "127.0.0.1:0", TunnelListen: "127.0.0.1:0", EdgeListen: "127.0.0.1:0",
+		HeartbeatInterval: time.Second, Log: zerolog.Nop(), Now: p.Clock.Now,
+	}
+	for _, f := range change {
+		f(&p.Config)
+	}
+	p.Restart(t)
+	t.Cleanup(func() { p.Stop() })
+	return p
+}
+
+// Restart runs the control plane after Stop, with the same data and addresses.
+func (p *Plane) Restart(t *testing.T) {
+	t.Helper()
+	var err error
+	p.ControlPlane, err = controlplane.New(t.Context(), p.Config)
+	require.NoError(t, err)
+	at := p.Addrs()
+	p.Config.APIListen, p.Config.TunnelListen, p.Config.EdgeListen = at.API.String(), at.Tunnel.String(), at.Edge.String()
+	p.Admin, err = controlplane.OpenAdmin(t.Context(), p.Config.DataDir, p.Clock.Now)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	p.stop = sync.OnceFunc(func() {
+		cancel()
+		assert.NoError(t, <-done)
+		assert.NoError(t, p.Admin.Close())
+	})
+}
+
+// Stop ends the control plane and waits for it. It may be called again.
+func (p *Plane) Stop() { p.stop() }
+
+// URL is where agents find it.
+func (p *Plane) URL() string { return p.ControlPlane.Advertised().API }
+
+// Token makes an enrolment token.
+func (p *Plane) Token(t *testing.T, opts controlplane.TokenOptions) string {
+	t.Helper()
+	token, _, err := p.CreateToken(t.Context(), opts)
+	require.NoError(t, err)
+	return token.Reveal()
+}
+
+// AwaitOnline waits until an agent is online that was seen after that time, on
+// the control plane's clock, and answers its ID.
+func (p *Plane) AwaitOnline(t *testing.T, after time.Time) (id string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	require.NoError(t, harness.Eventually(ctx, "the agent is online", func(ctx context.Context) error {
+		agents, err := p.Agents(ctx)
+		if err != nil {
+			return err
+		}
+		for _, a := range agents {
+			if id = a.ID; a.State == announce.StateOnline && !a.LastSeen.Before(after) {
+				return nil
+			}
+		}
+		return fmt.Errorf("agents: %+v", agents)
+	}))
+	return id
+}
