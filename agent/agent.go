@@ -19,6 +19,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
+	"github.com/pipeops/pipeops-vm-agent/agent/update"
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -43,6 +44,9 @@ type Options struct {
 	Kubernetes *rest.Config
 	// Now is the clock; nil for the machine's.
 	Now func() time.Time
+	// ReleaseKeys are those that the program was built with, for customers who name
+	// none; with commas between.
+	ReleaseKeys string
 	// Replica tells the replicas of one agent apart; the host's name when empty,
 	// which in a cluster is the pod's.
 	Replica string
@@ -64,6 +68,9 @@ type Agent struct {
 	revoked atomic.Pointer[[]string]
 	// beat asks for a heartbeat soon: something changed.
 	beat chan struct{}
+	// updater is nil unless the customer has turned self-update on.
+	updater *update.Updater
+	started time.Time
 	// idle is the heartbeat's: nothing has changed since the one before.
 	idle bool
 }
@@ -86,6 +93,7 @@ func New(opts Options) (*Agent, error) {
 	if a.now == nil {
 		a.now = time.Now
 	}
+	a.started = a.now()
 	if a.store = k.IdentityStore(); opts.Config.StateDir != "" {
 		a.store = identity.File{Dir: opts.Config.StateDir}
 	}
@@ -147,6 +155,12 @@ func (a *Agent) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if a.updater, err = a.newUpdater(engine); err != nil {
+		return err
+	}
+	// Draining begins when ctx ends, or when another program is to take over.
+	ctx, relaunch := context.WithCancelCause(ctx)
+	defer relaunch(nil)
 	a.health.ask("agent", func() string {
 		if ctx.Err() != nil {
 			return "draining"
@@ -166,6 +180,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	parts.Go(func() error { return a.watch(life, tun, engine) })
 	parts.Go(func() error { return a.heartbeats(life, control, tun, engine) })
 	parts.Go(func() error { return a.renewals(life, control) })
+	parts.Go(func() error { return a.updates(ctx, relaunch) })
 	parts.Go(func() error {
 		defer stopServing()
 		select {
@@ -183,6 +198,9 @@ func (a *Agent) serve(ctx context.Context) error {
 		})
 	})
 	if err := parts.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	if err := context.Cause(ctx); errors.Is(err, update.ErrRelaunch) {
 		return err
 	}
 	a.log.Info().Msg("agent stopped; the apps go on running")

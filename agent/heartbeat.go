@@ -39,6 +39,7 @@ func (a *Agent) heartbeats(ctx context.Context, control *controlapi.Client, tun 
 			a.catchUp(ctx, err)
 		default:
 			a.revoked.Store(&answer.RevokedRunners)
+			a.takeOffer(beat, answer.Offer)
 			if answer.IntervalSeconds > 0 {
 				idle = time.Duration(answer.IntervalSeconds) * time.Second
 			}
@@ -99,6 +100,7 @@ func (a *Agent) observe(ctx context.Context, tun *tunnel.Tunnel, leads bool) (co
 	if !leads {
 		return beat, nil
 	}
+	beat.Update = a.updateStatus()
 	facts, err := a.kube.Facts(ctx)
 	beat.KubernetesVersion, beat.Distribution, beat.Provider = facts.KubernetesVersion, facts.Distribution, facts.Provider
 	beat.Capacity = capacity(facts)

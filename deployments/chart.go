@@ -28,6 +28,10 @@ func Chart() (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	selfUpdate, err := parts.ReadFile(selfUpdatePart)
+	if err != nil {
+		return nil, err
+	}
 	crd, err := parts.ReadFile("crds/pipeops.io_apps.yaml")
 	if err != nil {
 		return nil, err
@@ -37,10 +41,11 @@ func Chart() (map[string][]byte, error) {
 		return nil, err
 	}
 	templates := map[string]string{
-		"rbac.yaml":   fmt.Sprintf(chartHeader, "agent/rbac.yaml") + rbacTemplate(rbac),
-		"policy.yaml": fmt.Sprintf(chartHeader, "agent/policy.yaml") + unlessLimited(forRelease(string(policy))),
-		"crd.yaml":    fmt.Sprintf(chartHeader, "crds/pipeops.io_apps.yaml") + crdTemplate(string(crd)),
-		"_rules.tpl":  fmt.Sprintf(chartHeader, "agent/rbac.yaml") + rules,
+		"rbac.yaml":       fmt.Sprintf(chartHeader, "agent/rbac.yaml") + rbacTemplate(rbac),
+		"policy.yaml":     fmt.Sprintf(chartHeader, "agent/policy.yaml") + unlessLimited(forRelease(string(policy))),
+		"selfupdate.yaml": fmt.Sprintf(chartHeader, selfUpdatePart) + ifSelfUpdate(forRelease(string(selfUpdate))),
+		"crd.yaml":        fmt.Sprintf(chartHeader, "crds/pipeops.io_apps.yaml") + crdTemplate(string(crd)),
+		"_rules.tpl":      fmt.Sprintf(chartHeader, "agent/rbac.yaml") + rules,
 	}
 	out := map[string][]byte{}
 	for name, text := range templates {
@@ -58,6 +63,7 @@ func readDocuments(name string) ([]string, error) {
 var forRelease = strings.NewReplacer(
 	"namespace: pipeops\n", "namespace: {{ .Release.Namespace }}\n",
 	"system:serviceaccount:pipeops:", "system:serviceaccount:{{ .Release.Namespace }}:",
+	`request.namespace == "pipeops"`, `request.namespace == "{{ .Release.Namespace }}"`,
 	`["default", "pipeops"]`, `["default", "pipeops"{{ if ne .Release.Namespace "pipeops" }}, "{{ .Release.Namespace }}"{{ end }}]`,
 	"    app.kubernetes.io/name: pipeops-agent\n", `    {{- include "pipeops-agent.labels" . | nindent 4 }}`+"\n",
 ).Replace
@@ -66,6 +72,11 @@ var forRelease = strings.NewReplacer(
 // not need.
 func unlessLimited(text string) string {
 	return "{{- if not .Values.agent.namespaces }}\n" + text + "{{- end }}\n"
+}
+
+// ifSelfUpdate leaves out what an agent does not need that is updated by others.
+func ifSelfUpdate(text string) string {
+	return "{{- if .Values.selfUpdate.enabled }}\n" + text + "{{- end }}\n"
 }
 
 func rbacTemplate(documents []string) string {

@@ -56,6 +56,23 @@ func Agent() ([]byte, error) { return join(header, "agent/deployment.yaml") }
 // Service is what service.yaml holds: the manifest for an agent that is no pod.
 func Service() ([]byte, error) { return join(serviceHeader, "service/token.yaml") }
 
+const selfUpdateHeader = `# What the PipeOps agent needs in addition to agent.yaml where it may update itself to
+# releases that the control plane offers (docs/self-update.md). Apply it to turn that on,
+# and set PIPEOPS_SELF_UPDATE=true in the config map; delete it to turn that off.
+#
+#   kubectl apply --server-side -f self-update.yaml
+#
+# Made by ` + "`go generate ./deployments/...`" + ` from deployments/agent/selfupdate.yaml. Do not edit.
+`
+
+// SelfUpdate is what self-update.yaml holds: the right to change the agent's own image.
+func SelfUpdate() ([]byte, error) {
+	part, err := parts.ReadFile(selfUpdatePart)
+	return append([]byte(selfUpdateHeader+"---\n"), part...), err
+}
+
+const selfUpdatePart = "agent/selfupdate.yaml"
+
 // join puts what every agent needs in its cluster before the last part.
 func join(header, last string) ([]byte, error) {
 	out := bytes.NewBufferString(header)

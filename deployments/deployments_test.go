@@ -31,6 +31,23 @@ func TestServiceManifestIsUpToDate(t *testing.T) {
 	isUpToDate(t, "service.yaml", deployments.Service)
 }
 
+func TestSelfUpdateIsUpToDate(t *testing.T) {
+	isUpToDate(t, "self-update.yaml", deployments.SelfUpdate)
+}
+
+// TestSelfUpdateIsOneDeployment keeps the right that customers turn on from growing.
+func TestSelfUpdateIsOneDeployment(t *testing.T) {
+	granted, err := deployments.GrantedForSelfUpdate()
+	require.NoError(t, err)
+	assert.Empty(t, granted.Cluster)
+	assert.Empty(t, granted.Managed)
+	assert.ElementsMatch(t, []deployments.Grant{
+		{Verb: "get", Group: "apps", Resource: "deployments", Name: "pipeops-agent"},
+		{Verb: "patch", Group: "apps", Resource: "deployments", Name: "pipeops-agent"},
+		{Verb: "list", Resource: "pods"},
+	}, granted.Own)
+}
+
 func isUpToDate(t *testing.T, file string, manifest func() ([]byte, error)) {
 	t.Helper()
 	want, err := manifest()

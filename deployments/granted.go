@@ -42,7 +42,15 @@ type Grants struct {
 // Granted reads the agent's rights out of the roles in its manifest: it needs
 // what these grant and nothing else, so there is no other list.
 func Granted() (Grants, error) {
-	text, err := parts.ReadFile("agent/rbac.yaml")
+	return grantsIn("agent/rbac.yaml")
+}
+
+// GrantedForSelfUpdate are the rights that an agent needs beside those where it
+// updates itself.
+func GrantedForSelfUpdate() (Grants, error) { return grantsIn(selfUpdatePart) }
+
+func grantsIn(part string) (Grants, error) {
+	text, err := parts.ReadFile(part)
 	if err != nil {
 		return Grants{}, err
 	}
@@ -53,7 +61,7 @@ func Granted() (Grants, error) {
 		if err := decoder.Decode(&role); errors.Is(err, io.EOF) {
 			return granted, nil
 		} else if err != nil {
-			return granted, fmt.Errorf("agent/rbac.yaml: %w", err)
+			return granted, fmt.Errorf("%s: %w", part, err)
 		}
 		switch {
 		case role.Kind == "Role":

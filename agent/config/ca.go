@@ -11,11 +11,28 @@ func (c Config) CAPool() (*x509.CertPool, error) {
 	if c.CAFile == "" {
 		return nil, nil
 	}
+	return c.addCAs(x509.NewCertPool())
+}
+
+// DownloadPool are the CAs of sites that releases are downloaded from: the system's,
+// and those that the operator named, since a mirror often has the same. Nil is the
+// system's alone.
+func (c Config) DownloadPool() (*x509.CertPool, error) {
+	if c.CAFile == "" {
+		return nil, nil
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool() // a system without any
+	}
+	return c.addCAs(pool)
+}
+
+func (c Config) addCAs(pool *x509.CertPool) (*x509.CertPool, error) {
 	text, err := readBounded(c.CAFile)
 	if err != nil {
 		return nil, fmt.Errorf("PIPEOPS_CA_FILE: %w", err)
 	}
-	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
 		return nil, fmt.Errorf("PIPEOPS_CA_FILE: %s holds no PEM certificate", c.CAFile)
 	}

@@ -68,5 +68,5 @@ func (c *Config) check() (errs []error) {
 	if c.EnableIngressSync {
 		wrong("ENABLE_INGRESS_SYNC", "leave it out or set it to false", "ingress sync is not part of this version")
 	}
-	return errs
+	return append(errs, c.checkUpdate()...)
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
@@ -32,6 +33,11 @@ type Config struct {
 	K3sToken          string
 	EnableIngressSync bool
 	LogLevel          string
+	SelfUpdate        bool
+	UpdateWindow      string
+	UpdateKeys        []string
+	UpdateMirror      string
+	UpdateDeadline    time.Duration
 
 	source map[string]string // key → where its value comes from
 }
@@ -100,6 +106,12 @@ func assign(field any, value string) error {
 			return fmt.Errorf("%q is neither true nor false", value)
 		}
 		*f = b
+	case *time.Duration:
+		d, err := time.ParseDuration(value)
+		if err != nil {
+			return fmt.Errorf("%q is not a duration (fix: write it as 90s or 5m)", value)
+		}
+		*f = d
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
@@ -81,6 +82,34 @@ func TestNamespacesAreAList(t *testing.T) {
 		_, err = load(t, with(map[string]string{"PIPEOPS_NAMESPACES": "shop," + wrong}))
 		require.ErrorContains(t, err, `PIPEOPS_NAMESPACES: "`+wrong+`" cannot be managed`)
 	}
+}
+
+func TestSettingsOfTheUpdate(t *testing.T) {
+	c, err := load(t, sound)
+	require.NoError(t, err)
+	assert.False(t, c.SelfUpdate, "off by default")
+	assert.Equal(t, 5*time.Minute, c.UpdateDeadline)
+
+	const key = "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3" // of minisign's own releases
+	c, err = load(t, with(map[string]string{"PIPEOPS_SELF_UPDATE": "true", "PIPEOPS_UPDATE_WINDOW": "Sat,Sun 02:00-04:00 Europe/Berlin",
+		"PIPEOPS_UPDATE_KEYS": key, "PIPEOPS_UPDATE_MIRROR": "https://mirror.example.com/pipeops", "PIPEOPS_UPDATE_DEADLINE": "90s"}))
+	require.NoError(t, err)
+	assert.True(t, c.SelfUpdate)
+	keys, err := c.ReleaseKeys("not looked at")
+	require.NoError(t, err)
+	assert.Len(t, keys, 1, "the customer's replace those that were built in")
+	windows, err := c.Windows()
+	require.NoError(t, err)
+	assert.Len(t, windows, 1)
+
+	_, err = load(t, with(map[string]string{"PIPEOPS_SELF_UPDATE": "perhaps", "PIPEOPS_UPDATE_WINDOW": "Sat 25:00-26:00",
+		"PIPEOPS_UPDATE_KEYS": "RWx", "PIPEOPS_UPDATE_MIRROR": "http://mirror", "PIPEOPS_UPDATE_DEADLINE": "1s"}))
+	for _, want := range []string{"PIPEOPS_SELF_UPDATE: \"perhaps\"", "PIPEOPS_UPDATE_WINDOW: \"Sat 25:00-26:00\"", "PIPEOPS_UPDATE_KEYS: release key",
+		"PIPEOPS_UPDATE_MIRROR: is not an https URL", "PIPEOPS_UPDATE_DEADLINE: 1s is not between"} {
+		require.ErrorContains(t, err, want)
+	}
+	_, err = load(t, with(map[string]string{"PIPEOPS_UPDATE_DEADLINE": "soon"}))
+	require.ErrorContains(t, err, "PIPEOPS_UPDATE_DEADLINE: \"soon\" is not a duration")
 }
 
 func TestTokenComesFromOnePlace(t *testing.T) {

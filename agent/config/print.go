@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"time"
 )
 
 // masked stands for a secret that is set.
@@ -30,6 +31,8 @@ func (c Config) shown(s setting) string {
 		value = strings.Join(*f, ",")
 	case *bool:
 		value = fmt.Sprint(*f)
+	case *time.Duration:
+		value = f.String()
 	}
 	if s.secret && value != "" {
 		return masked

@@ -31,6 +31,8 @@ takes a secret: process arguments can be read by everybody on the machine.
 `
 
 const referenceTail = `
+The settings of the update are explained in [self-update.md](self-update.md).
+
 ## What others read
 
 | environment | meaning |

@@ -11,7 +11,7 @@ type setting struct {
 	def    string
 	usage  string
 	secret bool
-	field  func(*Config) any // *string, *[]string or *bool
+	field  func(*Config) any // *string, *[]string, *bool or *time.Duration
 }
 
 // Precedence, highest first: flag, environment, --config file, default.
@@ -61,4 +61,19 @@ var settings = []setting{
 	{key: "logLevel", env: "LOG_LEVEL", flag: "log-level", def: "info",
 		usage: "trace, debug, info, warn or error",
 		field: func(c *Config) any { return &c.LogLevel }},
+	{key: "selfUpdate", env: "PIPEOPS_SELF_UPDATE", flag: "self-update", def: "false",
+		usage: "take the releases that the control plane offers, once their signature is verified",
+		field: func(c *Config) any { return &c.SelfUpdate }},
+	{key: "updateWindow", env: "PIPEOPS_UPDATE_WINDOW", flag: "update-window",
+		usage: "when the agent may update itself, e.g. Sat,Sun 02:00-04:00 Europe/Berlin; several with semicolons between, UTC without a time zone; when empty, at any time",
+		field: func(c *Config) any { return &c.UpdateWindow }},
+	{key: "updateKeys", env: "PIPEOPS_UPDATE_KEYS", flag: "update-keys",
+		usage: "public keys of minisign, with commas between, by one of which a release has to be signed; when empty, those that the program was built with",
+		field: func(c *Config) any { return &c.UpdateKeys }},
+	{key: "updateMirror", env: "PIPEOPS_UPDATE_MIRROR", flag: "update-mirror",
+		usage: "https URL of a folder with a folder for each version, from which releases are downloaded instead of where the control plane says",
+		field: func(c *Config) any { return &c.UpdateMirror }},
+	{key: "updateDeadline", env: "PIPEOPS_UPDATE_DEADLINE", flag: "update-deadline", def: "5m",
+		usage: "how long a new version may take until it is registered and its tunnel is up, before it is rolled back",
+		field: func(c *Config) any { return &c.UpdateDeadline }},
 }

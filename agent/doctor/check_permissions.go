@@ -34,6 +34,7 @@ func (e *exam) permissions(ctx context.Context) []Finding {
 	}
 	findings := e.review(ctx, reviews, "in the cluster", "", needed.Cluster, fixManifest)
 	findings = append(findings, e.review(ctx, reviews, "in its own namespace "+e.Config.Namespace, e.Config.Namespace, needed.Own, fixManifest)...)
+	findings = append(findings, e.selfUpdate(ctx, reviews)...)
 	namespaces, err := e.managedNamespaces(ctx)
 	if err != nil {
 		return append(findings, failure(fmt.Errorf("list the managed namespaces: %w", err), fixManifest)...)
@@ -46,6 +47,20 @@ func (e *exam) permissions(ctx context.Context) []Finding {
 		findings = append(findings, e.review(ctx, reviews, "in the managed namespace "+ns, ns, needed.Managed, fix)...)
 	}
 	return findings
+}
+
+// selfUpdate asks for what an agent in a pod needs to update itself, where that is
+// turned on.
+func (e *exam) selfUpdate(ctx context.Context, reviews authorizationv1client.SelfSubjectAccessReviewsGetter) []Finding {
+	if !e.Config.SelfUpdate || e.Config.StateDir != "" {
+		return nil
+	}
+	needed, err := deployments.GrantedForSelfUpdate()
+	if err != nil {
+		return failure(err, "")
+	}
+	return e.review(ctx, reviews, "to update itself", e.Config.Namespace, needed.Own,
+		"kubectl apply --server-side -f deployments/self-update.yaml; with Helm set selfUpdate.enabled=true")
 }
 
 // review asks for each right and answers a finding for each that is missing.

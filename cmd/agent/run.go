@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent"
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
+	"github.com/pipeops/pipeops-vm-agent/agent/launch"
+	"github.com/pipeops/pipeops-vm-agent/agent/update"
 )
 
 func newRun() *cobra.Command {
@@ -31,12 +34,21 @@ func newRun() *cobra.Command {
 				return err
 			}
 			log := newLogger(os.Stderr, cfg.LogLevel)
-			a, err := agent.New(agent.Options{Config: cfg, Version: version, Log: log, Kubernetes: kubernetes})
+			replica, err := launchRight(&cfg, log)
+			if err != nil {
+				return err
+			}
+			a, err := agent.New(agent.Options{
+				Config: cfg, Version: version, Log: log, Kubernetes: kubernetes, ReleaseKeys: releaseKeys, Replica: replica,
+			})
 			if err != nil {
 				return err
 			}
 			log.Info().Str("version", version).Str("cluster", cfg.ClusterName).Str("controlPlane", cfg.ControlPlaneURL).Msg("agent starts")
-			return a.Run(cmd.Context())
+			if err = a.Run(cmd.Context()); errors.Is(err, update.ErrRelaunch) {
+				err = launch.Again()
+			}
+			return err
 		},
 	}
 	config.AddFlags(cmd.Flags())

@@ -38,11 +38,23 @@ func newAgents(a *app) *cobra.Command {
 }
 
 func agentTable(w io.Writer, agents []announce.Agent) {
-	cli.Row(w, "NAME", "ID", "STATE", "KUBERNETES", "NODES", "CPU", "MEMORY", "AGENT", "LAST SEEN")
+	cli.Row(w, "NAME", "ID", "STATE", "KUBERNETES", "NODES", "CPU", "MEMORY", "AGENT", "UPDATE", "LAST SEEN")
 	for _, g := range agents {
 		cli.Row(w, g.Name, g.ID, g.State, g.KubernetesVersion, g.Capacity.Nodes, cli.Cores(g.Capacity.CPUMillis),
-			cli.Mebibytes(g.Capacity.MemoryBytes), g.AgentVersion, cli.Ago(g.LastSeen))
+			cli.Mebibytes(g.Capacity.MemoryBytes), g.AgentVersion, updateState(g.Update), cli.Ago(g.LastSeen))
 	}
+}
+
+// updateState is in short how an agent's update of itself stands; agents show has
+// the reason.
+func updateState(u *announce.AgentUpdate) string {
+	switch {
+	case u == nil:
+		return "off"
+	case u.To == "":
+		return u.State
+	}
+	return u.State + " " + u.To
 }
 
 // listOf makes an empty list of none, for JSON.

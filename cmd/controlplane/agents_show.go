@@ -69,9 +69,28 @@ func summary(e announce.Event) string {
 		return text
 	}
 	if agent, err := e.Agent(); err == nil {
-		return fmt.Sprintf("%s, Kubernetes %s, %d nodes", agent.State, agent.KubernetesVersion, agent.Capacity.Nodes)
+		text := fmt.Sprintf("%s, Kubernetes %s, %d nodes", agent.State, agent.KubernetesVersion, agent.Capacity.Nodes)
+		if agent.Update != nil && agent.Update.To != "" {
+			text += ", update " + updateDetail(agent.Update)
+		}
+		return text
 	}
 	return ""
+}
+
+// updateDetail is how an agent's update of itself stands, and why.
+func updateDetail(u *announce.AgentUpdate) string {
+	text := updateState(u)
+	if u == nil {
+		return text
+	}
+	if u.From != "" {
+		text += " from " + u.From
+	}
+	if u.Reason != "" {
+		text += ": " + u.Reason
+	}
+	return text
 }
 
 func detailTable(w io.Writer, d agentDetail) {
@@ -84,7 +103,7 @@ func detailTable(w io.Writer, d agentDetail) {
 		{"Name:", d.Name}, {"ID:", d.ID}, {"State:", d.State}, {"Labels:", cli.Labels(d.Labels)}, {"Reached as:", endpoint},
 		{"Kubernetes:", strings.TrimSpace(strings.Join([]string{d.KubernetesVersion, d.Distribution, d.Provider}, " "))},
 		{"Capacity:", fmt.Sprintf("%d nodes, %s CPU, %s, %d of %d pods", c.Nodes, cli.Cores(c.CPUMillis), cli.Mebibytes(c.MemoryBytes), c.RunningPods, c.Pods)},
-		{"Agent:", d.AgentVersion}, {"Registered:", d.RegisteredAt.Format(time.RFC3339)}, {"Last seen:", cli.Ago(d.LastSeen)},
+		{"Agent:", d.AgentVersion}, {"Update:", updateDetail(d.Update)}, {"Registered:", d.RegisteredAt.Format(time.RFC3339)}, {"Last seen:", cli.Ago(d.LastSeen)},
 	} {
 		cli.Row(w, line[0], line[1])
 	}

@@ -14,6 +14,8 @@ import (
 var (
 	version = "dev"
 	commit  = "unknown"
+	// releaseKeys are minisign's public keys of those who sign releases, with commas between.
+	releaseKeys = ""
 )
 
 func main() { os.Exit(run()) }

@@ -7,12 +7,15 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/internal/release"
+	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
 )
 
 func TestMain(m *testing.M) {
@@ -26,6 +29,9 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("PIPEOPS_DATA_DIR", filepath.Join(env.WorkDir, "data"))
+			releasetest.Write(t, filepath.Join(env.WorkDir, "release"), release.Manifest{Version: "v1.2.3", Commit: "abc", Files: []release.File{
+				{Name: "pipeops-agent", SHA256: strings.Repeat("a", 64), Size: 1, Kind: release.KindAgent, OS: "linux", Arch: "amd64"},
+			}})
 			// The race detector has each process wait a second at its end, for stragglers.
 			env.Setenv("GORACE", "atexit_sleep_ms=0")
 			return nil

@@ -204,6 +204,36 @@ func FuzzRegister(f *testing.F) {
 	})
 }
 
+func FuzzHeartbeat(f *testing.F) {
+	f.Add(`{"clock":"2026-11-21T12:00:00Z","agentVersion":"v1","runnerApiVersion":"v1","kubernetesVersion":"","distribution":"","tunnelPhase":"",` +
+		`"capacity":{"nodes":1,"readyNodes":1,"pods":1,"runningPods":1,"cpuMillis":1,"memoryBytes":1},"update":{"state":"failed","offer":"o","from":"v1","to":"v2","reason":"r"}}`)
+	f.Add(`{"update":{"state":"bored"}}`)
+	f.Add(`{"update":null}`)
+	h := handlerOf(&backend{heartbeat: func(_ string, beat controlapi.Heartbeat) (controlapi.HeartbeatAnswer, error) {
+		if u := beat.Update; u != nil && (u.State == "" || len(u.Offer) > 4*64 || len(u.From) > 4*128 || len(u.Reason) > 4*1024) {
+			panic("let through what the wire forbids")
+		}
+		return controlapi.HeartbeatAnswer{}, nil
+	}}, zerolog.Nop())
+	f.Fuzz(func(t *testing.T, body string) {
+		resp := send(t, h, "/v1/agent/heartbeat", body, func(r *http.Request) {
+			r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{peerCertificate("a1")}}
+		})
+		_ = resp.Body.Close()
+		if resp.StatusCode >= http.StatusInternalServerError {
+			t.Fatalf("%d for %q", resp.StatusCode, body)
+		}
+	})
+}
+
+func TestAReasonIsALine(t *testing.T) {
+	assert.Equal(t, "it crashed: panic: oh", controlapi.ClipReason("it crashed:\n\tpanic: oh\n"))
+	assert.Equal(t, "ab", controlapi.ClipReason("a\xffb"))
+	long := controlapi.ClipReason(strings.Repeat("ä", 5000))
+	assert.Len(t, []rune(long), 1024)
+	assert.True(t, strings.HasSuffix(long, "…"))
+}
+
 func peerCertificate(name string) *x509.Certificate {
 	c := &x509.Certificate{}
 	c.Subject.CommonName = name

@@ -67,6 +67,7 @@ type Heartbeat struct {
 	Capacity          Capacity  `json:"capacity"`
 	TunnelPhase       string    `json:"tunnelPhase" maxLength:"32" doc:"The tunnel as the agent sees it."`
 	Standby           bool      `json:"standby,omitempty" doc:"Another replica of the agent leads and tells how the cluster is; this one only lives."`
+	Update            *Update   `json:"update,omitempty" doc:"How the agent's update of itself stands; absent where the customer has not turned that on, and nothing is offered then."`
 }
 
 // Capacity is what the cluster has and uses, summed over all nodes. Used
@@ -88,6 +89,9 @@ type HeartbeatAnswer struct {
 	// RevokedRunners lets the agent refuse a Runner whose certificate was revoked
 	// before its end: the agent is the one who ends the Runner's TLS.
 	RevokedRunners []string `json:"revokedRunners,omitempty" doc:"Serial numbers, in hexadecimal, of Runner certificates to refuse though they have not expired."`
+	// Offer is for agents that say how their update stands; whether it is taken is
+	// theirs to decide.
+	Offer *Offer `json:"offer,omitempty" doc:"Release that the agent may update itself to; absent when none is offered, or not any more."`
 }
 
 // Event is something that happened on the agent's side. Sending the same ID

@@ -20,7 +20,7 @@ func (r *registry) Heartbeat(ctx context.Context, agentID string, beat controlap
 	now := r.cfg.Now()
 	if beat.Standby {
 		r.liveness.beat(agentID, now, nil)
-		return r.beatAnswer(ctx, now)
+		return r.beatAnswer(ctx, agentID, nil, now)
 	}
 	capacity := capacityOf(beat.Capacity)
 	r.liveness.beat(agentID, now, &capacity)
@@ -30,12 +30,17 @@ func (r *registry) Heartbeat(ctx context.Context, agentID string, beat controlap
 		}
 		r.facts.put(agentID, facts)
 	}
-	return r.beatAnswer(ctx, now)
+	return r.beatAnswer(ctx, agentID, beat.Update, now)
 }
 
-func (r *registry) beatAnswer(ctx context.Context, now time.Time) (controlapi.HeartbeatAnswer, error) {
-	revoked, err := r.store.RevokedSerials(ctx, now)
-	return controlapi.HeartbeatAnswer{IntervalSeconds: seconds(r.cfg.HeartbeatInterval), RevokedRunners: revoked}, err
+func (r *registry) beatAnswer(ctx context.Context, agentID string, update *controlapi.Update, now time.Time) (controlapi.HeartbeatAnswer, error) {
+	answer := controlapi.HeartbeatAnswer{IntervalSeconds: seconds(r.cfg.HeartbeatInterval)}
+	var err error
+	if answer.RevokedRunners, err = r.store.RevokedSerials(ctx, now); err != nil || update == nil {
+		return answer, err
+	}
+	answer.Offer, err = offerFor(ctx, r.store, agentID, update.Offer)
+	return answer, err
 }
 
 // note writes what the agent says of itself and announces it if it is news.
@@ -52,7 +57,7 @@ func (r *registry) note(ctx context.Context, agentID string, beat controlapi.Hea
 		before := a
 		a.AgentVersion, a.RunnerAPIVersion = beat.AgentVersion, beat.RunnerAPIVersion
 		a.KubernetesVersion, a.Distribution, a.Provider = beat.KubernetesVersion, beat.Distribution, beat.Provider
-		a.Capacity, a.LastSeen = capacity, now
+		a.Capacity, a.LastSeen, a.Update = capacity, now, announcedUpdate(beat.Update)
 		if sameForRunners(before, a) {
 			return nil
 		}
@@ -74,7 +79,8 @@ func sameForRunners(a, b store.Agent) bool {
 		a.AgentVersion == b.AgentVersion && a.RunnerAPIVersion == b.RunnerAPIVersion &&
 		a.KubernetesVersion == b.KubernetesVersion && a.Distribution == b.Distribution && a.Provider == b.Provider &&
 		a.Capacity.Nodes == b.Capacity.Nodes && a.Capacity.Pods == b.Capacity.Pods &&
-		a.Capacity.CPUMillis == b.Capacity.CPUMillis && a.Capacity.MemoryBytes == b.Capacity.MemoryBytes
+		a.Capacity.CPUMillis == b.Capacity.CPUMillis && a.Capacity.MemoryBytes == b.Capacity.MemoryBytes &&
+		valueOf(a.Update) == valueOf(b.Update)
 }
 
 // facts are what sameForRunners compares of a heartbeat.
@@ -82,11 +88,12 @@ type facts struct {
 	agentVersion, runnerAPIVersion, kubernetesVersion, distribution, provider string
 	nodes                                                                     int
 	pods, cpu, memory                                                         int64
+	update                                                                    announce.AgentUpdate
 }
 
 func factsOf(b controlapi.Heartbeat) facts {
 	return facts{b.AgentVersion, b.RunnerAPIVersion, b.KubernetesVersion, b.Distribution, b.Provider,
-		b.Capacity.Nodes, b.Capacity.Pods, b.Capacity.CPUMillis, b.Capacity.MemoryBytes}
+		b.Capacity.Nodes, b.Capacity.Pods, b.Capacity.CPUMillis, b.Capacity.MemoryBytes, valueOf(announcedUpdate(b.Update))}
 }
 
 // factsCache spares most heartbeats the transaction.

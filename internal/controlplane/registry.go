@@ -105,7 +105,7 @@ func nameFree(ctx context.Context, tx *store.Tx, name, agentID string) error {
 func (r *registry) put(ctx context.Context, tx *store.Tx, a store.Agent, req controlapi.RegisterRequest, token store.Token, key string, now time.Time) (store.Agent, error) {
 	isNew, before := a.ID == "", a
 	if isNew {
-		id, err := newAgentID()
+		id, err := newID()
 		if err != nil {
 			return a, err
 		}
@@ -239,8 +239,8 @@ func fingerprintOf(csr *x509.CertificateRequest) string {
 	return controlapi.Fingerprint(&x509.Certificate{RawSubjectPublicKeyInfo: csr.RawSubjectPublicKeyInfo})
 }
 
-// newAgentID is 80 random bits that are a DNS label.
-func newAgentID() (string, error) {
+// newID is an agent's or an offer's: 80 random bits that are a DNS label.
+func newID() (string, error) {
 	b := make([]byte, 10)
 	if _, err := rand.Read(b); err != nil {
 		return "", err

@@ -116,6 +116,7 @@ func newMapper() meta.RESTMapper {
 	m.Add(core.WithKind("Node"), meta.RESTScopeRoot)
 	m.Add(rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), meta.RESTScopeNamespace)
 	m.Add(appsv1.SchemeGroupVersion.WithKind("ControllerRevision"), meta.RESTScopeNamespace)
+	m.Add(appsv1.SchemeGroupVersion.WithKind("Deployment"), meta.RESTScopeNamespace)
 	m.Add(appKind, meta.RESTScopeNamespace)
 	m.AddSpecific(nodeMetricsKind, nodeMetricsKind.GroupVersion().WithResource("nodes"),
 		nodeMetricsKind.GroupVersion().WithResource("node"), meta.RESTScopeRoot)

@@ -35,12 +35,25 @@ type Agent struct {
 
 	Capacity Capacity `json:"capacity"`
 
+	// Update is how the agent's update of itself stands; nil where the customer has
+	// not turned that on.
+	Update *AgentUpdate `json:"update,omitempty"`
+
 	RegisteredAt time.Time `json:"registeredAt,omitzero"`
 	LastSeen     time.Time `json:"lastSeen,omitzero"`
 
 	// Sequence is that of the last event announced for this agent when this was
 	// written, app events included: the next event carries Sequence+1.
 	Sequence uint64 `json:"sequence"`
+}
+
+// AgentUpdate is an agent's update of itself to a release that the control plane
+// offers.
+type AgentUpdate struct {
+	State  string `json:"state"` // idle, waiting, updating, done, failed or refused
+	From   string `json:"from,omitempty"`
+	To     string `json:"to,omitempty"`
+	Reason string `json:"reason,omitempty"`
 }
 
 // Endpoint is where a Runner reaches an agent's Runner API.

@@ -31,10 +31,10 @@ var platforms = []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/a
 
 // programs are what is published.
 var programs = []program{
-	{name: "pipeops-agent", pkg: "./cmd/agent", image: agentImage, updates: true},
+	{name: "pipeops-agent", pkg: "./cmd/agent", image: agentImage, updates: true, trusts: true},
 	{name: "pipeops-runner", pkg: "./cmd/runner"},
 	// It runs where the operator's services run.
-	{name: "pipeops-controlplane", pkg: "./cmd/controlplane", image: "pipeops/controlplane", dataDir: "/var/lib/pipeops-controlplane", linuxOnly: true},
+	{name: "pipeops-controlplane", pkg: "./cmd/controlplane", image: "pipeops/controlplane", dataDir: "/var/lib/pipeops-controlplane", linuxOnly: true, trusts: true},
 }
 
 // files go into every archive beside the programs.

@@ -40,7 +40,7 @@ func small(t *testing.T, root string) string {
 	var out bytes.Buffer
 	r := release{
 		version: "v1.2.3", commit: "abc", root: root, dir: filepath.Join(t.TempDir(), "v1.2.3"),
-		programs:  []program{{name: "pipeops-agent", pkg: "./test/apps/pause", image: agentImage, updates: true}},
+		programs:  []program{{name: "pipeops-agent", pkg: "./test/apps/pause", image: agentImage, updates: true, trusts: true}},
 		files:     []string{"LICENSE", "deployments"},
 		platforms: []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm64"}},
 		time:      stamp, out: &out,
@@ -234,7 +234,7 @@ func TestWhatCannotBeReleasedIsRefused(t *testing.T) {
 func TestAnAgentIsStampedWithTheKeysItTrusts(t *testing.T) {
 	const next = "RWRsQbfKHf78jWA33Ao87W5k5CekBqJUOW6KYd2HPn13BBIXZ4we8pQT"
 	r := release{version: "v1.2.3", commit: "abc"}
-	agent, other := program{updates: true}, program{}
+	agent, other := program{trusts: true}, program{}
 	assert.NotContains(t, r.ldflags(agent), "releaseKeys")
 	require.NoError(t, r.keys(testKey, "", testPublic+","+next))
 	assert.Contains(t, r.ldflags(agent), " -X main.releaseKeys="+testPublic+","+next)

@@ -21,7 +21,8 @@ type program struct {
 	image     string // name of its image; empty for none
 	dataDir   string // in its image, for a volume
 	linuxOnly bool
-	updates   bool // itself: it is published bare as well, and knows who may publish
+	updates   bool // itself: it is published bare as well
+	trusts    bool // it knows who may publish: it updates itself, or offers releases
 }
 
 func (p program) on(platform v1.Platform) bool { return !p.linuxOnly || platform.OS == "linux" }
@@ -80,7 +81,7 @@ func (r *release) compile(ctx context.Context) error {
 // ldflags stamp a program.
 func (r *release) ldflags(p program) string {
 	flags := fmt.Sprintf("-X main.version=%s -X main.commit=%s", r.version, r.commit)
-	if p.updates && len(r.trusted) > 0 {
+	if p.trusts && len(r.trusted) > 0 {
 		flags += " -X main.releaseKeys=" + strings.Join(r.trusted, ",")
 	}
 	return flags

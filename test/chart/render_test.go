@@ -139,6 +139,21 @@ func TestSwitchesCanBeSwitchedOff(t *testing.T) {
 	assert.Equal(t, "false", field[string](t, off["ConfigMap pipeops-agent"], "data", "ENABLE_INGRESS_SYNC"))
 }
 
+// TestSelfUpdateIsOffUntilItIsTurnedOn, and so is the right to it.
+func TestSelfUpdateIsOffUntilItIsTurnedOn(t *testing.T) {
+	manifest, err := deployments.SelfUpdate()
+	require.NoError(t, err)
+	off, on := render(t, agentChart, "single.yaml"), render(t, agentChart, "single.yaml", "--set", "selfUpdate.enabled=true")
+	for key, want := range parse(t, manifest) {
+		assert.NotContains(t, off, key)
+		require.Contains(t, on, key)
+		assert.Equal(t, want.Object, withoutHelm(t, on[key]).Object, key)
+	}
+	assert.NotContains(t, off["ConfigMap pipeops-agent"].Object["data"], "PIPEOPS_SELF_UPDATE")
+	assert.Equal(t, "true", field[string](t, on["ConfigMap pipeops-agent"], "data", "PIPEOPS_SELF_UPDATE"))
+	assert.Equal(t, "5m", field[string](t, on["ConfigMap pipeops-agent"], "data", "PIPEOPS_UPDATE_DEADLINE"))
+}
+
 func TestNamespacedRights(t *testing.T) {
 	all := render(t, agentChart, "namespaced.yaml")
 	reads := []any{"get", "list", "watch"}

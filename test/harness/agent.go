@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,7 +33,7 @@ func (s *System) CreateToken(ctx context.Context, args ...string) (string, error
 func (s *System) DeployAgent(ctx context.Context, name, token string) error {
 	ref, err := s.loadProgram(ctx, cluster.Program{
 		Package: "./cmd/agent", Name: "pipeops-agent", Ref: "pipeops/agent",
-		LDFlags: "-X main.version=" + version(ctx),
+		LDFlags: "-X main.version=" + cmp.Or(s.AgentVersion, version(ctx)),
 	})
 	if err != nil {
 		return err

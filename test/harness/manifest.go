@@ -81,10 +81,14 @@ func (s *System) settings(name, token string) []*unstructured.Unstructured {
 		obj.SetNamespace(agentNamespace)
 		return obj
 	}
+	values := map[string]any{
+		"PIPEOPS_CONTROL_PLANE_URL": s.APIURL(), "CLUSTER_NAME": name, "LOG_LEVEL": cmp.Or(s.AgentLogLevel, "debug"),
+	}
+	for k, v := range s.AgentSettings {
+		values[k] = v
+	}
 	return []*unstructured.Unstructured{
-		object("ConfigMap", "data", map[string]any{
-			"PIPEOPS_CONTROL_PLANE_URL": s.APIURL(), "CLUSTER_NAME": name, "LOG_LEVEL": cmp.Or(s.AgentLogLevel, "debug"),
-		}),
+		object("ConfigMap", "data", values),
 		object("Secret", "stringData", map[string]any{"AGENT_TOKEN": token}),
 	}
 }

@@ -29,6 +29,10 @@ type Options struct {
 	Kubernetes cluster.Options
 	// AgentLogLevel is debug when empty.
 	AgentLogLevel string
+	// AgentVersion is what the agent's image is built as; what git calls the tree when empty.
+	AgentVersion string
+	// AgentSettings are added to those that the agent needs.
+	AgentSettings map[string]string
 	// ListenIP is the address of this machine at which the control plane listens;
 	// empty for the one at which the cluster, which is then started first, reaches it.
 	ListenIP string

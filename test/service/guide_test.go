@@ -78,7 +78,7 @@ func (g *guided) step(t *testing.T, heading, stdin string) {
 func unpacked(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	build := image.GoBuild{Dir: harness.Root(), Package: "./cmd/agent", Output: filepath.Join(dir, "pipeops-agent")}
+	build := image.GoBuild{Dir: harness.Root(), Package: "./cmd/agent", Output: filepath.Join(dir, "pipeops-agent"), LDFlags: "-X main.version=v1.0.0"}
 	require.NoError(t, build.Run(t.Context()))
 	out, err := exec.CommandContext(t.Context(), "cp", "-r", filepath.Join(harness.Root(), "deployments"), dir).CombinedOutput()
 	require.NoError(t, err, "%s", out)

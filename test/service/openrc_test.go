@@ -35,6 +35,9 @@ func TestTheAgentUnderOpenRC(t *testing.T) {
 		assert.Equal(t, id, g.plane.AwaitOnline(t, since), "process %s, then %s", before, after)
 		assert.Contains(t, g.must(t, "rc-service pipeops-agent status"), "started")
 	})
+	t.Run("updates itself", func(t *testing.T) {
+		g.updates(t, id, func() string { return g.pid(t, "") }, "rc-service pipeops-agent restart")
+	})
 	t.Run("is started with the machine", func(t *testing.T) {
 		assert.Contains(t, g.must(t, "rc-update show default"), "pipeops-agent")
 	})

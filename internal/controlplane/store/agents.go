@@ -24,6 +24,8 @@ type Agent struct {
 	AgentVersion, RunnerAPIVersion            string
 	KubernetesVersion, Distribution, Provider string
 	Capacity                                  announce.Capacity
+	// Update is nil for an agent that does not update itself.
+	Update *announce.AgentUpdate
 
 	// EdgeAddress is where Runners were told to find it.
 	EdgeAddress string
@@ -37,12 +39,12 @@ func (a *Agent) Revoked() bool { return !a.RevokedAt.IsZero() }
 
 const agentColumns = `id, name, cluster_uid, labels, state, key_print, previous_key_print, token_id,
 	agent_version, runner_api_version, kubernetes_version, distribution, provider, capacity,
-	edge_address, sequence, registered_at, last_seen, revoked_at`
+	edge_address, sequence, registered_at, last_seen, revoked_at, self_update`
 
 func scanAgent(row scanner, a *Agent) error {
 	return row.Scan(&a.ID, &a.Name, &a.ClusterUID, document{&a.Labels}, &a.State, &a.Key, &a.PreviousKey, &a.TokenID,
 		&a.AgentVersion, &a.RunnerAPIVersion, &a.KubernetesVersion, &a.Distribution, &a.Provider, document{&a.Capacity},
-		&a.EdgeAddress, &a.Sequence, moment{&a.RegisteredAt}, moment{&a.LastSeen}, moment{&a.RevokedAt})
+		&a.EdgeAddress, &a.Sequence, moment{&a.RegisteredAt}, moment{&a.LastSeen}, moment{&a.RevokedAt}, document{&a.Update})
 }
 
 // Agent finds an agent by its ID.
@@ -73,10 +75,10 @@ func (q queries) Agents(ctx context.Context) ([]Agent, error) {
 // InsertAgent adds an agent.
 func (q queries) InsertAgent(ctx context.Context, a Agent) error {
 	_, err := q.exec(ctx, `INSERT INTO agents (`+agentColumns+`)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`,
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`,
 		a.ID, a.Name, a.ClusterUID, asJSON(a.Labels), a.State, a.Key, a.PreviousKey, a.TokenID,
 		a.AgentVersion, a.RunnerAPIVersion, a.KubernetesVersion, a.Distribution, a.Provider, asJSON(a.Capacity),
-		a.EdgeAddress, a.Sequence, micros(a.RegisteredAt), micros(a.LastSeen), micros(a.RevokedAt))
+		a.EdgeAddress, a.Sequence, micros(a.RegisteredAt), micros(a.LastSeen), micros(a.RevokedAt), asJSON(a.Update))
 	return err
 }
 
@@ -84,10 +86,10 @@ func (q queries) InsertAgent(ctx context.Context, a Agent) error {
 func (q queries) UpdateAgent(ctx context.Context, a Agent) error {
 	return q.execOne(ctx, `UPDATE agents SET name = $1, labels = $2, state = $3, key_print = $4, previous_key_print = $5,
 		token_id = $6, agent_version = $7, runner_api_version = $8, kubernetes_version = $9, distribution = $10,
-		provider = $11, capacity = $12, edge_address = $13, registered_at = $14, last_seen = $15, revoked_at = $16 WHERE id = $17`,
+		provider = $11, capacity = $12, edge_address = $13, registered_at = $14, last_seen = $15, revoked_at = $16, self_update = $17 WHERE id = $18`,
 		a.Name, asJSON(a.Labels), a.State, a.Key, a.PreviousKey, a.TokenID, a.AgentVersion, a.RunnerAPIVersion,
 		a.KubernetesVersion, a.Distribution, a.Provider, asJSON(a.Capacity), a.EdgeAddress,
-		micros(a.RegisteredAt), micros(a.LastSeen), micros(a.RevokedAt), a.ID)
+		micros(a.RegisteredAt), micros(a.LastSeen), micros(a.RevokedAt), asJSON(a.Update), a.ID)
 }
 
 // SaveBeat writes what each heartbeat changes; a nil capacity is not known and stays

@@ -24,6 +24,14 @@ PIPEOPS_NAMESPACES: {{ join "," . | quote }}
 {{- with .Values.proxy.https }}
 HTTPS_PROXY: {{ . | quote }}
 {{- end }}
+{{- with .Values.selfUpdate }}
+{{- if .enabled }}
+PIPEOPS_SELF_UPDATE: "true"
+PIPEOPS_UPDATE_WINDOW: {{ .window | quote }}
+PIPEOPS_UPDATE_KEYS: {{ join "," .keys | quote }}
+PIPEOPS_UPDATE_DEADLINE: {{ .deadline | quote }}
+{{- end }}
+{{- end }}
 {{- if or .Values.customCA.pem .Values.customCA.existingConfigMap }}
 PIPEOPS_CA_FILE: /etc/pipeops/ca/ca.crt
 {{- end }}

@@ -1,0 +1,12 @@
+//go:build !unix
+
+package launch
+
+import "errors"
+
+// Supported says whether a process of this system can go on as another program.
+const Supported = false
+
+func become(string, []string) error {
+	return errors.New("a process of this system cannot go on as another program")
+}

@@ -1,0 +1,208 @@
+package launch
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/release"
+	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
+)
+
+// stage stages a program of a text as a version.
+func stage(t *testing.T, d Dir, version, text string, change ...func(*release.File)) error {
+	t.Helper()
+	sum := sha256.Sum256([]byte(text))
+	file := release.File{Name: "a", SHA256: hex.EncodeToString(sum[:]), Size: int64(len(text)), Kind: release.KindAgent, OS: runtime.GOOS, Arch: runtime.GOARCH}
+	for _, c := range change {
+		c(&file)
+	}
+	m := release.Manifest{Version: version, Commit: "abc", Files: []release.File{file}}
+	manifest, signature := releasetest.Sign(t, m)
+	return d.Stage(&m, manifest, signature, strings.NewReader(text))
+}
+
+func TestOnlyWhatWasSignedIsStaged(t *testing.T) {
+	d := In(t.TempDir())
+	require.NoError(t, stage(t, d, "v1.1.0", "program"))
+	path, err := d.Verified("v1.1.0", releasetest.Keys(t))
+	require.NoError(t, err)
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, "program", string(text))
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+
+	for name, change := range map[string]func(*release.File){
+		"another digest": func(f *release.File) { f.SHA256 = strings.Repeat("0", 64) },
+		"too large":      func(f *release.File) { f.Size-- },
+	} {
+		require.ErrorIs(t, stage(t, d, "v1.2.0", "program", change), ErrTampered, name)
+	}
+	require.ErrorIs(t, stage(t, d, "v1.2.0", "program", func(f *release.File) { f.Size++ }), io.ErrUnexpectedEOF, "half a download may be whole the next time")
+	_, err = os.Stat(filepath.Join(string(d), "v1.2.0", "pipeops-agent"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+	left, err := filepath.Glob(filepath.Join(string(d), "v1.2.0", ".new-*"))
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}
+
+func TestWhatIsStartedIsVerifiedOnceMore(t *testing.T) {
+	d := In(t.TempDir())
+	require.NoError(t, stage(t, d, "v1.1.0", "program"))
+	other, err := release.ParseKeys(releasetest.OtherKey)
+	require.NoError(t, err)
+	_, err = d.Verified("v1.1.0", other)
+	require.ErrorIs(t, err, release.ErrUntrusted, "a key that the customer took back")
+	_, err = d.Verified("../v1.1.0", releasetest.Keys(t))
+	require.Error(t, err)
+	require.NoError(t, os.Rename(filepath.Join(string(d), "v1.1.0"), filepath.Join(string(d), "v1.2.0")))
+	_, err = d.Verified("v1.2.0", releasetest.Keys(t))
+	require.ErrorContains(t, err, "v1.1.0 is not for v1.2.0")
+	require.NoError(t, os.WriteFile(filepath.Join(string(d), "v1.2.0", "pipeops-agent"), []byte("PROGRAM"), 0o700))
+	require.NoError(t, os.Rename(filepath.Join(string(d), "v1.2.0"), filepath.Join(string(d), "v1.1.0")))
+	_, err = d.Verified("v1.1.0", releasetest.Keys(t))
+	require.ErrorIs(t, err, ErrTampered)
+}
+
+func staged(version string) Staged {
+	return Staged{Version: version, Offer: "o-" + version, From: "v1.0.0"}
+}
+
+// start is what the installed v1.0.0 does at its start.
+func start(t *testing.T, d Dir, version string) (path, as string) {
+	t.Helper()
+	path, as, _, err := Launcher{Dir: d, Version: version, Keys: releasetest.Keys(t)}.Start()
+	require.NoError(t, err)
+	return path, as
+}
+
+func load(t *testing.T, d Dir) Record {
+	t.Helper()
+	r, err := d.Load()
+	require.NoError(t, err)
+	return r
+}
+
+func TestAConfirmedReleaseIsStarted(t *testing.T) {
+	d := In(t.TempDir())
+	path, _ := start(t, d, "v1.0.0")
+	assert.Empty(t, path)
+	_, err := os.Stat(string(d))
+	require.ErrorIs(t, err, os.ErrNotExist, "nothing is made where nothing was updated")
+
+	require.NoError(t, stage(t, d, "v1.1.0", "program"))
+	require.NoError(t, d.Change(func(r *Record) { r.Confirm(staged("v1.1.0")); r.Prove(staged("v1.1.0")) }))
+	for range maxStarts + 2 {
+		path, as := start(t, d, "v1.0.0")
+		assert.Equal(t, filepath.Join(string(d), "v1.1.0", "pipeops-agent"), path)
+		assert.Equal(t, "v1.1.0", as)
+	}
+	path, _ = start(t, d, "v1.2.0")
+	assert.Empty(t, path, "an administrator has installed a newer one")
+	assert.Nil(t, load(t, d).Confirmed)
+	_, err = os.Stat(filepath.Join(string(d), "v1.1.0"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestAReleaseThatDoesNotProveItselfGivesWayToTheOneBefore(t *testing.T) {
+	d := In(t.TempDir())
+	require.NoError(t, stage(t, d, "v1.1.0", "one"))
+	require.NoError(t, stage(t, d, "v1.2.0", "two"))
+	require.NoError(t, d.Change(func(r *Record) {
+		r.Confirm(staged("v1.1.0"))
+		r.Prove(staged("v1.1.0"))
+		r.Confirm(staged("v1.2.0"))
+	}))
+	for range maxStarts {
+		_, as := start(t, d, "v1.0.0")
+		assert.Equal(t, "v1.2.0", as)
+	}
+	_, as := start(t, d, "v1.0.0")
+	assert.Equal(t, "v1.1.0", as)
+	r := load(t, d)
+	assert.Equal(t, "v1.2.0", r.Failed.Version)
+	assert.Contains(t, r.Failed.Reason, "3 starts came to nothing")
+}
+
+func TestATrialThatWasCutOffHasFailed(t *testing.T) {
+	d := In(t.TempDir())
+	s := staged("v1.1.0")
+	require.NoError(t, d.Change(func(r *Record) { r.Trial = &s }))
+	path, _ := start(t, d, "v1.0.0")
+	assert.Empty(t, path)
+	r := load(t, d)
+	assert.Nil(t, r.Trial)
+	assert.Equal(t, "the agent ended while v1.1.0 was on trial beside it", r.Failed.Reason)
+}
+
+func TestAProgramThatSaysItIsAnotherIsNotStartedAgain(t *testing.T) {
+	d := In(t.TempDir())
+	require.NoError(t, stage(t, d, "v1.1.0", "program"))
+	require.NoError(t, d.Change(func(r *Record) { r.Confirm(staged("v1.1.0")) }))
+	t.Setenv(envLaunched, "v1.1.0")
+	_, _, _, err := Launcher{Dir: d, Version: "v1.0.5", Keys: releasetest.Keys(t)}.Start()
+	require.ErrorContains(t, err, "this program is v1.0.5, not v1.1.0")
+	assert.Contains(t, load(t, d).Failed.Reason, "says that it is v1.0.5")
+	assert.Nil(t, load(t, d).Confirmed)
+}
+
+func TestADamagedRecordIsSaid(t *testing.T) {
+	d := In(t.TempDir())
+	require.NoError(t, d.Save(Record{}))
+	require.NoError(t, os.WriteFile(d.recordFile(), []byte("{"), 0o600))
+	_, err := d.Load()
+	require.ErrorContains(t, err, "fix: remove it")
+	require.NoError(t, os.WriteFile(d.recordFile(), []byte(`{"confirmed":{"version":"../../bin"}}`), 0o600))
+	_, err = d.Load()
+	require.ErrorContains(t, err, "../../bin")
+	require.NoError(t, os.WriteFile(d.recordFile(), bytes.Repeat([]byte(" "), maxRecord+1), 0o600))
+	_, err = d.Load()
+	require.ErrorContains(t, err, "larger than")
+}
+
+// TestATrial has a shell be the program; test/selfupdate has the agent be it.
+func TestATrial(t *testing.T) {
+	dir, err := os.MkdirTemp("", "t-") // a socket's path has to be short
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(dir)) })
+	for name, c := range map[string]struct{ script, want string }{
+		"ends":    {"echo first >&2; echo last >&2; exit 4", "it ended: exit status 4: last"},
+		"hangs":   {"trap '' TERM; exec sleep 1000", "it was not ready within 300ms: it said nothing"},
+		"is lost": {"exec /does/not/exist", "it ended: exit status 127"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "program")
+			require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+c.script+"\n"), 0o700))
+			trial := Trial{Dir: Dir(dir), Path: path, Version: "v1.1.0", Deadline: 300 * time.Millisecond, Stderr: io.Discard}
+			if name == "hangs" {
+				trial.Patience = 100 * time.Millisecond
+			}
+			require.ErrorContains(t, trial.Run(t.Context()), c.want)
+		})
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	f.Add([]byte(`{"confirmed":{"version":"v1.1.0","proven":true},"trial":{"version":"v1.2.0"}}`))
+	f.Add([]byte(`{"previous":{"version":"/"}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		d := Dir(t.TempDir())
+		require.NoError(t, os.WriteFile(d.recordFile(), text, 0o600))
+		r, err := d.Load()
+		if err == nil && r.Confirmed != nil && !release.ValidVersion(r.Confirmed.Version) {
+			t.Fatalf("%q is no version", r.Confirmed.Version)
+		}
+	})
+}

@@ -1,0 +1,160 @@
+package launch
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/release"
+)
+
+// maxRecord bounds the record that is read.
+const maxRecord = 64 << 10
+
+// Dir keeps downloaded releases and the record of them, below the agent's state
+// directory. It can be read and written by the agent's user alone.
+type Dir string
+
+// In is the Dir of a state directory.
+func In(stateDir string) Dir { return Dir(filepath.Join(stateDir, "update")) }
+
+// Staged is a release whose program is in the Dir.
+type Staged struct {
+	Version string `json:"version"`
+	Offer   string `json:"offer"`
+	From    string `json:"from"` // version before
+}
+
+// Confirmed is a release that was ready on trial: it is started instead of the
+// installed program.
+type Confirmed struct {
+	Staged
+	// Proven is set once it was ready in its own place too; until then its starts are
+	// counted.
+	Proven bool `json:"proven"`
+	Starts int  `json:"starts"`
+}
+
+// Failed is the last release that was given up, and why.
+type Failed struct {
+	Staged
+	Reason string `json:"reason"`
+}
+
+// Record is what outlives the agent. Trial is set while a release is on trial: found at
+// a start, it says that the trial was cut off.
+type Record struct {
+	Confirmed *Confirmed `json:"confirmed,omitempty"`
+	Previous  *Confirmed `json:"previous,omitempty"` // what Confirmed took the place of
+	Trial     *Staged    `json:"trial,omitempty"`
+	Failed    *Failed    `json:"failed,omitempty"`
+}
+
+// Confirm has a release started from now on that was ready on trial.
+func (r *Record) Confirm(s Staged) {
+	r.Confirmed, r.Previous = &Confirmed{Staged: s}, r.Confirmed
+	r.Trial, r.Failed = nil, nil
+}
+
+// Prove notes that a confirmed release is ready in its own place.
+func (r *Record) Prove(s Staged) {
+	if r.Confirmed != nil && r.Confirmed.Staged == s {
+		r.Confirmed.Proven, r.Previous = true, nil
+	}
+}
+
+// Fail gives a release up: the one before it is started from now on.
+func (r *Record) Fail(s Staged, reason string) {
+	r.Failed, r.Trial = &Failed{Staged: s, Reason: reason}, nil
+	if r.Confirmed != nil && r.Confirmed.Staged == s {
+		r.Confirmed, r.Previous = r.Previous, nil
+	}
+}
+
+func (d Dir) file(parts ...string) string {
+	return filepath.Join(append([]string{string(d)}, parts...)...)
+}
+
+func (d Dir) recordFile() string { return d.file("record.json") }
+
+// Load reads the record; there need not be one.
+func (d Dir) Load() (Record, error) {
+	var r Record
+	text, err := readAtMost(d.recordFile(), maxRecord)
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, nil
+	}
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(text, &r); err != nil {
+		return Record{}, fmt.Errorf("%s is damaged: %w (fix: remove it; the installed program is used then)", d.recordFile(), err)
+	}
+	return r, r.check()
+}
+
+// check refuses what would lead out of the Dir.
+func (r *Record) check() error {
+	var staged []Staged
+	for _, c := range []*Confirmed{r.Confirmed, r.Previous} {
+		if c != nil {
+			staged = append(staged, c.Staged)
+		}
+	}
+	if r.Trial != nil {
+		staged = append(staged, *r.Trial)
+	}
+	for _, s := range staged {
+		if !release.ValidVersion(s.Version) {
+			return fmt.Errorf("the record of updates names the version %q", s.Version)
+		}
+	}
+	return nil
+}
+
+// Save writes a new record and moves it into place, so that a crash leaves the old
+// one or the new one.
+func (d Dir) Save(r Record) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return d.replace(d.recordFile(), 0o600, func(f *os.File) error {
+		_, err := f.Write(text)
+		return err
+	})
+}
+
+// Change reads the record, changes it and saves it.
+func (d Dir) Change(change func(*Record)) error {
+	r, err := d.Load()
+	if err != nil {
+		return err
+	}
+	change(&r)
+	return d.Save(r)
+}
+
+// replace fills a file beside its place and moves it there.
+func (d Dir) replace(path string, mode fs.FileMode, fill func(*os.File) error) (err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*") // 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(tmp.Name())
+		}
+	}()
+	err = fill(tmp)
+	if err = errors.Join(err, tmp.Chmod(mode), tmp.Sync(), tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), path)
+}

@@ -1,0 +1,138 @@
+package launch
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/release"
+)
+
+// program is the name of a staged release's program.
+const program = "pipeops-agent"
+
+// ErrTampered is that of a program that is not the one that was signed.
+var ErrTampered = errors.New("it is not what was signed")
+
+// Program is the agent's for this machine in a release.
+func Program(m *release.Manifest) (release.File, bool) {
+	return m.File(release.KindAgent, runtime.GOOS, runtime.GOARCH)
+}
+
+// Stage keeps a release's program, read from body, with the manifest and the signature
+// by which it is verified at each start. What has another size or digest than the
+// manifest says is not kept: ErrTampered.
+func (d Dir) Stage(m *release.Manifest, manifest, signature []byte, body io.Reader) error {
+	want, ok := Program(m)
+	if !ok {
+		return fmt.Errorf("%s has no agent for %s/%s", m.Version, runtime.GOOS, runtime.GOARCH)
+	}
+	for name, text := range map[string][]byte{release.ManifestName: manifest, release.SignatureName: signature} {
+		if err := d.replace(d.file(m.Version, name), 0o600, func(f *os.File) error {
+			_, err := f.Write(text)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return d.replace(d.file(m.Version, program), 0o700, func(f *os.File) error {
+		sum := sha256.New()
+		n, err := io.Copy(io.MultiWriter(f, sum), io.LimitReader(body, want.Size+1))
+		if err != nil {
+			return err
+		}
+		return same(want, n, sum.Sum(nil))
+	})
+}
+
+func same(want release.File, size int64, sum []byte) error {
+	switch {
+	case size > want.Size:
+		return fmt.Errorf("%s is larger than the %d bytes of the release: %w", want.Name, want.Size, ErrTampered)
+	case size < want.Size:
+		return fmt.Errorf("%s: %d bytes came, not %d: %w", want.Name, size, want.Size, io.ErrUnexpectedEOF)
+	case hex.EncodeToString(sum) != want.SHA256:
+		return fmt.Errorf("%s has the SHA-256 %x, not %s: %w", want.Name, sum, want.SHA256, ErrTampered)
+	}
+	return nil
+}
+
+// Verified is the path of a staged version's program, after its signature and digest
+// were verified once more: the directory is the agent's own, and whoever could write
+// there must not thereby be able to have anything started.
+func (d Dir) Verified(version string, keys []release.PublicKey) (path string, err error) {
+	if !release.ValidVersion(version) {
+		return "", fmt.Errorf("%q is no release's version", version)
+	}
+	manifest, err := readAtMost(d.file(version, release.ManifestName), release.MaxManifest)
+	if err != nil {
+		return "", err
+	}
+	signature, err := readAtMost(d.file(version, release.SignatureName), release.MaxSignature)
+	if err != nil {
+		return "", err
+	}
+	m, err := release.Open(manifest, signature, keys...)
+	if err != nil {
+		return "", err
+	}
+	want, ok := Program(m)
+	if !ok || m.Version != version {
+		return "", fmt.Errorf("%s is not for %s, %s/%s", m.Version, version, runtime.GOOS, runtime.GOARCH)
+	}
+	path = d.file(version, program)
+	return path, verify(path, want)
+}
+
+func verify(path string, want release.File) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	sum := sha256.New()
+	n, err := io.Copy(sum, io.LimitReader(f, want.Size+1))
+	if err != nil {
+		return err
+	}
+	return same(want, n, sum.Sum(nil))
+}
+
+// Keep removes all staged versions but these.
+func (d Dir) Keep(versions ...string) error {
+	entries, err := os.ReadDir(string(d))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	keep := map[string]bool{}
+	for _, v := range versions {
+		keep[v] = true
+	}
+	var errs []error
+	for _, e := range entries {
+		if e.IsDir() && release.ValidVersion(e.Name()) && !keep[e.Name()] {
+			errs = append(errs, os.RemoveAll(d.file(e.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func readAtMost(file string, most int64) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	text, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(text)) > most {
+		err = fmt.Errorf("%s is larger than %d bytes", file, most)
+	}
+	return text, err
+}

@@ -1,0 +1,217 @@
+package launch
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	// settle is how long a release on trial has to stay ready.
+	settle = 5 * time.Second
+	// defaultPatience is longer than the 20 s for which it drains.
+	defaultPatience = 25 * time.Second
+	// maxMessage bounds what is read of one message to a service manager.
+	maxMessage = 4096
+)
+
+// Trial is a program that runs beside the agent, as another replica of it, until it
+// is known whether it becomes ready. It tells as it would tell systemd: by messages to
+// a socket, which here is the agent's.
+type Trial struct {
+	Dir      Dir
+	Path     string // of the program, verified
+	Version  string
+	Deadline time.Duration
+	// Patience is how long it may take to end when it is told to; 25 s when 0.
+	Patience time.Duration
+	// Stderr gets what the program logs.
+	Stderr io.Writer
+}
+
+// Run answers nil when the program was ready in time and stayed so; else why not.
+// Either way the program has ended. The error is the context's when that ended first.
+func (t Trial) Run(ctx context.Context) error {
+	messages, closeSocket, err := t.listen(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeSocket()
+	p, err := t.start()
+	if err != nil {
+		return fmt.Errorf("it cannot be started: %w", err)
+	}
+	defer p.end(cmp.Or(t.Patience, defaultPatience))
+	return t.watch(ctx, p, messages)
+}
+
+// watch waits for the first of: ready for long enough, ended, too late.
+func (t Trial) watch(ctx context.Context, p *child, messages <-chan string) error {
+	deadline := time.NewTimer(t.Deadline)
+	defer deadline.Stop()
+	status := "it said nothing"
+	var settled <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-p.ended:
+			return p.why()
+		case <-settled:
+			return nil
+		case <-deadline.C:
+			if settled == nil {
+				return fmt.Errorf("it was not ready within %s: %s", t.Deadline, status)
+			}
+		case m := <-messages:
+			for line := range strings.SplitSeq(m, "\n") {
+				if said, ok := strings.CutPrefix(line, "STATUS="); ok {
+					status = said
+				}
+				if line == "READY=1" && settled == nil {
+					timer := time.NewTimer(settle)
+					defer timer.Stop()
+					settled = timer.C
+				}
+			}
+		}
+	}
+}
+
+func (t Trial) socket() string { return t.Dir.file("notify.sock") }
+
+// listen opens the socket by which the program tells how it is.
+func (t Trial) listen(ctx context.Context) (messages <-chan string, closeSocket func(), err error) {
+	if err := os.Remove(t.socket()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, nil, err
+	}
+	conn, err := (&net.ListenConfig{}).ListenPacket(ctx, "unixgram", t.socket())
+	if err != nil {
+		return nil, nil, err
+	}
+	found, stop := make(chan string), make(chan struct{})
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		buffer := make([]byte, maxMessage)
+		for {
+			n, _, err := conn.ReadFrom(buffer)
+			if err != nil {
+				return // closed
+			}
+			select {
+			case found <- string(buffer[:n]):
+			case <-stop:
+				return
+			}
+		}
+	})
+	return found, func() {
+		close(stop)
+		_ = conn.Close()
+		reading.Wait()
+		_ = os.Remove(t.socket())
+	}, nil
+}
+
+// child is the program on trial.
+type child struct {
+	cmd   *exec.Cmd
+	tail  *tail
+	ended chan struct{}
+	err   error // once it has ended
+}
+
+func (t Trial) start() (*child, error) {
+	p := &child{tail: &tail{}, ended: make(chan struct{})}
+	p.cmd = exec.Command(t.Path, os.Args[1:]...) //nolint:gosec,noctx // verified by its signature; end ends it
+	p.cmd.Env = append(withoutManager(environ(envTrial+"="+t.Version)), "NOTIFY_SOCKET="+t.socket())
+	p.cmd.Stdout, p.cmd.Stderr = t.Stderr, io.MultiWriter(t.Stderr, p.tail)
+	p.cmd.SysProcAttr = mortal()
+	p.cmd.WaitDelay = time.Second
+	started := make(chan error)
+	go func() {
+		// Linux ends the child with the thread that started it.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := p.cmd.Start()
+		started <- err
+		if err == nil {
+			p.err = p.cmd.Wait()
+			close(p.ended)
+		}
+	}()
+	return p, <-started
+}
+
+// withoutManager keeps from the program what the service manager told the agent.
+func withoutManager(env []string) []string {
+	var own []string
+	for _, v := range env {
+		if !strings.HasPrefix(v, "NOTIFY_SOCKET=") && !strings.HasPrefix(v, "WATCHDOG_") {
+			own = append(own, v)
+		}
+	}
+	return own
+}
+
+// end has the program drain and waits for it.
+func (p *child) end(patience time.Duration) {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // in vain only when it has ended
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-p.ended:
+	case <-timer.C:
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+	}
+}
+
+// why says how the program ended by itself.
+func (p *child) why() error {
+	how := "it ended by itself"
+	if p.err != nil {
+		how = "it ended: " + p.err.Error()
+	}
+	if last := p.tail.last(); last != "" {
+		how += ": " + last
+	}
+	return errors.New(how)
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+const maxTail = 2048
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, p...)
+	if extra := len(t.text) - maxTail; extra > 0 {
+		t.text = append(t.text[:0], t.text[extra:]...)
+	}
+	return len(p), nil
+}
+
+// last is the last line.
+func (t *tail) last() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	text := bytes.TrimSpace(t.text)
+	return string(text[bytes.LastIndexByte(text, '\n')+1:])
+}

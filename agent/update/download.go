@@ -1,0 +1,96 @@
+package update
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/release"
+)
+
+const (
+	// downloadTimeout bounds a download: 60 MB at 1 Mbit/s.
+	downloadTimeout = 10 * time.Minute
+	answerTimeout   = 30 * time.Second
+	maxRedirects    = 5
+)
+
+// Download is how releases' files are fetched. What comes is believed only once its
+// digest is that of the signed manifest: TLS keeps out who would listen or make it slow.
+type Download struct {
+	// Mirror is used instead of the URL that the control plane names, if set.
+	Mirror string
+	Roots  *x509.CertPool // nil for the system's
+	Proxy  func(*url.URL) (*url.URL, error)
+}
+
+// Open begins a download. done ends it.
+func (d Download) Open(ctx context.Context, c Candidate, file release.File) (body io.Reader, done func(), err error) {
+	target, err := d.locate(c, file.Name)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, downloadTimeout)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	if err != nil {
+		cancel()
+		return nil, nil, refuse("url: %v", err)
+	}
+	client := d.client()
+	resp, err := client.Do(req)
+	if err != nil {
+		cancel()
+		return nil, nil, fmt.Errorf("download %s: %w", file.Name, err)
+	}
+	done = func() {
+		_ = resp.Body.Close()
+		cancel()
+		client.CloseIdleConnections()
+	}
+	if resp.StatusCode != http.StatusOK {
+		done()
+		return nil, nil, fmt.Errorf("download %s: the site answers %s", target, resp.Status)
+	}
+	return resp.Body, done, nil
+}
+
+// locate is the URL of a release's file.
+func (d Download) locate(c Candidate, name string) (string, error) {
+	base := c.Offer.URL
+	if d.Mirror != "" {
+		base = d.Mirror + "/" + c.Manifest.Version
+	}
+	u, err := url.Parse(base)
+	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil {
+		return "", refuse("url: the release is offered at %q, which is no https URL", base)
+	}
+	return u.JoinPath(name).String(), nil
+}
+
+func (d Download) client() *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{
+			Proxy:                 func(r *http.Request) (*url.URL, error) { return d.Proxy(r.URL) },
+			TLSClientConfig:       &tls.Config{RootCAs: d.Roots, MinVersion: tls.VersionTLS12},
+			TLSHandshakeTimeout:   answerTimeout,
+			ResponseHeaderTimeout: answerTimeout,
+			DisableCompression:    true,
+			ForceAttemptHTTP2:     true,
+		},
+		CheckRedirect: func(r *http.Request, via []*http.Request) error {
+			if r.URL.Scheme != "https" {
+				return errors.New("it leads to a site without TLS")
+			}
+			if len(via) >= maxRedirects {
+				return errors.New("it leads from site to site")
+			}
+			return nil
+		},
+	}
+}

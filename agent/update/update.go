@@ -1,0 +1,269 @@
+// Package update is the agent's update of itself to a release that the control
+// plane offers, where its customer has turned that on: which offers are taken, when,
+// and what becomes of them. How a version is put in place of another is a Target's:
+// the pods of a Deployment, or the program of a service.
+package update
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/release"
+)
+
+const (
+	// lookEvery is how often what was noted of the last try is read, and the clock
+	// held against the window.
+	lookEvery = 30 * time.Second
+	// watchEvery is the same while a version is on trial.
+	watchEvery = time.Second
+	// retryEvery is how often what could not be downloaded is tried again.
+	retryEvery = 5 * time.Minute
+	// busyEvery is the same for what is in the way now and will pass by itself.
+	busyEvery = 5 * time.Second
+)
+
+// errBusy is that of a Target that is in the middle of another change.
+var errBusy = errors.New("the agent is in the middle of another change")
+
+// ErrRelaunch ends an agent whose program is to be started anew: the next one is
+// in place.
+var ErrRelaunch = errors.New("the program is to be started anew")
+
+// Record is what is kept of the last try. It outlives the agent.
+type Record struct {
+	State     controlapi.UpdateState `json:"state"` // updating, done or failed; empty when there was none
+	Offer     string                 `json:"offer,omitempty"`
+	From      string                 `json:"from,omitempty"`
+	To        string                 `json:"to,omitempty"`
+	Reason    string                 `json:"reason,omitempty"`
+	FromImage string                 `json:"fromImage,omitempty"`
+	ToImage   string                 `json:"toImage,omitempty"`
+	Deadline  time.Time              `json:"deadline,omitzero"`
+}
+
+// Candidate is a release that the rules let through.
+type Candidate struct {
+	Offer    *controlapi.Offer
+	Manifest *release.Manifest
+	From     string // version that runs
+}
+
+// Target puts one version in place of another.
+type Target interface {
+	// Fits refuses a release that has nothing for this target.
+	Fits(m *release.Manifest) error
+	// Recall reads how the last try stands.
+	Recall(ctx context.Context) (Record, error)
+	// Try begins with a version. When it answers nil, Recall tells how it stands.
+	// A RefusedError is final for the offer, ErrRelaunch ends the agent, anything
+	// else is tried again.
+	Try(ctx context.Context, c Candidate) error
+	// Watch looks at a try that is under way, and ends it if it is time. An error is
+	// as Try's.
+	Watch(ctx context.Context, r Record) error
+}
+
+// Config makes an Updater.
+type Config struct {
+	Rules  Rules
+	Target Target
+	Now    func() time.Time
+	// Leads says whether this replica is to begin anything. All watch.
+	Leads func() bool
+	// Changed is called when there is news for the control plane.
+	Changed func()
+	Log     zerolog.Logger
+}
+
+// Updater takes offers from the heartbeat and carries them out.
+type Updater struct {
+	cfg  Config
+	news chan struct{}
+
+	mu     sync.Mutex
+	offer  *controlapi.Offer
+	status controlapi.Update
+	// refused is the offer that the target would not take, and why.
+	refused, refusal string
+	retryAt          time.Time
+	retryReason      string
+}
+
+// New makes an Updater.
+func New(cfg Config) *Updater {
+	return &Updater{cfg: cfg, news: make(chan struct{}, 1), status: controlapi.Update{State: controlapi.UpdateIdle}}
+}
+
+// Offered takes what the last heartbeat was answered: nil when nothing is offered,
+// no content when it is what was offered before.
+func (u *Updater) Offered(offer *controlapi.Offer) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if offer != nil && u.offer != nil && offer.ID == u.offer.ID && len(offer.Manifest) == 0 {
+		return
+	}
+	if offer == nil && u.offer == nil {
+		return
+	}
+	u.offer, u.retryAt = offer, time.Time{}
+	select {
+	case u.news <- struct{}{}:
+	default: // it looks already
+	}
+}
+
+// Status is for the heartbeat.
+func (u *Updater) Status() controlapi.Update {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	s := u.status
+	if u.offer != nil {
+		s.Offer = u.offer.ID
+	}
+	return s
+}
+
+// Run carries out offers until ctx ends. It answers ErrRelaunch when the program is
+// to be started anew.
+func (u *Updater) Run(ctx context.Context) error {
+	for {
+		wait, err := u.step(ctx)
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // the agent stops; what failed for it is no error
+		}
+		if errors.Is(err, ErrRelaunch) {
+			return err
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-u.news:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// step does what is to be done now and answers when to look again.
+func (u *Updater) step(ctx context.Context) (time.Duration, error) {
+	last, err := u.cfg.Target.Recall(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			u.report(controlapi.Update{State: controlapi.UpdateWaiting, Reason: err.Error()})
+		}
+		return lookEvery, nil
+	}
+	if last.State == controlapi.UpdateUpdating {
+		u.report(controlapi.Update{State: last.State, From: last.From, To: last.To})
+		return watchEvery, u.failed(u.cfg.Target.Watch(ctx, last))
+	}
+	offer := u.current()
+	switch {
+	case !u.cfg.Leads():
+		return lookEvery, nil
+	case offer == nil:
+		u.report(controlapi.Update{State: controlapi.UpdateIdle})
+		return lookEvery, nil
+	}
+	return u.consider(ctx, offer, last)
+}
+
+// consider does with an offer what the rules say.
+func (u *Updater) consider(ctx context.Context, offer *controlapi.Offer, last Record) (time.Duration, error) {
+	now := u.cfg.Now()
+	state, reason, manifest := u.cfg.Rules.judge(offer, last, now)
+	if state == controlapi.UpdateUpdating {
+		if err := u.fits(offer, manifest); err != nil {
+			state, reason = controlapi.UpdateRefused, err.Error()
+		} else if wait, why := u.postponed(now); wait > 0 {
+			state, reason = controlapi.UpdateWaiting, why
+		}
+	}
+	from := u.cfg.Rules.Version
+	if state == controlapi.UpdateDone {
+		from = last.From
+		if last.To != offer.Version {
+			from = "" // it was that version before anything was offered
+		}
+	}
+	u.report(controlapi.Update{State: state, From: from, To: offer.Version, Reason: reason})
+	if state != controlapi.UpdateUpdating {
+		return u.nextLook(now), nil
+	}
+	return 0, u.failed(u.cfg.Target.Try(ctx, Candidate{Offer: offer, Manifest: manifest, From: u.cfg.Rules.Version}))
+}
+
+// fits asks the target, unless it has refused this very offer before.
+func (u *Updater) fits(offer *controlapi.Offer, m *release.Manifest) error {
+	u.mu.Lock()
+	refused, refusal := u.refused, u.refusal
+	u.mu.Unlock()
+	if refused == offer.ID {
+		return &RefusedError{refusal}
+	}
+	return u.cfg.Target.Fits(m)
+}
+
+// failed takes note of why a try could not begin or go on; ErrRelaunch passes.
+func (u *Updater) failed(err error) error {
+	if err == nil || errors.Is(err, ErrRelaunch) {
+		return err
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	refusal := &RefusedError{}
+	if errors.As(err, &refusal) && u.offer != nil {
+		u.refused, u.refusal = u.offer.ID, refusal.reason
+		return nil
+	}
+	wait := retryEvery
+	if errors.Is(err, errBusy) {
+		wait = busyEvery
+	}
+	u.retryAt, u.retryReason = u.cfg.Now().Add(wait), err.Error()
+	return nil
+}
+
+// postponed says how long a try is to wait after one that could not begin.
+func (u *Updater) postponed(now time.Time) (time.Duration, string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return max(0, u.retryAt.Sub(now)), u.retryReason
+}
+
+// nextLook is soon enough for a window that opens or a try that is due.
+func (u *Updater) nextLook(now time.Time) time.Duration {
+	if wait, _ := u.postponed(now); wait > 0 {
+		return min(wait, lookEvery)
+	}
+	if opens := u.cfg.Rules.Windows.Next(now).Sub(now); opens > 0 {
+		return min(opens, lookEvery)
+	}
+	return lookEvery
+}
+
+func (u *Updater) current() *controlapi.Offer {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.offer
+}
+
+// report is what the next heartbeat says.
+func (u *Updater) report(now controlapi.Update) {
+	now.Reason = controlapi.ClipReason(now.Reason)
+	u.mu.Lock()
+	before := u.status
+	u.status = now
+	u.mu.Unlock()
+	if before == now {
+		return
+	}
+	u.cfg.Log.Info().Str("state", string(now.State)).Str("from", now.From).Str("to", now.To).Str("reason", now.Reason).Msg("self-update")
+	u.cfg.Changed()
+}

@@ -1,0 +1,192 @@
+package update
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/pipeops/pipeops-vm-agent/agent/window"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/release"
+)
+
+// target is a Target whose answers the test says.
+type target struct {
+	mu    sync.Mutex
+	last  Record
+	fits  error
+	tries []string // offers that were tried
+	try   func() error
+	watch func() error
+}
+
+func (f *target) Fits(*release.Manifest) error { return f.fits }
+
+func (f *target) Recall(context.Context) (Record, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.last, nil
+}
+
+func (f *target) keep(r Record) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.last = r
+}
+
+func (f *target) Try(_ context.Context, c Candidate) error {
+	f.mu.Lock()
+	f.tries = append(f.tries, c.Offer.ID)
+	try := f.try
+	f.mu.Unlock()
+	return try()
+}
+
+// tried are the offers that were tried.
+func (f *target) tried() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.tries)
+}
+
+func (f *target) answer(try func() error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.try = try
+}
+
+func (f *target) Watch(context.Context, Record) error { return f.watch() }
+
+// run runs an Updater in a bubble of time until the test is through with it.
+func run(t *testing.T, cfg Config, test func(u *Updater)) (err error) {
+	t.Helper()
+	cfg.Log, cfg.Changed = zerolog.Nop(), func() {}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Leads == nil {
+		cfg.Leads = func() bool { return true }
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	u := New(cfg)
+	var running sync.WaitGroup
+	running.Go(func() { err = u.Run(ctx) })
+	synctest.Wait()
+	test(u)
+	cancel()
+	running.Wait()
+	return err
+}
+
+// pass lets time pass, and waits until everybody has noticed.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func TestAnOfferThatFailsIsNotTriedAgainUntilItChanges(t *testing.T) {
+	offer := offerOf(t, "v1.1.0")
+	again := offerOf(t, "v1.1.0", func(o *controlapi.Offer) { o.ID = "again" })
+	synctest.Test(t, func(t *testing.T) {
+		f := &target{}
+		f.try = func() error {
+			tried := f.tried()
+			f.keep(Record{State: controlapi.UpdateFailed, Offer: tried[len(tried)-1], From: "v1.0.0", To: "v1.1.0", Reason: "it crashed"})
+			return nil
+		}
+		assert.NoError(t, run(t, Config{Rules: rulesOf(t, "v1.0.0"), Target: f}, func(u *Updater) {
+			assert.Equal(t, controlapi.Update{State: controlapi.UpdateIdle}, u.Status())
+			u.Offered(offer)
+			pass(time.Hour)
+			assert.Equal(t, []string{offer.ID}, f.tried())
+			assert.Equal(t, controlapi.Update{State: controlapi.UpdateFailed, Offer: offer.ID, From: "v1.0.0", To: "v1.1.0", Reason: "it crashed"}, u.Status())
+			u.Offered(&controlapi.Offer{ID: offer.ID, Version: "v1.1.0"}) // as each heartbeat is answered
+			u.Offered(nil)                                                // withdrawn
+			synctest.Wait()
+			assert.Equal(t, controlapi.Update{State: controlapi.UpdateIdle}, u.Status())
+			u.Offered(again)
+			synctest.Wait()
+			assert.Equal(t, []string{offer.ID, "again"}, f.tried())
+		}))
+	})
+}
+
+func TestItWaitsForTheWindow(t *testing.T) {
+	offer := offerOf(t, "v1.1.0")
+	synctest.Test(t, func(t *testing.T) {
+		windows, err := window.Parse("02:00-04:00") // a bubble's time begins at midnight
+		assert.NoError(t, err)
+		rules := rulesOf(t, "v1.0.0")
+		rules.Windows = windows
+		f := &target{try: func() error { return ErrRelaunch }}
+		err = run(t, Config{Rules: rules, Target: f}, func(u *Updater) {
+			u.Offered(offer)
+			synctest.Wait()
+			assert.Equal(t, "for the window that opens at 2000-01-01T02:00:00Z", u.Status().Reason)
+			pass(2*time.Hour - time.Second)
+			assert.Empty(t, f.tried())
+			pass(2 * time.Second)
+			synctest.Wait()
+			assert.Len(t, f.tried(), 1)
+			assert.Equal(t, controlapi.UpdateUpdating, u.Status().State)
+		})
+		assert.ErrorIs(t, err, ErrRelaunch)
+	})
+}
+
+func TestWhatPassesIsTriedAgainAndWhatDoesNotIsRefused(t *testing.T) {
+	offer := offerOf(t, "v1.1.0")
+	synctest.Test(t, func(t *testing.T) {
+		f := &target{try: func() error { return errors.New("the site does not answer") }}
+		assert.NoError(t, run(t, Config{Rules: rulesOf(t, "v1.0.0"), Target: f}, func(u *Updater) {
+			u.Offered(offer)
+			synctest.Wait()
+			assert.Len(t, f.tried(), 1)
+			assert.Equal(t, controlapi.UpdateWaiting, u.Status().State)
+			assert.Equal(t, "the site does not answer", u.Status().Reason)
+			f.answer(func() error { return refuse("digest: it is not what was signed") })
+			pass(retryEvery + time.Second)
+			assert.Len(t, f.tried(), 2)
+			assert.Equal(t, controlapi.UpdateRefused, u.Status().State)
+			pass(2 * time.Hour)
+			assert.Len(t, f.tried(), 2)
+		}))
+	})
+}
+
+func TestOnlyTheLeaderBeginsButAllWatch(t *testing.T) {
+	offer := offerOf(t, "v1.1.0")
+	synctest.Test(t, func(t *testing.T) {
+		watched := 0
+		f := &target{try: func() error { return nil }, watch: func() error { watched++; return nil }}
+		assert.NoError(t, run(t, Config{Rules: rulesOf(t, "v1.0.0"), Target: f, Leads: func() bool { return false }}, func(u *Updater) {
+			u.Offered(offer)
+			pass(time.Hour)
+			assert.Empty(t, f.tried())
+			f.keep(Record{State: controlapi.UpdateUpdating, Offer: offer.ID})
+			pass(time.Minute)
+			assert.NotZero(t, watched)
+		}))
+	})
+}
+
+func TestATargetThatDoesNotFitIsNotTried(t *testing.T) {
+	offer := offerOf(t, "v1.1.0")
+	synctest.Test(t, func(t *testing.T) {
+		f := &target{fits: refuse("program: the release has none for plan9/amd64")}
+		assert.NoError(t, run(t, Config{Rules: rulesOf(t, "v1.0.0"), Target: f}, func(u *Updater) {
+			u.Offered(offer)
+			synctest.Wait()
+			assert.Equal(t, controlapi.UpdateRefused, u.Status().State)
+			assert.Contains(t, u.Status().Reason, "plan9")
+			assert.Empty(t, f.tried())
+		}))
+	})
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/agent/config"
+	"github.com/pipeops/pipeops-vm-agent/agent/launch"
+)
+
+// launchRight goes on as a newer release that was confirmed, where the customer lets
+// the agent of this machine update itself. On trial, beside the agent that runs, it
+// makes this process a replica of that.
+func launchRight(cfg *config.Config, log zerolog.Logger) (replica string, err error) {
+	if as, onTrial := launch.OnTrial(); onTrial {
+		return trialReplica(cfg, as)
+	}
+	if !cfg.SelfUpdate {
+		return "", nil
+	}
+	keys, err := cfg.ReleaseKeys(releaseKeys)
+	if err != nil {
+		return "", err
+	}
+	if len(keys) == 0 {
+		return "", fmt.Errorf("%w: configuration:\nPIPEOPS_UPDATE_KEYS: is not set, and this build knows no key, so no release could be trusted (fix: set it, or PIPEOPS_SELF_UPDATE=false)", errUsage)
+	}
+	if cfg.StateDir == "" { // a pod: Kubernetes starts the right one
+		return "", nil
+	}
+	path, as, note, err := launch.Launcher{Dir: launch.In(cfg.StateDir), Version: version, Keys: keys}.Start()
+	if note != "" {
+		log.Error().Msg("self-update: " + note)
+	}
+	if err != nil {
+		return "", fmt.Errorf("self-update: %w", err)
+	}
+	if path == "" {
+		return "", nil
+	}
+	log.Info().Str("installed", version).Str("version", as).Msg("self-update: going on as the release that was confirmed")
+	return "", launch.Become(path, as)
+}
+
+// trialReplica keeps out of the way of the agent that runs: it has another name and
+// another health port, and takes no offers.
+func trialReplica(cfg *config.Config, as string) (string, error) {
+	if as != version {
+		return "", fmt.Errorf("this program is %s, not %s", version, as)
+	}
+	cfg.SelfUpdate, cfg.HealthAddress = false, "127.0.0.1:0"
+	host, err := os.Hostname()
+	return host + "-trial", err
+}

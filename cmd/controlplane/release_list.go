@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+)
+
+func newReleaseList(a *app) *cobra.Command {
+	var out cli.Output
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List the releases that are offered",
+		Example: "  pipeops-controlplane release list",
+		Args:    exactArgs(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.admin(cmd, func(ctx context.Context, admin *controlplane.Admin) error {
+				releases, err := admin.Releases(ctx)
+				if err != nil {
+					return err
+				}
+				return out.Write(a.out, listOf(releases), func(w io.Writer) { releaseTable(w, releases) })
+			})
+		},
+	}
+	out.Add(cmd)
+	return cmd
+}
+
+func releaseTable(w io.Writer, releases []store.Release) {
+	cli.Row(w, "ID", "VERSION", "OFFERED", "TO", "URL")
+	for _, r := range releases {
+		cli.Row(w, r.ID, r.Version, cli.Ago(r.OfferedAt), offeredTo(r), r.URL)
+	}
+}
+
+// offeredTo says to whom a release is offered.
+func offeredTo(r store.Release) string {
+	to := "all agents"
+	if len(r.Agents) > 0 {
+		to = strings.Join(r.Agents, ",")
+	}
+	if len(r.Labels) > 0 {
+		to += " with " + cli.Labels(r.Labels)
+	}
+	return to
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/internal/release"
+)
+
+func newReleaseOffer(a *app) *cobra.Command {
+	var opts controlplane.ReleaseOptions
+	var keys []string
+	var out cli.Output
+	cmd := &cobra.Command{
+		Use:   "offer FILE",
+		Short: "Offer a signed release to agents",
+		Long: `Offer a release to agents. FILE is its release.json, or the directory that has it;
+the signature is beside it, in release.json.minisig.
+
+An agent takes it when its customer has turned self-update on, when it trusts the
+signature and when the version is newer than its own; it waits for its customer's
+window. Of several offers that are for it an agent gets the highest version.`,
+		Example: `  pipeops-controlplane release offer dist/v1.2.3 --url https://downloads.example.com/v1.2.3 --agent shop
+  pipeops-controlplane release offer dist/v1.2.3 --url https://downloads.example.com/v1.2.3 --label ring=early`,
+		Args: exactArgs("FILE"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if opts.Keys, err = trustedKeys(keys); err != nil {
+				return err
+			}
+			if opts.Manifest, opts.Signature, err = readRelease(args[0]); err != nil {
+				return err
+			}
+			return a.admin(cmd, func(ctx context.Context, admin *controlplane.Admin) error {
+				offer, err := admin.OfferRelease(ctx, opts)
+				if err != nil {
+					return err
+				}
+				if out.Table() {
+					a.say("%s is offered to %s; `pipeops-controlplane agents` shows what becomes of it", offer.Version, offeredTo(offer))
+				}
+				return out.Write(a.out, offer, func(w io.Writer) { fmt.Fprintln(w, offer.ID) })
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&opts.URL, "url", "", "where agents find the release's files: https://HOST/PATH")
+	f.StringSliceVar(&opts.Agents, "agent", nil, "name or ID of an agent that it is for; may be repeated (default all)")
+	f.StringToStringVar(&opts.Labels, "label", nil, "label that an agent has to have")
+	f.StringSliceVar(&keys, "key", nil, "public key of minisign that has to have signed it (default those of this build)")
+	if err := cmd.MarkFlagRequired("url"); err != nil {
+		panic(err) // the flag is defined above
+	}
+	out.Add(cmd)
+	return cmd
+}
+
+// trustedKeys are those that were given, or else those of this build.
+func trustedKeys(given []string) ([]release.PublicKey, error) {
+	text := strings.Join(given, ",")
+	if text == "" {
+		text = releaseKeys
+	}
+	keys, err := release.ParseKeys(text)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--key: %w", err)}
+	}
+	if len(keys) == 0 {
+		return nil, usageError{fmt.Errorf("--key: is not set, and this build knows no key (fix: give the public key of those who sign your releases)")}
+	}
+	return keys, nil
+}
+
+// readRelease reads the manifest, which may be named by its directory, and the
+// signature beside it.
+func readRelease(file string) (manifest, signature []byte, err error) {
+	if info, err := os.Stat(file); err == nil && info.IsDir() {
+		file = filepath.Join(file, release.ManifestName)
+	}
+	if manifest, err = readAtMost(file, release.MaxManifest); err != nil {
+		return nil, nil, err
+	}
+	signature, err = readAtMost(file+strings.TrimPrefix(release.SignatureName, release.ManifestName), release.MaxSignature)
+	return manifest, signature, err
+}
+
+func readAtMost(file string, most int64) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	return io.ReadAll(io.LimitReader(f, most+1)) // one more: whoever reads it refuses that
+}

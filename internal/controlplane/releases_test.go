@@ -1,0 +1,128 @@
+package controlplane
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/release"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
+)
+
+func releaseOptions(t *testing.T, version string, change ...func(*ReleaseOptions)) ReleaseOptions {
+	t.Helper()
+	opts := ReleaseOptions{Keys: releasetest.Keys(t), URL: "https://downloads.example.com/" + version}
+	opts.Manifest, opts.Signature = releasetest.Sign(t, release.Manifest{Version: version, Commit: "abc", Files: []release.File{
+		{Name: "pipeops-agent", SHA256: strings.Repeat("a", 64), Size: 1, Kind: release.KindAgent, OS: "linux", Arch: "amd64"},
+	}})
+	for _, c := range change {
+		c(&opts)
+	}
+	return opts
+}
+
+// updating is an agent that updates itself.
+func updating(c *cluster, u controlapi.Update) *controlapi.Offer {
+	c.t.Helper()
+	answer, err := c.client.Heartbeat(c.t.Context(), controlapi.Heartbeat{Clock: c.p.clock.now(), AgentVersion: "v1.0.0", Update: &u})
+	require.NoError(c.t, err)
+	return answer.Offer
+}
+
+func TestAReleaseIsOfferedToThoseItIsFor(t *testing.T) {
+	p := start(t)
+	shop, bank := p.registered("shop"), p.registered("bank")
+	idle := controlapi.Update{State: controlapi.UpdateIdle}
+	assert.Nil(t, updating(shop, idle), "nothing is offered")
+
+	early, err := p.admin.OfferRelease(t.Context(), releaseOptions(t, "v1.2.0", func(o *ReleaseOptions) { o.Agents = []string{"shop"} }))
+	require.NoError(t, err)
+	all, err := p.admin.OfferRelease(t.Context(), releaseOptions(t, "v1.1.0"))
+	require.NoError(t, err)
+	_, err = p.admin.OfferRelease(t.Context(), releaseOptions(t, "v9.0.0", func(o *ReleaseOptions) { o.Labels = map[string]string{"ring": "none"} }))
+	require.NoError(t, err)
+
+	got := updating(shop, idle)
+	require.NotNil(t, got)
+	assert.Equal(t, &controlapi.Offer{ID: early.ID, Version: "v1.2.0", Manifest: early.Manifest, Signature: early.Signature, URL: "https://downloads.example.com/v1.2.0"}, got)
+	assert.Equal(t, &controlapi.Offer{ID: early.ID, Version: "v1.2.0"}, updating(shop, controlapi.Update{State: controlapi.UpdateWaiting, Offer: early.ID}),
+		"what it has is not sent again")
+	assert.Equal(t, all.ID, updating(bank, idle).ID)
+
+	answer, err := bank.client.Heartbeat(t.Context(), controlapi.Heartbeat{Clock: p.clock.now()})
+	require.NoError(t, err)
+	assert.Nil(t, answer.Offer, "its customer has not turned it on")
+
+	withdrawn, err := p.admin.WithdrawRelease(t.Context(), "v1.2.0")
+	require.NoError(t, err)
+	assert.Len(t, withdrawn, 1)
+	assert.Equal(t, all.ID, updating(shop, idle).ID)
+	_, err = p.admin.WithdrawRelease(t.Context(), "v1.2.0")
+	require.ErrorContains(t, err, "release list")
+}
+
+func TestWhatAgentsWouldRefuseIsNotOffered(t *testing.T) {
+	p := start(t)
+	for name, c := range map[string]struct {
+		change func(*ReleaseOptions)
+		words  string
+	}{
+		"other key":     {func(o *ReleaseOptions) { o.Keys, _ = release.ParseKeys(releasetest.OtherKey) }, "not signed by a trusted key"},
+		"changed":       {func(o *ReleaseOptions) { o.Manifest = append(o.Manifest, ' ') }, "changed after it was signed"},
+		"plain http":    {func(o *ReleaseOptions) { o.URL = "http://x" }, "--url"},
+		"a secret":      {func(o *ReleaseOptions) { o.URL = "https://u:p@x" }, "--url"},
+		"nobody":        {func(o *ReleaseOptions) { o.Agents = []string{"nobody"} }, `"nobody"`},
+		"endless label": {func(o *ReleaseOptions) { o.Labels = map[string]string{"a": strings.Repeat("x", 300)} }, "labels"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := p.admin.OfferRelease(t.Context(), releaseOptions(t, "v1.2.0", c.change))
+			require.ErrorContains(t, err, c.words)
+		})
+	}
+	list, err := p.admin.Releases(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, list)
+}
+
+func TestTheStateOfAnUpdateIsKeptAndAnnounced(t *testing.T) {
+	p := start(t)
+	shop := p.registered("shop")
+	updating(shop, controlapi.Update{State: controlapi.UpdateIdle})
+	before := len(p.queued())
+	failed := controlapi.Update{State: controlapi.UpdateFailed, Offer: "o", From: "v1.0.0", To: "v1.1.0", Reason: "it never registered"}
+	updating(shop, failed)
+	updating(shop, failed)
+	events := p.queued()
+	require.Len(t, events, before+1, "news are announced once")
+	last, err := events[before].Agent()
+	require.NoError(t, err)
+	assert.Equal(t, announce.AgentUpdated, events[before].Type)
+	want := &announce.AgentUpdate{State: "failed", From: "v1.0.0", To: "v1.1.0", Reason: "it never registered"}
+	assert.Equal(t, want, last.Update)
+	agent, _, err := p.admin.Agent(t.Context(), "shop", 0)
+	require.NoError(t, err)
+	assert.Equal(t, want, agent.Update)
+}
+
+func TestIsFor(t *testing.T) {
+	agent := store.Agent{ID: "a", Labels: map[string]string{"ring": "early"}}
+	for _, c := range []struct {
+		release store.Release
+		want    bool
+	}{
+		{store.Release{}, true},
+		{store.Release{Agents: []string{"b", "a"}}, true},
+		{store.Release{Agents: []string{"b"}}, false},
+		{store.Release{Labels: map[string]string{"ring": "early"}}, true},
+		{store.Release{Labels: map[string]string{"ring": "late"}}, false},
+		{store.Release{Labels: map[string]string{"zone": ""}}, false},
+		{store.Release{Agents: []string{"a"}, Labels: map[string]string{"ring": "late"}}, false},
+	} {
+		assert.Equal(t, c.want, isFor(c.release, agent), c.release)
+	}
+}

@@ -1,0 +1,52 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// Release is one that is offered to agents.
+type Release struct {
+	ID      string `json:"id"`
+	Version string `json:"version"`
+	URL     string `json:"url"`
+	// Agents are IDs; with Labels they say to whom it is offered. Both empty: to all.
+	Agents    []string          `json:"agents,omitempty"`
+	Labels    map[string]string `json:"labels,omitempty"`
+	OfferedAt time.Time         `json:"offeredAt"`
+	// Manifest and Signature are as they were published. Lists go without.
+	Manifest  []byte `json:"-"`
+	Signature []byte `json:"-"`
+}
+
+const releaseColumns = `id, version, url, agents, labels, offered_at`
+
+func scanRelease(row scanner, r *Release) error {
+	return row.Scan(&r.ID, &r.Version, &r.URL, document{&r.Agents}, document{&r.Labels}, moment{&r.OfferedAt})
+}
+
+func scanWholeRelease(row scanner, r *Release) error {
+	return row.Scan(&r.ID, &r.Version, &r.URL, document{&r.Agents}, document{&r.Labels}, moment{&r.OfferedAt}, &r.Manifest, &r.Signature)
+}
+
+// InsertRelease adds an offer.
+func (q queries) InsertRelease(ctx context.Context, r Release) error {
+	_, err := q.exec(ctx, `INSERT INTO releases (`+releaseColumns+`, manifest, signature) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+		r.ID, r.Version, r.URL, asJSON(r.Agents), asJSON(r.Labels), micros(r.OfferedAt), string(r.Manifest), string(r.Signature))
+	return err
+}
+
+// Releases lists the offers, the last one first, without manifest and signature.
+func (q queries) Releases(ctx context.Context) ([]Release, error) {
+	return all(ctx, q.q, scanRelease, `SELECT `+releaseColumns+` FROM releases ORDER BY offered_at DESC, id`)
+}
+
+// Release finds an offer by its ID, whole.
+func (q queries) Release(ctx context.Context, id string) (Release, error) {
+	return one(q.q.QueryRowContext(ctx, `SELECT `+releaseColumns+`, manifest, signature FROM releases WHERE id = $1`, id), scanWholeRelease)
+}
+
+// DeleteRelease withdraws an offer.
+func (q queries) DeleteRelease(ctx context.Context, id string) error {
+	return q.execOne(ctx, `DELETE FROM releases WHERE id = $1`, id)
+}

@@ -1,0 +1,238 @@
+package selfupdate
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/internal/image"
+	"github.com/pipeops/pipeops-vm-agent/internal/release"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/planetest"
+	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
+)
+
+func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
+
+const patience = 90 * time.Second
+
+// world is a control plane in this process, a site with releases, and an agent that is
+// a service.
+type world struct {
+	t       *testing.T
+	plane   *planetest.Plane
+	site    string // folder of what is published
+	siteURL string
+	state   string // the agent's state directory
+	env     []string
+	agent   *exec.Cmd
+	done    chan struct{}
+	since   time.Time // when it was started last
+	log     string
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	env := kubetest.ControlPlane(t)
+	w := &world{t: t, site: t.TempDir()}
+	// A socket's path has to be short, which those of tests are not.
+	var err error
+	w.state, err = os.MkdirTemp("", "pipeops-")
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(w.state)) })
+	w.plane = planetest.Start(t)
+	var roots string
+	w.siteURL, roots = releasetest.Site(t, w.site)
+	w.env = []string{
+		"PATH=" + os.Getenv("PATH"), "NO_PROXY=*", "KUBECONFIG=" + asAgent(t, env.Cluster.Kubeconfig()), "AGENT_TOKEN=" + w.plane.Token(t, controlplane.TokenOptions{TTL: time.Hour}),
+		"PIPEOPS_CONTROL_PLANE_URL=" + w.plane.URL(), "CLUSTER_NAME=shop", "PIPEOPS_STATE_DIR=" + w.state, "PIPEOPS_HEALTH_ADDRESS=127.0.0.1:0",
+		"PIPEOPS_CA_FILE=" + roots, "PIPEOPS_SELF_UPDATE=true", "PIPEOPS_UPDATE_KEYS=" + releasetest.PublicKey, "PIPEOPS_UPDATE_DEADLINE=10s",
+	}
+	w.log = filepath.Join(t.TempDir(), "agent.log")
+	t.Cleanup(func() {
+		w.kill()
+		if t.Failed() {
+			text, _ := os.ReadFile(w.log)
+			t.Logf("the agent's log:\n%s", text)
+		}
+	})
+	return w
+}
+
+// asAgent is a kubeconfig with the rights of the agent's ServiceAccount.
+func asAgent(t *testing.T, admin string) string {
+	t.Helper()
+	cfg, err := clientcmd.LoadFromFile(admin)
+	require.NoError(t, err)
+	for _, user := range cfg.AuthInfos {
+		user.Impersonate = "system:serviceaccount:" + kubetest.AgentNamespace + ":pipeops-agent"
+		user.ImpersonateGroups = []string{"system:serviceaccounts", "system:serviceaccounts:" + kubetest.AgentNamespace, "system:authenticated"}
+	}
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, clientcmd.WriteToFile(*cfg, file))
+	return file
+}
+
+// build compiles a program as a version of the agent.
+func build(t *testing.T, pkg, version, more string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "pipeops-agent")
+	b := image.GoBuild{Dir: harness.Root(), Package: pkg, Output: file, LDFlags: "-X main.version=" + version + " " + more}
+	require.NoError(t, b.Run(t.Context()))
+	return file
+}
+
+// publish puts a program on the site as a release, and offers that.
+func (w *world) publish(version, program string, change ...func(*release.File)) {
+	w.t.Helper()
+	opts := controlplane.ReleaseOptions{Keys: releasetest.Keys(w.t), URL: w.siteURL + "/" + version}
+	opts.Manifest, opts.Signature = releasetest.Publish(w.t, w.site, version, program, change...)
+	_, err := w.plane.OfferRelease(w.t.Context(), opts)
+	require.NoError(w.t, err)
+}
+
+// start is what the service manager does: it starts the installed program.
+func (w *world) start(installed string) {
+	w.t.Helper()
+	log, err := os.OpenFile(w.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	require.NoError(w.t, err)
+	w.agent = exec.Command(installed, "run")
+	w.agent.Env, w.agent.Stdout, w.agent.Stderr = w.env, log, log
+	w.agent.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	w.since = time.Now()
+	require.NoError(w.t, w.agent.Start())
+	cmd, done := w.agent, make(chan struct{})
+	w.done = done
+	go func() {
+		defer close(done)
+		_ = cmd.Wait()
+		_ = log.Close()
+	}()
+}
+
+func (w *world) kill() {
+	if w.agent != nil {
+		_ = w.agent.Process.Kill()
+		<-w.done
+	}
+}
+
+// await waits until the agent is online as a version, with its update in a state, and
+// answers what it says of that.
+func (w *world) await(version, state, to string) announce.AgentUpdate {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	defer cancel()
+	var found announce.AgentUpdate
+	require.NoError(w.t, harness.Eventually(ctx, fmt.Sprintf("%s is online, update %s %s", version, state, to), func(ctx context.Context) error {
+		select {
+		case <-w.done:
+			cancel()
+			return fmt.Errorf("the agent's process ended")
+		default:
+		}
+		agents, err := w.plane.Agents(ctx)
+		if err != nil {
+			return err
+		}
+		for _, a := range agents {
+			if a.State == announce.StateOnline && a.LastSeen.After(w.since) && a.AgentVersion == version && a.Update != nil && a.Update.State == state && a.Update.To == to {
+				found = *a.Update
+				return nil
+			}
+			err = fmt.Errorf("%s, %s, %+v", a.State, a.AgentVersion, a.Update)
+		}
+		return err
+	}))
+	return found
+}
+
+// neverOffline asserts that the agent was online all the time since it was first.
+func (w *world) neverOffline() {
+	w.t.Helper()
+	_, timeline, err := w.plane.Agent(w.t.Context(), "shop", 100)
+	require.NoError(w.t, err)
+	for _, e := range timeline {
+		assert.NotEqual(w.t, announce.AgentOffline, e.Type)
+	}
+}
+
+// step is a subtest, which the methods then speak for.
+func (w *world) step(name string, f func(t *testing.T)) {
+	whole := w.t
+	whole.Run(name, func(t *testing.T) {
+		w.t = t
+		defer func() { w.t = whole }()
+		f(t)
+	})
+}
+
+// TestAService has an agent of a machine be offered all kinds of releases.
+func TestAService(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := build(t, "./cmd/agent", "v1.0.0", "")
+	two := build(t, "./cmd/agent", "v1.1.0", "")
+	w.start(one)
+	w.await("v1.0.0", "idle", "")
+
+	w.step("one that never registers is ended in time", func(t *testing.T) {
+		w.publish("v1.0.1", build(t, "./test/apps/badagent", "v1.0.1", "-X main.mode=never"))
+		got := w.await("v1.0.0", "failed", "v1.0.1")
+		assert.Equal(t, "it was not ready within 10s: tunnel: connecting: no route to nowhere", got.Reason)
+		assert.Equal(t, "v1.0.0", got.From)
+	})
+	w.step("one that crashes is not tried again", func(t *testing.T) {
+		w.publish("v1.0.2", build(t, "./test/apps/badagent", "v1.0.2", ""))
+		got := w.await("v1.0.0", "failed", "v1.0.2")
+		assert.Equal(t, "it ended: exit status 3: the new version does not understand its old state", got.Reason)
+		text, err := os.ReadFile(w.log)
+		require.NoError(t, err)
+		assert.Equal(t, 1, strings.Count(string(text), "\nthe new version does not understand"))
+	})
+	w.step("one that was changed after it was signed is refused", func(t *testing.T) {
+		w.publish("v1.0.3", two, func(f *release.File) { f.SHA256 = strings.Repeat("0", 64) })
+		assert.Contains(t, w.await("v1.0.0", "refused", "v1.0.3").Reason, "digest: ")
+	})
+	w.step("one that is larger than it was signed for is refused", func(t *testing.T) {
+		w.publish("v1.0.4", two, func(f *release.File) { f.Size = 1000 })
+		assert.Contains(t, w.await("v1.0.0", "refused", "v1.0.4").Reason, "larger than the 1000 bytes")
+	})
+	w.step("one that says that it is another version", func(t *testing.T) {
+		w.publish("v1.0.5", two)
+		assert.Contains(t, w.await("v1.0.0", "failed", "v1.0.5").Reason, "this program is v1.1.0, not v1.0.5")
+	})
+	w.neverOffline()
+	w.step("a good one takes over, in the same process", func(t *testing.T) {
+		w.publish("v1.1.0", two)
+		assert.Equal(t, announce.AgentUpdate{State: "done", From: "v1.0.0", To: "v1.1.0"}, w.await("v1.1.0", "done", "v1.1.0"))
+	})
+	w.step("and is what is started from then on", func(t *testing.T) {
+		w.kill()
+		w.start(one)
+		w.await("v1.1.0", "done", "v1.1.0")
+	})
+	w.step("unless it was changed", func(t *testing.T) {
+		w.kill()
+		file := filepath.Join(w.state, "update", "v1.1.0", "pipeops-agent")
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		text[len(text)-1] ^= 1
+		require.NoError(t, os.WriteFile(file, text, 0o700))
+		w.start(one)
+		assert.Contains(t, w.await("v1.0.0", "failed", "v1.1.0").Reason, "it is not what was signed")
+	})
+}
