@@ -21,6 +21,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
+	"github.com/pipeops/pipeops-vm-agent/internal/policy"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
@@ -57,6 +58,7 @@ type Agent struct {
 	kube    *kube.Client
 	store   identity.Store
 	health  *health
+	policy  *policy.Policy
 
 	current atomic.Pointer[identity.Identity]
 	// revoked are the serial numbers of Runner certificates that the control plane
@@ -76,7 +78,7 @@ func New(opts Options) (*Agent, error) {
 	}
 	a := &Agent{
 		opts: opts, replica: opts.Replica, log: opts.Log, now: opts.Now, kube: k,
-		health: newHealth(), beat: make(chan struct{}, 1),
+		health: newHealth(), policy: newPolicy(opts.Config, k), beat: make(chan struct{}, 1),
 	}
 	if a.replica == "" {
 		if a.replica, err = os.Hostname(); err != nil {
@@ -161,6 +163,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	parts, life := errgroup.WithContext(life)
 	serving, stopServing := context.WithCancel(life)
 	defer stopServing()
+	parts.Go(func() error { return a.watchPolicy(life) })
 	parts.Go(func() error { return engine.Run(life) })
 	parts.Go(func() error { return a.keepTunnel(life, tun) })
 	parts.Go(func() error { return a.watch(life, tun, engine) })

@@ -40,6 +40,10 @@ type Config struct {
 	Journal  Journal
 	Outcomes Outcomes
 
+	// Policy has the last word on every call. Without one all is allowed, which
+	// is for tests only.
+	Policy Policy
+
 	// TrustDomain is where Runners must come from.
 	TrustDomain string
 	// Version is the agent's, shown in the OpenAPI document and by /healthz.
@@ -84,7 +88,7 @@ func newRouter(c Config) (chi.Router, *server) {
 	r.MethodNotAllowed(s.noMethod(r))
 	mountHealth(r, c.Version, c.Ready)
 	r.Group(func(r chi.Router) {
-		r.Use(s.authenticate)
+		r.Use(s.authenticate, s.guard)
 		s.api = humachi.New(r, openAPIConfig(c.Version))
 		s.appRoutes()
 		s.lifecycleRoutes()

@@ -23,6 +23,7 @@ type Config struct {
 	ClusterName       string
 	CAFile            string
 	StateDir          string
+	PolicyFile        string
 	Kubeconfig        string
 	Namespace         string
 	Namespaces        []string

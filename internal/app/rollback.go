@@ -80,6 +80,11 @@ func (e *Engine) goBack(ctx context.Context, a *App, to *appsv1.ControllerRevisi
 	if err != nil {
 		return fmt.Errorf("revision %d of App %s: %w", to.Revision, a.key(), err)
 	}
+	if opts.Admit != nil {
+		if err := opts.Admit(spec); err != nil {
+			return err
+		}
+	}
 	n.Restores = to.Revision
 	if err := addNote(a, n); err != nil {
 		return err
