@@ -81,7 +81,9 @@ func (e *Engine) goBack(ctx context.Context, a *App, to *appsv1.ControllerRevisi
 		return fmt.Errorf("revision %d of App %s: %w", to.Revision, a.key(), err)
 	}
 	if opts.Admit != nil {
-		if err := opts.Admit(spec); err != nil {
+		brought := spec
+		brought.Replicas, brought.Autoscaling = nil, nil // they stay as they are
+		if err := opts.Admit(brought); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,103 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
+)
+
+// effective is how long a change of the policy may take to hold: one second, and
+// what a Runner's command line takes beside it on a busy machine.
+const effective = 10 * time.Second
+
+// setPolicy is what the owner of the cluster does; without data the policy goes.
+func setPolicy(ctx context.Context, data map[string]string) error {
+	maps := sys.Kube.Clientset.CoreV1().ConfigMaps("pipeops")
+	if err := maps.Delete(ctx, "pipeops-policy", metav1.DeleteOptions{}); client.IgnoreNotFound(err) != nil || data == nil {
+		return client.IgnoreNotFound(err)
+	}
+	_, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "pipeops-policy"}, Data: data}, metav1.CreateOptions{})
+	return err
+}
+
+// policyBecomes sets the policy and waits until the agent tells that it holds.
+func policyBecomes(t *testing.T, state string, data map[string]string) {
+	t.Helper()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		assert.NoError(t, setPolicy(ctx, nil))
+	})
+	require.NoError(t, setPolicy(t.Context(), data))
+	ctx, cancel := context.WithTimeout(t.Context(), effective)
+	defer cancel()
+	require.NoError(t, harness.Eventually(ctx, "the policy is "+state, func(ctx context.Context) error {
+		out, err := sys.Runner(ctx, runner, "cluster", agentName, "-o", "json")
+		if err == nil && !strings.Contains(out, fmt.Sprintf(`"state": %q`, state)) {
+			err = fmt.Errorf("cluster: %s", out)
+		}
+		return err
+	}))
+}
+
+// repository is where an image comes from, as a policy names it.
+func repository(image string) string {
+	name, _, _ := strings.Cut(image, ":")
+	if host, _, _ := strings.Cut(name, "/"); !strings.Contains(host, ".") {
+		return "docker.io/" + name
+	}
+	return name
+}
+
+// TestTheCustomersPolicy has the owner of the cluster bound a Runner, stop it,
+// and let it go on, while the agent runs as it is and an App serves.
+func TestTheCustomersPolicy(t *testing.T) {
+	removeApp(t, "bounded")
+	pods, err := sys.AgentPods(t.Context())
+	require.NoError(t, err)
+	policyBecomes(t, "active", map[string]string{"policy.yaml": "rules:\n- name: ours alone\n  namespaces: [" + namespace + "]\n  images: [" +
+		repository(image) + "]\n  maxReplicas: 2\n- name: look\n  commands: [read]\n"})
+
+	pipeops(t, "deploy", agentName, "bounded", "--image", image, "--port", "8080", "--wait=2m")
+	said := refused(t, exitRefused, "deploy", agentName, "bounded", "--image", "registry.invalid/evil:1", "--no-wait")
+	assert.Contains(t, said, `rule "ours alone"`)
+	assert.Contains(t, said, "not from registry.invalid/evil")
+	assert.Contains(t, said, "ConfigMap pipeops/pipeops-policy")
+	said = refused(t, exitRefused, "scale", agentName, "bounded", "--replicas", "3", "--no-wait")
+	assert.Contains(t, said, "at most 2 pods")
+	said = refused(t, exitRefused, "namespace", "create", agentName, "elsewhere")
+	assert.Contains(t, said, "no rule")
+
+	policyBecomes(t, "paused", map[string]string{"paused": "true"})
+	for _, args := range [][]string{
+		{"restart", agentName, "bounded", "--no-wait"}, {"delete", agentName, "bounded"}, {"status", agentName, "bounded"},
+		{"secret", "set", agentName, "bounded", "--from-literal", "A=b"},
+	} {
+		assert.Contains(t, refused(t, exitRefused, args...), "paused all commands", args[0])
+	}
+	answer, err := sys.Kube.ServiceGet(t.Context(), namespace, "bounded", 8080, "/")
+	require.NoError(t, err, "the App runs on")
+	assert.NotEmpty(t, answer)
+
+	policyBecomes(t, "invalid", map[string]string{"policy.yaml": "rules:\n- name: a\n  comands: [read]\n"})
+	assert.Contains(t, refused(t, exitRefused, "status", agentName, "bounded"), "rules[0].comands")
+
+	policyBecomes(t, "default", nil)
+	pipeops(t, "scale", agentName, "bounded", "--replicas", "3", "--wait=2m")
+	now, err := sys.AgentPods(t.Context())
+	require.NoError(t, err)
+	require.Len(t, now, len(pods))
+	for i := range pods {
+		assert.Equal(t, pods[i].UID, now[i].UID, "no restart")
+	}
+}
