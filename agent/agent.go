@@ -20,6 +20,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -59,6 +60,7 @@ type Agent struct {
 	store   identity.Store
 	health  *health
 	policy  *policy.Policy
+	audit   *audit.Log
 
 	current atomic.Pointer[identity.Identity]
 	// revoked are the serial numbers of Runner certificates that the control plane
@@ -85,6 +87,7 @@ func New(opts Options) (*Agent, error) {
 			return nil, fmt.Errorf("find this replica's name: %w", err)
 		}
 	}
+	a.audit = audit.New(AuditStore(opts.Config, k), a.replica, opts.Log)
 	if a.now == nil {
 		a.now = time.Now
 	}
@@ -164,6 +167,8 @@ func (a *Agent) serve(ctx context.Context) error {
 	serving, stopServing := context.WithCancel(life)
 	defer stopServing()
 	parts.Go(func() error { return a.watchPolicy(life) })
+	parts.Go(func() error { return a.audit.Run(life) })
+	parts.Go(func() error { return a.handOverAudit(life, control) })
 	parts.Go(func() error { return engine.Run(life) })
 	parts.Go(func() error { return a.keepTunnel(life, tun) })
 	parts.Go(func() error { return a.watch(life, tun, engine) })

@@ -84,6 +84,7 @@ func Calls() map[string][]Right {
 		"GET " + app + "/logs":                {on("pods/log", "get")},
 		"GET " + app + "/metrics":             {on("pods.metrics.k8s.io", "list")},
 		"GET /v1/operations/{id}":             {own(revisions, "get")},
+		"GET /v1/audit":                       {own(revisions, "get", "list")},
 		"GET /healthz":                        nil,
 		"GET /readyz":                         nil,
 		"GET /openapi.json":                   nil,
@@ -96,6 +97,7 @@ func Upkeeps() []Upkeep {
 	watched := append([]string{apps, namespaces, "pods", "replicasets.apps"}, kinds...)
 	return []Upkeep{
 		{"each write: that it was sent, and what became of it", []Right{own(revisions, "get", "list", "create", "patch", "delete")}},
+		{"the audit log", []Right{own(revisions, "get", "list", "create", "delete")}},
 		{"the key of digests and idempotency keys", []Right{own("secrets", "get", "create")}},
 		{"watching Apps and what they became; reads are answered from that", onEach(watched, "list", "watch")},
 		{"making what Apps ask for, and putting it back", append(onEach(kinds, "get", "create", "patch", "delete"),

@@ -124,6 +124,10 @@ func Calls() []Call {
 			"DELETE", secretRoute, "delete-secret", Writes, []string{"DeleteSecret"}, "secret delete", thenGone, "",
 			"pipeops-runner secret delete shop web-env",
 		},
+		{
+			"GET", "/v1/audit", "list-audit", Reads, []string{"Audit"}, "audit", read, "",
+			"pipeops-runner audit shop --limit 20",
+		},
 		{"GET", "/healthz", "", Open, nil, "", read, "", curl("GET", "/healthz", "")},
 		{"GET", "/readyz", "", Open, nil, "", read, "", curl("GET", "/readyz", "")},
 		{"GET", "/openapi.json", "", Open, nil, "", read, "", curl("GET", "/openapi.json", "") + " -o openapi.json"},

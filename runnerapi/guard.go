@@ -16,10 +16,7 @@ type intentKey struct{}
 // guard asks the customer's policy about each call, as the table of calls has
 // it. What is not in the table is refused, so no call can forget this.
 func (s *server) guard(next http.Handler) http.Handler {
-	calls := map[string]Call{}
-	for _, c := range Calls() {
-		calls[c.Method+" "+c.Path] = c
-	}
+	calls := callsByRoute()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := r.Context()
 		intent, err := s.intend(r, calls[r.Method+" "+chi.RouteContext(ctx).RoutePattern()])
@@ -38,6 +35,15 @@ func (s *server) guard(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
+}
+
+// callsByRoute are the calls by method and path.
+func callsByRoute() map[string]Call {
+	calls := map[string]Call{}
+	for _, c := range Calls() {
+		calls[c.Method+" "+c.Path] = c
+	}
+	return calls
 }
 
 // intend describes a call for the policy.

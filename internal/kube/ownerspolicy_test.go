@@ -37,7 +37,9 @@ func TestThePolicyIsFollowed(t *testing.T) {
 	news := make(chan heard, 16)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- k.WatchPolicy(ctx, func(data map[string]string, err error) { news <- heard{data, err} }) }()
+	go func() {
+		done <- k.WatchPolicy(ctx, func(data map[string]string, err error) { news <- heard{data, err} })
+	}()
 	defer func() {
 		cancel()
 		require.NoError(t, <-done)
