@@ -48,7 +48,7 @@ func (s *server) audited(next http.Handler) http.Handler {
 			}
 			if record, told := auditRecord(r, call, status, ww.Header(), answer.Bytes()); told {
 				record.Time, record.Millis = start.UTC(), time.Since(start).Milliseconds()
-				record.Arguments = auditArguments(r.URL.Query(), note.body)
+				record.Arguments = auditArguments(call, r.URL.Query(), note.body)
 				s.Audit.Record(record)
 			}
 		}()
@@ -107,11 +107,12 @@ const (
 	maxArguments = 3 << 10 // bytes
 	maxArgument  = 256     // bytes of one text
 	maxDepth     = 12
+	maxKeys      = 64
 )
 
 // auditArguments are a call's query and body without what may be secret: texts
 // are told only of fields that hold none, of all others that they are there.
-func auditArguments(query map[string][]string, body []byte) json.RawMessage {
+func auditArguments(call Call, query map[string][]string, body []byte) json.RawMessage {
 	args := map[string]any{}
 	for key, values := range query {
 		if auditedQuery[key] && len(values) > 0 {
@@ -120,7 +121,7 @@ func auditArguments(query map[string][]string, body []byte) json.RawMessage {
 	}
 	var sent any
 	if len(body) > 0 && json.Unmarshal(body, &sent) == nil {
-		args["body"] = withoutSecrets("", sent, 0)
+		args["body"] = withoutSecrets(bodyField(call), sent, 0)
 	}
 	if len(args) == 0 {
 		return nil
@@ -128,11 +129,12 @@ func auditArguments(query map[string][]string, body []byte) json.RawMessage {
 	if text, err := json.Marshal(args); err == nil && len(text) <= maxArguments {
 		return text
 	}
-	if object, ok := sent.(map[string]any); ok { // at least which fields there were
+	if object, ok := sent.(map[string]any); ok { // at least which fields there were, and what runs
+		image := object["image"]
 		for key := range object {
 			object[key] = hidden
 		}
-		if image := args["body"].(map[string]any)["image"]; image != nil {
+		if image != nil {
 			object["image"] = image
 		}
 		args["body"] = object
@@ -156,7 +158,16 @@ var auditedFields = map[string]bool{
 	"image": true, "type": true, "cpu": true, "memory": true, "size": true, "storage": true, "cron": true, "timeZone": true,
 	"mode": true, "rollback": true, "strategy": true, "secret": true, "configMap": true, "name": true, "key": true,
 	"mountPath": true, "existingClaim": true, "storageClass": true, "protocol": true, "host": true, "tlsSecret": true,
-	"allowFrom": true, "imagePullSecrets": true, "restartOn": true, "kind": true, "apiVersion": true, "maxUnavailable": true, "maxSurge": true,
+	"kind": true, "apiVersion": true, "maxUnavailable": true, "maxSurge": true,
+}
+
+// bodyField is the field as which a body counts: that of what is nothing but
+// data is a secret tree, whatever the fields in it are called.
+func bodyField(call Call) string {
+	if call.Path == secretRoute || call.Path == configMapRoute {
+		return "data"
+	}
+	return ""
 }
 
 // secretTrees are fields below which no text is told, whatever it is called.
@@ -181,7 +192,7 @@ func withoutSecrets(field string, v any, depth int) any {
 		return v
 	case []any:
 		for i := range v {
-			v[i] = withoutSecrets(field, v[i], depth+1)
+			v[i] = withoutSecrets("", v[i], depth+1) // texts in lists are hidden
 		}
 		return v
 	case string:
@@ -196,7 +207,7 @@ func withoutSecrets(field string, v any, depth int) any {
 // withoutTexts leaves the names of keys, and how many there are.
 func withoutTexts(v any) any {
 	object, ok := v.(map[string]any)
-	if !ok {
+	if !ok || len(object) > maxKeys {
 		return hidden
 	}
 	for key := range object {

@@ -96,8 +96,16 @@ func (l *Log) gather(ctx context.Context, first runnerapi.AuditRecord) []runnera
 		case <-timer.C:
 			return all
 		case <-ctx.Done():
-			return all
+			return l.waiting(all)
 		}
+	}
+	return all
+}
+
+// waiting adds the records that wait already.
+func (l *Log) waiting(all []runnerapi.AuditRecord) []runnerapi.AuditRecord {
+	for len(l.queue) > 0 && len(all) < maxBatch {
+		all = append(all, <-l.queue)
 	}
 	return all
 }
@@ -106,11 +114,7 @@ func (l *Log) flush(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
 	defer cancel()
 	for len(l.queue) > 0 && ctx.Err() == nil {
-		var all []runnerapi.AuditRecord
-		for len(l.queue) > 0 && len(all) < maxBatch {
-			all = append(all, <-l.queue)
-		}
-		l.keep(ctx, all)
+		l.keep(ctx, l.waiting(nil))
 	}
 }
 
