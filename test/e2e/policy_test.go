@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
@@ -68,7 +70,8 @@ func TestTheCustomersPolicy(t *testing.T) {
 	policyBecomes(t, "active", map[string]string{"policy.yaml": "rules:\n- name: ours alone\n  namespaces: [" + namespace + "]\n  images: [" +
 		repository(image) + "]\n  maxReplicas: 2\n- name: look\n  commands: [read]\n"})
 
-	pipeops(t, "deploy", agentName, "bounded", "--image", image, "--port", "8080", "--wait=2m")
+	pipeops(t, "deploy", agentName, "bounded", "--image", image, "--port", "8080", "--env", "A="+secretMark, "--wait=2m")
+	pipeops(t, "secret", "set", agentName, "bounded", "--from-literal", "A="+secretMark)
 	said := refused(t, exitRefused, "deploy", agentName, "bounded", "--image", "registry.invalid/evil:1", "--no-wait")
 	assert.Contains(t, said, `rule "ours alone"`)
 	assert.Contains(t, said, "not from registry.invalid/evil")
@@ -100,4 +103,66 @@ func TestTheCustomersPolicy(t *testing.T) {
 	for i := range pods {
 		assert.Equal(t, pods[i].UID, now[i].UID, "no restart")
 	}
+	auditTellsOf(t, "put-app", "bounded", runnerapi.AuditDone, "")
+	auditTellsOf(t, "put-app", "bounded", runnerapi.AuditRefused, `rule "ours alone"`)
+	auditTellsOf(t, "scale-app", "bounded", runnerapi.AuditRefused, "at most 2 pods")
+	auditTellsOf(t, "get-app", "bounded", runnerapi.AuditRefused, "paused")
+	auditTellsOf(t, "scale-app", "bounded", runnerapi.AuditDone, "")
+	auditIsWhole(t, pods[0].Name)
+}
+
+// secretMark is a value that the audit log must never hold.
+const secretMark = "e2e-hunter2-mark"
+
+// auditTellsOf looks for a record over the Runner API.
+func auditTellsOf(t *testing.T, command, name string, outcome runnerapi.AuditOutcome, message string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), effective)
+	defer cancel()
+	require.NoError(t, harness.Eventually(ctx, "the audit log tells of "+command, func(ctx context.Context) error {
+		out, err := sys.Runner(ctx, runner, "audit", agentName, "--limit", "1000", "-o", "json")
+		if err != nil {
+			return err
+		}
+		assert.NotContains(t, out, secretMark)
+		var list runnerapi.AuditList
+		if err := json.Unmarshal([]byte(out), &list); err != nil {
+			return err
+		}
+		for _, r := range list.Items {
+			if r.Command == command && r.Name == name && r.Outcome == outcome && strings.Contains(r.Message, message) && r.Runner == runner {
+				return nil
+			}
+		}
+		return fmt.Errorf("not in: %s", out)
+	}))
+}
+
+// auditIsWhole verifies the log in the agent's pod, against what the control
+// plane has got of it.
+func auditIsWhole(t *testing.T, pod string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var head string
+	require.NoError(t, harness.Eventually(ctx, "the control plane has the records", func(ctx context.Context) error {
+		out, err := sys.ControlPlane(ctx, "agent", "audit", agentName, "--limit", "50")
+		if err != nil || !strings.Contains(out, "HEAD ") || !strings.Contains(out, "scale-app") {
+			return fmt.Errorf("%s: %w", out, err)
+		}
+		assert.NotContains(t, out, "BROKEN")
+		assert.NotContains(t, out, secretMark)
+		head = strings.TrimSpace(out[strings.LastIndex(out, "HEAD ")+5:])
+		return nil
+	}))
+	verify := func(head string) (string, error) {
+		out, err := sys.Cluster.Kubectl(t.Context(), "-n", "pipeops", "exec", pod, "--", "/pipeops-agent", "audit", "verify", "--head", head)
+		return string(out), err
+	}
+	out, err := verify(head)
+	require.NoError(t, err, out)
+	assert.Contains(t, out, "records, from 1;")
+	seq, hash, _ := strings.Cut(head, ":")
+	out, err = verify(seq + ":" + strings.Repeat("0", len(hash)))
+	require.Error(t, err, out)
 }
