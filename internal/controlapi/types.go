@@ -115,7 +115,7 @@ type AppEvent struct {
 // AuditRequest hands over records of the agent's audit log, each as the agent
 // keeps it, in their order. Without any it asks where the control plane stands.
 type AuditRequest struct {
-	Lines []string `json:"lines" nullable:"false" maxItems:"64" maxLength:"8192"`
+	Lines []string `json:"lines,omitempty" maxItems:"64"`
 	// Broken admits records that do not follow those that the control plane has:
 	// what came between is gone. It is noted.
 	Broken bool `json:"broken,omitempty" doc:"The agent no longer has what the control plane waits for."`
