@@ -40,7 +40,7 @@ func (s *server) audited(next http.Handler) http.Handler {
 		answer := &beginning{}
 		ww.Tee(answer)
 		ended := false
-		defer func() { // a panic is an answer too
+		defer func() { //nolint:contextcheck // the request's own; a panic is an answer too
 			call := calls[r.Method+" "+chi.RouteContext(r.Context()).RoutePattern()]
 			status := ww.Status()
 			if !ended && status == 0 {

@@ -112,7 +112,7 @@ func TestNoSecretComesIntoTheAuditLog(t *testing.T) {
 	agent, log := watched(t, nil)
 	r := newRaw(t, agent)
 	r.do(http.MethodGet, "/v1/namespaces", "")
-	const app, secret = "/v1/namespaces/production/apps/web", "/v1/namespaces/production/secrets/web" //nolint:gosec // a path
+	const app, secret = "/v1/namespaces/production/apps/web", "/v1/namespaces/production/secrets/web"
 	bodies := map[string][]string{
 		"PUT " + secret: {
 			`{"data":{"image":"MARK","name":"MARK","A":"MARK"}}`, `{"binaryData":{"key":"aHVudGVyMi1pcy1zZWNyZXQ="}}`,
