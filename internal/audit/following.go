@@ -11,6 +11,9 @@ import (
 // him to keep. broken says that the log does not lead on from there; then they
 // are its last ones.
 func Following(ctx context.Context, s Store, head runnerapi.AuditHead, limit int) (lines []string, broken bool, err error) {
+	if lines, err := next(ctx, s, head, limit); err != nil || len(lines) > 0 {
+		return lines, false, err
+	}
 	all, err := s.List(ctx)
 	if err != nil {
 		return nil, false, fmt.Errorf("audit: %w", err)
@@ -46,6 +49,25 @@ func Following(ctx context.Context, s Store, head runnerapi.AuditHead, limit int
 	}
 	lines, err = newest(ctx, s, all, limit)
 	return lines, true, err
+}
+
+// next are the lines after a head at a batch's end, which is where it mostly is:
+// then the whole log need not be listed.
+func next(ctx context.Context, s Store, head runnerapi.AuditHead, limit int) ([]string, error) {
+	var lines []string
+	for {
+		b, err := get(ctx, s, head.Seq+1)
+		if err != nil || len(b.lines) == 0 || b.first.Prev != head.Hash || b.first.Seq != head.Seq+1 {
+			return lines, err
+		}
+		for _, line := range b.lines {
+			if len(lines) == limit {
+				return lines, nil
+			}
+			lines = append(lines, string(line))
+		}
+		head = b.head
+	}
 }
 
 // newest are the last lines, oldest first.

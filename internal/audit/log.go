@@ -180,8 +180,22 @@ func (l *Log) write(ctx context.Context, all []runnerapi.AuditRecord) error {
 			l.head, l.tried = b.head, nil
 			return nil
 		}
-		l.known = false // another replica was first, or this one was and did not hear of it
+		// Another replica was first, or this one was and did not hear of it.
+		if l.known, err = l.catchUp(ctx); err != nil {
+			return err
+		}
 	}
+}
+
+// catchUp moves on over the batch that another replica has put where this one
+// meant to. It answers false when that makes no sense: then the end is looked for.
+func (l *Log) catchUp(ctx context.Context) (bool, error) {
+	b, err := get(ctx, l.store, l.head.Seq+1)
+	if err != nil || len(b.lines) == 0 || b.first.Prev != l.head.Hash {
+		return false, err
+	}
+	l.head = b.head
+	return true, nil
 }
 
 // carriedOut says whether a write whose answer did not come was carried out all

@@ -120,7 +120,7 @@ func auditTellsOf(t *testing.T, command, name string, outcome runnerapi.AuditOut
 	ctx, cancel := context.WithTimeout(t.Context(), effective)
 	defer cancel()
 	require.NoError(t, harness.Eventually(ctx, "the audit log tells of "+command, func(ctx context.Context) error {
-		out, err := sys.Runner(ctx, runner, "audit", agentName, "--limit", "1000", "-o", "json")
+		out, err := sys.Runner(ctx, runner, "audit", agentName, "--limit", "200", "-o", "json")
 		if err != nil {
 			return err
 		}

@@ -78,5 +78,5 @@ type Events struct {
 // Audit is what selects records of the audit log.
 type Audit struct {
 	After int64 `query:"after" default:"-1" minimum:"-1" doc:"Records with a higher number only, the oldest of them first; without it the newest records."`
-	Limit int   `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"How many records at most."`
+	Limit int   `query:"limit" default:"100" minimum:"1" maximum:"200" doc:"How many records at most."`
 }
