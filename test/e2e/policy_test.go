@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -32,7 +34,7 @@ func setPolicy(ctx context.Context, data map[string]string) error {
 	return err
 }
 
-// policyBecomes sets the policy and waits until the agent tells that it holds.
+// policyBecomes sets the policy and waits until it holds; it goes with the test.
 func policyBecomes(t *testing.T, state string, data map[string]string) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -41,6 +43,12 @@ func policyBecomes(t *testing.T, state string, data map[string]string) {
 		assert.NoError(t, setPolicy(ctx, nil))
 	})
 	require.NoError(t, setPolicy(t.Context(), data))
+	awaitPolicy(t, state)
+}
+
+// awaitPolicy waits until the agent tells that the policy holds.
+func awaitPolicy(t *testing.T, state string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), effective)
 	defer cancel()
 	require.NoError(t, harness.Eventually(ctx, "the policy is "+state, func(ctx context.Context) error {
@@ -165,4 +173,35 @@ func auditIsWhole(t *testing.T, pod string) {
 	seq, hash, _ := strings.Cut(head, ":")
 	out, err = verify(seq + ":" + strings.Repeat("0", len(hash)))
 	require.Error(t, err, out)
+}
+
+// TestThePolicysAndTheAuditsDocumentsRun does what docs/policy.md and docs/audit.md
+// tell the owner of the cluster to do.
+func TestThePolicysAndTheAuditsDocumentsRun(t *testing.T) {
+	s := newShell(t)
+	s.env = append(s.env, "PIPEOPS_DATA_DIR="+sys.DataDir())
+	text, err := os.ReadFile(filepath.Join(harness.Root(), "docs", "policy.md"))
+	require.NoError(t, err)
+	_, example, _ := strings.Cut(string(text), "```yaml\n")
+	example, _, _ = strings.Cut(example, "```")
+	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "policy.yaml"), []byte(example), 0o600))
+	document := func(doc, has string) string {
+		block, err := harness.ShellWith(doc, has)
+		require.NoError(t, err)
+		return s.run(t, block)
+	}
+	policyBecomes(t, "default", nil)
+	document("docs/policy.md", "create configmap pipeops-policy --from-file")
+	awaitPolicy(t, "active")
+	assert.Contains(t, document("docs/policy.md", "policy check"), `allowed by rule "shop": Runner ci may do scale-app`)
+	document("docs/policy.md", "patch configmap")
+	awaitPolicy(t, "paused")
+	policyBecomes(t, "default", nil)
+	document("docs/policy.md", "create configmap pipeops-policy --from-literal")
+	awaitPolicy(t, "paused")
+	policyBecomes(t, "default", nil)
+
+	assert.Contains(t, document("docs/audit.md", "pipeops-runner audit"), "HEAD ")
+	assert.Contains(t, document("docs/audit.md", "audit verify\n"), "records, from 1;")
+	assert.Contains(t, document("docs/audit.md", "--head"), "records, from 1;")
 }
