@@ -71,7 +71,7 @@ func (b *bench) awaitRollout(ctx context.Context, key runnerapi.Key, generation 
 	defer cancel()
 	app, err := b.client.Wait(ctx, key, generation)
 	if err == nil && app.Status.Phase != runnerapi.PhaseHealthy {
-		err = fmt.Errorf("App %s is %s, not healthy", key, app.Status.Phase)
+		err = fmt.Errorf("of App %s: it is %s, not healthy", key, app.Status.Phase)
 	}
 	return err
 }
