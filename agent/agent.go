@@ -21,7 +21,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/agent/update"
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
+	"github.com/pipeops/pipeops-vm-agent/internal/policy"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
@@ -61,6 +63,8 @@ type Agent struct {
 	kube    *kube.Client
 	store   identity.Store
 	health  *health
+	policy  *policy.Policy
+	audit   *audit.Log
 
 	current atomic.Pointer[identity.Identity]
 	// revoked are the serial numbers of Runner certificates that the control plane
@@ -83,13 +87,14 @@ func New(opts Options) (*Agent, error) {
 	}
 	a := &Agent{
 		opts: opts, replica: opts.Replica, log: opts.Log, now: opts.Now, kube: k,
-		health: newHealth(), beat: make(chan struct{}, 1),
+		health: newHealth(), policy: newPolicy(opts.Config, k), beat: make(chan struct{}, 1),
 	}
 	if a.replica == "" {
 		if a.replica, err = os.Hostname(); err != nil {
 			return nil, fmt.Errorf("find this replica's name: %w", err)
 		}
 	}
+	a.audit = audit.New(AuditStore(opts.Config, k), a.replica, opts.Log)
 	if a.now == nil {
 		a.now = time.Now
 	}
@@ -175,6 +180,9 @@ func (a *Agent) serve(ctx context.Context) error {
 	parts, life := errgroup.WithContext(life)
 	serving, stopServing := context.WithCancel(life)
 	defer stopServing()
+	parts.Go(func() error { return a.watchPolicy(life) })
+	parts.Go(func() error { return a.audit.Run(life) })
+	parts.Go(func() error { return a.handOverAudit(life, control) })
 	parts.Go(func() error { return engine.Run(life) })
 	parts.Go(func() error { return a.keepTunnel(life, tun) })
 	parts.Go(func() error { return a.watch(life, tun, engine) })

@@ -27,7 +27,7 @@ type health struct {
 
 func newHealth() *health {
 	h := &health{checks: map[string]func() string{}}
-	for _, check := range []string{"identity", "tunnel", "apps"} {
+	for _, check := range []string{"identity", "tunnel", "apps", "policy"} {
 		h.set(check, "starting")
 	}
 	return h

@@ -50,7 +50,7 @@ func (a *Agent) runnerAPI(engine *app.Engine) http.Handler {
 	return runnerapi.NewServer(runnerapi.Config{
 		Apps: engine, Meter: engine, Secrets: contents{a.kube, engine}, ConfigMaps: contents{a.kube, engine},
 		Namespaces: a.kube, Clusters: clusterCall{a},
-		Journal: a.kube.Journal(), Outcomes: engine,
+		Journal: a.kube.Journal(), Outcomes: engine, Policy: a.policy, Audit: a.audit,
 		TrustDomain: a.current.Load().TrustDomain, Version: a.opts.Version,
 		Ready: a.health.ready, Log: a.log,
 	})
@@ -66,6 +66,8 @@ func (c clusterCall) Cluster(ctx context.Context) (runnerapi.Cluster, error) {
 		return runnerapi.Cluster{}, err
 	}
 	cluster.AgentID, cluster.Name, cluster.AgentVersion = c.current.Load().AgentID, c.opts.Config.ClusterName, c.opts.Version
+	state := c.policy.State()
+	cluster.Policy = &state
 	return cluster, nil
 }
 

@@ -61,6 +61,7 @@ func readDocuments(name string) ([]string, error) {
 
 // forRelease puts the release's namespace and labels in place of the manifest's.
 var forRelease = strings.NewReplacer(
+	`variables.where != "pipeops"`, `variables.where != "{{ .Release.Namespace }}"`,
 	"namespace: pipeops\n", "namespace: {{ .Release.Namespace }}\n",
 	"system:serviceaccount:pipeops:", "system:serviceaccount:{{ .Release.Namespace }}:",
 	`request.namespace == "pipeops"`, `request.namespace == "{{ .Release.Namespace }}"`,

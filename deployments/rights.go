@@ -84,6 +84,7 @@ func Calls() map[string][]Right {
 		"GET " + app + "/logs":                {on("pods/log", "get")},
 		"GET " + app + "/metrics":             {on("pods.metrics.k8s.io", "list")},
 		"GET /v1/operations/{id}":             {own(revisions, "get")},
+		"GET /v1/audit":                       {own(revisions, "get", "list")},
 		"GET /healthz":                        nil,
 		"GET /readyz":                         nil,
 		"GET /openapi.json":                   nil,
@@ -96,6 +97,7 @@ func Upkeeps() []Upkeep {
 	watched := append([]string{apps, namespaces, "pods", "replicasets.apps"}, kinds...)
 	return []Upkeep{
 		{"each write: that it was sent, and what became of it", []Right{own(revisions, "get", "list", "create", "patch", "delete")}},
+		{"the audit log", []Right{own(revisions, "get", "list", "create", "delete")}},
 		{"the key of digests and idempotency keys", []Right{own("secrets", "get", "create")}},
 		{"watching Apps and what they became; reads are answered from that", onEach(watched, "list", "watch")},
 		{"making what Apps ask for, and putting it back", append(onEach(kinds, "get", "create", "patch", "delete"),
@@ -108,6 +110,7 @@ func Upkeeps() []Upkeep {
 		{"heartbeats: figures of the cluster", []Right{on("nodes", "list"), on("nodes.metrics.k8s.io", "list"), on("pods", "list"), on(namespaces, "get")}},
 		{"at the start: is the App resource the one that is needed", []Right{on("customresourcedefinitions.apiextensions.k8s.io", "get")}},
 		{"who the agent is", []Right{own("secrets", "get", "create", "update")}},
+		{"the policy of the cluster's owner", []Right{own("configmaps", "list", "watch")}},
 		{"which replica leads", []Right{own("leases.coordination.k8s.io", "get", "create", "update")}},
 		{"ends of Apps that are still to be announced", []Right{own("configmaps", "get", "create", "update")}},
 		Asked(),

@@ -93,6 +93,9 @@ type WriteOptions struct {
 	IdempotencyKey string
 	// Caller is who sent the command.
 	Caller Caller
+	// Admit is asked, where it is set, about a spec that the command brings without
+	// having it in its body: a revision's. Its refusal is the answer.
+	Admit func(AppSpec) error `json:"-"`
 }
 
 // Caller is who sent a command.

@@ -12,6 +12,7 @@ type Cluster struct {
 	Pods              PodCount       `json:"pods"`
 	CPU               ResourceFigure `json:"cpu" doc:"In thousandths of a core."`
 	Memory            ResourceFigure `json:"memory" doc:"In bytes."`
+	Policy            *PolicyState   `json:"policy,omitempty" doc:"What holds of what the cluster's owner lets Runners do."`
 }
 
 // NodeCount counts nodes.

@@ -51,6 +51,7 @@ func bounded(limit int64) func(huma.Context, func(huma.Context)) {
 			problem.Write(w, problem.RequestID(r.Context()), err)
 			return
 		}
+		noteBody(r.Context(), body)
 		r.Body = &readAhead{Reader: bytes.NewReader(body), all: body}
 		next(ctx)
 	}

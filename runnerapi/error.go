@@ -35,7 +35,7 @@ const (
 func NotManaged(namespace string) *Error {
 	return problem.New(http.StatusForbidden, CodeNamespaceNotManaged,
 		fmt.Sprintf("use a namespace that the agent manages, or hand this one over: pipeops-runner namespace create AGENT %s --adopt, "+
-			"which is PUT /v1/namespaces/%s with {\"adopt\":true}", namespace, namespace),
+			"which is PUT /v1/namespaces/%s with {\"adopt\":true}, where the customer's policy allows adopt-namespace", namespace, namespace),
 		"the agent does not manage namespace %q", namespace).WithField("namespace")
 }
 

@@ -20,10 +20,12 @@ func Routes() []string {
 	return routes
 }
 
-// DecodeJSON, DecodeLogLine, ReadLog and ParseSince are fuzzed from outside.
+// DecodeJSON and those after it are fuzzed from outside.
 var (
 	DecodeJSON    = decodeJSON
 	DecodeLogLine = decodeLogLine
 	ReadLog       = readLog
 	ParseSince    = parseSince
+
+	AuditArguments = auditArguments
 )

@@ -18,8 +18,12 @@ func appKey(p params.App) Key { return Key{Namespace: p.Namespace, Name: p.Name}
 
 func objectKey(p params.Object) Key { return Key{Namespace: p.Namespace, Name: p.Name} }
 
-func writeOptions(ctx context.Context, p params.Write) WriteOptions {
-	return WriteOptions{DryRun: p.DryRun, IdempotencyKey: p.IdempotencyKey, Caller: callerFrom(ctx)}
+func (s *server) writeOptions(ctx context.Context, p params.Write) WriteOptions {
+	opts := WriteOptions{DryRun: p.DryRun, IdempotencyKey: p.IdempotencyKey, Caller: callerFrom(ctx)}
+	if s.Policy != nil {
+		opts.Admit = func(spec AppSpec) error { return s.bringApp(ctx, spec) }
+	}
+	return opts
 }
 
 // statuses that any call may answer with.
@@ -105,6 +109,10 @@ func (s *server) wireError(ctx context.Context, err error) *Error {
 	known := &Error{}
 	switch {
 	case errors.As(err, &known):
+		answer := *known
+		answer.RequestID = id
+		return &answer
+	case errors.As(context.Cause(ctx), &known): // the policy allows it no more
 		answer := *known
 		answer.RequestID = id
 		return &answer

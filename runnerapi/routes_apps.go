@@ -46,6 +46,9 @@ func (s *server) putApp(ctx context.Context, in *struct {
 	if err := invalid(append(in.Body.ValidateName(in.Name), in.Body.Validate()...)); err != nil {
 		return nil, err
 	}
+	if err := s.bringApp(ctx, in.Body); err != nil {
+		return nil, err
+	}
 	return s.write(ctx, appKey(in.App), in.Write, in.Wait, func(ctx context.Context, opts WriteOptions) (App, error) {
 		return s.Apps.Deploy(ctx, appKey(in.App), in.Body, opts)
 	})
@@ -71,7 +74,7 @@ func (s *server) deleteApp(ctx context.Context, in *struct {
 	params.App
 	params.Write
 }) (*emptyOutput, error) {
-	return &emptyOutput{}, s.Apps.Delete(ctx, appKey(in.App), writeOptions(ctx, in.Write))
+	return &emptyOutput{}, s.Apps.Delete(ctx, appKey(in.App), s.writeOptions(ctx, in.Write))
 }
 
 func (s *server) listAllApps(ctx context.Context, _ *struct{}) (*appListOutput, error) {
@@ -91,6 +94,9 @@ func (s *server) scaleApp(ctx context.Context, in *struct {
 	Body Scale
 }) (*appOutput, error) {
 	if err := invalid(in.Body.Validate()); err != nil {
+		return nil, err
+	}
+	if err := s.bring(ctx, func(i *Intent) { i.Scale = &in.Body }); err != nil {
 		return nil, err
 	}
 	return s.write(ctx, appKey(in.App), in.Write, in.Wait, func(ctx context.Context, opts WriteOptions) (App, error) {
@@ -121,7 +127,7 @@ func (s *server) write(ctx context.Context, key Key, wp params.Write, wait param
 		if op != nil && op.known {
 			return s.Apps.Get(ctx, key)
 		}
-		return command(ctx, writeOptions(ctx, wp))
+		return command(ctx, s.writeOptions(ctx, wp))
 	})
 	if err != nil {
 		return nil, err

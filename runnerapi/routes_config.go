@@ -36,7 +36,7 @@ func (s *server) putConfigMap(ctx context.Context, in *struct {
 	if err := invalid(in.Body.Validate()); err != nil {
 		return nil, err
 	}
-	cm, err := s.ConfigMaps.PutConfigMap(ctx, objectKey(in.Object), in.Body, writeOptions(ctx, in.Write))
+	cm, err := s.ConfigMaps.PutConfigMap(ctx, objectKey(in.Object), in.Body, s.writeOptions(ctx, in.Write))
 	return &configMapOutput{Body: cm}, err
 }
 
@@ -49,7 +49,7 @@ func (s *server) deleteConfigMap(ctx context.Context, in *struct {
 	params.Object
 	params.Write
 }) (*emptyOutput, error) {
-	return &emptyOutput{}, s.ConfigMaps.DeleteConfigMap(ctx, objectKey(in.Object), writeOptions(ctx, in.Write))
+	return &emptyOutput{}, s.ConfigMaps.DeleteConfigMap(ctx, objectKey(in.Object), s.writeOptions(ctx, in.Write))
 }
 
 func (s *server) listConfigMaps(ctx context.Context, in *params.Namespace) (*configMapListOutput, error) {

@@ -109,6 +109,8 @@ func (s *server) events(ctx context.Context, key Key, opts EventOptions, emit fu
 	}()
 	err = s.Apps.Events(ctx, key, opts, emit)
 	switch {
+	case ctx.Err() != nil && errors.As(context.Cause(ctx), new(*Error)):
+		return s.wireError(ctx, ctx.Err())
 	case drained(ctx):
 		return problem.Errorf(problem.Unavailable, "call again with Last-Event-ID: another instance goes on", "the agent is shutting down")
 	case err == nil || ctx.Err() != nil:

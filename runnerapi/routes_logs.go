@@ -2,6 +2,7 @@ package runnerapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"mime"
 	"net/http"
@@ -87,6 +88,8 @@ func (s *server) logs(ctx context.Context, key Key, opts LogOptions, emit func(L
 	}()
 	err = s.Apps.Logs(ctx, key, opts, emit)
 	switch {
+	case ctx.Err() != nil && errors.As(context.Cause(ctx), new(*Error)):
+		return s.wireError(ctx, ctx.Err())
 	case drained(ctx) && opts.Follow:
 		return problem.Errorf(problem.Unavailable, "call again: another instance goes on", "the agent is shutting down")
 	case err == nil:

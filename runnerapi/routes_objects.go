@@ -39,7 +39,7 @@ func (s *server) putSecret(ctx context.Context, in *struct {
 	if err := invalid(in.Body.Validate()); err != nil {
 		return nil, err
 	}
-	secret, err := s.Secrets.PutSecret(ctx, objectKey(in.Object), in.Body, writeOptions(ctx, in.Write))
+	secret, err := s.Secrets.PutSecret(ctx, objectKey(in.Object), in.Body, s.writeOptions(ctx, in.Write))
 	return &secretOutput{Body: secret}, err
 }
 
@@ -52,7 +52,7 @@ func (s *server) deleteSecret(ctx context.Context, in *struct {
 	params.Object
 	params.Write
 }) (*emptyOutput, error) {
-	return &emptyOutput{}, s.Secrets.DeleteSecret(ctx, objectKey(in.Object), writeOptions(ctx, in.Write))
+	return &emptyOutput{}, s.Secrets.DeleteSecret(ctx, objectKey(in.Object), s.writeOptions(ctx, in.Write))
 }
 
 func (s *server) listSecrets(ctx context.Context, in *params.Namespace) (*secretListOutput, error) {
@@ -80,7 +80,12 @@ func (s *server) putNamespace(ctx context.Context, in *struct {
 	if err := invalid(in.Body.Validate()); err != nil {
 		return nil, err
 	}
-	ns, err := s.Namespaces.PutNamespace(ctx, in.Namespace.Namespace, in.Body, writeOptions(ctx, in.Write))
+	if in.Body.Adopt {
+		if err := s.bring(ctx, func(i *Intent) { i.Command, i.Access = AdoptNamespace, Named }); err != nil {
+			return nil, err
+		}
+	}
+	ns, err := s.Namespaces.PutNamespace(ctx, in.Namespace.Namespace, in.Body, s.writeOptions(ctx, in.Write))
 	return &namespaceOutput{Body: ns}, err
 }
 
@@ -93,7 +98,7 @@ func (s *server) deleteNamespace(ctx context.Context, in *struct {
 	params.Namespace
 	params.Write
 }) (*emptyOutput, error) {
-	return &emptyOutput{}, s.Namespaces.DeleteNamespace(ctx, in.Namespace.Namespace, writeOptions(ctx, in.Write))
+	return &emptyOutput{}, s.Namespaces.DeleteNamespace(ctx, in.Namespace.Namespace, s.writeOptions(ctx, in.Write))
 }
 
 func (s *server) listNamespaces(ctx context.Context, _ *struct{}) (*namespaceListOutput, error) {

@@ -40,6 +40,13 @@ type Config struct {
 	Journal  Journal
 	Outcomes Outcomes
 
+	// Policy has the last word on every call. Without one all is allowed, which
+	// is for tests only.
+	Policy Policy
+	// Audit keeps what Runners did. Without one nothing is kept, which is for tests
+	// only.
+	Audit Auditor
+
 	// TrustDomain is where Runners must come from.
 	TrustDomain string
 	// Version is the agent's, shown in the OpenAPI document and by /healthz.
@@ -84,7 +91,7 @@ func newRouter(c Config) (chi.Router, *server) {
 	r.MethodNotAllowed(s.noMethod(r))
 	mountHealth(r, c.Version, c.Ready)
 	r.Group(func(r chi.Router) {
-		r.Use(s.authenticate)
+		r.Use(s.audited, s.authenticate, s.guard)
 		s.api = humachi.New(r, openAPIConfig(c.Version))
 		s.appRoutes()
 		s.lifecycleRoutes()
@@ -95,6 +102,7 @@ func newRouter(c Config) (chi.Router, *server) {
 		s.metricsRoutes()
 		s.namespaceRoutes()
 		s.clusterRoutes()
+		s.auditRoutes()
 		addSamples(s.api.OpenAPI())
 	})
 	doc, err := s.document()

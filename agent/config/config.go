@@ -24,6 +24,7 @@ type Config struct {
 	ClusterName       string
 	CAFile            string
 	StateDir          string
+	PolicyFile        string
 	Kubeconfig        string
 	Namespace         string
 	Namespaces        []string

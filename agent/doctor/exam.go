@@ -41,6 +41,7 @@ var checks = []check{
 	{name: "kubernetes", run: (*exam).kubernetes},
 	{name: "resource", needs: []string{"kubernetes"}, run: (*exam).resource},
 	{name: "permissions", needs: []string{"kubernetes"}, run: (*exam).permissions},
+	{name: "policy", needs: []string{"kubernetes"}, run: (*exam).policy},
 	{name: "disk", run: (*exam).disk},
 	{name: "memory", run: (*exam).memory},
 }

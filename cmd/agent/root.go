@@ -37,7 +37,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w: %w\nSee `%s --help`", errUsage, cli.FlagError(err), cmd.CommandPath())
 	})
-	root.AddCommand(newRun(), newReady(), newPrintConfig(), newDoctor(), newVersion())
+	root.AddCommand(newRun(), newReady(), newPrintConfig(), newDoctor(), newPolicy(), newAudit(), newVersion())
 	return root
 }
 

@@ -42,6 +42,13 @@ func clusterTable(w io.Writer, c runnerapi.Cluster) {
 	cli.Row(w, "Pods:", fmt.Sprintf("%d running of %d", c.Pods.Running, c.Pods.Allocatable))
 	cli.Row(w, "CPU:", used(c.CPU, cli.Cores)+" cores")
 	cli.Row(w, "Memory:", used(c.Memory, cli.Mebibytes))
+	if p := c.Policy; p != nil {
+		state := p.State
+		if p.Message != "" {
+			state += ": " + p.Message
+		}
+		cli.Row(w, "Policy:", state)
+	}
 }
 
 func used(f runnerapi.ResourceFigure, show func(int64) string) string {

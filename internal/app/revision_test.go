@@ -100,6 +100,16 @@ func TestRollbackGoesToAnyRevision(t *testing.T) {
 	assert.Equal(t, "example.com/web:1", dry.Spec.Image)
 	assert.Equal(t, "example.com/web:3", get(t, env, k, &app.App{}).Spec.Image)
 
+	refusing := byTest
+	refusing.Admit = func(s runnerapi.AppSpec) error {
+		assert.Nil(t, s.Replicas, "a rollback brings no number of pods")
+		return runnerapi.PolicyDenied("", "not %s", s.Image)
+	}
+	_, err = e.Rollback(t.Context(), k, runnerapi.RollbackTo{Revision: 1}, refusing)
+	assert.Equal(t, runnerapi.CodePolicyDenied, code(err))
+	assert.ErrorContains(t, err, "not example.com/web:1")
+	assert.Equal(t, "example.com/web:3", get(t, env, k, &app.App{}).Spec.Image)
+
 	once := byTest
 	once.IdempotencyKey = "back-once"
 	for range 2 {

@@ -80,6 +80,13 @@ func (e *Engine) goBack(ctx context.Context, a *App, to *appsv1.ControllerRevisi
 	if err != nil {
 		return fmt.Errorf("revision %d of App %s: %w", to.Revision, a.key(), err)
 	}
+	if opts.Admit != nil {
+		brought := spec
+		brought.Replicas, brought.Autoscaling = nil, nil // they stay as they are
+		if err := opts.Admit(brought); err != nil {
+			return err
+		}
+	}
 	n.Restores = to.Revision
 	if err := addNote(a, n); err != nil {
 		return err

@@ -16,6 +16,9 @@ type Backend interface {
 	Renew(ctx context.Context, agentID string, req RenewRequest) (Identity, error)
 	// Heartbeat notes that the agent is alive.
 	Heartbeat(ctx context.Context, agentID string, beat Heartbeat) (HeartbeatAnswer, error)
+	// Audit takes records of the agent's audit log, as far as they follow those
+	// that it has.
+	Audit(ctx context.Context, agentID string, req AuditRequest) (AuditAnswer, error)
 	// Events takes events; when it answers nil they will not be lost.
 	Events(ctx context.Context, agentID string, events []Event) error
 }

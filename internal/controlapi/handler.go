@@ -22,6 +22,7 @@ const (
 	pathRenew     = "/v1/agent/renew"
 	pathHeartbeat = "/v1/agent/heartbeat"
 	pathEvents    = "/v1/agent/events"
+	pathAudit     = "/v1/agent/audit"
 )
 
 const (
@@ -102,6 +103,8 @@ type (
 	eventsInput     struct{ Body EventsRequest }
 	identityOutput  struct{ Body Identity }
 	heartbeatOutput struct{ Body HeartbeatAnswer }
+	auditInput      struct{ Body AuditRequest }
+	auditOutput     struct{ Body AuditAnswer }
 )
 
 func (h *handler) routes(api huma.API) {
@@ -112,6 +115,7 @@ func (h *handler) routes(api huma.API) {
 	huma.Register(agent, operation("check-identity", pathIdentity, "Say whether the certificate is accepted", "certificate", http.StatusNoContent), h.checkIdentity)
 	huma.Register(agent, operation("renew", pathRenew, "Renew the certificate", "certificate", http.StatusOK), h.renew)
 	huma.Register(agent, operation("heartbeat", pathHeartbeat, "Say that the agent is alive", "certificate", http.StatusOK), h.heartbeat)
+	huma.Register(agent, operation("audit", pathAudit, "Hand over records of the audit log", "certificate", http.StatusOK), h.audit)
 	huma.Register(agent, operation("events", pathEvents, "Hand over events", "certificate", http.StatusNoContent), h.events)
 }
 
@@ -158,6 +162,11 @@ func (h *handler) renew(ctx context.Context, in *renewInput) (*identityOutput, e
 func (h *handler) heartbeat(ctx context.Context, in *heartbeatInput) (*heartbeatOutput, error) {
 	answer, err := h.backend.Heartbeat(ctx, peerOf(ctx).agentID, in.Body)
 	return &heartbeatOutput{Body: answer}, h.problem(ctx, err)
+}
+
+func (h *handler) audit(ctx context.Context, in *auditInput) (*auditOutput, error) {
+	answer, err := h.backend.Audit(ctx, peerOf(ctx).agentID, in.Body)
+	return &auditOutput{Body: answer}, h.problem(ctx, err)
 }
 
 func (h *handler) events(ctx context.Context, in *eventsInput) (*struct{}, error) {

@@ -116,6 +116,21 @@ type AppEvent struct {
 	Fix        string `json:"fix,omitempty" maxLength:"4096"`
 }
 
+// AuditRequest hands over records of the agent's audit log, each as the agent
+// keeps it, in their order. Without any it asks where the control plane stands.
+type AuditRequest struct {
+	Lines []string `json:"lines,omitempty" maxItems:"64"`
+	// Broken admits records that do not follow those that the control plane has:
+	// what came between is gone. It is noted.
+	Broken bool `json:"broken,omitempty" doc:"The agent no longer has what the control plane waits for."`
+}
+
+// AuditAnswer is the last record that the control plane has.
+type AuditAnswer struct {
+	Seq  int64  `json:"seq" doc:"Its number; 0 for none."`
+	Hash string `json:"hash" doc:"Its SHA-256."`
+}
+
 // EventsRequest sends events in the order they happened.
 type EventsRequest struct {
 	Events []Event `json:"events" minItems:"1" maxItems:"256"`

@@ -35,6 +35,8 @@ type Agent struct {
 	CA      *CA
 	Address string
 	Log     zerolog.Logger
+	Policy  runnerapi.Policy  // none when nil; it holds from the next Start
+	Audit   runnerapi.Auditor // none when nil; from the next Start
 
 	t    testing.TB
 	tls  *tls.Config
@@ -70,7 +72,7 @@ func (a *Agent) Start() {
 	go func() {
 		done <- runnerapi.Serve(ctx, ln, runnerapi.ServeConfig{
 			Handler: runnerapi.NewServer(runnerapi.Config{ //nolint:contextcheck // its handlers have their requests' contexts
-				Apps: a.Backend, Meter: a.Backend, ConfigMaps: a.Backend, Secrets: a.Backend, Namespaces: a.Backend, Clusters: a.Backend, Journal: a.Backend.journal, Outcomes: a.Backend,
+				Apps: a.Backend, Meter: a.Backend, ConfigMaps: a.Backend, Secrets: a.Backend, Namespaces: a.Backend, Clusters: a.Backend, Journal: a.Backend.journal, Outcomes: a.Backend, Policy: a.Policy, Audit: a.Audit,
 				TrustDomain: TrustDomain, Version: "v0.0.0-fake", Log: a.Log,
 			}),
 			TLS: a.tls, Drain: time.Second, Log: a.Log,

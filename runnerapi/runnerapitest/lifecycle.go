@@ -29,6 +29,11 @@ func (b *FakeBackend) Rollback(ctx context.Context, key runnerapi.Key, to runner
 		if i < 0 {
 			return notFound("revision", fmt.Sprintf("%d of App %s", to.Revision, key))
 		}
+		if opts.Admit != nil {
+			if err := opts.Admit(all[i].spec); err != nil {
+				return err
+			}
+		}
 		replicas, paused := app.Spec.Replicas, app.Spec.Paused
 		app.Spec = all[i].spec
 		app.Spec.Replicas, app.Spec.Paused = replicas, paused

@@ -74,3 +74,9 @@ type Events struct {
 	Follow      bool   `query:"follow" doc:"Go on after the App has settled, until the caller hangs up."`
 	LastEventID string `header:"Last-Event-ID" maxLength:"64" doc:"ID of the last event that was seen: it is not sent again."`
 }
+
+// Audit is what selects records of the audit log.
+type Audit struct {
+	After int64 `query:"after" default:"-1" minimum:"-1" doc:"Records with a higher number only, the oldest of them first; without it the newest records."`
+	Limit int   `query:"limit" default:"100" minimum:"1" maximum:"200" doc:"How many records at most."`
+}

@@ -1,0 +1,82 @@
+package agent
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/agent/config"
+	"github.com/pipeops/pipeops-vm-agent/internal/audit"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/kube"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// maxAuditLines is how many records are handed over at a time.
+const maxAuditLines = 64
+
+// AuditStore is where an agent of that configuration keeps its audit log: with
+// its identity.
+func AuditStore(c config.Config, k *kube.Client) audit.Store {
+	if c.StateDir != "" {
+		return audit.Files{Dir: filepath.Join(c.StateDir, "audit")}
+	}
+	return k.AuditStore()
+}
+
+// handOverAudit brings the audit log to the control plane, from where that
+// stands, until ctx ends. What it could not take is sent later: it is kept here.
+func (a *Agent) handOverAudit(ctx context.Context, control *controlapi.Client) error {
+	wait := newBackoff()
+	for {
+		more, err := a.handOver(ctx, control)
+		switch {
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // the agent stops; that the call failed for it is no error
+		case err != nil:
+			a.log.Debug().Err(err).Msg("the control plane does not have the newest audit records yet; trying again")
+			if !sleep(ctx, wait.NextBackOff()) {
+				return nil
+			}
+			continue
+		}
+		wait.Reset()
+		if more {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.audit.Grown():
+		}
+		if !sleep(ctx, jitter(time.Second)) { // and what comes with it
+			return nil
+		}
+	}
+}
+
+// handOver sends what follows the control plane's last record, and says whether
+// there may be more.
+func (a *Agent) handOver(ctx context.Context, control *controlapi.Client) (more bool, err error) {
+	theirs, err := control.Audit(ctx, controlapi.AuditRequest{Lines: []string{}})
+	if err != nil {
+		return false, err
+	}
+	store := AuditStore(a.opts.Config, a.kube)
+	lines, broken, err := audit.Following(ctx, store, runnerapi.AuditHead{Seq: theirs.Seq, Hash: theirs.Hash}, maxAuditLines)
+	if err != nil {
+		return false, err
+	}
+	if broken && theirs.Seq > 0 {
+		a.log.Error().Int64("record", theirs.Seq).Stringer("store", store).
+			Msg("the audit log does not contain the record that the control plane has: it was cut off, changed or made anew; see `pipeops-agent audit verify`")
+	}
+	if len(lines) == 0 {
+		return false, nil
+	}
+	now, err := control.Audit(ctx, controlapi.AuditRequest{Lines: lines, Broken: broken})
+	if err == nil && now.Seq == theirs.Seq && !broken { // what leads there is damaged
+		now, err = control.Audit(ctx, controlapi.AuditRequest{Lines: lines, Broken: true})
+	}
+	return err == nil && len(lines) == maxAuditLines && now.Seq != theirs.Seq, err
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/agent"
+	"github.com/pipeops/pipeops-vm-agent/agent/config"
+	"github.com/pipeops/pipeops-vm-agent/internal/audit"
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// auditPlace is where the audit log is.
+type auditPlace struct {
+	ownCluster
+	stateDir string
+}
+
+func (p *auditPlace) add(cmd *cobra.Command) {
+	p.ownCluster.add(cmd)
+	cmd.Flags().StringVar(&p.stateDir, "state-dir", os.Getenv("PIPEOPS_STATE_DIR"), "the agent's state directory, where it has one")
+}
+
+func (p *auditPlace) store() (audit.Store, error) {
+	if p.stateDir != "" {
+		return agent.AuditStore(config.Config{StateDir: p.stateDir}, nil), nil
+	}
+	k, err := p.client()
+	if err != nil {
+		return nil, err
+	}
+	return agent.AuditStore(config.Config{}, k), nil
+}
+
+func newAudit() *cobra.Command {
+	var (
+		place auditPlace
+		out   cli.Output
+		after int64
+		limit int
+	)
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "Show what Runners did: every command and every refusal",
+		Args:  cobra.NoArgs,
+		Example: `  pipeops-agent audit --state-dir /var/lib/pipeops-agent
+  kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent audit --limit 20`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := place.store()
+			if err != nil {
+				return err
+			}
+			list, err := audit.Read(cmd.Context(), s, after, limit)
+			if err != nil {
+				return err
+			}
+			return out.Write(cmd.OutOrStdout(), list, func(w io.Writer) { auditTable(w, list.Items) })
+		},
+	}
+	place.add(cmd)
+	out.Add(cmd)
+	cmd.Flags().Int64Var(&after, "after", -1, "records with a higher number only, the oldest of them first; by default the newest records")
+	cmd.Flags().IntVar(&limit, "limit", 100, "how many records at most")
+	cmd.AddCommand(newAuditVerify())
+	return cmd
+}
+
+func auditTable(w io.Writer, records []runnerapi.AuditRecord) {
+	cli.Row(w, "SEQ", "TIME", "RUNNER", "COMMAND", "NAMESPACE", "NAME", "OUTCOME", "CODE", "MS", "REQUEST")
+	for _, r := range records {
+		cli.Row(w, r.Seq, r.Time.Format(time.RFC3339), r.Runner, r.Command, r.Namespace, r.Name, r.Outcome, r.Code, r.Millis, r.RequestID)
+	}
+}
+
+func newAuditVerify() *cobra.Command {
+	var (
+		place auditPlace
+		out   cli.Output
+		head  string
+	)
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Find records that were removed, changed or put elsewhere",
+		Long: "Checks the chain of all records that are kept. That the log's end was cut off, or the whole log\n" +
+			"made anew, can be told only by somebody who noted its end before: give it as --head, for\n" +
+			"instance from `pipeops-controlplane agent audit AGENT`. The exit code is 0 when all is whole.",
+		Args: cobra.NoArgs,
+		Example: `  pipeops-agent audit verify --state-dir /var/lib/pipeops-agent
+  kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent audit verify --head 1204:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			noted, err := parseHead(head)
+			if err != nil {
+				return fmt.Errorf("%w: %w", errUsage, err)
+			}
+			s, err := place.store()
+			if err != nil {
+				return err
+			}
+			report, err := audit.Verify(cmd.Context(), s, noted)
+			if err != nil {
+				return err
+			}
+			if err := out.Write(cmd.OutOrStdout(), report, func(w io.Writer) { verifyTable(w, report) }); err != nil {
+				return err
+			}
+			if n := len(report.Problems); n > 0 {
+				return fmt.Errorf("the audit log is not whole: %d problems (fix: find out who may write %s; the control plane has what it was sent: pipeops-controlplane agent audit AGENT)", n, s)
+			}
+			return nil
+		},
+	}
+	place.add(cmd)
+	out.Add(cmd)
+	cmd.Flags().StringVar(&head, "head", "", "number and hash of a record that was noted before, as NUMBER:HASH")
+	return cmd
+}
+
+func verifyTable(w io.Writer, r audit.Report) {
+	for _, p := range r.Problems {
+		fmt.Fprintln(w, "problem:", p)
+	}
+	fmt.Fprintf(w, "%d records, from %d; the last is %d:%s\n", r.Records, r.First, r.Head.Seq, r.Head.Hash)
+}
+
+func parseHead(text string) (runnerapi.AuditHead, error) {
+	if text == "" {
+		return runnerapi.AuditHead{}, nil
+	}
+	number, hash, _ := strings.Cut(text, ":")
+	seq, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || seq < 1 || len(hash) != 64 {
+		return runnerapi.AuditHead{}, fmt.Errorf("--head: %.100q is not the end of a log (fix: write it as NUMBER:HASH, the hash with 64 digits)", text)
+	}
+	return runnerapi.AuditHead{Seq: seq, Hash: hash}, nil
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/kube"
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/policy"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+func newPolicy() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "policy",
+		Short: "Try what the policy lets Runners do",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newPolicyCheck(), newPolicyCommands())
+	return cmd
+}
+
+// ownCluster is where the agent lives, for commands that need nothing else of
+// its configuration.
+type ownCluster struct{ kubeconfig, namespace string }
+
+func (o *ownCluster) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig file; when empty the pod's service account is used")
+	cmd.Flags().StringVar(&o.namespace, "agent-namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), managed.AgentNamespace), "namespace that holds the agent's own objects")
+}
+
+func (o *ownCluster) client() (*kube.Client, error) {
+	cfg, err := kubernetesConfig(o.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	return kube.New(cfg, kube.Options{Namespace: o.namespace})
+}
+
+// policyCheck tries a command against a policy.
+type policyCheck struct {
+	ownCluster
+	file      string
+	runner    string
+	namespace string
+	app       appFlags
+	kinds     []string
+}
+
+func newPolicyCheck() *cobra.Command {
+	c := &policyCheck{}
+	cmd := &cobra.Command{
+		Use:   "check [COMMAND]",
+		Short: "Say whether the policy is sound, and whether it allows a command",
+		Long: "Reads the policy from a file, or the one that holds in the cluster. COMMAND is a name that\n" +
+			"`pipeops-agent policy commands` lists, or that of pipeops-runner: deploy is put-app.\n" +
+			"The exit code is 0 when the policy is sound and allows the command.",
+		Args: cobra.MaximumNArgs(1),
+		Example: `  pipeops-agent policy check --file policy.yaml
+  pipeops-agent policy check deploy --runner ci --namespace shop --image registry.example.com/shop/web:1.4.2
+  pipeops-agent policy check "secret set" --runner ci --namespace shop
+  kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent policy check scale --runner ci --namespace shop --replicas 20`,
+		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), cmd.OutOrStdout(), args) },
+	}
+	fl := cmd.Flags()
+	c.add(cmd)
+	fl.StringVar(&c.file, "file", os.Getenv("PIPEOPS_POLICY_FILE"), "read the policy from this file, not from the cluster")
+	fl.StringVar(&c.runner, "runner", "", "name of the Runner that sends the command")
+	fl.StringVarP(&c.namespace, "namespace", "n", "", "namespace that the command is about")
+	fl.StringSliceVar(&c.kinds, "kind", nil, "kinds of the manifests that the command brings: KIND or KIND.GROUP")
+	c.app.add(fl)
+	return cmd
+}
+
+func (c *policyCheck) run(ctx context.Context, out io.Writer, args []string) error {
+	doc, source, err := c.read(ctx)
+	if err != nil {
+		return fmt.Errorf("%s: %w", source, err)
+	}
+	p := policy.New(source)
+	p.Set(doc, nil)
+	if len(args) == 0 {
+		_, err := fmt.Fprintf(out, "%s is sound: %s, %d rules\n", source, p.State().State, len(doc.Rules))
+		return err
+	}
+	i, err := c.intent(args[0])
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	rule, err := p.Explain(i)
+	if err != nil {
+		return fmt.Errorf("refused: %w", err)
+	}
+	_, err = fmt.Fprintf(out, "allowed by rule %q: Runner %s may do %s\n", cmp.Or(rule, "-"), cmp.Or(c.runner, "-"), i.Command)
+	return err
+}
+
+// read is the policy in the file, or that in the cluster.
+func (c *policyCheck) read(ctx context.Context) (doc policy.Document, source string, err error) {
+	if c.file != "" {
+		doc, err = policy.ReadFile(c.file)
+		return doc, c.file, err
+	}
+	k, err := c.client()
+	if err != nil {
+		return doc, "the policy", err
+	}
+	data, err := k.ReadPolicy(ctx)
+	if err == nil {
+		doc, err = policy.FromConfigMap(data)
+	}
+	return doc, k.PolicySource(), err
+}
+
+// intent is the command that is tried.
+func (c *policyCheck) intent(command string) (runnerapi.Intent, error) {
+	all := policy.Commands()
+	for _, call := range runnerapi.Calls() {
+		if call.Command == command {
+			command = call.ID
+			break
+		}
+	}
+	access, known := all[command]
+	if !known {
+		return runnerapi.Intent{}, fmt.Errorf("%q is no command (fix: use one that `pipeops-agent policy commands` lists)", command)
+	}
+	i := runnerapi.Intent{Command: command, Access: access, Runner: c.runner, Namespace: c.namespace, Kinds: c.kinds}
+	return i, c.app.bring(&i)
+}
+
+func newPolicyCommands() *cobra.Command {
+	var out cli.Output
+	cmd := &cobra.Command{
+		Use:     "commands",
+		Short:   "List the commands that a policy can name",
+		Args:    cobra.NoArgs,
+		Example: "  pipeops-agent policy commands",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			all := policy.Commands()
+			return out.Write(cmd.OutOrStdout(), all, func(w io.Writer) {
+				cli.Row(w, "COMMAND", "ACCESS")
+				for _, name := range slices.Sorted(maps.Keys(all)) {
+					cli.Row(w, name, all[name])
+				}
+			})
+		},
+	}
+	out.Add(cmd)
+	return cmd
+}

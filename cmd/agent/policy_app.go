@@ -1,0 +1,95 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// appFlags are what a command brings that a policy can bound.
+type appFlags struct {
+	file     string
+	image    string
+	replicas int32
+	cpu      string
+	memory   string
+}
+
+func (f *appFlags) add(fl *pflag.FlagSet) {
+	fl.StringVarP(&f.file, "filename", "f", "", "the App that the command would deploy, as pipeops-runner takes it")
+	fl.StringVar(&f.image, "image", "", "image of the App")
+	fl.Int32Var(&f.replicas, "replicas", -1, "number of pods to deploy or scale to")
+	fl.StringVar(&f.cpu, "limit-cpu", "", "CPU limit of the App's container")
+	fl.StringVar(&f.memory, "limit-memory", "", "memory limit of the App's container")
+}
+
+// bring puts into the intent what the flags name, where the command has it.
+func (f *appFlags) bring(i *runnerapi.Intent) error {
+	switch i.Command {
+	case "put-app":
+		spec, err := f.spec()
+		i.App = spec
+		return err
+	case "scale-app":
+		if f.replicas >= 0 {
+			i.Scale = &runnerapi.Scale{Replicas: &f.replicas}
+		}
+	}
+	return nil
+}
+
+// spec is nil when no flag names anything of an App: then only the command
+// itself is tried.
+func (f *appFlags) spec() (*runnerapi.AppSpec, error) {
+	if *f == (appFlags{replicas: -1}) {
+		return nil, nil
+	}
+	spec, err := f.read()
+	if err != nil {
+		return nil, err
+	}
+	if f.image != "" {
+		spec.Image = f.image
+	}
+	if f.replicas >= 0 {
+		spec.Replicas = &f.replicas
+	}
+	if f.cpu != "" {
+		spec.Resources.Limits.CPU = f.cpu
+	}
+	if f.memory != "" {
+		spec.Resources.Limits.Memory = f.memory
+	}
+	if spec.Image == "" {
+		return nil, errors.New("--image: is not given (fix: name the App's image, by this or in --filename)")
+	}
+	return spec, nil
+}
+
+func (f *appFlags) read() (*runnerapi.AppSpec, error) {
+	var app struct {
+		Spec runnerapi.AppSpec `json:"spec"`
+	}
+	if f.file == "" {
+		return &app.Spec, nil
+	}
+	in, err := os.Open(f.file)
+	if err != nil {
+		return nil, fmt.Errorf("--filename: %w", err)
+	}
+	defer func() { _ = in.Close() }()
+	text, err := io.ReadAll(io.LimitReader(in, runnerapi.MaxAppBody))
+	if err == nil {
+		err = yaml.Unmarshal(text, &app)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--filename: %s: %w", f.file, err)
+	}
+	return &app.Spec, nil
+}

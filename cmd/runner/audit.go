@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+func newAudit(a *app) *cobra.Command {
+	var (
+		out   cli.Output
+		after int64
+		limit int
+	)
+	cmd := &cobra.Command{
+		Use:               "audit AGENT",
+		Short:             "Show what Runners did with an agent: every command and every refusal",
+		Example:           "  pipeops-runner audit shop\n  pipeops-runner audit shop --after 1200 -o json",
+		Args:              exactArgs("AGENT"),
+		ValidArgsFunction: a.completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
+				list, err := t.Audit(ctx, after, limit)
+				if err != nil {
+					return at(t, "", err)
+				}
+				return out.Write(a.out, list, func(w io.Writer) { auditTable(w, list.Items) })
+			})
+		},
+	}
+	out.Add(cmd)
+	cmd.Flags().Int64Var(&after, "after", -1, "records with a higher number only, the oldest of them first; by default the newest records")
+	cmd.Flags().IntVar(&limit, "limit", 100, "how many records at most")
+	return cmd
+}
+
+func auditTable(w io.Writer, records []runnerapi.AuditRecord) {
+	cli.Row(w, "SEQ", "TIME", "RUNNER", "COMMAND", "NAMESPACE", "NAME", "OUTCOME", "CODE", "MS", "REQUEST")
+	for _, r := range records {
+		cli.Row(w, r.Seq, r.Time.Format(time.RFC3339), r.Runner, r.Command, r.Namespace, r.Name, r.Outcome, r.Code, r.Millis, r.RequestID)
+	}
+}

@@ -1,0 +1,65 @@
+package docs_test
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/policy"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+//go:generate go test . -run TestTheCommandsOfPoliciesAreCommitted -update
+
+const policyDoc = "policy.md"
+
+// TestTheCommandsOfPoliciesAreCommitted compares the table in policy.md with the
+// calls there are.
+func TestTheCommandsOfPoliciesAreCommitted(t *testing.T) {
+	have, err := os.ReadFile(policyDoc)
+	require.NoError(t, err)
+	want := put(t, have, "commands", policyCommands())
+	if *update {
+		require.NoError(t, os.WriteFile(policyDoc, want, 0o644))
+		return
+	}
+	assert.True(t, bytes.Equal(want, have), "the table of docs/%s is stale; run: go generate ./docs", policyDoc)
+}
+
+func policyCommands() string {
+	calls := map[string]runnerapi.Call{}
+	for _, c := range runnerapi.Calls() {
+		calls[c.ID] = c
+	}
+	all := policy.Commands()
+	var b strings.Builder
+	b.WriteString("\n| command | access | call | `pipeops-runner` |\n|---|---|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		call := ""
+		if c := calls[name]; c.ID != "" {
+			call = code(c.Method + " " + c.Path)
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, all[name], call, code(calls[name].Command))
+	}
+	return b.String() + "\n"
+}
+
+// TestThePoliciesOfTheDocumentAreSound reads each of its examples.
+func TestThePoliciesOfTheDocumentAreSound(t *testing.T) {
+	text, err := os.ReadFile(policyDoc)
+	require.NoError(t, err)
+	blocks := strings.Split(string(text), "```yaml\n")[1:]
+	require.NotEmpty(t, blocks)
+	for _, block := range blocks {
+		example, _, _ := strings.Cut(block, "```")
+		_, err := policy.Parse([]byte(example))
+		require.NoError(t, err, example)
+	}
+}

@@ -1,0 +1,123 @@
+// Package audit keeps what Runners did: an append-only log whose records are
+// chained by hash, bounded in size, written in batches behind the calls. All
+// replicas of an agent write one log: a batch is kept under the number of its
+// first record, and only one can have that.
+//
+// Where batches are kept is its callers' choice: files, or objects of the
+// cluster. What a record says is runnerapi's.
+package audit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// Bounds of the log.
+const (
+	// Keep is how many batches are kept.
+	Keep = 2000
+	// maxBatch is how many records go into one.
+	maxBatch = 16
+	// MaxText bounds the text of a batch, in bytes.
+	MaxText = maxBatch*(runnerapi.MaxAuditLine+1) + 128
+)
+
+// Store keeps batches by the number of their first record.
+type Store interface {
+	// Put keeps a batch; false when there is one of that number.
+	Put(ctx context.Context, first int64, text []byte) (bool, error)
+	// Get reads a batch; nil when there is none.
+	Get(ctx context.Context, first int64) ([]byte, error)
+	// List answers the numbers there are, in order.
+	List(ctx context.Context) ([]int64, error)
+	// Delete removes a batch, if it is there.
+	Delete(ctx context.Context, first int64) error
+	// String names the store, for messages.
+	String() string
+}
+
+// batch is some records as they are kept: one to a line, and after them the hash
+// of the last, so that a change of that one is noticed by itself.
+type batch struct {
+	lines [][]byte
+	first runnerapi.AuditRecord
+	head  runnerapi.AuditHead
+}
+
+// link chains records to the log's end and answers the batch and its text.
+func link(head runnerapi.AuditHead, records []runnerapi.AuditRecord) (batch, []byte, error) {
+	var b batch
+	var text bytes.Buffer
+	for i, r := range records {
+		r.Seq, r.Prev, r.Hash = head.Seq+1, head.Hash, ""
+		line, err := json.Marshal(r)
+		if err == nil && len(line) > runnerapi.MaxAuditLine {
+			r.Arguments, r.Message = nil, ""
+			line, err = json.Marshal(r)
+		}
+		if err != nil {
+			return b, nil, fmt.Errorf("audit: %w", err)
+		}
+		if i == 0 {
+			b.first = r
+		}
+		head = runnerapi.AuditHead{Seq: r.Seq, Hash: runnerapi.AuditHash(line)}
+		b.lines = append(b.lines, line)
+		text.Write(line)
+		text.WriteByte('\n')
+	}
+	b.head = head
+	text.WriteString(head.Hash + "\n")
+	return b, text.Bytes(), nil
+}
+
+// decode reads a batch and checks that it holds together.
+func decode(text []byte) (batch, error) {
+	var b batch
+	if len(text) > MaxText {
+		return b, fmt.Errorf("it has more than %d bytes", MaxText)
+	}
+	lines := bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
+	if len(lines) < 2 || len(lines) > maxBatch+1 {
+		return b, fmt.Errorf("it has %d lines", len(lines))
+	}
+	end := string(lines[len(lines)-1])
+	for i, line := range lines[:len(lines)-1] {
+		r, err := runnerapi.DecodeAuditRecord(line)
+		if err != nil {
+			return batch{}, err
+		}
+		switch {
+		case i == 0:
+			b.first = r
+		case r.Seq != b.head.Seq+1:
+			return batch{}, fmt.Errorf("record %d follows record %d", r.Seq, b.head.Seq)
+		case r.Prev != b.head.Hash:
+			return batch{}, fmt.Errorf("record %d was changed, or what follows it", b.head.Seq)
+		}
+		b.head = runnerapi.AuditHead{Seq: r.Seq, Hash: runnerapi.AuditHash(line)}
+		b.lines = append(b.lines, line)
+	}
+	if end != b.head.Hash {
+		return batch{}, fmt.Errorf("record %d was changed", b.head.Seq)
+	}
+	return b, nil
+}
+
+// records are a batch's, with their hashes.
+func (b batch) records() []runnerapi.AuditRecord {
+	out := make([]runnerapi.AuditRecord, 0, len(b.lines))
+	for _, line := range b.lines {
+		r, err := runnerapi.DecodeAuditRecord(line)
+		if err != nil {
+			continue // decode has read it
+		}
+		r.Hash = runnerapi.AuditHash(line)
+		out = append(out, r)
+	}
+	return out
+}

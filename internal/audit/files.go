@@ -1,0 +1,99 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Files keeps each batch in a file of a directory, on disk before Put answers.
+type Files struct{ Dir string }
+
+var _ Store = Files{}
+
+const (
+	filePrefix = "audit-"
+	fileSuffix = ".jsonl"
+)
+
+func (f Files) name(first int64) string {
+	return filepath.Join(f.Dir, fmt.Sprintf("%s%012d%s", filePrefix, first, fileSuffix))
+}
+
+// Put implements Store. The file appears whole or not at all.
+func (f Files) Put(_ context.Context, first int64, text []byte) (bool, error) {
+	if err := os.MkdirAll(f.Dir, 0o700); err != nil {
+		return false, err
+	}
+	tmp, err := os.CreateTemp(f.Dir, ".audit-*")
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = os.Remove(tmp.Name()) }()
+	_, err = tmp.Write(text)
+	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+		return false, err
+	}
+	if err := os.Link(tmp.Name(), f.name(first)); errors.Is(err, fs.ErrExist) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	return true, syncDir(f.Dir)
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// Get implements Store.
+func (f Files) Get(_ context.Context, first int64) ([]byte, error) {
+	in, err := os.Open(f.name(first))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = in.Close() }()
+	return io.ReadAll(io.LimitReader(in, MaxText+1))
+}
+
+// List implements Store.
+func (f Files) List(context.Context) ([]int64, error) {
+	entries, err := os.ReadDir(f.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var all []int64
+	for _, e := range entries {
+		number, isOurs := strings.CutPrefix(strings.TrimSuffix(e.Name(), fileSuffix), filePrefix)
+		if n, err := strconv.ParseInt(number, 10, 64); isOurs && err == nil {
+			all = append(all, n)
+		}
+	}
+	slices.Sort(all)
+	return all, nil
+}
+
+// Delete implements Store.
+func (f Files) Delete(_ context.Context, first int64) error {
+	if err := os.Remove(f.name(first)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// String implements Store.
+func (f Files) String() string { return f.Dir }

@@ -1,0 +1,303 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+const (
+	// queueLength is how many records may wait to be kept: a cluster that is away
+	// for a while. What is more is counted.
+	queueLength = 1024
+	// gather is how long a record waits for others to be kept with.
+	gather = 100 * time.Millisecond
+	// writeTimeout bounds one write, flushTimeout all that are left at the end.
+	writeTimeout, flushTimeout = 10 * time.Second, 5 * time.Second
+	retryMin, retryMax         = 100 * time.Millisecond, 10 * time.Second
+	// sweepEvery is after how many batches old ones are removed.
+	sweepEvery = 64
+)
+
+// Log is one replica's end of the audit log. It implements runnerapi.Auditor.
+type Log struct {
+	store   Store
+	replica string
+	log     zerolog.Logger
+	queue   chan runnerapi.AuditRecord
+	lost    atomic.Int64
+	grown   chan struct{}
+
+	// Run's alone.
+	head    runnerapi.AuditHead
+	known   bool
+	written int
+	tried   *attempt // whose answer did not come
+}
+
+// attempt is a write that may have been carried out.
+type attempt struct {
+	first int64
+	text  []byte
+	head  runnerapi.AuditHead
+}
+
+var _ runnerapi.Auditor = (*Log)(nil)
+
+// New is a log in that store, written by that replica once Run is called.
+func New(store Store, replica string, log zerolog.Logger) *Log {
+	return &Log{
+		store: store, replica: replica, log: log,
+		queue: make(chan runnerapi.AuditRecord, queueLength), grown: make(chan struct{}, 1),
+	}
+}
+
+// Record implements runnerapi.Auditor.
+func (l *Log) Record(r runnerapi.AuditRecord) {
+	r.Replica = l.replica
+	select {
+	case l.queue <- r:
+	default:
+		l.lost.Add(1)
+	}
+}
+
+// Grown gets a value after records were kept.
+func (l *Log) Grown() <-chan struct{} { return l.grown }
+
+// Run keeps records until ctx ends, and then those that wait.
+func (l *Log) Run(ctx context.Context) error {
+	for {
+		select {
+		case r := <-l.queue:
+			l.keep(ctx, l.gather(ctx, r))
+		case <-ctx.Done():
+			l.flush(context.WithoutCancel(ctx))
+			return nil
+		}
+	}
+}
+
+// gather waits a moment for records that can be kept together.
+func (l *Log) gather(ctx context.Context, first runnerapi.AuditRecord) []runnerapi.AuditRecord {
+	all := []runnerapi.AuditRecord{first}
+	timer := time.NewTimer(gather)
+	defer timer.Stop()
+	for len(all) < maxBatch {
+		select {
+		case r := <-l.queue:
+			all = append(all, r)
+		case <-timer.C:
+			return all
+		case <-ctx.Done():
+			return l.waiting(all)
+		}
+	}
+	return all
+}
+
+// waiting adds the records that wait already.
+func (l *Log) waiting(all []runnerapi.AuditRecord) []runnerapi.AuditRecord {
+	for len(l.queue) > 0 && len(all) < maxBatch {
+		all = append(all, <-l.queue)
+	}
+	return all
+}
+
+func (l *Log) flush(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
+	defer cancel()
+	for len(l.queue) > 0 && ctx.Err() == nil {
+		l.keep(ctx, l.waiting(nil))
+	}
+}
+
+// keep writes records until it succeeds. When ctx ends before, there is one last
+// try.
+func (l *Log) keep(ctx context.Context, all []runnerapi.AuditRecord) {
+	lost := l.lost.Swap(0)
+	all[0].Lost = lost
+	for wait := retryMin; ; wait = min(2*wait, retryMax) {
+		last := ctx.Err() != nil
+		err := l.write(context.WithoutCancel(ctx), all)
+		if err == nil {
+			break
+		}
+		l.known = false
+		if last {
+			l.lost.Add(lost + int64(len(all)))
+			l.log.Error().Err(err).Int("records", len(all)).Msg("the audit log could not be written before the end: records are lost")
+			return
+		}
+		l.log.Warn().Err(err).Stringer("store", l.store).Msg("the audit log cannot be written; trying again")
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+	}
+	if l.written++; l.written%sweepEvery == 1 {
+		if err := l.sweep(context.WithoutCancel(ctx)); err != nil {
+			l.log.Warn().Err(err).Msg("old audit records could not be removed; trying again later")
+		}
+	}
+	select {
+	case l.grown <- struct{}{}:
+	default:
+	}
+}
+
+// write puts a batch behind the last one, whoever wrote that.
+func (l *Log) write(ctx context.Context, all []runnerapi.AuditRecord) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	for {
+		if done, err := l.carriedOut(ctx); done || err != nil {
+			return err
+		}
+		if !l.known {
+			head, err := Head(ctx, l.store)
+			if err != nil {
+				return err
+			}
+			l.head, l.known = head, true
+		}
+		b, text, err := link(l.head, all)
+		if err != nil {
+			return err
+		}
+		l.tried = &attempt{b.first.Seq, text, b.head}
+		put, err := l.store.Put(ctx, b.first.Seq, text)
+		if err != nil {
+			return err
+		}
+		if put {
+			l.head, l.tried = b.head, nil
+			return nil
+		}
+		// Another replica was first, or this one was and did not hear of it.
+		if l.known, err = l.catchUp(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// catchUp moves on over the batch that another replica has put where this one
+// meant to. It answers false when that makes no sense: then the end is looked for.
+func (l *Log) catchUp(ctx context.Context) (bool, error) {
+	b, err := get(ctx, l.store, l.head.Seq+1)
+	if err != nil || len(b.lines) == 0 || b.first.Prev != l.head.Hash {
+		return false, err
+	}
+	l.head = b.head
+	return true, nil
+}
+
+// carriedOut says whether a write whose answer did not come was carried out all
+// the same: its records must not come twice.
+func (l *Log) carriedOut(ctx context.Context) (bool, error) {
+	if l.tried == nil {
+		return false, nil
+	}
+	have, err := l.store.Get(ctx, l.tried.first)
+	if err != nil {
+		return false, err
+	}
+	done := bytes.Equal(have, l.tried.text)
+	if done {
+		l.head, l.known = l.tried.head, true
+	}
+	l.tried = nil
+	return done, nil
+}
+
+// sweep removes the oldest batches beyond Keep.
+func (l *Log) sweep(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	all, err := l.store.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, first := range all[:max(0, len(all)-Keep)] {
+		if err := l.store.Delete(ctx, first); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Head is the end of the log in a store. Where the last batch is damaged the log
+// goes on behind it, and Verify tells.
+func Head(ctx context.Context, s Store) (runnerapi.AuditHead, error) {
+	all, err := s.List(ctx)
+	if err != nil || len(all) == 0 {
+		return runnerapi.AuditHead{}, err
+	}
+	last := all[len(all)-1]
+	text, err := s.Get(ctx, last)
+	if err != nil {
+		return runnerapi.AuditHead{}, err
+	}
+	b, err := decode(text)
+	if err != nil {
+		return runnerapi.AuditHead{Seq: last + maxBatch, Hash: runnerapi.AuditHash(text)}, nil //nolint:nilerr // Verify's to tell
+	}
+	return b.head, nil
+}
+
+// Audit implements runnerapi.Auditor.
+func (l *Log) Audit(ctx context.Context, after int64, limit int) (runnerapi.AuditList, error) {
+	return Read(ctx, l.store, after, limit)
+}
+
+// Read reads records after a number, oldest first; the last ones when it is
+// negative. What is damaged is left out: Verify tells of it.
+func Read(ctx context.Context, s Store, after int64, limit int) (runnerapi.AuditList, error) {
+	var list runnerapi.AuditList
+	all, err := s.List(ctx)
+	if err != nil {
+		return list, fmt.Errorf("audit: %w", err)
+	}
+	if list.Head, err = Head(ctx, s); err != nil {
+		return list, fmt.Errorf("audit: %w", err)
+	}
+	if after < 0 {
+		return list, readLast(ctx, s, all, limit, &list)
+	}
+	for i, first := range all {
+		if i+1 < len(all) && all[i+1] <= after+1 {
+			continue // all of it is known
+		}
+		b, err := get(ctx, s, first)
+		if err != nil {
+			return list, err
+		}
+		for _, r := range b.records() {
+			if r.Seq > after && len(list.Items) < limit {
+				list.Items = append(list.Items, r)
+			}
+		}
+		if len(list.Items) >= limit {
+			break
+		}
+	}
+	return list, nil
+}
+
+func readLast(ctx context.Context, s Store, all []int64, limit int, list *runnerapi.AuditList) error {
+	for i := len(all) - 1; i >= 0 && len(list.Items) < limit; i-- {
+		b, err := get(ctx, s, all[i])
+		if err != nil {
+			return err
+		}
+		list.Items = append(b.records(), list.Items...)
+	}
+	list.Items = list.Items[max(0, len(list.Items)-limit):]
+	return nil
+}

@@ -1,0 +1,68 @@
+package controlplane
+
+import (
+	"context"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// Audit keeps what follows the records that it has of the agent. It is the second
+// holder of the log: what was cut off or made anew on the agent's side is noticed
+// here. Records that it has are passed over, so sending them again is harmless.
+func (r *registry) Audit(ctx context.Context, agentID string, req controlapi.AuditRequest) (controlapi.AuditAnswer, error) {
+	var answer controlapi.AuditAnswer
+	err := r.store.Update(ctx, func(tx *store.Tx) error {
+		head, err := tx.AuditHead(ctx, agentID)
+		if err != nil {
+			return err
+		}
+		fresh, err := r.follow(&head, agentID, req)
+		if err != nil {
+			return err
+		}
+		answer = controlapi.AuditAnswer{Seq: head.Seq, Hash: head.Hash}
+		if len(fresh) == 0 {
+			return nil
+		}
+		return tx.AddAudit(ctx, agentID, fresh)
+	})
+	return answer, err
+}
+
+// follow picks the lines that continue the log and moves head to the last.
+func (r *registry) follow(head *store.AuditLine, agentID string, req controlapi.AuditRequest) ([]store.AuditLine, error) {
+	var fresh []store.AuditLine
+	for _, text := range req.Lines {
+		record, err := runnerapi.DecodeAuditRecord([]byte(text))
+		if err != nil {
+			return nil, problem.Errorf(problem.Invalid, "see whether the agent's audit log is damaged: pipeops-agent audit verify", "%v", err).WithField("lines")
+		}
+		line := store.AuditLine{Seq: record.Seq, Hash: runnerapi.AuditHash([]byte(text)), Line: text, At: r.cfg.Now()}
+		switch {
+		case record.Seq == head.Seq+1 && record.Prev == head.Hash:
+		case req.Broken && len(fresh) == 0 && line.Hash != head.Hash:
+			if line.Broken = head.Seq > 0; line.Broken { // else it is the oldest that there is
+				r.cfg.Log.Error().Str("agent", agentID).Int64("had", head.Seq).Int64("got", record.Seq).
+					Msg("an agent's audit log does not continue what it sent before: records were removed or changed in its cluster")
+			}
+		default:
+			continue
+		}
+		fresh = append(fresh, line)
+		*head = line
+	}
+	return fresh, nil
+}
+
+// Audit is the last records of an agent's audit log that the control plane has,
+// oldest first.
+func (a *Admin) Audit(ctx context.Context, nameOrID string, limit int) ([]store.AuditLine, error) {
+	agent, err := findAgent(ctx, a.store, nameOrID)
+	if err != nil {
+		return nil, err
+	}
+	return a.store.Audit(ctx, agent.ID, limit)
+}

@@ -1,0 +1,59 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// AuditLength is how many records of each agent's audit log are kept.
+const AuditLength = 20000
+
+// AuditLine is a record of an agent's audit log, as the agent keeps it.
+type AuditLine struct {
+	Seq    int64
+	Hash   string
+	Line   string
+	Broken bool // it does not follow the one before
+	At     time.Time
+}
+
+// AuditHead is the last record of an agent's audit log; the zero value where
+// there is none.
+func (q queries) AuditHead(ctx context.Context, agentID string) (AuditLine, error) {
+	var l AuditLine
+	err := q.q.QueryRowContext(ctx, `SELECT seq, hash FROM audit WHERE agent_id = $1 ORDER BY id DESC LIMIT 1`, agentID).Scan(&l.Seq, &l.Hash)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return l, fmt.Errorf("database: audit: %w", err)
+	}
+	return l, nil
+}
+
+// AddAudit appends records and drops what is too old. Those of an agent that is
+// gone are dropped.
+func (t *Tx) AddAudit(ctx context.Context, agentID string, lines []AuditLine) error {
+	for _, l := range lines {
+		broken := 0
+		if l.Broken {
+			broken = 1
+		}
+		_, err := t.exec(ctx, `INSERT INTO audit (agent_id, seq, hash, line, broken, at)
+			SELECT id, $1, $2, $3, $4, $5 FROM agents WHERE id = $6`, l.Seq, l.Hash, l.Line, broken, micros(l.At), agentID)
+		if err != nil {
+			return err
+		}
+	}
+	_, err := t.exec(ctx, `DELETE FROM audit WHERE agent_id = $1 AND id <= (
+		SELECT id FROM audit WHERE agent_id = $1 ORDER BY id DESC LIMIT 1 OFFSET $2)`, agentID, AuditLength)
+	return err
+}
+
+// Audit lists the last records of an agent's audit log, oldest first.
+func (q queries) Audit(ctx context.Context, agentID string, limit int) ([]AuditLine, error) {
+	return all(ctx, q.q, func(row scanner, l *AuditLine) error {
+		return row.Scan(&l.Seq, &l.Hash, &l.Line, &l.Broken, moment{&l.At})
+	}, `SELECT seq, hash, line, broken, at FROM (SELECT * FROM audit WHERE agent_id = $1 ORDER BY id DESC LIMIT $2) AS last ORDER BY id`,
+		agentID, limit)
+}

@@ -1,0 +1,117 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+// PolicyConfigMap is where the owner of the cluster says what Runners may do.
+const PolicyConfigMap = "pipeops-policy"
+
+const fixPolicyRights = "apply the agent's manifest of this version, which grants it"
+
+// PolicySource names the policy's ConfigMap, for messages.
+func (k *Client) PolicySource() string {
+	return "ConfigMap " + k.opts.Namespace + "/" + PolicyConfigMap
+}
+
+// ReadPolicy reads the policy's ConfigMap once; nil where there is none.
+func (k *Client) ReadPolicy(ctx context.Context) (map[string]string, error) {
+	list := &corev1.ConfigMapList{}
+	err := k.client.List(ctx, list, client.InNamespace(k.opts.Namespace), client.MatchingFields{metav1.ObjectNameField: PolicyConfigMap})
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", k.PolicySource(), err)
+	}
+	if len(list.Items) == 0 {
+		return nil, nil
+	}
+	return policyData(&list.Items[0]), nil
+}
+
+// WatchPolicy calls set with the data of the policy's ConfigMap, nil where there
+// is none, and with each change of it, until ctx ends. set's error says that it
+// may not be read any more. While the API server cannot be reached nothing is
+// heard, and nothing can be done in the cluster either.
+func (k *Client) WatchPolicy(ctx context.Context, set func(map[string]string, error)) error {
+	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, PolicyConfigMap)
+	source := cache.NewListWatchFromClient(k.rest, "configmaps", k.opts.Namespace, selector)
+	refused := func(err error) error {
+		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+			set(nil, problem.Errorf(problem.Forbidden, fixPolicyRights, "%s may not be read: %v", k.PolicySource(), err))
+		}
+		return err
+	}
+	heard := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+			list, err := source.ListWithContext(ctx, opts)
+			return list, refused(err)
+		},
+		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+			w, err := source.WatchWithContext(ctx, opts)
+			return w, refused(err)
+		},
+	}
+	cache.NewReflectorWithOptions(heard, &corev1.ConfigMap{}, &policyStore{set: set},
+		cache.ReflectorOptions{Name: k.PolicySource()}).RunWithContext(ctx)
+	return nil
+}
+
+// policyStore hands on what a Reflector would keep.
+type policyStore struct {
+	set func(map[string]string, error)
+}
+
+var _ cache.ReflectorStore = (*policyStore)(nil)
+
+// Add implements cache.ReflectorStore.
+func (s *policyStore) Add(o any) error { return s.Update(o) }
+
+// Update implements cache.ReflectorStore.
+func (s *policyStore) Update(o any) error {
+	cm, ok := o.(*corev1.ConfigMap)
+	if !ok {
+		return fmt.Errorf("%T is no ConfigMap", o)
+	}
+	s.set(policyData(cm), nil)
+	return nil
+}
+
+// Delete implements cache.ReflectorStore.
+func (s *policyStore) Delete(any) error {
+	s.set(nil, nil)
+	return nil
+}
+
+// Replace implements cache.ReflectorStore.
+func (s *policyStore) Replace(all []any, _ string) error {
+	if len(all) == 0 {
+		return s.Delete(nil)
+	}
+	return s.Update(all[0])
+}
+
+// Resync implements cache.ReflectorStore.
+func (s *policyStore) Resync() error { return nil }
+
+// policyData is not nil. Keys of binary data count as keys that are not known.
+func policyData(cm *corev1.ConfigMap) map[string]string {
+	data := make(map[string]string, len(cm.Data)+len(cm.BinaryData))
+	for key := range cm.BinaryData {
+		data[key] = ""
+	}
+	for key, value := range cm.Data {
+		data[key] = value
+	}
+	return data
+}

@@ -1,0 +1,120 @@
+package kube_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/kube"
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+)
+
+// effective is how soon a change of the policy has to be in force.
+const effective = time.Second
+
+func policyConfigMap(data map[string]string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.AgentNamespace, Name: kube.PolicyConfigMap}, Data: data}
+}
+
+// TestThePolicyIsFollowed makes, changes and deletes the policy as the cluster's
+// owner does, and hears of it with the agent's own rights.
+func TestThePolicyIsFollowed(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	k, err := kube.New(env.Agent, kube.Options{Namespace: kubetest.AgentNamespace})
+	require.NoError(t, err)
+	type heard struct {
+		data map[string]string
+		err  error
+	}
+	news := make(chan heard, 16)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- k.WatchPolicy(ctx, func(data map[string]string, err error) { news <- heard{data, err} })
+	}()
+	defer func() {
+		cancel()
+		require.NoError(t, <-done)
+	}()
+	next := func(what string, within time.Duration) map[string]string {
+		t.Helper()
+		select {
+		case n := <-news:
+			require.NoError(t, n.err)
+			return n.data
+		case <-time.After(within):
+			t.Fatalf("%s: not heard of within %s", what, within)
+			return nil
+		}
+	}
+	assert.Nil(t, next("there is none", 30*time.Second))
+
+	other := policyConfigMap(map[string]string{"paused": "true"})
+	other.Name = "not-" + kube.PolicyConfigMap
+	require.NoError(t, env.Client.Create(t.Context(), other))
+	cm := policyConfigMap(map[string]string{"paused": "true"})
+	require.NoError(t, env.Client.Create(t.Context(), cm))
+	assert.Equal(t, cm.Data, next("made", effective))
+	read, err := k.ReadPolicy(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, cm.Data, read)
+
+	cm.Data = map[string]string{"paused": "false"}
+	cm.BinaryData = map[string][]byte{"strange": {1}}
+	require.NoError(t, env.Client.Update(t.Context(), cm))
+	assert.Equal(t, map[string]string{"paused": "false", "strange": ""}, next("changed", effective))
+
+	require.NoError(t, env.Client.Delete(t.Context(), cm))
+	assert.Nil(t, next("deleted", effective))
+	read, err = k.ReadPolicy(t.Context())
+	require.NoError(t, err)
+	assert.Nil(t, read)
+}
+
+// TestTheAgentCannotWriteItsPolicy tries it with the agent's rights, among which
+// is that to make ConfigMaps beside the policy.
+func TestTheAgentCannotWriteItsPolicy(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	agent, err := client.New(env.Agent, client.Options{Scheme: env.Client.Scheme()})
+	require.NoError(t, err)
+	err = agent.Create(t.Context(), policyConfigMap(nil))
+	require.True(t, apierrors.IsForbidden(err), "%v", err)
+	assert.ErrorContains(t, err, "the cluster owner's to write")
+
+	mine := policyConfigMap(nil)
+	mine.Name = "another"
+	mine.Labels = managed.Labels()
+	require.NoError(t, agent.Create(t.Context(), mine), "the right that is kept from the policy")
+
+	require.NoError(t, env.Client.Create(t.Context(), policyConfigMap(nil)))
+	t.Cleanup(func() { require.NoError(t, env.Client.Delete(context.Background(), policyConfigMap(nil))) })
+	assert.True(t, apierrors.IsForbidden(agent.Update(t.Context(), policyConfigMap(map[string]string{"paused": "false"}))))
+	assert.True(t, apierrors.IsForbidden(agent.Delete(t.Context(), policyConfigMap(nil))))
+}
+
+// TestAPolicyThatMayNotBeReadIsTold has somebody without the right watch.
+func TestAPolicyThatMayNotBeReadIsTold(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	nobody := *env.Agent
+	nobody.Impersonate.UserName, nobody.Impersonate.Groups = "nobody", nil
+	k, err := kube.New(&nobody, kube.Options{Namespace: kubetest.AgentNamespace})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	var told error
+	require.NoError(t, k.WatchPolicy(ctx, func(_ map[string]string, err error) {
+		told = err
+		cancel()
+	}))
+	require.Error(t, told)
+	assert.ErrorContains(t, told, "ConfigMap pipeops/pipeops-policy may not be read")
+	assert.ErrorContains(t, told, "fix: apply the agent's manifest")
+}

@@ -1,0 +1,205 @@
+package policy
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// explain names the rule that allows what is intended, or refuses it.
+func (d Document) explain(i runnerapi.Intent, source string) (string, error) {
+	rules := d.Rules
+	if rules == nil {
+		rules = defaultRules
+	}
+	at := slices.IndexFunc(rules, func(r Rule) bool { return r.about(i) })
+	if at < 0 {
+		return "", runnerapi.PolicyDenied("only the owner of the cluster can allow it, by a rule in "+source,
+			"no rule of the customer's policy allows Runner %s to do %s%s", i.Runner, i.Command, where(i))
+	}
+	r := ruling{Rule: rules[at], field: fmt.Sprintf("rules[%d]", at), source: source}
+	if r.Deny {
+		return "", r.refuse("", "deny", "does not allow Runner %s to do %s%s", i.Runner, i.Command, where(i))
+	}
+	return r.Name, r.bounds(i)
+}
+
+func where(i runnerapi.Intent) string {
+	if i.Namespace == "" {
+		return ", which is not about one namespace alone"
+	}
+	return " in namespace " + i.Namespace
+}
+
+// about says whether the rule is to decide.
+func (r Rule) about(i runnerapi.Intent) bool {
+	namespace := matches(r.Namespaces, i.Namespace)
+	if i.Namespace == "" {
+		namespace = r.Namespaces == nil || slices.Contains(r.Namespaces, anything)
+	}
+	return namespace && matches(r.Runners, i.Runner) && r.names(i)
+}
+
+// names says whether the rule's commands have this one among them.
+func (r Rule) names(i runnerapi.Intent) bool {
+	if r.Commands == nil {
+		return r.Deny || i.Access != runnerapi.Named
+	}
+	return slices.ContainsFunc(r.Commands, func(c string) bool {
+		switch c {
+		case anything:
+			return r.Deny || i.Access != runnerapi.Named
+		case reads:
+			return i.Access == runnerapi.Reads
+		case writes:
+			return i.Access == runnerapi.Writes || r.Deny && i.Access == runnerapi.Named
+		case i.Command:
+			return true
+		}
+		return (r.Deny || i.Access != runnerapi.Named) && matchesOne(c, i.Command)
+	})
+}
+
+// matches says whether one of the patterns is of the name; no list is of all.
+func matches(patterns []string, name string) bool {
+	return patterns == nil || slices.ContainsFunc(patterns, func(p string) bool { return matchesOne(p, name) })
+}
+
+func matchesOne(pattern, name string) bool {
+	ok, err := path.Match(pattern, name) // names have no slash
+	return ok && err == nil
+}
+
+// ruling is a rule that decides.
+type ruling struct {
+	Rule
+	field, source string
+}
+
+// refuse names the rule, which part of it, and the field of the command at fault.
+func (r ruling) refuse(field, part, format string, args ...any) error {
+	fix := "stay within it, or have the owner of the cluster change " + r.field + "." + part + " in " + r.source
+	if part == "deny" {
+		fix = "only the owner of the cluster can allow it: " + r.field + " in " + r.source
+	}
+	if r.source == "" {
+		fix = "stay within it"
+	}
+	e := runnerapi.PolicyDenied(fix, "rule %q of the customer's policy "+format, append([]any{r.Name}, args...)...)
+	return e.WithField(field)
+}
+
+// bounds looks at what the command brings.
+func (r ruling) bounds(i runnerapi.Intent) error {
+	if i.App != nil {
+		if err := r.app(*i.App); err != nil {
+			return err
+		}
+	}
+	if s := i.Scale; s != nil {
+		for field, n := range map[string]*int32{"replicas": s.Replicas, "min": s.Min, "max": s.Max} {
+			if err := r.replicas(field, n); err != nil {
+				return err
+			}
+		}
+	}
+	for n, kind := range i.Kinds {
+		if !slices.ContainsFunc(r.Kinds, func(k string) bool { return k == anything || strings.EqualFold(k, kind) }) {
+			return r.refuse(fmt.Sprintf("manifests[%d].kind", n), "kinds", "allows manifests of %s, not of %s", orNone(r.Kinds), kind)
+		}
+	}
+	return nil
+}
+
+func (r ruling) app(s runnerapi.AppSpec) error {
+	if err := r.image("image", s.Image); err != nil {
+		return err
+	}
+	if err := r.replicas("replicas", s.Replicas); err != nil {
+		return err
+	}
+	if s.Autoscaling != nil {
+		if err := r.replicas("autoscaling.max", &s.Autoscaling.Max); err != nil {
+			return err
+		}
+	}
+	if s.Job != nil {
+		if err := r.replicas("job.parallelism", &s.Job.Parallelism); err != nil {
+			return err
+		}
+	}
+	if err := r.resources("resources.limits", s.Resources.Limits); err != nil {
+		return err
+	}
+	for n, c := range s.InitContainers {
+		at := fmt.Sprintf("initContainers[%d]", n)
+		if c.Image != "" { // else it is the App's
+			if err := r.image(at+".image", c.Image); err != nil {
+				return err
+			}
+		}
+		if err := r.resources(at+".resources.limits", c.Resources.Limits); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r ruling) replicas(field string, n *int32) error {
+	if r.MaxReplicas == nil || n == nil || *n <= *r.MaxReplicas {
+		return nil
+	}
+	return r.refuse(field, "maxReplicas", "allows at most %d pods of an App, not %d", *r.MaxReplicas, *n)
+}
+
+func (r ruling) resources(field string, limits runnerapi.ResourceAmounts) error {
+	if r.MaxResources == nil {
+		return nil
+	}
+	if err := r.amount(field+".cpu", "maxResources.cpu", r.MaxResources.CPU, limits.CPU); err != nil {
+		return err
+	}
+	return r.amount(field+".memory", "maxResources.memory", r.MaxResources.Memory, limits.Memory)
+}
+
+func (r ruling) amount(field, part, most, asked string) error {
+	if most == "" {
+		return nil
+	}
+	if asked == "" {
+		return r.refuse(field, part, "wants a limit of each container, at most %s", most)
+	}
+	limit, err := resource.ParseQuantity(asked)
+	if err != nil || limit.Cmp(resource.MustParse(most)) > 0 { // Parse has tried it
+		return r.refuse(field, part, "allows a limit of at most %s, not %s", most, asked)
+	}
+	return nil
+}
+
+func (r ruling) image(field, image string) error {
+	if r.Images == nil {
+		return nil
+	}
+	repository, err := repositoryOf(image)
+	if err != nil {
+		return r.refuse(field, "images", "looks at where images come from, and %.200q is no image reference", image)
+	}
+	for _, allowed := range r.Images {
+		if repository == allowed || strings.HasPrefix(repository, allowed+"/") {
+			return nil
+		}
+	}
+	return r.refuse(field, "images", "allows images from %s, not from %s", orNone(r.Images), repository)
+}
+
+func orNone(words []string) string {
+	if len(words) == 0 {
+		return "nowhere"
+	}
+	return strings.Join(words, ", ")
+}

@@ -1,0 +1,86 @@
+package policy
+
+import (
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// retryAfter is when to ask again for what is about to be known.
+const retryAfter = time.Second
+
+// Document is a policy as its owner writes it, in YAML.
+type Document struct {
+	// Paused refuses every call of every Runner. Apps run on.
+	Paused bool `json:"paused,omitempty"`
+	// ReadOnly refuses every command.
+	ReadOnly bool `json:"readOnly,omitempty"`
+	// Rules are read from the top, and the first that is about a call decides; a
+	// call that none is about is refused. Absent, the default's are in force.
+	Rules []Rule `json:"rules,omitempty"`
+}
+
+// Rule says of some calls whether they are allowed, and within which bounds.
+// What it is about is what runners, namespaces and commands together say; each
+// stands for all when it is absent.
+type Rule struct {
+	// Name is told by refusals and by the audit log.
+	Name string `json:"name"`
+	// Deny refuses what the rule is about.
+	Deny bool `json:"deny,omitempty"`
+	// Runners are names of Runners; * stands for any text.
+	Runners []string `json:"runners,omitempty"`
+	// Namespaces are names of namespaces. A call that is not about one namespace
+	// needs "*".
+	Namespaces []string `json:"namespaces,omitempty"`
+	// Commands are names of calls, or read, write or * for all such. What is named
+	// access is in none of these three.
+	Commands []string `json:"commands,omitempty"`
+
+	// Images are registries, or repositories and what is below them, from which
+	// alone Apps may run images.
+	Images []string `json:"images,omitempty"`
+	// MaxReplicas is the most pods that an App may ask for.
+	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
+	// MaxResources are the highest limits of a container. Each container has to have
+	// limits then.
+	MaxResources *runnerapi.ResourceAmounts `json:"maxResources,omitempty"`
+	// Kinds are those that raw manifests may have: KIND or KIND.GROUP.
+	Kinds []string `json:"kinds,omitempty"`
+}
+
+// The sets of commands.
+const (
+	anything = "*"
+	reads    = "read"
+	writes   = "write"
+)
+
+// defaultRules hold where the owner of the cluster has written none: a Runner may
+// do what its job needs in the namespaces that the agent manages, which is where
+// the agent's own rights end, and nothing that has to be named.
+var defaultRules = []Rule{{Name: "default"}}
+
+// planned are commands that a policy may name before this agent has calls for
+// them, so that one policy serves agents of several versions.
+var planned = map[string]runnerapi.Access{
+	"exec-app": runnerapi.Named, "port-forward-app": runnerapi.Named, ApplyManifests: runnerapi.Named,
+	"kubernetes-api": runnerapi.Named, runnerapi.AdoptNamespace: runnerapi.Named,
+}
+
+// ApplyManifests is the command that brings raw manifests, which kinds bounds.
+const ApplyManifests = "apply-manifests"
+
+// Commands are all that a policy may name, by their access.
+func Commands() map[string]runnerapi.Access {
+	all := map[string]runnerapi.Access{}
+	for name, access := range planned {
+		all[name] = access
+	}
+	for _, c := range runnerapi.Calls() {
+		if c.Access != runnerapi.Open {
+			all[c.ID] = c.Access
+		}
+	}
+	return all
+}

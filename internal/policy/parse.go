@@ -1,0 +1,187 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// MaxSize bounds a policy's text, in bytes.
+const MaxSize = 64 << 10
+
+// The keys of the ConfigMap. The switches are keys of their own, so that one
+// command without an editor sets them.
+const (
+	keyDocument = "policy.yaml"
+	keyPaused   = "paused"
+	keyReadOnly = "readOnly"
+)
+
+const fixDocument = "try it before it is set: pipeops-agent policy check --file policy.yaml; docs/policy.md tells the fields"
+
+// FromConfigMap reads the data of the ConfigMap; nil, where there is none, is the
+// default policy.
+func FromConfigMap(data map[string]string) (Document, error) {
+	doc, err := Parse([]byte(data[keyDocument]))
+	if err != nil {
+		return Document{}, err
+	}
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		to := &doc.Paused
+		switch key {
+		case keyDocument:
+			continue
+		case keyReadOnly:
+			to = &doc.ReadOnly
+		case keyPaused:
+		default:
+			return Document{}, flaw(key, "use the keys policy.yaml, paused and readOnly", "there is no such key")
+		}
+		on, err := strconv.ParseBool(strings.TrimSpace(data[key]))
+		if err != nil {
+			return Document{}, flaw(key, `set it to "true" or "false"`, "is neither true nor false")
+		}
+		*to = *to || on
+	}
+	return doc, nil
+}
+
+// Parse reads a policy and says what is wrong with it, all at once. Nothing at
+// all is the default policy.
+func Parse(text []byte) (Document, error) {
+	if len(text) > MaxSize {
+		return Document{}, flaw("", "use patterns instead of long lists", "the policy has more than %d bytes", MaxSize)
+	}
+	raw, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		return Document{}, flaw("", fixDocument, "not YAML: %v", err)
+	}
+	var doc Document
+	strict, err := kjson.UnmarshalStrict(raw, &doc)
+	if err == nil && len(strict) > 0 {
+		err = strict[0]
+	}
+	if err != nil {
+		return Document{}, flaw(fieldIn(err), fixDocument, "%v", err)
+	}
+	c := &checking{}
+	c.document(doc)
+	if len(c.wrong) > 0 {
+		e := flaw(c.wrong[0].Field, fixDocument, "%s", c.wrong[0].Message)
+		if len(c.wrong) > 1 {
+			e.Fields = c.wrong
+		}
+		return Document{}, e
+	}
+	return doc, nil
+}
+
+func flaw(field, fix, format string, args ...any) *problem.Error {
+	return problem.Errorf(problem.Invalid, fix, format, args...).WithField(field)
+}
+
+var quoted = regexp.MustCompile(`unknown field "([^"]+)"|field ([\w.\[\]]+) of type`)
+
+// fieldIn finds the field that a decoder's error is about.
+func fieldIn(err error) string {
+	found := quoted.FindStringSubmatch(err.Error())
+	if found == nil {
+		return ""
+	}
+	return found[1] + strings.TrimPrefix(found[2], "Document.")
+}
+
+// checking gathers what is wrong.
+type checking struct{ wrong []problem.FieldError }
+
+func (c *checking) add(field, format string, args ...any) {
+	c.wrong = append(c.wrong, problem.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
+}
+
+var ruleName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9 ._-]{0,61}[A-Za-z0-9])?$`)
+
+func (c *checking) document(d Document) {
+	names := map[string]bool{}
+	for i, r := range d.Rules {
+		at := fmt.Sprintf("rules[%d]", i)
+		switch {
+		case !ruleName.MatchString(r.Name):
+			c.add(at+".name", "every rule needs a name: letters, digits, spaces, '.', '_' and '-', at most 63")
+		case names[r.Name]:
+			c.add(at+".name", "%q is the name of another rule", r.Name)
+		}
+		names[r.Name] = true
+		c.rule(at, r)
+	}
+}
+
+func (c *checking) rule(at string, r Rule) {
+	c.patterns(at+".runners", r.Runners)
+	c.patterns(at+".namespaces", r.Namespaces)
+	c.patterns(at+".commands", r.Commands)
+	for i, name := range r.Commands {
+		if !r.knows(name) {
+			c.add(fmt.Sprintf("%s.commands[%d]", at, i), "%.100q is no command: pipeops-agent policy commands lists them", name)
+		}
+	}
+	for i, entry := range r.Images {
+		if err := checkSource(entry); err != nil {
+			c.add(fmt.Sprintf("%s.images[%d]", at, i), "%v", err)
+		}
+	}
+	if r.MaxReplicas != nil && *r.MaxReplicas < 0 {
+		c.add(at+".maxReplicas", "must not be less than 0")
+	}
+	if m := r.MaxResources; m != nil {
+		c.quantity(at+".maxResources.cpu", m.CPU)
+		c.quantity(at+".maxResources.memory", m.Memory)
+	}
+	if len(r.Kinds) > 0 && !slices.Contains(r.Commands, ApplyManifests) {
+		c.add(at+".kinds", "bounds %s, which the rule's commands have to name", ApplyManifests)
+	}
+	if r.Deny && (r.Images != nil || r.MaxReplicas != nil || r.MaxResources != nil || r.Kinds != nil) {
+		c.add(at+".deny", "a rule that denies takes no images, maxReplicas, maxResources and kinds: it has nothing to bound")
+	}
+}
+
+// patterns have no slash, and an escape would hide what they stand for.
+func (c *checking) patterns(field string, patterns []string) {
+	for i, p := range patterns {
+		if _, err := path.Match(p, ""); err != nil || p == "" || strings.ContainsAny(p, "/\\ ") {
+			c.add(fmt.Sprintf("%s[%d]", field, i), "%.100q is neither a name nor a pattern such as ci-*", p)
+		}
+	}
+}
+
+func (c *checking) quantity(field, q string) {
+	if q == "" {
+		return
+	}
+	if parsed, err := resource.ParseQuantity(q); err != nil || parsed.Sign() < 0 {
+		c.add(field, "%.40q is not a Kubernetes quantity such as 500m or 2Gi", q)
+	}
+}
+
+// knows says whether an entry of the rule's commands stands for anything at all.
+func (r Rule) knows(name string) bool {
+	if name == anything || name == reads || name == writes {
+		return true
+	}
+	for command, access := range Commands() {
+		if name == command || (r.Deny || access != runnerapi.Named) && matchesOne(name, command) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,147 @@
+// Package policy is the customer's word on what Runners may do in his cluster:
+// how it is written, what is wrong with it, and what it says to a command. It
+// is about Runners alone: what somebody does with kubectl, and what the agent
+// does by itself for an App that is there, is not its business.
+//
+// Where it is kept and how a change is noticed is told by its callers.
+package policy
+
+import (
+	"reflect"
+	"sync"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// The states of a policy, as runnerapi.PolicyState tells them.
+const (
+	stateDefault  = "default"
+	stateActive   = "active"
+	stateReadOnly = "readOnly"
+	statePaused   = "paused"
+	stateInvalid  = "invalid"
+	stateUnknown  = "unknown"
+)
+
+// alwaysAnswered is the call by which a Runner finds out why everything else is
+// refused.
+const alwaysAnswered = "get-cluster"
+
+// Policy is the policy of now. It implements runnerapi.Policy.
+type Policy struct {
+	source string
+
+	mu      sync.Mutex
+	known   bool
+	doc     Document
+	wrong   *problem.Error // why doc cannot be gone by
+	changed chan struct{}
+}
+
+var _ runnerapi.Policy = (*Policy)(nil)
+
+// New is a policy of which nothing is known yet: until Set or Fail is called it
+// refuses all. source says where its owner sets it, for messages.
+func New(source string) *Policy {
+	return &Policy{source: source, changed: make(chan struct{})}
+}
+
+// Set makes doc the policy from now on; err, where it is not nil, says why there
+// is none that could be gone by, and all is refused. It answers whether that is
+// a change.
+func (p *Policy) Set(doc Document, err error) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w := wrong(err)
+	if p.known && reflect.DeepEqual(p.doc, doc) && reflect.DeepEqual(p.wrong, w) {
+		return false
+	}
+	p.known, p.doc, p.wrong = true, doc, w
+	close(p.changed)
+	p.changed = make(chan struct{})
+	return true
+}
+
+// Known says whether the policy has been read, whatever it said.
+func (p *Policy) Known() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.known
+}
+
+// Changed implements runnerapi.Policy.
+func (p *Policy) Changed() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.changed
+}
+
+// State implements runnerapi.Policy.
+func (p *Policy) State() runnerapi.PolicyState {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := runnerapi.PolicyState{Source: p.source, State: stateActive}
+	switch {
+	case !p.known:
+		s.State = stateUnknown
+	case p.wrong != nil:
+		s.State, s.Message, s.Fix = stateInvalid, located(p.wrong), p.wrong.Fix
+	case p.doc.Paused:
+		s.State = statePaused
+	case p.doc.ReadOnly:
+		s.State = stateReadOnly
+	case p.doc.Rules == nil:
+		s.State = stateDefault
+	}
+	return s
+}
+
+// Decide implements runnerapi.Policy.
+func (p *Policy) Decide(i runnerapi.Intent) error {
+	_, err := p.Explain(i)
+	return err
+}
+
+// Explain is Decide that also names the rule that allowed it.
+func (p *Policy) Explain(i runnerapi.Intent) (rule string, err error) {
+	p.mu.Lock()
+	known, doc, wrong := p.known, p.doc, p.wrong
+	p.mu.Unlock()
+	switch {
+	case (!known || wrong != nil || doc.Paused) && i.Command == alwaysAnswered:
+		return "", nil
+	case !known:
+		return "", problem.Errorf(problem.Unavailable, "send it again; if it stays so, see the agent's log", "the customer's policy is not known yet").
+			WithRetryAfter(retryAfter)
+	case wrong != nil:
+		return "", runnerapi.PolicyDenied("the owner of the cluster has to correct "+p.source+": "+wrong.Fix,
+			"the customer's policy cannot be understood, so nothing is allowed: %s", located(wrong))
+	case doc.Paused:
+		return "", runnerapi.PolicyDenied("wait until the owner of the cluster lets you: he sets paused to false in "+p.source,
+			"the customer's policy has paused all commands (paused)")
+	case doc.ReadOnly && i.Access != runnerapi.Reads:
+		return "", runnerapi.PolicyDenied("only the owner of the cluster can allow it: readOnly in "+p.source,
+			"the customer's policy allows reading only (readOnly), and %s is a command", i.Command)
+	}
+	return doc.explain(i, p.source)
+}
+
+// wrong makes a problem of any error.
+func wrong(err error) *problem.Error {
+	if err == nil {
+		return nil
+	}
+	if p, ok := err.(*problem.Error); ok { //nolint:errorlint // Parse's own, never wrapped
+		return p
+	}
+	return problem.Errorf(problem.Invalid, "see the agent's log", "%v", err)
+}
+
+// located is a problem without its fix.
+func located(e *problem.Error) string {
+	if e.Field == "" {
+		return e.Detail
+	}
+	return e.Field + ": " + e.Detail
+}

@@ -1,0 +1,17 @@
+package runnerapi
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+)
+
+// Audit reads the agent's audit log after a record's number, oldest first, at
+// most limit records; the newest ones when after is negative.
+func (c *Client) Audit(ctx context.Context, after int64, limit int) (AuditList, error) {
+	var list AuditList
+	_, err := c.call(ctx, &request{method: http.MethodGet, path: "/audit", query: map[string]string{
+		"after": strconv.FormatInt(after, 10), "limit": strconv.Itoa(limit),
+	}}, &list)
+	return list, err
+}

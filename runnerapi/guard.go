@@ -1,0 +1,126 @@
+package runnerapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+type intentKey struct{}
+
+// guard asks the customer's policy about each call, as the table of calls has
+// it. What is not in the table is refused, so no call can forget this.
+func (s *server) guard(next http.Handler) http.Handler {
+	calls := callsByRoute()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx := r.Context()
+		intent, err := s.intend(r, calls[r.Method+" "+chi.RouteContext(ctx).RoutePattern()])
+		if err == nil {
+			err = s.decide(intent)
+		}
+		if err != nil {
+			problem.Write(w, problem.RequestID(ctx), s.wireError(ctx, err))
+			return
+		}
+		ctx = context.WithValue(ctx, intentKey{}, intent)
+		if intent.Access != Writes && s.Policy != nil {
+			var release func()
+			ctx, release = s.whileAllowed(ctx, intent)
+			defer release()
+		}
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// callsByRoute are the calls by method and path.
+func callsByRoute() map[string]Call {
+	calls := map[string]Call{}
+	for _, c := range Calls() {
+		calls[c.Method+" "+c.Path] = c
+	}
+	return calls
+}
+
+// intend describes a call for the policy.
+func (s *server) intend(r *http.Request, c Call) (Intent, error) {
+	if c.ID == "" || c.Access == "" {
+		return Intent{}, PolicyDenied("report this: the call stands in no table", "no policy could allow this call")
+	}
+	i := Intent{Command: c.ID, Access: c.Access, Runner: callerFrom(r.Context()).Runner, Namespace: pathParam(r, "namespace")}
+	if id := pathParam(r, "id"); id != "" && s.Journal != nil {
+		// An operation is of the namespace that its command was about.
+		record, err := limited(r.Context(), journalLimit, func(ctx context.Context) (Record, error) { return s.Journal.Find(ctx, id) })
+		if known := (*Error)(nil); err != nil && (!errors.As(err, &known) || known.Code != CodeNotFound) {
+			return Intent{}, err
+		}
+		i.Namespace = record.Target.Namespace
+	}
+	return i, nil
+}
+
+// pathParam is a part of the path exactly as the call itself is given it: what
+// was sent escaped, huma unescapes. If the two differed, a call could be asked
+// about for one namespace and carried out in another.
+func pathParam(r *http.Request, name string) string {
+	v := r.PathValue(name)
+	if r.URL.RawPath == "" {
+		return v
+	}
+	if plain, err := url.PathUnescape(v); err == nil {
+		return plain
+	}
+	return v
+}
+
+func (s *server) decide(i Intent) error {
+	if s.Policy == nil {
+		return nil
+	}
+	return s.Policy.Decide(i)
+}
+
+// whileAllowed is a context that ends when the policy does not allow any more
+// what it allowed, so that a stream does not outlive a change.
+func (s *server) whileAllowed(ctx context.Context, i Intent) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			changed := s.Policy.Changed()
+			if err := s.Policy.Decide(i); err != nil {
+				cancel(err)
+				return
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-changed:
+			}
+		}
+	}()
+	return ctx, func() {
+		cancel(nil)
+		<-done
+	}
+}
+
+// bring asks the policy about what a command brings beside its path.
+func (s *server) bring(ctx context.Context, add func(*Intent)) error {
+	intent, ok := ctx.Value(intentKey{}).(Intent)
+	if !ok || s.Policy == nil {
+		return nil
+	}
+	add(&intent)
+	return s.decide(intent)
+}
+
+// bringApp is bring for the spec of an App.
+func (s *server) bringApp(ctx context.Context, spec AppSpec) error {
+	return s.bring(ctx, func(i *Intent) { i.App = &spec })
+}

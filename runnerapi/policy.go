@@ -1,0 +1,64 @@
+package runnerapi
+
+import (
+	"net/http"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+// CodePolicyDenied refuses what the customer's policy does not allow.
+const CodePolicyDenied = Code("policy_denied") // 403
+
+// Access is what the customer's policy takes a call for.
+type Access string
+
+// The kinds of access. A call that has none is refused.
+const (
+	Open   Access = "open"  // no Runner is asked for: the health calls and the document
+	Reads  Access = "read"  // changes nothing
+	Writes Access = "write" // a command
+	// Named is a command that reaches past what the agent watches over. A policy
+	// has to name it: no wildcard allows it.
+	Named Access = "named"
+)
+
+// AdoptNamespace is the command of taking over a namespace that is not the
+// agent's, which is a part of put-namespace.
+const AdoptNamespace = "adopt-namespace"
+
+// Policy is the customer's word on what Runners may do. It may change at any
+// time, and holds from then on.
+type Policy interface {
+	// Decide answers nil, or an *Error that says why not.
+	Decide(Intent) error
+	// Changed is closed when the policy changes.
+	Changed() <-chan struct{}
+	// State describes the policy for the cluster call.
+	State() PolicyState
+}
+
+// Intent is what a Runner is about to do.
+type Intent struct {
+	Command   string // ID of the call
+	Access    Access
+	Runner    string
+	Namespace string // empty for what is not in one namespace
+
+	// What the command brings, as far as a policy can bound it.
+	App   *AppSpec // the App as it would be
+	Scale *Scale
+	Kinds []string // of manifests: KIND or KIND.GROUP
+}
+
+// PolicyState says what policy holds in a cluster.
+type PolicyState struct {
+	State   string `json:"state" enum:"default,active,readOnly,paused,invalid,unknown" doc:"default: the cluster's owner has set none. invalid: it cannot be understood, and until it can all commands are refused. unknown: it has not been read yet."`
+	Source  string `json:"source" doc:"Where the owner of the cluster sets it."`
+	Message string `json:"message,omitempty" doc:"What is wrong with it."`
+	Fix     string `json:"fix,omitempty"`
+}
+
+// PolicyDenied is a refusal. Its detail names the rule.
+func PolicyDenied(fix, format string, args ...any) *Error {
+	return problem.New(http.StatusForbidden, CodePolicyDenied, fix, format, args...)
+}
