@@ -87,6 +87,7 @@ type Updater struct {
 	news chan struct{}
 
 	mu     sync.Mutex
+	heard  bool // whether anything is offered
 	offer  *controlapi.Offer
 	status controlapi.Update
 	// refused is the offer that the target would not take, and why.
@@ -108,10 +109,10 @@ func (u *Updater) Offered(offer *controlapi.Offer) {
 	if offer != nil && u.offer != nil && offer.ID == u.offer.ID && len(offer.Manifest) == 0 {
 		return
 	}
-	if offer == nil && u.offer == nil {
+	if offer == nil && u.offer == nil && u.heard {
 		return
 	}
-	u.offer, u.retryAt = offer, time.Time{}
+	u.heard, u.offer, u.retryAt = true, offer, time.Time{}
 	select {
 	case u.news <- struct{}{}:
 	default: // it looks already
@@ -163,9 +164,12 @@ func (u *Updater) step(ctx context.Context) (time.Duration, error) {
 		u.report(controlapi.Update{State: last.State, From: last.From, To: last.To})
 		return watchEvery, u.failed(u.cfg.Target.Watch(ctx, last))
 	}
-	offer := u.current()
+	offer, heard := u.current()
 	switch {
 	case !u.cfg.Leads():
+		return lookEvery, nil
+	case offer == nil && !heard && last.State != "": // or each restart would be news, twice
+		u.report(controlapi.Update{State: last.State, From: last.From, To: last.To, Reason: last.Reason})
 		return lookEvery, nil
 	case offer == nil:
 		u.report(controlapi.Update{State: controlapi.UpdateIdle})
@@ -248,10 +252,11 @@ func (u *Updater) nextLook(now time.Time) time.Duration {
 	return lookEvery
 }
 
-func (u *Updater) current() *controlapi.Offer {
+// current is what is offered, and whether the control plane has said so yet.
+func (u *Updater) current() (offer *controlapi.Offer, heard bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.offer
+	return u.offer, u.heard
 }
 
 // report is what the next heartbeat says.

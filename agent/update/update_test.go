@@ -190,3 +190,15 @@ func TestATargetThatDoesNotFitIsNotTried(t *testing.T) {
 		}))
 	})
 }
+
+func TestUntilItHearsOtherwiseTheLastTryStands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &target{last: Record{State: controlapi.UpdateDone, Offer: "o", From: "v1.0.0", To: "v1.1.0"}}
+		assert.NoError(t, run(t, Config{Rules: rulesOf(t, "v1.1.0"), Target: f}, func(u *Updater) {
+			assert.Equal(t, controlapi.Update{State: controlapi.UpdateDone, From: "v1.0.0", To: "v1.1.0"}, u.Status())
+			u.Offered(nil)
+			synctest.Wait()
+			assert.Equal(t, controlapi.Update{State: controlapi.UpdateIdle}, u.Status())
+		}))
+	})
+}

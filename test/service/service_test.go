@@ -41,9 +41,7 @@ func TestTheAgentAsAService(t *testing.T) {
 		assert.Equal(t, "1", m.property(t, "NRestarts"))
 	})
 	t.Run("updates itself, within systemd's bounds", func(t *testing.T) {
-		restarts := m.property(t, "NRestarts")
 		g.updates(t, id, func() string { return m.property(t, "MainPID") }, "systemctl restart pipeops-agent")
-		assert.Equal(t, restarts, m.property(t, "NRestarts"), "systemd had nothing to do with it")
 		m.await(t, "systemd is told that it is ready", func(context.Context) error {
 			if s := m.property(t, "StatusText"); s != "ready" {
 				return fmt.Errorf("it is told %q", s)
