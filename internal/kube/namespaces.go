@@ -56,7 +56,7 @@ func (k *Client) PutNamespace(ctx context.Context, name string, spec runnerapi.N
 			"namespace %s is being deleted", name)
 	case takeOver && !spec.Adopt:
 		return runnerapi.Namespace{}, problem.Errorf(problem.Conflict,
-			"use another name, or send adopt: true to let the agent manage it as it is",
+			"use another name, or send adopt: true to let the agent manage it as it is (the policy of the cluster's owner has to name adopt-namespace)",
 			"namespace %s exists and was not made by the agent", name).WithField("adopt")
 	}
 	if err := k.applyNamespace(ctx, name, spec.Labels, takeOver || have.Annotations[adopted] != "", opts); err != nil {
