@@ -83,6 +83,9 @@ metadata: {name: web, namespace: production}
 spec: {image: apps.test/none:1}
 YAML`)
 	require.Zero(t, app.code, app.said)
+	r = theirs.bash(t, kubectl+"-n monitoring create serviceaccount theirs && "+kubectl+"-n monitoring create role theirs --verb=get --resource=pods && "+
+		kubectl+"-n monitoring create ingress theirs --rule=shop.example.com/=shop:80")
+	require.Zero(t, r.code, r.said)
 	r = theirs.guide(t, "uninstall")
 	assert.Equal(t, 8, r.code, r.said)
 	assert.Contains(t, r.said, "Apps run in this cluster: production/web")
@@ -92,7 +95,11 @@ YAML`)
 	left := theirs.bash(t, kubectl+"get namespaces,clusterroles,crds,configmaps -n beta -o name")
 	assert.Contains(t, left.said, "namespace/beta\n")
 	assert.Contains(t, left.said, "configmap/theirs\n")
-	for _, gone := range []string{"namespace/pipeops", "namespace/monitoring", "namespace/production", "pipeops-agent", "apps.pipeops.io"} {
+	assert.Contains(t, left.said, "namespace/monitoring\n")
+	for _, kept := range []string{"ServiceAccount/theirs", "Role/theirs", "Ingress/theirs"} {
+		assert.Regexp(t, "kept the namespace monitoring: it has .*"+kept, r.said)
+	}
+	for _, gone := range []string{"namespace/pipeops", "namespace/production", "pipeops-agent", "apps.pipeops.io"} {
 		assert.NotContains(t, left.said, gone)
 	}
 }
