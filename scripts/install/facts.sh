@@ -214,6 +214,13 @@ facts_wanted_override() {
   [[ $NODE_TYPE == server ]] || fact WANT_ROLE "$NODE_TYPE"
 }
 
+# json_string sets REPLY to a text as JSON has it, in one line.
+json_string() {
+  local text="${1//\\/\\\\}"
+  text="${text//\"/\\\"}" text="${text//$'\n'/\\n}"
+  REPLY="\"${text//[[:cntrl:]]/ }\""
+}
+
 facts_print() {
   local key separator=""
   case "$1" in
@@ -221,9 +228,8 @@ facts_print() {
     json)
       printf '{'
       for key in "${facts_keys[@]}"; do
-        local value="${facts[$key]:-}"
-        value="${value//\\/\\\\}"
-        printf '%s\n  "%s": "%s"' "$separator" "$key" "${value//\"/\\\"}"
+        json_string "${facts[$key]:-}"
+        printf '%s\n  "%s": %s' "$separator" "$key" "$REPLY"
         separator=","
       done
       printf '\n}\n'

@@ -40,9 +40,10 @@ kube_read() {
   local code=0 out
   log "+ ${kube[*]} $*"
   out="$("${kube[@]}" "$@" 2>"$tmp_dir/kube_read" </dev/null)" || code=$?
-  redact "$(tail -n 3 "$tmp_dir/kube_read")"
-  last_output="$REPLY" REPLY="$out"
+  redact "$(tail -n 5 "$tmp_dir/kube_read")"
+  last_output="$REPLY"
   ((code == 0)) || log "  | $last_output (exit code $code)"
+  REPLY="$out"
   return "$code"
 }
 

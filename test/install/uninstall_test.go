@@ -13,7 +13,8 @@ import (
 
 // fakeKubectl answers by files in its folder: "fails" has a pattern of the calls
 // that fail, "in-NAMESPACE" what its template would print of one, "crd" and "apps"
-// those. It notes down every call. TestOffline does it with the real one.
+// those, "agent" what its template would of the agent, "report" what that finds
+// itself. It notes down every call. TestOffline does it with the real one.
 const fakeKubectl = `#!/bin/bash
 cd "${0%/*}" && echo "$*" >>calls
 if [[ -s fails && $* =~ $(<fails) ]]; then
@@ -25,6 +26,12 @@ case "$*" in
   *"get apps.pipeops.io "*) cat apps ;;
   *api-resources*) printf '%s\n' configmaps events ingresses.networking.k8s.io apps.pipeops.io ;;
   "-n "*" get configmaps,ingresses.networking.k8s.io -o "*) [[ ! -e in-$2 ]] || cat "in-$2" ;;
+  *" get deployments,replicasets,pods "*) cat agent ;;
+  *" exec "*)
+    cat report
+    ! grep -q ^failed report || { echo "command terminated with exit code 1" >&2; exit 1; }
+    ;;
+  "get --raw "*) ;;
   *" get "*) exit 3 ;;
   "delete "*"-f -") cat >/dev/null ;;
 esac
