@@ -1,6 +1,6 @@
 # ---------------------------------------------------------------- decision
 # Which Kubernetes, and why. A function of the facts alone; the rules are written
-# down in docs/install.md, and test/install/testdata/machines holds them to it.
+# down in docs/install.md, and test/install/testdata/facts holds them to it.
 
 decided="" because=""
 k3s_flags=()
