@@ -165,7 +165,7 @@ func (c *computer) killedAt(t *testing.T, path string) {
 	select {
 	case <-reached:
 	case <-time.After(patience):
-		t.Fatal(path+" was not asked for:\n" + c.file(installLog))
+		t.Fatal(path + " was not asked for:\n" + c.file(installLog))
 	}
 	r = c.bash(t, "systemctl kill -s KILL installing; rm /root/run.sh")
 	require.Zero(t, r.code, r.said)

@@ -38,7 +38,10 @@ esac
 `
 
 // existingCluster is an installation into somebody's cluster, of the fake kubectl.
-type existingCluster struct{ dir string }
+type existingCluster struct {
+	dir      string
+	settings []string
+}
 
 func newExistingCluster(t *testing.T, files map[string]string) existingCluster {
 	t.Helper()
@@ -59,11 +62,19 @@ func newExistingCluster(t *testing.T, files map[string]string) existingCluster {
 	return c
 }
 
+// with is the same one, with settings beside the usual.
+func (c existingCluster) with(settings ...string) existingCluster {
+	c.settings = settings
+	return c
+}
+
 // script runs install.sh for that installation.
 func (c existingCluster) script(t *testing.T, args ...string) (said string, code int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "bash", append([]string{"../../scripts/install.sh"}, args...)...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + c.dir, "PIPEOPS_INSTALL_STATE=" + c.dir + "/state", "PIPEOPS_INSTALL_LOG=" + c.dir + "/log"}
+	cmd.Env = append([]string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + c.dir, "PIPEOPS_WAIT=0", "PIPEOPS_INSTALL_STATE=" + c.dir + "/state", "PIPEOPS_INSTALL_LOG=" + c.dir + "/log",
+	}, c.settings...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		require.IsType(t, &exec.ExitError{}, err, string(out))
