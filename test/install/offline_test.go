@@ -15,7 +15,8 @@ import (
 // and then once more into that cluster as somebody's existing one.
 func TestOffline(t *testing.T) {
 	w := theWorld(t)
-	c := newComputer(t, w, "offline", suite()).with("PIPEOPS_MIRROR", "", "PIPEOPS_CA_FILE", "", "AGENT_TOKEN", newToken(t, w))
+	c := newComputer(t, w, "offline", suite()).with("PIPEOPS_MIRROR", "", "PIPEOPS_CA_FILE", "", "AGENT_TOKEN", newToken(t, w),
+		"PIPEOPS_REGISTRY_MIRROR", "https://mirror.example.com:5000")
 	t.Cleanup(func() { require.NoError(t, w.stopCluster(context.Background())) })
 	c.bundle(t, "v1.0.0")
 	w.site.downloads()
@@ -27,6 +28,13 @@ func TestOffline(t *testing.T) {
 	assert.Contains(t, r.said, "image archive k3s-airgap-images-amd64.tar.zst")
 	assert.Empty(t, w.site.downloads())
 	assert.Equal(t, "FAKE images of k3s", c.file("/var/lib/rancher/k3s/agent/images/k3s-airgap-images-amd64.tar.zst"))
+
+	const registries = "/etc/rancher/k3s/registries.yaml"
+	assert.Equal(t, "mirrors:\n  \"*\":\n    endpoint:\n      - \"https://mirror.example.com:5000\"\n", c.file(registries))
+	r = c.with("PIPEOPS_REGISTRY_MIRROR", "https://other.example.com").guide(t, "bundle", "VERSION", "v1.0.0")
+	require.Zero(t, r.code, r.said)
+	assert.Contains(t, c.file(registries), `- "https://other.example.com"`, "a mirror that changed")
+	assert.Contains(t, r.said, "starting k3s")
 
 	t.Run("an existing cluster", func(t *testing.T) { existing(t, w, c) })
 	t.Run("k3d", func(t *testing.T) { inDocker(t, w, c) })
