@@ -47,7 +47,7 @@ func newExistingCluster(t *testing.T, files map[string]string) existingCluster {
 	t.Helper()
 	c := existingCluster{dir: t.TempDir()}
 	kubectl := filepath.Join(c.dir, "kubectl")
-	require.NoError(t, os.WriteFile(kubectl, []byte(fakeKubectl), 0o700)) //nolint:gosec // a program
+	require.NoError(t, os.WriteFile(kubectl, []byte(fakeKubectl), 0o700))
 	all := map[string]string{
 		"crd": "customresourcedefinition.apiextensions.k8s.io/apps.pipeops.io\n", "apps": "",
 		"state/installed":  "agent " + kubectl + "\nnamespace pipeops\nnamespace production\n",
