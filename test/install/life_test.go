@@ -160,14 +160,14 @@ func (c *computer) killedAt(t *testing.T, path string) {
 	defer close(gone)
 	script := c.script("bash /root/install.sh")
 	require.NoError(t, c.WriteFile("/root/run.sh", []byte(script), 0o700))
-	r := c.bash(t, "systemd-run -q --unit=installing bash /root/run.sh")
+	r := c.bash(t, "systemd-run -q --collect --unit=installing bash /root/run.sh")
 	require.Zero(t, r.code, r.said)
 	select {
 	case <-reached:
 	case <-time.After(patience):
 		t.Fatal(path + " was not asked for:\n" + c.file(installLog))
 	}
-	r = c.bash(t, "systemctl kill -s KILL installing; rm /root/run.sh")
+	r = c.bash(t, "systemctl kill -s KILL installing && { systemctl stop installing 2>/dev/null || true; } && rm /root/run.sh")
 	require.Zero(t, r.code, r.said)
 }
 
