@@ -49,7 +49,7 @@ func TestSymptomsAreWhatIsSaid(t *testing.T) {
 	require.NotEmpty(t, rows)
 	for _, row := range rows {
 		for _, words := range quoted.FindAllStringSubmatch(row[1], -1) {
-			assert.Contains(t, script, words[1])
+			assert.True(t, strings.Contains(script, words[1]), "install.sh never says %q", words[1])
 		}
 	}
 }
