@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"testing"
 
 	"github.com/rs/zerolog"
@@ -8,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
+	"github.com/pipeops/pipeops-vm-agent/agent/update"
 	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
 )
 
@@ -32,4 +35,15 @@ func TestAProgramOnTrialKeepsOutOfTheWay(t *testing.T) {
 	t.Setenv("PIPEOPS_UPDATE_TRIAL", "v9.9.9")
 	_, err = launchRight(&cfg, zerolog.Nop())
 	require.ErrorContains(t, err, "this program is "+version+", not v9.9.9")
+}
+
+func TestAnAgentThatIsToldToStopWhileItDrainsForAnotherStops(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	broken, anew := errors.New("it broke"), errors.New("started anew")
+	again := func() error { return anew }
+	require.ErrorIs(t, relaunch(ctx, update.ErrRelaunch, again), anew)
+	require.ErrorIs(t, relaunch(ctx, broken, again), broken)
+	require.NoError(t, relaunch(ctx, nil, again))
+	stop()
+	require.NoError(t, relaunch(ctx, update.ErrRelaunch, again))
 }
