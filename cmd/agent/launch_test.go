@@ -1,8 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/rs/zerolog"
@@ -10,7 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
+	"github.com/pipeops/pipeops-vm-agent/agent/launch"
 	"github.com/pipeops/pipeops-vm-agent/agent/update"
+	"github.com/pipeops/pipeops-vm-agent/internal/release"
 	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
 )
 
@@ -35,6 +43,47 @@ func TestAProgramOnTrialKeepsOutOfTheWay(t *testing.T) {
 	t.Setenv("PIPEOPS_UPDATE_TRIAL", "v9.9.9")
 	_, err = launchRight(&cfg, zerolog.Nop())
 	require.ErrorContains(t, err, "this program is "+version+", not v9.9.9")
+}
+
+// TestWhatIsInTheWayOfANewerReleaseKeepsNoAgentDown has a record that cannot be read; one
+// that cannot be written, and a program that cannot be started, end in the same place.
+func TestWhatIsInTheWayOfANewerReleaseKeepsNoAgentDown(t *testing.T) {
+	cfg := config.Config{SelfUpdate: true, StateDir: t.TempDir(), UpdateKeys: []string{releasetest.PublicKey}}
+	record := filepath.Join(cfg.StateDir, "update", "record.json")
+	require.NoError(t, os.MkdirAll(filepath.Dir(record), 0o700))
+	require.NoError(t, os.WriteFile(record, []byte("{"), 0o600))
+	var said bytes.Buffer
+	_, err := launchRight(&cfg, zerolog.New(&said))
+	require.NoError(t, err)
+	assert.Contains(t, said.String(), "is damaged")
+	assert.Contains(t, said.String(), "fix: remove it")
+	assert.Contains(t, said.String(), "the installed program goes on")
+	t.Setenv("PIPEOPS_UPDATE_LAUNCHED", version)
+	_, err = launchRight(&cfg, zerolog.Nop())
+	require.ErrorContains(t, err, "is damaged", "the service manager starts the installed one")
+}
+
+// TestAReleaseThatCannotBeStartedKeepsNoAgentDown has a confirmed release that no kernel
+// knows how to execute.
+func TestAReleaseThatCannotBeStartedKeepsNoAgentDown(t *testing.T) {
+	if !launch.Supported {
+		t.Skip("no program becomes another here")
+	}
+	dir := launch.In(t.TempDir())
+	text := []byte("no program")
+	sum := sha256.Sum256(text)
+	m := release.Manifest{Version: "v1.1.0", Commit: "abc", Files: []release.File{{
+		Name: "a", Kind: release.KindAgent, OS: runtime.GOOS, Arch: runtime.GOARCH,
+		SHA256: hex.EncodeToString(sum[:]), Size: int64(len(text)),
+	}}}
+	manifest, signature := releasetest.Sign(t, m)
+	require.NoError(t, dir.Stage(&m, manifest, signature, bytes.NewReader(text)))
+	staged := launch.Staged{Version: "v1.1.0", Offer: "o", From: "v1.0.0"}
+	require.NoError(t, dir.Change(func(r *launch.Record) { r.Confirm(staged); r.Prove(staged) }))
+	var said bytes.Buffer
+	require.NoError(t, goOn(launch.Launcher{Dir: dir, Version: "v1.0.0", Keys: releasetest.Keys(t)}, zerolog.New(&said)))
+	assert.Contains(t, said.String(), "exec format error")
+	assert.Contains(t, said.String(), "the installed program goes on")
 }
 
 func TestAnAgentThatIsToldToStopWhileItDrainsForAnotherStops(t *testing.T) {
