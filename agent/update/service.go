@@ -73,6 +73,7 @@ func recordOf(s launch.Staged, state controlapi.UpdateState, reason string) Reco
 
 // Try implements Target.
 func (s Service) Try(ctx context.Context, c Candidate) error {
+	c.Began()
 	version := c.Manifest.Version
 	path, err := s.Dir.Verified(version, s.Keys)
 	if err != nil { // not there yet, as a rule

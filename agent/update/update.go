@@ -52,6 +52,8 @@ type Candidate struct {
 	Offer    *controlapi.Offer
 	Manifest *release.Manifest
 	From     string // version that runs
+	// Began says that nothing is in the way, for the control plane to be told.
+	Began func()
 }
 
 // Target puts one version in place of another.
@@ -60,9 +62,9 @@ type Target interface {
 	Fits(m *release.Manifest) error
 	// Recall reads how the last try stands.
 	Recall(ctx context.Context) (Record, error)
-	// Try begins with a version. When it answers nil, Recall tells how it stands.
-	// A RefusedError is final for the offer, ErrRelaunch ends the agent, anything
-	// else is tried again.
+	// Try begins with a version. When it answers nil, Recall tells how it stands; one
+	// that takes long says Began. A RefusedError is final for the offer, ErrRelaunch
+	// ends the agent, anything else is tried again.
 	Try(ctx context.Context, c Candidate) error
 	// Watch looks at a try that is under way, and ends it if it is time. An error is
 	// as Try's.
@@ -92,8 +94,9 @@ type Updater struct {
 	status controlapi.Update
 	// refused is the offer that the target would not take, and why.
 	refused, refusal string
-	retryAt          time.Time
-	retryReason      string
+	// retry is the offer that could not be tried, why, and when it is tried again.
+	retry, retryReason string
+	retryAt            time.Time
 }
 
 // New makes an Updater.
@@ -162,7 +165,7 @@ func (u *Updater) step(ctx context.Context) (time.Duration, error) {
 	}
 	if last.State == controlapi.UpdateUpdating {
 		u.report(controlapi.Update{State: last.State, From: last.From, To: last.To})
-		return watchEvery, u.failed(u.cfg.Target.Watch(ctx, last))
+		return watchEvery, u.failed(last.Offer, u.cfg.Target.Watch(ctx, last))
 	}
 	offer, heard := u.current()
 	switch {
@@ -185,7 +188,7 @@ func (u *Updater) consider(ctx context.Context, offer *controlapi.Offer, last Re
 	if state == controlapi.UpdateUpdating {
 		if err := u.fits(offer, manifest); err != nil {
 			state, reason = controlapi.UpdateRefused, err.Error()
-		} else if wait, why := u.postponed(now); wait > 0 {
+		} else if wait, why := u.postponed(offer.ID, now); wait > 0 {
 			state, reason = controlapi.UpdateWaiting, why
 		}
 	}
@@ -196,11 +199,14 @@ func (u *Updater) consider(ctx context.Context, offer *controlapi.Offer, last Re
 			from = "" // it was that version before anything was offered
 		}
 	}
-	u.report(controlapi.Update{State: state, From: from, To: offer.Version, Reason: reason})
+	said := controlapi.Update{State: state, From: from, To: offer.Version, Reason: reason}
 	if state != controlapi.UpdateUpdating {
-		return u.nextLook(now), nil
+		u.report(said)
+		return u.nextLook(offer.ID, now), nil
 	}
-	return 0, u.failed(u.cfg.Target.Try(ctx, Candidate{Offer: offer, Manifest: manifest, From: u.cfg.Rules.Version}))
+	return 0, u.failed(offer.ID, u.cfg.Target.Try(ctx, Candidate{
+		Offer: offer, Manifest: manifest, From: from, Began: func() { u.report(said) },
+	}))
 }
 
 // fits asks the target, unless it has refused this very offer before.
@@ -214,36 +220,40 @@ func (u *Updater) fits(offer *controlapi.Offer, m *release.Manifest) error {
 	return u.cfg.Target.Fits(m)
 }
 
-// failed takes note of why a try could not begin or go on; ErrRelaunch passes.
-func (u *Updater) failed(err error) error {
+// failed takes note of why the try of an offer, which need not be the current one any
+// more, could not begin or go on; ErrRelaunch passes.
+func (u *Updater) failed(offer string, err error) error {
 	if err == nil || errors.Is(err, ErrRelaunch) {
 		return err
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	refusal := &RefusedError{}
-	if errors.As(err, &refusal) && u.offer != nil {
-		u.refused, u.refusal = u.offer.ID, refusal.reason
+	if errors.As(err, &refusal) {
+		u.refused, u.refusal = offer, refusal.reason
 		return nil
 	}
 	wait := retryEvery
 	if errors.Is(err, errBusy) {
 		wait = busyEvery
 	}
-	u.retryAt, u.retryReason = u.cfg.Now().Add(wait), err.Error()
+	u.retry, u.retryReason, u.retryAt = offer, err.Error(), u.cfg.Now().Add(wait)
 	return nil
 }
 
-// postponed says how long a try is to wait after one that could not begin.
-func (u *Updater) postponed(now time.Time) (time.Duration, string) {
+// postponed says how long the try of an offer is to wait after one that could not begin.
+func (u *Updater) postponed(offer string, now time.Time) (time.Duration, string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if u.retry != offer {
+		return 0, ""
+	}
 	return max(0, u.retryAt.Sub(now)), u.retryReason
 }
 
 // nextLook is soon enough for a window that opens or a try that is due.
-func (u *Updater) nextLook(now time.Time) time.Duration {
-	if wait, _ := u.postponed(now); wait > 0 {
+func (u *Updater) nextLook(offer string, now time.Time) time.Duration {
+	if wait, _ := u.postponed(offer, now); wait > 0 {
 		return min(wait, lookEvery)
 	}
 	if opens := u.cfg.Rules.Windows.Next(now).Sub(now); opens > 0 {

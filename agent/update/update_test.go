@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +24,7 @@ type target struct {
 	last  Record
 	fits  error
 	tries []string // offers that were tried
+	slow  bool     // says that a try began
 	try   func() error
 	watch func() error
 }
@@ -46,6 +48,9 @@ func (f *target) Try(_ context.Context, c Candidate) error {
 	f.tries = append(f.tries, c.Offer.ID)
 	try := f.try
 	f.mu.Unlock()
+	if f.slow {
+		c.Began()
+	}
 	return try()
 }
 
@@ -67,7 +72,10 @@ func (f *target) Watch(context.Context, Record) error { return f.watch() }
 // run runs an Updater in a bubble of time until the test is through with it.
 func run(t *testing.T, cfg Config, test func(u *Updater)) (err error) {
 	t.Helper()
-	cfg.Log, cfg.Changed = zerolog.Nop(), func() {}
+	cfg.Log = zerolog.Nop()
+	if cfg.Changed == nil {
+		cfg.Changed = func() {}
+	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
@@ -125,7 +133,7 @@ func TestItWaitsForTheWindow(t *testing.T) {
 		assert.NoError(t, err)
 		rules := rulesOf(t, "v1.0.0")
 		rules.Windows = windows
-		f := &target{try: func() error { return ErrRelaunch }}
+		f := &target{slow: true, try: func() error { return ErrRelaunch }}
 		err = run(t, Config{Rules: rules, Target: f}, func(u *Updater) {
 			u.Offered(offer)
 			synctest.Wait()
@@ -157,6 +165,48 @@ func TestWhatPassesIsTriedAgainAndWhatDoesNotIsRefused(t *testing.T) {
 			assert.Equal(t, controlapi.UpdateRefused, u.Status().State)
 			pass(2 * time.Hour)
 			assert.Len(t, f.tried(), 2)
+		}))
+	})
+}
+
+// TestABlamedOfferIsTheOneThatWasTried has another offer come while one is tried.
+func TestABlamedOfferIsTheOneThatWasTried(t *testing.T) {
+	bad, good := offerOf(t, "v1.1.0"), offerOf(t, "v1.2.0", func(o *controlapi.Offer) { o.ID = "good" })
+	for name, why := range map[string]error{"refused": refuse("digest: it is not what was signed"), "put off": errors.New("the site does not answer")} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &target{}
+				f.try = func() error {
+					time.Sleep(time.Minute)
+					return why
+				}
+				assert.NoError(t, run(t, Config{Rules: rulesOf(t, "v1.0.0"), Target: f}, func(u *Updater) {
+					u.Offered(bad)
+					pass(time.Second)
+					f.answer(func() error { f.keep(Record{State: controlapi.UpdateFailed, Offer: "good"}); return nil })
+					u.Offered(good)
+					pass(time.Minute)
+					assert.Equal(t, []string{bad.ID, "good"}, f.tried(), "at once")
+				}))
+			})
+		})
+	}
+}
+
+// TestABusyTargetIsOneNews has each look of a minute find the target busy.
+func TestABusyTargetIsOneNews(t *testing.T) {
+	offer := offerOf(t, "v1.1.0")
+	synctest.Test(t, func(t *testing.T) {
+		var news atomic.Int32
+		f := &target{try: func() error { return errBusy }}
+		cfg := Config{Rules: rulesOf(t, "v1.0.0"), Target: f, Changed: func() { news.Add(1) }}
+		assert.NoError(t, run(t, cfg, func(u *Updater) {
+			u.Offered(offer)
+			pass(time.Minute)
+			assert.Equal(t, controlapi.UpdateWaiting, u.Status().State)
+			assert.Equal(t, errBusy.Error(), u.Status().Reason)
+			assert.Greater(t, len(f.tried()), 10)
+			assert.EqualValues(t, 1, news.Load())
 		}))
 	})
 }
