@@ -14,18 +14,15 @@ import (
 // the agent of this machine update itself. On trial, beside the agent that runs, it
 // makes this process a replica of that.
 func launchRight(cfg *config.Config, log zerolog.Logger) (replica string, err error) {
-	if as, onTrial := launch.OnTrial(); onTrial {
-		return trialReplica(cfg, as)
-	}
 	if !cfg.SelfUpdate {
 		return "", nil
 	}
-	keys, err := cfg.ReleaseKeys(releaseKeys)
+	keys, err := cfg.UpdateKeysNeeded(releaseKeys)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("%w: configuration:\n%w", errUsage, err)
 	}
-	if len(keys) == 0 {
-		return "", fmt.Errorf("%w: configuration:\nPIPEOPS_UPDATE_KEYS: is not set, and this build knows no key, so no release could be trusted (fix: set it, or PIPEOPS_SELF_UPDATE=false)", errUsage)
+	if as, onTrial := launch.OnTrial(); onTrial { // which has shown that it would take offers
+		return trialReplica(cfg, as)
 	}
 	if cfg.StateDir == "" { // a pod: Kubernetes starts the right one
 		return "", nil

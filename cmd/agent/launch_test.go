@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -35,14 +36,31 @@ func TestSelfUpdateNeedsAKey(t *testing.T) {
 func TestAProgramOnTrialKeepsOutOfTheWay(t *testing.T) {
 	t.Setenv("PIPEOPS_UPDATE_TRIAL", version)
 	cfg := config.Config{SelfUpdate: true, StateDir: t.TempDir(), HealthAddress: "127.0.0.1:8080"}
+	_, err := launchRight(&cfg, zerolog.Nop())
+	require.ErrorContains(t, err, "PIPEOPS_UPDATE_KEYS", "it could take no offers in its own place")
+	cfg.UpdateKeys = []string{releasetest.PublicKey}
 	replica, err := launchRight(&cfg, zerolog.Nop())
 	require.NoError(t, err)
 	assert.Regexp(t, `-trial$`, replica)
 	assert.Equal(t, "127.0.0.1:0", cfg.HealthAddress)
 	assert.False(t, cfg.SelfUpdate, "it takes no offers")
 	t.Setenv("PIPEOPS_UPDATE_TRIAL", "v9.9.9")
+	cfg.SelfUpdate = true
 	_, err = launchRight(&cfg, zerolog.Nop())
 	require.ErrorContains(t, err, "this program is "+version+", not v9.9.9")
+}
+
+// TestSettingsThatOnlyANewerReleaseRefusesDoNotLeaveItDown has systemd's
+// RestartPreventExitStatus=2 in mind.
+func TestSettingsThatOnlyANewerReleaseRefusesDoNotLeaveItDown(t *testing.T) {
+	unknown := func() int {
+		root := newRoot()
+		root.SetArgs([]string{"run", "--no-such-setting"})
+		return execute(t.Context(), root, io.Discard)
+	}
+	assert.Equal(t, exitUsage, unknown())
+	t.Setenv("PIPEOPS_UPDATE_LAUNCHED", "v1.1.0")
+	assert.Equal(t, exitError, unknown())
 }
 
 // TestWhatIsInTheWayOfANewerReleaseKeepsNoAgentDown has a record that cannot be read; one
