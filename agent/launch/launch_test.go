@@ -136,15 +136,22 @@ func TestAReleaseThatDoesNotProveItselfGivesWayToTheOneBefore(t *testing.T) {
 	assert.Contains(t, r.Failed.Reason, "3 starts came to nothing")
 }
 
-func TestATrialThatWasCutOffHasFailed(t *testing.T) {
+func TestATrialThatIsCutOffTwiceHasFailed(t *testing.T) {
 	d := In(t.TempDir())
-	s := staged("v1.1.0")
-	require.NoError(t, d.Change(func(r *Record) { r.Trial = &s }))
-	path, _ := start(t, d, "v1.0.0")
-	assert.Empty(t, path)
-	r := load(t, d)
-	assert.Nil(t, r.Trial)
-	assert.Equal(t, "the agent ended while v1.1.0 was on trial beside it", r.Failed.Reason)
+	cutOff := func(s Staged) Record {
+		require.NoError(t, d.Change(func(r *Record) { r.Trial = &s }))
+		path, _ := start(t, d, "v1.0.0")
+		assert.Empty(t, path)
+		r := load(t, d)
+		assert.Nil(t, r.Trial)
+		return r
+	}
+	assert.Nil(t, cutOff(staged("v1.1.0")).Failed, "it may have been a power cut")
+	assert.Nil(t, cutOff(staged("v1.2.0")).Failed, "another one")
+	start(t, d, "v1.0.0")
+	failed := cutOff(staged("v1.2.0")).Failed
+	require.NotNil(t, failed)
+	assert.Equal(t, "twice the agent ended while v1.2.0 was on trial beside it", failed.Reason)
 }
 
 func TestAProgramThatSaysItIsAnotherIsNotStartedAgain(t *testing.T) {
@@ -192,6 +199,22 @@ func TestATrial(t *testing.T) {
 			require.ErrorContains(t, trial.Run(t.Context()), c.want)
 		})
 	}
+}
+
+// TestATrialThatTheMachineHasNoRoomForSaysNothingOfTheRelease; a program that no kernel
+// knows how to execute does.
+func TestATrialThatTheMachineHasNoRoomForSaysNothingOfTheRelease(t *testing.T) {
+	trial := Trial{Dir: Dir(filepath.Join(t.TempDir(), strings.Repeat("long", 40))), Deadline: time.Second, Stderr: io.Discard}
+	require.ErrorIs(t, trial.Run(t.Context()), ErrNotBegun, "the socket's path is too long")
+	dir, err := os.MkdirTemp("", "t-")
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(dir)) })
+	trial.Dir, trial.Path = Dir(dir), filepath.Join(dir, "program")
+	require.ErrorIs(t, trial.Run(t.Context()), ErrNotBegun)
+	require.NoError(t, os.WriteFile(trial.Path, []byte("no program"), 0o700))
+	err = trial.Run(t.Context())
+	require.ErrorContains(t, err, "it cannot be started")
+	require.NotErrorIs(t, err, ErrNotBegun)
 }
 
 func FuzzLoad(f *testing.F) {

@@ -26,6 +26,10 @@ const (
 	maxMessage = 4096
 )
 
+// ErrNotBegun is that of a trial for which the machine had no room: it says nothing of
+// the release.
+var ErrNotBegun = errors.New("the trial could not begin")
+
 // Trial is a program that runs beside the agent, as another replica of it, until it
 // is known whether it becomes ready. It tells as it would tell systemd: by messages to
 // a socket, which here is the agent's.
@@ -45,12 +49,15 @@ type Trial struct {
 func (t Trial) Run(ctx context.Context) error {
 	messages, closeSocket, err := t.listen(ctx)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ErrNotBegun, err)
 	}
 	defer closeSocket()
 	p, err := t.start()
-	if err != nil {
+	switch {
+	case errors.Is(err, syscall.ENOEXEC):
 		return fmt.Errorf("it cannot be started: %w", err)
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrNotBegun, err)
 	}
 	defer p.end(cmp.Or(t.Patience, defaultPatience))
 	return t.watch(ctx, p, messages)

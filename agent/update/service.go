@@ -93,6 +93,8 @@ func (s Service) Try(ctx context.Context, c Candidate) error {
 	switch {
 	case ctx.Err() != nil: // nothing is known of it: the next agent tries again
 		return errors.Join(ctx.Err(), s.Dir.Change(func(r *launch.Record) { r.Trial = nil }))
+	case errors.Is(failure, launch.ErrNotBegun):
+		return errors.Join(failure, s.Dir.Change(func(r *launch.Record) { r.Trial = nil }))
 	case failure != nil:
 		return s.Dir.Change(func(r *launch.Record) { r.Fail(staged, controlapi.ClipReason(failure.Error())) })
 	}

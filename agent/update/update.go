@@ -66,8 +66,8 @@ type Target interface {
 	// that takes long says Began. A RefusedError is final for the offer, ErrRelaunch
 	// ends the agent, anything else is tried again.
 	Try(ctx context.Context, c Candidate) error
-	// Watch looks at a try that is under way, and ends it if it is time. An error is
-	// as Try's.
+	// Watch looks at a try that is under way, and ends it if it is time. ErrRelaunch ends
+	// the agent, after any other error it is called again.
 	Watch(ctx context.Context, r Record) error
 }
 
@@ -164,8 +164,7 @@ func (u *Updater) step(ctx context.Context) (time.Duration, error) {
 		return lookEvery, nil
 	}
 	if last.State == controlapi.UpdateUpdating {
-		u.report(controlapi.Update{State: last.State, From: last.From, To: last.To})
-		return watchEvery, u.failed(last.Offer, u.cfg.Target.Watch(ctx, last))
+		return u.watch(ctx, last)
 	}
 	offer, heard := u.current()
 	switch {
@@ -179,6 +178,21 @@ func (u *Updater) step(ctx context.Context) (time.Duration, error) {
 		return lookEvery, nil
 	}
 	return u.consider(ctx, offer, last)
+}
+
+// watch looks at the try that is under way. What keeps it from being ended, a write that is
+// refused, is told.
+func (u *Updater) watch(ctx context.Context, last Record) (time.Duration, error) {
+	err := u.cfg.Target.Watch(ctx, last)
+	if errors.Is(err, ErrRelaunch) || ctx.Err() != nil {
+		return 0, err
+	}
+	said, wait := controlapi.Update{State: last.State, From: last.From, To: last.To}, watchEvery
+	if err != nil {
+		said.Reason, wait = err.Error(), busyEvery
+	}
+	u.report(said)
+	return wait, nil
 }
 
 // consider does with an offer what the rules say.
@@ -221,7 +235,7 @@ func (u *Updater) fits(offer *controlapi.Offer, m *release.Manifest) error {
 }
 
 // failed takes note of why the try of an offer, which need not be the current one any
-// more, could not begin or go on; ErrRelaunch passes.
+// more, could not begin; ErrRelaunch passes.
 func (u *Updater) failed(offer string, err error) error {
 	if err == nil || errors.Is(err, ErrRelaunch) {
 		return err

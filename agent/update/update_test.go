@@ -227,6 +227,24 @@ func TestOnlyTheLeaderBeginsButAllWatch(t *testing.T) {
 	})
 }
 
+// TestWhatKeepsATryFromBeingEndedIsTold has a rollback be refused.
+func TestWhatKeepsATryFromBeingEndedIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var watched atomic.Int32
+		f := &target{last: Record{State: controlapi.UpdateUpdating, Offer: "o", From: "v1.0.0", To: "v1.1.0"}}
+		f.watch = func() error {
+			watched.Add(1)
+			return errors.New("a policy denied the request")
+		}
+		assert.NoError(t, run(t, Config{Rules: rulesOf(t, "v1.0.0"), Target: f}, func(u *Updater) {
+			want := controlapi.Update{State: controlapi.UpdateUpdating, From: "v1.0.0", To: "v1.1.0", Reason: "a policy denied the request"}
+			assert.Equal(t, want, u.Status())
+			pass(time.Minute - time.Second)
+			assert.EqualValues(t, 12, watched.Load(), "not each second")
+		}))
+	})
+}
+
 func TestATargetThatDoesNotFitIsNotTried(t *testing.T) {
 	offer := offerOf(t, "v1.1.0")
 	synctest.Test(t, func(t *testing.T) {
