@@ -84,6 +84,9 @@ func (s Service) Try(ctx context.Context, c Candidate) error {
 			return err
 		}
 	}
+	if err := c.Still(); err != nil {
+		return err
+	}
 	staged := launch.Staged{Version: version, Offer: c.Offer.ID, From: c.From}
 	if err := s.Dir.Change(func(r *launch.Record) { r.Trial = &staged }); err != nil {
 		return err

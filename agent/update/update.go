@@ -31,6 +31,9 @@ const (
 // errBusy is that of a Target that is in the middle of another change.
 var errBusy = errors.New("the agent is in the middle of another change")
 
+// errOver is that of a try for which the time is over, or the offer.
+var errOver = errors.New("this is not to be tried any more")
+
 // ErrRelaunch ends an agent whose program is to be started anew: the next one is
 // in place.
 var ErrRelaunch = errors.New("the program is to be started anew")
@@ -54,6 +57,9 @@ type Candidate struct {
 	From     string // version that runs
 	// Began says that nothing is in the way, for the control plane to be told.
 	Began func()
+	// Still is to be asked after what may have taken long, before a version is tried:
+	// it answers an error when that is not to be any more.
+	Still func() error
 }
 
 // Target puts one version in place of another.
@@ -109,8 +115,8 @@ func New(cfg Config) *Updater {
 func (u *Updater) Offered(offer *controlapi.Offer) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if offer != nil && u.offer != nil && offer.ID == u.offer.ID && len(offer.Manifest) == 0 {
-		return
+	if offer != nil && len(offer.Manifest) == 0 && (u.offer == nil || u.offer.ID == offer.ID) {
+		return // or it was dropped since that heartbeat: the next one is answered in full
 	}
 	if offer == nil && u.offer == nil && u.heard {
 		return
@@ -166,10 +172,12 @@ func (u *Updater) step(ctx context.Context) (time.Duration, error) {
 	if last.State == controlapi.UpdateUpdating {
 		return u.watch(ctx, last)
 	}
+	if !u.cfg.Leads() {
+		u.drop()
+		return lookEvery, nil
+	}
 	offer, heard := u.current()
 	switch {
-	case !u.cfg.Leads():
-		return lookEvery, nil
 	case offer == nil && !heard && last.State != "": // or each restart would be news, twice
 		u.report(controlapi.Update{State: last.State, From: last.From, To: last.To, Reason: last.Reason})
 		return lookEvery, nil
@@ -219,8 +227,25 @@ func (u *Updater) consider(ctx context.Context, offer *controlapi.Offer, last Re
 		return u.nextLook(offer.ID, now), nil
 	}
 	return 0, u.failed(offer.ID, u.cfg.Target.Try(ctx, Candidate{
-		Offer: offer, Manifest: manifest, From: from, Began: func() { u.report(said) },
+		Offer: offer, Manifest: manifest, From: from,
+		Began: func() { u.report(said) },
+		Still: func() error { return u.still(offer) },
 	}))
+}
+
+// still says whether what was judged some minutes ago holds.
+func (u *Updater) still(offer *controlapi.Offer) error {
+	if now, _ := u.current(); now == nil || now.ID != offer.ID || !u.cfg.Leads() || !u.cfg.Rules.Windows.Contains(u.cfg.Now()) {
+		return errOver
+	}
+	return nil
+}
+
+// drop forgets the offer: only a leader hears when it is withdrawn.
+func (u *Updater) drop() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.heard, u.offer = false, nil
 }
 
 // fits asks the target, unless it has refused this very offer before.
@@ -237,8 +262,11 @@ func (u *Updater) fits(offer *controlapi.Offer, m *release.Manifest) error {
 // failed takes note of why the try of an offer, which need not be the current one any
 // more, could not begin; ErrRelaunch passes.
 func (u *Updater) failed(offer string, err error) error {
-	if err == nil || errors.Is(err, ErrRelaunch) {
+	switch {
+	case err == nil || errors.Is(err, ErrRelaunch):
 		return err
+	case errors.Is(err, errOver): // it is judged anew
+		return nil
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()

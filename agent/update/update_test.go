@@ -24,7 +24,8 @@ type target struct {
 	last  Record
 	fits  error
 	tries []string // offers that were tried
-	slow  bool     // says that a try began
+	slow  bool     // says that a try began, and asks whether it still is to be
+	takes time.Duration
 	try   func() error
 	watch func() error
 }
@@ -50,6 +51,10 @@ func (f *target) Try(_ context.Context, c Candidate) error {
 	f.mu.Unlock()
 	if f.slow {
 		c.Began()
+		time.Sleep(f.takes)
+		if err := c.Still(); err != nil {
+			return err
+		}
 	}
 	return try()
 }
@@ -241,6 +246,68 @@ func TestWhatKeepsATryFromBeingEndedIsTold(t *testing.T) {
 			assert.Equal(t, want, u.Status())
 			pass(time.Minute - time.Second)
 			assert.EqualValues(t, 12, watched.Load(), "not each second")
+		}))
+	})
+}
+
+// TestWhatTookTooLongToDownloadIsJudgedAnew has each rule change during a download.
+func TestWhatTookTooLongToDownloadIsJudgedAnew(t *testing.T) {
+	offer := offerOf(t, "v1.1.0")
+	for name, c := range map[string]struct {
+		change func(u *Updater, leads *atomic.Bool)
+		want   controlapi.UpdateState
+	}{
+		"withdrawn":             {func(u *Updater, _ *atomic.Bool) { u.Offered(nil) }, controlapi.UpdateIdle},
+		"the window is over":    {func(*Updater, *atomic.Bool) { pass(time.Hour) }, controlapi.UpdateWaiting},
+		"another replica leads": {func(_ *Updater, leads *atomic.Bool) { leads.Store(false) }, controlapi.UpdateUpdating}, // nobody asks it
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				windows, err := window.Parse("00:00-00:30") // a bubble's time begins at midnight
+				assert.NoError(t, err)
+				rules := rulesOf(t, "v1.0.0")
+				rules.Windows = windows
+				begun := 0
+				f := &target{slow: true, takes: 10 * time.Minute, try: func() error { begun++; return nil }}
+				if name == "the window is over" {
+					f.takes = 40 * time.Minute
+				}
+				var leads atomic.Bool
+				leads.Store(true)
+				assert.NoError(t, run(t, Config{Rules: rules, Target: f, Leads: leads.Load}, func(u *Updater) {
+					u.Offered(offer)
+					pass(time.Second)
+					c.change(u, &leads)
+					pass(15 * time.Minute)
+					assert.Len(t, f.tried(), 1)
+					assert.Equal(t, c.want, u.Status().State)
+				}))
+				assert.Zero(t, begun)
+			})
+		})
+	}
+}
+
+// TestAReplicaThatLeadsAgainHearsAnewWhatIsOffered has the offer be withdrawn while
+// another one led.
+func TestAReplicaThatLeadsAgainHearsAnewWhatIsOffered(t *testing.T) {
+	offer := offerOf(t, "v1.1.0")
+	synctest.Test(t, func(t *testing.T) {
+		var leads atomic.Bool
+		f := &target{try: func() error { return nil }}
+		assert.NoError(t, run(t, Config{Rules: rulesOf(t, "v1.0.0"), Target: f, Leads: leads.Load}, func(u *Updater) {
+			u.Offered(offer)
+			pass(time.Second)
+			assert.Empty(t, u.Status().Offer, "so that it is offered in full")
+			leads.Store(true)
+			u.Offered(&controlapi.Offer{ID: offer.ID, Version: "v1.1.0"}) // answered before it was dropped
+			pass(time.Minute)
+			assert.Empty(t, f.tried())
+			assert.Equal(t, controlapi.UpdateIdle, u.Status().State)
+			f.answer(func() error { f.keep(Record{State: controlapi.UpdateFailed, Offer: offer.ID}); return nil })
+			u.Offered(offer)
+			pass(time.Second)
+			assert.Len(t, f.tried(), 1)
 		}))
 	})
 }
