@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -197,6 +198,42 @@ func TestATrial(t *testing.T) {
 				trial.Patience = 100 * time.Millisecond
 			}
 			require.ErrorContains(t, trial.Run(t.Context()), c.want)
+		})
+	}
+}
+
+// TestAReleaseOnTrialHasToStayReady lets a program say how it is, a second apart each.
+func TestAReleaseOnTrialHasToStayReady(t *testing.T) {
+	const ready, lost = "READY=1\nSTATUS=ready\nWATCHDOG=1", "STATUS=not ready: tunnel: connecting"
+	for name, c := range map[string]struct {
+		says  []string
+		after time.Duration
+		want  string // error
+	}{
+		"stays ready":            {[]string{"STATUS=starting", ready, "WATCHDOG=1"}, 2*time.Second + settle, ""},
+		"is ready again":         {[]string{ready, lost, "WATCHDOG=1", "STATUS=ready"}, 4*time.Second + settle, ""},
+		"is not ready any more":  {[]string{ready, lost}, 8 * time.Second, "it was not ready within 8.001s: not ready: tunnel: connecting"},
+		"is lost too late":       {[]string{"", "", "", "", "", ready, "", "", lost}, 9 * time.Second, "not ready: tunnel: connecting"},
+		"is ready just in time":  {[]string{"", "", "", "", "", "", ready}, 7*time.Second + settle, ""},
+		"never says it is ready": {[]string{"STATUS=ready"}, 8 * time.Second, "it was not ready within 8.001s: ready"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				messages, done, began := make(chan string), make(chan error, 1), time.Now()
+				trial := Trial{Deadline: 8*time.Second + time.Millisecond}
+				go func() { done <- trial.watch(t.Context(), &child{ended: make(chan struct{})}, messages) }()
+				for _, m := range c.says {
+					time.Sleep(time.Second)
+					messages <- m
+				}
+				err := <-done
+				if c.want == "" {
+					require.NoError(t, err)
+				} else {
+					require.ErrorContains(t, err, c.want)
+				}
+				assert.InDelta(t, c.after.Seconds(), time.Since(began).Seconds(), 0.01)
+			})
 		})
 	}
 }
