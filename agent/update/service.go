@@ -118,9 +118,10 @@ func (s Service) stage(ctx context.Context, c Candidate) error {
 	err = s.Dir.Stage(c.Manifest, c.Offer.Manifest, c.Offer.Signature, body)
 	switch {
 	case errors.Is(err, launch.ErrTampered):
-		return refuse("digest: %v", err)
+		_ = s.Download.hide(file.Name, err)
+		return refuse("digest: what was downloaded is not the %s that was signed (the agent's log says more)", file.Name)
 	case err != nil:
-		return fmt.Errorf("download %s: %w", file.Name, err)
+		return s.Download.hide(file.Name, err)
 	}
 	return nil
 }
