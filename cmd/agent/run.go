@@ -60,7 +60,7 @@ func relaunch(ctx context.Context, ended error, again func() error) error {
 	case !errors.Is(ended, update.ErrRelaunch):
 		return ended
 	case ctx.Err() != nil:
-		return nil
+		return nil //nolint:nilerr // the relaunch is what is not to be any more
 	}
 	return again()
 }
