@@ -43,9 +43,9 @@ func TestSystemdIsToldHowTheAgentIs(t *testing.T) {
 	defer stop()
 	end := a.notify(ctx)
 	assert.Equal(t, "STATUS=starting", receive(t, socket))
-	assert.Equal(t, "STATUS=apps: starting; identity: starting; tunnel: starting\nWATCHDOG=1", receive(t, socket))
+	assert.Equal(t, "STATUS=apps: starting; identity: starting; policy: starting; tunnel: starting\nWATCHDOG=1", receive(t, socket))
 
-	for _, check := range []string{"identity", "tunnel", "apps"} {
+	for _, check := range []string{"identity", "tunnel", "apps", "policy"} {
 		a.health.set(check, stateOK)
 	}
 	receiveUntil(t, socket, "READY=1\nSTATUS=ready\nWATCHDOG=1")
@@ -61,11 +61,12 @@ func TestSystemdIsToldHowTheAgentIs(t *testing.T) {
 // receiveUntil passes over signs of life.
 func receiveUntil(t *testing.T, socket *net.UnixConn, want string) {
 	t.Helper()
-	for {
+	for end := time.Now().Add(patience); ; {
 		got := receive(t, socket)
 		if got == want {
 			return
 		}
+		require.True(t, time.Now().Before(end), "waiting for %q: %q", want, got)
 		require.Contains(t, got, "WATCHDOG=1", "instead of %q", want)
 		require.NotContains(t, got, "READY=1", "instead of %q", want)
 	}

@@ -42,11 +42,15 @@ func policyCommands() string {
 	var b strings.Builder
 	b.WriteString("\n| command | access | call | `pipeops-runner` |\n|---|---|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		call := ""
+		call, command := "", code(calls[name].Command)
 		if c := calls[name]; c.ID != "" {
 			call = code(c.Method + " " + c.Path)
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, all[name], call, code(calls[name].Command))
+		if name == runnerapi.AdoptNamespace { // a part of another call
+			c := calls["put-namespace"]
+			call, command = code(c.Method+" "+c.Path)+" with `adopt: true`", code(c.Command+" --adopt")
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, all[name], call, command)
 	}
 	return b.String() + "\n"
 }

@@ -91,17 +91,39 @@ func FuzzDeployBody(f *testing.F) {
 	})
 }
 
-func FuzzSecretBody(f *testing.F) {
-	f.Add([]byte(`{"data":{"A":"hunter2"}}`))
-	f.Add([]byte(`{"data":{"A":7},"binaryData":{"B":"AAEC"}}`))
+// checked is a body that the API decodes and checks.
+type checked interface{ Validate() []runnerapi.FieldError }
+
+// fuzzBody has what passes the decoder checked: a refusal names a field.
+func fuzzBody[T checked](f *testing.F, seeds ...string) {
+	for _, seed := range seeds {
+		f.Add([]byte(seed))
+	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		var spec runnerapi.SecretSpec
-		if runnerapi.DecodeJSON(body, &spec) == nil {
-			for _, e := range spec.Validate() {
-				if e.Field == "" || e.Message == "" {
-					t.Fatalf("%+v", e)
-				}
+		var spec T
+		if runnerapi.DecodeJSON(body, &spec) != nil {
+			return
+		}
+		for _, e := range spec.Validate() {
+			if e.Field == "" || e.Message == "" {
+				t.Fatalf("%+v", e)
 			}
 		}
 	})
+}
+
+func FuzzSecretBody(f *testing.F) {
+	fuzzBody[runnerapi.SecretSpec](f, `{"data":{"A":"hunter2"}}`, `{"data":{"A":7},"binaryData":{"B":"AAEC"}}`)
+}
+
+func FuzzConfigMapBody(f *testing.F) {
+	fuzzBody[runnerapi.ConfigMapSpec](f, `{"data":{"A":"b"}}`, `{"data":{"":"b"},"binaryData":{"../x":"AAEC"}}`)
+}
+
+func FuzzNamespaceBody(f *testing.F) {
+	fuzzBody[runnerapi.NamespaceSpec](f, `{"quota":{"cpu":"4","memory":"8Gi"},"labels":{"team":"web"}}`, `{"quota":{"cpu":"1e99"},"adopt":true}`)
+}
+
+func FuzzScaleBody(f *testing.F) {
+	fuzzBody[runnerapi.Scale](f, `{"replicas":3}`, `{"min":5,"max":2,"cpuPercent":0}`)
 }

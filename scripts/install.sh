@@ -124,7 +124,7 @@ log_open() {
     log_to="$LOG_FILE"
     log "---- $command $PIPEOPS_VERSION, as $(id -un), bash $BASH_VERSION"
   else
-    say "note: $LOG_FILE cannot be written, so there is no log"
+    say "note: $LOG_FILE cannot be written, so there is no log" >&2
   fi
 }
 
@@ -241,6 +241,7 @@ facts_collect() {
   facts=()
   facts_system
   facts_init
+  facts_virtualization
   facts_confinement
   facts_resources
   facts_network
@@ -304,7 +305,46 @@ facts_init() {
   fi
 }
 
-# facts_confinement tells what is around: a VM, a container, WSL2.
+# facts_virtualization tells which hypervisor is below, by systemd's names for them.
+facts_virtualization() {
+  local found=""
+  if [[ ${facts[OS]} == macos ]]; then
+    fact VIRTUALIZATION none
+    [[ $(sysctl -n kern.hv_vmm_present 2>/dev/null) != 1 ]] || fact VIRTUALIZATION vm-other
+    return 0
+  fi
+  if [[ -z $FACTS_ROOT ]] && command -v systemd-detect-virt >/dev/null 2>&1; then
+    found="$(systemd-detect-virt --vm 2>/dev/null || true)" # it answers 1 for "none"
+  fi
+  fact VIRTUALIZATION "${found:-$(virtualization_by_hardware)}"
+}
+
+# virtualization_by_hardware goes by what the firmware calls the machine, as
+# systemd's src/basic/virt.c does, and then by the processor.
+virtualization_by_hardware() {
+  local file name=""
+  for file in sys_vendor product_name; do
+    [[ ! -r $FACTS_ROOT/sys/class/dmi/id/$file ]] || name+="$(tr -d '\0' <"$FACTS_ROOT/sys/class/dmi/id/$file")/"
+  done
+  case "$name" in
+    "Amazon EC2/"*.metal*) echo none ;; # the vendor's name is on its bare machines too
+    "Amazon EC2/"*) echo amazon ;;
+    *"Google Compute Engine"*) echo google ;;
+    *KVM* | *OpenStack* | *KubeVirt*) echo kvm ;;
+    *QEMU*) echo qemu ;;
+    *VMware* | VMW*) echo vmware ;;
+    *VirtualBox* | "innotek GmbH"*) echo oracle ;;
+    *Xen*) echo xen ;;
+    *Bochs*) echo bochs ;;
+    *Parallels*) echo parallels ;;
+    *BHYVE*) echo bhyve ;;
+    *"Apple Virtualization"*) echo apple ;;
+    "Microsoft Corporation/Virtual Machine"*) echo microsoft ;;
+    *) if grep -qw '^flags.* hypervisor' "$FACTS_ROOT/proc/cpuinfo" 2>/dev/null; then echo vm-other; else echo none; fi ;;
+  esac
+}
+
+# facts_confinement tells what is around: WSL, a container, SELinux.
 facts_confinement() {
   fact WSL no
   fact CONTAINER none
@@ -421,7 +461,7 @@ facts_wanted() {
   fact WANT_CONTEXT "$KUBE_CONTEXT"
 }
 
-facts_keys=(OS ARCH DISTRO DISTRO_VERSION PACKAGE_MANAGER INIT WSL CONTAINER USER_NAMESPACE PRIVILEGED SELINUX ROOT TERMINAL
+facts_keys=(OS ARCH DISTRO DISTRO_VERSION PACKAGE_MANAGER INIT VIRTUALIZATION WSL CONTAINER USER_NAMESPACE PRIVILEGED SELINUX ROOT TERMINAL
   MEMORY_MB CPUS DISK_FREE_MB CGROUPS PORTS_IN_USE PROXY KUBERNETES K3S_OURS K3S_RUNS KUBECONFIG_CONTEXT DOCKER TOOLS
   WANT_TYPE WANT_ROLE WANT_CONTEXT)
 
@@ -442,6 +482,13 @@ facts_wanted_override() {
   [[ $NODE_TYPE == server ]] || fact WANT_ROLE "$NODE_TYPE"
 }
 
+# json_string sets REPLY to a text as JSON has it, in one line.
+json_string() {
+  local text="${1//\\/\\\\}"
+  text="${text//\"/\\\"}" text="${text//$'\n'/\\n}"
+  REPLY="\"${text//[[:cntrl:]]/ }\""
+}
+
 facts_print() {
   local key separator=""
   case "$1" in
@@ -449,9 +496,8 @@ facts_print() {
     json)
       printf '{'
       for key in "${facts_keys[@]}"; do
-        local value="${facts[$key]:-}"
-        value="${value//\\/\\\\}"
-        printf '%s\n  "%s": "%s"' "$separator" "$key" "${value//\"/\\\"}"
+        json_string "${facts[$key]:-}"
+        printf '%s\n  "%s": %s' "$separator" "$key" "$REPLY"
         separator=","
       done
       printf '\n}\n'
@@ -462,7 +508,7 @@ facts_print() {
 
 # ---------------------------------------------------------------- decision
 # Which Kubernetes, and why. A function of the facts alone; the rules are written
-# down in docs/install.md, and test/install/testdata/machines holds them to it.
+# down in docs/install.md, and test/install/testdata/facts holds them to it.
 
 decided="" because=""
 k3s_flags=()
@@ -631,8 +677,23 @@ decide_existing() {
     "name it: install.sh install --context ${context:-NAME}    (kubectl config get-contexts lists them)"
 }
 
+# machine_described says in a line what was found.
+machine_described() {
+  local words="${facts[DISTRO]:-unknown} ${facts[DISTRO_VERSION]:-}"
+  words="${words% }, ${facts[ARCH]:-}"
+  case "${facts[VIRTUALIZATION]:-}" in
+    "") ;; # recorded before there was this fact
+    none) words+=", not virtual" ;;
+    *) words+=", a virtual machine (${facts[VIRTUALIZATION]})" ;;
+  esac
+  [[ ${facts[WSL]:-no} == no ]] || words+=", WSL ${facts[WSL]}"
+  [[ ${facts[CONTAINER]:-none} == none ]] || words+=", in a container (${facts[CONTAINER]})"
+  echo "$words"
+}
+
 # decision_print explains.
 decision_print() {
+  step "machine: $(machine_described)"
   step "decision: $decided, because: $because"
   local remark flag
   for flag in "${k3s_flags[@]}"; do say "    k3s setting $flag"; done
@@ -794,7 +855,10 @@ fetch_failed() {
   host="${host%%/*}"
   local code="$1"
   [[ $last_output != *"Resolving timed out"* ]] || code=6
+  # What older and newer curls say of a proxy's answer to CONNECT.
+  [[ $last_output != *"HTTP response code said error"* && $last_output != *CONNECT*response* ]] || code=proxy
   case "$code" in
+    proxy) why="the proxy does not let it through: it wants an account, or forbids $host ($last_output)" fix="set HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT, or have $host allowed" ;;
     5) why="the proxy's name cannot be resolved" fix="check HTTPS_PROXY" ;;
     6) why="the name ${host%%:*} cannot be resolved: no DNS" fix="check: getent hosts ${host%%:*}; cat /etc/resolv.conf" ;;
     7 | 28) why="$host does not answer: a firewall, or a proxy is needed" fix="set HTTPS_PROXY, a mirror (PIPEOPS_MIRROR), or use an offline bundle" ;;
@@ -1006,7 +1070,7 @@ k3s_keep_others() {
 # k3s_right says whether there is nothing to do.
 k3s_right() {
   state_has k3s "$1" && k3s_version_is "$K3S_VERSION" && k3s_active "$1" &&
-    [[ -f $K3S_CONFIG && "$(k3s_config)" == "$(<"$K3S_CONFIG")" ]] && k3s_env_right "$1"
+    [[ -f $K3S_CONFIG && "$(k3s_config)" == "$(<"$K3S_CONFIG")" ]] && k3s_env_right "$1" && k3s_registries_right
 }
 
 k3s_version_is() { [[ -x $bin_dir/k3s ]] && [[ "$("$bin_dir/k3s" --version 2>/dev/null)" == *" $1 "* ]]; }
@@ -1050,16 +1114,17 @@ k3s_config() {
   done
 }
 
+K3S_REGISTRIES=/etc/rancher/k3s/registries.yaml
+
 # k3s_registries has images come from a mirror.
 k3s_registries() {
   [[ -n $PIPEOPS_REGISTRY_MIRROR ]] || return 0
-  put /etc/rancher/k3s/registries.yaml 0600 <<YAML
-mirrors:
-  "*":
-    endpoint:
-      - "$PIPEOPS_REGISTRY_MIRROR"
-YAML
+  k3s_mirrors | put "$K3S_REGISTRIES" 0600
 }
+
+k3s_registries_right() { [[ -z $PIPEOPS_REGISTRY_MIRROR ]] || [[ -f $K3S_REGISTRIES && "$(k3s_mirrors)" == "$(<"$K3S_REGISTRIES")" ]]; }
+
+k3s_mirrors() { printf 'mirrors:\n  "*":\n    endpoint:\n      - "%s"\n' "$PIPEOPS_REGISTRY_MIRROR"; }
 
 k3s_url() { echo "https://github.com/k3s-io/k3s/releases/download/${K3S_VERSION/+/%2B}/$1"; }
 
@@ -1274,6 +1339,19 @@ kube_use_existing() {
 kube_reachable() {
   logged "${kube[@]}" get --raw /readyz --request-timeout 15s ||
     fail "$EXIT_CLUSTER" "the cluster does not answer: ${kube[*]}" "kubectl says: $last_output" "try it: ${kube[*]} get nodes"
+}
+
+# kube_read sets REPLY to what kubectl prints. It answers its exit code, with
+# last_output what it complained of.
+kube_read() {
+  local code=0 out
+  log "+ ${kube[*]} $*"
+  out="$("${kube[@]}" "$@" 2>"$tmp_dir/kube_read" </dev/null)" || code=$?
+  redact "$(tail -n 5 "$tmp_dir/kube_read")"
+  last_output="$REPLY"
+  ((code == 0)) || log "  | $last_output (exit code $code)"
+  REPLY="$out"
+  return "$code"
 }
 
 # kube_apply puts everything into the cluster in one go: the agent, its settings
@@ -1727,18 +1805,29 @@ uninstall_cluster_objects() {
     secret/pipeops-agent-proxy || true
   say "$(sed 's/^/    /' "$tmp_dir/delete.log")"
   uninstall_namespaces
+  uninstall_cluster_prove
 }
 
-# uninstall_apps: Apps are taken down by the agent, so they go before it.
+# uninstall_apps: Apps are taken down by the agent, so they go before it. What
+# cannot be listed may be there: nothing is deleted on a guess.
 uninstall_apps() {
   local apps
-  apps="$("${kube[@]}" get apps.pipeops.io --all-namespaces -o 'go-template={{range .items}}{{.metadata.namespace}}/{{.metadata.name}} {{end}}' 2>/dev/null || true)"
+  kube_read get customresourcedefinitions/apps.pipeops.io --ignore-not-found -o name || uninstall_blind "whether Apps are known here"
+  [[ -n $REPLY ]] || return 0
+  kube_read get apps.pipeops.io --all-namespaces -o 'go-template={{range .items}}{{.metadata.namespace}}/{{.metadata.name}} {{end}}' || uninstall_blind "Apps"
+  apps="$REPLY"
   [[ -n $apps ]] || return 0
   [[ $with_apps == yes ]] || fail "$EXIT_DECISION" "Apps run in this cluster: $apps" "without the agent's definition of an App they would all be deleted" \
     "delete them with it: install.sh uninstall --with-apps"
   step "Apps: $apps"
   logged "${kube[@]}" delete apps.pipeops.io --all --all-namespaces --timeout "${PIPEOPS_WAIT}s" ||
     fail "$EXIT_REMAINS" "Apps could not be deleted" "kubectl says: $last_output" "is the agent running? ${kube[*]} -n $NAMESPACE get pods"
+}
+
+# uninstall_blind WHAT ends it before anything was deleted.
+uninstall_blind() {
+  fail "$EXIT_CLUSTER" "the cluster does not tell: $1" "kubectl says: $last_output; what is not seen could be deleted, so nothing was" \
+    "mend that, or use an administrator's kubeconfig, and run it again: ${kube[*]} get apps.pipeops.io --all-namespaces"
 }
 
 # manifest_without_namespaces leaves out the documents of kind Namespace.
@@ -1750,29 +1839,63 @@ manifest_without_namespaces() {
 # uninstall_namespaces deletes those that we made, all at once: Kubernetes takes
 # more than five seconds for each.
 uninstall_namespaces() {
-  local name empty=()
+  local name kinds empty=()
+  [[ -n $(state_names namespace) ]] || return 0
+  namespaced_kinds || {
+    remains+=("the namespaces, as the cluster does not tell what can be in them: $last_output")
+    return 0
+  }
   for name in $(state_names namespace); do
-    if namespace_empty "$name"; then empty+=("$name"); fi
+    if namespace_empty "$name" "$kinds"; then empty+=("$name"); fi
   done
   ((${#empty[@]} > 0)) || return 0
   logged "${kube[@]}" delete namespace "${empty[@]}" --ignore-not-found --timeout "${PIPEOPS_WAIT}s" || remains+=("of the namespaces ${empty[*]}: $last_output")
   say "    namespaces ${empty[*]}"
 }
 
-# namespace_empty says whether nobody else has put something into a namespace.
-namespace_empty() {
-  local found
-  found="$("${kube[@]}" -n "$1" get pods,services,persistentvolumeclaims,secrets,configmaps,deployments,statefulsets,daemonsets,jobs,cronjobs \
-    -o 'go-template={{range .items}}{{.kind}}/{{.metadata.name}} {{end}}' 2>/dev/null | tr ' ' '\n' | uninstall_foreign "$1" | tr '\n' ' ')" || true
-  if [[ -n ${found// /} ]]; then
-    say "    kept the namespace $1: it has $found"
+# namespaced_kinds sets kinds, in its caller, to all that a namespace can hold. Not
+# counted: events and measurements, which come by themselves, Endpoints, which go
+# with their Service, and Apps, which are gone by now with their definition.
+namespaced_kinds() {
+  kube_read api-resources --verbs=list --namespaced -o name || return 1
+  kinds="$(grep -v -e '^events$' -e '^events\.events\.k8s\.io$' -e '\.metrics\.k8s\.io$' -e '^endpoints$' -e '^apps\.pipeops\.io$' <<<"$REPLY" | paste -sd , -)" || true
+  [[ -n $kinds ]] || {
+    last_output="kubectl api-resources lists nothing"
     return 1
-  fi
+  }
 }
 
-# uninstall_foreign passes what neither Kubernetes nor the agent has made.
+# A line an object: KIND/NAME, who manages it, and what owns it.
+CONTENT_TEMPLATE='go-template={{range .items}}{{.kind}}/{{.metadata.name}}{{with .metadata.labels}}{{with index . "app.kubernetes.io/managed-by"}}|{{.}}{{end}}{{end}}{{range .metadata.ownerReferences}}<{{.kind}}{{end}}{{"\n"}}{{end}}'
+
+# namespace_empty NAME KINDS says whether nobody else has put something into a
+# namespace. One that cannot be looked into is kept.
+namespace_empty() {
+  local found
+  kube_read -n "$1" get "$2" -o "$CONTENT_TEMPLATE" || {
+    remains+=("the namespace $1, as the cluster does not tell what is in it: $last_output")
+    return 1
+  }
+  found="$(uninstall_foreign <<<"$REPLY" | paste -sd ' ' -)"
+  [[ -z $found ]] || {
+    say "    kept the namespace $1: it has $found"
+    return 1
+  }
+}
+
+# uninstall_foreign passes what neither Kubernetes nor the agent has made. What is
+# owned by something of a namespace goes with that, or is counted by it.
 uninstall_foreign() {
-  grep -v -e '^$' -e '^ConfigMap/kube-root-ca.crt$' -e '/pipeops-agent' -e '^ConfigMap/pipeops-' || true
+  { grep -v -e '^$' -e '^ConfigMap/kube-root-ca.crt$' -e '^ServiceAccount/default$' \
+    -e '^[A-Za-z]*/pipeops-agent' -e '^ConfigMap/pipeops-' -e '^ControllerRevision/.*|pipeops' \
+    -e '<\(App\|Deployment\|ReplicaSet\|StatefulSet\|DaemonSet\|CronJob\|Job\|Service\|Pod\)$' || true; } | sed 's/[|<].*//'
+}
+
+# uninstall_cluster_prove: kubectl, which may be ours, and the list stay until the
+# cluster is clear, so that the next run can go on.
+uninstall_cluster_prove() {
+  ((${#remains[@]} == 0)) || fail "$EXIT_REMAINS" "not all could be removed from the cluster:$(printf '\n    - %s' "${remains[@]}")" \
+    "what is not seen could be somebody's, so it was kept" "see what fails, and run it again: ${kube[*]} api-resources --verbs=list --namespaced"
 }
 
 uninstall_machine() {
@@ -1898,59 +2021,84 @@ upgrade_back() {
 # ---------------------------------------------------------------- doctor
 
 doctor_failed=0
+doctor_findings=()
 
 # command_doctor checks one thing a line, with the fix beside what is wrong.
 command_doctor() {
+  [[ $output != env ]] || usage_error "-o env is for cluster-info: use table or json"
   facts_collect
   tmp_open
   doctor_machine
   doctor_control_plane
   doctor_cluster
   doctor_agent
+  if [[ $output == json ]]; then
+    local IFS=,
+    printf '[%s\n]\n' "${doctor_findings[*]}"
+  elif ((doctor_failed > 0)); then
+    say "$doctor_failed problems"
+  else
+    say "all is well"
+  fi
   ((doctor_failed == 0)) || {
     failed=yes
-    say "$doctor_failed problems"
     exit "$EXIT_MACHINE"
   }
-  say "all is well"
 }
 
-well() { say "ok    $1"; }
-ill() {
-  say "FAIL  $1 (fix: $2)"
-  doctor_failed=$((doctor_failed + 1))
+# finding STATE NAME MESSAGE [FIX] is a line of the report, or an object of it.
+finding() {
+  local word field object=""
+  case "$1" in
+    ok) word="ok  " ;;
+    failed) word=FAIL doctor_failed=$((doctor_failed + 1)) ;;
+    warning) word=warn ;;
+    skipped) word=skip ;;
+  esac
+  local line="$word  $2: $3${4:+ (fix: $4)}"
+  [[ $output == json ]] || {
+    say "$line"
+    return 0
+  }
+  log "$line"
+  for field in "name:$2" "state:$1" "message:$3" "fix:${4:-}"; do
+    redact "${field#*:}"
+    json_string "$REPLY"
+    object+="${object:+, }\"${field%%:*}\": $REPLY"
+  done
+  doctor_findings+=($'\n'"  {$object}")
 }
 
 doctor_machine() {
   if ((facts[DISK_FREE_MB] >= 1000)); then
-    well "disk: ${facts[DISK_FREE_MB]} MB free"
+    finding ok "disk" "${facts[DISK_FREE_MB]} MB free"
   else
-    ill "disk: ${facts[DISK_FREE_MB]} MB free" "du -xh -d2 /var | sort -h | tail"
+    finding failed "disk" "${facts[DISK_FREE_MB]} MB free" "du -xh -d2 /var | sort -h | tail"
   fi
   if ((facts[MEMORY_MB] >= MEMORY_WORKER_MB)); then
-    well "memory: ${facts[MEMORY_MB]} MB"
+    finding ok "memory" "${facts[MEMORY_MB]} MB"
   else
-    ill "memory: ${facts[MEMORY_MB]} MB" "use a larger machine"
+    finding failed "memory" "${facts[MEMORY_MB]} MB" "use a larger machine"
   fi
 }
 
 doctor_control_plane() {
   [[ -n $PIPEOPS_CONTROL_PLANE_URL ]] || {
-    say "skip  control plane: set PIPEOPS_CONTROL_PLANE_URL to check it"
+    finding skipped "control plane" "set PIPEOPS_CONTROL_PLANE_URL to check it"
     return 0
   }
   local host="${PIPEOPS_CONTROL_PLANE_URL#https://}" code=0 theirs difference
   control_plane_date || code=$?
   case "$code" in
-    0) well "control plane: $PIPEOPS_CONTROL_PLANE_URL answers" ;;
-    5 | 6) ill "control plane: the name ${host%%[:/]*} cannot be resolved" "getent hosts ${host%%[:/]*}; cat /etc/resolv.conf" ;;
-    *) ill "control plane: $last_output" "open the firewall outwards, or set HTTPS_PROXY" ;;
+    0) finding ok "control plane" "$PIPEOPS_CONTROL_PLANE_URL answers" ;;
+    5 | 6) finding failed "control plane" "the name ${host%%[:/]*} cannot be resolved" "getent hosts ${host%%[:/]*}; cat /etc/resolv.conf" ;;
+    *) finding failed "control plane" "$last_output" "open the firewall outwards, or set HTTPS_PROXY" ;;
   esac
   clock_difference || return 0
   if ((difference <= MAX_CLOCK_DIFFERENCE)); then
-    well "clock: $difference s off the control plane's"
+    finding ok "clock" "$difference s off the control plane's"
   else
-    ill "clock: $difference s off the control plane's" "timedatectl set-ntp true"
+    finding failed "clock" "$difference s off the control plane's" "timedatectl set-ntp true"
   fi
 }
 
@@ -1958,21 +2106,21 @@ doctor_cluster() {
   local role call
   for role in $(state_names k3s); do
     if k3s_active "$role"; then
-      well "k3s: the $role runs"
+      finding ok "k3s" "the $role runs"
     else
-      ill "k3s: the $role does not run" "systemctl restart $(k3s_unit "$role"); journalctl -u $(k3s_unit "$role") -n 50"
+      finding failed "k3s" "the $role does not run" "systemctl restart $(k3s_unit "$role"); journalctl -u $(k3s_unit "$role") -n 50"
     fi
   done
   call="$(state_names agent)"
   [[ -n $call ]] || {
-    say "skip  agent: none was installed from here"
+    finding skipped "agent" "none was installed from here"
     return 0
   }
   read -r -a kube <<<"$call"
   if logged "${kube[@]}" get --raw /readyz --request-timeout 10s; then
-    well "Kubernetes: the API answers"
+    finding ok "Kubernetes" "the API answers"
   else
-    ill "Kubernetes: $last_output" "${kube[*]} get nodes"
+    finding failed "Kubernetes" "$last_output" "${kube[*]} get nodes"
     kube=()
   fi
 }
@@ -1981,20 +2129,35 @@ doctor_agent() {
   ((${#kube[@]} > 0)) || return 0
   agent_look
   if [[ $agent_ready == yes ]]; then
-    well "agent: $agent_phase"
+    finding ok agent "$agent_phase"
   else
-    ill "agent: $agent_phase" "${kube[*]} -n $NAMESPACE logs -l $AGENT_SELECTOR --tail 20"
+    finding failed agent "$agent_phase" "${kube[*]} -n $NAMESPACE logs -l $AGENT_SELECTOR --tail 20"
   fi
   [[ -n $agent_pod ]] || return 0
-  # The agent's own checks, from inside the pod, where it has them.
-  local code=0
-  logged "${kube[@]}" -n "$NAMESPACE" exec "$agent_pod" -- /pipeops-agent doctor || code=$?
+  doctor_agent_inside
+}
+
+# doctor_agent_inside has the agent check from inside the pod, where it can. Of its
+# report those lines are told that are not well: STATUS CHECK DETAIL (fix: FIX).
+doctor_agent_inside() {
+  local code=0 report state name found fix by="${kube[*]} -n $NAMESPACE exec $agent_pod -- /pipeops-agent doctor" failures="$doctor_failed"
+  kube_read -n "$NAMESPACE" exec "$agent_pod" -- /pipeops-agent doctor || code=$?
+  report="$REPLY"
+  while read -r state name found; do
+    log "  | $state $name $found"
+    [[ $state == failed || $state == warning ]] || continue
+    fix="$by"
+    if [[ $found == *" (fix: "*")" ]]; then
+      fix="${found##* (fix: }" fix="${fix%)}" found="${found% (fix: *}"
+    fi
+    finding "$state" "agent's own check $name" "$found" "$fix"
+  done <<<"$report"
   if [[ $last_output == *"unknown command"* ]]; then
-    say "skip  agent's own checks: this version has none"
+    finding skipped "agent's own checks" "this version has none"
   elif ((code == 0)); then
-    well "agent's own checks"
-  else
-    ill "agent's own checks: $last_output" "${kube[*]} -n $NAMESPACE exec $agent_pod -- /pipeops-agent doctor"
+    finding ok "agent's own checks" "none failed"
+  elif ((doctor_failed == failures)); then
+    finding failed "agent's own checks" "$last_output" "$by"
   fi
 }
 
@@ -2023,7 +2186,7 @@ Flags
   --version VERSION     version of the agent
   --facts FILE          decide by recorded facts (with --dry-run)
   --with-apps           uninstall: delete the Apps too
-  -o table|env|json     form of cluster-info
+  -o table|env|json     form of cluster-info; of doctor table or json
 
 Environment
   AGENT_TOKEN, AGENT_TOKEN_FILE   enrolment token, or the file that holds it
@@ -2058,7 +2221,7 @@ command_cluster_info() {
 
 command=install
 facts_file=""
-output=table
+output=""
 
 usage_error() {
   echo "install.sh: $1 (fix: install.sh help)" >&2
@@ -2090,6 +2253,8 @@ arguments() {
     esac
     shift
   done
+  [[ -z $output || $command == cluster-info || $command == doctor ]] || usage_error "-o is for cluster-info and doctor, not for $command"
+  output="${output:-table}"
   [[ -z $facts_file || $dry_run == yes || $command == cluster-info ]] || usage_error "--facts decides for another machine: it needs --dry-run"
 }
 

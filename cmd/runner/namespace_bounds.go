@@ -22,7 +22,7 @@ type namespaceFlags struct {
 func (f *namespaceFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringArrayVarP(&f.labels, "label", "l", nil, "label to put on it, as KEY=VALUE; may be repeated")
-	fl.BoolVar(&f.adopt, "adopt", false, "take over a namespace that was not made by the agent")
+	fl.BoolVar(&f.adopt, "adopt", false, "take over a namespace that was not made by the agent; its owner's policy has to name adopt-namespace")
 	fl.StringSliceVar(&f.quota, "quota", nil, "bounds of all in it: cpu, memory, limits.cpu, limits.memory, pods and storage, as NAME=AMOUNT")
 	fl.StringSliceVar(&f.defaults, "default", nil, "what a container gets that names none: cpu, memory, limits.cpu and limits.memory, as NAME=AMOUNT")
 	fl.StringVar(&f.network, "network", "", "isolated or open")

@@ -204,6 +204,41 @@ func FuzzRegister(f *testing.F) {
 	})
 }
 
+// FuzzAgentCalls sends bodies to the calls of an agent with a certificate.
+func FuzzAgentCalls(f *testing.F) {
+	paths := []string{"/v1/agent/renew", "/v1/agent/events", "/v1/agent/audit"}
+	f.Add(0, `{"csr":"-----BEGIN CERTIFICATE REQUEST-----"}`)
+	f.Add(1, `{"events":[{"id":"1","type":"app.healthy","app":{"namespace":"a","name":"b"}}]}`)
+	f.Add(2, `{"records":[{"seq":1}]}`)
+	f.Add(1, `{"events":null}`)
+	h := handlerOf(&backend{
+		renew: func(_ string, req controlapi.RenewRequest) (controlapi.Identity, error) {
+			if req.CSR == "" || len(req.CSR) > 16384 {
+				panic("let through what the wire forbids")
+			}
+			return controlapi.Identity{}, nil
+		},
+		events: func(_ string, events []controlapi.Event) error {
+			for _, e := range events {
+				if e.Type == "" {
+					panic("let through what the wire forbids")
+				}
+			}
+			return nil
+		},
+	}, zerolog.Nop())
+	f.Fuzz(func(t *testing.T, call int, body string) {
+		path := paths[uint(call)%uint(len(paths))]
+		resp := send(t, h, path, body, func(r *http.Request) {
+			r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{peerCertificate("a1")}}
+		})
+		_ = resp.Body.Close()
+		if resp.StatusCode >= http.StatusInternalServerError {
+			t.Fatalf("%d for %s %q", resp.StatusCode, path, body)
+		}
+	})
+}
+
 func FuzzHeartbeat(f *testing.F) {
 	f.Add(`{"clock":"2026-11-21T12:00:00Z","agentVersion":"v1","runnerApiVersion":"v1","kubernetesVersion":"","distribution":"","tunnelPhase":"",` +
 		`"capacity":{"nodes":1,"readyNodes":1,"pods":1,"runningPods":1,"cpuMillis":1,"memoryBytes":1},"update":{"state":"failed","offer":"o","from":"v1","to":"v2","reason":"r"}}`)

@@ -7,12 +7,15 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,6 +33,9 @@ const (
 	// agent never deletes it.
 	adopted = "pipeops.io/adopted"
 )
+
+// adoptionSeen is how long the API server may take to know of a label: 1.5 s in all.
+var adoptionSeen = wait.Backoff{Steps: 6, Duration: 50 * time.Millisecond, Factor: 2}
 
 // PutNamespace makes a namespace the agent's: it creates it, or takes it over
 // when that was asked for, and gives the agent its rights there.
@@ -56,7 +62,7 @@ func (k *Client) PutNamespace(ctx context.Context, name string, spec runnerapi.N
 			"namespace %s is being deleted", name)
 	case takeOver && !spec.Adopt:
 		return runnerapi.Namespace{}, problem.Errorf(problem.Conflict,
-			"use another name, or send adopt: true to let the agent manage it as it is",
+			"use another name, or send adopt: true to let the agent manage it as it is (the policy of the cluster's owner has to name adopt-namespace)",
 			"namespace %s exists and was not made by the agent", name).WithField("adopt")
 	}
 	if err := k.applyNamespace(ctx, name, spec.Labels, takeOver || have.Annotations[adopted] != "", opts); err != nil {
@@ -124,13 +130,18 @@ func (k *Client) applyNamespace(ctx context.Context, name string, labels map[str
 }
 
 // bind gives the agent its rights in the namespace.
+//
+// The admission policy that bounds these rights looks at the namespace's label in
+// the API server's cache, which may be a moment behind the label just written.
 func (k *Client) bind(ctx context.Context, namespace string, opts runnerapi.WriteOptions) error {
 	want := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: managed.FieldManager, Labels: managed.Labels()},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: namespaceRole},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: k.opts.Namespace, Name: k.opts.ServiceAccount}},
 	}
-	err := k.writer(opts).Create(ctx, want, client.FieldOwner(managed.FieldManager))
+	err := retry.OnError(adoptionSeen, apierrors.IsForbidden, func() error {
+		return k.writer(opts).Create(ctx, want.DeepCopy(), client.FieldOwner(managed.FieldManager))
+	})
 	if err == nil || !apierrors.IsAlreadyExists(err) {
 		return kubeproblem.From(err, "giving the agent its rights in namespace "+namespace)
 	}

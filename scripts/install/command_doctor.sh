@@ -1,59 +1,84 @@
 # ---------------------------------------------------------------- doctor
 
 doctor_failed=0
+doctor_findings=()
 
 # command_doctor checks one thing a line, with the fix beside what is wrong.
 command_doctor() {
+  [[ $output != env ]] || usage_error "-o env is for cluster-info: use table or json"
   facts_collect
   tmp_open
   doctor_machine
   doctor_control_plane
   doctor_cluster
   doctor_agent
+  if [[ $output == json ]]; then
+    local IFS=,
+    printf '[%s\n]\n' "${doctor_findings[*]}"
+  elif ((doctor_failed > 0)); then
+    say "$doctor_failed problems"
+  else
+    say "all is well"
+  fi
   ((doctor_failed == 0)) || {
     failed=yes
-    say "$doctor_failed problems"
     exit "$EXIT_MACHINE"
   }
-  say "all is well"
 }
 
-well() { say "ok    $1"; }
-ill() {
-  say "FAIL  $1 (fix: $2)"
-  doctor_failed=$((doctor_failed + 1))
+# finding STATE NAME MESSAGE [FIX] is a line of the report, or an object of it.
+finding() {
+  local word field object=""
+  case "$1" in
+    ok) word="ok  " ;;
+    failed) word=FAIL doctor_failed=$((doctor_failed + 1)) ;;
+    warning) word=warn ;;
+    skipped) word=skip ;;
+  esac
+  local line="$word  $2: $3${4:+ (fix: $4)}"
+  [[ $output == json ]] || {
+    say "$line"
+    return 0
+  }
+  log "$line"
+  for field in "name:$2" "state:$1" "message:$3" "fix:${4:-}"; do
+    redact "${field#*:}"
+    json_string "$REPLY"
+    object+="${object:+, }\"${field%%:*}\": $REPLY"
+  done
+  doctor_findings+=($'\n'"  {$object}")
 }
 
 doctor_machine() {
   if ((facts[DISK_FREE_MB] >= 1000)); then
-    well "disk: ${facts[DISK_FREE_MB]} MB free"
+    finding ok "disk" "${facts[DISK_FREE_MB]} MB free"
   else
-    ill "disk: ${facts[DISK_FREE_MB]} MB free" "du -xh -d2 /var | sort -h | tail"
+    finding failed "disk" "${facts[DISK_FREE_MB]} MB free" "du -xh -d2 /var | sort -h | tail"
   fi
   if ((facts[MEMORY_MB] >= MEMORY_WORKER_MB)); then
-    well "memory: ${facts[MEMORY_MB]} MB"
+    finding ok "memory" "${facts[MEMORY_MB]} MB"
   else
-    ill "memory: ${facts[MEMORY_MB]} MB" "use a larger machine"
+    finding failed "memory" "${facts[MEMORY_MB]} MB" "use a larger machine"
   fi
 }
 
 doctor_control_plane() {
   [[ -n $PIPEOPS_CONTROL_PLANE_URL ]] || {
-    say "skip  control plane: set PIPEOPS_CONTROL_PLANE_URL to check it"
+    finding skipped "control plane" "set PIPEOPS_CONTROL_PLANE_URL to check it"
     return 0
   }
   local host="${PIPEOPS_CONTROL_PLANE_URL#https://}" code=0 theirs difference
   control_plane_date || code=$?
   case "$code" in
-    0) well "control plane: $PIPEOPS_CONTROL_PLANE_URL answers" ;;
-    5 | 6) ill "control plane: the name ${host%%[:/]*} cannot be resolved" "getent hosts ${host%%[:/]*}; cat /etc/resolv.conf" ;;
-    *) ill "control plane: $last_output" "open the firewall outwards, or set HTTPS_PROXY" ;;
+    0) finding ok "control plane" "$PIPEOPS_CONTROL_PLANE_URL answers" ;;
+    5 | 6) finding failed "control plane" "the name ${host%%[:/]*} cannot be resolved" "getent hosts ${host%%[:/]*}; cat /etc/resolv.conf" ;;
+    *) finding failed "control plane" "$last_output" "open the firewall outwards, or set HTTPS_PROXY" ;;
   esac
   clock_difference || return 0
   if ((difference <= MAX_CLOCK_DIFFERENCE)); then
-    well "clock: $difference s off the control plane's"
+    finding ok "clock" "$difference s off the control plane's"
   else
-    ill "clock: $difference s off the control plane's" "timedatectl set-ntp true"
+    finding failed "clock" "$difference s off the control plane's" "timedatectl set-ntp true"
   fi
 }
 
@@ -61,21 +86,21 @@ doctor_cluster() {
   local role call
   for role in $(state_names k3s); do
     if k3s_active "$role"; then
-      well "k3s: the $role runs"
+      finding ok "k3s" "the $role runs"
     else
-      ill "k3s: the $role does not run" "systemctl restart $(k3s_unit "$role"); journalctl -u $(k3s_unit "$role") -n 50"
+      finding failed "k3s" "the $role does not run" "systemctl restart $(k3s_unit "$role"); journalctl -u $(k3s_unit "$role") -n 50"
     fi
   done
   call="$(state_names agent)"
   [[ -n $call ]] || {
-    say "skip  agent: none was installed from here"
+    finding skipped "agent" "none was installed from here"
     return 0
   }
   read -r -a kube <<<"$call"
   if logged "${kube[@]}" get --raw /readyz --request-timeout 10s; then
-    well "Kubernetes: the API answers"
+    finding ok "Kubernetes" "the API answers"
   else
-    ill "Kubernetes: $last_output" "${kube[*]} get nodes"
+    finding failed "Kubernetes" "$last_output" "${kube[*]} get nodes"
     kube=()
   fi
 }
@@ -84,19 +109,34 @@ doctor_agent() {
   ((${#kube[@]} > 0)) || return 0
   agent_look
   if [[ $agent_ready == yes ]]; then
-    well "agent: $agent_phase"
+    finding ok agent "$agent_phase"
   else
-    ill "agent: $agent_phase" "${kube[*]} -n $NAMESPACE logs -l $AGENT_SELECTOR --tail 20"
+    finding failed agent "$agent_phase" "${kube[*]} -n $NAMESPACE logs -l $AGENT_SELECTOR --tail 20"
   fi
   [[ -n $agent_pod ]] || return 0
-  # The agent's own checks, from inside the pod, where it has them.
-  local code=0
-  logged "${kube[@]}" -n "$NAMESPACE" exec "$agent_pod" -- /pipeops-agent doctor || code=$?
+  doctor_agent_inside
+}
+
+# doctor_agent_inside has the agent check from inside the pod, where it can. Of its
+# report those lines are told that are not well: STATUS CHECK DETAIL (fix: FIX).
+doctor_agent_inside() {
+  local code=0 report state name found fix by="${kube[*]} -n $NAMESPACE exec $agent_pod -- /pipeops-agent doctor" failures="$doctor_failed"
+  kube_read -n "$NAMESPACE" exec "$agent_pod" -- /pipeops-agent doctor || code=$?
+  report="$REPLY"
+  while read -r state name found; do
+    log "  | $state $name $found"
+    [[ $state == failed || $state == warning ]] || continue
+    fix="$by"
+    if [[ $found == *" (fix: "*")" ]]; then
+      fix="${found##* (fix: }" fix="${fix%)}" found="${found% (fix: *}"
+    fi
+    finding "$state" "agent's own check $name" "$found" "$fix"
+  done <<<"$report"
   if [[ $last_output == *"unknown command"* ]]; then
-    say "skip  agent's own checks: this version has none"
+    finding skipped "agent's own checks" "this version has none"
   elif ((code == 0)); then
-    well "agent's own checks"
-  else
-    ill "agent's own checks: $last_output" "${kube[*]} -n $NAMESPACE exec $agent_pod -- /pipeops-agent doctor"
+    finding ok "agent's own checks" "none failed"
+  elif ((doctor_failed == failures)); then
+    finding failed "agent's own checks" "$last_output" "$by"
   fi
 }

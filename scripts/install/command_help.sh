@@ -23,7 +23,7 @@ Flags
   --version VERSION     version of the agent
   --facts FILE          decide by recorded facts (with --dry-run)
   --with-apps           uninstall: delete the Apps too
-  -o table|env|json     form of cluster-info
+  -o table|env|json     form of cluster-info; of doctor table or json
 
 Environment
   AGENT_TOKEN, AGENT_TOKEN_FILE   enrolment token, or the file that holds it

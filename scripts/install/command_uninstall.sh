@@ -47,18 +47,29 @@ uninstall_cluster_objects() {
     secret/pipeops-agent-proxy || true
   say "$(sed 's/^/    /' "$tmp_dir/delete.log")"
   uninstall_namespaces
+  uninstall_cluster_prove
 }
 
-# uninstall_apps: Apps are taken down by the agent, so they go before it.
+# uninstall_apps: Apps are taken down by the agent, so they go before it. What
+# cannot be listed may be there: nothing is deleted on a guess.
 uninstall_apps() {
   local apps
-  apps="$("${kube[@]}" get apps.pipeops.io --all-namespaces -o 'go-template={{range .items}}{{.metadata.namespace}}/{{.metadata.name}} {{end}}' 2>/dev/null || true)"
+  kube_read get customresourcedefinitions/apps.pipeops.io --ignore-not-found -o name || uninstall_blind "whether Apps are known here"
+  [[ -n $REPLY ]] || return 0
+  kube_read get apps.pipeops.io --all-namespaces -o 'go-template={{range .items}}{{.metadata.namespace}}/{{.metadata.name}} {{end}}' || uninstall_blind "Apps"
+  apps="$REPLY"
   [[ -n $apps ]] || return 0
   [[ $with_apps == yes ]] || fail "$EXIT_DECISION" "Apps run in this cluster: $apps" "without the agent's definition of an App they would all be deleted" \
     "delete them with it: install.sh uninstall --with-apps"
   step "Apps: $apps"
   logged "${kube[@]}" delete apps.pipeops.io --all --all-namespaces --timeout "${PIPEOPS_WAIT}s" ||
     fail "$EXIT_REMAINS" "Apps could not be deleted" "kubectl says: $last_output" "is the agent running? ${kube[*]} -n $NAMESPACE get pods"
+}
+
+# uninstall_blind WHAT ends it before anything was deleted.
+uninstall_blind() {
+  fail "$EXIT_CLUSTER" "the cluster does not tell: $1" "kubectl says: $last_output; what is not seen could be deleted, so nothing was" \
+    "mend that, or use an administrator's kubeconfig, and run it again: ${kube[*]} get apps.pipeops.io --all-namespaces"
 }
 
 # manifest_without_namespaces leaves out the documents of kind Namespace.
@@ -70,29 +81,63 @@ manifest_without_namespaces() {
 # uninstall_namespaces deletes those that we made, all at once: Kubernetes takes
 # more than five seconds for each.
 uninstall_namespaces() {
-  local name empty=()
+  local name kinds empty=()
+  [[ -n $(state_names namespace) ]] || return 0
+  namespaced_kinds || {
+    remains+=("the namespaces, as the cluster does not tell what can be in them: $last_output")
+    return 0
+  }
   for name in $(state_names namespace); do
-    if namespace_empty "$name"; then empty+=("$name"); fi
+    if namespace_empty "$name" "$kinds"; then empty+=("$name"); fi
   done
   ((${#empty[@]} > 0)) || return 0
   logged "${kube[@]}" delete namespace "${empty[@]}" --ignore-not-found --timeout "${PIPEOPS_WAIT}s" || remains+=("of the namespaces ${empty[*]}: $last_output")
   say "    namespaces ${empty[*]}"
 }
 
-# namespace_empty says whether nobody else has put something into a namespace.
-namespace_empty() {
-  local found
-  found="$("${kube[@]}" -n "$1" get pods,services,persistentvolumeclaims,secrets,configmaps,deployments,statefulsets,daemonsets,jobs,cronjobs \
-    -o 'go-template={{range .items}}{{.kind}}/{{.metadata.name}} {{end}}' 2>/dev/null | tr ' ' '\n' | uninstall_foreign "$1" | tr '\n' ' ')" || true
-  if [[ -n ${found// /} ]]; then
-    say "    kept the namespace $1: it has $found"
+# namespaced_kinds sets kinds, in its caller, to all that a namespace can hold. Not
+# counted: events and measurements, which come by themselves, Endpoints, which go
+# with their Service, and Apps, which are gone by now with their definition.
+namespaced_kinds() {
+  kube_read api-resources --verbs=list --namespaced -o name || return 1
+  kinds="$(grep -v -e '^events$' -e '^events\.events\.k8s\.io$' -e '\.metrics\.k8s\.io$' -e '^endpoints$' -e '^apps\.pipeops\.io$' <<<"$REPLY" | paste -sd , -)" || true
+  [[ -n $kinds ]] || {
+    last_output="kubectl api-resources lists nothing"
     return 1
-  fi
+  }
 }
 
-# uninstall_foreign passes what neither Kubernetes nor the agent has made.
+# A line an object: KIND/NAME, who manages it, and what owns it.
+CONTENT_TEMPLATE='go-template={{range .items}}{{.kind}}/{{.metadata.name}}{{with .metadata.labels}}{{with index . "app.kubernetes.io/managed-by"}}|{{.}}{{end}}{{end}}{{range .metadata.ownerReferences}}<{{.kind}}{{end}}{{"\n"}}{{end}}'
+
+# namespace_empty NAME KINDS says whether nobody else has put something into a
+# namespace. One that cannot be looked into is kept.
+namespace_empty() {
+  local found
+  kube_read -n "$1" get "$2" -o "$CONTENT_TEMPLATE" || {
+    remains+=("the namespace $1, as the cluster does not tell what is in it: $last_output")
+    return 1
+  }
+  found="$(uninstall_foreign <<<"$REPLY" | paste -sd ' ' -)"
+  [[ -z $found ]] || {
+    say "    kept the namespace $1: it has $found"
+    return 1
+  }
+}
+
+# uninstall_foreign passes what neither Kubernetes nor the agent has made. What is
+# owned by something of a namespace goes with that, or is counted by it.
 uninstall_foreign() {
-  grep -v -e '^$' -e '^ConfigMap/kube-root-ca.crt$' -e '/pipeops-agent' -e '^ConfigMap/pipeops-' || true
+  { grep -v -e '^$' -e '^ConfigMap/kube-root-ca.crt$' -e '^ServiceAccount/default$' \
+    -e '^[A-Za-z]*/pipeops-agent' -e '^ConfigMap/pipeops-' -e '^ControllerRevision/.*|pipeops' \
+    -e '<\(App\|Deployment\|ReplicaSet\|StatefulSet\|DaemonSet\|CronJob\|Job\|Service\|Pod\)$' || true; } | sed 's/[|<].*//'
+}
+
+# uninstall_cluster_prove: kubectl, which may be ours, and the list stay until the
+# cluster is clear, so that the next run can go on.
+uninstall_cluster_prove() {
+  ((${#remains[@]} == 0)) || fail "$EXIT_REMAINS" "not all could be removed from the cluster:$(printf '\n    - %s' "${remains[@]}")" \
+    "what is not seen could be somebody's, so it was kept" "see what fails, and run it again: ${kube[*]} api-resources --verbs=list --namespaced"
 }
 
 uninstall_machine() {

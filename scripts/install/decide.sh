@@ -1,6 +1,6 @@
 # ---------------------------------------------------------------- decision
 # Which Kubernetes, and why. A function of the facts alone; the rules are written
-# down in docs/install.md, and test/install/testdata/machines holds them to it.
+# down in docs/install.md, and test/install/testdata/facts holds them to it.
 
 decided="" because=""
 k3s_flags=()
@@ -169,8 +169,23 @@ decide_existing() {
     "name it: install.sh install --context ${context:-NAME}    (kubectl config get-contexts lists them)"
 }
 
+# machine_described says in a line what was found.
+machine_described() {
+  local words="${facts[DISTRO]:-unknown} ${facts[DISTRO_VERSION]:-}"
+  words="${words% }, ${facts[ARCH]:-}"
+  case "${facts[VIRTUALIZATION]:-}" in
+    "") ;; # recorded before there was this fact
+    none) words+=", not virtual" ;;
+    *) words+=", a virtual machine (${facts[VIRTUALIZATION]})" ;;
+  esac
+  [[ ${facts[WSL]:-no} == no ]] || words+=", WSL ${facts[WSL]}"
+  [[ ${facts[CONTAINER]:-none} == none ]] || words+=", in a container (${facts[CONTAINER]})"
+  echo "$words"
+}
+
 # decision_print explains.
 decision_print() {
+  step "machine: $(machine_described)"
   step "decision: $decided, because: $because"
   local remark flag
   for flag in "${k3s_flags[@]}"; do say "    k3s setting $flag"; done

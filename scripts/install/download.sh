@@ -48,7 +48,10 @@ fetch_failed() {
   host="${host%%/*}"
   local code="$1"
   [[ $last_output != *"Resolving timed out"* ]] || code=6
+  # What older and newer curls say of a proxy's answer to CONNECT.
+  [[ $last_output != *"HTTP response code said error"* && $last_output != *CONNECT*response* ]] || code=proxy
   case "$code" in
+    proxy) why="the proxy does not let it through: it wants an account, or forbids $host ($last_output)" fix="set HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT, or have $host allowed" ;;
     5) why="the proxy's name cannot be resolved" fix="check HTTPS_PROXY" ;;
     6) why="the name ${host%%:*} cannot be resolved: no DNS" fix="check: getent hosts ${host%%:*}; cat /etc/resolv.conf" ;;
     7 | 28) why="$host does not answer: a firewall, or a proxy is needed" fix="set HTTPS_PROXY, a mirror (PIPEOPS_MIRROR), or use an offline bundle" ;;

@@ -13,6 +13,7 @@ facts_collect() {
   facts=()
   facts_system
   facts_init
+  facts_virtualization
   facts_confinement
   facts_resources
   facts_network
@@ -76,7 +77,46 @@ facts_init() {
   fi
 }
 
-# facts_confinement tells what is around: a VM, a container, WSL2.
+# facts_virtualization tells which hypervisor is below, by systemd's names for them.
+facts_virtualization() {
+  local found=""
+  if [[ ${facts[OS]} == macos ]]; then
+    fact VIRTUALIZATION none
+    [[ $(sysctl -n kern.hv_vmm_present 2>/dev/null) != 1 ]] || fact VIRTUALIZATION vm-other
+    return 0
+  fi
+  if [[ -z $FACTS_ROOT ]] && command -v systemd-detect-virt >/dev/null 2>&1; then
+    found="$(systemd-detect-virt --vm 2>/dev/null || true)" # it answers 1 for "none"
+  fi
+  fact VIRTUALIZATION "${found:-$(virtualization_by_hardware)}"
+}
+
+# virtualization_by_hardware goes by what the firmware calls the machine, as
+# systemd's src/basic/virt.c does, and then by the processor.
+virtualization_by_hardware() {
+  local file name=""
+  for file in sys_vendor product_name; do
+    [[ ! -r $FACTS_ROOT/sys/class/dmi/id/$file ]] || name+="$(tr -d '\0' <"$FACTS_ROOT/sys/class/dmi/id/$file")/"
+  done
+  case "$name" in
+    "Amazon EC2/"*.metal*) echo none ;; # the vendor's name is on its bare machines too
+    "Amazon EC2/"*) echo amazon ;;
+    *"Google Compute Engine"*) echo google ;;
+    *KVM* | *OpenStack* | *KubeVirt*) echo kvm ;;
+    *QEMU*) echo qemu ;;
+    *VMware* | VMW*) echo vmware ;;
+    *VirtualBox* | "innotek GmbH"*) echo oracle ;;
+    *Xen*) echo xen ;;
+    *Bochs*) echo bochs ;;
+    *Parallels*) echo parallels ;;
+    *BHYVE*) echo bhyve ;;
+    *"Apple Virtualization"*) echo apple ;;
+    "Microsoft Corporation/Virtual Machine"*) echo microsoft ;;
+    *) if grep -qw '^flags.* hypervisor' "$FACTS_ROOT/proc/cpuinfo" 2>/dev/null; then echo vm-other; else echo none; fi ;;
+  esac
+}
+
+# facts_confinement tells what is around: WSL, a container, SELinux.
 facts_confinement() {
   fact WSL no
   fact CONTAINER none
@@ -193,7 +233,7 @@ facts_wanted() {
   fact WANT_CONTEXT "$KUBE_CONTEXT"
 }
 
-facts_keys=(OS ARCH DISTRO DISTRO_VERSION PACKAGE_MANAGER INIT WSL CONTAINER USER_NAMESPACE PRIVILEGED SELINUX ROOT TERMINAL
+facts_keys=(OS ARCH DISTRO DISTRO_VERSION PACKAGE_MANAGER INIT VIRTUALIZATION WSL CONTAINER USER_NAMESPACE PRIVILEGED SELINUX ROOT TERMINAL
   MEMORY_MB CPUS DISK_FREE_MB CGROUPS PORTS_IN_USE PROXY KUBERNETES K3S_OURS K3S_RUNS KUBECONFIG_CONTEXT DOCKER TOOLS
   WANT_TYPE WANT_ROLE WANT_CONTEXT)
 
@@ -214,6 +254,13 @@ facts_wanted_override() {
   [[ $NODE_TYPE == server ]] || fact WANT_ROLE "$NODE_TYPE"
 }
 
+# json_string sets REPLY to a text as JSON has it, in one line.
+json_string() {
+  local text="${1//\\/\\\\}"
+  text="${text//\"/\\\"}" text="${text//$'\n'/\\n}"
+  REPLY="\"${text//[[:cntrl:]]/ }\""
+}
+
 facts_print() {
   local key separator=""
   case "$1" in
@@ -221,9 +268,8 @@ facts_print() {
     json)
       printf '{'
       for key in "${facts_keys[@]}"; do
-        local value="${facts[$key]:-}"
-        value="${value//\\/\\\\}"
-        printf '%s\n  "%s": "%s"' "$separator" "$key" "${value//\"/\\\"}"
+        json_string "${facts[$key]:-}"
+        printf '%s\n  "%s": %s' "$separator" "$key" "$REPLY"
         separator=","
       done
       printf '\n}\n'

@@ -37,7 +37,7 @@ k3s_keep_others() {
 # k3s_right says whether there is nothing to do.
 k3s_right() {
   state_has k3s "$1" && k3s_version_is "$K3S_VERSION" && k3s_active "$1" &&
-    [[ -f $K3S_CONFIG && "$(k3s_config)" == "$(<"$K3S_CONFIG")" ]] && k3s_env_right "$1"
+    [[ -f $K3S_CONFIG && "$(k3s_config)" == "$(<"$K3S_CONFIG")" ]] && k3s_env_right "$1" && k3s_registries_right
 }
 
 k3s_version_is() { [[ -x $bin_dir/k3s ]] && [[ "$("$bin_dir/k3s" --version 2>/dev/null)" == *" $1 "* ]]; }
@@ -81,16 +81,17 @@ k3s_config() {
   done
 }
 
+K3S_REGISTRIES=/etc/rancher/k3s/registries.yaml
+
 # k3s_registries has images come from a mirror.
 k3s_registries() {
   [[ -n $PIPEOPS_REGISTRY_MIRROR ]] || return 0
-  put /etc/rancher/k3s/registries.yaml 0600 <<YAML
-mirrors:
-  "*":
-    endpoint:
-      - "$PIPEOPS_REGISTRY_MIRROR"
-YAML
+  k3s_mirrors | put "$K3S_REGISTRIES" 0600
 }
+
+k3s_registries_right() { [[ -z $PIPEOPS_REGISTRY_MIRROR ]] || [[ -f $K3S_REGISTRIES && "$(k3s_mirrors)" == "$(<"$K3S_REGISTRIES")" ]]; }
+
+k3s_mirrors() { printf 'mirrors:\n  "*":\n    endpoint:\n      - "%s"\n' "$PIPEOPS_REGISTRY_MIRROR"; }
 
 k3s_url() { echo "https://github.com/k3s-io/k3s/releases/download/${K3S_VERSION/+/%2B}/$1"; }
 

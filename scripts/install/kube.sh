@@ -34,6 +34,19 @@ kube_reachable() {
     fail "$EXIT_CLUSTER" "the cluster does not answer: ${kube[*]}" "kubectl says: $last_output" "try it: ${kube[*]} get nodes"
 }
 
+# kube_read sets REPLY to what kubectl prints. It answers its exit code, with
+# last_output what it complained of.
+kube_read() {
+  local code=0 out
+  log "+ ${kube[*]} $*"
+  out="$("${kube[@]}" "$@" 2>"$tmp_dir/kube_read" </dev/null)" || code=$?
+  redact "$(tail -n 5 "$tmp_dir/kube_read")"
+  last_output="$REPLY"
+  ((code == 0)) || log "  | $last_output (exit code $code)"
+  REPLY="$out"
+  return "$code"
+}
+
 # kube_apply puts everything into the cluster in one go: the agent, its settings
 # and the namespaces. An agent whose settings have changed starts anew.
 kube_apply() {

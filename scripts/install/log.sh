@@ -11,7 +11,7 @@ log_open() {
     log_to="$LOG_FILE"
     log "---- $command $PIPEOPS_VERSION, as $(id -un), bash $BASH_VERSION"
   else
-    say "note: $LOG_FILE cannot be written, so there is no log"
+    say "note: $LOG_FILE cannot be written, so there is no log" >&2
   fi
 }
 

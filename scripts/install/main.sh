@@ -2,7 +2,7 @@
 
 command=install
 facts_file=""
-output=table
+output=""
 
 usage_error() {
   echo "install.sh: $1 (fix: install.sh help)" >&2
@@ -34,6 +34,8 @@ arguments() {
     esac
     shift
   done
+  [[ -z $output || $command == cluster-info || $command == doctor ]] || usage_error "-o is for cluster-info and doctor, not for $command"
+  output="${output:-table}"
   [[ -z $facts_file || $dry_run == yes || $command == cluster-info ]] || usage_error "--facts decides for another machine: it needs --dry-run"
 }
 

@@ -2,7 +2,7 @@ RELEASE_VERSION="dev"
 RELEASE_INSTALL_SHA256=""
 
 # installer prints the path of install.sh: the one beside this script, or that of
-# this release, downloaded into DIR and verified.
+# this release, had by fetch into DIR and verified.
 installer() {
   local here dir="$1" version="${PIPEOPS_VERSION:-$RELEASE_VERSION}"
   here="$(cd "$(dirname "${BASH_SOURCE[0]:-.}")" && pwd)"
@@ -14,10 +14,7 @@ installer() {
   local wanted=(install.sh)
   [[ -n $RELEASE_INSTALL_SHA256 && $version == "$RELEASE_VERSION" ]] || wanted+=(SHA256SUMS)
   for name in "${wanted[@]}"; do
-    curl --proto '=https' -fsSL --retry 2 -o "$dir/$name" "${PIPEOPS_MIRROR:-https:/}/$path/$name" || {
-      echo "error: $name of $version cannot be downloaded (fix: put install.sh beside this script)" >&2
-      return 5
-    }
+    fetch "$path/$name" "$dir/$name" || return 5
   done
   [[ ${#wanted[@]} -gt 1 ]] || echo "$RELEASE_INSTALL_SHA256  install.sh" >"$dir/SHA256SUMS"
   (cd "$dir" && grep ' install.sh$' SHA256SUMS | sha256sum -c --quiet) >&2 || {
@@ -25,4 +22,32 @@ installer() {
     return 6
   }
   echo "$dir/install.sh"
+}
+
+# fetch PATH FILE gets https://PATH where install.sh gets things: from the bundle,
+# which has the scripts at its top, the mirror or the site itself. The CA that was
+# given is trusted beside the system's.
+fetch() {
+  local from="https://$1" ca=() system
+  if [[ -n ${PIPEOPS_BUNDLE:-} ]]; then
+    cp "$PIPEOPS_BUNDLE/${1##*/}" "$2" && return
+    echo "error: the bundle $PIPEOPS_BUNDLE has no ${1##*/} (fix: PIPEOPS_BUNDLE is the folder that its archive unpacks to)" >&2
+    return 1
+  fi
+  [[ -z ${PIPEOPS_MIRROR:-} ]] || from="${PIPEOPS_MIRROR%/}/$1"
+  if [[ -n ${PIPEOPS_CA_FILE:-} ]]; then
+    for system in "${CURL_CA_BUNDLE:-}" /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/ca-bundle.pem /etc/ssl/cert.pem /dev/null; do
+      [[ -z $system || ! -r $system ]] || break
+    done
+    cat "$system" "$PIPEOPS_CA_FILE" >"${2%/*}/ca.pem" || {
+      echo "error: PIPEOPS_CA_FILE=$PIPEOPS_CA_FILE cannot be read (fix: name a file of CA certificates, in PEM)" >&2
+      return 1
+    }
+    ca=(--cacert "${2%/*}/ca.pem")
+  fi
+  curl --proto '=https' --tlsv1.2 -fsSL --retry 2 --connect-timeout 10 --speed-limit 1000 --speed-time 30 \
+    ${ca[@]+"${ca[@]}"} -o "$2" "$from" || {
+    echo "error: $from cannot be downloaded (fix: put install.sh beside this script; if the certificate is not trusted, set PIPEOPS_CA_FILE)" >&2
+    return 1
+  }
 }

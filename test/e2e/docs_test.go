@@ -152,8 +152,10 @@ func TestTheReadmesControlPlaneRuns(t *testing.T) {
 			}
 			return err
 		})
-	token := s.run(t, readme(t, "token create", "/var/lib/pipeops", data))
-	assert.Contains(t, token, "pipeops_")
+	s.run(t, readme(t, "token create", "/var/lib/pipeops", data))
+	token, err := os.ReadFile(filepath.Join(s.dir, "agent-token"))
+	require.NoError(t, err)
+	assert.Contains(t, string(token), "pipeops_")
 	credentials, err := os.Stat(filepath.Join(s.dir, "runner-ci.json"))
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o600), credentials.Mode().Perm())
@@ -176,13 +178,15 @@ func TestTheReadmeRuns(t *testing.T) {
 	const image = "registry.example.com/pipeops/agent:dev"
 	token, err := sys.CreateToken(t.Context())
 	require.NoError(t, err)
+	tokenFile := filepath.Join(t.TempDir(), "agent-token")
+	require.NoError(t, os.WriteFile(tokenFile, []byte(token), 0o600))
 	caches, err := exec.CommandContext(t.Context(), "go", "env", "GOCACHE", "GOMODCACHE").Output() // HOME is another there
 	require.NoError(t, err)
 	at := strings.Fields(string(caches))
 	s.env = append(s.env, "GOCACHE="+at[0], "GOMODCACHE="+at[1])
 	s.run(t, "cd "+harness.Root()+"\n"+readme(t, "sed '",
 		"--push registry.example.com", "--platform linux/"+runtime.GOARCH+" --plain-http --push "+sys.Cluster.Registry(),
-		"AGENT_TOKEN=...", "AGENT_TOKEN="+token, "https://cp.example.com:8443", sys.APIURL()))
+		"AGENT_TOKEN=agent-token", "AGENT_TOKEN="+tokenFile, "https://cp.example.com:8443", sys.APIURL()))
 	s.run(t, "kubectl -n pipeops rollout status deployment/pipeops-agent --timeout 2m")
 	require.NoError(t, sys.AwaitAgent(t.Context()))
 	pod, err := sys.AgentPod(t.Context())

@@ -39,31 +39,46 @@ func onBoth(t *testing.T, route string, args ...string) (answers []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+	before, err := served(ctx, route)
+	require.NoError(t, err)
 	require.NoError(t, harness.Eventually(ctx, "both replicas have served "+route, func(ctx context.Context) error {
 		out, err := sys.Runner(ctx, runner, args...)
 		if err != nil {
 			return err
 		}
 		answers = append(answers, out)
-		pods, err := sys.AgentPods(ctx)
+		now, err := served(ctx, route)
 		if err != nil {
 			return err
 		}
-		if len(pods) != 2 {
-			return fmt.Errorf("%d pods", len(pods))
+		if len(now) != 2 {
+			return fmt.Errorf("%d pods", len(now))
 		}
-		for _, p := range pods {
-			log, err := sys.PodLog(ctx, p.Name)
-			if err != nil {
-				return err
-			}
-			if !strings.Contains(log, `"route":"`+route+`"`) {
-				return fmt.Errorf("pod %s has not", p.Name)
+		for pod, calls := range now {
+			if calls == before[pod] {
+				return fmt.Errorf("pod %s has not", pod)
 			}
 		}
 		return nil
 	}))
 	return answers
+}
+
+// served is how many calls of a route each of the agent's pods has logged.
+func served(ctx context.Context, route string) (map[string]int, error) {
+	pods, err := sys.AgentPods(ctx)
+	if err != nil {
+		return nil, err
+	}
+	calls := map[string]int{}
+	for _, p := range pods {
+		log, err := sys.PodLog(ctx, p.Name)
+		if err != nil {
+			return nil, err
+		}
+		calls[p.Name] = strings.Count(log, `"route":"`+route+`"`)
+	}
+	return calls, nil
 }
 
 const appRoute = "/v1/namespaces/{namespace}/apps/{name}"

@@ -20,11 +20,11 @@ var decisions = []struct {
 	says            string
 }{
 	{facts: "ubuntu-24.04", want: "k3s", says: "Linux with systemd"},
-	{facts: "ubuntu-22.04-arm64", want: "k3s"},
+	{facts: "ubuntu-22.04-arm64", want: "k3s", says: "ubuntu 22.04, arm64, a virtual machine (kvm)\n"},
 	{facts: "ubuntu-20.04", want: "k3s"},
 	{facts: "debian-11", want: "k3s"},
 	{facts: "debian-12", want: "k3s"},
-	{facts: "debian-13", want: "k3s"},
+	{facts: "debian-13", want: "k3s", says: "debian 13, amd64, not virtual\n"},
 	{facts: "centos-7", want: "k3s"},
 	{facts: "centos-stream-9", want: "k3s"},
 	{facts: "rhel-9", want: "k3s"},
@@ -40,6 +40,7 @@ var decisions = []struct {
 	{facts: "raspberry-pi", want: "k3s", code: 4, says: "cgroup_enable=memory"},
 	{facts: "arm-32-bit", want: "k3s", code: 4, says: "armv7l is not supported"},
 	{facts: "lxd-unprivileged", want: "k3s", says: "KubeletInUserNamespace=true"},
+	{facts: "lxc-privileged", settings: "NODE_TYPE=agent", want: "k3s", says: "a virtual machine (kvm), in a container (lxc)\n"},
 	{facts: "lxc-privileged", want: "k3s", says: "conntrack-max-per-core=0"},
 	{facts: "wsl2-systemd", want: "k3s", says: "flannel-backend=host-gw"},
 	{facts: "wsl2-without-systemd-docker", want: "k3d"},

@@ -18,6 +18,9 @@ import (
 // a file that is only there.
 const there = ""
 
+// dmi is where the kernel tells what the firmware calls the machine.
+const dmi = "sys/class/dmi/id/"
+
 var server = map[string]string{
 	"proc/meminfo": "MemTotal:        4009320 kB\n", "proc/cpuinfo": "processor\t: 0\nprocessor\t: 1\n",
 	"proc/self/uid_map": "         0          0 4294967295\n", "proc/1/status": "CapBnd:\t000001ffffffffff\n",
@@ -56,6 +59,17 @@ var machines = []struct {
 	{"WSL2", map[string]string{"proc/sys/kernel/osrelease": "5.15.153.1-microsoft-standard-WSL2\n", "run/systemd/container": "wsl"},
 		map[string]string{"WSL": "2", "CONTAINER": "none"}},
 	{"WSL1", map[string]string{"proc/sys/kernel/osrelease": "4.4.0-19041-Microsoft\n"}, map[string]string{"WSL": "1"}},
+	{"hardware", map[string]string{dmi + "sys_vendor": "Dell Inc.\n", dmi + "product_name": "PowerEdge R640\n"}, map[string]string{"VIRTUALIZATION": "none"}},
+	{"KVM", map[string]string{dmi + "sys_vendor": "QEMU\n", dmi + "product_name": "KVM Virtual Machine\n"}, map[string]string{"VIRTUALIZATION": "kvm"}},
+	{"QEMU", map[string]string{dmi + "sys_vendor": "QEMU\n", dmi + "product_name": "Standard PC (Q35 + ICH9, 2009)\n"}, map[string]string{"VIRTUALIZATION": "qemu"}},
+	{"VMware", map[string]string{dmi + "sys_vendor": "VMware, Inc.\n", dmi + "product_name": "VMware7,1\n"}, map[string]string{"VIRTUALIZATION": "vmware"}},
+	{"VirtualBox", map[string]string{dmi + "sys_vendor": "innotek GmbH\n", dmi + "product_name": "VirtualBox\n"}, map[string]string{"VIRTUALIZATION": "oracle"}},
+	{"Hyper-V", map[string]string{dmi + "sys_vendor": "Microsoft Corporation\n", dmi + "product_name": "Virtual Machine\n"}, map[string]string{"VIRTUALIZATION": "microsoft"}},
+	{"a laptop of a hypervisor's maker", map[string]string{dmi + "sys_vendor": "Microsoft Corporation\n", dmi + "product_name": "Surface Pro\n"}, map[string]string{"VIRTUALIZATION": "none"}},
+	{"EC2", map[string]string{dmi + "sys_vendor": "Amazon EC2\n", dmi + "product_name": "t3.small\n"}, map[string]string{"VIRTUALIZATION": "amazon"}},
+	{"EC2's bare metal", map[string]string{dmi + "sys_vendor": "Amazon EC2\n", dmi + "product_name": "m5.metal\n"}, map[string]string{"VIRTUALIZATION": "none"}},
+	{"GCE", map[string]string{dmi + "sys_vendor": "Google\n", dmi + "product_name": "Google Compute Engine\n"}, map[string]string{"VIRTUALIZATION": "google"}},
+	{"a cloud's own name", map[string]string{dmi + "sys_vendor": "Hetzner\n", "proc/cpuinfo": "processor\t: 0\nflags\t\t: fpu x2apic hypervisor lahf_lm\n"}, map[string]string{"VIRTUALIZATION": "vm-other", "CPUS": "1"}},
 	{"cgroups v1", map[string]string{"sys/": "gone", "proc/cgroups": "#subsys_name\thierarchy\tnum_cgroups\tenabled\nmemory\t5\t10\t1\n"}, map[string]string{"CGROUPS": "v1"}},
 	{"no memory cgroup", map[string]string{"sys/": "gone", "proc/cgroups": "memory\t0\t1\t0\n"}, map[string]string{"CGROUPS": "v1-without-memory"}},
 	{"port taken", map[string]string{"proc/net/tcp6": "  sl  local_address rem st\n   0: 00000000000000000000000000000000:192B 00000000000000000000000000000000:0000 0A 0\n"},

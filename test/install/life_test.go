@@ -56,7 +56,19 @@ func TestLife(t *testing.T) {
 		assert.Contains(t, facts.said, "DISTRO=debian\n")
 		assert.Contains(t, facts.said, "INIT=systemd\n")
 	})
-	run("killed in the middle", c.killedInTheMiddle)
+	run("killed before k3s", func(t *testing.T) {
+		c.killedAt(t, k3sAssets+"k3s")
+		r := c.bash(t, "test -L "+stateDir+"/lock -a ! -e /usr/local/bin/k3s")
+		require.Zero(t, r.code, r.said)
+	})
+	run("killed between k3s and the agent", func(t *testing.T) {
+		c.killedAt(t, releases+"dev/agent.yaml")
+		r := c.bash(t, "test -L "+stateDir+"/lock && systemctl is-active k3s && k3s kubectl --kubeconfig /etc/rancher/k3s/k3s.yaml get namespaces -o name")
+		require.Zero(t, r.code, r.said)
+		assert.Contains(t, r.said, "namespace/kube-system\n")
+		assert.NotContains(t, r.said, "pipeops")
+		assert.Regexp(t, `(?m)^k3s server$`, c.file(stateDir+"/installed"))
+	})
 	run("a wrong token", func(t *testing.T) {
 		r := c.with("AGENT_TOKEN", wrong).install(t)
 		assert.Equal(t, 9, r.code, r.said)
@@ -132,11 +144,12 @@ func TestLife(t *testing.T) {
 	})
 }
 
-// killedInTheMiddle ends install.sh while it downloads k3s, without a word.
-func (c *computer) killedInTheMiddle(t *testing.T) {
+// killedAt ends install.sh while it downloads a file, without a word.
+func (c *computer) killedAt(t *testing.T, path string) {
+	t.Helper()
 	reached, gone := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	heal := c.world.site.fault(k3sAssets+"k3s", func(_ http.ResponseWriter, r *http.Request) {
+	heal := c.world.site.fault(path, func(_ http.ResponseWriter, r *http.Request) {
 		once.Do(func() { close(reached) })
 		select { // it never comes
 		case <-r.Context().Done():
@@ -147,14 +160,14 @@ func (c *computer) killedInTheMiddle(t *testing.T) {
 	defer close(gone)
 	script := c.script("bash /root/install.sh")
 	require.NoError(t, c.WriteFile("/root/run.sh", []byte(script), 0o700))
-	r := c.bash(t, "systemd-run -q --unit=installing bash /root/run.sh")
+	r := c.bash(t, "systemd-run -q --collect --unit=installing bash /root/run.sh")
 	require.Zero(t, r.code, r.said)
 	select {
 	case <-reached:
 	case <-time.After(patience):
-		t.Fatal("k3s was not asked for:\n" + c.file(installLog))
+		t.Fatal(path + " was not asked for:\n" + c.file(installLog))
 	}
-	r = c.bash(t, "systemctl kill -s KILL installing; rm /root/run.sh; test -L "+stateDir+"/lock -a ! -e /usr/local/bin/k3s")
+	r = c.bash(t, "systemctl kill -s KILL installing && { systemctl stop installing 2>/dev/null || true; } && rm /root/run.sh")
 	require.Zero(t, r.code, r.said)
 }
 

@@ -15,7 +15,8 @@ import (
 // and then once more into that cluster as somebody's existing one.
 func TestOffline(t *testing.T) {
 	w := theWorld(t)
-	c := newComputer(t, w, "offline", suite()).with("PIPEOPS_MIRROR", "", "PIPEOPS_CA_FILE", "", "AGENT_TOKEN", newToken(t, w))
+	c := newComputer(t, w, "offline", suite()).with("PIPEOPS_MIRROR", "", "PIPEOPS_CA_FILE", "", "AGENT_TOKEN", newToken(t, w),
+		"PIPEOPS_REGISTRY_MIRROR", "https://mirror.example.com:5000")
 	t.Cleanup(func() { require.NoError(t, w.stopCluster(context.Background())) })
 	c.bundle(t, "v1.0.0")
 	w.site.downloads()
@@ -27,6 +28,13 @@ func TestOffline(t *testing.T) {
 	assert.Contains(t, r.said, "image archive k3s-airgap-images-amd64.tar.zst")
 	assert.Empty(t, w.site.downloads())
 	assert.Equal(t, "FAKE images of k3s", c.file("/var/lib/rancher/k3s/agent/images/k3s-airgap-images-amd64.tar.zst"))
+
+	const registries = "/etc/rancher/k3s/registries.yaml"
+	assert.Equal(t, "mirrors:\n  \"*\":\n    endpoint:\n      - \"https://mirror.example.com:5000\"\n", c.file(registries))
+	r = c.with("PIPEOPS_REGISTRY_MIRROR", "https://other.example.com").guide(t, "bundle", "VERSION", "v1.0.0")
+	require.Zero(t, r.code, r.said)
+	assert.Contains(t, c.file(registries), `- "https://other.example.com"`, "a mirror that changed")
+	assert.Contains(t, r.said, "starting k3s")
 
 	t.Run("an existing cluster", func(t *testing.T) { existing(t, w, c) })
 	t.Run("k3d", func(t *testing.T) { inDocker(t, w, c) })
@@ -83,6 +91,9 @@ metadata: {name: web, namespace: production}
 spec: {image: apps.test/none:1}
 YAML`)
 	require.Zero(t, app.code, app.said)
+	r = theirs.bash(t, kubectl+"-n monitoring create serviceaccount theirs && "+kubectl+"-n monitoring create role theirs --verb=get --resource=pods && "+
+		kubectl+"-n monitoring create ingress theirs --rule=shop.example.com/=shop:80")
+	require.Zero(t, r.code, r.said)
 	r = theirs.guide(t, "uninstall")
 	assert.Equal(t, 8, r.code, r.said)
 	assert.Contains(t, r.said, "Apps run in this cluster: production/web")
@@ -92,7 +103,11 @@ YAML`)
 	left := theirs.bash(t, kubectl+"get namespaces,clusterroles,crds,configmaps -n beta -o name")
 	assert.Contains(t, left.said, "namespace/beta\n")
 	assert.Contains(t, left.said, "configmap/theirs\n")
-	for _, gone := range []string{"namespace/pipeops", "namespace/monitoring", "namespace/production", "pipeops-agent", "apps.pipeops.io"} {
+	assert.Contains(t, left.said, "namespace/monitoring\n")
+	for _, kept := range []string{"ServiceAccount/theirs", "Role/theirs", "Ingress/theirs"} {
+		assert.Regexp(t, "kept the namespace monitoring: it has .*"+kept, r.said)
+	}
+	for _, gone := range []string{"namespace/pipeops", "namespace/production", "pipeops-agent", "apps.pipeops.io"} {
 		assert.NotContains(t, left.said, gone)
 	}
 }
