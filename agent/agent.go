@@ -195,6 +195,7 @@ func (a *Agent) serve(ctx context.Context) error {
 		case <-ctx.Done():
 			a.leave(life, tun, engine)
 		case <-life.Done():
+			relaunch(nil) // or the updater would go on for ever, and with it the agent
 		}
 		return nil
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
+	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
@@ -38,15 +39,24 @@ type running struct {
 }
 
 // run starts an agent whose identity is in dir.
-func run(t *testing.T, p *planetest.Plane, dir, token string) *running {
+func run(t *testing.T, p *planetest.Plane, dir, token string, more ...func(*config.Config)) *running {
 	t.Helper()
-	return launch(t, agent.Options{
+	opts := agent.Options{
 		Config: config.Config{
 			ControlPlaneURL: p.URL(), Token: token, ClusterName: name, StateDir: dir,
 			Namespace: kubetest.AgentNamespace, HealthAddress: "127.0.0.1:0",
 		},
 		Version: "test", Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel), Now: p.Clock.Now,
-	})
+	}
+	for _, change := range more {
+		change(&opts.Config)
+	}
+	return launch(t, opts)
+}
+
+// selfUpdating has an agent take offers, if there were any.
+func selfUpdating(c *config.Config) {
+	c.SelfUpdate, c.UpdateKeys, c.UpdateDeadline = true, []string{releasetest.PublicKey}, time.Minute
 }
 
 // launch runs an agent in this process, in the tests' cluster.
@@ -97,13 +107,19 @@ func TestARestartKeepsTheAgentsID(t *testing.T) {
 // TestAnAgentThatWasForgottenRegistersAgain gives the control plane back a
 // backup from before the agent registered.
 func TestAnAgentThatWasForgottenRegistersAgain(t *testing.T) {
+	t.Run("without self-update", func(t *testing.T) { forget(t) })
+	t.Run("with self-update", func(t *testing.T) { forget(t, selfUpdating) })
+}
+
+func forget(t *testing.T, more ...func(*config.Config)) {
+	t.Helper()
 	p := planetest.Start(t)
 	invitation := token(t, p)
 	p.Stop()
 	backup := t.TempDir() + "/data"
 	require.NoError(t, exec.Command("cp", "-a", p.Config.DataDir, backup).Run())
 	p.Restart(t)
-	run(t, p, t.TempDir(), invitation)
+	run(t, p, t.TempDir(), invitation, more...)
 	p.AwaitOnline(t, time.Time{})
 
 	p.Stop()
@@ -115,8 +131,14 @@ func TestAnAgentThatWasForgottenRegistersAgain(t *testing.T) {
 }
 
 func TestARevokedAgentEndsAndSaysWhatToDo(t *testing.T) {
+	t.Run("without self-update", func(t *testing.T) { revoke(t) })
+	t.Run("with self-update", func(t *testing.T) { revoke(t, selfUpdating) })
+}
+
+func revoke(t *testing.T, more ...func(*config.Config)) {
+	t.Helper()
 	p := planetest.Start(t)
-	r := run(t, p, t.TempDir(), token(t, p))
+	r := run(t, p, t.TempDir(), token(t, p), more...)
 	_, err := p.RevokeAgent(t.Context(), p.AwaitOnline(t, time.Time{}))
 	require.NoError(t, err)
 	err = r.end(t)

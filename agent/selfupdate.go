@@ -49,7 +49,7 @@ func (a *Agent) updateTarget(rules update.Rules) (update.Target, error) {
 	}
 	return update.Service{
 		Dir: launch.In(cfg.StateDir), Version: rules.Version, Keys: rules.Keys, Deadline: cfg.UpdateDeadline,
-		Download: update.Download{Mirror: cfg.UpdateMirror, Roots: roots, Proxy: proxyFunc()},
+		Download: update.Download{Mirror: cfg.UpdateMirror, Roots: roots, Proxy: proxyFunc(), Log: a.log},
 		Ready:    a.health.ready, Stderr: os.Stderr, Now: a.now, Started: a.started,
 	}, nil
 }

@@ -1982,13 +1982,30 @@ upgrade_choose() {
   [[ -z $version_named && -z $PIPEOPS_MANIFEST ]] || return 0
   newest_version
   local runs
-  runs="$(sed -n 's/^ *image: .*:\(v[0-9]\{1,\}\.[0-9]\{1,\}\.[0-9]\{1,\}[0-9A-Za-z.-]*\)\(@.*\)\{0,1\}$/\1/p' "$STATE_DIR/agent.yaml" | head -n 1)"
+  runs="$(upgrade_runs)"
   say "    the newest version is $PIPEOPS_VERSION, installed is ${runs:-unknown}"
   if [[ -n $runs ]] && older "$PIPEOPS_VERSION" "$runs"; then
     say "    that is older: name it to go back to it (--version $PIPEOPS_VERSION)"
     return 1
   fi
 }
+
+# upgrade_runs is the version that runs. An agent that has updated itself is named by
+# its digest alone: which version that is its record on the Deployment says.
+upgrade_runs() {
+  local found="" image note
+  found="$("${kube[@]}" -n "$NAMESPACE" get deployment pipeops-agent -o "$RUNS_TEMPLATE" 2>/dev/null)" ||
+    found="$(sed -n 's/^ *image: //p' "$STATE_DIR/agent.yaml" | head -n 1)"
+  image="${found%%$'\n'*}" note="${found#*$'\n'}"
+  local version='v[0-9]{1,}\.[0-9]{1,}\.[0-9]{1,}[0-9A-Za-z.-]*'
+  if [[ $note == *"\"toImage\":\"$image\""* ]]; then
+    sed -nE 's/.*"to":"('"$version"')".*/\1/p' <<<"$note"
+    return
+  fi
+  sed -nE 's/.*:('"$version"')(@.*)?$/\1/p' <<<"$image"
+}
+
+RUNS_TEMPLATE='go-template={{(index .spec.template.spec.containers 0).image}}{{"\n"}}{{with .metadata.annotations}}{{index . "pipeops.io/self-update"}}{{end}}'
 
 upgrade_back() {
   local why="$1"

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -28,6 +29,15 @@ func (c Config) ReleaseKeys(builtWith string) ([]release.PublicKey, error) {
 		text = builtWith
 	}
 	return release.ParseKeys(text)
+}
+
+// UpdateKeysNeeded is ReleaseKeys of an agent that is to update itself: there has to be one.
+func (c Config) UpdateKeysNeeded(builtWith string) ([]release.PublicKey, error) {
+	keys, err := c.ReleaseKeys(builtWith)
+	if err == nil && len(keys) == 0 {
+		err = errors.New("PIPEOPS_UPDATE_KEYS: is not set, and this build knows no key, so no release could be trusted (fix: set it, or PIPEOPS_SELF_UPDATE=false)")
+	}
+	return keys, err
 }
 
 // checkUpdate finds what is wrong with the settings of the agent's update of

@@ -7,6 +7,11 @@ const fixConfiguration = "look at `pipeops-agent print-config`"
 // configuration says each thing that is wrong with the settings.
 func (e *exam) configuration(context.Context) []Finding {
 	if e.ConfigErr == nil {
+		if e.Config.SelfUpdate { // which `run` would not begin without a key
+			if _, err := e.Config.UpdateKeysNeeded(e.ReleaseKeys); err != nil {
+				return failure(err, fixConfiguration)
+			}
+		}
 		return ok("cluster " + e.Config.ClusterName + ", control plane " + e.Config.ControlPlaneURL)
 	}
 	var findings []Finding

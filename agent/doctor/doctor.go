@@ -55,8 +55,10 @@ type Options struct {
 	Kubernetes    *rest.Config
 	KubernetesErr error
 	Version       string
-	Timeout       time.Duration    // of each check; 10 s when zero
-	Now           func() time.Time // the clock; nil for the machine's
+	// ReleaseKeys are those that the program was built with, with commas between.
+	ReleaseKeys string
+	Timeout     time.Duration    // of each check; 10 s when zero
+	Now         func() time.Time // the clock; nil for the machine's
 }
 
 // Examine does all checks, those that do not need each other at the same time.

@@ -85,6 +85,8 @@ func TestEachFaultIsFoundWithItsFix(t *testing.T) {
 		"wrong settings": {func(_ *testing.T, o *doctor.Options) {
 			o.ConfigErr = errors.Join(errors.New("LOG_LEVEL: wrong (fix: use info)"), errors.New("CLUSTER_NAME: none (fix: choose one)"))
 		}, "configuration", "LOG_LEVEL: wrong", "use info"},
+		"self-update without a key": {func(_ *testing.T, o *doctor.Options) { o.Config.SelfUpdate = true },
+			"configuration", "PIPEOPS_UPDATE_KEYS: is not set", "PIPEOPS_SELF_UPDATE=false"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			opts := options(t, p)

@@ -53,9 +53,7 @@ func (l Launcher) Start() (path, version, note string, err error) {
 	if err != nil {
 		return "", "", "", err
 	}
-	if r.Trial != nil {
-		r.Fail(*r.Trial, "the agent ended while "+r.Trial.Version+" was on trial beside it")
-	}
+	r.Interrupt()
 	launched := os.Getenv(envLaunched)
 	if launched != "" && launched != l.Version {
 		// The program says that it is another one than was signed for: no second try.

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -136,15 +137,22 @@ func TestAReleaseThatDoesNotProveItselfGivesWayToTheOneBefore(t *testing.T) {
 	assert.Contains(t, r.Failed.Reason, "3 starts came to nothing")
 }
 
-func TestATrialThatWasCutOffHasFailed(t *testing.T) {
+func TestATrialThatIsCutOffTwiceHasFailed(t *testing.T) {
 	d := In(t.TempDir())
-	s := staged("v1.1.0")
-	require.NoError(t, d.Change(func(r *Record) { r.Trial = &s }))
-	path, _ := start(t, d, "v1.0.0")
-	assert.Empty(t, path)
-	r := load(t, d)
-	assert.Nil(t, r.Trial)
-	assert.Equal(t, "the agent ended while v1.1.0 was on trial beside it", r.Failed.Reason)
+	cutOff := func(s Staged) Record {
+		require.NoError(t, d.Change(func(r *Record) { r.Trial = &s }))
+		path, _ := start(t, d, "v1.0.0")
+		assert.Empty(t, path)
+		r := load(t, d)
+		assert.Nil(t, r.Trial)
+		return r
+	}
+	assert.Nil(t, cutOff(staged("v1.1.0")).Failed, "it may have been a power cut")
+	assert.Nil(t, cutOff(staged("v1.2.0")).Failed, "another one")
+	start(t, d, "v1.0.0")
+	failed := cutOff(staged("v1.2.0")).Failed
+	require.NotNil(t, failed)
+	assert.Equal(t, "twice the agent ended while v1.2.0 was on trial beside it", failed.Reason)
 }
 
 func TestAProgramThatSaysItIsAnotherIsNotStartedAgain(t *testing.T) {
@@ -192,6 +200,58 @@ func TestATrial(t *testing.T) {
 			require.ErrorContains(t, trial.Run(t.Context()), c.want)
 		})
 	}
+}
+
+// TestAReleaseOnTrialHasToStayReady lets a program say how it is, a second apart each.
+func TestAReleaseOnTrialHasToStayReady(t *testing.T) {
+	const ready, lost = "READY=1\nSTATUS=ready\nWATCHDOG=1", "STATUS=not ready: tunnel: connecting"
+	for name, c := range map[string]struct {
+		says  []string
+		after time.Duration
+		want  string // error
+	}{
+		"stays ready":            {[]string{"STATUS=starting", ready, "WATCHDOG=1"}, 2*time.Second + settle, ""},
+		"is ready again":         {[]string{ready, lost, "WATCHDOG=1", "STATUS=ready"}, 4*time.Second + settle, ""},
+		"is not ready any more":  {[]string{ready, lost}, 8 * time.Second, "it was not ready within 8.001s: not ready: tunnel: connecting"},
+		"is lost too late":       {[]string{"", "", "", "", "", ready, "", "", lost}, 9 * time.Second, "not ready: tunnel: connecting"},
+		"is ready just in time":  {[]string{"", "", "", "", "", "", ready}, 7*time.Second + settle, ""},
+		"never says it is ready": {[]string{"STATUS=ready"}, 8 * time.Second, "it was not ready within 8.001s: ready"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				messages, done, began := make(chan string), make(chan error, 1), time.Now()
+				trial := Trial{Deadline: 8*time.Second + time.Millisecond}
+				go func() { done <- trial.watch(t.Context(), &child{ended: make(chan struct{})}, messages) }()
+				for _, m := range c.says {
+					time.Sleep(time.Second)
+					messages <- m
+				}
+				err := <-done
+				if c.want == "" {
+					require.NoError(t, err)
+				} else {
+					require.ErrorContains(t, err, c.want)
+				}
+				assert.InDelta(t, c.after.Seconds(), time.Since(began).Seconds(), 0.01)
+			})
+		})
+	}
+}
+
+// TestATrialThatTheMachineHasNoRoomForSaysNothingOfTheRelease; a program that no kernel
+// knows how to execute does.
+func TestATrialThatTheMachineHasNoRoomForSaysNothingOfTheRelease(t *testing.T) {
+	trial := Trial{Dir: Dir(filepath.Join(t.TempDir(), strings.Repeat("long", 40))), Deadline: time.Second, Stderr: io.Discard}
+	require.ErrorIs(t, trial.Run(t.Context()), ErrNotBegun, "the socket's path is too long")
+	dir, err := os.MkdirTemp("", "t-")
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(dir)) })
+	trial.Dir, trial.Path = Dir(dir), filepath.Join(dir, "program")
+	require.ErrorIs(t, trial.Run(t.Context()), ErrNotBegun)
+	require.NoError(t, os.WriteFile(trial.Path, []byte("no program"), 0o700))
+	err = trial.Run(t.Context())
+	require.ErrorContains(t, err, "it cannot be started")
+	require.NotErrorIs(t, err, ErrNotBegun)
 }
 
 func FuzzLoad(f *testing.F) {

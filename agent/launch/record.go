@@ -50,13 +50,27 @@ type Record struct {
 	Confirmed *Confirmed `json:"confirmed,omitempty"`
 	Previous  *Confirmed `json:"previous,omitempty"` // what Confirmed took the place of
 	Trial     *Staged    `json:"trial,omitempty"`
-	Failed    *Failed    `json:"failed,omitempty"`
+	// CutOff is the last release whose trial was cut off: once may be a power cut, twice
+	// it is the release.
+	CutOff *Staged `json:"cutOff,omitempty"`
+	Failed *Failed `json:"failed,omitempty"`
 }
 
 // Confirm has a release started from now on that was ready on trial.
 func (r *Record) Confirm(s Staged) {
 	r.Confirmed, r.Previous = &Confirmed{Staged: s}, r.Confirmed
-	r.Trial, r.Failed = nil, nil
+	r.Trial, r.CutOff, r.Failed = nil, nil, nil
+}
+
+// Interrupt notes at a start that a trial was cut off, if one was.
+func (r *Record) Interrupt() {
+	switch {
+	case r.Trial == nil:
+	case r.CutOff != nil && *r.CutOff == *r.Trial:
+		r.Fail(*r.Trial, "twice the agent ended while "+r.Trial.Version+" was on trial beside it")
+	default:
+		r.Trial, r.CutOff = nil, r.Trial
+	}
 }
 
 // Prove notes that a confirmed release is ready in its own place.
@@ -68,7 +82,7 @@ func (r *Record) Prove(s Staged) {
 
 // Fail gives a release up: the one before it is started from now on.
 func (r *Record) Fail(s Staged, reason string) {
-	r.Failed, r.Trial = &Failed{Staged: s, Reason: reason}, nil
+	r.Failed, r.Trial, r.CutOff = &Failed{Staged: s, Reason: reason}, nil, nil
 	if r.Confirmed != nil && r.Confirmed.Staged == s {
 		r.Confirmed, r.Previous = r.Previous, nil
 	}

@@ -62,8 +62,9 @@ func same(want release.File, size int64, sum []byte) error {
 }
 
 // Verified is the path of a staged version's program, after its signature and digest
-// were verified once more: the directory is the agent's own, and whoever could write
-// there must not thereby be able to have anything started.
+// were verified once more: what was damaged or put there since it was downloaded is not
+// started. It does not keep out who can write to the directory at this very moment and
+// swaps the program between verification and start; that is the agent's user, or root.
 func (d Dir) Verified(version string, keys []release.PublicKey) (path string, err error) {
 	if !release.ValidVersion(version) {
 		return "", fmt.Errorf("%q is no release's version", version)

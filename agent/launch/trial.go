@@ -20,11 +20,20 @@ import (
 const (
 	// settle is how long a release on trial has to stay ready.
 	settle = 5 * time.Second
+	// signOfLife has it look at itself thrice in this time; else it would each ten
+	// seconds, once it has been ready.
+	signOfLife = 3 * time.Second
+	// statusReady is its status while it is.
+	statusReady = "ready"
 	// defaultPatience is longer than the 20 s for which it drains.
 	defaultPatience = 25 * time.Second
 	// maxMessage bounds what is read of one message to a service manager.
 	maxMessage = 4096
 )
+
+// ErrNotBegun is that of a trial for which the machine had no room: it says nothing of
+// the release.
+var ErrNotBegun = errors.New("the trial could not begin")
 
 // Trial is a program that runs beside the agent, as another replica of it, until it
 // is known whether it becomes ready. It tells as it would tell systemd: by messages to
@@ -45,12 +54,15 @@ type Trial struct {
 func (t Trial) Run(ctx context.Context) error {
 	messages, closeSocket, err := t.listen(ctx)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ErrNotBegun, err)
 	}
 	defer closeSocket()
 	p, err := t.start()
-	if err != nil {
+	switch {
+	case errors.Is(err, syscall.ENOEXEC):
 		return fmt.Errorf("it cannot be started: %w", err)
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrNotBegun, err)
 	}
 	defer p.end(cmp.Or(t.Patience, defaultPatience))
 	return t.watch(ctx, p, messages)
@@ -60,34 +72,54 @@ func (t Trial) Run(ctx context.Context) error {
 func (t Trial) watch(ctx context.Context, p *child, messages <-chan string) error {
 	deadline := time.NewTimer(t.Deadline)
 	defer deadline.Stop()
-	status := "it said nothing"
-	var settled <-chan time.Time
+	says := &word{status: "it said nothing"}
+	settling := time.NewTimer(settle)
+	settling.Stop()
+	settled, late := false, false
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-p.ended:
 			return p.why()
-		case <-settled:
+		case <-settling.C:
 			return nil
 		case <-deadline.C:
-			if settled == nil {
-				return fmt.Errorf("it was not ready within %s: %s", t.Deadline, status)
-			}
+			late = true
 		case m := <-messages:
-			for line := range strings.SplitSeq(m, "\n") {
-				if said, ok := strings.CutPrefix(line, "STATUS="); ok {
-					status = said
-				}
-				if line == "READY=1" && settled == nil {
-					timer := time.NewTimer(settle)
-					defer timer.Stop()
-					settled = timer.C
-				}
-			}
+			says.take(m)
+		}
+		switch {
+		case says.ready() && !settled:
+			settling.Reset(settle)
+		case !says.ready():
+			settling.Stop()
+		}
+		if settled = says.ready(); late && !settled {
+			return fmt.Errorf("it was not ready within %s: %s", t.Deadline, says.status)
 		}
 	}
 }
+
+// word is what a program on trial says of itself.
+type word struct {
+	announced bool // that it is ready, which is said once
+	status    string
+}
+
+func (w *word) take(message string) {
+	for line := range strings.SplitSeq(message, "\n") {
+		if line == "READY=1" {
+			w.announced, w.status = true, statusReady
+		}
+		if status, ok := strings.CutPrefix(line, "STATUS="); ok {
+			w.status = status
+		}
+	}
+}
+
+// ready is whether it has been and is: a status that says what is missing takes it back.
+func (w *word) ready() bool { return w.announced && w.status == statusReady }
 
 func (t Trial) socket() string { return t.Dir.file("notify.sock") }
 
@@ -135,7 +167,8 @@ type child struct {
 func (t Trial) start() (*child, error) {
 	p := &child{tail: &tail{}, ended: make(chan struct{})}
 	p.cmd = exec.Command(t.Path, os.Args[1:]...) //nolint:gosec,noctx // verified by its signature; end ends it
-	p.cmd.Env = append(withoutManager(environ(envTrial+"="+t.Version)), "NOTIFY_SOCKET="+t.socket())
+	p.cmd.Env = append(withoutManager(environ(envTrial+"="+t.Version)), "NOTIFY_SOCKET="+t.socket(),
+		fmt.Sprintf("WATCHDOG_USEC=%d", signOfLife.Microseconds()))
 	p.cmd.Stdout, p.cmd.Stderr = t.Stderr, io.MultiWriter(t.Stderr, p.tail)
 	p.cmd.SysProcAttr = mortal()
 	p.cmd.WaitDelay = time.Second

@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
 )
 
@@ -28,6 +30,14 @@ type Download struct {
 	Mirror string
 	Roots  *x509.CertPool // nil for the system's
 	Proxy  func(*url.URL) (*url.URL, error)
+	Log    zerolog.Logger
+}
+
+// hide keeps what a site answered from the control plane, which names the site: it could
+// read in the customer's network otherwise. The agent's log has it.
+func (d Download) hide(name string, err error) error {
+	d.Log.Warn().Err(err).Str("file", name).Msg("self-update: the download failed")
+	return fmt.Errorf("%s could not be downloaded (the agent's log says why)", name)
 }
 
 // Open begins a download. done ends it.
@@ -46,7 +56,7 @@ func (d Download) Open(ctx context.Context, c Candidate, file release.File) (bod
 	resp, err := client.Do(req)
 	if err != nil {
 		cancel()
-		return nil, nil, fmt.Errorf("download %s: %w", file.Name, err)
+		return nil, nil, d.hide(file.Name, err)
 	}
 	done = func() {
 		_ = resp.Body.Close()
@@ -55,7 +65,7 @@ func (d Download) Open(ctx context.Context, c Candidate, file release.File) (bod
 	}
 	if resp.StatusCode != http.StatusOK {
 		done()
-		return nil, nil, fmt.Errorf("download %s: the site answers %s", target, resp.Status)
+		return nil, nil, d.hide(file.Name, fmt.Errorf("%s answers %s", target, resp.Status))
 	}
 	return resp.Body, done, nil
 }
@@ -69,6 +79,9 @@ func (d Download) locate(c Candidate, name string) (string, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil {
 		return "", refuse("url: the release is offered at %q, which is no https URL", base)
+	}
+	if u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
+		return "", refuse("url: the release is offered at %q, which has a query or a fragment", base)
 	}
 	return u.JoinPath(name).String(), nil
 }
@@ -86,6 +99,9 @@ func (d Download) client() *http.Client {
 		CheckRedirect: func(r *http.Request, via []*http.Request) error {
 			if r.URL.Scheme != "https" {
 				return errors.New("it leads to a site without TLS")
+			}
+			if d.Mirror != "" && r.URL.Host != via[0].URL.Host {
+				return errors.New("the mirror leads to another site")
 			}
 			if len(via) >= maxRedirects {
 				return errors.New("it leads from site to site")

@@ -1,6 +1,7 @@
 package update
 
 import (
+	"bytes"
 	"crypto/x509"
 	"io"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"net/url"
 	"testing"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -21,6 +23,8 @@ func TestFilesComeFromTheSiteOrTheMirror(t *testing.T) {
 		switch r.URL.Path {
 		case "/elsewhere/file":
 			http.Redirect(w, r, "http://"+r.Host+"/plain", http.StatusFound)
+		case "/away/v1.1.0/file":
+			http.Redirect(w, r, "https://localhost:1/file", http.StatusFound)
 		case "/missing/file":
 			http.NotFound(w, r)
 		default:
@@ -42,6 +46,9 @@ func TestFilesComeFromTheSiteOrTheMirror(t *testing.T) {
 		"no TLS":     {d: Download{Roots: roots}, url: "http://" + server.Listener.Addr().String(), refused: "no https URL"},
 		"no URL":     {d: Download{Roots: roots}, url: "", refused: "no https URL"},
 		"other CA":   {d: Download{}, url: server.URL, passing: "certificate"},
+		"a query":    {d: Download{Roots: roots}, url: server.URL + "/r?delete=all", refused: "query or a fragment"},
+		"a fragment": {d: Download{Roots: roots}, url: server.URL + "/r#top", refused: "query or a fragment"},
+		"off mirror": {d: Download{Roots: roots, Mirror: server.URL + "/away"}, url: "https://192.0.2.1", passing: "the mirror leads to another site"},
 		"to no TLS":  {d: Download{Roots: roots}, url: server.URL + "/elsewhere", passing: "without TLS"},
 		"not there":  {d: Download{Roots: roots}, url: server.URL + "/missing", passing: "404"},
 		"no machine": {d: Download{Roots: roots}, url: "https://127.0.0.1:1", passing: "refused"},
@@ -49,6 +56,8 @@ func TestFilesComeFromTheSiteOrTheMirror(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cand := candidate(t)
 			cand.Offer.URL, c.d.Proxy = c.url, direct
+			var said bytes.Buffer
+			c.d.Log = zerolog.New(&said)
 			body, done, err := c.d.Open(t.Context(), cand, release.File{Name: "file"})
 			if c.want != "" {
 				require.NoError(t, err)
@@ -59,12 +68,14 @@ func TestFilesComeFromTheSiteOrTheMirror(t *testing.T) {
 				return
 			}
 			refused := &RefusedError{}
-			require.ErrorContains(t, err, c.refused+c.passing)
 			if c.refused != "" {
+				require.ErrorContains(t, err, c.refused)
 				require.ErrorAs(t, err, &refused)
-			} else {
-				require.NotErrorAs(t, err, &refused)
+				return
 			}
+			require.EqualError(t, err, "file could not be downloaded (the agent's log says why)", "which the control plane gets to read")
+			require.NotErrorAs(t, err, &refused)
+			assert.Contains(t, said.String(), c.passing)
 		})
 	}
 }

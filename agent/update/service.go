@@ -73,6 +73,7 @@ func recordOf(s launch.Staged, state controlapi.UpdateState, reason string) Reco
 
 // Try implements Target.
 func (s Service) Try(ctx context.Context, c Candidate) error {
+	c.Began()
 	version := c.Manifest.Version
 	path, err := s.Dir.Verified(version, s.Keys)
 	if err != nil { // not there yet, as a rule
@@ -83,6 +84,9 @@ func (s Service) Try(ctx context.Context, c Candidate) error {
 			return err
 		}
 	}
+	if err := c.Still(); err != nil {
+		return err
+	}
 	staged := launch.Staged{Version: version, Offer: c.Offer.ID, From: c.From}
 	if err := s.Dir.Change(func(r *launch.Record) { r.Trial = &staged }); err != nil {
 		return err
@@ -92,6 +96,8 @@ func (s Service) Try(ctx context.Context, c Candidate) error {
 	switch {
 	case ctx.Err() != nil: // nothing is known of it: the next agent tries again
 		return errors.Join(ctx.Err(), s.Dir.Change(func(r *launch.Record) { r.Trial = nil }))
+	case errors.Is(failure, launch.ErrNotBegun):
+		return errors.Join(failure, s.Dir.Change(func(r *launch.Record) { r.Trial = nil }))
 	case failure != nil:
 		return s.Dir.Change(func(r *launch.Record) { r.Fail(staged, controlapi.ClipReason(failure.Error())) })
 	}
@@ -112,9 +118,10 @@ func (s Service) stage(ctx context.Context, c Candidate) error {
 	err = s.Dir.Stage(c.Manifest, c.Offer.Manifest, c.Offer.Signature, body)
 	switch {
 	case errors.Is(err, launch.ErrTampered):
-		return refuse("digest: %v", err)
+		_ = s.Download.hide(file.Name, err)
+		return refuse("digest: what was downloaded is not the %s that was signed (the agent's log says more)", file.Name)
 	case err != nil:
-		return fmt.Errorf("download %s: %w", file.Name, err)
+		return s.Download.hide(file.Name, err)
 	}
 	return nil
 }

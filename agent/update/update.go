@@ -31,6 +31,9 @@ const (
 // errBusy is that of a Target that is in the middle of another change.
 var errBusy = errors.New("the agent is in the middle of another change")
 
+// errOver is that of a try for which the time is over, or the offer.
+var errOver = errors.New("this is not to be tried any more")
+
 // ErrRelaunch ends an agent whose program is to be started anew: the next one is
 // in place.
 var ErrRelaunch = errors.New("the program is to be started anew")
@@ -52,6 +55,11 @@ type Candidate struct {
 	Offer    *controlapi.Offer
 	Manifest *release.Manifest
 	From     string // version that runs
+	// Began says that nothing is in the way, for the control plane to be told.
+	Began func()
+	// Still is to be asked after what may have taken long, before a version is tried:
+	// it answers an error when that is not to be any more.
+	Still func() error
 }
 
 // Target puts one version in place of another.
@@ -60,12 +68,12 @@ type Target interface {
 	Fits(m *release.Manifest) error
 	// Recall reads how the last try stands.
 	Recall(ctx context.Context) (Record, error)
-	// Try begins with a version. When it answers nil, Recall tells how it stands.
-	// A RefusedError is final for the offer, ErrRelaunch ends the agent, anything
-	// else is tried again.
+	// Try begins with a version. When it answers nil, Recall tells how it stands; one
+	// that takes long says Began. A RefusedError is final for the offer, ErrRelaunch
+	// ends the agent, anything else is tried again.
 	Try(ctx context.Context, c Candidate) error
-	// Watch looks at a try that is under way, and ends it if it is time. An error is
-	// as Try's.
+	// Watch looks at a try that is under way, and ends it if it is time. ErrRelaunch ends
+	// the agent, after any other error it is called again.
 	Watch(ctx context.Context, r Record) error
 }
 
@@ -92,8 +100,9 @@ type Updater struct {
 	status controlapi.Update
 	// refused is the offer that the target would not take, and why.
 	refused, refusal string
-	retryAt          time.Time
-	retryReason      string
+	// retry is the offer that could not be tried, why, and when it is tried again.
+	retry, retryReason string
+	retryAt            time.Time
 }
 
 // New makes an Updater.
@@ -106,8 +115,8 @@ func New(cfg Config) *Updater {
 func (u *Updater) Offered(offer *controlapi.Offer) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if offer != nil && u.offer != nil && offer.ID == u.offer.ID && len(offer.Manifest) == 0 {
-		return
+	if offer != nil && len(offer.Manifest) == 0 && (u.offer == nil || u.offer.ID == offer.ID) {
+		return // or it was dropped since that heartbeat: the next one is answered in full
 	}
 	if offer == nil && u.offer == nil && u.heard {
 		return
@@ -161,13 +170,14 @@ func (u *Updater) step(ctx context.Context) (time.Duration, error) {
 		return lookEvery, nil
 	}
 	if last.State == controlapi.UpdateUpdating {
-		u.report(controlapi.Update{State: last.State, From: last.From, To: last.To})
-		return watchEvery, u.failed(u.cfg.Target.Watch(ctx, last))
+		return u.watch(ctx, last)
+	}
+	if !u.cfg.Leads() {
+		u.drop()
+		return lookEvery, nil
 	}
 	offer, heard := u.current()
 	switch {
-	case !u.cfg.Leads():
-		return lookEvery, nil
 	case offer == nil && !heard && last.State != "": // or each restart would be news, twice
 		u.report(controlapi.Update{State: last.State, From: last.From, To: last.To, Reason: last.Reason})
 		return lookEvery, nil
@@ -178,6 +188,21 @@ func (u *Updater) step(ctx context.Context) (time.Duration, error) {
 	return u.consider(ctx, offer, last)
 }
 
+// watch looks at the try that is under way. What keeps it from being ended, a write that is
+// refused, is told.
+func (u *Updater) watch(ctx context.Context, last Record) (time.Duration, error) {
+	err := u.cfg.Target.Watch(ctx, last)
+	if errors.Is(err, ErrRelaunch) || ctx.Err() != nil {
+		return 0, err
+	}
+	said, wait := controlapi.Update{State: last.State, From: last.From, To: last.To}, watchEvery
+	if err != nil {
+		said.Reason, wait = err.Error(), busyEvery
+	}
+	u.report(said)
+	return wait, nil
+}
+
 // consider does with an offer what the rules say.
 func (u *Updater) consider(ctx context.Context, offer *controlapi.Offer, last Record) (time.Duration, error) {
 	now := u.cfg.Now()
@@ -185,7 +210,7 @@ func (u *Updater) consider(ctx context.Context, offer *controlapi.Offer, last Re
 	if state == controlapi.UpdateUpdating {
 		if err := u.fits(offer, manifest); err != nil {
 			state, reason = controlapi.UpdateRefused, err.Error()
-		} else if wait, why := u.postponed(now); wait > 0 {
+		} else if wait, why := u.postponed(offer.ID, now); wait > 0 {
 			state, reason = controlapi.UpdateWaiting, why
 		}
 	}
@@ -196,11 +221,31 @@ func (u *Updater) consider(ctx context.Context, offer *controlapi.Offer, last Re
 			from = "" // it was that version before anything was offered
 		}
 	}
-	u.report(controlapi.Update{State: state, From: from, To: offer.Version, Reason: reason})
+	said := controlapi.Update{State: state, From: from, To: offer.Version, Reason: reason}
 	if state != controlapi.UpdateUpdating {
-		return u.nextLook(now), nil
+		u.report(said)
+		return u.nextLook(offer.ID, now), nil
 	}
-	return 0, u.failed(u.cfg.Target.Try(ctx, Candidate{Offer: offer, Manifest: manifest, From: u.cfg.Rules.Version}))
+	return 0, u.failed(offer.ID, u.cfg.Target.Try(ctx, Candidate{
+		Offer: offer, Manifest: manifest, From: from,
+		Began: func() { u.report(said) },
+		Still: func() error { return u.still(offer) },
+	}))
+}
+
+// still says whether what was judged some minutes ago holds.
+func (u *Updater) still(offer *controlapi.Offer) error {
+	if now, _ := u.current(); now == nil || now.ID != offer.ID || !u.cfg.Leads() || !u.cfg.Rules.Windows.Contains(u.cfg.Now()) {
+		return errOver
+	}
+	return nil
+}
+
+// drop forgets the offer: only a leader hears when it is withdrawn.
+func (u *Updater) drop() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.heard, u.offer = false, nil
 }
 
 // fits asks the target, unless it has refused this very offer before.
@@ -214,36 +259,43 @@ func (u *Updater) fits(offer *controlapi.Offer, m *release.Manifest) error {
 	return u.cfg.Target.Fits(m)
 }
 
-// failed takes note of why a try could not begin or go on; ErrRelaunch passes.
-func (u *Updater) failed(err error) error {
-	if err == nil || errors.Is(err, ErrRelaunch) {
+// failed takes note of why the try of an offer, which need not be the current one any
+// more, could not begin; ErrRelaunch passes.
+func (u *Updater) failed(offer string, err error) error {
+	switch {
+	case err == nil || errors.Is(err, ErrRelaunch):
 		return err
+	case errors.Is(err, errOver): // it is judged anew
+		return nil
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	refusal := &RefusedError{}
-	if errors.As(err, &refusal) && u.offer != nil {
-		u.refused, u.refusal = u.offer.ID, refusal.reason
+	if errors.As(err, &refusal) {
+		u.refused, u.refusal = offer, refusal.reason
 		return nil
 	}
 	wait := retryEvery
 	if errors.Is(err, errBusy) {
 		wait = busyEvery
 	}
-	u.retryAt, u.retryReason = u.cfg.Now().Add(wait), err.Error()
+	u.retry, u.retryReason, u.retryAt = offer, err.Error(), u.cfg.Now().Add(wait)
 	return nil
 }
 
-// postponed says how long a try is to wait after one that could not begin.
-func (u *Updater) postponed(now time.Time) (time.Duration, string) {
+// postponed says how long the try of an offer is to wait after one that could not begin.
+func (u *Updater) postponed(offer string, now time.Time) (time.Duration, string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if u.retry != offer {
+		return 0, ""
+	}
 	return max(0, u.retryAt.Sub(now)), u.retryReason
 }
 
 // nextLook is soon enough for a window that opens or a try that is due.
-func (u *Updater) nextLook(now time.Time) time.Duration {
-	if wait, _ := u.postponed(now); wait > 0 {
+func (u *Updater) nextLook(offer string, now time.Time) time.Duration {
+	if wait, _ := u.postponed(offer, now); wait > 0 {
 		return min(wait, lookEvery)
 	}
 	if opens := u.cfg.Rules.Windows.Next(now).Sub(now); opens > 0 {

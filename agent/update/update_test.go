@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +24,8 @@ type target struct {
 	last  Record
 	fits  error
 	tries []string // offers that were tried
+	slow  bool     // says that a try began, and asks whether it still is to be
+	takes time.Duration
 	try   func() error
 	watch func() error
 }
@@ -46,6 +49,13 @@ func (f *target) Try(_ context.Context, c Candidate) error {
 	f.tries = append(f.tries, c.Offer.ID)
 	try := f.try
 	f.mu.Unlock()
+	if f.slow {
+		c.Began()
+		time.Sleep(f.takes)
+		if err := c.Still(); err != nil {
+			return err
+		}
+	}
 	return try()
 }
 
@@ -67,7 +77,10 @@ func (f *target) Watch(context.Context, Record) error { return f.watch() }
 // run runs an Updater in a bubble of time until the test is through with it.
 func run(t *testing.T, cfg Config, test func(u *Updater)) (err error) {
 	t.Helper()
-	cfg.Log, cfg.Changed = zerolog.Nop(), func() {}
+	cfg.Log = zerolog.Nop()
+	if cfg.Changed == nil {
+		cfg.Changed = func() {}
+	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
@@ -125,7 +138,7 @@ func TestItWaitsForTheWindow(t *testing.T) {
 		assert.NoError(t, err)
 		rules := rulesOf(t, "v1.0.0")
 		rules.Windows = windows
-		f := &target{try: func() error { return ErrRelaunch }}
+		f := &target{slow: true, try: func() error { return ErrRelaunch }}
 		err = run(t, Config{Rules: rules, Target: f}, func(u *Updater) {
 			u.Offered(offer)
 			synctest.Wait()
@@ -161,6 +174,48 @@ func TestWhatPassesIsTriedAgainAndWhatDoesNotIsRefused(t *testing.T) {
 	})
 }
 
+// TestABlamedOfferIsTheOneThatWasTried has another offer come while one is tried.
+func TestABlamedOfferIsTheOneThatWasTried(t *testing.T) {
+	bad, good := offerOf(t, "v1.1.0"), offerOf(t, "v1.2.0", func(o *controlapi.Offer) { o.ID = "good" })
+	for name, why := range map[string]error{"refused": refuse("digest: it is not what was signed"), "put off": errors.New("the site does not answer")} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &target{}
+				f.try = func() error {
+					time.Sleep(time.Minute)
+					return why
+				}
+				assert.NoError(t, run(t, Config{Rules: rulesOf(t, "v1.0.0"), Target: f}, func(u *Updater) {
+					u.Offered(bad)
+					pass(time.Second)
+					f.answer(func() error { f.keep(Record{State: controlapi.UpdateFailed, Offer: "good"}); return nil })
+					u.Offered(good)
+					pass(time.Minute)
+					assert.Equal(t, []string{bad.ID, "good"}, f.tried(), "at once")
+				}))
+			})
+		})
+	}
+}
+
+// TestABusyTargetIsOneNews has each look of a minute find the target busy.
+func TestABusyTargetIsOneNews(t *testing.T) {
+	offer := offerOf(t, "v1.1.0")
+	synctest.Test(t, func(t *testing.T) {
+		var news atomic.Int32
+		f := &target{try: func() error { return errBusy }}
+		cfg := Config{Rules: rulesOf(t, "v1.0.0"), Target: f, Changed: func() { news.Add(1) }}
+		assert.NoError(t, run(t, cfg, func(u *Updater) {
+			u.Offered(offer)
+			pass(time.Minute)
+			assert.Equal(t, controlapi.UpdateWaiting, u.Status().State)
+			assert.Equal(t, errBusy.Error(), u.Status().Reason)
+			assert.Greater(t, len(f.tried()), 10)
+			assert.EqualValues(t, 1, news.Load())
+		}))
+	})
+}
+
 func TestOnlyTheLeaderBeginsButAllWatch(t *testing.T) {
 	offer := offerOf(t, "v1.1.0")
 	synctest.Test(t, func(t *testing.T) {
@@ -173,6 +228,86 @@ func TestOnlyTheLeaderBeginsButAllWatch(t *testing.T) {
 			f.keep(Record{State: controlapi.UpdateUpdating, Offer: offer.ID})
 			pass(time.Minute)
 			assert.NotZero(t, watched)
+		}))
+	})
+}
+
+// TestWhatKeepsATryFromBeingEndedIsTold has a rollback be refused.
+func TestWhatKeepsATryFromBeingEndedIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var watched atomic.Int32
+		f := &target{last: Record{State: controlapi.UpdateUpdating, Offer: "o", From: "v1.0.0", To: "v1.1.0"}}
+		f.watch = func() error {
+			watched.Add(1)
+			return errors.New("a policy denied the request")
+		}
+		assert.NoError(t, run(t, Config{Rules: rulesOf(t, "v1.0.0"), Target: f}, func(u *Updater) {
+			want := controlapi.Update{State: controlapi.UpdateUpdating, From: "v1.0.0", To: "v1.1.0", Reason: "a policy denied the request"}
+			assert.Equal(t, want, u.Status())
+			pass(time.Minute - time.Second)
+			assert.EqualValues(t, 12, watched.Load(), "not each second")
+		}))
+	})
+}
+
+// TestWhatTookTooLongToDownloadIsJudgedAnew has each rule change during a download.
+func TestWhatTookTooLongToDownloadIsJudgedAnew(t *testing.T) {
+	offer := offerOf(t, "v1.1.0")
+	for name, c := range map[string]struct {
+		change func(u *Updater, leads *atomic.Bool)
+		want   controlapi.UpdateState
+	}{
+		"withdrawn":             {func(u *Updater, _ *atomic.Bool) { u.Offered(nil) }, controlapi.UpdateIdle},
+		"the window is over":    {func(*Updater, *atomic.Bool) { pass(time.Hour) }, controlapi.UpdateWaiting},
+		"another replica leads": {func(_ *Updater, leads *atomic.Bool) { leads.Store(false) }, controlapi.UpdateUpdating}, // nobody asks it
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				windows, err := window.Parse("00:00-00:30") // a bubble's time begins at midnight
+				assert.NoError(t, err)
+				rules := rulesOf(t, "v1.0.0")
+				rules.Windows = windows
+				begun := 0
+				f := &target{slow: true, takes: 10 * time.Minute, try: func() error { begun++; return nil }}
+				if name == "the window is over" {
+					f.takes = 40 * time.Minute
+				}
+				var leads atomic.Bool
+				leads.Store(true)
+				assert.NoError(t, run(t, Config{Rules: rules, Target: f, Leads: leads.Load}, func(u *Updater) {
+					u.Offered(offer)
+					pass(time.Second)
+					c.change(u, &leads)
+					pass(15 * time.Minute)
+					assert.Len(t, f.tried(), 1)
+					assert.Equal(t, c.want, u.Status().State)
+				}))
+				assert.Zero(t, begun)
+			})
+		})
+	}
+}
+
+// TestAReplicaThatLeadsAgainHearsAnewWhatIsOffered has the offer be withdrawn while
+// another one led.
+func TestAReplicaThatLeadsAgainHearsAnewWhatIsOffered(t *testing.T) {
+	offer := offerOf(t, "v1.1.0")
+	synctest.Test(t, func(t *testing.T) {
+		var leads atomic.Bool
+		f := &target{try: func() error { return nil }}
+		assert.NoError(t, run(t, Config{Rules: rulesOf(t, "v1.0.0"), Target: f, Leads: leads.Load}, func(u *Updater) {
+			u.Offered(offer)
+			pass(time.Second)
+			assert.Empty(t, u.Status().Offer, "so that it is offered in full")
+			leads.Store(true)
+			u.Offered(&controlapi.Offer{ID: offer.ID, Version: "v1.1.0"}) // answered before it was dropped
+			pass(time.Minute)
+			assert.Empty(t, f.tried())
+			assert.Equal(t, controlapi.UpdateIdle, u.Status().State)
+			f.answer(func() error { f.keep(Record{State: controlapi.UpdateFailed, Offer: offer.ID}); return nil })
+			u.Offered(offer)
+			pass(time.Second)
+			assert.Len(t, f.tried(), 1)
 		}))
 	})
 }

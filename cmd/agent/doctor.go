@@ -34,7 +34,7 @@ func newDoctor() *cobra.Command {
 					return err
 				}
 			}
-			opts := doctor.Options{Version: version}
+			opts := doctor.Options{Version: version, ReleaseKeys: releaseKeys}
 			opts.Config, opts.ConfigErr = config.Load(cmd.Flags(), os.Getenv)
 			opts.Kubernetes, opts.KubernetesErr = kubernetesConfig(opts.Config.Kubeconfig)
 			report := doctor.Examine(cmd.Context(), opts)

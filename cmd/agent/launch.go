@@ -14,34 +14,43 @@ import (
 // the agent of this machine update itself. On trial, beside the agent that runs, it
 // makes this process a replica of that.
 func launchRight(cfg *config.Config, log zerolog.Logger) (replica string, err error) {
-	if as, onTrial := launch.OnTrial(); onTrial {
-		return trialReplica(cfg, as)
-	}
 	if !cfg.SelfUpdate {
 		return "", nil
 	}
-	keys, err := cfg.ReleaseKeys(releaseKeys)
+	keys, err := cfg.UpdateKeysNeeded(releaseKeys)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("%w: configuration:\n%w", errUsage, err)
 	}
-	if len(keys) == 0 {
-		return "", fmt.Errorf("%w: configuration:\nPIPEOPS_UPDATE_KEYS: is not set, and this build knows no key, so no release could be trusted (fix: set it, or PIPEOPS_SELF_UPDATE=false)", errUsage)
+	if as, onTrial := launch.OnTrial(); onTrial { // which has shown that it would take offers
+		return trialReplica(cfg, as)
 	}
 	if cfg.StateDir == "" { // a pod: Kubernetes starts the right one
 		return "", nil
 	}
-	path, as, note, err := launch.Launcher{Dir: launch.In(cfg.StateDir), Version: version, Keys: keys}.Start()
+	return "", goOn(launch.Launcher{Dir: launch.In(cfg.StateDir), Version: version, Keys: keys}, log)
+}
+
+// goOn becomes the confirmed release, if there is one, and answers when this program is
+// the right one. What is in the way of that keeps no agent down: the installed program
+// says so and goes on itself. Only a program that was started in place of the installed
+// one ends, and the service manager starts that again.
+func goOn(l launch.Launcher, log zerolog.Logger) error {
+	path, as, note, err := l.Start()
 	if note != "" {
 		log.Error().Msg("self-update: " + note)
 	}
-	if err != nil {
-		return "", fmt.Errorf("self-update: %w", err)
+	if err == nil && path != "" {
+		log.Info().Str("installed", version).Str("version", as).Msg("self-update: going on as the release that was confirmed")
+		err = launch.Become(path, as)
 	}
-	if path == "" {
-		return "", nil
+	switch {
+	case err == nil:
+		return nil
+	case launch.Launched():
+		return fmt.Errorf("self-update: %w", err)
 	}
-	log.Info().Str("installed", version).Str("version", as).Msg("self-update: going on as the release that was confirmed")
-	return "", launch.Become(path, as)
+	log.Error().Err(err).Str("version", version).Msg("self-update: the installed program goes on")
+	return nil
 }
 
 // trialReplica keeps out of the way of the agent that runs: it has another name and

@@ -1,6 +1,15 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/rs/zerolog"
@@ -8,6 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
+	"github.com/pipeops/pipeops-vm-agent/agent/launch"
+	"github.com/pipeops/pipeops-vm-agent/agent/update"
+	"github.com/pipeops/pipeops-vm-agent/internal/release"
 	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
 )
 
@@ -24,12 +36,81 @@ func TestSelfUpdateNeedsAKey(t *testing.T) {
 func TestAProgramOnTrialKeepsOutOfTheWay(t *testing.T) {
 	t.Setenv("PIPEOPS_UPDATE_TRIAL", version)
 	cfg := config.Config{SelfUpdate: true, StateDir: t.TempDir(), HealthAddress: "127.0.0.1:8080"}
+	_, err := launchRight(&cfg, zerolog.Nop())
+	require.ErrorContains(t, err, "PIPEOPS_UPDATE_KEYS", "it could take no offers in its own place")
+	cfg.UpdateKeys = []string{releasetest.PublicKey}
 	replica, err := launchRight(&cfg, zerolog.Nop())
 	require.NoError(t, err)
 	assert.Regexp(t, `-trial$`, replica)
 	assert.Equal(t, "127.0.0.1:0", cfg.HealthAddress)
 	assert.False(t, cfg.SelfUpdate, "it takes no offers")
 	t.Setenv("PIPEOPS_UPDATE_TRIAL", "v9.9.9")
+	cfg.SelfUpdate = true
 	_, err = launchRight(&cfg, zerolog.Nop())
 	require.ErrorContains(t, err, "this program is "+version+", not v9.9.9")
+}
+
+// TestSettingsThatOnlyANewerReleaseRefusesDoNotLeaveItDown has systemd's
+// RestartPreventExitStatus=2 in mind.
+func TestSettingsThatOnlyANewerReleaseRefusesDoNotLeaveItDown(t *testing.T) {
+	unknown := func() int {
+		root := newRoot()
+		root.SetArgs([]string{"run", "--no-such-setting"})
+		return execute(t.Context(), root, io.Discard)
+	}
+	assert.Equal(t, exitUsage, unknown())
+	t.Setenv("PIPEOPS_UPDATE_LAUNCHED", "v1.1.0")
+	assert.Equal(t, exitError, unknown())
+}
+
+// TestWhatIsInTheWayOfANewerReleaseKeepsNoAgentDown has a record that cannot be read; one
+// that cannot be written, and a program that cannot be started, end in the same place.
+func TestWhatIsInTheWayOfANewerReleaseKeepsNoAgentDown(t *testing.T) {
+	cfg := config.Config{SelfUpdate: true, StateDir: t.TempDir(), UpdateKeys: []string{releasetest.PublicKey}}
+	record := filepath.Join(cfg.StateDir, "update", "record.json")
+	require.NoError(t, os.MkdirAll(filepath.Dir(record), 0o700))
+	require.NoError(t, os.WriteFile(record, []byte("{"), 0o600))
+	var said bytes.Buffer
+	_, err := launchRight(&cfg, zerolog.New(&said))
+	require.NoError(t, err)
+	assert.Contains(t, said.String(), "is damaged")
+	assert.Contains(t, said.String(), "fix: remove it")
+	assert.Contains(t, said.String(), "the installed program goes on")
+	t.Setenv("PIPEOPS_UPDATE_LAUNCHED", version)
+	_, err = launchRight(&cfg, zerolog.Nop())
+	require.ErrorContains(t, err, "is damaged", "the service manager starts the installed one")
+}
+
+// TestAReleaseThatCannotBeStartedKeepsNoAgentDown has a confirmed release that no kernel
+// knows how to execute.
+func TestAReleaseThatCannotBeStartedKeepsNoAgentDown(t *testing.T) {
+	if !launch.Supported {
+		t.Skip("no program becomes another here")
+	}
+	dir := launch.In(t.TempDir())
+	text := []byte("no program")
+	sum := sha256.Sum256(text)
+	m := release.Manifest{Version: "v1.1.0", Commit: "abc", Files: []release.File{{
+		Name: "a", Kind: release.KindAgent, OS: runtime.GOOS, Arch: runtime.GOARCH,
+		SHA256: hex.EncodeToString(sum[:]), Size: int64(len(text)),
+	}}}
+	manifest, signature := releasetest.Sign(t, m)
+	require.NoError(t, dir.Stage(&m, manifest, signature, bytes.NewReader(text)))
+	staged := launch.Staged{Version: "v1.1.0", Offer: "o", From: "v1.0.0"}
+	require.NoError(t, dir.Change(func(r *launch.Record) { r.Confirm(staged); r.Prove(staged) }))
+	var said bytes.Buffer
+	require.NoError(t, goOn(launch.Launcher{Dir: dir, Version: "v1.0.0", Keys: releasetest.Keys(t)}, zerolog.New(&said)))
+	assert.Contains(t, said.String(), "exec format error")
+	assert.Contains(t, said.String(), "the installed program goes on")
+}
+
+func TestAnAgentThatIsToldToStopWhileItDrainsForAnotherStops(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	broken, anew := errors.New("it broke"), errors.New("started anew")
+	again := func() error { return anew }
+	require.ErrorIs(t, relaunch(ctx, update.ErrRelaunch, again), anew)
+	require.ErrorIs(t, relaunch(ctx, broken, again), broken)
+	require.NoError(t, relaunch(ctx, nil, again))
+	stop()
+	require.NoError(t, relaunch(ctx, update.ErrRelaunch, again))
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/agent/launch"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 )
 
@@ -53,10 +54,20 @@ func execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 		return exitOK
 	case errors.Is(err, errUsage) || strings.HasPrefix(err.Error(), "unknown command"):
 		_, _ = fmt.Fprintln(stderr, "pipeops-agent:", strings.TrimPrefix(err.Error(), errUsage.Error()+": "))
-		return exitUsage
+		return usageCode()
 	}
 	_, _ = fmt.Fprintln(stderr, "pipeops-agent:", err)
 	return exitError
+}
+
+// usageCode is exitUsage, after which systemd leaves the agent down: the settings have to
+// be changed first. Not so for a newer release in the place of the installed program, for
+// which they were right: it is started again, and after some starts given up.
+func usageCode() int {
+	if launch.Launched() {
+		return exitError
+	}
+	return exitUsage
 }
 
 // signals ends the context at the first SIGTERM or SIGINT, which drains; a

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -45,14 +46,23 @@ func newRun() *cobra.Command {
 				return err
 			}
 			log.Info().Str("version", version).Str("cluster", cfg.ClusterName).Str("controlPlane", cfg.ControlPlaneURL).Msg("agent starts")
-			if err = a.Run(cmd.Context()); errors.Is(err, update.ErrRelaunch) {
-				err = launch.Again()
-			}
-			return err
+			return relaunch(cmd.Context(), a.Run(cmd.Context()), launch.Again)
 		},
 	}
 	config.AddFlags(cmd.Flags())
 	return cmd
+}
+
+// relaunch starts the program anew if that is what the agent ended for. One that was
+// told to stop while it drained for that stops: the next program would not know.
+func relaunch(ctx context.Context, ended error, again func() error) error {
+	switch {
+	case !errors.Is(ended, update.ErrRelaunch):
+		return ended
+	case ctx.Err() != nil:
+		return nil //nolint:nilerr // the relaunch is what is not to be any more
+	}
+	return again()
 }
 
 // kubernetesConfig is the pod's service account, or a kubeconfig file.

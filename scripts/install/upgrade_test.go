@@ -21,7 +21,8 @@ func TestOlder(t *testing.T) {
 	}
 }
 
-// TestInstalledVersion: it is read from the manifest that was applied.
+// TestInstalledVersion: it is read from the manifest that was applied where the cluster
+// does not say.
 func TestInstalledVersion(t *testing.T) {
 	for image, want := range map[string]string{
 		"pipeops/agent:v1.2.2@sha256:e3b0c442":           "the newest version is v1.2.3, installed is v1.2.2\n    upgrades\n",
@@ -35,10 +36,33 @@ func TestInstalledVersion(t *testing.T) {
 		dir := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "agent.yaml"), []byte("spec:\n      - name: agent\n        image: "+image+"\n"), 0o600))
 		said, code := bash(t, `
+kube=(false)
 newest_version() { PIPEOPS_VERSION=v1.2.3; }
 if upgrade_choose; then say "    upgrades"; fi`, "PIPEOPS_INSTALL_STATE="+dir)
 		require.Zero(t, code, said)
 		assert.Equal(t, "    "+want, said, image)
+	}
+}
+
+// TestAnAgentThatHasUpdatedItselfIsNotTakenBack has the cluster run something else than
+// what was applied.
+func TestAnAgentThatHasUpdatedItselfIsNotTakenBack(t *testing.T) {
+	const note = `{"state":"done","offer":"o","from":"v1.2.2","to":"v1.3.0","fromImage":"pipeops/agent:v1.2.2","toImage":"pipeops/agent@sha256:e3b0c442"}`
+	for name, c := range map[string]struct{ image, note, want string }{
+		"has updated itself": {"pipeops/agent@sha256:e3b0c442", note, "v1.3.0\n    that is older: name it to go back to it (--version v1.2.3)\n"},
+		"has gone back":      {"pipeops/agent:v1.2.2", note, "v1.2.2\n    upgrades\n"},
+		"never has":          {"pipeops/agent:v1.2.1@sha256:e3b0c442", "<no value>", "v1.2.1\n    upgrades\n"},
+		"by another's hand":  {"pipeops/agent@sha256:00000000", note, "unknown\n    upgrades\n"},
+	} {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "agent.yaml"), []byte("        image: pipeops/agent:v1.2.0\n"), 0o600))
+		said, code := bash(t, `
+running() { printf '%s\n%s' "$IMAGE" "$NOTE"; }
+kube=(running)
+newest_version() { PIPEOPS_VERSION=v1.2.3; }
+if upgrade_choose; then say "    upgrades"; fi`, "PIPEOPS_INSTALL_STATE="+dir, "IMAGE="+c.image, "NOTE="+c.note)
+		require.Zero(t, code, said)
+		assert.Equal(t, "    the newest version is v1.2.3, installed is "+c.want, said, name)
 	}
 }
 

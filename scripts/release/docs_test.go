@@ -65,7 +65,7 @@ func checksOfTheGuide(t *testing.T, dir string) {
 // TestMakeReleaseOfTheGuide has make say what it would run, and the command take it.
 func TestMakeReleaseOfTheGuide(t *testing.T) {
 	for name, want := range map[string]map[string]string{
-		"make":  {"version": "v1.2.3", "output": "dist/v1.2.3", "sign": "pipeops.key", "passphrase-file": "passphrase", "trust": ""},
+		"make":  {"version": "v1.2.3", "output": "dist/v1.2.3", "sign": "../keys/pipeops.key", "passphrase-file": "../keys/passphrase", "trust": ""},
 		"again": {"version": "v1.2.3", "output": "dist/v1.2.3", "sign": "", "trust": testPublic},
 	} {
 		commands := documented(t, name, "make release", "make --no-print-directory -n release", "=KEY", "="+testPublic)

@@ -56,7 +56,7 @@ func newCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:          "release --version VERSION --output DIR",
 		Short:        "Make and sign all that is published for a version",
-		Example:      "  go run ./scripts/release --version v1.2.3 --output dist/v1.2.3 --sign pipeops.key --passphrase-file pass",
+		Example:      "  go run ./scripts/release --version v1.2.3 --output dist/v1.2.3 --sign ../keys/pipeops.key --passphrase-file ../keys/passphrase",
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
@@ -133,10 +133,10 @@ func commitTime(ctx context.Context, root string) (time.Time, error) {
 // committed wants everything that is signed to be in a commit. A copy without git is
 // what its owner says it is.
 func committed(ctx context.Context, root string) error {
-	cmd := exec.CommandContext(ctx, "git", "status", "--porcelain", "--untracked-files=no")
+	cmd := exec.CommandContext(ctx, "git", "status", "--porcelain", "--untracked-files=all") // go builds what git does not know of, too
 	cmd.Dir = root
 	if changed, err := cmd.Output(); err == nil && len(changed) > 0 {
-		return fmt.Errorf("--sign: there are changes that are in no commit (fix: commit them, or git stash):\n%s", changed)
+		return fmt.Errorf("--sign: there are changes that are in no commit (fix: commit them, or git stash -u):\n%s", changed)
 	}
 	return nil
 }

@@ -280,6 +280,11 @@ func TestOnlyWhatIsCommittedIsSigned(t *testing.T) {
 	require.NoError(t, committed(t.Context(), dir))
 	require.NoError(t, os.WriteFile(file, []byte("2"), 0o600))
 	require.ErrorContains(t, committed(t.Context(), dir), "changes that are in no commit")
+	git("commit", "--quiet", "-a", "-m", "second")
+	require.NoError(t, committed(t.Context(), dir))
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "cmd", "agent"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "cmd", "agent", "more.go"), []byte("package main"), 0o600))
+	require.ErrorContains(t, committed(t.Context(), dir), "cmd/agent/more.go", "go would build it")
 
 	at, err := commitTime(t.Context(), dir)
 	require.NoError(t, err)

@@ -209,7 +209,11 @@ func TestAService(t *testing.T) {
 	})
 	w.step("one that is larger than it was signed for is refused", func(t *testing.T) {
 		w.publish("v1.0.4", two, func(f *release.File) { f.Size = 1000 })
-		assert.Contains(t, w.await("v1.0.0", "refused", "v1.0.4").Reason, "larger than the 1000 bytes")
+		reason := w.await("v1.0.0", "refused", "v1.0.4").Reason
+		assert.Equal(t, "digest: what was downloaded is not the pipeops-agent_v1.0.4 that was signed (the agent's log says more)", reason)
+		said, err := os.ReadFile(w.log)
+		require.NoError(t, err)
+		assert.Contains(t, string(said), "larger than the 1000 bytes")
 	})
 	w.step("one that says that it is another version", func(t *testing.T) {
 		w.publish("v1.0.5", two)
