@@ -20,11 +20,9 @@ import (
 // A rollout is dozens of news within a second, of pods, ReplicaSets and the
 // workload. Each that is taken up alone costs a write of the App's status, and
 // all together keep the API server from what is waited for: the next deploy.
-// So news are gathered for a moment, and a changed App goes before them.
-const (
-	gather       = 100 * time.Millisecond
-	newsPriority = handler.LowPriority / 2 // below a change, above what was there at the start
-)
+// So news are gathered for a moment. They are not put behind changes: while many
+// Apps are deployed, nobody would hear what became of the first.
+const gather = 100 * time.Millisecond
 
 type (
 	queue   = workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -80,7 +78,7 @@ func onNewsOfApp() handler.EventHandler {
 }
 
 func news() priorityqueue.AddOpts {
-	return priorityqueue.AddOpts{After: gather, Priority: ptr.To(newsPriority)}
+	return priorityqueue.AddOpts{After: gather, Priority: ptr.To(0)}
 }
 
 // createOpts lets what was there at the start wait for what happens meanwhile.
