@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
+
+	"github.com/pipeops/pipeops-vm-agent/test/proxytest"
 )
 
 const (
@@ -106,7 +108,8 @@ func everything(t *testing.T) (all []string) {
 // is given in a config map: its token has no fingerprint.
 func TestNamespacedBehindProxy(t *testing.T) {
 	sys := system(t)
-	proxy := startProxy(t, sys.HostIP())
+	const account = "agent:canary-5d1f"
+	proxy := proxytest.Start(t, proxytest.Config{Host: sys.HostIP(), Account: account})
 	token, err := sys.CreateToken(t.Context())
 	require.NoError(t, err)
 	token, _, _ = strings.Cut(token, ".")
@@ -125,7 +128,7 @@ helm install pipeops-agent %s --namespace pipeops --wait --values %[4]s/ci/custo
   --set agent.controlPlaneUrl=%s --set agent.clusterName=limited --set agent.existingSecret=enrolment \
   --set agent.namespaces='{granted}' --set proxy.existingSecret=proxy
 helm test pipeops-agent --namespace pipeops
-`, token, proxy.url, filepath.Join(sys.DataDir(), "ca.pem"), agentChart, sys.APIURL())))
+`, token, proxy.URL(account), filepath.Join(sys.DataDir(), "ca.pem"), agentChart, sys.APIURL())))
 	awaitAgent(t, "limited", version)
 
 	app, err := sys.LoadApp(t.Context(), "hello")
@@ -144,7 +147,7 @@ helm test pipeops-agent --namespace pipeops
 		said := shell(t, "kubectl auth can-i "+question+" --as system:serviceaccount:limited:pipeops-agent 2>/dev/null || true")
 		assert.Equal(t, answer, strings.TrimSpace(said), question)
 	}
-	hosts := proxy.asked()
+	hosts := proxy.Asked()
 	assert.Contains(t, hosts, strings.TrimPrefix(sys.APIURL(), "https://"))
 	assert.Contains(t, hosts, sys.HostIP()+":7000", "the tunnel too")
 	assert.Len(t, hosts, 2, "and nothing else: the Kubernetes API is reached directly")

@@ -1,0 +1,104 @@
+// Package proxytest gives a test an HTTP proxy as companies have it: it tunnels
+// (CONNECT, RFC 9110 section 9.3.6), wants an account, and remembers what it was
+// asked for.
+package proxytest
+
+import (
+	"crypto/subtle"
+	"encoding/base64"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Config says what a proxy is like.
+type Config struct {
+	Host    string // address to listen on
+	Account string // USER:PASSWORD
+	// Site is the HOST:PORT to which every tunnel leads. When it is empty, each leads
+	// to what was asked for.
+	Site string
+}
+
+// Proxy is one that runs until its test ends.
+type Proxy struct {
+	cfg     Config
+	address string
+
+	mu    sync.Mutex
+	hosts []string
+}
+
+// Start starts one.
+func Start(t *testing.T, cfg Config) *Proxy {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort(cfg.Host, "0"))
+	require.NoError(t, err)
+	p := &Proxy{cfg: cfg, address: listener.Addr().String()}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(p.connect))
+	require.NoError(t, server.Listener.Close())
+	server.Listener = listener
+	server.Start()
+	t.Cleanup(server.CloseClientConnections)
+	return p
+}
+
+// URL is what HTTPS_PROXY is set to for an account.
+func (p *Proxy) URL(account string) string { return "http://" + account + "@" + p.address }
+
+// Asked are the hosts that were asked for with the right account, each once.
+func (p *Proxy) Asked() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Compact(slices.Sorted(slices.Values(p.hosts)))
+}
+
+func (p *Proxy) connect(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodConnect {
+		http.Error(w, "only CONNECT", http.StatusMethodNotAllowed)
+		return
+	}
+	want := "Basic " + base64.StdEncoding.EncodeToString([]byte(p.cfg.Account))
+	if subtle.ConstantTimeCompare([]byte(r.Header.Get("Proxy-Authorization")), []byte(want)) != 1 {
+		w.Header().Set("Proxy-Authenticate", "Basic")
+		http.Error(w, "who are you?", http.StatusProxyAuthRequired)
+		return
+	}
+	p.mu.Lock()
+	p.hosts = append(p.hosts, r.Host)
+	p.mu.Unlock()
+	to := p.cfg.Site
+	if to == "" {
+		to = r.Host
+	}
+	there, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(r.Context(), "tcp", to)
+	if err != nil {
+		http.Error(w, "cannot reach it", http.StatusBadGateway)
+		return
+	}
+	defer there.Close()
+	here, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	defer here.Close()
+	if _, err := io.WriteString(here, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = io.Copy(here, there)
+		_ = here.Close()
+	}()
+	_, _ = io.Copy(there, buffered)
+	_ = there.Close()
+	<-done
+}
