@@ -83,12 +83,12 @@ func (p *Proxy) connect(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "cannot reach it", http.StatusBadGateway)
 		return
 	}
-	defer there.Close()
+	defer func() { _ = there.Close() }()
 	here, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return
 	}
-	defer here.Close()
+	defer func() { _ = here.Close() }()
 	if _, err := io.WriteString(here, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
 		return
 	}
