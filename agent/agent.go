@@ -67,9 +67,8 @@ type Agent struct {
 	audit   *audit.Log
 
 	current atomic.Pointer[identity.Identity]
-	// revoked are the serial numbers of Runner certificates that the control plane
-	// has revoked.
-	revoked atomic.Pointer[[]string]
+	// news are what the control plane says of Runners.
+	news *news
 	// beat asks for a heartbeat soon: something changed.
 	beat chan struct{}
 	// updater is nil unless the customer has turned self-update on.
@@ -87,7 +86,7 @@ func New(opts Options) (*Agent, error) {
 	}
 	a := &Agent{
 		opts: opts, replica: opts.Replica, log: opts.Log, now: opts.Now, kube: k,
-		health: newHealth(), policy: newPolicy(opts.Config, k), beat: make(chan struct{}, 1),
+		health: newHealth(), policy: newPolicy(opts.Config, k), beat: make(chan struct{}, 1), news: newNews(),
 	}
 	if a.replica == "" {
 		if a.replica, err = os.Hostname(); err != nil {
@@ -183,6 +182,8 @@ func (a *Agent) serve(ctx context.Context) error {
 	parts.Go(func() error { return a.watchPolicy(life) })
 	parts.Go(func() error { return a.audit.Run(life) })
 	parts.Go(func() error { return a.handOverAudit(life, control) })
+	refusals := newRefusals(a.audit.Record, a.now, a.log)
+	parts.Go(func() error { return refusals.run(life) })
 	parts.Go(func() error { return engine.Run(life) })
 	parts.Go(func() error { return a.keepTunnel(life, tun) })
 	parts.Go(func() error { return a.watch(life, tun, engine) })
@@ -203,7 +204,7 @@ func (a *Agent) serve(ctx context.Context) error {
 		defer stop()
 		return runnerapi.Serve(serving, tun.Listener(), runnerapi.ServeConfig{
 			Handler: a.runnerAPI(engine), //nolint:contextcheck // each call has the context of its request
-			TLS:     a.runnerTLS(), Drain: drainTimeout, Log: a.log,
+			TLS:     a.runnerTLS(refusals), Changed: a.news.next, Drain: drainTimeout, Log: a.log,
 		})
 	})
 	if err := parts.Wait(); err != nil && !errors.Is(err, context.Canceled) {

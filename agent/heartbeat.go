@@ -28,6 +28,7 @@ func (a *Agent) heartbeats(ctx context.Context, control *controlapi.Client, tun 
 		if err != nil && ctx.Err() == nil {
 			a.log.Warn().Err(err).Msg("the cluster's figures could not be read; the heartbeat goes without them")
 		}
+		reason := a.news.ask()
 		answer, err := control.Heartbeat(ctx, beat)
 		switch {
 		case ctx.Err() != nil:
@@ -38,7 +39,7 @@ func (a *Agent) heartbeats(ctx context.Context, control *controlapi.Client, tun 
 			a.log.Warn().Err(err).Msg("heartbeat failed; trying again")
 			a.catchUp(ctx, err)
 		default:
-			a.revoked.Store(&answer.RevokedRunners)
+			a.news.tell(reason, answer.RevokedRunners, answer.Labels)
 			a.takeOffer(beat, answer.Offer)
 			if answer.IntervalSeconds > 0 {
 				idle = time.Duration(answer.IntervalSeconds) * time.Second

@@ -37,7 +37,7 @@ func (c *ControlPlane) handler() http.Handler {
 }
 
 // snapshot is what a Runner starts from.
-func (c *ControlPlane) snapshot(ctx context.Context, _ string) ([]announce.Agent, error) {
+func (c *ControlPlane) snapshot(ctx context.Context, runner string) ([]announce.Agent, error) {
 	stored, err := c.store.Agents(ctx)
 	if err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func (c *ControlPlane) snapshot(ctx context.Context, _ string) ([]announce.Agent
 		c.liveness.seen(&a)
 		list = append(list, c.registry.directory.announced(a))
 	}
-	return list, nil
+	return c.visible(ctx, runner, list)
 }
 
 // serveAPI serves HTTPS until the context ends, then lets calls finish.

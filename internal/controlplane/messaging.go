@@ -37,7 +37,7 @@ func newMessaging(s *store.Store, cfg *Config) (*messaging, error) {
 	}
 	return &messaging{
 		store: s, publisher: publisher, consumer: consumer,
-		announcer: &announcer{store: s, publisher: publisher, log: cfg.Log, pause: time.Second},
+		announcer: &announcer{store: s, publisher: publisher, log: cfg.Log, pause: time.Second, now: cfg.Now},
 	}, nil
 }
 
@@ -51,6 +51,11 @@ func (b *messaging) run(ctx context.Context) error {
 
 // remember puts an event that came back from the broker into the timeline.
 func (b *messaging) remember(ctx context.Context, e announce.Event) error {
+	if e.Type == announce.AgentRemoved {
+		if agent, err := e.Agent(); err == nil && isHiding(e.Type, agent) {
+			return nil // for Runners who may not see it any more; it is there
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
 	return b.store.Update(ctx, func(tx *store.Tx) error { return tx.AddToTimeline(ctx, e) })
