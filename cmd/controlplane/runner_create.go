@@ -49,8 +49,8 @@ func newRunnerCreate(a *app) *cobra.Command {
 		Short: "Write one file with all that a Runner needs",
 		Long: `Write one file with all that a Runner needs: where the control plane is, the CA, a
 certificate with its key, and the broker. Whoever has the file commands every
-agent that --agents selects, as far as each cluster's policy lets him: keep it like
-a password.
+agent that --agents selects, as far as each cluster's policy lets him:
+keep it like a password.
 
 --agents takes a selector of labels as Kubernetes writes it. The certificate carries
 it, and each agent holds it against its own labels. What is announced over RabbitMQ is

@@ -161,6 +161,9 @@ func (c *ControlPlane) start(ctx context.Context) error {
 		return err
 	}
 	c.liveness.resume(agents, c.cfg.StartGrace)
+	if err := c.nudger.begin(ctx); err != nil {
+		return err
+	}
 	return c.moveEndpoints(ctx, agents)
 }
 

@@ -43,6 +43,7 @@ type nudger struct {
 	log         zerolog.Logger
 
 	wake chan struct{}
+	last int64 // news up to this number have been heard; run's alone once it runs
 
 	mu      sync.Mutex
 	cert    *tls.Certificate
@@ -57,15 +58,20 @@ func (n *nudger) look() {
 	}
 }
 
-// run nudges until the context ends. What is news at the start has been heard:
-// agents connect anew.
+// begin is called before agents can connect: what is news by then they hear when
+// they do.
+func (n *nudger) begin(ctx context.Context) (err error) {
+	n.last, err = n.store.LastNews(ctx)
+	return err
+}
+
+// run nudges until the context ends.
 func (n *nudger) run(ctx context.Context) error {
 	var nudging sync.WaitGroup
 	defer nudging.Wait()
 	places := make(chan struct{}, nudgesAtATime)
-	last, known := int64(0), false
 	for {
-		latest, agents, err := n.news(ctx, last, known)
+		agents, err := n.news(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // told to stop
@@ -74,7 +80,6 @@ func (n *nudger) run(ctx context.Context) error {
 			wait(ctx, nudgePause)
 			continue
 		}
-		last, known = latest, true
 		if len(agents) > 0 {
 			n.log.Info().Int("agents", len(agents)).Msg("agents are asked to hear their news")
 		}
@@ -90,31 +95,24 @@ func (n *nudger) run(ctx context.Context) error {
 	}
 }
 
-// news are the connected agents that there are news for after a number.
-func (n *nudger) news(ctx context.Context, after int64, known bool) (last int64, agents []string, err error) {
+// news are the connected agents that there are news for since the last time.
+func (n *nudger) news(ctx context.Context) (agents []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
-	if !known {
-		last, err = n.store.LastNews(ctx)
-		return last, nil, err
+	list, err := n.store.NewsAfter(ctx, n.last)
+	if err != nil || len(list) == 0 {
+		return nil, err
 	}
-	list, err := n.store.NewsAfter(ctx, after)
-	last = after
-	for _, e := range list {
-		last = e.Number
-		if e.AgentID == store.EveryAgent {
-			agents = nil
-		}
-	}
+	n.last = list[len(list)-1].Number
 	for _, e := range list {
 		switch {
 		case e.AgentID == store.EveryAgent:
-			return last, n.tunnel.Agents(), err
+			return n.tunnel.Agents(), nil
 		case n.tunnel.Connected(e.AgentID):
 			agents = append(agents, e.AgentID)
 		}
 	}
-	return last, agents, err
+	return agents, nil
 }
 
 // nudge has all replicas of an agent hear their news.
