@@ -43,13 +43,15 @@ func visitor(t *testing.T, p *planetest.Plane, name, agents, agentID string) *ru
 // stream follows the log of an App that has none, for as long as it is let.
 func stream(t *testing.T, c *runnerapi.Client, app string) (ended chan error) {
 	t.Helper()
-	key := runnerapi.Key{Namespace: "default", Name: app}
+	key := runnerapi.Key{Namespace: "held", Name: app}
 	_, err := c.Cluster(t.Context())
 	require.NoError(t, err)
 	ended = make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	go func() { ended <- c.Logs(ctx, key, runnerapi.LogOptions{Follow: true}, func(runnerapi.LogLine) error { return nil }) }()
+	go func() {
+		ended <- c.Logs(ctx, key, runnerapi.LogOptions{Follow: true}, func(runnerapi.LogLine) error { return nil })
+	}()
 	return ended
 }
 
@@ -77,12 +79,10 @@ func TestARunnerIsHeldToItsGrant(t *testing.T) {
 
 	owner := visitor(t, p, "owner", "", id)
 	prod := visitor(t, p, "prod", "env=prod", id)
-	_, err := owner.Deploy(t.Context(), runnerapi.Key{Namespace: "default", Name: "quiet"}, runnerapi.AppSpec{Image: "registry.example.com/quiet:1"}, runnerapi.WriteOptions{})
-	if err != nil { // the namespace is not managed: any App will do that is there
-		_, err = owner.PutNamespace(t.Context(), "default", runnerapi.NamespaceSpec{Adopt: true}, runnerapi.WriteOptions{})
-		require.NoError(t, err)
-		_, err = owner.Deploy(t.Context(), runnerapi.Key{Namespace: "default", Name: "quiet"}, runnerapi.AppSpec{Image: "registry.example.com/quiet:1"}, runnerapi.WriteOptions{})
-	}
+	_, err := owner.PutNamespace(t.Context(), "held", runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+	quiet := runnerapi.AppSpec{Image: "registry.example.com/quiet:1"}
+	_, err = owner.Deploy(t.Context(), runnerapi.Key{Namespace: "held", Name: "quiet"}, quiet, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 
 	_, err = visitor(t, p, "test", "env=test", id).Cluster(t.Context())
