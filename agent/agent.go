@@ -203,8 +203,9 @@ func (a *Agent) serve(ctx context.Context) error {
 	parts.Go(func() error {
 		defer stop()
 		return runnerapi.Serve(serving, tun.Listener(), runnerapi.ServeConfig{
-			Handler: a.runnerAPI(engine), //nolint:contextcheck // each call has the context of its request
-			TLS:     a.runnerTLS(refusals), Changed: a.news.next, Drain: drainTimeout, Log: a.log,
+			Handler: a.runnerAPI(engine),   //nolint:contextcheck // each call has the context of its request
+			TLS:     a.runnerTLS(refusals), //nolint:contextcheck // each handshake has its own
+			Changed: a.news.next, Drain: drainTimeout, Log: a.log,
 		})
 	})
 	if err := parts.Wait(); err != nil && !errors.Is(err, context.Canceled) {

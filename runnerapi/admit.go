@@ -31,9 +31,6 @@ type Refusal struct {
 	Open bool
 }
 
-// Error is the refusal in words.
-func (r *Refusal) Error() string { return r.Message }
-
 // maxRefusal bounds a refusal's words, in bytes: they quote what strangers sent.
 const maxRefusal = 512
 
@@ -58,18 +55,22 @@ func (c *ServerTLSConfig) runnerVerifier(hello *tls.ClientHelloInfo) func(tls.Co
 	return func(state tls.ConnectionState) error {
 		r, refusal := c.admit(hello.Context(), state.PeerCertificates)
 		if refusal != nil {
-			c.tell(*refusal)
-			return refusal
+			return c.turnAway(refusal)
 		}
 		if d, ok := hello.Conn.(*door); ok {
 			d.admit(r)
 			if refusal := r.still(); refusal != nil { // since a moment ago: nobody had seen the door yet
-				c.tell(*refusal)
-				return refusal
+				return c.turnAway(refusal)
 			}
 		}
 		return nil
 	}
+}
+
+// turnAway tells of a refusal and makes it the handshake's error.
+func (c *ServerTLSConfig) turnAway(r *Refusal) error {
+	c.tell(*r)
+	return errors.New(r.Message)
 }
 
 func (c *ServerTLSConfig) tell(r Refusal) {

@@ -152,7 +152,7 @@ func (a *audience) of(ctx context.Context, e announce.Event) ([]string, error) {
 	}
 	var runners []string
 	for name, grant := range a.grants {
-		if grant.Allows(labels) && !(hidden && current.there && grant.Allows(current.labels)) {
+		if grant.Allows(labels) && (!hidden || !current.there || !grant.Allows(current.labels)) {
 			runners = append(runners, name)
 		}
 	}

@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -74,7 +75,7 @@ func (n *nudger) run(ctx context.Context) error {
 		agents, err := n.news(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return nil //nolint:nilerr // told to stop
+			return nil
 		case err != nil:
 			n.log.Error().Err(err).Msg("cannot read what agents are to be told; trying again")
 			wait(ctx, nudgePause)
@@ -128,7 +129,7 @@ func (n *nudger) nudge(ctx context.Context, agentID string, spread time.Duration
 		}
 		err := n.tunnel.DialEach(ctx, agentID, func(ctx context.Context, conn net.Conn) error { return n.once(ctx, agentID, conn) })
 		<-places
-		if err == nil || ctx.Err() != nil || !n.tunnel.Connected(agentID) {
+		if err == nil || ctx.Err() != nil || !n.tunnel.Connected(agentID) || errors.Is(err, runnerapi.ErrNotNudgeable) {
 			return
 		}
 		n.log.Warn().Err(err).Str("agent", agentID).Int("try", try).Msg("agent could not be nudged; its next heartbeat tells it")
