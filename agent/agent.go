@@ -74,6 +74,8 @@ type Agent struct {
 	// updater is nil unless the customer has turned self-update on.
 	updater *update.Updater
 	started time.Time
+	// draining is set when the agent is about to stop: nobody can nudge it any more.
+	draining atomic.Bool
 	// idle is the heartbeat's: nothing has changed since the one before.
 	idle bool
 }
@@ -221,6 +223,8 @@ func (a *Agent) serve(ctx context.Context) error {
 // leave hands over to the other replicas, if there are any: one of them leads, and
 // Runners that come now come to them.
 func (a *Agent) leave(life context.Context, tun *tunnel.Tunnel, engine *app.Engine) {
+	a.draining.Store(true)
+	a.beatSoon()
 	engine.StepDown()
 	ctx, cancel := context.WithTimeout(life, handoverTimeout)
 	defer cancel()

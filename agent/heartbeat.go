@@ -12,8 +12,13 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
-// busyInterval is the time between heartbeats while something changes.
-const busyInterval = 5 * time.Second
+const (
+	// busyInterval is the time between heartbeats while something changes.
+	busyInterval = 5 * time.Second
+	// drainInterval is the same while the agent drains: the control plane cannot
+	// nudge it, and who is revoked is to be cut off in time all the same.
+	drainInterval = 2 * time.Second
+)
 
 // heartbeats tells the control plane that the agent is alive and how its
 // cluster is: often while something changes, else at the interval that the
@@ -51,6 +56,9 @@ func (a *Agent) heartbeats(ctx context.Context, control *controlapi.Client, tun 
 				a.becomeIdle()
 			}
 			last = beat
+		}
+		if a.draining.Load() {
+			next = drainInterval
 		}
 		if !a.waitBeat(ctx, min(next, idle)) {
 			return nil

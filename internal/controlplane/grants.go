@@ -64,17 +64,17 @@ func (a *Admin) LabelAgent(ctx context.Context, nameOrID string, set map[string]
 		for _, key := range remove {
 			delete(found.Labels, key)
 		}
+		if maps.Equal(before.Labels, found.Labels) {
+			return nil
+		}
 		return d.relabel(ctx, tx, before, found, a.now())
 	})
 	return d.announced(found), err
 }
 
-// relabel writes an agent's new labels, and tells everybody whom they concern: the
-// agent, Runners that lose sight of it, and those that see it.
+// relabel writes an agent that has other labels than before, and tells everybody
+// whom that concerns: the agent, Runners that lose sight of it, and those that see it.
 func (d directory) relabel(ctx context.Context, tx *store.Tx, before, after store.Agent, at time.Time) error {
-	if maps.Equal(before.Labels, after.Labels) {
-		return nil
-	}
 	// As removed it is announced with its old labels: see audience.
 	if err := d.write(ctx, tx, announce.AgentRemoved, before, at); err != nil {
 		return err

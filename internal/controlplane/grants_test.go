@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"sync/atomic"
@@ -202,6 +203,39 @@ func TestConnectedAgentsAreNudged(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "prod", answer.Labels["env"])
 	assert.Len(t, answer.RevokedRunners, 1)
+}
+
+// TestAFleetIsNudgedInTime has more agents than are nudged at a time.
+func TestAFleetIsNudgedInTime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a hundred agents take a while")
+	}
+	p := start(t)
+	p.issue("ci", "")
+	fleet := make([]*nudgeable, 100)
+	for i := range fleet {
+		fleet[i] = p.registered(fmt.Sprintf("agent-%d", i)).serveNudges()
+	}
+	began := time.Now()
+	require.NoError(t, p.admin.RevokeRunner(t.Context(), "ci"))
+	require.Eventually(t, func() bool {
+		return !slices.ContainsFunc(fleet, func(n *nudgeable) bool { return n.nudges.Load() == 0 })
+	}, 4*within, 5*time.Millisecond, "all are nudged") // under the race detector, on a busy machine
+	t.Logf("%d agents had heard %s after the command", len(fleet), time.Since(began).Round(time.Millisecond))
+	for _, n := range fleet {
+		assert.EqualValues(t, 1, n.nudges.Load(), "once each")
+	}
+}
+
+func TestAnAgentThatEnrolsWithOtherLabelsIsHiddenFromWhomItWasFor(t *testing.T) {
+	p := start(t)
+	p.issue("prod", "env=prod")
+	c := p.labelled("shop", map[string]string{"env": "prod"})
+	require.NoError(t, c.register(p.token(func(o *TokenOptions) { o.Labels = map[string]string{"env": "test"} })))
+	assert.Equal(t, []announce.Type{announce.AgentRegistered, announce.AgentRemoved, announce.AgentUpdated}, typesOf(p.queued()))
+	news, err := p.store.NewsAfter(t.Context(), 0)
+	require.NoError(t, err)
+	assert.Equal(t, []store.News{{AgentID: c.id.AgentID, Number: 1}}, news)
 }
 
 func TestARevokedAgentsTunnelIsClosedInTime(t *testing.T) {
