@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"reflect"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -65,12 +66,12 @@ func askedAnew(was, is client.Object) bool {
 func onlyAnnounced(was, is client.Object) bool {
 	before, ok := was.(*App)
 	after, ok2 := is.(*App)
-	if !ok || !ok2 || equality.Semantic.DeepEqual(before.Status.Announced, after.Status.Announced) {
+	if !ok || !ok2 || reflect.DeepEqual(before.Status.Announced, after.Status.Announced) {
 		return false
 	}
 	old, now := before.Status, after.Status
 	old.Announced, now.Announced = nil, nil
-	return equality.Semantic.DeepEqual(old, now)
+	return reflect.DeepEqual(old, now)
 }
 
 // onNewsOfApp takes up the App that an object belongs to, by its mark.

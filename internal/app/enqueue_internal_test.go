@@ -4,10 +4,12 @@ import (
 	"context"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	kubeevent "sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -67,6 +69,7 @@ func TestWhatTheAgentWroteItselfIsNews(t *testing.T) {
 
 func TestThatAnAppWasAnnouncedIsNoNewsOfIt(t *testing.T) {
 	was := appAt(1, "a")
+	was.Status.LastTransition = ptr.To(time.Now())
 	announced := was.DeepCopy()
 	announced.ResourceVersion, announced.Status.Announced = "2", &Announced{Phase: runnerapi.PhaseHealthy}
 	also := announced.DeepCopy()
