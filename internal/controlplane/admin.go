@@ -207,9 +207,14 @@ func (a *Admin) Agents(ctx context.Context) ([]announce.Agent, error) {
 	if err != nil {
 		return nil, err
 	}
+	hosts, err := a.store.Hosts(ctx, announce.MaxHosts)
+	if err != nil {
+		return nil, err
+	}
 	list := make([]announce.Agent, len(stored))
 	for i := range stored {
 		list[i] = a.directory(ctx).announced(stored[i])
+		list[i].Hosts = hosts[stored[i].ID]
 	}
 	return list, nil
 }
