@@ -40,7 +40,12 @@ func Chart() (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	metricsServer, err := metricsServerTemplate()
+	if err != nil {
+		return nil, err
+	}
 	templates := map[string]string{
+		"metrics-server.yaml": metricsServer,
 		"rbac.yaml":       fmt.Sprintf(chartHeader, "agent/rbac.yaml") + rbacTemplate(rbac),
 		"policy.yaml":     fmt.Sprintf(chartHeader, "agent/policy.yaml") + unlessLimited(forRelease(string(policy))),
 		"selfupdate.yaml": fmt.Sprintf(chartHeader, selfUpdatePart) + ifSelfUpdate(forRelease(string(selfUpdate))),
