@@ -176,17 +176,21 @@ func metricsServerTemplate() (string, error) {
 	fmt.Fprintf(&out, chartHeader, metricsServerDir)
 	out.WriteString(`{{- $decided := include "pipeops-agent.metricsServer" . }}
 {{- if has $decided (list "ours" "assumed") }}
+---
 {{- if eq $decided "assumed" }}
 # Rendered without a cluster to ask, so it is assumed that it has no metrics API yet. Where it
 # has one, set components.metricsServer.install=never; always says that it has none.
 {{- end }}
 `)
-	for _, o := range objects {
+	for i, o := range objects {
 		text, err := chartObject(o)
 		if err != nil {
 			return "", fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
 		}
-		out.WriteString("---\n" + text)
+		if i > 0 {
+			out.WriteString("---\n")
+		}
+		out.WriteString(text)
 	}
 	out.WriteString("{{- end }}\n")
 	return strings.NewReplacer(
