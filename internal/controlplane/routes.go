@@ -31,6 +31,10 @@ func (r *registry) PutRoutes(ctx context.Context, agentID string, req controlapi
 		if err != nil {
 			return err
 		}
+		known, err := tx.RouteSet(ctx, agentID)
+		if err != nil || known.Digest == set.Digest {
+			return err // sent again: the answer was lost
+		}
 		had, err := tx.RoutesOf(ctx, agentID)
 		if err != nil {
 			return err
