@@ -235,8 +235,12 @@ func (a *Admin) Agent(ctx context.Context, nameOrID string, events int) (announc
 	if err != nil {
 		return announce.Agent{}, nil, err
 	}
+	told := a.directory(ctx).announced(found)
+	if told.Hosts, err = a.store.HostsOf(ctx, found.ID, announce.MaxHosts); err != nil {
+		return announce.Agent{}, nil, err
+	}
 	timeline, err := a.store.Timeline(ctx, found.ID, events)
-	return a.directory(ctx).announced(found), timeline, err
+	return told, timeline, err
 }
 
 type agentFinder interface {

@@ -50,7 +50,10 @@ func TestRoutesAreKeptListedAndAnnounced(t *testing.T) {
 	told, err := news[0].Agent()
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a.example.com", "b.example.com"}, told.Hosts)
-	assert.NoError(t, told.Validate())
+	require.NoError(t, told.Validate())
+	shown, _, err := p.admin.Agent(t.Context(), "shop", 0)
+	require.NoError(t, err)
+	assert.Equal(t, told.Hosts, shown.Hosts)
 
 	web.Ready, web.Reason = false, "no pod is ready"
 	assert.Empty(t, tell(shop, web, api), "the hosts are the same")

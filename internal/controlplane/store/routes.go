@@ -73,14 +73,16 @@ func (q queries) Hosts(ctx context.Context, limit int) (map[string][]string, err
 	return hosts, err
 }
 
-// OmittedRoutes says of each agent that has more routes than may be sent, how many.
+// OmittedRoutes says of each agent that has more routes than may be sent, how many;
+// not of revoked ones.
 func (q queries) OmittedRoutes(ctx context.Context) (map[string]int, error) {
 	type count struct {
 		agent string
 		n     int
 	}
 	list, err := all(ctx, q.q, func(row scanner, c *count) error { return row.Scan(&c.agent, &c.n) },
-		`SELECT agent_id, omitted FROM route_sets WHERE omitted > 0`)
+		`SELECT agent_id, omitted FROM route_sets
+			WHERE omitted > 0 AND agent_id IN (SELECT id FROM agents WHERE revoked_at = 0)`)
 	omitted := make(map[string]int, len(list))
 	for _, c := range list {
 		omitted[c.agent] = c.n
