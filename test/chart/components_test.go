@@ -117,8 +117,6 @@ func TestMetricsServerOfAnotherIsLeftAlone(t *testing.T) {
 	assert.Empty(t, shell(t, "kubectl -n apart get deployment metrics-server --ignore-not-found"))
 	assert.Equal(t, before, shell(t, uid))
 
-	shell(t, "kubectl apply --server-side --force-conflicts --dry-run=server -f deployments/"+deployments.MetricsServerFile)
-
 	out, err := runShell(t.Context(), in("apart", upgradeWith(t, "components.metricsServer.install=always")))
 	require.Error(t, err, "what is told to be ours and is not, Helm refuses")
 	assert.Contains(t, out, "v1beta1.metrics.k8s.io")
