@@ -71,6 +71,8 @@ type Agent struct {
 	news *news
 	// beat asks for a heartbeat soon: something changed.
 	beat chan struct{}
+	// routed asks for a comparison of the routes with those that the control plane has.
+	routed chan struct{}
 	// updater is nil unless the customer has turned self-update on.
 	updater *update.Updater
 	started time.Time
@@ -88,7 +90,7 @@ func New(opts Options) (*Agent, error) {
 	}
 	a := &Agent{
 		opts: opts, replica: opts.Replica, log: opts.Log, now: opts.Now, kube: k,
-		health: newHealth(), policy: newPolicy(opts.Config, k), beat: make(chan struct{}, 1), news: newNews(),
+		health: newHealth(), policy: newPolicy(opts.Config, k), beat: make(chan struct{}, 1), routed: make(chan struct{}, 1), news: newNews(),
 	}
 	if a.replica == "" {
 		if a.replica, err = os.Hostname(); err != nil {
@@ -156,7 +158,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	engine, err := app.New(app.Config{
 		RESTConfig: a.opts.Kubernetes, Log: a.log,
 		Namespace: a.opts.Config.Namespace, Namespaces: a.opts.Config.Namespaces,
-		Announce: announcer(control), Contents: a.kube, Replica: a.replica, Led: a.beatSoon,
+		Announce: announcer(control), Contents: a.kube, Replica: a.replica, Led: a.led, Routed: a.routesChanged(),
 	})
 	if err != nil {
 		return err
@@ -190,6 +192,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	parts.Go(func() error { return a.keepTunnel(life, tun) })
 	parts.Go(func() error { return a.watch(life, tun, engine) })
 	parts.Go(func() error { return a.heartbeats(life, control, tun, engine) })
+	parts.Go(func() error { return a.syncRoutes(life, control, tun, engine) })
 	parts.Go(func() error { return a.renewals(life, control) })
 	parts.Go(func() error { return a.updates(ctx, relaunch) })
 	parts.Go(func() error {

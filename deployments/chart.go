@@ -40,12 +40,17 @@ func Chart() (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	metricsServer, err := metricsServerTemplate()
+	if err != nil {
+		return nil, err
+	}
 	templates := map[string]string{
-		"rbac.yaml":       fmt.Sprintf(chartHeader, "agent/rbac.yaml") + rbacTemplate(rbac),
-		"policy.yaml":     fmt.Sprintf(chartHeader, "agent/policy.yaml") + unlessLimited(forRelease(string(policy))),
-		"selfupdate.yaml": fmt.Sprintf(chartHeader, selfUpdatePart) + ifSelfUpdate(forRelease(string(selfUpdate))),
-		"crd.yaml":        fmt.Sprintf(chartHeader, "crds/pipeops.io_apps.yaml") + crdTemplate(string(crd)),
-		"_rules.tpl":      fmt.Sprintf(chartHeader, "agent/rbac.yaml") + rules,
+		"metrics-server.yaml": metricsServer,
+		"rbac.yaml":           fmt.Sprintf(chartHeader, "agent/rbac.yaml") + rbacTemplate(rbac),
+		"policy.yaml":         fmt.Sprintf(chartHeader, "agent/policy.yaml") + unlessLimited(forRelease(string(policy))),
+		"selfupdate.yaml":     fmt.Sprintf(chartHeader, selfUpdatePart) + ifSelfUpdate(forRelease(string(selfUpdate))),
+		"crd.yaml":            fmt.Sprintf(chartHeader, "crds/pipeops.io_apps.yaml") + crdTemplate(string(crd)),
+		"_rules.tpl":          fmt.Sprintf(chartHeader, "agent/rbac.yaml") + rules,
 	}
 	out := map[string][]byte{}
 	for name, text := range templates {

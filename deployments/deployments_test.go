@@ -35,6 +35,10 @@ func TestSelfUpdateIsUpToDate(t *testing.T) {
 	isUpToDate(t, "self-update.yaml", deployments.SelfUpdate)
 }
 
+func TestMetricsServerIsUpToDate(t *testing.T) {
+	isUpToDate(t, deployments.MetricsServerFile, deployments.MetricsServer)
+}
+
 // TestSelfUpdateIsOneDeployment keeps the right that customers turn on from growing.
 func TestSelfUpdateIsOneDeployment(t *testing.T) {
 	granted, err := deployments.GrantedForSelfUpdate()

@@ -2167,7 +2167,7 @@ command_help() {
   cat <<'TEXT'
 Puts the PipeOps agent on this machine or into a cluster, and looks after it.
 
-  curl -fsSL https://HOST/install.sh | AGENT_TOKEN=... CLUSTER_NAME=... PIPEOPS_CONTROL_PLANE_URL=... bash
+  curl -fsSL https://github.com/pipeops/pipeops-vm-agent/releases/latest/download/install.sh | AGENT_TOKEN=... CLUSTER_NAME=... PIPEOPS_CONTROL_PLANE_URL=... bash
   bash install.sh [COMMAND] [FLAGS]
 
 Commands

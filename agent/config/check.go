@@ -65,8 +65,5 @@ func (c *Config) check() (errs []error) {
 	default:
 		wrong("NODE_TYPE", "use server or agent", "%q is not a node type", c.NodeType)
 	}
-	if c.EnableIngressSync {
-		wrong("ENABLE_INGRESS_SYNC", "leave it out or set it to false", "ingress sync is not part of this version")
-	}
 	return append(errs, c.checkUpdate()...)
 }

@@ -59,7 +59,7 @@ var settings = []setting{
 		usage: "token that a worker joins with; used by the installer",
 		field: func(c *Config) any { return &c.K3sToken }},
 	{key: "enableIngressSync", env: "ENABLE_INGRESS_SYNC", flag: "enable-ingress-sync", def: "false",
-		usage: "publish Ingresses through the control plane's gateway; not part of this version, must be false",
+		usage: "tell the control plane at which public hosts the Apps are served, by their Ingresses (docs/routes.md); it carries no traffic to them",
 		field: func(c *Config) any { return &c.EnableIngressSync }},
 	{key: "logLevel", env: "LOG_LEVEL", flag: "log-level", def: "info",
 		usage: "trace, debug, info, warn or error",

@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -48,6 +49,9 @@ type Config struct {
 	// Led is called each time this replica begins to lead. It may be nil, and must
 	// not block.
 	Led func()
+	// Routed is called when Routes may answer something else than before. It may be
+	// nil, and must not block.
+	Routed func()
 	// Contents tells of the Secrets and ConfigMaps that Apps use. When it is nil,
 	// no App restarts because of them.
 	Contents Contents
@@ -167,6 +171,7 @@ func (always) NeedLeaderElection() bool { return false }
 // becomeReady runs once the caches are filled.
 func (e *Engine) becomeReady(ctx context.Context) error {
 	e.ready.Store(true)
+	e.routed()
 	<-ctx.Done()
 	e.ready.Store(false)
 	return nil
@@ -198,7 +203,9 @@ func (e *Engine) watch(ctx context.Context) error {
 		&App{}: func(o client.Object) {
 			e.hub.notify(runnerapi.Key{Namespace: o.GetNamespace(), Name: o.GetName()})
 			e.announcer.look()
+			e.routed()
 		},
+		&networkingv1.Ingress{}: func(client.Object) { e.routed() },
 		&corev1.Pod{}: func(o client.Object) {
 			e.hub.notify(runnerapi.Key{Namespace: o.GetNamespace(), Name: o.GetLabels()[managed.App]})
 		},

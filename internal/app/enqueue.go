@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"reflect"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -36,11 +37,13 @@ func onChangedApp() handler.EventHandler {
 			add(q, client.ObjectKeyFromObject(e.Object), createOpts(e))
 		},
 		UpdateFunc: func(_ context.Context, e kubeevent.UpdateEvent, q queue) {
-			opts := priorityqueue.AddOpts{}
-			if !askedAnew(e.ObjectOld, e.ObjectNew) {
-				opts = news()
+			key := client.ObjectKeyFromObject(e.ObjectNew)
+			switch {
+			case askedAnew(e.ObjectOld, e.ObjectNew):
+				add(q, key, priorityqueue.AddOpts{})
+			case !onlyAnnounced(e.ObjectOld, e.ObjectNew):
+				add(q, key, news())
 			}
-			add(q, client.ObjectKeyFromObject(e.ObjectNew), opts)
 		},
 		DeleteFunc: func(_ context.Context, e kubeevent.DeleteEvent, q queue) {
 			add(q, client.ObjectKeyFromObject(e.Object), priorityqueue.AddOpts{})
@@ -55,6 +58,20 @@ func askedAnew(was, is client.Object) bool {
 		!equality.Semantic.DeepEqual(was.GetAnnotations(), is.GetAnnotations()) ||
 		!equality.Semantic.DeepEqual(was.GetLabels(), is.GetLabels()) ||
 		!equality.Semantic.DeepEqual(was.GetFinalizers(), is.GetFinalizers())
+}
+
+// onlyAnnounced says whether all that changed is the note of what the control
+// plane was told: every state of every App is noted once, and Reconcile does not
+// look at it.
+func onlyAnnounced(was, is client.Object) bool {
+	before, ok := was.(*App)
+	after, ok2 := is.(*App)
+	if !ok || !ok2 || reflect.DeepEqual(before.Status.Announced, after.Status.Announced) {
+		return false
+	}
+	old, now := before.Status, after.Status
+	old.Announced, now.Announced = nil, nil
+	return reflect.DeepEqual(old, now)
 }
 
 // onNewsOfApp takes up the App that an object belongs to, by its mark.

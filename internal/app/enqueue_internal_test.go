@@ -4,15 +4,18 @@ import (
 	"context"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	kubeevent "sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 func newQueue(t *testing.T) priorityqueue.PriorityQueue[reconcile.Request] {
@@ -62,6 +65,25 @@ func TestWhatTheAgentWroteItselfIsNews(t *testing.T) {
 		change(is)
 		assert.True(t, askedAnew(was, is), what)
 	}
+}
+
+func TestThatAnAppWasAnnouncedIsNoNewsOfIt(t *testing.T) {
+	was := appAt(1, "a")
+	was.Status.LastTransition = ptr.To(time.Now())
+	announced := was.DeepCopy()
+	announced.ResourceVersion, announced.Status.Announced = "2", &Announced{Phase: runnerapi.PhaseHealthy}
+	also := announced.DeepCopy()
+	also.Status.ReadyReplicas = 1
+	q := newQueue(t)
+	onChangedApp().Update(context.Background(), kubeevent.UpdateEvent{ObjectOld: was, ObjectNew: announced}, q)
+	assert.True(t, onlyAnnounced(was, announced))
+	assert.False(t, onlyAnnounced(was, also), "more changed with it")
+	assert.False(t, onlyAnnounced(was, was.DeepCopy()), "a status that was put back by the agent is looked at")
+	onChangedApp().Update(context.Background(), kubeevent.UpdateEvent{ObjectOld: appAt(1, "b"), ObjectNew: also}, q)
+	got, _, _ := q.GetWithPriority()
+	q.Done(got)
+	assert.Equal(t, "a", got.Name)
+	assert.Zero(t, q.Len())
 }
 
 func TestAnObjectThatLostItsMarkIsNewsOfItsApp(t *testing.T) {

@@ -152,18 +152,18 @@ func (c *Client) Events(ctx context.Context, events []Event) error {
 }
 
 func (c *Client) post(ctx context.Context, via *rotatingTransport, path string, header http.Header, in, out any) error {
-	body, err := json.Marshal(in)
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	req, err := retryablehttp.NewRequestWithContext(ctx, http.MethodPost, c.base.JoinPath(path).String(), body)
+	return c.send(ctx, http.MethodPost, via, path, header, in, out)
+}
+
+// send makes a call; a nil in is one without a body.
+func (c *Client) send(ctx context.Context, method string, via *rotatingTransport, path string, header http.Header, in, out any) error {
+	req, err := c.request(ctx, method, path, in)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	for k, v := range header {
 		req.Header[k] = v
 	}
-	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, "+problem.ContentType)
 	var last error
 	resp, err := c.caller(via, &last).Do(req)
@@ -179,6 +179,22 @@ func (c *Client) post(ctx context.Context, via *rotatingTransport, path string, 
 		return problem.Read(resp)
 	}
 	return c.decode(resp, out)
+}
+
+func (c *Client) request(ctx context.Context, method, path string, in any) (*retryablehttp.Request, error) {
+	url := c.base.JoinPath(path).String()
+	if in == nil {
+		return retryablehttp.NewRequestWithContext(ctx, method, url, nil)
+	}
+	body, err := json.Marshal(in)
+	if err != nil {
+		return nil, err
+	}
+	req, err := retryablehttp.NewRequestWithContext(ctx, method, url, body)
+	if err == nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	return req, err
 }
 
 // decode takes fields that it does not know: a newer control plane may send more.

@@ -117,6 +117,7 @@ func (h *handler) routes(api huma.API) {
 	huma.Register(agent, operation("heartbeat", pathHeartbeat, "Say that the agent is alive", "certificate", http.StatusOK), h.heartbeat)
 	huma.Register(agent, operation("audit", pathAudit, "Hand over records of the audit log", "certificate", http.StatusOK), h.audit)
 	huma.Register(agent, operation("events", pathEvents, "Hand over events", "certificate", http.StatusNoContent), h.events)
+	h.addRoutes(agent)
 }
 
 func (h *handler) register(ctx context.Context, in *registerInput) (*identityOutput, error) {

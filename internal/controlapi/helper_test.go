@@ -74,6 +74,7 @@ type backend struct {
 	renew     func(agentID string, req controlapi.RenewRequest) (controlapi.Identity, error)
 	heartbeat func(agentID string, beat controlapi.Heartbeat) (controlapi.HeartbeatAnswer, error)
 	events    func(agentID string, events []controlapi.Event) error
+	putRoutes func(agentID string, req controlapi.RoutesRequest) (controlapi.RoutesState, error)
 }
 
 func (b *backend) Register(_ context.Context, token string, req controlapi.RegisterRequest) (controlapi.Identity, error) {
@@ -98,6 +99,14 @@ func (b *backend) Audit(_ context.Context, agentID string, req controlapi.AuditR
 
 func (b *backend) Events(_ context.Context, agentID string, events []controlapi.Event) error {
 	return b.events(agentID, events)
+}
+
+func (b *backend) Routes(_ context.Context, agentID string) (controlapi.RoutesState, error) {
+	return controlapi.RoutesState{Digest: "of " + agentID}, nil
+}
+
+func (b *backend) PutRoutes(_ context.Context, agentID string, req controlapi.RoutesRequest) (controlapi.RoutesState, error) {
+	return b.putRoutes(agentID, req)
 }
 
 // identify takes the common name of whatever certificate is presented.

@@ -178,9 +178,14 @@ func (a *Admin) Agents(ctx context.Context) ([]announce.Agent, error) {
 	if err != nil {
 		return nil, err
 	}
+	hosts, err := a.store.Hosts(ctx, announce.MaxHosts)
+	if err != nil {
+		return nil, err
+	}
 	list := make([]announce.Agent, len(stored))
 	for i := range stored {
 		list[i] = a.directory(ctx).announced(stored[i])
+		list[i].Hosts = hosts[stored[i].ID]
 	}
 	return list, nil
 }
@@ -201,8 +206,12 @@ func (a *Admin) Agent(ctx context.Context, nameOrID string, events int) (announc
 	if err != nil {
 		return announce.Agent{}, nil, err
 	}
+	told := a.directory(ctx).announced(found)
+	if told.Hosts, err = a.store.HostsOf(ctx, found.ID, announce.MaxHosts); err != nil {
+		return announce.Agent{}, nil, err
+	}
 	timeline, err := a.store.Timeline(ctx, found.ID, events)
-	return a.directory(ctx).announced(found), timeline, err
+	return told, timeline, err
 }
 
 type agentFinder interface {

@@ -37,7 +37,11 @@ func (d directory) write(ctx context.Context, tx *store.Tx, kind announce.Type, 
 	if err != nil {
 		return err
 	}
-	event, err := announce.NewAgentEvent(kind, eventSource, d.announced(a), n, at)
+	told := d.announced(a)
+	if told.Hosts, err = tx.HostsOf(ctx, a.ID, announce.MaxHosts); err != nil {
+		return err
+	}
+	event, err := announce.NewAgentEvent(kind, eventSource, told, n, at)
 	if err != nil {
 		return err
 	}

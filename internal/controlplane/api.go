@@ -42,13 +42,19 @@ func (c *ControlPlane) snapshot(ctx context.Context, runner string) ([]announce.
 	if err != nil {
 		return nil, err
 	}
+	hosts, err := c.store.Hosts(ctx, announce.MaxHosts)
+	if err != nil {
+		return nil, err
+	}
 	list := make([]announce.Agent, 0, len(stored))
 	for _, a := range stored {
 		if a.Revoked() {
 			continue
 		}
 		c.liveness.seen(&a)
-		list = append(list, c.registry.directory.announced(a))
+		told := c.registry.directory.announced(a)
+		told.Hosts = hosts[a.ID]
+		list = append(list, told)
 	}
 	return c.visible(ctx, runner, list)
 }

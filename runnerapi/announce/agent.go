@@ -39,6 +39,12 @@ type Agent struct {
 	// not turned that on.
 	Update *AgentUpdate `json:"update,omitempty"`
 
+	// Hosts are the public hosts that the agent's Apps have in their Ingresses, the
+	// first MaxHosts by name; none where the customer has not turned ingress sync on.
+	// The control plane carries no traffic to them. At which of them an App is, the
+	// App says (publicUrls).
+	Hosts []string `json:"hosts,omitempty"`
+
 	RegisteredAt time.Time `json:"registeredAt,omitzero"`
 	LastSeen     time.Time `json:"lastSeen,omitzero"`
 
@@ -55,6 +61,9 @@ type AgentUpdate struct {
 	To     string `json:"to,omitempty"`
 	Reason string `json:"reason,omitempty"`
 }
+
+// MaxHosts bounds how many hosts of an agent are announced.
+const MaxHosts = 100
 
 // Endpoint is where a Runner reaches an agent's Runner API.
 type Endpoint struct {

@@ -18,7 +18,7 @@ import (
 const healthyInterval = 5 * time.Second
 
 // fillApps deploys the Apps into namespaces whose pods go to simulated nodes,
-// and waits until all are healthy.
+// and waits until all are healthy and the agent has nothing left to do for them.
 func (b *bench) fillApps(ctx context.Context) error {
 	for i := range b.Namespaces {
 		if err := b.simulatedNamespace(ctx, b.app(i).Namespace); err != nil {
@@ -32,7 +32,10 @@ func (b *bench) fillApps(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return b.awaitHealthy(ctx)
+	if err := b.awaitHealthy(ctx); err != nil {
+		return err
+	}
+	return b.awaitAnnounced(ctx)
 }
 
 // app names the App of a number; beyond the last comes the first again.
@@ -99,4 +102,53 @@ func (b *bench) awaitHealthy(ctx context.Context) error {
 			return errors.Join(ctx.Err(), fmt.Errorf("%d of %d Apps are healthy", healthy, b.Apps))
 		}
 	}
+}
+
+// awaitAnnounced waits until the agent has told the control plane of all Apps
+// that they are healthy: the last thing that it does after a rollout. What is
+// measured next is an agent beside all these Apps, not one that is still busy
+// with having made them.
+func (b *bench) awaitAnnounced(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, fillTimeout)
+	defer cancel()
+	for {
+		left, err := b.unannounced(ctx)
+		if err != nil || left == 0 {
+			return err
+		}
+		b.say("%d of %d announced", b.Apps-left, b.Apps)
+		select {
+		case <-time.After(healthyInterval):
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), fmt.Errorf("%d Apps were not announced", left))
+		}
+	}
+}
+
+// unannounced counts the Apps whose last state the control plane was not told.
+func (b *bench) unannounced(ctx context.Context) (int, error) {
+	raw, err := b.kube.CoreV1().RESTClient().Get().AbsPath("/apis/pipeops.io/v1alpha1/apps").DoRaw(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var list struct {
+		Items []struct {
+			Status struct {
+				Phase     runnerapi.Phase `json:"phase"`
+				Announced struct {
+					Phase runnerapi.Phase `json:"phase"`
+				} `json:"announced"`
+			} `json:"status"`
+		} `json:"items"`
+	}
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return 0, fmt.Errorf("list of Apps: %w", err)
+	}
+	left := 0
+	for _, a := range list.Items {
+		if a.Status.Announced.Phase != a.Status.Phase {
+			left++
+		}
+	}
+	return left, nil
 }

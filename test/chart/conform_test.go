@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/deployments"
 )
 
 // TestConform validates what the charts make of all their example values with
@@ -38,6 +40,11 @@ func TestConform(t *testing.T) {
 			})
 		}
 	}
+	t.Run(deployments.MetricsServerFile, func(t *testing.T) {
+		manifest, err := deployments.MetricsServer()
+		require.NoError(t, err)
+		require.NoError(t, check(string(manifest)))
+	})
 	t.Run("the schemas notice", func(t *testing.T) {
 		const service = "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: 80, targetPort: http%s}]}\n"
 		require.NoError(t, check(fmt.Sprintf(service, "")))

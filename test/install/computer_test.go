@@ -81,7 +81,7 @@ type result struct {
 // With words to replace in the settings that the guide has, it sets those first.
 func (c *computer) install(t *testing.T, replace ...string) result {
 	t.Helper()
-	url := []string{"https://HOST/", c.world.site.URL + releases + "dev/"}
+	url := c.published()
 	if len(replace) == 0 {
 		return c.guide(t, "install", url...)
 	}
@@ -98,13 +98,17 @@ func (c *computer) guide(t *testing.T, names string, replace ...string) result {
 	return c.bash(t, strings.NewReplacer(replace...).Replace(commands))
 }
 
-// trust has the machine trust the download site, and puts the scripts at hand.
+// published replaces the address that the guide has for the newest release.
+func (c *computer) published() []string {
+	return []string{"https:/" + latest, c.world.site.URL + releases + "dev/"}
+}
+
+// trust has the machine trust the download site, and downloads the scripts.
 func (c *computer) trust(t *testing.T) {
 	t.Helper()
-	for _, name := range []string{"install.sh", "join-worker.sh", "uninstall.sh"} {
-		require.NoError(t, c.WriteFile("/root/"+name, read(t, "../../scripts/"+name), 0o755))
-	}
 	r := c.bash(t, "cat /etc/site-ca.pem >>/etc/ssl/certs/ca-certificates.crt")
+	require.Zero(t, r.code, r.said)
+	r = c.guide(t, "download", c.published()...)
 	require.Zero(t, r.code, r.said)
 }
 

@@ -115,6 +115,7 @@ func (w *world) publish(ctx context.Context) error {
 	for name, path := range map[string]string{
 		"k3s": k3s, "k3s-install": "testdata/fake-k3s-install.sh", "k3d": "testdata/fake-k3d.sh",
 		"agent.yaml": "../../deployments/agent.yaml", "install.sh": "../../scripts/install.sh", "join-worker.sh": "../../scripts/join-worker.sh",
+		"uninstall.sh": "../../scripts/uninstall.sh",
 	} {
 		content, err := os.ReadFile(path)
 		if err != nil {
@@ -127,6 +128,7 @@ func (w *world) publish(ctx context.Context) error {
 	w.site.put("/github.com/k3d-io/k3d/releases/download/v5.8.3/", "checksums.txt", map[string][]byte{"k3d-linux-amd64": files["k3d"]})
 	w.site.put(releases+"dev/", "SHA256SUMS", map[string][]byte{
 		"agent.yaml": files["agent.yaml"], "install.sh": files["install.sh"], "join-worker.sh": files["join-worker.sh"],
+		"uninstall.sh": files["uninstall.sh"],
 	})
 	return nil
 }

@@ -39,12 +39,6 @@ PIPEOPS_CA_FILE: /etc/pipeops/ca/ca.crt
 
 {{- /* What the schema cannot say. Every message names the value and the way out. */ -}}
 {{- define "pipeops-agent.check" -}}
-{{- if .Values.agent.enableIngressSync }}
-{{- fail "agent.enableIngressSync: this version of the agent has no ingress sync (fix: leave it out, or set it to false)" }}
-{{- end }}
-{{- if .Values.agent.autoInstallComponents }}
-{{- fail "agent.autoInstallComponents: this version of the agent installs no components (fix: leave it out, or set it to false)" }}
-{{- end }}
 {{- if and .Values.agent.token .Values.agent.existingSecret }}
 {{- fail "agent.token, agent.existingSecret: both are set (fix: set one; existingSecret keeps the token out of the release)" }}
 {{- end }}
@@ -59,4 +53,43 @@ PIPEOPS_CA_FILE: /etc/pipeops/ca/ca.crt
 {{- fail (printf "agent.namespaces: %s belongs to Kubernetes or to the agent itself (fix: name namespaces of your own)" .) }}
 {{- end }}
 {{- end }}
+{{- end }}
+
+{{- define "pipeops-agent.componentLabels" -}}
+app.kubernetes.io/name: metrics-server
+app.kubernetes.io/part-of: pipeops-agent
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- /*
+Whether the release has a metrics-server: "ours", "theirs" (the cluster has a metrics API of
+another origin), "off", or "assumed" (there is no cluster to ask). What Helm notes on the objects
+of a release tells an upgrade that the metrics API came with it.
+*/ -}}
+{{- define "pipeops-agent.metricsServer" -}}
+{{- $install := .Values.components.metricsServer.install -}}
+{{- if or (not .Values.agent.autoInstallComponents) (eq $install "never") -}}
+off
+{{- else if eq $install "always" -}}
+ours
+{{- else if not (lookup "v1" "Namespace" "" "kube-system") -}}
+assumed
+{{- else -}}
+{{- $api := lookup "apiregistration.k8s.io/v1" "APIService" "" "v1beta1.metrics.k8s.io" -}}
+{{- if not $api -}}
+ours
+{{- else -}}
+{{- $notes := $api.metadata.annotations | default dict -}}
+{{- if and (eq (get $notes "meta.helm.sh/release-name") .Release.Name) (eq (get $notes "meta.helm.sh/release-namespace") .Release.Namespace) -}}
+{{- if ne (printf "%s/%s" $api.spec.service.namespace $api.spec.service.name) (printf "%s/metrics-server" .Release.Namespace) -}}
+{{- fail (printf "agent.autoInstallComponents: the metrics API came with this release, but %s/%s serves it now (fix: if that is to stay, run `kubectl annotate apiservice v1beta1.metrics.k8s.io meta.helm.sh/release-name- meta.helm.sh/release-namespace- helm.sh/resource-policy=keep`, and try again)" $api.spec.service.namespace $api.spec.service.name) -}}
+{{- end -}}
+ours
+{{- else -}}
+theirs
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end }}

@@ -1,0 +1,167 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/agent/config"
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/planetest"
+)
+
+func routesOn(c *config.Config) { c.EnableIngressSync = true }
+
+// publicApp makes an App with an ingress, as kubectl would.
+func publicApp(t *testing.T, name, host string) *app.App {
+	t.Helper()
+	env := kubetest.ControlPlane(t)
+	a := &app.App{ObjectMeta: metav1.ObjectMeta{Namespace: "production", Name: name}}
+	a.Spec = runnerapi.AppSpec{
+		Image: "example.com/web:1", Ports: []runnerapi.Port{{Port: 8080}},
+		Ingress: &runnerapi.Ingress{Hosts: []runnerapi.IngressHost{{Host: host}}},
+	}
+	require.NoError(t, env.Client.Create(t.Context(), a))
+	t.Cleanup(func() { removeApp(t, a) })
+	return a
+}
+
+// removeApp deletes an App, if it is there still, without the agent's help.
+func removeApp(t *testing.T, a *app.App) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	c := kubetest.ControlPlane(t).Client
+	require.NoError(t, client.IgnoreNotFound(c.Delete(ctx, a)))
+	assert.NoError(t, client.IgnoreNotFound(c.Patch(ctx, a, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))))
+}
+
+// awaitRoutes waits until the control plane has these hosts, and answers them.
+func awaitRoutes(t *testing.T, p *planetest.Plane, hosts ...string) (list []controlplane.Route) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	require.NoError(t, harness.Eventually(ctx, fmt.Sprintf("the control plane has the routes %q", hosts), func(ctx context.Context) error {
+		routes, err := p.Routes(ctx, "")
+		if err != nil {
+			return err
+		}
+		list = routes.Items
+		for i := range max(len(hosts), len(list)) {
+			if i >= len(hosts) || i >= len(list) || list[i].Host != hosts[i] {
+				return fmt.Errorf("it has %+v", list)
+			}
+		}
+		return nil
+	}))
+	return list
+}
+
+// TestRoutesReachTheControlPlane, and follow it and the agent through what befalls them.
+func TestRoutesReachTheControlPlane(t *testing.T) {
+	p, dir := planetest.Start(t), t.TempDir()
+	first := run(t, p, dir, token(t, p), routesOn)
+	p.AwaitOnline(t, time.Time{})
+	backup := t.TempDir() + "/data"
+	require.NoError(t, exec.Command("cp", "-a", p.Config.DataDir, backup).Run())
+
+	one := publicApp(t, "one", "one.example.com")
+	began := time.Now()
+	got := awaitRoutes(t, p, "one.example.com")[0]
+	t.Logf("a host was listed %s after its App was made", time.Since(began).Round(time.Millisecond))
+	assert.Equal(t, name, got.Agent.Name)
+	assert.Equal(t, "production/one:8080 http://one.example.com/ Prefix",
+		fmt.Sprintf("%s/%s:%d %s %s", got.Namespace, got.App, got.Port, got.URL, got.PathType))
+	assert.Equal(t, "no pod is ready", got.Reason)
+	two := publicApp(t, "two", "two.example.com")
+	awaitRoutes(t, p, "one.example.com", "two.example.com")
+
+	t.Run("a restart of the control plane", func(t *testing.T) {
+		p.Stop()
+		p.Restart(t)
+		awaitRoutes(t, p, "one.example.com", "two.example.com")
+	})
+	t.Run("what goes while it is away", func(t *testing.T) {
+		p.Stop()
+		require.NoError(t, kubetest.ControlPlane(t).Client.Delete(t.Context(), two))
+		p.Restart(t)
+		awaitRoutes(t, p, "one.example.com")
+	})
+	t.Run("a control plane from a backup, which knows none", func(t *testing.T) {
+		p.Stop()
+		p.Config.DataDir = backup
+		p.Restart(t)
+		awaitRoutes(t, p, "one.example.com")
+	})
+	t.Run("turned off, they are withdrawn", func(t *testing.T) {
+		first.stop()
+		again := p.Clock.Now()
+		off := run(t, p, dir, "")
+		p.AwaitOnline(t, again)
+		awaitRoutes(t, p)
+		off.stop()
+	})
+	t.Run("turned on again", func(t *testing.T) {
+		run(t, p, dir, "", routesOn)
+		awaitRoutes(t, p, "one.example.com")
+		removeApp(t, one)
+		awaitRoutes(t, p)
+	})
+}
+
+// TestRoutesBecomeReady with what the cluster says of the App's pods and its Ingress.
+func TestRoutesBecomeReady(t *testing.T) {
+	p := planetest.Start(t)
+	env := kubetest.ControlPlane(t)
+	run(t, p, t.TempDir(), token(t, p), routesOn)
+	p.AwaitOnline(t, time.Time{})
+	a := publicApp(t, "ready", "ready.example.com")
+	awaitRoutes(t, p, "ready.example.com")
+
+	at := client.ObjectKeyFromObject(a)
+	d := &appsv1.Deployment{}
+	require.NoError(t, env.Client.Get(t.Context(), at, d))
+	d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1}
+	require.NoError(t, env.Client.Status().Update(t.Context(), d))
+	awaitReason(t, p, "no ingress controller has published an address of the Ingress")
+	publish(t, a)
+	awaitReason(t, p, "")
+}
+
+// publish says of an App's Ingress what an ingress controller would.
+func publish(t *testing.T, a *app.App) {
+	t.Helper()
+	c, in := kubetest.ControlPlane(t).Client, &networkingv1.Ingress{}
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(a), in))
+	in.Status.LoadBalancer.Ingress = []networkingv1.IngressLoadBalancerIngress{{IP: "192.0.2.1"}}
+	require.NoError(t, c.Status().Update(t.Context(), in))
+}
+
+// awaitReason waits until the only route is not ready for that reason, or ready.
+func awaitReason(t *testing.T, p *planetest.Plane, reason string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	require.NoError(t, harness.Eventually(ctx, "reason: "+reason, func(ctx context.Context) error {
+		routes, err := p.Routes(ctx, "")
+		if err != nil {
+			return err
+		}
+		if len(routes.Items) != 1 || routes.Items[0].Reason != reason || routes.Items[0].Ready != (reason == "") {
+			return fmt.Errorf("routes: %+v", routes.Items)
+		}
+		return nil
+	}))
+}

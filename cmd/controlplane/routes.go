@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+func newRoutes(a *app) *cobra.Command {
+	var out cli.Output
+	cmd := &cobra.Command{
+		Use:   "routes [AGENT]",
+		Short: "List the public hosts at which agents' Apps are served",
+		Long: `List the public hosts that the Ingresses of agents' Apps ask for, as the agents tell
+them where enableIngressSync is on. Traffic to them does not come through the control
+plane: it goes where DNS leads, to the ingress controller of that cluster.
+
+A host that two agents have is a CONFLICT of the later one, and so is a path of a host
+that two Apps of an agent have.`,
+		Example: "  pipeops-controlplane routes\n  pipeops-controlplane routes shop -o json",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return exactArgs("AGENT")(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.admin(cmd, func(ctx context.Context, admin *controlplane.Admin) error {
+				agent := ""
+				if len(args) > 0 {
+					agent = args[0]
+				}
+				routes, err := admin.Routes(ctx, agent)
+				if err != nil {
+					return err
+				}
+				return a.printRoutes(routes, &out)
+			})
+		},
+	}
+	out.Add(cmd)
+	return cmd
+}
+
+func (a *app) printRoutes(routes controlplane.Routes, out *cli.Output) error {
+	if len(routes.Items) == 0 && out.Table() {
+		a.say("no routes; agents tell them where enableIngressSync is on and Apps have an ingress")
+		return nil
+	}
+	err := out.Write(a.out, routes, func(w io.Writer) { routeTable(w, routes.Items) })
+	if err == nil && routes.Omitted > 0 && out.Table() {
+		a.say("and %d more, which are beyond what an agent tells", routes.Omitted)
+	}
+	return err
+}
+
+func routeTable(w io.Writer, routes []controlplane.Route) {
+	cli.Row(w, "URL", "TYPE", "AGENT", "NAMESPACE", "APP", "PORT", "READY", "SINCE", "CONFLICT", "REASON")
+	for _, r := range routes {
+		ready := "no"
+		switch {
+		case r.Ready && r.Agent.State != announce.StateOnline:
+			ready = "unknown" // nobody tells at the moment
+		case r.Ready:
+			ready = "yes"
+		}
+		cli.Row(w, r.URL, r.PathType, r.Agent.Name, r.Namespace, r.App, r.Port, ready, cli.Ago(r.Since), conflict(r), r.Reason)
+	}
+}
+
+// conflict says who has the host, or that path of it, already.
+func conflict(r controlplane.Route) string {
+	switch {
+	case r.HeldBy == nil:
+		return ""
+	case r.HeldBy.ID != r.Agent.ID:
+		return "held by agent " + r.HeldBy.Name
+	}
+	return "held by App " + r.HeldBy.Namespace + "/" + r.HeldBy.App
+}

@@ -1,0 +1,120 @@
+package controlapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+const pathRoutes = "/v1/agent/routes"
+
+// What an agent may send of routes. An agent that has more sends the first, and
+// says how many it left out.
+const (
+	MaxRoutes = 1000
+	// MaxRoutesBytes bounds the encoded routes, so that the request is taken.
+	MaxRoutesBytes = maxRequestBody - 64<<10
+)
+
+// Route is a public host, or a path of it, at which the cluster's ingress
+// controller serves an App. That it is told moves no traffic.
+type Route struct {
+	Host      string `json:"host" minLength:"1" maxLength:"253" pattern:"^(\\*\\.)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$"`
+	Path      string `json:"path" minLength:"1" maxLength:"1024" pattern:"^/"`
+	PathType  string `json:"pathType" enum:"Prefix,Exact,ImplementationSpecific" doc:"As in an Ingress."`
+	TLS       bool   `json:"tls" doc:"The Ingress names a certificate for the host."`
+	Namespace string `json:"namespace" minLength:"1" maxLength:"63"`
+	App       string `json:"app" minLength:"1" maxLength:"253"`
+	Port      int32  `json:"port" minimum:"1" maximum:"65535" doc:"Port of the App's Service."`
+	Ready     bool   `json:"ready" doc:"The App serves and an ingress controller has taken the Ingress."`
+	Reason    string `json:"reason,omitempty" maxLength:"512" doc:"Why it is not ready."`
+}
+
+// RoutesRequest is the whole of an agent's routes: what is not in it is gone.
+type RoutesRequest struct {
+	Routes  []Route `json:"routes" maxItems:"1000"`
+	Omitted int     `json:"omitted,omitempty" minimum:"0" maximum:"1000000" doc:"Routes that the agent has beyond what may be sent."`
+}
+
+// RoutesState is what the control plane has of an agent's routes.
+type RoutesState struct {
+	Digest string `json:"digest" doc:"Of the set, as RoutesRequest.Digest makes it; empty for none."`
+}
+
+// Digest tells sets of routes apart; it is empty for the empty set. The order
+// counts, so whoever makes the request keeps to one.
+func (r RoutesRequest) Digest() string {
+	if len(r.Routes) == 0 && r.Omitted == 0 {
+		return ""
+	}
+	text, err := json.Marshal(r)
+	if err != nil { // strings, numbers and truths
+		panic("controlapi: " + err.Error())
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// check refuses what the schema cannot say: which of two equal routes is true, if
+// they differ in the rest, nobody could tell.
+func (r RoutesRequest) check() error {
+	type key struct{ host, path, pathType, namespace, app string }
+	seen := make(map[key]bool, len(r.Routes))
+	for _, route := range r.Routes {
+		k := key{route.Host, route.Path, route.PathType, route.Namespace, route.App}
+		if seen[k] {
+			return problem.Errorf(problem.Invalid, "send each host and path of an App once",
+				"App %s/%s has %s%s (%s) twice", route.Namespace, route.App, route.Host, route.Path, route.PathType).WithField("routes")
+		}
+		seen[k] = true
+	}
+	return nil
+}
+
+// Routes asks which routes of this agent the control plane has.
+func (c *Client) Routes(ctx context.Context) (RoutesState, error) {
+	var state RoutesState
+	return state, c.send(ctx, http.MethodGet, c.named, pathRoutes, nil, nil, &state)
+}
+
+// PutRoutes replaces the routes of this agent.
+func (c *Client) PutRoutes(ctx context.Context, req RoutesRequest) (RoutesState, error) {
+	if req.Routes == nil {
+		req.Routes = []Route{}
+	}
+	var state RoutesState
+	return state, c.send(ctx, http.MethodPut, c.named, pathRoutes, nil, req, &state)
+}
+
+type (
+	routesInput  struct{ Body RoutesRequest }
+	routesOutput struct{ Body RoutesState }
+)
+
+func (h *handler) addRoutes(agent huma.API) {
+	get := operation("get-routes", pathRoutes, "Say which of the agent's routes are known", "certificate", http.StatusOK)
+	get.Method = http.MethodGet
+	huma.Register(agent, get, h.getRoutes)
+	put := operation("put-routes", pathRoutes, "Replace the agent's routes", "certificate", http.StatusOK)
+	put.Method = http.MethodPut
+	huma.Register(agent, put, h.putRoutes)
+}
+
+func (h *handler) getRoutes(ctx context.Context, _ *struct{}) (*routesOutput, error) {
+	state, err := h.backend.Routes(ctx, peerOf(ctx).agentID)
+	return &routesOutput{Body: state}, h.problem(ctx, err)
+}
+
+func (h *handler) putRoutes(ctx context.Context, in *routesInput) (*routesOutput, error) {
+	if err := in.Body.check(); err != nil {
+		return nil, h.problem(ctx, err)
+	}
+	state, err := h.backend.PutRoutes(ctx, peerOf(ctx).agentID, in.Body)
+	return &routesOutput{Body: state}, h.problem(ctx, err)
+}

@@ -1,0 +1,184 @@
+package controlplane
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+func routeTo(host, path, app string) controlapi.Route {
+	return controlapi.Route{Host: host, Path: path, PathType: "Prefix", Namespace: "n", App: app, Port: 80, Ready: true}
+}
+
+// tell sends an agent's routes, and answers what Runners would hear of it.
+func tell(c *cluster, routes ...controlapi.Route) []announce.Event {
+	c.t.Helper()
+	before := len(c.p.queued())
+	req := controlapi.RoutesRequest{Routes: routes}
+	state, err := c.client.PutRoutes(c.t.Context(), req)
+	require.NoError(c.t, err)
+	assert.Equal(c.t, req.Digest(), state.Digest)
+	return c.p.queued()[before:]
+}
+
+func (p *plane) routes(agent string) []Route {
+	p.t.Helper()
+	list, err := p.admin.Routes(p.t.Context(), agent)
+	require.NoError(p.t, err)
+	return list.Items
+}
+
+func TestRoutesAreKeptListedAndAnnounced(t *testing.T) {
+	p := start(t)
+	shop := p.registered("shop")
+	state, err := shop.client.Routes(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, state.Digest, "nothing is known")
+
+	web, api := routeTo("b.example.com", "/", "web"), routeTo("a.example.com", "/v1", "api")
+	api.TLS = true
+	news := tell(shop, web, api)
+	require.Equal(t, []announce.Type{announce.AgentUpdated}, typesOf(news))
+	told, err := news[0].Agent()
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a.example.com", "b.example.com"}, told.Hosts)
+	require.NoError(t, told.Validate())
+	shown, _, err := p.admin.Agent(t.Context(), "shop", 0)
+	require.NoError(t, err)
+	assert.Equal(t, told.Hosts, shown.Hosts)
+
+	web.Ready, web.Reason = false, "no pod is ready"
+	assert.Empty(t, tell(shop, web, api), "the hosts are the same")
+	list := p.routes("shop")
+	require.Len(t, list, 2)
+	assert.Equal(t, "https://a.example.com/v1", list[0].URL)
+	assert.Equal(t, "http://b.example.com/", list[1].URL)
+	assert.Equal(t, "no pod is ready", list[1].Reason)
+	assert.Equal(t, "shop", list[1].Agent.Name)
+	assert.Nil(t, list[1].HeldBy)
+
+	p.get(p.runnerClient("ci"), announce.SnapshotPath, func(resp *http.Response) {
+		var body struct{ Agents []announce.Agent }
+		require.NoError(t, json.NewDecoder(resp.Body).Decode(&body))
+		require.Len(t, body.Agents, 1)
+		assert.Equal(t, told.Hosts, body.Agents[0].Hosts, "a Runner starts with what it would have heard")
+	})
+	assert.Equal(t, []announce.Type{announce.AgentUpdated}, typesOf(tell(shop)), "they are gone")
+	assert.Empty(t, p.routes(""))
+}
+
+// TestTheFirstAgentHoldsAHost, until it gives it up.
+func TestTheFirstAgentHoldsAHost(t *testing.T) {
+	p := start(t)
+	first, second := p.registered("first"), p.registered("second")
+	route := routeTo("www.example.com", "/", "web")
+	tell(first, route)
+	p.clock.forward(time.Second)
+	tell(second, route, routeTo("www.example.com", "/other", "web"))
+
+	byAgent := map[string][]Route{}
+	for _, r := range p.routes("") {
+		byAgent[r.Agent.Name] = append(byAgent[r.Agent.Name], r)
+	}
+	require.Len(t, byAgent["first"], 1)
+	assert.Nil(t, byAgent["first"][0].HeldBy)
+	require.Len(t, byAgent["second"], 2, "other paths of the host too: DNS knows none")
+	for _, r := range byAgent["second"] {
+		require.NotNil(t, r.HeldBy)
+		assert.Equal(t, Claimant{ID: first.id.AgentID, Name: "first", State: announce.StatePending}, *r.HeldBy)
+	}
+	assert.NotNil(t, p.routes("second")[0].HeldBy, "also in the list of one agent")
+
+	route.Ready, route.Reason = false, "down"
+	tell(first, route)
+	assert.NotNil(t, p.routes("second")[0].HeldBy, "one that is not ready holds its host")
+	_, err := p.admin.RevokeAgent(t.Context(), "first")
+	require.NoError(t, err)
+	assert.Nil(t, p.routes("second")[0].HeldBy, "one that was revoked does not")
+	assert.Len(t, p.routes(""), 2)
+	_, err = p.admin.RemoveAgent(t.Context(), first.id.AgentID)
+	require.NoError(t, err)
+	requireProblem(t, putRoutes(first, route), controlapi.CodeAgentUnknown)
+}
+
+func putRoutes(c *cluster, routes ...controlapi.Route) error {
+	_, err := c.client.PutRoutes(c.t.Context(), controlapi.RoutesRequest{Routes: routes})
+	return err
+}
+
+func TestTwoAppsOfAnAgent(t *testing.T) {
+	p := start(t)
+	shop := p.registered("shop")
+	tell(shop, routeTo("www.example.com", "/", "old"), routeTo("www.example.com", "/api", "api"))
+	p.clock.forward(time.Second)
+	tell(shop, routeTo("www.example.com", "/", "new"), routeTo("www.example.com", "/", "old"), routeTo("www.example.com", "/api", "api"))
+	for _, r := range p.routes("shop") {
+		if r.App != "new" {
+			assert.Nil(t, r.HeldBy, r.App)
+			continue
+		}
+		require.NotNil(t, r.HeldBy)
+		assert.Equal(t, "old", r.HeldBy.App)
+	}
+}
+
+func TestRoutesOfAnAgentThatIsNot(t *testing.T) {
+	p := start(t)
+	_, err := p.admin.Routes(t.Context(), "none")
+	require.ErrorContains(t, err, "pipeops-controlplane agents")
+	shop := p.registered("shop")
+	_, err = p.admin.RevokeAgent(t.Context(), "shop")
+	require.NoError(t, err)
+	requireProblem(t, putRoutes(shop), controlapi.CodeRevoked)
+}
+
+// TestRoutesOutliveTheControlPlane.
+func TestRoutesOutliveTheControlPlane(t *testing.T) {
+	p := start(t)
+	shop := p.registered("shop")
+	tell(shop, routeTo("www.example.com", "/", "web"))
+	dir := p.cfg.DataDir
+	p.stop()
+	admin, err := OpenAdmin(t.Context(), dir, nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, admin.Close()) }()
+	list, err := admin.Routes(t.Context(), shop.id.AgentID)
+	require.NoError(t, err)
+	require.Len(t, list.Items, 1)
+	assert.Equal(t, "www.example.com", list.Items[0].Host)
+}
+
+func TestOmittedRoutesAreCounted(t *testing.T) {
+	p := start(t)
+	shop, bank := p.registered("shop"), p.registered("bank")
+	for c, n := range map[*cluster]int{shop: 3, bank: 4} {
+		_, err := c.client.PutRoutes(t.Context(), controlapi.RoutesRequest{Routes: []controlapi.Route{routeTo(c.name+".example.com", "/", "web")}, Omitted: n})
+		require.NoError(t, err)
+	}
+	all, err := p.admin.Routes(t.Context(), "")
+	require.NoError(t, err)
+	assert.Equal(t, 7, all.Omitted)
+	one, err := p.admin.Routes(t.Context(), "bank")
+	require.NoError(t, err)
+	assert.Equal(t, 4, one.Omitted)
+}
+
+func TestTheOrderOfRoutesIsTheirHosts(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
+	routes := judge([]store.Route{
+		{AgentID: "x", Host: "b", Path: "/", Since: at(1)}, {AgentID: "x", Host: "a", Path: "/z", Since: at(2)},
+		{AgentID: "y", Host: "a", Path: "/", Since: at(3)},
+	}, []store.Agent{{ID: "x", Name: "x"}, {ID: "y", Name: "y"}})
+	require.Len(t, routes, 3)
+	assert.Equal(t, []string{"http://a/", "http://a/z", "http://b/"}, []string{routes[0].URL, routes[1].URL, routes[2].URL})
+	require.NotNil(t, routes[0].HeldBy)
+	assert.Equal(t, "x", routes[0].HeldBy.Name)
+}

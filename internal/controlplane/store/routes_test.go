@@ -1,0 +1,63 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+)
+
+func TestRoutesAreReplacedAndGoWithTheirAgent(t *testing.T) {
+	s, ctx := fresh(t), t.Context()
+	require.NoError(t, s.InsertAgent(ctx, agent("a1", "shop")))
+	require.NoError(t, s.InsertAgent(ctx, agent("a2", "bakery")))
+	put := func(agentID string, set store.RouteSet, routes ...store.Route) {
+		require.NoError(t, s.Update(ctx, func(tx *store.Tx) error { return tx.PutRoutes(ctx, agentID, routes, set) }))
+	}
+	b := store.Route{AgentID: "a1", Host: "b.example.com", Path: "/", PathType: "Prefix", TLS: true, Namespace: "n", App: "web", Port: 80, Since: noon}
+	a := store.Route{AgentID: "a1", Host: "a.example.com", Path: "/x", PathType: "Exact", Namespace: "n", App: "web", Port: 80, Ready: true, Since: noon}
+	other := store.Route{AgentID: "a2", Host: "b.example.com", Path: "/", PathType: "Prefix", Namespace: "n", App: "web", Port: 80, Reason: "no pod", Since: noon}
+
+	set, err := s.RouteSet(ctx, "a1")
+	require.NoError(t, err)
+	assert.Equal(t, store.RouteSet{}, set, "nothing was told yet")
+	put("a1", store.RouteSet{Digest: "d1", At: noon}, b, a)
+	put("a1", store.RouteSet{Digest: "d2", Omitted: 3, At: noon.Add(time.Second)}, b, a)
+	put("a2", store.RouteSet{Digest: "d3", At: noon}, other)
+
+	set, err = s.RouteSet(ctx, "a1")
+	require.NoError(t, err)
+	assert.Equal(t, store.RouteSet{Digest: "d2", Omitted: 3, At: noon.Add(time.Second)}, set)
+	omitted, err := s.OmittedRoutes(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, map[string]int{"a1": 3}, omitted)
+	hosts, err := s.HostsOf(ctx, "a1", 10)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a.example.com", "b.example.com"}, hosts)
+	routes, err := s.RoutesOf(ctx, "a1")
+	require.NoError(t, err)
+	assert.Equal(t, []store.Route{b, a}, routes, "in the agent's order")
+
+	gone := agent("a2", "bakery")
+	gone.RevokedAt = noon
+	require.NoError(t, s.UpdateAgent(ctx, gone))
+	routes, err = s.Routes(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, []store.Route{b, a}, routes, "a revoked agent's do not count")
+
+	require.NoError(t, s.DeleteAgent(ctx, "a1"))
+	require.NoError(t, s.DeleteAgent(ctx, "a2"))
+	for _, id := range []string{"a1", "a2"} {
+		routes, err = s.RoutesOf(ctx, id)
+		require.NoError(t, err)
+		assert.Empty(t, routes)
+		set, err = s.RouteSet(ctx, id)
+		require.NoError(t, err)
+		assert.Empty(t, set.Digest)
+	}
+	require.Error(t, s.Update(ctx, func(tx *store.Tx) error { return tx.PutRoutes(ctx, "a1", []store.Route{a}, store.RouteSet{}) }),
+		"there is no such agent")
+}
