@@ -67,9 +67,8 @@ type Agent struct {
 	audit   *audit.Log
 
 	current atomic.Pointer[identity.Identity]
-	// revoked are the serial numbers of Runner certificates that the control plane
-	// has revoked.
-	revoked atomic.Pointer[[]string]
+	// news are what the control plane says of Runners.
+	news *news
 	// beat asks for a heartbeat soon: something changed.
 	beat chan struct{}
 	// routed asks for a comparison of the routes with those that the control plane has.
@@ -77,6 +76,8 @@ type Agent struct {
 	// updater is nil unless the customer has turned self-update on.
 	updater *update.Updater
 	started time.Time
+	// draining is set when the agent is about to stop: nobody can nudge it any more.
+	draining atomic.Bool
 	// idle is the heartbeat's: nothing has changed since the one before.
 	idle bool
 }
@@ -89,7 +90,7 @@ func New(opts Options) (*Agent, error) {
 	}
 	a := &Agent{
 		opts: opts, replica: opts.Replica, log: opts.Log, now: opts.Now, kube: k,
-		health: newHealth(), policy: newPolicy(opts.Config, k), beat: make(chan struct{}, 1), routed: make(chan struct{}, 1),
+		health: newHealth(), policy: newPolicy(opts.Config, k), beat: make(chan struct{}, 1), routed: make(chan struct{}, 1), news: newNews(),
 	}
 	if a.replica == "" {
 		if a.replica, err = os.Hostname(); err != nil {
@@ -185,6 +186,8 @@ func (a *Agent) serve(ctx context.Context) error {
 	parts.Go(func() error { return a.watchPolicy(life) })
 	parts.Go(func() error { return a.audit.Run(life) })
 	parts.Go(func() error { return a.handOverAudit(life, control) })
+	refusals := newRefusals(a.audit.Record, a.now, a.log)
+	parts.Go(func() error { return refusals.run(life) })
 	parts.Go(func() error { return engine.Run(life) })
 	parts.Go(func() error { return a.keepTunnel(life, tun) })
 	parts.Go(func() error { return a.watch(life, tun, engine) })
@@ -205,8 +208,9 @@ func (a *Agent) serve(ctx context.Context) error {
 	parts.Go(func() error {
 		defer stop()
 		return runnerapi.Serve(serving, tun.Listener(), runnerapi.ServeConfig{
-			Handler: a.runnerAPI(engine), //nolint:contextcheck // each call has the context of its request
-			TLS:     a.runnerTLS(), Drain: drainTimeout, Log: a.log,
+			Handler: a.runnerAPI(engine),   //nolint:contextcheck // each call has the context of its request
+			TLS:     a.runnerTLS(refusals), //nolint:contextcheck // each handshake has its own
+			Changed: a.news.next, Drain: drainTimeout, Log: a.log,
 		})
 	})
 	if err := parts.Wait(); err != nil && !errors.Is(err, context.Canceled) {
@@ -222,6 +226,8 @@ func (a *Agent) serve(ctx context.Context) error {
 // leave hands over to the other replicas, if there are any: one of them leads, and
 // Runners that come now come to them.
 func (a *Agent) leave(life context.Context, tun *tunnel.Tunnel, engine *app.Engine) {
+	a.draining.Store(true)
+	a.beatSoon()
 	engine.StepDown()
 	ctx, cancel := context.WithTimeout(life, handoverTimeout)
 	defer cancel()

@@ -12,8 +12,13 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
-// busyInterval is the time between heartbeats while something changes.
-const busyInterval = 5 * time.Second
+const (
+	// busyInterval is the time between heartbeats while something changes.
+	busyInterval = 5 * time.Second
+	// drainInterval is the same while the agent drains: the control plane cannot
+	// nudge it, and who is revoked is to be cut off in time all the same.
+	drainInterval = 2 * time.Second
+)
 
 // heartbeats tells the control plane that the agent is alive and how its
 // cluster is: often while something changes, else at the interval that the
@@ -28,6 +33,7 @@ func (a *Agent) heartbeats(ctx context.Context, control *controlapi.Client, tun 
 		if err != nil && ctx.Err() == nil {
 			a.log.Warn().Err(err).Msg("the cluster's figures could not be read; the heartbeat goes without them")
 		}
+		reason := a.news.ask()
 		answer, err := control.Heartbeat(ctx, beat)
 		switch {
 		case ctx.Err() != nil:
@@ -38,7 +44,7 @@ func (a *Agent) heartbeats(ctx context.Context, control *controlapi.Client, tun 
 			a.log.Warn().Err(err).Msg("heartbeat failed; trying again")
 			a.catchUp(ctx, err)
 		default:
-			a.revoked.Store(&answer.RevokedRunners)
+			a.news.tell(reason, answer.RevokedRunners, answer.Labels)
 			a.takeOffer(beat, answer.Offer)
 			if answer.IntervalSeconds > 0 {
 				idle = time.Duration(answer.IntervalSeconds) * time.Second
@@ -50,6 +56,9 @@ func (a *Agent) heartbeats(ctx context.Context, control *controlapi.Client, tun 
 				a.becomeIdle()
 			}
 			last = beat
+		}
+		if a.draining.Load() {
+			next = drainInterval
 		}
 		if !a.waitBeat(ctx, min(next, idle)) {
 			return nil

@@ -3,9 +3,7 @@ package agent
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
@@ -29,20 +27,6 @@ func (a *Agent) tunnelConfig(id *identity.Identity) tunnel.Config {
 			return cfg, nil
 		},
 	}
-}
-
-// runnerTLS ends the Runner's TLS in the agent: what is between sees ciphertext.
-func (a *Agent) runnerTLS() *tls.Config {
-	return runnerapi.ServerTLS(runnerapi.ServerTLSConfig{
-		Certificate: func() (*tls.Certificate, error) { return &a.current.Load().Certificate, nil },
-		Roots:       func() *x509.CertPool { return a.current.Load().Roots },
-		TrustDomain: a.current.Load().TrustDomain,
-		Time:        a.now,
-		Revoked: func(serial string) bool {
-			list := a.revoked.Load()
-			return list != nil && slices.Contains(*list, serial)
-		},
-	})
 }
 
 // runnerAPI is what a Runner may ask of this agent.
@@ -103,6 +87,7 @@ func (a *Agent) watch(ctx context.Context, tun *tunnel.Tunnel, engine *app.Engin
 	a.health.ask("tunnel", func() string { return tunnelState(tun.Status()) })
 	for {
 		changed := tun.Changed()
+		a.news.expire() // the control plane could not nudge while it was down
 		a.beatSoon()
 		select {
 		case <-changed:

@@ -34,6 +34,10 @@ const (
 	AuditFailed  AuditOutcome = "failed"  // tried in vain
 )
 
+// AuditConnect is the command of a record that a Runner was not let in: it got no
+// further than the handshake of TLS, or was cut off later.
+const AuditConnect = "connect"
+
 // AuditRecord is one command of a Runner, or a refusal of a call that is none.
 // Records are chained: each has the hash of the one before.
 type AuditRecord struct {
@@ -41,17 +45,17 @@ type AuditRecord struct {
 	Prev        string          `json:"prev" doc:"Hash of the record before; empty in the first."`
 	Time        time.Time       `json:"time" doc:"When the call came."`
 	Replica     string          `json:"replica" doc:"Replica of the agent that took the call."`
-	Runner      string          `json:"runner" doc:"Who sent it, by his certificate."`
+	Runner      string          `json:"runner" doc:"Who sent it, by his certificate; empty where that proves nobody."`
 	Certificate string          `json:"certificate,omitempty" doc:"Serial number of that certificate, in hexadecimal."`
 	RequestID   string          `json:"requestId"`
-	Command     string          `json:"command" doc:"The call, by its operationId in the API's document." example:"put-app"`
+	Command     string          `json:"command" doc:"The call, by its operationId in the API's document; connect for a Runner that was not let in at all." example:"put-app"`
 	Namespace   string          `json:"namespace,omitempty"`
 	Name        string          `json:"name,omitempty"`
 	Arguments   json.RawMessage `json:"arguments,omitempty" doc:"What was sent, without what may be secret."`
 	Outcome     AuditOutcome    `json:"outcome" enum:"done,refused,failed"`
-	Status      int             `json:"status" doc:"HTTP status of the answer."`
+	Status      int             `json:"status" doc:"HTTP status of the answer; 0 where there was none."`
 	Code        Code            `json:"code,omitempty" doc:"Code of the refusal."`
-	Message     string          `json:"message,omitempty" doc:"Which rule of the policy refused it."`
+	Message     string          `json:"message,omitempty" doc:"Which rule of the policy refused it, or why a connection was refused."`
 	Operation   string          `json:"operation,omitempty" doc:"For GET /v1/operations/{id}."`
 	Millis      int64           `json:"durationMs" doc:"How long the call took, in milliseconds."`
 	Lost        int64           `json:"lost,omitempty" doc:"Records before this one that could not be kept."`

@@ -9,9 +9,12 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
 // dialer makes connections to the agent through one of the edge addresses.
@@ -135,11 +138,54 @@ func isUntrusted(err error) bool {
 	return errors.As(err, &verification) || errors.As(err, &identity)
 }
 
+// outOfTime says whether our certificate is not valid now, by our clock.
+func (c *Client) outOfTime() bool {
+	leaf, err := c.leaf()
+	now := time.Now()
+	return err == nil && (now.Before(leaf.NotBefore) || now.After(leaf.NotAfter))
+}
+
+// leaf is our certificate.
+func (c *Client) leaf() (*x509.Certificate, error) {
+	cert, err := c.config.Certificate()
+	switch {
+	case err != nil:
+		return nil, err
+	case cert.Leaf != nil:
+		return cert.Leaf, nil
+	case len(cert.Certificate) == 0:
+		return nil, errors.New("there is no certificate")
+	}
+	return x509.ParseCertificate(cert.Certificate[0])
+}
+
+// refusedBy says in words that the agent does not take our certificate. TLS tells
+// no more than that; what it may be, our certificate says.
+func (c *Client) refusedBy(alert error) *Error {
+	who, granted := "this Runner", ""
+	if leaf, err := c.leaf(); err == nil {
+		if name, err := nameFrom(leaf, c.config.TrustDomain, roleRunner); err == nil {
+			who = "Runner " + name
+		}
+		if grant, err := GrantOf(leaf); err == nil && !grant.All() {
+			granted = fmt.Sprintf("not granted (its certificate is for agents with %s), or ", grant)
+		}
+	}
+	return problem.New(http.StatusUnauthorized, CodeRefused,
+		"ask the operator of the control plane: `pipeops-controlplane runner list` shows Runners, what they are granted and whether they were revoked; "+
+			"make new credentials with: pipeops-controlplane runner create NAME",
+		"agent %s refuses %s: %sits certificate was revoked, or is not one of the agent's control plane (%v)", c.config.AgentID, who, granted, alert)
+}
+
 // isRefused says whether the agent refused our certificate.
 func isRefused(err error) bool { return isAlert(err, certificateAlerts...) }
 
-// isExpired says whether a certificate was refused for the time it is valid in.
-func isExpired(err error) bool {
+// isExpired says whether a certificate was refused for the time it is valid in: the
+// agent's by us, or ours by the agent, whose alert does not tell.
+func (c *Client) isExpired(err error) bool {
+	if isRefused(err) && c.outOfTime() {
+		return true
+	}
 	var invalid x509.CertificateInvalidError
 	return errors.As(err, &invalid) && invalid.Reason == x509.Expired || isAlert(err, alertExpired)
 }

@@ -118,14 +118,12 @@ func (c *Client) failure(ctx context.Context, t *try, err error) error {
 		return fmt.Errorf("agent %s: the call was given up: %w", agent, context.Canceled)
 	case errors.As(t.last, &known):
 		return known
-	case isExpired(t.last):
+	case c.isExpired(t.last):
 		return problem.New(http.StatusServiceUnavailable, CodeUntrusted,
 			"check the clocks of this machine and of the agent's; renew the credentials with: pipeops-controlplane runner create NAME",
 			"agent %s: a certificate is not valid at this time: %v", agent, t.last)
 	case isRefused(t.last):
-		return problem.New(http.StatusUnauthorized, CodeRefused,
-			"make new credentials with: pipeops-controlplane runner create NAME",
-			"agent %s does not take this Runner's certificate: %v", agent, t.last)
+		return c.refusedBy(t.last)
 	case isUntrusted(t.last):
 		return problem.New(http.StatusServiceUnavailable, CodeUntrusted,
 			"use the credentials of the control plane that the agent belongs to; if they are, somebody stands between",

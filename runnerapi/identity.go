@@ -15,6 +15,8 @@ import (
 const (
 	roleRunner = "runner"
 	roleAgent  = "agent"
+	// controlPlanePath is the whole path of the control plane's: there is one.
+	controlPlanePath = "/controlplane"
 )
 
 var identityName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$`)
@@ -24,6 +26,11 @@ func RunnerURI(trustDomain, name string) *url.URL { return spiffe(trustDomain, r
 
 // AgentURI is the SPIFFE ID in an agent's certificate.
 func AgentURI(trustDomain, agentID string) *url.URL { return spiffe(trustDomain, roleAgent, agentID) }
+
+// ControlPlaneURI is the SPIFFE ID with which the control plane nudges agents.
+func ControlPlaneURI(trustDomain string) *url.URL {
+	return &url.URL{Scheme: "spiffe", Host: trustDomain, Path: controlPlanePath}
+}
 
 func spiffe(trustDomain, role, name string) *url.URL {
 	return &url.URL{Scheme: "spiffe", Host: trustDomain, Path: "/" + role + "/" + name}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -35,7 +36,10 @@ type ServeConfig struct {
 	// Drain is how long calls under way may go on after ctx ended; 10 s when
 	// zero. Waits and followed logs end at once: their callers take them up again.
 	Drain time.Duration
-	Log   zerolog.Logger
+	// Changed answers a channel that is closed when some who were let in may not be
+	// allowed to stay: their connections are looked at again, and cut. Nil for never.
+	Changed func() <-chan struct{}
+	Log     zerolog.Logger
 }
 
 // Serve serves calls on the listener until ctx ends, lets those under way come
@@ -47,6 +51,15 @@ func Serve(ctx context.Context, ln net.Listener, c ServeConfig) error {
 	drain, startDrain := context.WithCancel(context.WithoutCancel(ctx))
 	defer startDrain()
 	srv := newHTTPServer(drain, c)
+	house := &doors{open: map[*door]struct{}{}}
+	ln = doorListener{ln, house}
+	if c.Changed != nil { // to the end of the drain
+		watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+		var watch sync.WaitGroup
+		defer watch.Wait()
+		defer stop()
+		watch.Go(func() { house.watch(watching, c.Changed) })
+	}
 	served := make(chan error, 1)
 	go func() {
 		if c.TLS != nil {
@@ -74,8 +87,14 @@ func Serve(ctx context.Context, ln net.Listener, c ServeConfig) error {
 }
 
 func newHTTPServer(drain context.Context, c ServeConfig) *http.Server {
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
 	return &http.Server{
-		Handler:           c.Handler,
+		Handler:           withChains(c.Handler),
+		ConnContext:       withDoor,
+		Protocols:         protocols, // said, as what stands in TLSNextProto would turn HTTP/2 off
+		TLSNextProto:      map[string]func(*http.Server, *tls.Conn, http.Handler){nudgeProtocol: serveNudge},
 		TLSConfig:         c.TLS,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       5 * time.Minute,

@@ -7,8 +7,10 @@ import (
 )
 
 // clip keeps foreign text that is quoted in an error short.
-func clip(s string) string {
-	const most = 64
+func clip(s string) string { return shorten(s, 64) }
+
+// shorten keeps at most that many bytes.
+func shorten(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}

@@ -1,18 +1,19 @@
 package runnerapi
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"slices"
 	"time"
 )
 
 // alpn are the protocols of this wire, the preferred one first.
 var alpn = []string{"h2", "http/1.1"}
 
-// ServerTLSConfig is what the agent needs to end the Runner's TLS. Both
-// functions are asked at each handshake, so certificates rotate without a new
-// listener.
+// ServerTLSConfig is what the agent needs to end the Runner's TLS. The functions
+// are asked at each handshake, so certificates rotate without a new listener.
 type ServerTLSConfig struct {
 	Certificate func() (*tls.Certificate, error)
 	Roots       func() *x509.CertPool
@@ -22,43 +23,64 @@ type ServerTLSConfig struct {
 	// Revoked says whether a Runner's certificate, named by its serial number in
 	// hexadecimal, is to be refused though it has not expired. Nil refuses none.
 	Revoked func(serial string) bool
+	// Labels are the agent's, which a Runner's grant is held against. Nil is none.
+	Labels func() map[string]string
+	// Current waits until Revoked and Labels are what the control plane says now,
+	// and answers an error when that takes too long. Nil for always.
+	Current func(context.Context) error
+	// Refused hears of each Runner that is not let in, or is let out. It must not
+	// block. Nil for nobody.
+	Refused func(Refusal)
+	// Nudge is called when the control plane wants the agent to ask for its news,
+	// and answers when that has been done. Nil where nobody is to be nudged.
+	Nudge func(context.Context) error
 }
 
 // ServerTLS is mutual TLS 1.3 that lets nobody in but Runners of this trust
-// domain: anything else ends in the handshake, before a request is read.
+// domain whose grant is for this agent: anything else ends in the handshake,
+// before a request is read.
 func ServerTLS(c ServerTLSConfig) *tls.Config {
 	// Sessions are not resumed: each connection proves itself against the roots
 	// of now, and Runners keep their connections anyway.
 	base := &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: alpn, SessionTicketsDisabled: true}
-	base.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+	base.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		cert, err := c.Certificate()
 		if err != nil {
 			return nil, fmt.Errorf("runner API: certificate: %w", err)
 		}
+		protocols, verify := alpn, c.runnerVerifier(hello)
+		if c.Nudge != nil && slices.Contains(hello.SupportedProtos, nudgeProtocol) {
+			protocols, verify = []string{nudgeProtocol}, c.nudgeVerifier(hello)
+		}
 		return &tls.Config{
-			MinVersion: tls.VersionTLS13, NextProtos: alpn, SessionTicketsDisabled: true,
+			MinVersion: tls.VersionTLS13, NextProtos: protocols, SessionTicketsDisabled: true,
 			Certificates: []tls.Certificate{*cert},
-			ClientAuth:   tls.RequireAndVerifyClientCert,
-			ClientCAs:    c.Roots(),
-			Time:         c.Time,
-			VerifyConnection: func(state tls.ConnectionState) error {
-				return c.admit(&state)
-			},
+			// crypto/tls can only verify what it understands all of, and a grant is
+			// a critical extension: verify does what RequireAndVerifyClientCert would.
+			ClientAuth: tls.RequireAnyClientCert, ClientCAs: c.Roots(), Time: c.Time,
+			VerifyConnection: verify,
 		}, nil
 	}
 	return base
 }
 
-// admit decides at the end of a handshake.
-func (c ServerTLSConfig) admit(state *tls.ConnectionState) error {
-	name, err := CallerFromTLS(state, c.TrustDomain)
-	if err != nil {
-		return err
+func (c *ServerTLSConfig) now() time.Time {
+	if c.Time == nil {
+		return time.Now()
 	}
-	if c.Revoked != nil && c.Revoked(state.VerifiedChains[0][0].SerialNumber.Text(16)) {
-		return fmt.Errorf("the certificate of Runner %s was revoked", name)
+	return c.Time()
+}
+
+// verify is a client certificate's chain to our CAs, as crypto/tls verifies it.
+func (c *ServerTLSConfig) verify(certs []*x509.Certificate) ([][]*x509.Certificate, error) {
+	opts := x509.VerifyOptions{
+		Roots: c.Roots(), CurrentTime: c.now(), Intermediates: x509.NewCertPool(),
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
-	return nil
+	for _, cert := range certs[1:] {
+		opts.Intermediates.AddCert(cert)
+	}
+	return Understood(certs[0]).Verify(opts)
 }
 
 // ClientTLSConfig is what a Runner needs to reach one agent.

@@ -173,6 +173,15 @@ func TestKilledInTheMiddle(t *testing.T) {
 	args := []string{"--broker-url-file", urlFile, "--broker-ca", b.CAFile()}
 
 	p := startServe(t, dir, args...)
+	waitFor(t, "serving", func() bool { return p.get(t, "/readyz").Code == http.StatusOK })
+	admin, err := controlplane.OpenAdmin(t.Context(), dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = admin.CreateRunner(t.Context(), "test", time.Hour, false)
+	if err := errors.Join(err, admin.Close()); err != nil {
+		t.Fatal(err)
+	}
 	heard := hear(t, b)
 	names := []string{"one", "two", "three", "four"}
 	for i, name := range names {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
@@ -19,6 +20,26 @@ type runnerCreate struct {
 	file  string
 	ttl   time.Duration
 	force bool
+	runnerGrant
+}
+
+// runnerGrant are the flags of what a Runner is granted.
+type runnerGrant struct{ agents, brokerURLFile string }
+
+func (g *runnerGrant) add(f *pflag.FlagSet) {
+	f.StringVar(&g.agents, "agents", "", "labels of the agents that it may see and reach, such as 'env=prod,region in (eu,us)' (default all agents)")
+	f.StringVar(&g.brokerURLFile, "broker-url-file", "", "file with the URL of this Runner's own account at RabbitMQ (default what all Runners share)")
+}
+
+func (g *runnerGrant) parse() (runnerapi.Grant, error) {
+	grant, err := runnerapi.ParseGrant(g.agents)
+	if err != nil {
+		return grant, usageError{fmt.Errorf("--agents: %w", err)}
+	}
+	if g.brokerURLFile != "" {
+		_, err = readURLs("--broker-url-file", g.brokerURLFile)
+	}
+	return grant, err
 }
 
 func newRunnerCreate(a *app) *cobra.Command {
@@ -28,9 +49,16 @@ func newRunnerCreate(a *app) *cobra.Command {
 		Short: "Write one file with all that a Runner needs",
 		Long: `Write one file with all that a Runner needs: where the control plane is, the CA, a
 certificate with its key, and the broker. Whoever has the file commands every
-agent, as far as each cluster's policy lets him: keep it like a password.`,
+agent that --agents selects, as far as each cluster's policy lets him:
+keep it like a password.
+
+--agents takes a selector of labels as Kubernetes writes it. The certificate carries
+it, and each agent holds it against its own labels. What is announced over RabbitMQ is
+kept apart by the broker only for Runners with accounts of their own, --broker-url-file.`,
 		Example: `  pipeops-controlplane runner create builder -o builder.json
   pipeops-runner agents --credentials builder.json
+
+  pipeops-controlplane runner create shops -o shops.json --agents 'env=prod,region in (eu,us)'
 
   # From a container, which has no file system to keep it in:
   (umask 077; kubectl exec pipeops-controlplane-0 -- /pipeops-controlplane runner create builder -o - >builder.json)`,
@@ -46,44 +74,74 @@ agent, as far as each cluster's policy lets him: keep it like a password.`,
 	f.StringVarP(&c.file, "output", "o", "", "file to write, or - for standard output")
 	f.DurationVar(&c.ttl, "ttl", 365*24*time.Hour, "life of the certificate")
 	f.BoolVar(&c.force, "force", false, "replace the file, and the credentials of a Runner that has some")
+	c.add(f)
 	_ = cmd.MarkFlagFilename("output", "json")
 	return cmd
 }
 
 func (c *runnerCreate) run(ctx context.Context, admin *controlplane.Admin, name string) error {
-	toStdout := c.file == "-"
-	if _, err := os.Lstat(c.file); err == nil && !c.force && !toStdout {
-		return fmt.Errorf("%s exists; name another file, or replace it with --force", c.file)
+	if err := fileIsFree(c.file, c.force); err != nil {
+		return err
 	}
-	credentials, err := admin.CreateRunner(ctx, name, c.ttl, c.force)
+	grant, err := c.parse()
 	if err != nil {
 		return err
 	}
-	where := c.file
-	if toStdout {
-		where = "standard output"
-		err = c.print(credentials)
-	} else {
-		err = credentials.Write(c.file)
-	}
+	credentials, err := admin.IssueRunner(ctx, controlplane.RunnerOptions{
+		Name: name, TTL: c.ttl, Agents: grant, BrokerURLFile: c.brokerURLFile, Replace: c.force,
+	})
 	if err != nil {
 		return err
 	}
-	c.say("credentials of Runner %s are in %s, valid for %s", name, where, cli.Short(c.ttl))
+	where, err := c.deliver(credentials, c.file)
+	if err != nil {
+		return err
+	}
+	c.say("credentials of Runner %s are in %s, valid for %s, for %s", name, where, cli.Short(c.ttl), grantWords(grant))
 	if credentials.Broker.URL == "" {
 		c.say("They hold no broker: start `serve` with --runner-broker-url-file and create them again for announcements.")
 	}
-	if !toStdout {
+	c.warnOfSharedAccount(credentials, grant, c.brokerURLFile)
+	if c.file != stdoutFile {
 		c.say("Next: pipeops-runner agents --credentials %s", c.file)
 	}
 	return nil
 }
 
-// print writes the credentials where a shell redirects them.
-func (c *runnerCreate) print(credentials runnerapi.Credentials) error {
+// stdoutFile stands for standard output.
+const stdoutFile = "-"
+
+func fileIsFree(file string, force bool) error {
+	if _, err := os.Lstat(file); err == nil && !force && file != stdoutFile {
+		return fmt.Errorf("%s exists; name another file, or replace it with --force", file)
+	}
+	return nil
+}
+
+// deliver writes the credentials into the file, or where a shell redirects them,
+// and says where that is.
+func (a *app) deliver(credentials runnerapi.Credentials, file string) (where string, err error) {
+	if file != stdoutFile {
+		return file, credentials.Write(file)
+	}
 	text, err := credentials.Encode()
 	if err == nil {
-		_, err = c.out.Write(text)
+		_, err = a.out.Write(text)
 	}
-	return err
+	return "standard output", err
+}
+
+func grantWords(g runnerapi.Grant) string {
+	if g.All() {
+		return "all agents"
+	}
+	return "agents with " + g.String()
+}
+
+// warnOfSharedAccount says what the broker does not keep from a Runner.
+func (a *app) warnOfSharedAccount(credentials runnerapi.Credentials, g runnerapi.Grant, own string) {
+	if !g.All() && own == "" && credentials.Broker.URL != "" {
+		a.say("Its account at RabbitMQ is the one that all Runners share: whoever means to can read with it what is announced of other agents. " +
+			"Give it one of its own with --broker-url-file; docs/runners.md says how.")
+	}
 }

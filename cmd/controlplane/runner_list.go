@@ -33,12 +33,16 @@ func newRunnerList(a *app) *cobra.Command {
 }
 
 func runnerTable(w io.Writer, runners []store.Runner) {
-	cli.Row(w, "NAME", "STATE", "CREATED", "EXPIRES")
+	cli.Row(w, "NAME", "STATE", "AGENTS", "CREATED", "EXPIRES")
 	for _, r := range runners {
 		state := "valid"
 		if !r.RevokedAt.IsZero() {
 			state = "revoked"
 		}
-		cli.Row(w, r.Name, state, cli.Ago(r.CreatedAt), cli.Until(r.ExpiresAt))
+		agents := r.Agents
+		if agents == "" {
+			agents = "all"
+		}
+		cli.Row(w, r.Name, state, agents, cli.Ago(r.CreatedAt), cli.Until(r.ExpiresAt))
 	}
 }

@@ -10,9 +10,11 @@ import (
 
 func newRunnerRevoke(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use:     "revoke NAME",
-		Short:   "Refuse a Runner from now on",
-		Long:    "Refuse a Runner's certificate: at the control plane at once, and at each agent from its next heartbeat.",
+		Use:   "revoke NAME",
+		Short: "Refuse a Runner from now on",
+		Long: `Refuse a Runner's certificate: at the control plane at once, and at each agent that is
+connected within seconds, where connections that are open are cut. An agent that is not
+connected hears of it before it lets a Runner in again.`,
 		Example: "  pipeops-controlplane runner revoke builder",
 		Args:    exactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {

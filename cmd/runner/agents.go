@@ -61,7 +61,7 @@ func (c *agentsCommand) run(ctx context.Context) error {
 			cli.Row(w, agentCells(g)...)
 		}
 		if len(agents) == 0 {
-			c.say("no agent is registered yet: install one with a token of `pipeops-controlplane token create`")
+			c.say("no agent is registered yet, or none that this Runner is granted: install one with a token of `pipeops-controlplane token create`")
 		}
 	})
 }

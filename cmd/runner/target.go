@@ -166,7 +166,7 @@ func explainUnknown(err error, asked string, agents []announce.Agent) error {
 		return err
 	}
 	if len(agents) == 0 {
-		return &exitError{error: err, code: exitNotFound, fix: "no agent is registered yet: install one with a token of `pipeops-controlplane token create`"}
+		return &exitError{error: err, code: exitNotFound, fix: "no agent is registered yet, or none that this Runner is granted: install one with a token of `pipeops-controlplane token create`"}
 	}
 	var names []string
 	for _, g := range agents {

@@ -89,6 +89,8 @@ type HeartbeatAnswer struct {
 	// RevokedRunners lets the agent refuse a Runner whose certificate was revoked
 	// before its end: the agent is the one who ends the Runner's TLS.
 	RevokedRunners []string `json:"revokedRunners,omitempty" doc:"Serial numbers, in hexadecimal, of Runner certificates to refuse though they have not expired."`
+	// Labels are held against what Runners are granted, by the agent too.
+	Labels map[string]string `json:"labels,omitempty" doc:"The agent's labels as the control plane has them: Runners whose certificates are for agents with other labels are to be refused."`
 	// Offer is for agents that say how their update stands; whether it is taken is
 	// theirs to decide.
 	Offer *Offer `json:"offer,omitempty" doc:"Release that the agent may update itself to; absent when none is offered, or not any more."`

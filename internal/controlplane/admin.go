@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
@@ -118,56 +117,23 @@ func (a *Admin) RevokeToken(ctx context.Context, id string) error {
 	return err
 }
 
-var runnerName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-
-// CreateRunner issues a Runner's credentials. A Runner that has some gets new ones
-// if replace is set, and its old certificate is refused from then on.
-func (a *Admin) CreateRunner(ctx context.Context, name string, ttl time.Duration, replace bool) (runnerapi.Credentials, error) {
-	if !runnerName.MatchString(name) {
-		return runnerapi.Credentials{}, fmt.Errorf("%q is no name for a Runner; use a-z, 0-9 and '-', at most 63 characters", name)
-	}
-	if ttl < time.Minute {
-		return runnerapi.Credentials{}, errors.New("--ttl: must be a minute or more")
-	}
-	at, err := a.Advertised(ctx)
-	if err != nil {
-		return runnerapi.Credentials{}, err
-	}
-	broker, err := at.RunnerBroker.read()
-	if err != nil {
-		return runnerapi.Credentials{}, err
-	}
-	issued, key, err := a.ca.Runner(name, runnerapi.RunnerURI(at.TrustDomain, name), ttl)
-	if err != nil {
-		return runnerapi.Credentials{}, err
-	}
-	err = a.store.Update(ctx, func(tx *store.Tx) error {
-		return a.putRunner(ctx, tx, store.Runner{Name: name, Serial: issued.Serial, CreatedAt: a.now(), ExpiresAt: issued.NotAfter}, replace)
-	})
-	return runnerapi.Credentials{
-		Runner: name, ControlPlane: at.API, Edge: at.Edge, AgentsDomain: at.AgentsDomain, TrustDomain: at.TrustDomain,
-		CA: string(a.ca.Bundle()), Certificate: issued.Certificate, Key: string(key), Broker: broker,
-	}, err
-}
-
 func (a *Admin) putRunner(ctx context.Context, tx *store.Tx, r store.Runner, replace bool) error {
 	old, err := tx.Runner(ctx, r.Name)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return tx.PutRunner(ctx, r)
+		return a.newRunner(ctx, tx, r)
 	case err != nil:
 		return err
 	case !replace && old.RevokedAt.IsZero():
 		return fmt.Errorf("there is a Runner %s already; choose another name, or give it new credentials with --force (its old ones end)", r.Name)
 	}
-	if err := tx.RevokeCertificate(ctx, old, a.now()); err != nil {
+	if err := a.revoke(ctx, tx, old); err != nil {
 		return err
 	}
 	return tx.PutRunner(ctx, r)
 }
 
-// read takes the broker's part of the credentials from the files that serve was
-// given.
+// read takes the broker's part of the credentials from the files.
 func (b RunnerBroker) read() (runnerapi.BrokerCredentials, error) {
 	var c runnerapi.BrokerCredentials
 	for to, file := range map[*string]string{&c.URL: b.URLFile, &c.CA: b.CAFile} {
@@ -176,7 +142,7 @@ func (b RunnerBroker) read() (runnerapi.BrokerCredentials, error) {
 		}
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return c, fmt.Errorf("what Runners need to reach the broker: %w; correct --runner-broker-url-file or --broker-ca of `pipeops-controlplane serve`", err)
+			return c, fmt.Errorf("what Runners need to reach the broker: %w; correct --broker-url-file, or --runner-broker-url-file or --broker-ca of `pipeops-controlplane serve`", err)
 		}
 		*to = strings.TrimSpace(string(text))
 	}
@@ -190,15 +156,20 @@ func (a *Admin) Runners(ctx context.Context) ([]store.Runner, error) { return a.
 // at each agent from its next heartbeat.
 func (a *Admin) RevokeRunner(ctx context.Context, name string) error {
 	return a.store.Update(ctx, func(tx *store.Tx) error {
-		r, err := tx.Runner(ctx, name)
-		if errors.Is(err, store.ErrNotFound) {
-			return fmt.Errorf("there is no Runner %q; `pipeops-controlplane runner list` shows them", name)
-		}
+		r, err := findRunner(ctx, tx, name)
 		if err != nil {
 			return err
 		}
-		return tx.RevokeCertificate(ctx, r, a.now())
+		return a.revoke(ctx, tx, r)
 	})
+}
+
+// revoke refuses a Runner's certificate, and has the agents hear of it.
+func (a *Admin) revoke(ctx context.Context, tx *store.Tx, r store.Runner) error {
+	if err := tx.RevokeCertificate(ctx, r, a.now()); err != nil {
+		return err
+	}
+	return tx.AddNews(ctx, store.EveryAgent)
 }
 
 // Agents lists the agents as they are announced, revoked ones included.

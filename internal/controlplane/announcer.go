@@ -33,6 +33,7 @@ type announcer struct {
 	log       zerolog.Logger
 	// pause is the first wait after a failure; it doubles up to half a minute.
 	pause time.Duration
+	now   func() time.Time
 }
 
 func (a *announcer) run(ctx context.Context) error {
@@ -66,9 +67,9 @@ func (a *announcer) batch(ctx context.Context) (more bool, err error) {
 	if err != nil || len(queued) == 0 {
 		return false, err
 	}
-	events := make([]announce.Event, len(queued))
-	for i, q := range queued {
-		events[i] = q.Event
+	events, err := a.addressed(ctx, queued)
+	if err != nil {
+		return false, err
 	}
 	publishing, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()
@@ -84,6 +85,22 @@ func (a *announcer) batch(ctx context.Context) (more bool, err error) {
 		return false, noted
 	}
 	return true, err
+}
+
+// addressed are the events with the Runners that they are for, as of now.
+func (a *announcer) addressed(ctx context.Context, queued []store.Queued) ([]announce.Event, error) {
+	audience, err := newAudience(ctx, a.store, a.now())
+	if err != nil {
+		return nil, err
+	}
+	events := make([]announce.Event, len(queued))
+	for i, q := range queued {
+		events[i] = q.Event
+		if events[i].Runners, err = audience.of(ctx, q.Event); err != nil {
+			return nil, err
+		}
+	}
+	return events, nil
 }
 
 func backoff(first time.Duration, failures int) time.Duration {

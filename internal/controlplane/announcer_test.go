@@ -62,7 +62,7 @@ func TestTheOutboxIsEmptiedInOrder(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- (&announcer{store: s, publisher: f, log: zerolog.Nop(), pause: time.Millisecond}).run(ctx)
+		done <- (&announcer{store: s, publisher: f, log: zerolog.Nop(), pause: time.Millisecond, now: time.Now}).run(ctx)
 	}()
 	eventually(t, "all are out in spite of the failures", func() bool { return len(f.received()) == 5 })
 	change()

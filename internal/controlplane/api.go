@@ -37,7 +37,7 @@ func (c *ControlPlane) handler() http.Handler {
 }
 
 // snapshot is what a Runner starts from.
-func (c *ControlPlane) snapshot(ctx context.Context, _ string) ([]announce.Agent, error) {
+func (c *ControlPlane) snapshot(ctx context.Context, runner string) ([]announce.Agent, error) {
 	stored, err := c.store.Agents(ctx)
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (c *ControlPlane) snapshot(ctx context.Context, _ string) ([]announce.Agent
 		told.Hosts = hosts[a.ID]
 		list = append(list, told)
 	}
-	return list, nil
+	return c.visible(ctx, runner, list)
 }
 
 // serveAPI serves HTTPS until the context ends, then lets calls finish.

@@ -81,6 +81,8 @@ func TestWithARealBroker(t *testing.T) {
 	// The Runner's queue is bound before the broker goes away. It needs the exchange,
 	// which the control plane makes.
 	first := start(t, withBroker)
+	_, err := first.admin.CreateRunner(t.Context(), "builder", time.Hour, false)
+	require.NoError(t, err)
 	runner := listenAs(t, b, "builder")
 	early := first.registered("early")
 	slow(t, "the first announcement", func() bool { return len(runner.heard()) > 0 })
@@ -88,7 +90,7 @@ func TestWithARealBroker(t *testing.T) {
 	require.NoError(t, b.Stop(t.Context()))
 
 	late := first.registered("late")
-	_, err := first.admin.RevokeAgent(t.Context(), early.name)
+	_, err = first.admin.RevokeAgent(t.Context(), early.name)
 	require.NoError(t, err)
 	events := []controlapi.Event{{ID: "1", Type: string(announce.AppProgressing), Time: time.Now(), App: controlapi.AppEvent{Namespace: "n", Name: "a"}},
 		{ID: "2", Type: string(announce.AppHealthy), Time: time.Now(), App: controlapi.AppEvent{Namespace: "n", Name: "a", Ready: 1, Replicas: 1}}}

@@ -31,6 +31,7 @@ type ControlPlane struct {
 	liveness    *liveness
 	registry    *registry
 	tunnel      *server.Server
+	nudger      *nudger
 	broker      *messaging // nil without one
 	listeners   listeners
 
@@ -110,6 +111,10 @@ func (c *ControlPlane) assemble() error {
 		OnUp: c.liveness.tunnelUp, OnDown: c.liveness.tunnelDown,
 		Log: c.cfg.Log.With().Str("part", "tunnel").Logger(),
 	})
+	c.nudger = &nudger{
+		store: c.store, ca: c.ca, tunnel: c.tunnel, directory: d, trustDomain: c.cfg.TrustDomain, now: c.cfg.Now,
+		log: c.cfg.Log, wake: make(chan struct{}, 1),
+	}
 	return err
 }
 
@@ -156,6 +161,9 @@ func (c *ControlPlane) start(ctx context.Context) error {
 		return err
 	}
 	c.liveness.resume(agents, c.cfg.StartGrace)
+	if err := c.nudger.begin(ctx); err != nil {
+		return err
+	}
 	return c.moveEndpoints(ctx, agents)
 }
 
@@ -187,7 +195,13 @@ func (c *ControlPlane) serve(ctx context.Context) error {
 	group.Go(func() error { return c.tunnel.Serve(running, c.listeners.tunnel) })
 	group.Go(func() error { return router.Serve(running, c.listeners.edge) })
 	group.Go(func() error { return c.liveness.run(running) })
-	group.Go(func() error { return c.store.Watch(running, time.Second, func() { c.dropRevoked(running) }) })
+	group.Go(func() error {
+		return c.store.Watch(running, time.Second, func() {
+			c.dropRevoked(running)
+			c.nudger.look()
+		})
+	})
+	group.Go(func() error { return c.nudger.run(running) })
 	group.Go(func() error { return c.clean(running) })
 	if c.broker != nil {
 		group.Go(func() error { return c.broker.run(running) })

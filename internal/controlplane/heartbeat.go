@@ -36,7 +36,11 @@ func (r *registry) Heartbeat(ctx context.Context, agentID string, beat controlap
 func (r *registry) beatAnswer(ctx context.Context, agentID string, update *controlapi.Update, now time.Time) (controlapi.HeartbeatAnswer, error) {
 	answer := controlapi.HeartbeatAnswer{IntervalSeconds: seconds(r.cfg.HeartbeatInterval)}
 	var err error
-	if answer.RevokedRunners, err = r.store.RevokedSerials(ctx, now); err != nil || update == nil {
+	if answer.RevokedRunners, err = r.store.RevokedSerials(ctx, now); err != nil {
+		return answer, err
+	}
+	agent, err := r.store.Agent(ctx, agentID)
+	if answer.Labels = agent.Labels; err != nil || update == nil {
 		return answer, err
 	}
 	answer.Offer, err = offerFor(ctx, r.store, agentID, update.Offer)

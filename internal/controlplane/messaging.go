@@ -16,6 +16,7 @@ import (
 // the timeline. Nobody waits for it: without a broker the outbox grows.
 type messaging struct {
 	store     *store.Store
+	link      announce.Config
 	publisher *announce.Publisher
 	consumer  *announce.Consumer
 	announcer *announcer
@@ -36,8 +37,8 @@ func newMessaging(s *store.Store, cfg *Config) (*messaging, error) {
 		return nil, fmt.Errorf("broker: %w", err)
 	}
 	return &messaging{
-		store: s, publisher: publisher, consumer: consumer,
-		announcer: &announcer{store: s, publisher: publisher, log: cfg.Log, pause: time.Second},
+		store: s, link: link, publisher: publisher, consumer: consumer,
+		announcer: &announcer{store: s, publisher: publisher, log: cfg.Log, pause: time.Second, now: cfg.Now},
 	}, nil
 }
 
@@ -46,11 +47,31 @@ func (b *messaging) run(ctx context.Context) error {
 	group.Go(func() error { return unlessDone(ctx, b.publisher.Run(ctx)) })
 	group.Go(func() error { return unlessDone(ctx, b.consumer.Run(ctx, b.remember)) })
 	group.Go(func() error { return b.announcer.run(ctx) })
+	group.Go(func() error { return unlessDone(ctx, b.narrow(ctx)) })
 	return group.Wait()
+}
+
+// narrow takes from the queues of Runners what they had before announcements were
+// addressed: all.
+func (b *messaging) narrow(ctx context.Context) error {
+	runners, err := b.store.Runners(ctx)
+	if err != nil {
+		return err
+	}
+	names := make([]string, len(runners))
+	for i, r := range runners {
+		names[i] = r.Name
+	}
+	return announce.Narrow(ctx, b.link, names)
 }
 
 // remember puts an event that came back from the broker into the timeline.
 func (b *messaging) remember(ctx context.Context, e announce.Event) error {
+	if e.Type == announce.AgentRemoved {
+		if agent, err := e.Agent(); err == nil && isHiding(e.Type, agent) {
+			return nil // for Runners who may not see it any more; it is there
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
 	return b.store.Update(ctx, func(tx *store.Tx) error { return tx.AddToTimeline(ctx, e) })

@@ -13,6 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
@@ -37,7 +38,7 @@ const fixRegister = "register again with a new token from `pipeops-controlplane 
 
 // verify checks a certificate and answers the name in it.
 func (p *peers) verify(cert *x509.Certificate, role string) (string, *problem.Error) {
-	now := p.now()
+	now, cert := p.now(), runnerapi.Understood(cert) // what a Runner is granted is in the store as well
 	if err := p.ca.Verify(cert, now); err != nil {
 		if p.ca.Verify(cert, justBefore(cert.NotAfter)) != nil {
 			return "", controlapi.Errorf(controlapi.CodeCertificateUnknown, fixRegister, "the client certificate is not one of this control plane's")

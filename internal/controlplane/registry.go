@@ -128,6 +128,9 @@ func (r *registry) put(ctx context.Context, tx *store.Tx, a store.Agent, req con
 	if sameForRunners(before, a) {
 		return a, tx.UpdateAgent(ctx, a)
 	}
+	if !maps.Equal(before.Labels, a.Labels) {
+		return a, r.directory.relabel(ctx, tx, before, a, now)
+	}
 	return a, r.directory.write(ctx, tx, announce.AgentUpdated, a, now)
 }
 

@@ -352,6 +352,8 @@ func TestHeartbeatsWriteWhatChanged(t *testing.T) {
 	after, err := p.store.Agent(t.Context(), c.id.AgentID)
 	require.NoError(t, err)
 	assert.Equal(t, before, after, "nothing is written for a heartbeat that says nothing new")
+	_, err = p.admin.CreateRunner(t.Context(), "r", time.Hour, false)
+	require.NoError(t, err)
 	list, err := p.snapshot(t.Context(), "r")
 	require.NoError(t, err)
 	assert.Equal(t, &used, list[0].Capacity.UsedCPUMillis, "the snapshot knows it all the same")

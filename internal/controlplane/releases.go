@@ -120,7 +120,20 @@ func (a *Admin) OfferRelease(ctx context.Context, opts ReleaseOptions) (store.Re
 		}
 		offer.Agents = append(offer.Agents, agent.ID)
 	}
-	return offer, a.store.InsertRelease(ctx, offer)
+	return offer, a.store.Update(ctx, func(tx *store.Tx) error {
+		if err := tx.InsertRelease(ctx, offer); err != nil {
+			return err
+		}
+		if len(offer.Agents) == 0 {
+			return tx.AddNews(ctx, store.EveryAgent)
+		}
+		for _, id := range offer.Agents {
+			if err := tx.AddNews(ctx, id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // checkReleaseURL refuses what agents would refuse.

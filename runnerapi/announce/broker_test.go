@@ -29,6 +29,9 @@ func TestBroker(t *testing.T) {
 	t.Run("malformed and unhandled go to the dead", func(t *testing.T) { testDeadLetters(t, b) })
 	t.Run("several brokers", func(t *testing.T) { testSeveralBrokers(t, b) })
 	t.Run("directory", func(t *testing.T) { testDirectory(t, b) })
+	t.Run("each Runner gets what is for it", func(t *testing.T) { testAddressed(t, b) })
+	t.Run("a Runner with an account of its own gets nothing else", func(t *testing.T) { testOwnAccount(t, b) })
+	t.Run("queues of before are narrowed", func(t *testing.T) { testNarrow(t, b) })
 	t.Run("silent broker", func(t *testing.T) { testSilent(t, b) })
 	t.Run("crash in the middle", func(t *testing.T) { testCrash(t, b) })
 }
@@ -139,6 +142,9 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
+// listeners are the Runners that these tests' announcements are for.
+var listeners = []string{"early", "order", "narrow", "dead", "directory", "crash"}
+
 func makeEvents(t *testing.T, agent string, from, to uint64) []announce.Event {
 	t.Helper()
 	var events []announce.Event
@@ -148,6 +154,7 @@ func makeEvents(t *testing.T, agent string, from, to uint64) []announce.Event {
 		if err != nil {
 			t.Fatal(err)
 		}
+		e.Runners = listeners
 		events = append(events, e)
 	}
 	return events
@@ -208,6 +215,7 @@ func testInOrder(t *testing.T, b *broker.Broker) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	app.Runners = listeners
 	publish(t, p, []announce.Event{app})
 
 	events := got.until(t, "all events", func(e []announce.Event) bool { return len(e) > count })
@@ -290,7 +298,7 @@ func testDeadLetters(t *testing.T, b *broker.Broker) {
 		})
 	})
 	wait(t, ready, "the queue")
-	err = ch.PublishWithContext(t.Context(), announce.Exchange, "agent.online", true, false, amqp.Publishing{Body: []byte(`{"leak":"hush"}`)})
+	err = ch.PublishWithContext(t.Context(), announce.Exchange, "to.dead.agent.online", true, false, amqp.Publishing{Body: []byte(`{"leak":"hush"}`)})
 	if err != nil {
 		t.Fatal(err)
 	}

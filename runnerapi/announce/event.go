@@ -46,6 +46,10 @@ type Event struct {
 	Sequence uint64
 	Time     time.Time
 	Data     json.RawMessage
+
+	// Runners are the names of those that it is for. It says how the event is routed,
+	// and is not sent.
+	Runners []string
 }
 
 // AppEvent is what app.* events carry: an app's state as the agent diagnosed it.

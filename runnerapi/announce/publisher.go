@@ -180,10 +180,25 @@ func encodeAll(events []Event) ([]amqp.Publishing, error) {
 			ContentType:  ContentType,
 			DeliveryMode: amqp.Persistent,
 			Timestamp:    events[i].Time.Truncate(time.Second),
+			Headers:      routedTo(&events[i]),
 			Body:         body,
 		}
 	}
 	return messages, nil
+}
+
+// routedTo names the Runners that an event is for, as further routing keys
+// (RabbitMQ's sender-selected distribution). BCC is taken off on the way: nobody
+// learns who else there is.
+func routedTo(e *Event) amqp.Table {
+	if len(e.Runners) == 0 {
+		return nil
+	}
+	keys := make([]any, len(e.Runners))
+	for i, runner := range e.Runners {
+		keys[i] = runnerKey(runner, string(e.Type))
+	}
+	return amqp.Table{"BCC": keys}
 }
 
 // publish keeps up to a window of messages in flight and confirms them from the

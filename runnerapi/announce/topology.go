@@ -38,6 +38,9 @@ type Queue struct {
 	Name string
 	// Bindings are patterns over event types ("agent.*", "#"). Empty means all.
 	Bindings []string
+	// Runner is whose announcements it gets: those that are for that Runner. Empty
+	// means all there are, which is the control plane's.
+	Runner string
 	// Transient queues are for one process: they go away with its connection. The
 	// others are durable quorum queues, shared by all who consume them.
 	Transient bool
@@ -48,13 +51,13 @@ type Queue struct {
 
 // RunnerQueue is the durable queue of a Runner by that name.
 func RunnerQueue(runner string) Queue {
-	return Queue{Name: runnerQueuePrefix + runner, MaxLength: runnerQueueMaxLength, Expires: runnerQueueExpiry}
+	return Queue{Name: runnerQueuePrefix + runner, Runner: runner, MaxLength: runnerQueueMaxLength, Expires: runnerQueueExpiry}
 }
 
 // RunnerWatchQueue is a queue for one process that looks on beside the Runner,
 // such as a command line, without taking announcements away from it.
 func RunnerWatchQueue(runner, instance string) Queue {
-	return Queue{Name: runnerQueuePrefix + runner + "." + instance, Transient: true}
+	return Queue{Name: runnerQueuePrefix + runner + "." + instance, Runner: runner, Transient: true}
 }
 
 // Timeline is the queue that the control plane reads its own announcements from.
@@ -91,12 +94,19 @@ func DeclareQueue(ch *amqp.Channel, q Queue) error {
 		bindings = []string{"#"}
 	}
 	for _, pattern := range bindings {
+		if q.Runner != "" {
+			pattern = runnerKey(q.Runner, pattern)
+		}
 		if err := ch.QueueBind(q.Name, pattern, Exchange, false, nil); err != nil {
 			return bindError(q.Name, Exchange, err)
 		}
 	}
 	return nil
 }
+
+// runnerKey is the routing key of announcements of a type for a Runner, or the
+// pattern that matches those of several types.
+func runnerKey(runner, typ string) string { return "to." + runner + "." + typ }
 
 func (q *Queue) arguments() amqp.Table {
 	args := amqp.Table{"x-dead-letter-exchange": DeadExchange}
@@ -139,7 +149,7 @@ func bindError(queue, exchange string, err error) error {
 				Fix: "the control plane makes the exchange when it first connects: start it, this is tried again"}
 		case amqp.AccessRefused:
 			return &BrokerError{Op: op, Code: CodeForbidden, Err: err,
-				Fix: "give the user the right to write to the queue and to read the exchange"}
+				Fix: "give the user the right to write to the queue, to read the exchange, and, where it has topic permissions, to read what is for this Runner"}
 		}
 	}
 	return fmt.Errorf("%s: %w", op, err)

@@ -38,22 +38,32 @@ type Agent struct {
 	Policy  runnerapi.Policy  // none when nil; it holds from the next Start
 	Audit   runnerapi.Auditor // none when nil; from the next Start
 
-	t    testing.TB
-	tls  *tls.Config
-	stop func()
+	t       testing.TB
+	tls     *tls.Config
+	changed func() <-chan struct{}
+	stop    func()
 }
 
 // Start serves a backend until the test ends.
 func Start(t testing.TB, backend *FakeBackend) *Agent {
 	t.Helper()
+	return StartWith(t, backend, nil, func(*runnerapi.ServerTLSConfig) {})
+}
+
+// StartWith is Start with something else about whom the agent lets in, and with
+// what says that those who are in are to be looked at again.
+func StartWith(t testing.TB, backend *FakeBackend, changed func() <-chan struct{}, change func(*runnerapi.ServerTLSConfig)) *Agent {
+	t.Helper()
 	ca := NewCA(t)
 	cert := ca.Issue(t, runnerapi.AgentURI(TrustDomain, AgentID), ServerName)
-	a := &Agent{Backend: backend, CA: ca, Address: "127.0.0.1:0", Log: zerolog.Nop(), t: t}
-	a.tls = runnerapi.ServerTLS(runnerapi.ServerTLSConfig{
+	a := &Agent{Backend: backend, CA: ca, Address: "127.0.0.1:0", Log: zerolog.Nop(), t: t, changed: changed}
+	config := runnerapi.ServerTLSConfig{
 		Certificate: func() (*tls.Certificate, error) { return &cert, nil },
 		Roots:       func() *x509.CertPool { return ca.Pool },
 		TrustDomain: TrustDomain,
-	})
+	}
+	change(&config)
+	a.tls = runnerapi.ServerTLS(config)
 	a.Start()
 	t.Cleanup(a.Stop)
 	return a
@@ -75,7 +85,7 @@ func (a *Agent) Start() {
 				Apps: a.Backend, Meter: a.Backend, ConfigMaps: a.Backend, Secrets: a.Backend, Namespaces: a.Backend, Clusters: a.Backend, Journal: a.Backend.journal, Outcomes: a.Backend, Policy: a.Policy, Audit: a.Audit,
 				TrustDomain: TrustDomain, Version: "v0.0.0-fake", Log: a.Log,
 			}),
-			TLS: a.tls, Drain: time.Second, Log: a.Log,
+			TLS: a.tls, Changed: a.changed, Drain: time.Second, Log: a.Log,
 		})
 	}()
 	a.stop = func() {
@@ -156,16 +166,23 @@ func (ca *CA) Issue(t testing.TB, id *url.URL, names ...string) tls.Certificate 
 // IssueAt is Issue at another time.
 func (ca *CA) IssueAt(t testing.TB, at time.Time, id *url.URL, names ...string) tls.Certificate {
 	t.Helper()
+	return ca.IssueWith(t, func(c *x509.Certificate) { c.NotBefore, c.NotAfter = at.Add(-time.Minute), at.Add(time.Hour) }, id, names...)
+}
+
+// IssueWith is Issue with something else in the certificate.
+func (ca *CA) IssueWith(t testing.TB, change func(*x509.Certificate), id *url.URL, names ...string) tls.Certificate {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), DNSNames: names, URIs: []*url.URL{id},
-		NotBefore: at.Add(-time.Minute), NotAfter: at.Add(time.Hour),
+		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
+	change(template)
 	der, err := x509.CreateCertificate(rand.Reader, template, ca.Cert, &key.PublicKey, ca.key)
 	if err != nil {
 		t.Fatal(err)

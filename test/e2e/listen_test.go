@@ -27,13 +27,16 @@ type listener struct {
 func listen(t *testing.T) *listener {
 	t.Helper()
 	heard := &listener{}
+	name := fmt.Sprintf("listener-%d", time.Now().UnixNano())
+	_, err := sys.CreateRunner(t.Context(), name)
+	require.NoError(t, err)
 	bound := make(chan struct{})
 	var once sync.Once
 	consumer, err := announce.NewConsumer(announce.ConsumerConfig{
 		Config: announce.Config{
 			URLs: []string{sys.Broker.URL("runner")}, TLS: sys.Broker.TLSConfig(), Log: zerolog.Nop(), Name: t.Name(),
 		},
-		Queue: announce.RunnerQueue(fmt.Sprintf("listener-%d", time.Now().UnixNano())),
+		Queue: announce.RunnerQueue(name),
 		Ready: func() { once.Do(func() { close(bound) }) },
 	})
 	require.NoError(t, err)

@@ -62,14 +62,14 @@ func (c *CA) Agent(req *x509.CertificateRequest, serverName string, id *url.URL,
 	}, ttl)
 }
 
-// Runner issues a Runner's certificate and key in PEM.
-func (c *CA) Runner(name string, id *url.URL, ttl time.Duration) (Issued, []byte, error) {
+// Runner issues a Runner's certificate and key in PEM, with what more it carries.
+func (c *CA) Runner(name string, id *url.URL, ttl time.Duration, more ...pkix.Extension) (Issued, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return Issued{}, nil, err
 	}
 	issued, err := c.issue(key.Public(), &x509.Certificate{
-		Subject: pkix.Name{CommonName: name}, URIs: []*url.URL{id},
+		Subject: pkix.Name{CommonName: name}, URIs: []*url.URL{id}, ExtraExtensions: more,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}, ttl)
 	if err != nil {

@@ -105,6 +105,9 @@ func (q queries) SaveBeat(ctx context.Context, id string, at time.Time, capacity
 
 // DeleteAgent forgets an agent and its timeline.
 func (q queries) DeleteAgent(ctx context.Context, id string) error {
+	if _, err := q.exec(ctx, `DELETE FROM news WHERE agent_id = $1`, id); err != nil {
+		return err
+	}
 	return q.execOne(ctx, `DELETE FROM agents WHERE id = $1`, id)
 }
 

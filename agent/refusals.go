@@ -1,0 +1,125 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+const (
+	// refusalPause is how long refusals of one kind are counted before another
+	// record of them: whoever knocks all day must not fill the audit log.
+	refusalPause = time.Minute
+	// refusalKinds bounds the kinds that are told apart: a Runner for a reason.
+	refusalKinds = 64
+)
+
+// refusals puts into the audit log who was not let in: the first at once, those
+// that follow as one number.
+type refusals struct {
+	record func(runnerapi.AuditRecord)
+	now    func() time.Time
+	log    zerolog.Logger
+
+	mu    sync.Mutex
+	kinds map[refusalKind]*refusalCount
+}
+
+type refusalKind struct {
+	code   runnerapi.Code
+	runner string
+	open   bool
+}
+
+// refusalCount is what is not recorded yet of a kind.
+type refusalCount struct {
+	since time.Time // of the last record
+	more  int64
+	last  runnerapi.Refusal
+}
+
+func newRefusals(record func(runnerapi.AuditRecord), now func() time.Time, log zerolog.Logger) *refusals {
+	return &refusals{record: record, now: now, log: log, kinds: map[refusalKind]*refusalCount{}}
+}
+
+// note is for runnerapi.ServerTLSConfig.Refused.
+func (r *refusals) note(refusal runnerapi.Refusal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.now()
+	kind := refusalKind{refusal.Code, refusal.Runner, refusal.Open}
+	known, ok := r.kinds[kind]
+	if !ok && len(r.kinds) >= refusalKinds {
+		kind = refusalKind{code: refusal.Code} // without the name, of which there are too many
+		known, ok = r.kinds[kind]
+	}
+	if !ok {
+		r.kinds[kind] = &refusalCount{since: now}
+		r.tell(refusal, now, 0)
+		return
+	}
+	known.more++
+	known.last = refusal
+	if now.Sub(known.since) >= refusalPause {
+		r.flush(known, now)
+	}
+}
+
+// run records what was counted, until ctx ends and once more then.
+func (r *refusals) run(ctx context.Context) error {
+	ticker := time.NewTicker(refusalPause)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			r.flushAll(0)
+			return nil
+		case <-ticker.C:
+			r.flushAll(refusalPause)
+		}
+	}
+}
+
+// flushAll records what was counted for at least so long, and forgets the kinds
+// that have become rare.
+func (r *refusals) flushAll(after time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.now()
+	for kind, known := range r.kinds {
+		if now.Sub(known.since) < after {
+			continue
+		}
+		if known.more == 0 {
+			delete(r.kinds, kind)
+			continue
+		}
+		r.flush(known, now)
+	}
+}
+
+func (r *refusals) flush(known *refusalCount, now time.Time) {
+	r.tell(known.last, now, known.more-1)
+	known.since, known.more = now, 0
+}
+
+// tell records a refusal, and how many there were before it that were not told.
+func (r *refusals) tell(refusal runnerapi.Refusal, at time.Time, before int64) {
+	message := refusal.Message
+	if refusal.Open {
+		message = "an open connection was cut: " + message
+	}
+	if before > 0 {
+		message = fmt.Sprintf("%s (and %d more like it in the last minutes)", message, before)
+	}
+	r.log.Warn().Str("runner", refusal.Runner).Str("certificate", refusal.Certificate).Str("code", string(refusal.Code)).Msg(message)
+	r.record(runnerapi.AuditRecord{
+		Time: at.UTC(), Runner: refusal.Runner, Certificate: refusal.Certificate, Command: runnerapi.AuditConnect,
+		Outcome: runnerapi.AuditRefused, Code: refusal.Code, Message: message,
+	})
+}

@@ -1,0 +1,122 @@
+package agent_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/planetest"
+)
+
+// soon is what a revocation may take.
+const soon = 5 * time.Second
+
+// visitor is a Runner that goes through the edge and the tunnel.
+func visitor(t *testing.T, p *planetest.Plane, name, agents, agentID string) *runnerapi.Client {
+	t.Helper()
+	grant, err := runnerapi.ParseGrant(agents)
+	require.NoError(t, err)
+	creds, err := p.IssueRunner(t.Context(), controlplane.RunnerOptions{Name: name, TTL: time.Hour, Agents: grant})
+	require.NoError(t, err)
+	cert, err := creds.TLSCertificate()
+	require.NoError(t, err)
+	roots, err := creds.Roots()
+	require.NoError(t, err)
+	c, err := runnerapi.NewClient(runnerapi.ClientConfig{
+		AgentID: agentID, ServerName: agentID + "." + creds.AgentsDomain, EdgeAddresses: []string{creds.Edge},
+		TrustDomain: creds.TrustDomain, Roots: roots, Certificate: func() (*tls.Certificate, error) { return &cert, nil },
+	})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// stream follows the log of an App that has none, for as long as it is let.
+func stream(t *testing.T, c *runnerapi.Client, app string) (ended chan error) {
+	t.Helper()
+	key := runnerapi.Key{Namespace: "held", Name: app}
+	_, err := c.Cluster(t.Context())
+	require.NoError(t, err)
+	ended = make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	go func() {
+		ended <- c.Logs(ctx, key, runnerapi.LogOptions{Follow: true}, func(runnerapi.LogLine) error { return nil })
+	}()
+	return ended
+}
+
+func awaitEnd(t *testing.T, what string, ended chan error) {
+	t.Helper()
+	began := time.Now()
+	select {
+	case err := <-ended:
+		t.Logf("%s: the stream ended after %s: %v", what, time.Since(began).Round(time.Millisecond), err)
+		var e *runnerapi.Error
+		require.ErrorAs(t, err, &e)
+		assert.Equal(t, runnerapi.CodeRefused, e.Code, "when it comes again it is told why")
+	case <-time.After(soon):
+		t.Fatalf("%s: the stream goes on after %s", what, soon)
+	}
+}
+
+// TestARunnerIsHeldToItsGrant has a real agent beyond a real tunnel, whose
+// heartbeats are far apart: what it learns in time it learns by being nudged.
+func TestARunnerIsHeldToItsGrant(t *testing.T) {
+	p := planetest.Start(t, func(c *controlplane.Config) { c.HeartbeatInterval = 10 * time.Minute })
+	invitation := p.Token(t, controlplane.TokenOptions{TTL: time.Hour, Labels: map[string]string{"env": "prod"}})
+	run(t, p, t.TempDir(), invitation)
+	id := p.AwaitOnline(t, time.Time{})
+
+	owner := visitor(t, p, "owner", "", id)
+	prod := visitor(t, p, "prod", "env=prod", id)
+	_, err := owner.PutNamespace(t.Context(), "held", runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+	quiet := runnerapi.AppSpec{Image: "registry.example.com/quiet:1"}
+	_, err = owner.Deploy(t.Context(), runnerapi.Key{Namespace: "held", Name: "quiet"}, quiet, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+
+	_, err = visitor(t, p, "test", "env=test", id).Cluster(t.Context())
+	require.ErrorContains(t, err, fmt.Sprintf("agent %s refuses Runner test: not granted (its certificate is for agents with env=test)", id))
+
+	kept, cut := stream(t, owner, "quiet"), stream(t, prod, "quiet")
+	_, err = p.LabelAgent(t.Context(), id, map[string]string{"env": "test"}, nil)
+	require.NoError(t, err)
+	awaitEnd(t, "the agent has other labels", cut)
+	_, err = visitor(t, p, "later", "env=test", id).Cluster(t.Context())
+	require.NoError(t, err)
+
+	late := visitor(t, p, "late", "", id)
+	cut = stream(t, late, "quiet")
+	require.NoError(t, p.RevokeRunner(t.Context(), "late"))
+	awaitEnd(t, "the Runner is revoked", cut)
+	_, err = late.Cluster(t.Context())
+	require.ErrorContains(t, err, "refuses Runner late")
+	select {
+	case err := <-kept:
+		t.Fatalf("another Runner's stream ended: %v", err)
+	default:
+	}
+
+	await(t, "the refusals are in the audit log", func() bool {
+		list, err := owner.Audit(t.Context(), -1, 100)
+		require.NoError(t, err)
+		var all []string
+		for _, r := range list.Items {
+			if r.Command == runnerapi.AuditConnect {
+				all = append(all, fmt.Sprintf("%s %s cut=%t", r.Runner, r.Code, strings.HasPrefix(r.Message, "an open connection was cut")))
+			}
+		}
+		return slices.Contains(all, "test runner_not_granted cut=false") && slices.Contains(all, "prod runner_not_granted cut=true") &&
+			slices.Contains(all, "late runner_revoked cut=true") && slices.Contains(all, "late runner_revoked cut=false")
+	})
+}

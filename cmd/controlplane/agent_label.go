@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+)
+
+func newAgentLabel(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "label AGENT KEY=VALUE... [KEY-...]",
+		Short: "Set labels of an agent, or take them away",
+		Long: `Set labels of an agent, or take them away with KEY-. Runners see and reach agents by
+label: connections of a Runner whose grant the agent fits no more are cut within seconds.
+
+When the agent registers anew its labels are those of its token again.`,
+		Example: "  pipeops-controlplane agent label shop env=prod region=eu\n  pipeops-controlplane agent label shop env-",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return usageError{errors.New("agent label takes AGENT and at least one KEY=VALUE or KEY-")}
+			}
+			set, remove, err := labelChanges(args[1:])
+			if err != nil {
+				return usageError{err}
+			}
+			return a.admin(cmd, func(ctx context.Context, admin *controlplane.Admin) error {
+				agent, err := admin.LabelAgent(ctx, args[0], set, remove)
+				if err != nil {
+					return err
+				}
+				a.say("agent %s (%s) has the labels %v", agent.Name, agent.ID, agent.Labels)
+				return nil
+			})
+		},
+	}
+}
+
+// labelChanges reads what kubectl label takes.
+func labelChanges(args []string) (set map[string]string, remove []string, err error) {
+	set = map[string]string{}
+	for _, arg := range args {
+		key, value, sets := strings.Cut(arg, "=")
+		switch {
+		case sets && key != "":
+			set[key] = value
+		case !sets && len(arg) > 1 && strings.HasSuffix(arg, "-"):
+			remove = append(remove, strings.TrimSuffix(arg, "-"))
+		default:
+			return nil, nil, fmt.Errorf("%q is neither KEY=VALUE nor KEY-", arg)
+		}
+	}
+	return set, remove, nil
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+)
+
+// runnerRegrant is the subcommand that changes what a Runner is granted.
+type runnerRegrant struct {
+	*app
+	file  string
+	force bool
+	runnerGrant
+}
+
+func newRunnerGrant(a *app) *cobra.Command {
+	c := &runnerRegrant{app: a}
+	cmd := &cobra.Command{
+		Use:   "grant NAME --agents SELECTOR -o FILE",
+		Short: "Let a Runner see and reach other agents, with new credentials",
+		Long: `Let a Runner see and reach other agents than before. What it is granted is in its
+certificate, so it gets new credentials, as good for as long as the old ones were made
+for. The old ones are refused from now on, and connections made with them are cut within
+seconds: have the new file at hand for the Runner.`,
+		Example: `  pipeops-controlplane runner grant shops --agents 'env=prod' -o shops.json --force
+
+  # All agents:
+  pipeops-controlplane runner grant shops --agents '' -o shops.json --force`,
+		Args: exactArgs("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case !cmd.Flags().Changed("agents"):
+				return usageError{errors.New("--agents is missing: a selector of labels such as env=prod, or '' for all agents")}
+			case c.file == "":
+				return usageError{fmt.Errorf("-o is missing: the file to write the new credentials to, for example -o %s.json", args[0])}
+			}
+			return a.admin(cmd, func(ctx context.Context, admin *controlplane.Admin) error { return c.run(ctx, admin, args[0]) })
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&c.file, "output", "o", "", "file to write, or - for standard output")
+	f.BoolVar(&c.force, "force", false, "replace the file")
+	c.add(f)
+	_ = cmd.MarkFlagFilename("output", "json")
+	return cmd
+}
+
+func (c *runnerRegrant) run(ctx context.Context, admin *controlplane.Admin, name string) error {
+	if err := fileIsFree(c.file, c.force); err != nil {
+		return err
+	}
+	grant, err := c.parse()
+	if err != nil {
+		return err
+	}
+	credentials, err := admin.GrantRunner(ctx, name, grant, c.brokerURLFile)
+	if err != nil {
+		return err
+	}
+	where, err := c.deliver(credentials, c.file)
+	if err != nil {
+		return err
+	}
+	c.say("new credentials of Runner %s, for %s, are in %s; the old ones are refused from now on", name, grantWords(grant), where)
+	c.warnOfSharedAccount(credentials, grant, c.brokerURLFile)
+	return nil
+}

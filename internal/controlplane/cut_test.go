@@ -1,0 +1,173 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+)
+
+// served is an agent's end of the tunnel with a Runner API that commands nothing. It
+// does about heartbeats and nudges what the agent does.
+type served struct {
+	*cluster
+	backend *runnerapitest.FakeBackend
+
+	mu      sync.Mutex
+	answer  controlapi.HeartbeatAnswer
+	changed chan struct{}
+}
+
+func (c *cluster) serve() *served {
+	c.t.Helper()
+	s := &served{cluster: c, backend: runnerapitest.NewBackend(), changed: make(chan struct{})}
+	require.NoError(c.t, s.hear(c.t.Context()))
+	tun, _ := c.connect()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- runnerapi.Serve(ctx, tun.Listener(), runnerapi.ServeConfig{
+			Handler: runnerapi.NewServer(runnerapi.Config{
+				Apps: s.backend, Meter: s.backend, Secrets: s.backend, ConfigMaps: s.backend, Namespaces: s.backend, Clusters: s.backend,
+				TrustDomain: c.id.TrustDomain, Log: zerolog.Nop(),
+			}),
+			TLS: s.tls(), Changed: s.next, Drain: time.Second, Log: zerolog.Nop(),
+		})
+	}()
+	c.t.Cleanup(func() { cancel(); assert.NoError(c.t, <-done) })
+	eventually(c.t, "the agent is online", func() bool { return c.p.tunnel.Connected(c.id.AgentID) })
+	return s
+}
+
+func (s *served) tls() *tls.Config {
+	return runnerapi.ServerTLS(runnerapi.ServerTLSConfig{
+		Certificate: func() (*tls.Certificate, error) { return &s.cluster.tls.Load().Certificates[0], nil },
+		Roots:       func() *x509.CertPool { return s.cluster.tls.Load().RootCAs },
+		TrustDomain: s.id.TrustDomain, Time: s.p.clock.now, Nudge: s.hear,
+		Revoked: func(serial string) bool { return slices.Contains(s.heard().RevokedRunners, serial) },
+		Labels:  func() map[string]string { return s.heard().Labels },
+	})
+}
+
+// hear sends a heartbeat and takes its answer in.
+func (s *served) hear(ctx context.Context) error {
+	answer, err := s.client.Heartbeat(ctx, s.heartbeat())
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = answer
+	close(s.changed)
+	s.changed = make(chan struct{})
+	return nil
+}
+
+func (s *served) heard() controlapi.HeartbeatAnswer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.answer
+}
+
+func (s *served) next() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changed
+}
+
+// visit is a client of the agent over the edge.
+func (s *served) visit(credentials runnerapi.Credentials) *runnerapi.Client {
+	s.t.Helper()
+	cert, err := credentials.TLSCertificate()
+	require.NoError(s.t, err)
+	roots, err := credentials.Roots()
+	require.NoError(s.t, err)
+	c, err := runnerapi.NewClient(runnerapi.ClientConfig{
+		AgentID: s.id.AgentID, ServerName: s.id.ServerName, EdgeAddresses: []string{credentials.Edge}, TrustDomain: credentials.TrustDomain,
+		Roots: roots, Certificate: func() (*tls.Certificate, error) { return &cert, nil },
+	})
+	require.NoError(s.t, err)
+	s.t.Cleanup(c.Close)
+	return c
+}
+
+// follow follows a log until it ends.
+func (s *served) follow(c *runnerapi.Client) (ended chan error) {
+	s.t.Helper()
+	web := runnerapi.Key{Namespace: "production", Name: "web"}
+	ctx, cancel := context.WithCancel(s.t.Context())
+	s.t.Cleanup(cancel)
+	_, err := c.Deploy(ctx, web, runnerapi.AppSpec{Image: "nginx"}, runnerapi.WriteOptions{})
+	require.NoError(s.t, err)
+	logs := func() (n int) {
+		for _, call := range s.backend.Calls() {
+			if call.Verb == "Logs" {
+				n++
+			}
+		}
+		return n
+	}
+	before := logs()
+	ended = make(chan error, 1)
+	go func() {
+		ended <- c.Logs(ctx, web, runnerapi.LogOptions{Follow: true}, func(runnerapi.LogLine) error { return nil })
+	}()
+	eventually(s.t, "the log is followed", func() bool { return logs() > before })
+	return ended
+}
+
+// TestARevokedRunnersStreamsEndInTime has the Runner beyond the edge and a real
+// tunnel. The agent's heartbeats are half a minute apart: a nudge is what tells it.
+func TestARevokedRunnersStreamsEndInTime(t *testing.T) {
+	p := start(t)
+	s := p.labelled("shop", map[string]string{"env": "prod"}).serve()
+	spared := s.follow(s.visit(p.issue("spared", "")))
+	for _, test := range []struct {
+		what, agents string
+		change       func(name string)
+	}{
+		{"revoked", "env=prod", func(name string) { require.NoError(t, p.admin.RevokeRunner(t.Context(), name)) }},
+		{"granted-anew", "", func(name string) {
+			grant, err := runnerapi.ParseGrant("env=test")
+			require.NoError(t, err)
+			_, err = p.admin.GrantRunner(t.Context(), name, grant, "")
+			require.NoError(t, err)
+		}},
+		{"relabelled", "env=prod", func(string) {
+			_, err := p.admin.LabelAgent(t.Context(), "shop", nil, []string{"env"})
+			require.NoError(t, err)
+		}},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			c := s.visit(p.issue(test.what, test.agents))
+			ended := s.follow(c)
+			began := time.Now()
+			test.change(test.what)
+			select {
+			case err := <-ended:
+				t.Logf("the stream ended %s after the command: %v", time.Since(began).Round(time.Millisecond), err)
+				requireProblem(t, err, runnerapi.CodeRefused, "refuses Runner "+test.what)
+			case <-time.After(within):
+				t.Fatal("the stream goes on")
+			}
+			_, err := c.Cluster(t.Context())
+			requireProblem(t, err, runnerapi.CodeRefused)
+		})
+	}
+	select {
+	case err := <-spared:
+		t.Fatalf("another Runner's stream ended: %v", err)
+	default:
+	}
+}

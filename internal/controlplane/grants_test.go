@@ -1,0 +1,252 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// within is what a revocation may take.
+const within = 5 * time.Second
+
+func (p *plane) labelled(name string, labels map[string]string) *cluster {
+	p.t.Helper()
+	c := p.cluster(name)
+	require.NoError(p.t, c.register(p.token(func(o *TokenOptions) { o.Labels = labels })))
+	return c
+}
+
+func (p *plane) issue(name, agents string) runnerapi.Credentials {
+	p.t.Helper()
+	grant, err := runnerapi.ParseGrant(agents)
+	require.NoError(p.t, err)
+	credentials, err := p.admin.IssueRunner(p.t.Context(), RunnerOptions{Name: name, TTL: time.Hour, Agents: grant, Replace: true})
+	require.NoError(p.t, err)
+	return credentials
+}
+
+// sees lists the agents that the control plane lists to the holder of credentials.
+func (p *plane) sees(credentials runnerapi.Credentials) (status int, names []string) {
+	p.t.Helper()
+	cert, err := credentials.TLSCertificate()
+	require.NoError(p.t, err)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: p.ca.Pool(), Certificates: []tls.Certificate{cert}}}
+	defer transport.CloseIdleConnections()
+	p.get(&http.Client{Transport: transport, Timeout: 10 * time.Second}, announce.SnapshotPath, func(resp *http.Response) {
+		var list struct{ Agents []announce.Agent }
+		require.NoError(p.t, json.NewDecoder(resp.Body).Decode(&list))
+		status = resp.StatusCode
+		for _, a := range list.Agents {
+			names = append(names, a.Name)
+		}
+	})
+	slices.Sort(names)
+	return status, names
+}
+
+func TestRunnersSeeTheAgentsThatTheyAreGranted(t *testing.T) {
+	p := start(t)
+	p.labelled("shop", map[string]string{"env": "prod", "region": "eu"})
+	p.labelled("lab", map[string]string{"env": "test"})
+	_, all := p.sees(p.issue("all", ""))
+	assert.Equal(t, []string{"lab", "shop"}, all)
+	prod := p.issue("prod", "env=prod,region in (eu,us)")
+	_, some := p.sees(prod)
+	assert.Equal(t, []string{"shop"}, some)
+
+	_, err := p.admin.LabelAgent(t.Context(), "lab", map[string]string{"env": "prod", "region": "us"}, nil)
+	require.NoError(t, err)
+	_, some = p.sees(prod)
+	assert.Equal(t, []string{"lab", "shop"}, some)
+
+	narrowed, err := runnerapi.ParseGrant("env=prod,region=us")
+	require.NoError(t, err)
+	again, err := p.admin.GrantRunner(t.Context(), "prod", narrowed, "")
+	require.NoError(t, err)
+	status, _ := p.sees(prod)
+	assert.Equal(t, http.StatusUnauthorized, status, "the old certificate")
+	_, some = p.sees(again)
+	assert.Equal(t, []string{"lab"}, some)
+	cert, err := again.TLSCertificate()
+	require.NoError(t, err)
+	assert.WithinDuration(t, p.clock.now().Add(time.Hour), cert.Leaf.NotAfter, time.Minute, "as good for as long")
+
+	require.NoError(t, p.admin.RevokeRunner(t.Context(), "prod"))
+	_, err = p.admin.GrantRunner(t.Context(), "prod", narrowed, "")
+	require.ErrorContains(t, err, "was revoked")
+}
+
+func TestAnnouncementsAreForThoseWhoMaySeeTheAgent(t *testing.T) {
+	p := start(t)
+	p.issue("all", "")
+	p.issue("prod", "env=prod")
+	p.issue("test", "env=test")
+	p.issue("gone", "")
+	require.NoError(t, p.admin.RevokeRunner(t.Context(), "gone"))
+	p.labelled("shop", map[string]string{"env": "prod"})
+	_, err := p.admin.LabelAgent(t.Context(), "shop", map[string]string{"env": "test"}, nil)
+	require.NoError(t, err)
+	_, err = p.admin.LabelAgent(t.Context(), "shop", map[string]string{"env": "test"}, []string{"none"})
+	require.NoError(t, err, "nothing changed: nothing is announced")
+	queued, err := p.store.Outbox(t.Context(), 10)
+	require.NoError(t, err)
+	events, err := (&announcer{store: p.store, now: p.clock.now}).addressed(t.Context(), queued)
+	require.NoError(t, err)
+	require.Len(t, events, 3)
+	for i, want := range []struct {
+		kind    announce.Type
+		runners []string
+	}{
+		{announce.AgentRegistered, []string{"all", "prod"}},
+		{announce.AgentRemoved, []string{"prod"}}, // whoever sees it still is not told so
+		{announce.AgentUpdated, []string{"all", "test"}},
+	} {
+		slices.Sort(events[i].Runners)
+		assert.Equal(t, want.kind, events[i].Type)
+		assert.Equal(t, want.runners, events[i].Runners, want.kind)
+	}
+	require.NoError(t, (&messaging{store: p.store}).remember(t.Context(), events[1]))
+	require.NoError(t, (&messaging{store: p.store}).remember(t.Context(), events[2]))
+	_, timeline, err := p.admin.Agent(t.Context(), "shop", 10)
+	require.NoError(t, err)
+	assert.Equal(t, []announce.Type{announce.AgentUpdated}, typesOf(timeline), "it was not removed")
+
+	agent, err := p.admin.RevokeAgent(t.Context(), "shop")
+	require.NoError(t, err)
+	audience, err := newAudience(t.Context(), p.store, p.clock.now())
+	require.NoError(t, err)
+	removed, err := announce.NewAgentEvent(announce.AgentRemoved, eventSource, agent, 9, time.Now())
+	require.NoError(t, err)
+	runners, err := audience.of(t.Context(), removed)
+	require.NoError(t, err)
+	slices.Sort(runners)
+	assert.Equal(t, []string{"all", "test"}, runners, "removed for good")
+}
+
+func TestThereAreOnlySoManyRunners(t *testing.T) {
+	p := start(t)
+	require.NoError(t, p.store.Update(t.Context(), func(tx *store.Tx) error {
+		for i := range maxRunners {
+			if err := tx.PutRunner(t.Context(), store.Runner{Name: string(rune('a'+i%26)) + time.Duration(i).String(), Serial: "s"}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	_, err := p.admin.CreateRunner(t.Context(), "one-more", time.Hour, false)
+	require.ErrorContains(t, err, "the most there may be")
+}
+
+// nudgeable serves an agent's end of the tunnel, and counts nudges.
+type nudgeable struct {
+	*cluster
+	nudges atomic.Int64
+}
+
+func (c *cluster) serveNudges() *nudgeable {
+	c.t.Helper()
+	n := &nudgeable{cluster: c}
+	tun, _ := c.connect()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- runnerapi.Serve(ctx, tun.Listener(), runnerapi.ServeConfig{Handler: http.NotFoundHandler(), Log: zerolog.Nop(),
+			TLS: runnerapi.ServerTLS(runnerapi.ServerTLSConfig{
+				Certificate: func() (*tls.Certificate, error) { return &c.tls.Load().Certificates[0], nil },
+				Roots:       func() *x509.CertPool { return c.tls.Load().RootCAs },
+				TrustDomain: c.id.TrustDomain, Time: c.p.clock.now,
+				Nudge: func(context.Context) error { n.nudges.Add(1); return c.beat() },
+			})})
+	}()
+	c.t.Cleanup(func() { cancel(); assert.NoError(c.t, <-done) })
+	eventually(c.t, "the agent is online", func() bool { return c.p.tunnel.Connected(c.id.AgentID) })
+	return n
+}
+
+// nudged waits for one more nudge, and logs how long it took.
+func (n *nudgeable) nudged(what string, change func()) {
+	n.t.Helper()
+	before, began := n.nudges.Load(), time.Now()
+	change()
+	require.Eventually(n.t, func() bool { return n.nudges.Load() > before }, within, 2*time.Millisecond, what)
+	n.t.Logf("%s: nudged after %s", what, time.Since(began).Round(time.Millisecond))
+}
+
+func TestConnectedAgentsAreNudged(t *testing.T) {
+	p := start(t)
+	p.issue("ci", "")
+	shop, lab := p.registered("shop").serveNudges(), p.registered("lab").serveNudges()
+	shop.nudged("a revoked Runner", func() { require.NoError(t, p.admin.RevokeRunner(t.Context(), "ci")) })
+	eventually(t, "all are nudged", func() bool { return lab.nudges.Load() == 1 })
+
+	shop.nudged("new labels", func() {
+		_, err := p.admin.LabelAgent(t.Context(), "shop", map[string]string{"env": "prod"}, nil)
+		require.NoError(t, err)
+	})
+	assert.EqualValues(t, 1, lab.nudges.Load(), "it is nobody else's news")
+	answer, err := shop.client.Heartbeat(t.Context(), shop.heartbeat())
+	require.NoError(t, err)
+	assert.Equal(t, "prod", answer.Labels["env"])
+	assert.Len(t, answer.RevokedRunners, 1)
+}
+
+// TestAFleetIsNudgedInTime has more agents than are nudged at a time.
+func TestAFleetIsNudgedInTime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a hundred agents take a while")
+	}
+	p := start(t)
+	p.issue("ci", "")
+	fleet := make([]*nudgeable, 100)
+	for i := range fleet {
+		fleet[i] = p.registered(fmt.Sprintf("agent-%d", i)).serveNudges()
+	}
+	began := time.Now()
+	require.NoError(t, p.admin.RevokeRunner(t.Context(), "ci"))
+	require.Eventually(t, func() bool {
+		return !slices.ContainsFunc(fleet, func(n *nudgeable) bool { return n.nudges.Load() == 0 })
+	}, 4*within, 5*time.Millisecond, "all are nudged") // under the race detector, on a busy machine
+	t.Logf("%d agents had heard %s after the command", len(fleet), time.Since(began).Round(time.Millisecond))
+	for _, n := range fleet {
+		assert.EqualValues(t, 1, n.nudges.Load(), "once each")
+	}
+}
+
+func TestAnAgentThatEnrolsWithOtherLabelsIsHiddenFromWhomItWasFor(t *testing.T) {
+	p := start(t)
+	p.issue("prod", "env=prod")
+	c := p.labelled("shop", map[string]string{"env": "prod"})
+	require.NoError(t, c.register(p.token(func(o *TokenOptions) { o.Labels = map[string]string{"env": "test"} })))
+	assert.Equal(t, []announce.Type{announce.AgentRegistered, announce.AgentRemoved, announce.AgentUpdated}, typesOf(p.queued()))
+	news, err := p.store.NewsAfter(t.Context(), 0)
+	require.NoError(t, err)
+	assert.Equal(t, []store.News{{AgentID: c.id.AgentID, Number: 1}}, news)
+}
+
+func TestARevokedAgentsTunnelIsClosedInTime(t *testing.T) {
+	p := start(t)
+	c := p.registered("shop")
+	c.connect()
+	eventually(t, "connected", func() bool { return p.tunnel.Connected(c.id.AgentID) })
+	began := time.Now()
+	_, err := p.admin.RevokeAgent(t.Context(), "shop")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return !p.tunnel.Connected(c.id.AgentID) }, within, 2*time.Millisecond)
+	t.Logf("the tunnel was closed %s after the command", time.Since(began).Round(time.Millisecond))
+	require.Error(t, c.beat())
+}

@@ -1,0 +1,161 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
+)
+
+const (
+	// nudgesAtATime bounds how many agents are nudged side by side.
+	nudgesAtATime = 64
+	// nudgeSpread is the time over which the nudges of many agents are spread, and
+	// nudgeEach how much of it one agent makes up: few are nudged at once.
+	nudgeSpread = 2 * time.Second
+	nudgeEach   = time.Millisecond
+	// nudgeTries is how often an agent is nudged that does not answer. It has its
+	// heartbeats, too.
+	nudgeTries = 3
+	nudgePause = time.Second
+	// nudgerTTL is the life of the certificate that nudges.
+	nudgerTTL = 10 * time.Minute
+)
+
+// nudger makes connected agents ask for their news when there are some. Agents
+// that are not connected ask when they are, before they serve.
+type nudger struct {
+	store       *store.Store
+	ca          *ca.CA
+	tunnel      *server.Server
+	directory   directory
+	trustDomain string
+	now         func() time.Time
+	log         zerolog.Logger
+
+	wake chan struct{}
+	last int64 // news up to this number have been heard; run's alone once it runs
+
+	mu      sync.Mutex
+	cert    *tls.Certificate
+	renewAt time.Time
+}
+
+// look has the news looked at soon.
+func (n *nudger) look() {
+	select {
+	case n.wake <- struct{}{}:
+	default: // it will be
+	}
+}
+
+// begin is called before agents can connect: what is news by then they hear when
+// they do.
+func (n *nudger) begin(ctx context.Context) (err error) {
+	n.last, err = n.store.LastNews(ctx)
+	return err
+}
+
+// run nudges until the context ends.
+func (n *nudger) run(ctx context.Context) error {
+	var nudging sync.WaitGroup
+	defer nudging.Wait()
+	places := make(chan struct{}, nudgesAtATime)
+	for {
+		agents, err := n.news(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			n.log.Error().Err(err).Msg("cannot read what agents are to be told; trying again")
+			wait(ctx, nudgePause)
+			continue
+		}
+		if len(agents) > 0 {
+			n.log.Info().Int("agents", len(agents)).Msg("agents are asked to hear their news")
+		}
+		spread := min(nudgeSpread, time.Duration(len(agents))*nudgeEach)
+		for _, id := range agents {
+			nudging.Go(func() { n.nudge(ctx, id, spread, places) })
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-n.wake:
+		}
+	}
+}
+
+// news are the connected agents that there are news for since the last time.
+func (n *nudger) news(ctx context.Context) (agents []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	list, err := n.store.NewsAfter(ctx, n.last)
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	n.last = list[len(list)-1].Number
+	for _, e := range list {
+		switch {
+		case e.AgentID == store.EveryAgent:
+			return n.tunnel.Agents(), nil
+		case n.tunnel.Connected(e.AgentID):
+			agents = append(agents, e.AgentID)
+		}
+	}
+	return agents, nil
+}
+
+// nudge has all replicas of an agent hear their news.
+func (n *nudger) nudge(ctx context.Context, agentID string, spread time.Duration, places chan struct{}) {
+	if spread > 0 {
+		wait(ctx, rand.N(spread)) //nolint:gosec // spreading load needs no secrecy
+	}
+	for try := 1; try <= nudgeTries; try++ {
+		select {
+		case <-ctx.Done():
+			return
+		case places <- struct{}{}:
+		}
+		err := n.tunnel.DialEach(ctx, agentID, func(ctx context.Context, conn net.Conn) error { return n.once(ctx, agentID, conn) })
+		<-places
+		if err == nil || ctx.Err() != nil || !n.tunnel.Connected(agentID) || errors.Is(err, runnerapi.ErrNotNudgeable) {
+			return
+		}
+		n.log.Warn().Err(err).Str("agent", agentID).Int("try", try).Msg("agent could not be nudged; its next heartbeat tells it")
+		wait(ctx, nudgePause)
+	}
+}
+
+func (n *nudger) once(ctx context.Context, agentID string, conn net.Conn) error {
+	return runnerapi.Nudge(ctx, conn, runnerapi.ClientTLSConfig{
+		Certificate: n.certificate, Roots: n.ca.Pool(), TrustDomain: n.trustDomain,
+		AgentID: agentID, ServerName: n.directory.serverName(agentID),
+	})
+}
+
+// certificate is the control plane's as a client of agents: good for nudging alone.
+func (n *nudger) certificate() (*tls.Certificate, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := n.now()
+	if n.cert != nil && now.Before(n.renewAt) {
+		return n.cert, nil
+	}
+	cert, err := n.ca.ControlPlane(runnerapi.ControlPlaneURI(n.trustDomain), nudgerTTL)
+	if err != nil {
+		return nil, err
+	}
+	n.cert, n.renewAt = cert, now.Add(nudgerTTL/2)
+	return cert, nil
+}

@@ -1,0 +1,153 @@
+package announce_test
+
+import (
+	"bytes"
+	"errors"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/broker"
+)
+
+// forRunner addresses events to one Runner.
+func forRunner(runner string, events []announce.Event) []announce.Event {
+	for i := range events {
+		events[i].Runners = []string{runner}
+	}
+	return events
+}
+
+func testAddressed(t *testing.T, b *broker.Broker) {
+	p := publisher(t, config(b, broker.UserControlPlane))
+	mine, _, ready := consume(t, config(b, broker.UserRunner), announce.RunnerQueue("mine"))
+	theirs, _, theirsReady := consume(t, config(b, broker.UserRunner), announce.RunnerWatchQueue("theirs", "1"))
+	wait(t, ready, "the queue")
+	wait(t, theirsReady, "the other queue")
+	publish(t, p, forRunner("mine", makeEvents(t, "secret", 1, 3)))
+	publish(t, p, forRunner("nobody", makeEvents(t, "secret", 4, 4)))
+	last := makeEvents(t, "secret", 5, 5)
+	last[0].Runners = []string{"theirs", "mine"}
+	publish(t, p, last)
+	events := mine.until(t, "the last one", func(e []announce.Event) bool { return len(e) > 3 })
+	if got := sequences(events, "secret"); len(got) != 4 || got[3] != 5 {
+		t.Errorf("got %v", got)
+	}
+	events = theirs.until(t, "the last one", func(e []announce.Event) bool { return len(e) > 0 })
+	if got := sequences(events, "secret"); len(got) != 1 || got[0] != 5 {
+		t.Errorf("the other Runner got %v", got)
+	}
+}
+
+// asDocumented makes an account for a Runner by the commands of docs/runners.md.
+func asDocumented(t *testing.T, b *broker.Broker, runner, password string) string {
+	t.Helper()
+	doc, err := os.ReadFile("../../docs/runners.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var script bytes.Buffer
+	script.WriteString(`rabbitmqctl() { printf '%s\0' "$@"; echo; }; NAME=` + runner + " PASSWORD=\n")
+	commands := 0
+	for line := range strings.Lines(string(doc)) {
+		if !strings.HasPrefix(line, "```") && strings.Contains(line, "rabbitmqctl ") && !strings.Contains(line, "`rabbitmqctl") {
+			script.WriteString(line)
+			commands++
+		}
+	}
+	out, err := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script.String()).Output()
+	if err != nil || commands != 3 {
+		t.Fatalf("%d commands: %v\n%s", commands, err, script.String())
+	}
+	for line := range strings.Lines(string(out)) {
+		args := strings.Split(strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\x00"), "\x00")
+		if args[0] == "add_user" { // which the document has read it from standard input
+			args = append(args, password)
+		}
+		if out, err := b.Ctl(t.Context(), args...); err != nil {
+			t.Fatalf("rabbitmqctl %s: %v\n%s", args[0], err, out)
+		}
+	}
+	u, err := url.Parse(b.URL(broker.UserRunner))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword("runner-"+runner, password)
+	return u.String()
+}
+
+func testOwnAccount(t *testing.T, b *broker.Broker) {
+	p := publisher(t, config(b, broker.UserControlPlane))
+	publish(t, p, makeEvents(t, "before", 1, 1)) // the exchange is there
+	own := config(b, broker.UserRunner)
+	own.URLs = []string{asDocumented(t, b, "shops", "a-password-of-this-test")}
+	for name, q := range map[string]announce.Queue{"durable": announce.RunnerQueue("shops"), "aside": announce.RunnerWatchQueue("shops", "1")} {
+		t.Run("gets its own, "+name, func(t *testing.T) {
+			got, _, ready := consume(t, own, q)
+			wait(t, ready, "the queue")
+			publish(t, p, forRunner("shops", makeEvents(t, "granted", 1, 1)))
+			got.until(t, "the announcement", func(e []announce.Event) bool { return len(sequences(e, "granted")) == 1 })
+		})
+	}
+	conn, err := amqp.DialTLS(own.URLs[0], b.TLSConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.CloseDeadline(time.Now().Add(5 * time.Second)) }()
+	bind := func(key string) func(*amqp.Channel) error {
+		return func(ch *amqp.Channel) error {
+			return ch.QueueBind("pipeops.runner.shops", key, announce.Exchange, false, nil)
+		}
+	}
+	for name, try := range map[string]func(*amqp.Channel) error{
+		"bind all": bind("#"), "bind a type": bind("agent.online"), "bind another Runner's": bind("to.mine.#"), "bind any Runner's": bind("to.*.agent.online"),
+		"read another Runner's queue": func(ch *amqp.Channel) error {
+			_, err := ch.Consume("pipeops.runner.mine", "", false, false, false, false, nil)
+			return err
+		},
+		"bind its exchange": func(ch *amqp.Channel) error {
+			if err := ch.ExchangeDeclare("pipeops.runner.shops.tap", "fanout", false, true, false, false, nil); err != nil {
+				return err
+			}
+			return ch.ExchangeBind("pipeops.runner.shops.tap", "#", announce.Exchange, false, nil)
+		},
+	} {
+		ch, err := conn.Channel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var refused *amqp.Error
+		if err := try(ch); !errors.As(err, &refused) || refused.Code != amqp.AccessRefused {
+			t.Errorf("%s: %v, want it refused", name, err)
+		}
+	}
+}
+
+// testNarrow has a queue as it was before announcements were addressed.
+func testNarrow(t *testing.T, b *broker.Broker) {
+	p := publisher(t, config(b, broker.UserControlPlane))
+	publish(t, p, makeEvents(t, "before", 1, 1))
+	q := announce.RunnerQueue("old")
+	q.Runner = ""
+	ch := channel(t, b)
+	if err := announce.DeclareQueue(ch, q); err != nil {
+		t.Fatal(err)
+	}
+	if err := announce.Narrow(t.Context(), config(b, broker.UserControlPlane), []string{"never-was", "old"}); err != nil {
+		t.Fatal(err)
+	}
+	got, _, ready := consume(t, config(b, broker.UserRunner), announce.RunnerQueue("old"))
+	wait(t, ready, "the queue")
+	publish(t, p, forRunner("nobody", makeEvents(t, "hidden", 1, 1)))
+	publish(t, p, forRunner("old", makeEvents(t, "shown", 1, 1)))
+	events := got.until(t, "the announcement", func(e []announce.Event) bool { return len(sequences(e, "shown")) == 1 })
+	if len(sequences(events, "hidden")) != 0 {
+		t.Error("the queue still gets everything")
+	}
+}

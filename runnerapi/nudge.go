@@ -1,0 +1,107 @@
+package runnerapi
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// nudgeProtocol is what the control plane and an agent speak when the agent is to
+// ask for its news at once: the handshake is the message, and one byte the answer.
+const nudgeProtocol = "pipeops-nudge/1"
+
+const (
+	// nudgeTimeout bounds what an agent does about a nudge.
+	nudgeTimeout = 15 * time.Second
+	nudgeDone    = 1
+)
+
+// nudgeVerifier lets the control plane in, to nudge and for nothing else.
+func (c *ServerTLSConfig) nudgeVerifier(hello *tls.ClientHelloInfo) func(tls.ConnectionState) error {
+	return func(state tls.ConnectionState) error {
+		if refusal := c.judgeNudge(state); refusal != nil {
+			return c.turnAway(refusal)
+		}
+		d, ok := hello.Conn.(*door)
+		if !ok {
+			return errors.New("nobody is here to be nudged") // not served by Serve
+		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.nudge = c.Nudge
+		return nil
+	}
+}
+
+func (c *ServerTLSConfig) judgeNudge(state tls.ConnectionState) *Refusal {
+	leaf := state.PeerCertificates[0]
+	if _, err := c.verify(state.PeerCertificates); err != nil {
+		return refuse(leaf, "", RefusedUnknown, "a nudge's certificate is not one that the agent trusts: %v", err)
+	}
+	if len(leaf.URIs) != 1 || leaf.URIs[0].String() != ControlPlaneURI(c.TrustDomain).String() {
+		return refuse(leaf, "", RefusedUnknown, "a nudge is the control plane's to send, and its certificate is not")
+	}
+	return nil
+}
+
+// serveNudge is for http.Server.TLSNextProto.
+func serveNudge(_ *http.Server, conn *tls.Conn, h http.Handler) {
+	d, ok := conn.NetConn().(*door)
+	if !ok {
+		return
+	}
+	d.mu.Lock()
+	nudge := d.nudge
+	d.mu.Unlock()
+	if nudge == nil {
+		return
+	}
+	ctx := context.Background()
+	if based, ok := h.(interface{ BaseContext() context.Context }); ok { // net/http's way to tell
+		ctx = based.BaseContext()
+	}
+	ctx, cancel := context.WithTimeout(ctx, nudgeTimeout)
+	defer cancel()
+	_ = conn.SetDeadline(time.Now().Add(nudgeTimeout))
+	if nudge(ctx) == nil {
+		_, _ = conn.Write([]byte{nudgeDone}) // whoever asked is gone if this fails
+	}
+}
+
+// ErrNotNudgeable is that an agent is older than nudges: it has its heartbeats.
+var ErrNotNudgeable = errors.New("nudge: the agent does not know nudges")
+
+// alertNoApplicationProtocol is what a server of TLS says to protocols that it
+// does not know (RFC 7301).
+const alertNoApplicationProtocol = 120
+
+// Nudge has the agent at the other end of conn ask the control plane for its news,
+// and returns when it has done so. It closes conn.
+func Nudge(ctx context.Context, conn net.Conn, c ClientTLSConfig) error {
+	defer func() { _ = conn.Close() }()
+	config := ClientTLS(c)
+	config.NextProtos = []string{nudgeProtocol}
+	client := tls.Client(conn, config)
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	err := client.HandshakeContext(ctx)
+	if isAlert(err, alertNoApplicationProtocol) {
+		return ErrNotNudgeable
+	}
+	if err != nil {
+		return fmt.Errorf("nudge: %w", err)
+	}
+	answer := make([]byte, 1)
+	if _, err := io.ReadFull(client, answer); err != nil {
+		return fmt.Errorf("nudge: the agent did not do it: %w", errors.Join(ctx.Err(), err))
+	}
+	if answer[0] != nudgeDone {
+		return fmt.Errorf("nudge: the agent answered %d", answer[0])
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+package server_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
+)
+
+// visit asks who is at the other end of a connection.
+func visit(conn net.Conn) (string, error) {
+	defer func() { _ = conn.Close() }()
+	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n"); err != nil {
+		return "", err
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	return resp.Header.Get("Instance"), nil
+}
+
+// visitAll answers which replicas were visited.
+func (p *plane) visitAll(id string) (names []string, err error) {
+	var mu sync.Mutex
+	err = p.DialEach(p.t.Context(), id, func(_ context.Context, conn net.Conn) error {
+		name, err := visit(conn)
+		mu.Lock()
+		defer mu.Unlock()
+		names = append(names, name)
+		return err
+	})
+	slices.Sort(names)
+	return names, err
+}
+
+func TestEachReplicaIsDialled(t *testing.T) {
+	p := newPlane(t)
+	p.agent("a1", as("one"))
+	two := p.agent("a1", as("two"))
+	p.agent("a2")
+	p.awaitBoth()
+	for range 3 {
+		if names, err := p.visitAll("a1"); err != nil || !slices.Equal(names, []string{"one", "two"}) {
+			t.Errorf("visited %v, %v", names, err)
+		}
+	}
+	if err := two.stop(); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "one is left", func() bool {
+		names, err := p.visitAll("a1")
+		return err == nil && slices.Equal(names, []string{"one"})
+	})
+	if names, err := p.visitAll("nobody"); err != nil || len(names) > 0 {
+		t.Errorf("visited %v, %v", names, err)
+	}
+	failed := errors.New("no")
+	err := p.DialEach(t.Context(), "a1", func(_ context.Context, conn net.Conn) error { return errors.Join(failed, conn.Close()) })
+	if !errors.Is(err, failed) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestASilentReplicaDoesNotKeepTheOthers freezes one of two: the other is visited all
+// the same, and the silence ends in time.
+func TestASilentReplicaDoesNotKeepTheOthers(t *testing.T) {
+	p := newPlane(t)
+	wire := tunneltest.NewWire(t, func() string { return p.addr })
+	p.agent("a1", as("one"), over(wire))
+	p.agent("a1", as("two"))
+	p.awaitBoth()
+	wire.Freeze()
+	visited := make(chan string, 2)
+	done := make(chan error, 1)
+	go func() {
+		done <- p.DialEach(t.Context(), "a1", func(ctx context.Context, conn net.Conn) error {
+			stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+			defer stop()
+			name, err := visit(conn)
+			if err == nil {
+				visited <- name
+			}
+			return err
+		})
+	}()
+	if name := <-visited; name != "two" {
+		t.Errorf("visited %s", name)
+	}
+	t.Logf("the silent one: %v", <-done)
+}
