@@ -24,7 +24,13 @@ func (e *ExitError) Error() string {
 // run runs a program to its end and answers its standard output. When it fails
 // the error is an *ExitError.
 func run(ctx context.Context, env []string, path string, args ...string) (string, error) {
+	return runWith(ctx, "", env, path, args...)
+}
+
+// runWith is run with a standard input.
+func runWith(ctx context.Context, input string, env []string, path string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Stdin = strings.NewReader(input)
 	cmd.Env = append(os.Environ(), env...)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
