@@ -70,6 +70,12 @@ type Agent struct {
 	// revoked are the serial numbers of Runner certificates that the control plane
 	// has revoked.
 	revoked atomic.Pointer[[]string]
+	// renewBy is when the control plane wants the certificate renewed; nil when it
+	// does not. hurry tells of a change.
+	renewBy atomic.Pointer[time.Time]
+	hurry   chan struct{}
+	// cas is what this replica knows of the control plane's CAs.
+	cas caState
 	// beat asks for a heartbeat soon: something changed.
 	beat chan struct{}
 	// updater is nil unless the customer has turned self-update on.
@@ -87,7 +93,7 @@ func New(opts Options) (*Agent, error) {
 	}
 	a := &Agent{
 		opts: opts, replica: opts.Replica, log: opts.Log, now: opts.Now, kube: k,
-		health: newHealth(), policy: newPolicy(opts.Config, k), beat: make(chan struct{}, 1),
+		health: newHealth(), policy: newPolicy(opts.Config, k), beat: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
 	}
 	if a.replica == "" {
 		if a.replica, err = os.Hostname(); err != nil {

@@ -21,6 +21,7 @@ import (
 // Admin is what the operator does on the data directory, whether or not a control
 // plane serves it at the moment.
 type Admin struct {
+	dir   string
 	store *store.Store
 	ca    *ca.CA
 	now   func() time.Time
@@ -63,7 +64,7 @@ func MakeAdmin(ctx context.Context, dataDir string, now func() time.Time) (*Admi
 	if err != nil {
 		return nil, err
 	}
-	return &Admin{store: s, ca: authority, now: now}, nil
+	return &Admin{dir: dataDir, store: s, ca: authority, now: now}, nil
 }
 
 // Close closes the data directory.
@@ -92,7 +93,10 @@ func (a *Admin) CreateToken(ctx context.Context, opts TokenOptions) (controlapi.
 	if err := checkLabels(opts.Labels); err != nil {
 		return controlapi.Token{}, store.Token{}, err
 	}
-	token, err := controlapi.NewToken(controlapi.Fingerprint(a.ca.Certificate()))
+	if _, err := a.ca.Reload(); err != nil {
+		return controlapi.Token{}, store.Token{}, err
+	}
+	token, err := controlapi.NewToken(controlapi.Fingerprint(a.ca.Anchor()))
 	if err != nil {
 		return controlapi.Token{}, store.Token{}, err
 	}
@@ -137,12 +141,19 @@ func (a *Admin) CreateRunner(ctx context.Context, name string, ttl time.Duration
 	if err != nil {
 		return runnerapi.Credentials{}, err
 	}
+	if _, err := a.ca.Reload(); err != nil {
+		return runnerapi.Credentials{}, err
+	}
 	issued, key, err := a.ca.Runner(name, runnerapi.RunnerURI(at.TrustDomain, name), ttl)
 	if err != nil {
 		return runnerapi.Credentials{}, err
 	}
 	err = a.store.Update(ctx, func(tx *store.Tx) error {
-		return a.putRunner(ctx, tx, store.Runner{Name: name, Serial: issued.Serial, CreatedAt: a.now(), ExpiresAt: issued.NotAfter}, replace)
+		err := a.putRunner(ctx, tx, store.Runner{Name: name, Serial: issued.Serial, CreatedAt: a.now(), ExpiresAt: issued.NotAfter}, replace)
+		if err != nil {
+			return err
+		}
+		return putRunnerTrust(ctx, tx, name, issued)
 	})
 	return runnerapi.Credentials{
 		Runner: name, ControlPlane: at.API, Edge: at.Edge, AgentsDomain: at.AgentsDomain, TrustDomain: at.TrustDomain,

@@ -1,0 +1,80 @@
+package ca
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// maxFile is room for some hundreds of rotations.
+const maxFile = 1 << 20
+
+// load reads the file.
+func (c *CA) load() error {
+	text, err := read(c.file)
+	if err != nil {
+		return fmt.Errorf("certificate authority: %w", err)
+	}
+	s, err := parse(text)
+	if err != nil {
+		return fmt.Errorf("certificate authority %s: %w; restore it from a backup (a new one would lock out all agents)", c.file, err)
+	}
+	c.state.Store(s)
+	return nil
+}
+
+// Reload takes up what another process has made of the CA, and says whether that
+// is anything new. On an error everything stays as it was.
+func (c *CA) Reload() (changed bool, err error) {
+	before, err := c.state.Load().encode()
+	if err != nil {
+		return false, err
+	}
+	text, err := read(c.file)
+	if err == nil && string(text) == string(before) {
+		return false, nil
+	}
+	return true, errors.Join(err, c.load())
+}
+
+func read(file string) ([]byte, error) {
+	info, err := os.Stat(file)
+	switch {
+	case err != nil:
+		return nil, err
+	case info.Mode().Perm()&0o077 != 0:
+		return nil, fmt.Errorf("%s can be read by others: run `chmod 600 %s`", file, file)
+	case info.Size() > maxFile:
+		return nil, fmt.Errorf("%s is no certificate authority: it is too large", file)
+	}
+	return os.ReadFile(file)
+}
+
+// writeFile writes a file that only its owner can read and has it put into place,
+// complete and on disk.
+func writeFile(file string, text []byte, place func(tmp, file string) error) error {
+	dir := filepath.Dir(file)
+	tmp, err := os.CreateTemp(dir, ".ca-*") // 0600
+	if err != nil {
+		return fmt.Errorf("certificate authority: %w", err)
+	}
+	defer func() { _ = os.Remove(tmp.Name()) }()
+	_, err = tmp.Write(text)
+	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err == nil {
+		err = place(tmp.Name(), file)
+	}
+	if err = errors.Join(err, syncDir(dir)); err != nil {
+		return fmt.Errorf("certificate authority: %w", err)
+	}
+	return nil
+}
+
+// syncDir makes a new name survive a crash of the machine.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
