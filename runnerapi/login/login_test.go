@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -51,12 +52,12 @@ func startPlane(t *testing.T) *plane {
 		mux.ServeHTTP(w, r)
 	}))
 	server.TLS = &tls.Config{
-		MinVersion: tls.VersionTLS13, GetCertificate: ca.NewServerCertificate(authority, []string{"127.0.0.1"}).Get,
+		MinVersion: tls.VersionTLS13, GetCertificate: ca.NewServerCertificate(authority, []string{"localhost"}).Get,
 		ClientAuth: tls.RequireAnyClientCert,
 	}
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	p.url = server.URL
+	p.url = strings.Replace(server.URL, "127.0.0.1", "localhost", 1) // httptest has a certificate of its own for addresses
 	issued, key, err := p.Runner("ci", runnerapi.RunnerURI("trust", "ci"), time.Hour)
 	require.NoError(t, err)
 	p.original = runnerapi.Credentials{
