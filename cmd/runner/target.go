@@ -35,7 +35,7 @@ func (a *app) login() (*login, error) {
 	}
 	keep, err := kept.New(kept.Config{
 		Credentials: creds, Note: func(err error) { a.say("%v", err) },
-		Save: func(c runnerapi.Credentials) error { return c.Write(path) },
+		Save: kept.To(path),
 	})
 	if err != nil {
 		return nil, &exitError{error: err, code: exitUsage}

@@ -153,7 +153,8 @@ func (p *peers) reissue(r *http.Request) (login.Answer, error) {
 	if err != nil {
 		return login.Answer{}, err
 	}
-	err = p.store.Update(r.Context(), func(tx *store.Tx) error { return putRunnerTrust(r.Context(), tx, name, issued) })
+	ctx := r.Context()
+	err = p.store.Update(ctx, func(tx *store.Tx) error { return putRunnerTrust(ctx, tx, name, issued) })
 	return login.Answer{Certificate: issued.Certificate, CA: string(p.ca.Bundle())}, err
 }
 

@@ -11,6 +11,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -59,7 +60,18 @@ func Open(file string, note func(error)) (*Login, error) {
 	if err != nil {
 		return nil, err
 	}
-	return New(Config{Credentials: credentials, Note: note, Save: func(c runnerapi.Credentials) error { return c.Write(file) }})
+	return New(Config{Credentials: credentials, Note: note, Save: To(file)})
+}
+
+// To keeps credentials in a file. Where that is a link, it stays one.
+func To(file string) func(runnerapi.Credentials) error {
+	return func(c runnerapi.Credentials) error {
+		target, err := filepath.EvalSymlinks(file)
+		if err != nil {
+			return err
+		}
+		return c.Write(target)
+	}
 }
 
 // New checks the credentials. Nothing is sent yet.

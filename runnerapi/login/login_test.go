@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -95,7 +96,9 @@ func TestALoginFollowsTheCA(t *testing.T) {
 	p := startPlane(t)
 	file := filepath.Join(t.TempDir(), "ci.json")
 	require.NoError(t, p.original.Write(file))
-	l, err := login.Open(file, func(err error) { t.Error(err) })
+	link := filepath.Join(t.TempDir(), "link.json")
+	require.NoError(t, os.Symlink(file, link))
+	l, err := login.Open(link, func(err error) { t.Error(err) })
 	require.NoError(t, err)
 	defer l.Close()
 	for range 3 {

@@ -191,6 +191,8 @@ func ParseCertificate(text string) (*x509.Certificate, error) {
 	return x509.ParseCertificate(block.Bytes)
 }
 
-// KeyID names a CA, and IssuerID the CA that issued a certificate.
-func KeyID(ca *x509.Certificate) string      { return hex.EncodeToString(ca.SubjectKeyId) }
+// KeyID names a CA by its key.
+func KeyID(ca *x509.Certificate) string { return hex.EncodeToString(ca.SubjectKeyId) }
+
+// IssuerID is the KeyID of the CA that issued a certificate.
 func IssuerID(cert *x509.Certificate) string { return hex.EncodeToString(cert.AuthorityKeyId) }

@@ -1,6 +1,7 @@
 package ca
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -10,16 +11,21 @@ import (
 // maxFile is room for some hundreds of rotations.
 const maxFile = 1 << 20
 
-// load reads the file.
+// load reads the file, unless it is as it was.
 func (c *CA) load() error {
 	text, err := read(c.file)
 	if err != nil {
 		return fmt.Errorf("certificate authority: %w", err)
 	}
+	sum := sha256.Sum256(text)
+	if s := c.state.Load(); s != nil && s.sum == sum {
+		return nil
+	}
 	s, err := parse(text)
 	if err != nil {
 		return fmt.Errorf("certificate authority %s: %w; restore it from a backup (a new one would lock out all agents)", c.file, err)
 	}
+	s.sum = sum
 	c.state.Store(s)
 	return nil
 }
@@ -27,15 +33,11 @@ func (c *CA) load() error {
 // Reload takes up what another process has made of the CA, and says whether that
 // is anything new. On an error everything stays as it was.
 func (c *CA) Reload() (changed bool, err error) {
-	before, err := c.state.Load().encode()
-	if err != nil {
+	before := c.state.Load()
+	if err := c.load(); err != nil {
 		return false, err
 	}
-	text, err := read(c.file)
-	if err == nil && string(text) == string(before) {
-		return false, nil
-	}
-	return true, errors.Join(err, c.load())
+	return c.state.Load() != before, nil
 }
 
 func read(file string) ([]byte, error) {

@@ -36,6 +36,7 @@ type state struct {
 	// former are the CAs whose keys are gone, the latest first.
 	former []*x509.Certificate
 
+	sum            [32]byte // the file's SHA-256
 	bundle         []byte
 	trusted, known *x509.CertPool
 }
@@ -135,11 +136,11 @@ func encodeAs(cert *x509.Certificate, role string) []byte {
 }
 
 func encodeCerts(certs []*x509.Certificate) []byte {
-	var text []byte
+	var text bytes.Buffer
 	for _, c := range certs {
-		text = append(text, encodeCert(c.Raw)...)
+		text.Write(encodeCert(c.Raw))
 	}
-	return text
+	return text.Bytes()
 }
 
 func encodeCert(der []byte) []byte {
