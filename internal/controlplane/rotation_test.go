@@ -6,9 +6,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -359,13 +362,66 @@ func TestStepsAreTakenOneAtATime(t *testing.T) {
 }
 
 func TestTheEndOfTheCAIsToldEarly(t *testing.T) {
-	p := start(t)
+	log := &lines{}
+	p := start(t, func(c *Config) { c.Log = zerolog.New(log) })
 	status, err := p.admin.CA(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, status.Warnings)
+	assert.False(t, log.has("the CA ends"))
 	p.clock.forward(time.Until(p.ca.Certificate().NotAfter) - 100*24*time.Hour)
 	status, err = p.admin.CA(t.Context())
 	require.NoError(t, err)
 	require.Len(t, status.Warnings, 1)
 	assert.Contains(t, status.Warnings[0], "rotate")
+	eventually(t, "the log warns", func() bool { return log.has("the CA ends") && log.has("ca rotate start") })
+}
+
+// lines is a log that can be looked at while it is written.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) has(words string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.text.String(), words)
+}
+
+// TestAControlPlaneWhoseCAEnded does not start, says what to do, and starts when
+// that was done. Its agent comes back.
+func TestAControlPlaneWhoseCAEnded(t *testing.T) {
+	p := start(t)
+	c := p.registered("shop")
+	p.stop()
+	p.clock.forward(11 * 365 * 24 * time.Hour)
+	_, err := New(t.Context(), p.cfg)
+	require.ErrorContains(t, err, "ca rotate start")
+	admin, err := OpenAdmin(t.Context(), p.cfg.DataDir, p.clock.now)
+	require.NoError(t, err)
+	for _, step := range []ca.Step{ca.Start, ca.Sign, ca.Finish} {
+		_, changed, err := admin.RotateCA(t.Context(), step, RotateOptions{Force: true})
+		require.NoError(t, err)
+		assert.True(t, changed)
+	}
+	require.NoError(t, admin.Close())
+
+	again := start(t, func(cfg *Config) {
+		*cfg = p.cfg
+		again := p.Addrs()
+		cfg.APIListen, cfg.TunnelListen, cfg.EdgeListen = again.API.String(), again.Tunnel.String(), again.Edge.String()
+	})
+	requireProblem(t, c.beat(), controlapi.CodeCertificateExpired)
+	next := newKey(t)
+	id, err := c.client.Recover(t.Context(), c.id.Certificate, c.key, csr(t, next))
+	require.NoError(t, err)
+	c.adopt(id, next)
+	require.NoError(t, c.beat())
+	assert.Equal(t, string(again.ca.Bundle()), c.id.CABundle)
 }
