@@ -92,14 +92,21 @@ func (r *registry) noteAgent(ctx context.Context, agentID, bundle string, cert *
 	if !r.trust.changed(t) {
 		return nil
 	}
-	if err := r.store.PutAgentTrust(ctx, t); err != nil {
+	// After a restart of ours all agents come at once, and have nothing new to say.
+	known, err := r.store.AgentTrust(ctx, agentID)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
+	}
+	if known != t {
+		if err := r.store.PutAgentTrust(ctx, t); err != nil {
+			return err
+		}
 	}
 	r.trust.put(t)
 	return nil
 }
 
-// trustCache spares most heartbeats the writing.
+// trustCache spares most heartbeats the database.
 type trustCache struct{ m sync.Map }
 
 func (c *trustCache) changed(t store.AgentTrust) bool {

@@ -15,9 +15,16 @@ func scanAgentTrust(row scanner, t *AgentTrust) error {
 	return row.Scan(&t.AgentID, &t.Bundle, &t.Issuer)
 }
 
+const agentTrustSelect = `SELECT agent_id, bundle, issuer FROM agent_trust `
+
+// AgentTrust is what is known of an agent.
+func (q queries) AgentTrust(ctx context.Context, agentID string) (AgentTrust, error) {
+	return one(q.q.QueryRowContext(ctx, agentTrustSelect+`WHERE agent_id = $1`, agentID), scanAgentTrust)
+}
+
 // AgentTrusts lists what is known of each agent that has been heard.
 func (q queries) AgentTrusts(ctx context.Context) ([]AgentTrust, error) {
-	return all(ctx, q.q, scanAgentTrust, `SELECT agent_id, bundle, issuer FROM agent_trust`)
+	return all(ctx, q.q, scanAgentTrust, agentTrustSelect)
 }
 
 // PutAgentTrust notes it. An agent that is gone is no error.
