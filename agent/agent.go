@@ -74,6 +74,8 @@ type Agent struct {
 	// does not. hurry tells of a change.
 	renewBy atomic.Pointer[time.Time]
 	hurry   chan struct{}
+	// fresh tells of a new certificate.
+	fresh chan struct{}
 	// cas is what this replica knows of the control plane's CAs.
 	cas caState
 	// beat asks for a heartbeat soon: something changed.
@@ -93,7 +95,7 @@ func New(opts Options) (*Agent, error) {
 	}
 	a := &Agent{
 		opts: opts, replica: opts.Replica, log: opts.Log, now: opts.Now, kube: k,
-		health: newHealth(), policy: newPolicy(opts.Config, k), beat: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
+		health: newHealth(), policy: newPolicy(opts.Config, k), beat: make(chan struct{}, 1), hurry: make(chan struct{}, 1), fresh: make(chan struct{}, 1),
 	}
 	if a.replica == "" {
 		if a.replica, err = os.Hostname(); err != nil {

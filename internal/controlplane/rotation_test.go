@@ -221,7 +221,7 @@ func TestAnAgentOfAFormerCAComesBack(t *testing.T) {
 	t.Run("with a certificate that is valid still", func(t *testing.T) {
 		answer := awake.beatCAs()
 		assert.NotNil(t, answer.CAs)
-		assert.Positive(t, answer.RenewWithin)
+		assert.Equal(t, 1, answer.RenewWithin, "at once: it has no tunnel")
 		awake.renew()
 		assert.Zero(t, awake.beatCAs().RenewWithin)
 	})

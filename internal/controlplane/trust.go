@@ -78,8 +78,12 @@ func (r *registry) tellCAs(answer *controlapi.HeartbeatAnswer, reported string, 
 	if reported != "" && reported != answer.CABundleHash {
 		answer.CAs = &controlapi.CAs{Bundle: bundle, Former: string(r.ca.Former())}
 	}
-	if cert != nil && !r.ca.Current(cert) {
+	switch {
+	case cert == nil || r.ca.Current(cert):
+	case r.ca.Trusted(cert):
 		answer.RenewWithin = renewalBeats * seconds(r.cfg.HeartbeatInterval)
+	default: // it gets no tunnel with that
+		answer.RenewWithin = 1
 	}
 }
 
