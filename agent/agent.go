@@ -69,6 +69,14 @@ type Agent struct {
 	current atomic.Pointer[identity.Identity]
 	// news are what the control plane says of Runners.
 	news *news
+	// renewBy is when the control plane wants the certificate renewed; nil when it
+	// does not. hurry tells of a change.
+	renewBy atomic.Pointer[time.Time]
+	hurry   chan struct{}
+	// fresh tells of a new certificate.
+	fresh chan struct{}
+	// cas is what this replica knows of the control plane's CAs.
+	cas caState
 	// beat asks for a heartbeat soon: something changed.
 	beat chan struct{}
 	// routed asks for a comparison of the routes with those that the control plane has.
@@ -91,6 +99,7 @@ func New(opts Options) (*Agent, error) {
 	a := &Agent{
 		opts: opts, replica: opts.Replica, log: opts.Log, now: opts.Now, kube: k,
 		health: newHealth(), policy: newPolicy(opts.Config, k), beat: make(chan struct{}, 1), routed: make(chan struct{}, 1), news: newNews(),
+		hurry: make(chan struct{}, 1), fresh: make(chan struct{}, 1),
 	}
 	if a.replica == "" {
 		if a.replica, err = os.Hostname(); err != nil {

@@ -48,6 +48,10 @@ func (a *Agent) registerAgain(ctx context.Context, old *identity.Identity) error
 // adopt makes id the agent's identity from now on.
 func (a *Agent) adopt(id *identity.Identity) {
 	a.current.Store(id)
+	select {
+	case a.fresh <- struct{}{}:
+	default: // nobody has looked at the one before yet
+	}
 	a.health.set("identity", stateOK)
 }
 

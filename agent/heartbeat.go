@@ -46,6 +46,7 @@ func (a *Agent) heartbeats(ctx context.Context, control *controlapi.Client, tun 
 		default:
 			a.news.tell(reason, answer.RevokedRunners, answer.Labels)
 			a.takeOffer(beat, answer.Offer)
+			a.takeCAs(ctx, answer)
 			if answer.IntervalSeconds > 0 {
 				idle = time.Duration(answer.IntervalSeconds) * time.Second
 			}
@@ -104,7 +105,7 @@ func (a *Agent) beatSoon() {
 func (a *Agent) observe(ctx context.Context, tun *tunnel.Tunnel, leads bool) (controlapi.Heartbeat, error) {
 	beat := controlapi.Heartbeat{
 		Clock: a.now(), AgentVersion: a.opts.Version, RunnerAPIVersion: runnerAPIVersion,
-		TunnelPhase: string(tun.Status().Phase), Standby: !leads,
+		TunnelPhase: string(tun.Status().Phase), Standby: !leads, CABundleHash: a.reportedCAs(),
 	}
 	if !leads {
 		return beat, nil

@@ -30,11 +30,18 @@ func (a *Agent) renewals(ctx context.Context, control *controlapi.Client) error 
 }
 
 // sleepUntilRenewal waits in short steps: a machine that was suspended must
-// notice, and timers do not run while it is.
+// notice, and timers do not run while it is. The control plane may ask for it
+// earlier.
 func (a *Agent) sleepUntilRenewal(ctx context.Context) bool {
-	at := a.current.Load().RenewAt()
-	for due := at.Sub(a.now()); due > 0; due = at.Sub(a.now()) {
-		if !sleep(ctx, jitter(min(due, time.Minute))) {
+	for due := a.renewalDue(); due > 0; due = a.renewalDue() {
+		timer := time.NewTimer(jitter(min(due, time.Minute)))
+		select {
+		case <-ctx.Done():
+		case <-a.hurry:
+		case <-timer.C:
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
 			return false
 		}
 	}
@@ -45,6 +52,7 @@ func (a *Agent) retryRenewal(ctx context.Context, control *controlapi.Client) er
 	for wait := newBackoff(); ; {
 		id, err := a.renew(ctx, control)
 		if err == nil {
+			a.renewBy.Store(nil)
 			a.adopt(id)
 			return nil
 		}
@@ -71,7 +79,7 @@ func (a *Agent) renew(ctx context.Context, control *controlapi.Client) (*identit
 		if a.now().Before(old.NotAfter()) {
 			answer, err = control.Renew(ctx, csr)
 		} else {
-			answer, err = control.Recover(ctx, old.Identity.Certificate, old.Key(), csr)
+			answer, err = control.Recover(ctx, old.Leaf(), old.Key(), csr)
 		}
 		if err != nil {
 			return nil, err

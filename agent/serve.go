@@ -56,7 +56,7 @@ func (c clusterCall) Cluster(ctx context.Context) (runnerapi.Cluster, error) {
 }
 
 // refusedPause is how long the tunnel is left alone after frps would not have
-// this agent. Whether that is final is the control plane's to say.
+// this agent and its certificate. Whether that is final is the control plane's to say.
 const refusedPause = 15 * time.Second
 
 // keepTunnel runs the tunnel until ctx ends. When it is refused, the next
@@ -69,10 +69,24 @@ func (a *Agent) keepTunnel(ctx context.Context, tun *tunnel.Tunnel) error {
 		}
 		a.log.Error().Err(err).Dur("retryIn", refusedPause).Msg("the tunnel is refused")
 		a.beatSoon()
-		if !sleep(ctx, refusedPause) {
+		if !a.pauseTunnel(ctx) {
 			return nil
 		}
 	}
+}
+
+// pauseTunnel waits, but no longer than until there is another certificate. It
+// answers false when ctx has ended.
+func (a *Agent) pauseTunnel(ctx context.Context) bool {
+	timer := time.NewTimer(refusedPause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-a.fresh:
+	case <-timer.C:
+	}
+	return true
 }
 
 // watch makes the readiness tell of the tunnel and the App engine, and asks for

@@ -12,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 )
 
 // maxCredentials bounds a credentials file: a few certificates and URLs.
@@ -122,10 +124,11 @@ func (c *Credentials) TLSCertificate() (tls.Certificate, error) {
 	return cert, nil
 }
 
-// Roots is the control plane's CA.
+// Roots is the control plane's CA, and with it all that come after: each is signed
+// by the one before it.
 func (c *Credentials) Roots() (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM([]byte(c.CA)) {
+	if !anchor.Append(pool, []byte(c.CA)) {
 		return nil, errors.New("ca: holds no certificate")
 	}
 	return pool, nil

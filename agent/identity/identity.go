@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 )
 
@@ -52,7 +53,7 @@ func New(key *ecdsa.PrivateKey, answer controlapi.Identity, systemRoots bool) (*
 		return nil, errors.New("the identity has no agent ID")
 	case answer.ServerName == "" || pair.Leaf.VerifyHostname(answer.ServerName) != nil:
 		return nil, fmt.Errorf("the certificate is not for the server name %q", answer.ServerName)
-	case !id.Roots.AppendCertsFromPEM([]byte(answer.CABundle)):
+	case !anchor.Append(id.Roots, []byte(answer.CABundle)):
 		return nil, errors.New("the identity has no CA certificate")
 	}
 	return id, nil

@@ -4,21 +4,30 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"slices"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 )
 
-// HasCA says whether the CA with this fingerprint is one of the identity's.
+// HasCA says whether the CA with this fingerprint is one of the identity's, or was
+// one before: a token keeps the fingerprint that it was made with.
 func (id *Identity) HasCA(fingerprint string) bool {
-	for rest := []byte(id.CABundle); ; {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			return false
-		}
-		if ca, err := x509.ParseCertificate(block.Bytes); err == nil && controlapi.Fingerprint(ca) == fingerprint {
-			return true
-		}
-	}
+	return slices.ContainsFunc(anchor.Parse([]byte(id.CABundle+id.FormerCAs)), func(ca *x509.Certificate) bool {
+		return controlapi.Fingerprint(ca) == fingerprint
+	})
+}
+
+// With is the identity with other CAs, which the control plane told it.
+func (id *Identity) With(cas controlapi.CAs) (*Identity, error) {
+	answer := id.Identity
+	answer.CABundle, answer.FormerCAs = cas.Bundle, cas.Former
+	return New(id.key, answer, id.SystemRoots)
+}
+
+// Leaf is the certificate alone, in PEM.
+func (id *Identity) Leaf() string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: id.Certificate.Leaf.Raw}))
 }
 
 // TLS is the agent's side of mutual TLS with the control plane and its frps,
@@ -37,10 +46,10 @@ func (id *Identity) ControlPlaneTLS(extra *x509.CertPool) *tls.Config {
 	switch {
 	case extra != nil:
 		cfg.RootCAs = extra.Clone()
-		cfg.RootCAs.AppendCertsFromPEM([]byte(id.CABundle))
+		anchor.Append(cfg.RootCAs, []byte(id.CABundle))
 	case id.SystemRoots:
 		if system, err := x509.SystemCertPool(); err == nil {
-			system.AppendCertsFromPEM([]byte(id.CABundle))
+			anchor.Append(system, []byte(id.CABundle))
 			cfg.RootCAs = system
 		}
 	}

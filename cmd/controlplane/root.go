@@ -71,7 +71,7 @@ their tunnels, routes Runners to them and announces them over RabbitMQ.
 	}
 	root.PersistentFlags().StringVar(&a.dataDir, "data-dir", defaultDataDir, "directory with the database and the CA")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{cli.FlagError(err)} })
-	root.AddCommand(newServe(a), newReady(a), newToken(a), newRunner(a), newAgents(a), newAgent(a), newRoutes(a), newRelease(a), cli.NewVersion("pipeops-controlplane", version, commit))
+	root.AddCommand(newServe(a), newReady(a), newToken(a), newRunner(a), newAgents(a), newAgent(a), newRoutes(a), newRelease(a), newCA(a), cli.NewVersion("pipeops-controlplane", version, commit))
 	return root
 }
 

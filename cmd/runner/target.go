@@ -14,13 +14,14 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	kept "github.com/pipeops/pipeops-vm-agent/runnerapi/login"
 )
 
-// login is the Runner's credentials, ready for use.
+// login is the Runner's credentials, ready for use. Those that change while they
+// are in use, the certificate, are taken from keep.
 type login struct {
 	runnerapi.Credentials
-	cert tls.Certificate
-	tls  *tls.Config // for the control plane
+	keep *kept.Login
 }
 
 func (a *app) login() (*login, error) {
@@ -32,23 +33,20 @@ func (a *app) login() (*login, error) {
 	if err != nil {
 		return nil, &exitError{error: err, code: exitUsage}
 	}
-	l := &login{Credentials: creds}
-	if l.cert, err = creds.TLSCertificate(); err != nil {
-		return nil, &exitError{error: err, code: exitUsage}
-	}
-	roots, err := creds.Roots()
+	keep, err := kept.New(kept.Config{
+		Credentials: creds, Note: func(err error) { a.say("%v", err) },
+		Save: kept.To(path),
+	})
 	if err != nil {
 		return nil, &exitError{error: err, code: exitUsage}
 	}
-	l.tls = &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, Certificates: []tls.Certificate{l.cert}}
-	return l, nil
+	return &login{Credentials: creds, keep: keep}, nil
 }
 
 // snapshot asks the control plane once, with the few tries of its client.
 func (l *login) snapshot(ctx context.Context) ([]announce.Agent, error) {
-	transport := &http.Transport{TLSClientConfig: l.tls.Clone(), ForceAttemptHTTP2: true, Proxy: http.ProxyFromEnvironment}
-	defer transport.CloseIdleConnections()
-	client := announce.SnapshotClient{BaseURL: l.ControlPlane, HTTPClient: &http.Client{Transport: transport}}
+	defer l.keep.Close()
+	client := announce.SnapshotClient{BaseURL: l.ControlPlane, HTTPClient: l.keep.HTTPClient()}
 	return client.Agents(ctx)
 }
 
@@ -142,9 +140,8 @@ func (a *app) target(ctx context.Context, nameOrID string) (*target, error) {
 	}
 	config := runnerapi.ClientConfig{
 		AgentID: agent.ID, ServerName: agent.ID + "." + l.AgentsDomain, EdgeAddresses: []string{l.Edge},
-		TrustDomain: l.TrustDomain, Roots: l.tls.RootCAs,
-		Certificate: func() (*tls.Certificate, error) { return &l.cert, nil },
-		Patience:    a.patience, UserAgent: "pipeops-runner/" + version,
+		TrustDomain: l.TrustDomain, Roots: l.keep.Roots(), Certificate: l.keep.Certificate,
+		Patience: a.patience, UserAgent: "pipeops-runner/" + version,
 	}
 	for i, e := range agent.Endpoints {
 		if i == 0 {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/url"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 )
 
 // Trust says whom an agent believes to be the control plane. Exactly one of the
@@ -49,7 +51,8 @@ func (t Trust) TLSConfig(rawURL string) (*tls.Config, error) {
 }
 
 // verifyPinned verifies the chain as crypto/tls would, with the CA that has the
-// fingerprint as the only root.
+// fingerprint as the only root. That may be one of long ago, which the CA of now
+// leads back to.
 func (t Trust) verifyPinned(host string, chain []*x509.Certificate) error {
 	if len(chain) == 0 {
 		return errors.New("the server presented no certificate")
@@ -58,7 +61,7 @@ func (t Trust) verifyPinned(host string, chain []*x509.Certificate) error {
 	found := false
 	for _, c := range chain[1:] {
 		if c.IsCA && Fingerprint(c) == t.Fingerprint {
-			roots.AddCert(c)
+			roots.AddCert(anchor.Of(c))
 			found = true
 		} else {
 			intermediates.AddCert(c)

@@ -29,6 +29,7 @@ type Identity struct {
 	ServerName        string         `json:"serverName" doc:"AGENT_ID.AGENTS_DOMAIN, the name in the certificate."`
 	TrustDomain       string         `json:"trustDomain" doc:"SPIFFE trust domain of agents and Runners."`
 	HeartbeatInterval int            `json:"heartbeatIntervalSeconds" doc:"Seconds between heartbeats while nothing changes."`
+	FormerCAs         string         `json:"formerCas,omitempty" doc:"PEM: CAs that were trusted before. An enrolment token may name one of them still."`
 }
 
 // TokenState is what an enrolment token is good for, told to whoever holds it, so
@@ -67,6 +68,7 @@ type Heartbeat struct {
 	Capacity          Capacity  `json:"capacity"`
 	TunnelPhase       string    `json:"tunnelPhase" maxLength:"32" doc:"The tunnel as the agent sees it."`
 	Standby           bool      `json:"standby,omitempty" doc:"Another replica of the agent leads and tells how the cluster is; this one only lives."`
+	CABundleHash      string    `json:"caBundleHash,omitempty" maxLength:"64" doc:"SHA-256 of the CA bundle that this replica trusts, in hexadecimal; sent to a control plane that tells its own."`
 	Update            *Update   `json:"update,omitempty" doc:"How the agent's update of itself stands; absent where the customer has not turned that on, and nothing is offered then."`
 }
 
@@ -93,7 +95,12 @@ type HeartbeatAnswer struct {
 	Labels map[string]string `json:"labels,omitempty" doc:"The agent's labels as the control plane has them: Runners whose certificates are for agents with other labels are to be refused."`
 	// Offer is for agents that say how their update stands; whether it is taken is
 	// theirs to decide.
-	Offer *Offer `json:"offer,omitempty" doc:"Release that the agent may update itself to; absent when none is offered, or not any more."`
+	// CABundleHash is told always, CAs to a replica that reported another hash.
+	CABundleHash string `json:"caBundleHash,omitempty" doc:"SHA-256 of the CA bundle to be trusted now, in hexadecimal."`
+	CAs          *CAs   `json:"cas,omitempty" doc:"What to trust from now on; absent when the agent does."`
+	// RenewWithin keeps many agents from renewing at a time: each takes a moment in it.
+	RenewWithin int    `json:"renewWithinSeconds,omitempty" doc:"Renew the certificate within so many seconds, at a moment of the agent's choice: another CA signs now. Absent when there is no need."`
+	Offer       *Offer `json:"offer,omitempty" doc:"Release that the agent may update itself to; absent when none is offered, or not any more."`
 }
 
 // Event is something that happened on the agent's side. Sending the same ID

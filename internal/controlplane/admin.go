@@ -20,6 +20,7 @@ import (
 // Admin is what the operator does on the data directory, whether or not a control
 // plane serves it at the moment.
 type Admin struct {
+	dir   string
 	store *store.Store
 	ca    *ca.CA
 	now   func() time.Time
@@ -62,7 +63,7 @@ func MakeAdmin(ctx context.Context, dataDir string, now func() time.Time) (*Admi
 	if err != nil {
 		return nil, err
 	}
-	return &Admin{store: s, ca: authority, now: now}, nil
+	return &Admin{dir: dataDir, store: s, ca: authority, now: now}, nil
 }
 
 // Close closes the data directory.
@@ -91,7 +92,10 @@ func (a *Admin) CreateToken(ctx context.Context, opts TokenOptions) (controlapi.
 	if err := checkLabels(opts.Labels); err != nil {
 		return controlapi.Token{}, store.Token{}, err
 	}
-	token, err := controlapi.NewToken(controlapi.Fingerprint(a.ca.Certificate()))
+	if _, err := a.ca.Reload(); err != nil {
+		return controlapi.Token{}, store.Token{}, err
+	}
+	token, err := controlapi.NewToken(controlapi.Fingerprint(a.ca.Anchor()))
 	if err != nil {
 		return controlapi.Token{}, store.Token{}, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
 )
 
 // drainTimeout is how long calls that are under way may take when we stop.
@@ -30,7 +31,8 @@ func (c *ControlPlane) handler() http.Handler {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", withProvenKey(agents))
-	mux.Handle("GET "+announce.SnapshotPath, logged(announce.SnapshotHandler(c.snapshot, c.peers.runnerOfRequest)))
+	mux.Handle("GET "+announce.SnapshotPath, logged(c.peers.namingIssuer(announce.SnapshotHandler(c.snapshot, c.peers.runnerOfRequest))))
+	mux.Handle("POST "+login.Path, logged(c.peers.namingIssuer(login.Handler(c.peers.reissue))))
 	mux.Handle("GET /healthz", logged(http.HandlerFunc(serveHealth)))
 	mux.Handle("GET /readyz", logged(http.HandlerFunc(c.serveReady)))
 	return mux
@@ -65,8 +67,9 @@ func (c *ControlPlane) serveAPI(ctx context.Context, ln net.Listener) error {
 		Handler: c.handler(),
 		TLSConfig: &tls.Config{
 			MinVersion: tls.VersionTLS13, GetCertificate: c.certificate.Get,
-			// Asked for here and verified in peers, which can say what is wrong with it.
-			ClientAuth: tls.RequestClientCert, ClientCAs: c.ca.Pool(),
+			// Asked for here and verified in peers, which can say what is wrong with it. No
+			// CAs are named, or holders of a former one's would not even show theirs.
+			ClientAuth: tls.RequestClientCert,
 		},
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 32 << 10,

@@ -50,6 +50,7 @@ const (
 	fileCA       = "ca.pem"
 	fileDatabase = "controlplane.db"
 	fileLock     = "serve.lock"
+	fileCALock   = "ca.lock"
 )
 
 // New opens the data directory and the ports. Close what is not run.
@@ -70,13 +71,16 @@ func (c *ControlPlane) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.lock, err = lockDir(filepath.Join(c.cfg.DataDir, fileLock)); err != nil {
+	if c.lock, err = lockDir(filepath.Join(c.cfg.DataDir, fileLock), servedAlready); err != nil {
 		return err
 	}
 	if c.store, err = store.Open(ctx, filepath.Join(c.cfg.DataDir, fileDatabase)); err != nil {
 		return err
 	}
 	if c.ca, err = ca.Open(filepath.Join(c.cfg.DataDir, fileCA), c.cfg.Now); err != nil {
+		return err
+	}
+	if err := c.ca.Ended(); err != nil {
 		return err
 	}
 	if c.listeners, err = listen(ctx, &c.cfg); err != nil {
@@ -105,7 +109,10 @@ func (c *ControlPlane) assemble() error {
 	}
 	c.tunnel, err = server.New(server.Config{
 		TLS: &tls.Config{
-			MinVersion: tls.VersionTLS13, GetCertificate: c.certificate.Get, ClientCAs: c.ca.Pool(), Time: c.cfg.Now,
+			MinVersion: tls.VersionTLS13,
+			GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+				return &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: c.certificate.Get, ClientCAs: c.ca.Pool(), Time: c.cfg.Now}, nil
+			},
 		},
 		Identify: c.peers.agentOfTunnel, Authorize: c.peers.authorize,
 		OnUp: c.liveness.tunnelUp, OnDown: c.liveness.tunnelDown,
@@ -203,6 +210,7 @@ func (c *ControlPlane) serve(ctx context.Context) error {
 	})
 	group.Go(func() error { return c.nudger.run(running) })
 	group.Go(func() error { return c.clean(running) })
+	group.Go(func() error { return c.followCA(running) })
 	if c.broker != nil {
 		group.Go(func() error { return c.broker.run(running) })
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// Heartbeat implements controlapi.Backend. It writes nothing unless something
+// takeBeat is a heartbeat but for the CA. It writes nothing unless something
 // changed that a Runner goes by: that the agent lives is written in batches. Any
 // replica says that it lives; what the agent is, only the one that leads, or two
 // versions side by side would be news at each heartbeat.
-func (r *registry) Heartbeat(ctx context.Context, agentID string, beat controlapi.Heartbeat) (controlapi.HeartbeatAnswer, error) {
+func (r *registry) takeBeat(ctx context.Context, agentID string, beat controlapi.Heartbeat) (controlapi.HeartbeatAnswer, error) {
 	now := r.cfg.Now()
 	if beat.Standby {
 		r.liveness.beat(agentID, now, nil)

@@ -12,14 +12,18 @@ import (
 // lets go of it when the process ends, however that happens.
 type dirLock struct{ file *os.File }
 
-func lockDir(path string) (*dirLock, error) {
+const servedAlready = "another control plane serves this data directory; stop that one, or name another with --data-dir"
+
+// lockDir locks a file in the data directory; busy says what it means that another
+// process has it.
+func lockDir(path, busy string) (*dirLock, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
 	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		err = errors.New("another control plane serves this data directory; stop that one, or name another with --data-dir")
+		err = errors.New(busy)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), file.Close())

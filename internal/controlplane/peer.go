@@ -160,7 +160,7 @@ func (p *peers) runnerOfRequest(r *http.Request) (string, error) {
 	case !known.RevokedAt.IsZero():
 		return "", controlapi.Errorf(controlapi.CodeCertificateUnknown, fix, "Runner %s was revoked at %s", name, known.RevokedAt.Format(time.RFC3339))
 	}
-	return name, nil
+	return name, p.noteRunner(r.Context(), name, cert)
 }
 
 func certificateOf(cs *tls.ConnectionState) *x509.Certificate {
@@ -180,18 +180,26 @@ func is(err error, code problem.Code) bool {
 
 type provenKey struct{}
 
-// withProvenKey notes the key of a call's certificate for renewals: it stays good
-// until its successor has been used.
+// withProvenKey notes a call's certificate: for renewals, since its key stays good
+// until its successor has been used, and for telling who renews with which CA.
 func withProvenKey(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if cert := certificateOf(r.TLS); cert != nil {
-			r = r.WithContext(context.WithValue(r.Context(), provenKey{}, keyPrint(cert)))
+			r = r.WithContext(context.WithValue(r.Context(), provenKey{}, cert))
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
 func provenKeyOf(ctx context.Context) string {
-	key, _ := ctx.Value(provenKey{}).(string)
-	return key
+	if cert := presentedOf(ctx); cert != nil {
+		return keyPrint(cert)
+	}
+	return ""
+}
+
+// presentedOf is the certificate that a call came with; nil for none.
+func presentedOf(ctx context.Context) *x509.Certificate {
+	cert, _ := ctx.Value(provenKey{}).(*x509.Certificate)
+	return cert
 }

@@ -27,6 +27,7 @@ type registry struct {
 	directory directory
 	cfg       *Config
 	facts     factsCache
+	trust     trustCache
 }
 
 // Register implements controlapi.Backend.
@@ -228,7 +229,7 @@ func (r *registry) identity(csr *x509.CertificateRequest, agentID string) (contr
 	}
 	return controlapi.Identity{
 		AgentID: agentID, Certificate: issued.Certificate, CABundle: string(r.ca.Bundle()),
-		Tunnel: r.tunnelEndpoint(), ServerName: name, TrustDomain: r.cfg.TrustDomain, HeartbeatInterval: seconds(r.cfg.HeartbeatInterval),
+		FormerCAs: string(r.ca.Former()), Tunnel: r.tunnelEndpoint(), ServerName: name, TrustDomain: r.cfg.TrustDomain, HeartbeatInterval: seconds(r.cfg.HeartbeatInterval),
 	}, nil
 }
 

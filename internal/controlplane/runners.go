@@ -67,6 +67,9 @@ func (a *Admin) IssueRunner(ctx context.Context, opts RunnerOptions) (runnerapi.
 	if err != nil {
 		return runnerapi.Credentials{}, err
 	}
+	if _, err := a.ca.Reload(); err != nil {
+		return runnerapi.Credentials{}, err
+	}
 	issued, key, err := a.ca.Runner(opts.Name, runnerapi.RunnerURI(at.TrustDomain, opts.Name), opts.TTL, carried...)
 	if err != nil {
 		return runnerapi.Credentials{}, err
@@ -74,7 +77,12 @@ func (a *Admin) IssueRunner(ctx context.Context, opts RunnerOptions) (runnerapi.
 	runner := store.Runner{
 		Name: opts.Name, Serial: issued.Serial, Agents: opts.Agents.String(), CreatedAt: a.now(), ExpiresAt: issued.NotAfter,
 	}
-	err = a.store.Update(ctx, func(tx *store.Tx) error { return a.putRunner(ctx, tx, runner, opts.Replace) })
+	err = a.store.Update(ctx, func(tx *store.Tx) error {
+		if err := a.putRunner(ctx, tx, runner, opts.Replace); err != nil {
+			return err
+		}
+		return putRunnerTrust(ctx, tx, opts.Name, issued)
+	})
 	if err != nil {
 		return runnerapi.Credentials{}, err
 	}

@@ -1,6 +1,8 @@
 // Package ca is the control plane's certificate authority: it is made at first
 // start, kept in one file, and issues the certificates of agents, Runners and the
-// control plane itself. Who may have one is not decided here.
+// control plane itself. It can be replaced step by step while it works (rotate.go).
+// Who may have a certificate, and when the next step may be taken, is not decided
+// here.
 package ca
 
 import (
@@ -11,13 +13,14 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
 	"math/big"
 	"os"
-	"path/filepath"
+	"sync/atomic"
 	"time"
 )
 
@@ -26,139 +29,147 @@ const (
 	// backdate lets a peer whose clock is behind verify the chain, and so be told
 	// in words that its clock is wrong.
 	backdate = 24 * time.Hour
-	maxFile  = 64 << 10
 )
 
-// CA issues certificates.
+// CA issues certificates. It may be used by several goroutines while it is rotated.
 type CA struct {
+	file  string
+	now   func() time.Time
+	state atomic.Pointer[state]
+}
+
+// pair is a CA's certificate with its key.
+type pair struct {
 	cert *x509.Certificate
 	key  crypto.Signer
-	now  func() time.Time
 }
 
 // Open reads the CA from that file, or makes a new one there. When several
-// processes make it at a time they end up with the same one.
+// processes make it at a time they end up with the same one. One that has ended is
+// opened as well, since rotating it is the way out; see Ended.
 func Open(file string, now func() time.Time) (*CA, error) {
-	text, err := read(file)
+	c := &CA{file: file, now: now}
+	err := c.load()
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = create(file, now()); err == nil {
-			text, err = read(file)
+		if err = c.create(); err == nil {
+			err = c.load()
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("certificate authority: %w", err)
-	}
-	cert, key, err := parse(text)
-	if err != nil {
-		return nil, fmt.Errorf("certificate authority %s: %w; restore it from a backup (a new one would lock out all agents)", file, err)
-	}
-	if now().After(cert.NotAfter) {
-		return nil, fmt.Errorf("certificate authority %s ended at %s; set this machine's clock if that is wrong, or move the data directory away and register all agents anew",
-			file, cert.NotAfter.Format(time.RFC3339))
-	}
-	return &CA{cert: cert, key: key, now: now}, nil
-}
-
-func read(file string) ([]byte, error) {
-	info, err := os.Stat(file)
-	switch {
-	case err != nil:
 		return nil, err
-	case info.Mode().Perm()&0o077 != 0:
-		return nil, fmt.Errorf("%s can be read by others: run `chmod 600 %s`", file, file)
-	case info.Size() > maxFile:
-		return nil, fmt.Errorf("%s is no certificate authority: it is too large", file)
 	}
-	return os.ReadFile(file)
+	return c, nil
 }
 
-// create puts certificate and key in one file, so that there is never one without
-// the other, and links it into place, so that the first of several wins.
-func create(file string, now time.Time) error {
-	text, err := generate(now)
-	if err != nil {
-		return err
+// Ended is an error when the CA that signs has ended: nothing that it issues is
+// worth anything.
+func (c *CA) Ended() error {
+	cert := c.state.Load().signing.cert
+	if !c.now().After(cert.NotAfter) {
+		return nil
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(file), ".ca-*") // 0600
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(tmp.Name()) }()
-	_, err = tmp.Write(text)
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	if err := os.Link(tmp.Name(), file); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return nil
+	return fmt.Errorf("certificate authority %s ended at %s; set this machine's clock if that is wrong, or replace it: "+
+		"`pipeops-controlplane ca rotate start`, then `sign --force` and `finish --force`; agents come back by themselves",
+		c.file, cert.NotAfter.Format(time.RFC3339))
 }
 
-func generate(now time.Time) ([]byte, error) {
+// create makes the first CA, and links it into place, so that the first of several
+// processes wins.
+func (c *CA) create() error {
+	first, err := generate(c.now())
+	if err != nil {
+		return fmt.Errorf("certificate authority: %w", err)
+	}
+	text, err := (&state{signing: first}).encode()
+	if err != nil {
+		return fmt.Errorf("certificate authority: %w", err)
+	}
+	return writeFile(c.file, text, func(tmp, file string) error {
+		if err := os.Link(tmp, file); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		return nil
+	})
+}
+
+// generate makes a CA that signs itself.
+func generate(now time.Time) (pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, err
+		return pair{}, err
 	}
 	serial, err := newSerial()
 	if err != nil {
-		return nil, err
+		return pair{}, err
 	}
-	template := &x509.Certificate{
+	cert, err := certify(&x509.Certificate{
 		SerialNumber: serial,
 		Subject:      pkix.Name{CommonName: "PipeOps control plane CA " + serial.Text(16)[:8], Organization: []string{"PipeOps"}},
 		NotBefore:    now.Add(-backdate), NotAfter: now.Add(lifetime),
-		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
-		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+	}, nil, pair{key: key})
+	return pair{cert, key}, err
+}
+
+// certify signs a CA's certificate, with its own key when parent is nil. How many
+// CAs may follow it is left open: each rotation adds one.
+func certify(template, parent *x509.Certificate, by pair) (*x509.Certificate, error) {
+	template.IsCA, template.BasicConstraintsValid, template.MaxPathLen = true, true, -1
+	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
+	public := template.PublicKey
+	if parent == nil {
+		parent, public = template, by.key.Public()
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, by.key)
 	if err != nil {
 		return nil, err
 	}
-	keyPEM, err := encodeKey(key)
-	return append(encodeCert(der), keyPEM...), err
+	return x509.ParseCertificate(der)
 }
 
-func parse(text []byte) (*x509.Certificate, crypto.Signer, error) {
-	block, rest := pem.Decode(text)
-	if block == nil || block.Type != "CERTIFICATE" {
-		return nil, nil, errors.New("it holds no certificate")
+// Certificate is that of the CA which signs.
+func (c *CA) Certificate() *x509.Certificate { return c.state.Load().signing.cert }
+
+// Anchor is the CA that whoever comes anew starts from. While two are trusted it
+// is the older one: it is good for whatever becomes of the rotation, since the new
+// one is signed by it.
+func (c *CA) Anchor() *x509.Certificate {
+	s := c.state.Load()
+	if s.stage == Signing {
+		return s.other.cert
 	}
-	cert, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		return nil, nil, err
-	}
-	if block, _ = pem.Decode(rest); block == nil || block.Type != "PRIVATE KEY" {
-		return nil, nil, errors.New("it holds no key")
-	}
-	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		return nil, nil, errors.New("its key cannot be read")
-	}
-	key, ok := parsed.(*ecdsa.PrivateKey)
-	if !ok || !key.PublicKey.Equal(cert.PublicKey) || !cert.IsCA {
-		return nil, nil, errors.New("its key and certificate do not belong together")
-	}
-	return cert, key, nil
+	return s.signing.cert
 }
 
-// Certificate is the CA's own.
-func (c *CA) Certificate() *x509.Certificate { return c.cert }
+// Bundle is in PEM what peers trust: the CA, or two while it is rotated.
+func (c *CA) Bundle() []byte { return c.state.Load().bundle }
 
-// Bundle is the CA's certificate in PEM: what peers trust.
-func (c *CA) Bundle() []byte { return encodeCert(c.cert.Raw) }
+// Former are in PEM the CAs that were trusted once. Their keys are gone.
+func (c *CA) Former() []byte { return encodeCerts(c.state.Load().former) }
 
-// Pool holds the CA's certificate.
-func (c *CA) Pool() *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AddCert(c.cert)
-	return pool
-}
+// Pool holds the CAs that are trusted now.
+func (c *CA) Pool() *x509.CertPool { return c.state.Load().trusted }
 
-// Verify checks that the certificate was issued here, for clients, and is valid
-// at that time.
+// Verify checks that the certificate was issued here, by the CA of now or one
+// before it, for clients, and is valid at that time. Whoever holds one of a former
+// CA is to be told apart by more than that: see Trusted.
 func (c *CA) Verify(cert *x509.Certificate, at time.Time) error {
-	_, err := cert.Verify(x509.VerifyOptions{Roots: c.Pool(), CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	_, err := cert.Verify(x509.VerifyOptions{Roots: c.state.Load().known, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	return err
+}
+
+// Trusted says whether a certificate that Verify takes was issued by a CA of now.
+func (c *CA) Trusted(cert *x509.Certificate) bool {
+	s := c.state.Load()
+	return issued(s.signing.cert, cert) || s.other != nil && issued(s.other.cert, cert)
+}
+
+// Current says whether a certificate that Verify takes was issued by the CA that
+// signs now.
+func (c *CA) Current(cert *x509.Certificate) bool { return issued(c.Certificate(), cert) }
+
+// issued says whose a certificate is that was verified before.
+func issued(ca, cert *x509.Certificate) bool {
+	return bytes.Equal(ca.SubjectKeyId, cert.AuthorityKeyId)
 }
 
 // newSerial is 127 random bits: unique without a register of what was issued.
@@ -171,18 +182,6 @@ func newSerial() (*big.Int, error) {
 	return n.Add(n, limit), nil
 }
 
-func encodeCert(der []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-}
-
-func encodeKey(key crypto.Signer) ([]byte, error) {
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
-}
-
 // ParseCertificate reads one certificate in PEM; what follows it is left aside.
 func ParseCertificate(text string) (*x509.Certificate, error) {
 	block, _ := pem.Decode(bytes.TrimSpace([]byte(text)))
@@ -191,3 +190,9 @@ func ParseCertificate(text string) (*x509.Certificate, error) {
 	}
 	return x509.ParseCertificate(block.Bytes)
 }
+
+// KeyID names a CA by its key.
+func KeyID(ca *x509.Certificate) string { return hex.EncodeToString(ca.SubjectKeyId) }
+
+// IssuerID is the KeyID of the CA that issued a certificate.
+func IssuerID(cert *x509.Certificate) string { return hex.EncodeToString(cert.AuthorityKeyId) }

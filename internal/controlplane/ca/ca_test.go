@@ -79,8 +79,10 @@ func TestOpenRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "chmod 600")
 	require.NoError(t, os.Chmod(file, 0o600))
 
-	_, err = ca.Open(file, at(noon.AddDate(11, 0, 0)))
-	require.ErrorContains(t, err, "clock")
+	ended, err := ca.Open(file, at(noon.AddDate(11, 0, 0)))
+	require.NoError(t, err, "rotating it is the way out")
+	require.ErrorContains(t, ended.Ended(), "clock")
+	require.ErrorContains(t, ended.Ended(), "ca rotate start")
 
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)

@@ -18,7 +18,8 @@ func (c *CA) ControlPlane(id *url.URL, ttl time.Duration) (*tls.Certificate, err
 		return nil, err
 	}
 	template := &x509.Certificate{URIs: []*url.URL{id}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
-	der, err := c.sign(key.Public(), template, c.now().Add(-time.Hour), ttl)
+	s := c.state.Load()
+	der, err := c.sign(s, key.Public(), template, c.now().Add(-time.Hour), ttl)
 	if err != nil {
 		return nil, err
 	}
@@ -26,5 +27,9 @@ func (c *CA) ControlPlane(id *url.URL, ttl time.Duration) (*tls.Certificate, err
 	if err != nil {
 		return nil, err
 	}
-	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
+	cert := &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
+	for _, above := range s.chain() { // for agents that know only an earlier CA
+		cert.Certificate = append(cert.Certificate, above.Raw)
+	}
+	return cert, nil
 }

@@ -11,12 +11,13 @@ import (
 	"errors"
 	"net"
 	"net/url"
+	"slices"
 	"time"
 )
 
 // Issued is a certificate for somebody else.
 type Issued struct {
-	// Certificate in PEM: the leaf, then the CA.
+	// Certificate in PEM: the leaf, then the CA, then the way to it from CAs before.
 	Certificate string
 	// Serial in hexadecimal.
 	Serial   string
@@ -94,7 +95,8 @@ func (c *CA) Server(names []string, ttl time.Duration) (*tls.Certificate, error)
 			template.DNSNames = append(template.DNSNames, name)
 		}
 	}
-	der, err := c.sign(key.Public(), template, c.now().Add(-backdate), ttl)
+	s := c.state.Load()
+	der, err := c.sign(s, key.Public(), template, c.now().Add(-backdate), ttl)
 	if err != nil {
 		return nil, err
 	}
@@ -102,34 +104,48 @@ func (c *CA) Server(names []string, ttl time.Duration) (*tls.Certificate, error)
 	if err != nil {
 		return nil, err
 	}
-	// The CA goes along: whoever holds its fingerprint only finds it there.
-	return &tls.Certificate{Certificate: [][]byte{der, c.cert.Raw}, PrivateKey: key, Leaf: leaf}, nil
+	// The CAs go along: whoever holds the fingerprint of one only finds it there.
+	cert := &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
+	for _, above := range slices.Concat(s.chain(), s.anchors()) {
+		cert.Certificate = append(cert.Certificate, above.Raw)
+	}
+	return cert, nil
 }
 
 func (c *CA) issue(public any, template *x509.Certificate, ttl time.Duration) (Issued, error) {
+	s := c.state.Load()
 	// Peers whose clocks are a little behind should take it; but holders renew by
 	// its length, so that the part in the past is kept small.
-	der, err := c.sign(public, template, c.now().Add(-min(time.Hour, ttl/10)), ttl)
+	der, err := c.sign(s, public, template, c.now().Add(-min(time.Hour, ttl/10)), ttl)
 	if err != nil {
 		return Issued{}, err
 	}
-	return Issued{
-		Certificate: string(append(encodeCert(der), c.Bundle()...)),
-		Serial:      template.SerialNumber.Text(16), NotAfter: template.NotAfter,
-	}, nil
+	return s.issued(der, template), nil
 }
 
-func (c *CA) sign(public any, template *x509.Certificate, from time.Time, ttl time.Duration) ([]byte, error) {
+func (s *state) issued(der []byte, template *x509.Certificate) Issued {
+	return Issued{
+		Certificate: string(append(encodeCert(der), encodeCerts(s.chain())...)),
+		Serial:      template.SerialNumber.Text(16), NotAfter: template.NotAfter,
+	}
+}
+
+func (c *CA) sign(s *state, public any, template *x509.Certificate, from time.Time, ttl time.Duration) ([]byte, error) {
 	serial, err := newSerial()
 	if err != nil {
 		return nil, err
 	}
 	template.SerialNumber = serial
 	template.NotBefore, template.NotAfter = from, c.now().Add(ttl)
-	if template.NotAfter.After(c.cert.NotAfter) {
-		template.NotAfter = c.cert.NotAfter
+	return s.sign(public, template)
+}
+
+// sign issues a certificate that ends no later than the CA.
+func (s *state) sign(public any, template *x509.Certificate) ([]byte, error) {
+	if end := s.signing.cert.NotAfter; template.NotAfter.After(end) {
+		template.NotAfter = end
 	}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.BasicConstraintsValid = true
-	return x509.CreateCertificate(rand.Reader, template, c.cert, public, c.key)
+	return x509.CreateCertificate(rand.Reader, template, s.signing.cert, public, s.signing.key)
 }

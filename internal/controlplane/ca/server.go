@@ -8,7 +8,7 @@ import (
 )
 
 // serverTTL is the life of the control plane's own certificate. It is made anew
-// at each start and at two thirds of its life.
+// at each start, at two thirds of its life, and when the CA is rotated.
 const serverTTL = 90 * 24 * time.Hour
 
 // ServerCertificate is the control plane's own certificate, made when it is asked
@@ -19,6 +19,7 @@ type ServerCertificate struct {
 
 	mu      sync.Mutex
 	current *tls.Certificate
+	by      *state // what issued it
 	renewAt time.Time
 }
 
@@ -33,14 +34,14 @@ func NewServerCertificate(c *CA, names []string) *ServerCertificate {
 func (s *ServerCertificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.ca.now()
-	if s.current != nil && now.Before(s.renewAt) {
+	now, by := s.ca.now(), s.ca.state.Load()
+	if s.current != nil && s.by == by && now.Before(s.renewAt) {
 		return s.current, nil
 	}
 	cert, err := s.ca.Server(s.names, serverTTL)
 	if err != nil {
 		return nil, err
 	}
-	s.current, s.renewAt = cert, now.Add(serverTTL*2/3)
+	s.current, s.by, s.renewAt = cert, by, now.Add(serverTTL*2/3)
 	return cert, nil
 }

@@ -1,0 +1,280 @@
+package agent_test
+
+import (
+	"context"
+	"crypto/x509"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/agent/identity"
+	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
+	"github.com/pipeops/pipeops-vm-agent/test/planetest"
+)
+
+const year = 365 * 24 * time.Hour
+
+// rotate takes a step once everybody is ready for it.
+func rotate(t *testing.T, p *planetest.Plane, step ca.Step) {
+	t.Helper()
+	var err error
+	assert.Eventually(t, func() bool {
+		_, _, err = p.RotateCA(t.Context(), step, controlplane.RotateOptions{})
+		return err == nil
+	}, patience, 50*time.Millisecond, "step %s", step)
+	require.NoError(t, err)
+}
+
+// rotateWithoutAgent takes all steps while the agent is offline. The first time the
+// last one takes away the CA of its certificate.
+func rotateWithoutAgent(t *testing.T, p *planetest.Plane, first bool) {
+	t.Helper()
+	for _, step := range []ca.Step{ca.Start, ca.Sign, ca.Finish} {
+		if step == ca.Sign || step == ca.Finish && first {
+			_, _, err := p.RotateCA(t.Context(), step, controlplane.RotateOptions{})
+			require.ErrorContains(t, err, "agent "+name)
+		}
+		_, changed, err := p.RotateCA(t.Context(), step, controlplane.RotateOptions{Force: true})
+		require.NoError(t, err)
+		require.True(t, changed)
+	}
+}
+
+// runner is one that gives commands without a pause: on a connection that it keeps,
+// and each time on a new one as well.
+type runner struct {
+	t     *testing.T
+	p     *planetest.Plane
+	file  string
+	login *login.Login
+	kept  *runnerapi.Client
+
+	commands atomic.Int64
+	stop     func()
+}
+
+func newRunner(t *testing.T, p *planetest.Plane, agentID string) *runner {
+	t.Helper()
+	credentials, err := p.CreateRunner(t.Context(), "busy", year, false)
+	require.NoError(t, err)
+	r := &runner{t: t, p: p, file: filepath.Join(t.TempDir(), "busy.json")}
+	require.NoError(t, credentials.Write(r.file))
+	r.login, err = login.Open(r.file, func(err error) { t.Log(err) })
+	require.NoError(t, err)
+	t.Cleanup(r.login.Close)
+	r.kept = r.client(agentID)
+	t.Cleanup(r.kept.Close)
+	return r
+}
+
+func (r *runner) client(agentID string) *runnerapi.Client {
+	r.t.Helper()
+	credentials := r.login.Credentials()
+	c, err := runnerapi.NewClient(runnerapi.ClientConfig{
+		AgentID: agentID, ServerName: agentID + "." + credentials.AgentsDomain, EdgeAddresses: []string{credentials.Edge},
+		TrustDomain: credentials.TrustDomain, Roots: r.login.Roots(), Certificate: r.login.Certificate,
+	})
+	require.NoError(r.t, err)
+	return c
+}
+
+// command asks the control plane for the agent, as pipeops-runner does, and the
+// agent for its cluster.
+func (r *runner) command(ctx context.Context) error {
+	agents, err := r.agents(ctx)
+	if err != nil {
+		return err
+	}
+	fresh := r.client(agents[0].ID)
+	defer fresh.Close()
+	for _, client := range []*runnerapi.Client{r.kept, fresh} {
+		if _, err := client.Cluster(ctx); err != nil {
+			return err
+		}
+	}
+	r.commands.Add(1)
+	return nil
+}
+
+// agents has the patience with a control plane that restarts that pipeops-runner has.
+func (r *runner) agents(ctx context.Context) (agents []announce.Agent, err error) {
+	for end := time.Now().Add(runnerapi.DefaultPatience); time.Now().Before(end) && ctx.Err() == nil; {
+		client := announce.SnapshotClient{BaseURL: r.login.Credentials().ControlPlane, HTTPClient: r.login.HTTPClient()}
+		if agents, err = client.Agents(ctx); err == nil {
+			return agents, nil
+		}
+	}
+	return nil, err
+}
+
+// begin gives commands until the test ends or stop is called.
+func (r *runner) begin() {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			if err := r.command(ctx); err != nil && ctx.Err() == nil {
+				r.t.Errorf("after %d commands: %v", r.commands.Load(), err)
+			}
+		}
+	}()
+	r.stop = sync.OnceFunc(func() { cancel(); <-done })
+	r.t.Cleanup(func() { r.stop() })
+}
+
+// some waits until more commands were carried out.
+func (r *runner) some() {
+	r.t.Helper()
+	want := r.commands.Load() + 3
+	await(r.t, "commands are carried out", func() bool { return r.commands.Load() >= want })
+}
+
+// storedIdentity is the agent's, from its directory.
+func storedIdentity(t *testing.T, dir string) *identity.Identity {
+	t.Helper()
+	parts, _, err := identity.File{Dir: dir}.Load(t.Context())
+	require.NoError(t, err)
+	id, err := identity.Decode(parts)
+	require.NoError(t, err)
+	return id
+}
+
+// signer is the CA that signs.
+func signer(t *testing.T, p *planetest.Plane) *x509.Certificate {
+	t.Helper()
+	authority, err := ca.Open(filepath.Join(p.Config.DataDir, "ca.pem"), p.Clock.Now)
+	require.NoError(t, err)
+	return authority.Certificate()
+}
+
+// TestTheCAIsRotatedWhileCommandsRun restarts the control plane between each two
+// steps. No command fails.
+func TestTheCAIsRotatedWhileCommandsRun(t *testing.T) {
+	p, dir := planetest.Start(t), t.TempDir()
+	once := p.Token(t, controlplane.TokenOptions{Uses: 1})
+	first := run(t, p, dir, once)
+	agentID := p.AwaitOnline(t, time.Time{})
+	old := signer(t, p)
+	r := newRunner(t, p, agentID)
+	r.begin()
+	r.some()
+	for _, step := range []ca.Step{ca.Start, ca.Sign, ca.Finish} {
+		rotate(t, p, step)
+		r.some()
+		p.Stop()
+		p.Restart(t)
+		r.some()
+	}
+	await(t, "the agent trusts the new CA alone", func() bool { return len(anchor.Parse([]byte(storedIdentity(t, dir).CABundle))) == 1 })
+	r.some()
+	r.stop()
+	t.Logf("%d commands, none failed", r.commands.Load())
+
+	assert.NotEqual(t, old, signer(t, p))
+	assert.Equal(t, ca.KeyID(signer(t, p)), ca.IssuerID(storedIdentity(t, dir).Certificate.Leaf))
+	written, err := login.Open(r.file, nil)
+	require.NoError(t, err)
+	defer written.Close()
+	cert, err := written.Certificate()
+	require.NoError(t, err)
+	assert.Equal(t, ca.KeyID(signer(t, p)), ca.IssuerID(cert.Leaf), "the Runner's file follows")
+
+	// The token names the old CA and is used up: it is still the same agent's.
+	first.stop()
+	again := p.Clock.Now()
+	run(t, p, dir, once)
+	assert.Equal(t, agentID, p.AwaitOnline(t, again))
+}
+
+func TestAnAbortedRotationWhileCommandsRun(t *testing.T) {
+	p, dir := planetest.Start(t), t.TempDir()
+	run(t, p, dir, token(t, p))
+	r := newRunner(t, p, p.AwaitOnline(t, time.Time{}))
+	old := signer(t, p)
+	r.begin()
+	for _, step := range []ca.Step{ca.Start, ca.Sign, ca.Abort, ca.Abort} {
+		rotate(t, p, step)
+		r.some()
+	}
+	await(t, "the agent trusts the old CA alone", func() bool {
+		id := storedIdentity(t, dir)
+		return len(anchor.Parse([]byte(id.CABundle))) == 1 && id.HasCA(controlapi.Fingerprint(old)) && ca.IssuerID(id.Certificate.Leaf) == ca.KeyID(old)
+	})
+	r.some()
+}
+
+// TestAnAgentThatWasOfflineDuringTheRotation was, then, for a while or for longer
+// than two CAs last.
+func TestAnAgentThatWasOfflineDuringTheRotation(t *testing.T) {
+	for name, away := range map[string][]time.Duration{"for minutes": {0}, "for a month": {30 * 24 * time.Hour}, "for 18 years": {9 * year, 9 * year}} {
+		t.Run(name, func(t *testing.T) {
+			p, dir := planetest.Start(t), t.TempDir()
+			invitation := p.Token(t, controlplane.TokenOptions{Uses: 1})
+			first := run(t, p, dir, invitation)
+			id := p.AwaitOnline(t, time.Time{})
+			first.stop()
+			old := storedIdentity(t, dir)
+			for i, d := range away {
+				p.Clock.Advance(d)
+				rotateWithoutAgent(t, p, i == 0)
+			}
+			again := p.Clock.Now()
+			run(t, p, dir, invitation)
+			assert.Equal(t, id, p.AwaitOnline(t, again))
+			await(t, "it has a certificate of the new CA", func() bool {
+				now := storedIdentity(t, dir)
+				return ca.IssuerID(now.Certificate.Leaf) == ca.KeyID(signer(t, p)) && !strings.Contains(now.CABundle, strings.TrimSpace(old.CABundle))
+			})
+			status, err := p.CA(t.Context())
+			require.NoError(t, err)
+			assert.Empty(t, status.NotReady)
+		})
+	}
+}
+
+// TestReplicasFollowARotation: each by its own heartbeat, with one identity.
+func TestReplicasFollowARotation(t *testing.T) {
+	r := startReplicas(t, nil)
+	_, one := r.run("one")
+	_, two := r.run("two")
+	r.up("one", "two")
+	for _, step := range []ca.Step{ca.Start, ca.Sign, ca.Finish} {
+		rotate(t, r.p, step)
+	}
+	await(t, "both trust the new CA alone", func() bool {
+		return len(anchor.Parse([]byte(r.stored().CABundle))) == 1 &&
+			one.count("CAs changed") >= 2 && two.count("CAs changed") >= 2
+	})
+	for _, log := range []*book{one, two} {
+		assert.Zero(t, log.count("heartbeat failed"))
+		assert.Zero(t, log.count("tunnel is down"))
+	}
+}
+
+// TestCommandsGoOnWhileTheCertificateIsRenewed is the same for a renewal as it comes
+// with each day.
+func TestCommandsGoOnWhileTheCertificateIsRenewed(t *testing.T) {
+	p, dir := planetest.Start(t, func(c *controlplane.Config) { c.CertificateTTL = 9 * time.Second }), t.TempDir()
+	run(t, p, dir, token(t, p))
+	r := newRunner(t, p, p.AwaitOnline(t, time.Time{}))
+	r.begin()
+	seen := map[string]bool{}
+	await(t, "the certificate is renewed three times", func() bool {
+		seen[storedIdentity(t, dir).Certificate.Leaf.SerialNumber.String()] = true
+		return len(seen) > 3
+	})
+	r.some()
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+)
+
+func newCAShow(a *app) *cobra.Command {
+	var out cli.Output
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Show the CA, how far its rotation is and who it waits for",
+		Example: `  pipeops-controlplane ca show
+
+  # Names of those that the next step waits for:
+  pipeops-controlplane ca show -o json | jq -r '.notReady[].name'`,
+		Args: exactArgs(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.admin(cmd, func(ctx context.Context, admin *controlplane.Admin) error {
+				status, err := admin.CA(ctx)
+				if err != nil {
+					return err
+				}
+				if out.Table() {
+					defer a.sayCA(status)
+				}
+				return out.Write(a.out, status, func(w io.Writer) { caTable(w, status) })
+			})
+		},
+	}
+	out.Add(cmd)
+	return cmd
+}
+
+func caTable(w io.Writer, status controlplane.CAStatus) {
+	cli.Row(w, "CA", "ROLE", "FROM", "UNTIL", "FINGERPRINT")
+	for _, c := range status.CAs {
+		cli.Row(w, c.Name, c.Role, c.NotBefore.Format(time.DateOnly), c.NotAfter.Format(time.DateOnly), c.Fingerprint)
+	}
+}
+
+// sayCA says what comes next, and who is not ready for it.
+func (a *app) sayCA(status controlplane.CAStatus) {
+	for _, w := range status.Warnings {
+		a.say("Warning: %s", w)
+	}
+	a.sayNotReady(status.NotReady)
+	switch {
+	case status.Stage == ca.Settled:
+		a.say("No rotation is under way. To begin one: pipeops-controlplane ca rotate start")
+	case len(status.NotReady) > 0:
+		a.say("Wait until nobody is left above, then: pipeops-controlplane ca rotate %s", stepAfter(status.Stage))
+	default:
+		a.say("All are ready. Next: pipeops-controlplane ca rotate %s", stepAfter(status.Stage))
+	}
+}
+
+func stepAfter(stage ca.Stage) ca.Step {
+	if stage == ca.Signing {
+		return ca.Finish
+	}
+	return ca.Sign
+}
+
+func (a *app) sayNotReady(list []controlplane.Dependant) {
+	for _, d := range list {
+		who := d.Kind + " " + d.Name
+		if d.ID != "" {
+			who += fmt.Sprintf(" (%s, last seen %s)", d.ID, cli.Ago(d.LastSeen))
+		}
+		a.say("Not ready: %s %s", who, d.Reason)
+	}
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// TestTheCredentialsFollowTheCA has a command come after a rotation of a real
+// control plane's CA that it slept through.
+func TestTheCredentialsFollowTheCA(t *testing.T) {
+	dir := t.TempDir()
+	cp, err := controlplane.New(t.Context(), controlplane.Config{
+		DataDir: dir, APIListen: "127.0.0.1:0", TunnelListen: "127.0.0.1:0", EdgeListen: "127.0.0.1:0", Log: zerolog.Nop(),
+	})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- cp.Run(ctx) }()
+	defer func() {
+		cancel()
+		assert.NoError(t, <-done)
+	}()
+	admin, err := controlplane.OpenAdmin(t.Context(), dir, nil)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, admin.Close()) }()
+	creds, err := admin.CreateRunner(t.Context(), "ci", time.Hour, false)
+	require.NoError(t, err)
+	w := &world{credentials: filepath.Join(t.TempDir(), "ci.json"), creds: creds}
+	require.NoError(t, creds.Write(w.credentials))
+	for _, step := range []ca.Step{ca.Start, ca.Sign, ca.Finish} {
+		_, _, err := admin.RotateCA(t.Context(), step, controlplane.RotateOptions{Force: true})
+		require.NoError(t, err)
+	}
+	authority, err := ca.Open(filepath.Join(dir, "ca.pem"), time.Now)
+	require.NoError(t, err)
+
+	require.Eventually(t, func() bool { // until the control plane has taken up the rotation
+		code, _, stderr := w.run(t, "agents")
+		assert.Zero(t, code, stderr)
+		kept, err := runnerapi.LoadCredentials(w.credentials)
+		assert.NoError(t, err)
+		cert, err := kept.TLSCertificate()
+		return assert.NoError(t, err) && hex.EncodeToString(cert.Leaf.AuthorityKeyId) == ca.KeyID(authority.Certificate())
+	}, 30*time.Second, 100*time.Millisecond)
+	info, err := os.Stat(w.credentials)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	code, _, stderr := w.run(t, "agents")
+	assert.Zero(t, code, stderr)
+	assert.NotContains(t, stderr, "certificate")
+}

@@ -1,0 +1,82 @@
+package ca
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// maxFile is room for some hundreds of rotations.
+const maxFile = 1 << 20
+
+// load reads the file, unless it is as it was.
+func (c *CA) load() error {
+	text, err := read(c.file)
+	if err != nil {
+		return fmt.Errorf("certificate authority: %w", err)
+	}
+	sum := sha256.Sum256(text)
+	if s := c.state.Load(); s != nil && s.sum == sum {
+		return nil
+	}
+	s, err := parse(text)
+	if err != nil {
+		return fmt.Errorf("certificate authority %s: %w; restore it from a backup (a new one would lock out all agents)", c.file, err)
+	}
+	s.sum = sum
+	c.state.Store(s)
+	return nil
+}
+
+// Reload takes up what another process has made of the CA, and says whether that
+// is anything new. On an error everything stays as it was.
+func (c *CA) Reload() (changed bool, err error) {
+	before := c.state.Load()
+	if err := c.load(); err != nil {
+		return false, err
+	}
+	return c.state.Load() != before, nil
+}
+
+func read(file string) ([]byte, error) {
+	info, err := os.Stat(file)
+	switch {
+	case err != nil:
+		return nil, err
+	case info.Mode().Perm()&0o077 != 0:
+		return nil, fmt.Errorf("%s can be read by others: run `chmod 600 %s`", file, file)
+	case info.Size() > maxFile:
+		return nil, fmt.Errorf("%s is no certificate authority: it is too large", file)
+	}
+	return os.ReadFile(file)
+}
+
+// writeFile writes a file that only its owner can read and has it put into place,
+// complete and on disk.
+func writeFile(file string, text []byte, place func(tmp, file string) error) error {
+	dir := filepath.Dir(file)
+	tmp, err := os.CreateTemp(dir, ".ca-*") // 0600
+	if err != nil {
+		return fmt.Errorf("certificate authority: %w", err)
+	}
+	defer func() { _ = os.Remove(tmp.Name()) }()
+	_, err = tmp.Write(text)
+	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err == nil {
+		err = place(tmp.Name(), file)
+	}
+	if err = errors.Join(err, syncDir(dir)); err != nil {
+		return fmt.Errorf("certificate authority: %w", err)
+	}
+	return nil
+}
+
+// syncDir makes a new name survive a crash of the machine.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,40 @@
+package ca
+
+import (
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
+)
+
+// Reissue makes the same certificate once more, issued by the CA that signs now:
+// its key, its names, its end, what else it grants and even its serial number are
+// those of the old one, so that whatever is known of the one, a revocation for
+// example, is known of the other. The old one must have been verified.
+func (c *CA) Reissue(old *x509.Certificate) (Issued, error) {
+	s := c.state.Load()
+	template := &x509.Certificate{
+		SerialNumber: old.SerialNumber, Subject: old.Subject,
+		DNSNames: old.DNSNames, URIs: old.URIs, ExtKeyUsage: old.ExtKeyUsage,
+		NotBefore: old.NotBefore, NotAfter: old.NotAfter, ExtraExtensions: ownExtensions(old),
+	}
+	der, err := s.sign(old.PublicKey, template)
+	if err != nil {
+		return Issued{}, err
+	}
+	return s.issued(der, template), nil
+}
+
+// x509Extensions is the arc of the extensions that crypto/x509 makes of a
+// certificate's fields (RFC 5280, section 4.2.1).
+var x509Extensions = asn1.ObjectIdentifier{2, 5, 29}
+
+// ownExtensions are those that whoever issued the certificate put in by himself.
+func ownExtensions(cert *x509.Certificate) []pkix.Extension {
+	var own []pkix.Extension
+	for _, e := range cert.Extensions {
+		if len(e.Id) < len(x509Extensions) || !e.Id[:len(x509Extensions)].Equal(x509Extensions) {
+			own = append(own, e)
+		}
+	}
+	return own
+}

@@ -1,0 +1,171 @@
+package ca
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+)
+
+// A rotation replaces the CA without anybody noticing:
+//
+//	Settled ──Start──► Introduced ──Sign──► Signing ──Finish──► Settled
+//	Settled ◄──Abort── Introduced ◄──Abort── Signing
+//
+// Each step replaces the file at once. A step that was taken already changes
+// nothing and answers false, so that a command may be repeated. Two processes must
+// not take steps at a time: the caller holds a lock.
+
+// noEnd is the end of a certificate that has none (RFC 5280, section 4.1.2.5). A
+// cross certificate says which CA came after which, and that does not change: an
+// agent may need it after both have ended. What it leads to still ends when the
+// later CA and its certificates do.
+var noEnd = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+
+var (
+	errNotStarted = errors.New("no rotation of the CA is under way; `pipeops-controlplane ca rotate start` begins one")
+	errNotSigning = errors.New("the new CA does not sign yet; `pipeops-controlplane ca rotate sign` comes first")
+)
+
+// Stage is how far the rotation has come.
+func (c *CA) Stage() Stage { return c.state.Load().stage }
+
+// Other is the CA that is trusted beside the one which signs; nil when there is none.
+func (c *CA) Other() *x509.Certificate {
+	if other := c.state.Load().other; other != nil {
+		return other.cert
+	}
+	return nil
+}
+
+// FormerCAs are those whose keys are gone, the latest first.
+func (c *CA) FormerCAs() []*x509.Certificate { return slices.Clone(c.state.Load().former) }
+
+// Step is a step of a rotation.
+type Step string
+
+// The steps of a rotation.
+const (
+	// Start makes a new CA, which the old one signs, to be trusted beside it.
+	Start Step = "start"
+	// Sign has the new CA sign from now on.
+	Sign Step = "sign"
+	// Finish drops the old CA and its key.
+	Finish Step = "finish"
+	// Abort goes one step back: the old CA signs again, or the new one is dropped with
+	// its key.
+	Abort Step = "abort"
+)
+
+// Check says whether a step can be taken, and whether it would change anything.
+func (c *CA) Check(step Step) (bool, error) {
+	next, err := c.plan(step)
+	return next != nil, err
+}
+
+// Take takes a step, and says whether that changed anything.
+func (c *CA) Take(step Step) (bool, error) {
+	next, err := c.plan(step)
+	if err != nil || next == nil {
+		return false, err
+	}
+	return true, c.replace(next)
+}
+
+// plan answers what there will be after a step; nil when that is there already.
+func (c *CA) plan(step Step) (*state, error) {
+	s := c.state.Load()
+	switch step {
+	case Start:
+		return s.start(c.now())
+	case Sign:
+		return s.signNew()
+	case Finish:
+		return s.finish()
+	case Abort:
+		return s.abort()
+	}
+	return nil, fmt.Errorf("%q is no step of a rotation", step)
+}
+
+func (s *state) start(now time.Time) (*state, error) {
+	if s.stage != Settled {
+		return nil, nil
+	}
+	next, err := generate(now)
+	if err != nil {
+		return nil, err
+	}
+	serial, err := newSerial()
+	if err != nil {
+		return nil, err
+	}
+	cross, err := certify(&x509.Certificate{
+		SerialNumber: serial, Subject: next.cert.Subject, SubjectKeyId: next.cert.SubjectKeyId,
+		NotBefore: next.cert.NotBefore, NotAfter: noEnd, PublicKey: next.cert.PublicKey,
+	}, s.signing.cert, s.signing)
+	if err != nil {
+		return nil, err
+	}
+	return &state{
+		stage: Introduced, signing: s.signing, other: &next,
+		cross: slices.Concat([]*x509.Certificate{cross}, s.cross), former: s.former,
+	}, nil
+}
+
+func (s *state) signNew() (*state, error) {
+	switch s.stage {
+	case Settled:
+		return nil, errNotStarted
+	case Signing:
+		return nil, nil
+	}
+	return s.swapped(Signing), nil
+}
+
+func (s *state) finish() (*state, error) {
+	switch {
+	case s.stage == Introduced:
+		return nil, errNotSigning
+	case s.stage == Settled && len(s.former) == 0:
+		return nil, errNotStarted
+	case s.stage == Settled:
+		return nil, nil
+	}
+	return &state{stage: Settled, signing: s.signing, cross: s.cross, former: withFormer(s)}, nil
+}
+
+func (s *state) abort() (*state, error) {
+	switch s.stage {
+	case Settled:
+		return nil, nil
+	case Signing:
+		return s.swapped(Introduced), nil
+	}
+	// The cross certificate leads nowhere any more. The CA is kept as a former one:
+	// it may have signed, and who holds such a certificate has to be known again.
+	return &state{stage: Settled, signing: s.signing, cross: s.cross[1:], former: withFormer(s)}, nil
+}
+
+func (s *state) swapped(to Stage) *state {
+	signing := s.signing
+	return &state{stage: to, signing: *s.other, other: &signing, cross: s.cross, former: s.former}
+}
+
+func withFormer(s *state) []*x509.Certificate {
+	return slices.Concat([]*x509.Certificate{s.other.cert}, s.former)
+}
+
+// replace writes the file, in one step, and goes on with what is in it.
+func (c *CA) replace(next *state) error {
+	text, err := next.encode()
+	if err != nil {
+		return err
+	}
+	if err := writeFile(c.file, text, os.Rename); err != nil {
+		return err
+	}
+	return c.load()
+}

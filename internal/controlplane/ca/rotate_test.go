@@ -1,0 +1,290 @@
+package ca_test
+
+import (
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+)
+
+// rotating is a CA whose clock and process can be changed.
+type rotating struct {
+	*ca.CA
+	t    *testing.T
+	file string
+	now  time.Time
+}
+
+func newRotating(t *testing.T) *rotating {
+	t.Helper()
+	r := &rotating{t: t, file: filepath.Join(t.TempDir(), "ca.pem"), now: noon}
+	r.restart()
+	return r
+}
+
+// restart opens the file anew, as another process would.
+func (r *rotating) restart() {
+	r.t.Helper()
+	var err error
+	r.CA, err = ca.Open(r.file, func() time.Time { return r.now })
+	require.NoError(r.t, err)
+}
+
+// take takes steps, in a process each.
+func (r *rotating) take(steps ...ca.Step) {
+	r.t.Helper()
+	for _, step := range steps {
+		changed, err := r.Take(step)
+		require.NoError(r.t, err)
+		assert.True(r.t, changed, step)
+		r.restart()
+	}
+}
+
+func (r *rotating) rotate() { r.take(ca.Start, ca.Sign, ca.Finish) }
+
+// keys counts the private keys in the file.
+func (r *rotating) keys() int {
+	r.t.Helper()
+	text, err := os.ReadFile(r.file)
+	require.NoError(r.t, err)
+	return strings.Count(string(text), "BEGIN PRIVATE KEY")
+}
+
+func (r *rotating) agent() *x509.Certificate {
+	r.t.Helper()
+	return r.certificate(time.Hour)
+}
+
+func (r *rotating) certificate(ttl time.Duration) *x509.Certificate {
+	r.t.Helper()
+	req, err := ca.ParseRequest(request(r.t, ecKey(r.t, elliptic.P256())))
+	require.NoError(r.t, err)
+	issued, err := r.Agent(req, "a.agents", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/agent/a"}, ttl)
+	require.NoError(r.t, err)
+	cert, err := ca.ParseCertificate(issued.Certificate)
+	require.NoError(r.t, err)
+	return cert
+}
+
+// believed verifies the control plane's certificate as one does who knows only old.
+func (r *rotating) believed(old ...*x509.Certificate) error {
+	r.t.Helper()
+	served, err := ca.NewServerCertificate(r.CA, []string{"localhost"}).Get(nil)
+	require.NoError(r.t, err)
+	opts := x509.VerifyOptions{DNSName: "localhost", CurrentTime: r.now, Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool()}
+	for _, c := range old {
+		opts.Roots.AddCert(anchor.Of(c))
+	}
+	for _, der := range served.Certificate[1:] {
+		c, err := x509.ParseCertificate(der)
+		require.NoError(r.t, err)
+		opts.Intermediates.AddCert(c)
+	}
+	_, err = served.Leaf.Verify(opts)
+	return err
+}
+
+func TestARotationStepByStep(t *testing.T) {
+	r := newRotating(t)
+	first, early := r.Certificate(), r.agent()
+	settled := string(r.Bundle())
+
+	r.take(ca.Start)
+	second := r.Other()
+	assert.Equal(t, ca.Introduced, r.Stage())
+	assert.Equal(t, first, r.Certificate(), "the old one signs")
+	assert.Equal(t, first, r.Anchor())
+	assert.Len(t, anchor.Parse(r.Bundle()), 2)
+	assert.True(t, r.Current(r.agent()))
+	introduced := string(r.Bundle())
+
+	r.take(ca.Sign)
+	late := r.agent()
+	assert.Equal(t, second, r.Certificate())
+	assert.Equal(t, first, r.Anchor(), "what is handed out now outlives an abort")
+	assert.Equal(t, introduced, string(r.Bundle()), "nobody has to be told again")
+	assert.True(t, r.Current(late))
+	assert.False(t, r.Current(early))
+	assert.True(t, r.Trusted(early))
+	require.NoError(t, r.Verify(early, noon))
+	require.NoError(t, r.Verify(late, noon))
+	assert.Equal(t, 2, r.keys())
+
+	r.take(ca.Finish)
+	assert.Equal(t, ca.Settled, r.Stage())
+	assert.Equal(t, second, r.Anchor())
+	assert.Equal(t, 1, r.keys(), "the old key is gone")
+	assert.Len(t, anchor.Parse(r.Bundle()), 1)
+	assert.NotEqual(t, settled, string(r.Bundle()))
+	require.NoError(t, r.Verify(early, noon), "known still, for those who come back")
+	assert.False(t, r.Trusted(early), "but not trusted")
+	assert.Equal(t, []*x509.Certificate{first}, r.FormerCAs())
+	info, err := os.Stat(r.file)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+}
+
+func TestStepsCanBeRepeatedAndNotSkipped(t *testing.T) {
+	r := newRotating(t)
+	for _, early := range []ca.Step{ca.Sign, ca.Finish} {
+		_, err := r.Take(early)
+		require.ErrorContains(t, err, "rotate start")
+	}
+	for _, step := range []ca.Step{ca.Start, ca.Sign, ca.Finish} {
+		if step == ca.Sign {
+			_, err := r.Take(ca.Finish)
+			require.ErrorContains(t, err, "rotate sign")
+		}
+		would, err := r.Check(step)
+		require.NoError(t, err)
+		assert.True(t, would)
+		r.take(step)
+		stage, bundle := r.Stage(), string(r.Bundle())
+		changed, err := r.Take(step)
+		require.NoError(t, err)
+		if step == ca.Finish { // there is nothing that could be told apart from a new rotation but start
+			assert.Equal(t, bundle, string(r.Bundle()))
+		}
+		assert.False(t, changed)
+		assert.Equal(t, stage, r.Stage())
+	}
+}
+
+func TestAnAbortedRotation(t *testing.T) {
+	for name, steps := range map[string][]ca.Step{
+		"before it signed": {ca.Start, ca.Abort}, "after": {ca.Start, ca.Sign, ca.Abort, ca.Abort},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRotating(t)
+			first, bundle := r.Certificate(), string(r.Bundle())
+			r.take(steps[:len(steps)-1]...)
+			assert.Equal(t, ca.Introduced, r.Stage())
+			assert.Equal(t, first, r.Certificate())
+			r.take(steps[len(steps)-1])
+			assert.Equal(t, ca.Settled, r.Stage())
+			assert.Equal(t, bundle, string(r.Bundle()))
+			assert.Equal(t, 1, r.keys(), "the new key is gone")
+			require.NoError(t, r.believed(first))
+			changed, err := r.Take(ca.Abort)
+			require.NoError(t, err)
+			assert.False(t, changed)
+			r.rotate()
+			require.NoError(t, r.believed(first), "and another can follow")
+		})
+	}
+}
+
+// TestOldCAsLeadToTheNew is for whoever was away: through several rotations, and
+// for longer than any of the CAs lasts.
+func TestOldCAsLeadToTheNew(t *testing.T) {
+	r := newRotating(t)
+	old := []*x509.Certificate{r.Certificate()}
+	recovered := r.agent()
+	for range 3 {
+		r.now = r.now.Add(9 * 365 * 24 * time.Hour)
+		r.restart()
+		r.rotate()
+		for i, c := range old {
+			require.NoError(t, r.believed(c), "rotation %d back", len(old)-i)
+		}
+		old = append(old, r.Certificate())
+	}
+	assert.True(t, r.now.After(old[0].NotAfter.AddDate(10, 0, 0)))
+	require.NoError(t, r.Verify(recovered, recovered.NotAfter.Add(-time.Second)), "its old certificate is known")
+	require.Error(t, r.believed(open(t).Certificate()), "another control plane's")
+}
+
+// TestACAOfAnEarlierVersionLeadsToTheNew: it said that no CA may follow it.
+func TestACAOfAnEarlierVersionLeadsToTheNew(t *testing.T) {
+	key := ecKey(t, elliptic.P256())
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "old"}, NotBefore: noon, NotAfter: noon.AddDate(10, 0, 0),
+		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	require.NoError(t, err)
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	text := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})...)
+	r := &rotating{t: t, file: filepath.Join(t.TempDir(), "ca.pem"), now: noon.AddDate(0, 0, 2)}
+	require.NoError(t, os.WriteFile(r.file, text, 0o600))
+	r.restart()
+	old := r.Certificate()
+	require.True(t, old.MaxPathLenZero)
+	r.rotate()
+	require.NoError(t, r.believed(old))
+}
+
+func TestACAThatEndedIsReplaced(t *testing.T) {
+	r := newRotating(t)
+	old := r.Certificate()
+	r.now = r.now.AddDate(11, 0, 0)
+	r.restart()
+	require.Error(t, r.Ended())
+	r.rotate()
+	require.NoError(t, r.Ended())
+	require.NoError(t, r.believed(old))
+}
+
+func TestReloadTakesUpWhatAnotherProcessDid(t *testing.T) {
+	r := newRotating(t)
+	serving, err := ca.Open(r.file, at(noon))
+	require.NoError(t, err)
+	served := ca.NewServerCertificate(serving, []string{"localhost"})
+	before, err := served.Get(nil)
+	require.NoError(t, err)
+	changed, err := serving.Reload()
+	require.NoError(t, err)
+	assert.False(t, changed)
+
+	r.take(ca.Start, ca.Sign)
+	changed, err = serving.Reload()
+	require.NoError(t, err)
+	assert.True(t, changed)
+	after, err := served.Get(nil)
+	require.NoError(t, err)
+	assert.True(t, serving.Current(after.Leaf))
+	assert.False(t, serving.Current(before.Leaf))
+
+	require.NoError(t, os.WriteFile(r.file, []byte("nonsense"), 0o600))
+	_, err = serving.Reload()
+	require.ErrorContains(t, err, "backup")
+	assert.Equal(t, ca.Signing, serving.Stage(), "as it was")
+}
+
+func TestReissuedIsTheSameButForTheIssuer(t *testing.T) {
+	r := newRotating(t)
+	issued, key, err := r.Runner("ci", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/ci"}, 90*24*time.Hour)
+	require.NoError(t, err)
+	require.NotEmpty(t, key)
+	old, err := ca.ParseCertificate(issued.Certificate)
+	require.NoError(t, err)
+	r.take(ca.Start, ca.Sign)
+	again, err := r.Reissue(old)
+	require.NoError(t, err)
+	cert, err := ca.ParseCertificate(again.Certificate)
+	require.NoError(t, err)
+	assert.True(t, r.Current(cert))
+	assert.Equal(t, issued.Serial, again.Serial)
+	assert.Equal(t, old.NotAfter, cert.NotAfter)
+	assert.Equal(t, old.Subject.String(), cert.Subject.String())
+	assert.Equal(t, old.URIs, cert.URIs)
+	assert.Equal(t, old.ExtKeyUsage, cert.ExtKeyUsage)
+	assert.Equal(t, old.PublicKey, cert.PublicKey)
+	assert.False(t, cert.IsCA)
+}

@@ -1,0 +1,427 @@
+package controlplane
+
+import (
+	"crypto/tls"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
+)
+
+// rotate takes a step by a command beside the control plane, which takes it up.
+func (p *plane) rotate(step ca.Step, opts RotateOptions) error {
+	p.t.Helper()
+	_, _, err := p.admin.RotateCA(p.t.Context(), step, opts)
+	if err == nil && !opts.DryRun {
+		eventually(p.t, "the control plane takes up "+string(step), func() bool {
+			return p.ca.Stage() == p.admin.ca.Stage() && p.ca.Certificate().Equal(p.admin.ca.Certificate())
+		})
+	}
+	return err
+}
+
+func (p *plane) requireRotate(force bool, steps ...ca.Step) {
+	p.t.Helper()
+	for _, step := range steps {
+		require.NoError(p.t, p.rotate(step, RotateOptions{Force: force}))
+	}
+}
+
+// notReady are the names that a step waits for.
+func (p *plane) notReady(step ca.Step) []string {
+	p.t.Helper()
+	var waiting *NotReadyError
+	err := p.rotate(step, RotateOptions{DryRun: true})
+	if err == nil {
+		return nil
+	}
+	require.True(p.t, errors.As(err, &waiting), "%v", err)
+	var names []string
+	for _, d := range waiting.NotReady {
+		assert.NotEmpty(p.t, d.Reason)
+		assert.Contains(p.t, err.Error(), d.Kind+" "+d.Name)
+		names = append(names, d.Name)
+	}
+	return names
+}
+
+// beatCAs sends a heartbeat as an agent that follows rotations, and takes what the
+// answer says of the CAs.
+func (c *cluster) beatCAs() controlapi.HeartbeatAnswer {
+	c.t.Helper()
+	beat := c.heartbeat()
+	beat.CABundleHash = controlapi.BundleHash(c.id.CABundle)
+	answer, err := c.client.Heartbeat(c.t.Context(), beat)
+	require.NoError(c.t, err)
+	if answer.CAs != nil {
+		id := c.id
+		id.CABundle, id.FormerCAs = answer.CAs.Bundle, answer.CAs.Former
+		c.adopt(id, c.key)
+	}
+	return answer
+}
+
+func (c *cluster) renew() {
+	c.t.Helper()
+	key := newKey(c.t)
+	id, err := c.client.Renew(c.t.Context(), csr(c.t, key))
+	require.NoError(c.t, err)
+	c.adopt(id, key)
+}
+
+// runner makes a Runner's credentials, in a file.
+func (p *plane) runner(name string) string {
+	p.t.Helper()
+	credentials, err := p.admin.CreateRunner(p.t.Context(), name, time.Hour, true)
+	require.NoError(p.t, err)
+	file := filepath.Join(p.t.TempDir(), name+".json")
+	require.NoError(p.t, credentials.Write(file))
+	return file
+}
+
+// login opens a file of credentials as a Runner does.
+func (p *plane) login(file string) *login.Login {
+	p.t.Helper()
+	credentials, err := runnerapi.LoadCredentials(file)
+	require.NoError(p.t, err)
+	l, err := login.New(login.Config{
+		Credentials: credentials, Save: func(c runnerapi.Credentials) error { return c.Write(file) },
+		Note: func(err error) { p.t.Error(err) }, Now: p.clock.now,
+	})
+	require.NoError(p.t, err)
+	p.t.Cleanup(l.Close)
+	return l
+}
+
+func (p *plane) snapshotBy(l *login.Login) error {
+	p.t.Helper()
+	_, err := (&announce.SnapshotClient{BaseURL: p.Advertised().API, HTTPClient: l.HTTPClient()}).Agents(p.t.Context())
+	return err
+}
+
+func TestARotationWaitsForEverybody(t *testing.T) {
+	p := start(t)
+	shop, bank := p.registered("shop"), p.registered("bank")
+	_, err := p.admin.RevokeAgent(t.Context(), p.registered("gone").id.AgentID)
+	require.NoError(t, err)
+	builder := p.login(p.runner("builder"))
+	p.runner("idle")
+	p.runner("dismissed")
+	require.NoError(t, p.admin.RevokeRunner(t.Context(), "dismissed"))
+	for _, c := range []*cluster{shop, bank} {
+		c.beatCAs()
+	}
+	require.Error(t, p.rotate(ca.Sign, RotateOptions{}), "one step after the other")
+
+	p.requireRotate(false, ca.Start)
+	assert.Equal(t, []string{"bank", "shop"}, p.notReady(ca.Sign))
+	assert.NotNil(t, shop.beatCAs().CAs)
+	assert.Equal(t, []string{"bank", "shop"}, p.notReady(ca.Sign), "it has been told, and has not said that it took it")
+	assert.Nil(t, shop.beatCAs().CAs)
+	assert.Equal(t, []string{"bank"}, p.notReady(ca.Sign))
+	require.NoError(t, bank.beat(), "an agent that does not follow is not told")
+	assert.Equal(t, []string{"bank"}, p.notReady(ca.Sign))
+	bank.beatCAs()
+	assert.Zero(t, bank.beatCAs().RenewWithin)
+
+	p.requireRotate(false, ca.Sign)
+	assert.Equal(t, []string{"bank", "shop", "builder", "idle"}, p.notReady(ca.Finish))
+	shopAnswer := shop.beatCAs()
+	assert.Nil(t, shopAnswer.CAs, "both are trusted already")
+	assert.Equal(t, 600, shopAnswer.RenewWithin)
+	shop.renew()
+	assert.Zero(t, shop.beatCAs().RenewWithin)
+	assert.Equal(t, []string{"bank", "builder", "idle"}, p.notReady(ca.Finish))
+	bank.renew()
+	bank.beatCAs()
+	require.NoError(t, p.snapshotBy(builder))
+	assert.Equal(t, []string{"idle"}, p.notReady(ca.Finish))
+
+	var waiting *NotReadyError
+	require.ErrorAs(t, p.rotate(ca.Finish, RotateOptions{}), &waiting)
+	require.ErrorContains(t, waiting, "--force")
+	p.requireRotate(true, ca.Finish)
+	for _, c := range []*cluster{shop, bank} {
+		assert.NotNil(t, c.beatCAs().CAs)
+		assert.Nil(t, c.beatCAs().CAs)
+		assert.Len(t, anchor.Parse([]byte(c.id.CABundle)), 1)
+		assert.Len(t, anchor.Parse([]byte(c.id.FormerCAs)), 1)
+	}
+	require.NoError(t, p.snapshotBy(builder))
+	status, err := p.admin.CA(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, status.NotReady)
+	assert.Equal(t, ca.Settled, status.Stage)
+	assert.Equal(t, []string{CASigns, CAFormer}, []string{status.CAs[0].Role, status.CAs[1].Role})
+}
+
+func TestTheTunnelFollowsTheRotation(t *testing.T) {
+	p := start(t)
+	c := p.registered("shop")
+	connects := func() {
+		t.Helper()
+		tun, down := c.connect()
+		defer down()
+		c.answer(tun)
+		eventually(t, "connected", func() bool { return p.tunnel.Connected(c.id.AgentID) })
+		_, err := p.throughEdge(c)
+		require.NoError(t, err)
+		down()
+		eventually(t, "disconnected", func() bool { return !p.tunnel.Connected(c.id.AgentID) })
+	}
+	for _, step := range []ca.Step{ca.Start, ca.Sign, ca.Finish} {
+		connects()
+		c.beatCAs()
+		c.beatCAs()
+		p.requireRotate(false, step)
+		c.beatCAs()
+		c.renew()
+		c.beatCAs()
+	}
+	connects()
+}
+
+// TestATokenOutlivesRotations registers with a token from before two of them.
+func TestATokenOutlivesRotations(t *testing.T) {
+	p := start(t)
+	token := p.token(func(o *TokenOptions) { o.TTL = 0 })
+	c := p.cluster("shop")
+	p.requireRotate(false, ca.Start)
+	between := p.token()
+	assert.Equal(t, token.Fingerprint, between.Fingerprint)
+	p.requireRotate(false, ca.Sign, ca.Finish, ca.Start, ca.Sign, ca.Finish)
+	require.NoError(t, c.register(token))
+	require.NoError(t, c.beat())
+	late := p.cluster("late")
+	require.NoError(t, late.register(p.token()))
+	assert.NotEqual(t, token.Fingerprint, p.token().Fingerprint)
+}
+
+func TestAnAgentOfAFormerCAComesBack(t *testing.T) {
+	p := start(t)
+	awake, asleep := p.registered("awake"), p.registered("asleep")
+	p.requireRotate(true, ca.Start, ca.Sign, ca.Finish)
+
+	t.Run("with a certificate that is valid still", func(t *testing.T) {
+		answer := awake.beatCAs()
+		assert.NotNil(t, answer.CAs)
+		assert.Equal(t, 1, answer.RenewWithin, "at once: it has no tunnel")
+		awake.renew()
+		assert.Zero(t, awake.beatCAs().RenewWithin)
+	})
+	t.Run("with one that is not", func(t *testing.T) {
+		p.clock.forward(1000 * time.Hour)
+		requireProblem(t, asleep.beat(), controlapi.CodeCertificateExpired)
+		next := newKey(t)
+		id, err := asleep.client.Recover(t.Context(), asleep.id.Certificate, asleep.key, csr(t, next))
+		require.NoError(t, err)
+		asleep.adopt(id, next)
+		require.NoError(t, asleep.beat())
+	})
+	t.Run("but not with a key that is not its own", func(t *testing.T) {
+		// Whoever has stolen the old CA's key can make certificates, but no keys.
+		stolen := awake.id
+		_, err := asleep.client.Recover(t.Context(), stolen.Certificate, newKey(t), csr(t, newKey(t)))
+		requireProblem(t, err, controlapi.CodeCertificateUnknown)
+	})
+}
+
+func TestARunnerOfAFormerCAComesBack(t *testing.T) {
+	p := start(t)
+	file := p.runner("builder")
+	before, err := os.ReadFile(file)
+	require.NoError(t, err)
+	stolen := filepath.Join(t.TempDir(), "stolen.pem")
+	p.requireRotate(true, ca.Start)
+	text, err := os.ReadFile(filepath.Join(p.cfg.DataDir, fileCA))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(stolen, text, 0o600))
+	p.requireRotate(true, ca.Sign, ca.Finish)
+
+	// It trusts the old CA alone, and its certificate is of the old CA.
+	require.NoError(t, p.snapshotBy(p.login(file)))
+	after, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.NotEqual(t, string(before), string(after), "the file is written anew")
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	l := p.login(file)
+	cert, err := l.Certificate()
+	require.NoError(t, err)
+	assert.True(t, p.ca.Current(cert.Leaf))
+	require.NoError(t, p.snapshotBy(l))
+	require.NoError(t, l.Check(t.Context()), "asking again is harmless")
+
+	t.Run("not with another key", func(t *testing.T) {
+		old, err := ca.Open(stolen, p.clock.now)
+		require.NoError(t, err)
+		key := newKey(t)
+		forged := *cert.Leaf
+		forged.PublicKey = key.Public()
+		issued, err := old.Reissue(&forged)
+		require.NoError(t, err)
+		leaf, err := ca.ParseCertificate(issued.Certificate)
+		require.NoError(t, err)
+		require.Equal(t, cert.Leaf.SerialNumber, leaf.SerialNumber)
+		for _, path := range []string{announce.SnapshotPath, login.Path} {
+			requireProblem(t, p.asRunner(tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}, path),
+				controlapi.CodeCertificateUnknown, "key on record")
+		}
+	})
+	t.Run("not when it was revoked", func(t *testing.T) {
+		require.NoError(t, p.admin.RevokeRunner(t.Context(), "builder"))
+		require.Error(t, p.snapshotBy(l))
+		requireProblem(t, l.Check(t.Context()), controlapi.CodeCertificateUnknown, "revoked")
+	})
+}
+
+// asRunner calls the control plane with a certificate and answers its problem.
+func (p *plane) asRunner(cert tls.Certificate, path string) error {
+	p.t.Helper()
+	transport := &http.Transport{TLSClientConfig: &tls.Config{
+		MinVersion: tls.VersionTLS13, RootCAs: p.ca.Pool(), Certificates: []tls.Certificate{cert},
+	}}
+	defer transport.CloseIdleConnections()
+	method := http.MethodGet
+	if path == login.Path {
+		method = http.MethodPost
+	}
+	r, err := http.NewRequestWithContext(p.t.Context(), method, p.Advertised().API+path, nil)
+	require.NoError(p.t, err)
+	resp, err := transport.RoundTrip(r)
+	require.NoError(p.t, err)
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode == http.StatusOK {
+		return nil
+	}
+	return problem.Read(resp)
+}
+
+func TestAnAbortedRotationCutsNobodyOff(t *testing.T) {
+	p := start(t)
+	c := p.registered("shop")
+	first := p.ca.Certificate()
+	c.beatCAs()
+	p.requireRotate(false, ca.Start)
+	c.beatCAs()
+	c.beatCAs()
+	p.requireRotate(false, ca.Sign)
+	c.renew()
+	c.beatCAs()
+	late := p.registered("late")
+	file := p.runner("builder")
+
+	p.requireRotate(false, ca.Abort)
+	assert.Equal(t, ca.Introduced, p.ca.Stage())
+	assert.Equal(t, first, p.ca.Certificate())
+	assert.Positive(t, c.beatCAs().RenewWithin)
+	late.beatCAs()
+	assert.Equal(t, []string{"late", "shop", "builder"}, p.notReady(ca.Abort))
+	c.renew()
+	c.beatCAs()
+	assert.Equal(t, []string{"late", "builder"}, p.notReady(ca.Abort))
+	p.requireRotate(true, ca.Abort)
+	assert.Equal(t, ca.Settled, p.ca.Stage())
+	assert.Positive(t, late.beatCAs().RenewWithin)
+	late.renew()
+	for _, agent := range []*cluster{c, late} {
+		agent.beatCAs()
+		assert.Nil(t, agent.beatCAs().CAs)
+		assert.Equal(t, string(p.ca.Bundle()), agent.id.CABundle)
+	}
+	require.NoError(t, p.snapshotBy(p.login(file)))
+}
+
+func TestStepsAreTakenOneAtATime(t *testing.T) {
+	p := start(t)
+	lock, err := lockDir(filepath.Join(p.cfg.DataDir, fileCALock), caBusy)
+	require.NoError(t, err)
+	require.ErrorContains(t, p.rotate(ca.Start, RotateOptions{}), "another command")
+	require.NoError(t, lock.release())
+	p.requireRotate(false, ca.Start)
+	next := p.admin.ca.Other()
+	p.requireRotate(false, ca.Start)
+	assert.Equal(t, next, p.admin.ca.Other(), "again is harmless")
+}
+
+func TestTheEndOfTheCAIsToldEarly(t *testing.T) {
+	log := &lines{}
+	p := start(t, func(c *Config) { c.Log = zerolog.New(log) })
+	status, err := p.admin.CA(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, status.Warnings)
+	assert.False(t, log.has("the CA ends"))
+	p.clock.forward(time.Until(p.ca.Certificate().NotAfter) - 100*24*time.Hour)
+	status, err = p.admin.CA(t.Context())
+	require.NoError(t, err)
+	require.Len(t, status.Warnings, 1)
+	assert.Contains(t, status.Warnings[0], "rotate")
+	eventually(t, "the log warns", func() bool { return log.has("the CA ends") && log.has("ca rotate start") })
+}
+
+// lines is a log that can be looked at while it is written.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) has(words string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.text.String(), words)
+}
+
+// TestAControlPlaneWhoseCAEnded does not start, says what to do, and starts when
+// that was done. Its agent comes back.
+func TestAControlPlaneWhoseCAEnded(t *testing.T) {
+	p := start(t)
+	c := p.registered("shop")
+	p.stop()
+	p.clock.forward(11 * 365 * 24 * time.Hour)
+	_, err := New(t.Context(), p.cfg)
+	require.ErrorContains(t, err, "ca rotate start")
+	admin, err := OpenAdmin(t.Context(), p.cfg.DataDir, p.clock.now)
+	require.NoError(t, err)
+	for _, step := range []ca.Step{ca.Start, ca.Sign, ca.Finish} {
+		_, changed, err := admin.RotateCA(t.Context(), step, RotateOptions{Force: true})
+		require.NoError(t, err)
+		assert.True(t, changed)
+	}
+	require.NoError(t, admin.Close())
+
+	again := start(t, func(cfg *Config) {
+		*cfg = p.cfg
+		again := p.Addrs()
+		cfg.APIListen, cfg.TunnelListen, cfg.EdgeListen = again.API.String(), again.Tunnel.String(), again.Edge.String()
+	})
+	requireProblem(t, c.beat(), controlapi.CodeCertificateExpired)
+	next := newKey(t)
+	id, err := c.client.Recover(t.Context(), c.id.Certificate, c.key, csr(t, next))
+	require.NoError(t, err)
+	c.adopt(id, next)
+	require.NoError(t, c.beat())
+	assert.Equal(t, string(again.ca.Bundle()), c.id.CABundle)
+}

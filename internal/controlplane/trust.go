@@ -1,0 +1,178 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
+)
+
+const (
+	// followEvery is how often a control plane looks whether a command changed the
+	// CA: a file of some kilobytes is read.
+	followEvery = time.Second
+	// warnEvery and warnBefore are for a CA that ends.
+	warnEvery  = 24 * time.Hour
+	warnBefore = 180 * 24 * time.Hour
+	// renewalBeats is how many heartbeats' time agents have to renew in when another
+	// CA signs: ten minutes by default.
+	renewalBeats = 20
+)
+
+// followCA takes up what commands make of the CA, and warns of its end.
+func (c *ControlPlane) followCA(ctx context.Context) error {
+	var said string
+	var warned time.Time
+	for ctx.Err() == nil {
+		changed, err := c.ca.Reload()
+		switch {
+		case err != nil && err.Error() != said:
+			c.cfg.Log.Error().Err(err).Msg("the CA cannot be read again; going on with what it was")
+		case err == nil && changed:
+			c.cfg.Log.Info().Str("stage", string(c.ca.Stage())).Str("signs", controlapi.Fingerprint(c.ca.Certificate())).Msg("the CA changed")
+		}
+		if said = ""; err != nil {
+			said = err.Error()
+		}
+		if now := c.cfg.Now(); now.Sub(warned) >= warnEvery {
+			warned = now
+			c.warnOfEnd(now)
+		}
+		wait(ctx, followEvery)
+	}
+	return nil
+}
+
+func (c *ControlPlane) warnOfEnd(now time.Time) {
+	if end := c.ca.Certificate().NotAfter; now.Add(warnBefore).After(end) {
+		c.cfg.Log.Warn().Time("notAfter", end).Str("fix", "pipeops-controlplane ca rotate start").
+			Msg("the CA ends, and with it all certificates: rotate it")
+	}
+}
+
+// Heartbeat implements controlapi.Backend.
+func (r *registry) Heartbeat(ctx context.Context, agentID string, beat controlapi.Heartbeat) (controlapi.HeartbeatAnswer, error) {
+	answer, err := r.takeBeat(ctx, agentID, beat)
+	if err != nil {
+		return answer, err
+	}
+	cert := presentedOf(ctx)
+	if err := r.noteAgent(ctx, agentID, beat.CABundleHash, cert); err != nil {
+		return answer, err
+	}
+	r.tellCAs(&answer, beat.CABundleHash, cert)
+	return answer, nil
+}
+
+// tellCAs has an agent follow a rotation of the CA.
+func (r *registry) tellCAs(answer *controlapi.HeartbeatAnswer, reported string, cert *x509.Certificate) {
+	bundle := string(r.ca.Bundle())
+	answer.CABundleHash = controlapi.BundleHash(bundle)
+	if reported != "" && reported != answer.CABundleHash {
+		answer.CAs = &controlapi.CAs{Bundle: bundle, Former: string(r.ca.Former())}
+	}
+	switch {
+	case cert == nil || r.ca.Current(cert):
+	case r.ca.Trusted(cert):
+		answer.RenewWithin = renewalBeats * seconds(r.cfg.HeartbeatInterval)
+	default: // it gets no tunnel with that
+		answer.RenewWithin = 1
+	}
+}
+
+// noteAgent writes down what an agent has of a rotation, when that changed.
+func (r *registry) noteAgent(ctx context.Context, agentID, bundle string, cert *x509.Certificate) error {
+	if cert == nil {
+		return nil
+	}
+	t := store.AgentTrust{AgentID: agentID, Bundle: bundle, Issuer: ca.IssuerID(cert)}
+	if !r.trust.changed(t) {
+		return nil
+	}
+	// After a restart of ours all agents come at once, and have nothing new to say.
+	known, err := r.store.AgentTrust(ctx, agentID)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	if known != t {
+		if err := r.store.PutAgentTrust(ctx, t); err != nil {
+			return err
+		}
+	}
+	r.trust.put(t)
+	return nil
+}
+
+// trustCache spares most heartbeats the database.
+type trustCache struct{ m sync.Map }
+
+func (c *trustCache) changed(t store.AgentTrust) bool {
+	last, ok := c.m.Load(t.AgentID)
+	return !ok || last != t
+}
+
+func (c *trustCache) put(t store.AgentTrust) { c.m.Store(t.AgentID, t) }
+
+// trustOf is what is known of a Runner from its certificate.
+func trustOf(runner string, cert *x509.Certificate) store.RunnerTrust {
+	return store.RunnerTrust{Runner: runner, Serial: cert.SerialNumber.Text(16), Key: keyPrint(cert), Issuer: ca.IssuerID(cert)}
+}
+
+// putRunnerTrust notes a certificate that was issued to a Runner.
+func putRunnerTrust(ctx context.Context, tx *store.Tx, runner string, issued ca.Issued) error {
+	cert, err := ca.ParseCertificate(issued.Certificate)
+	if err != nil {
+		return err
+	}
+	return tx.PutRunnerTrust(ctx, trustOf(runner, cert))
+}
+
+// noteRunner notes which CA's certificate a Runner uses. One of a former CA, whose
+// key may be in anybody's hands, has to be over the key on record.
+func (p *peers) noteRunner(ctx context.Context, runner string, cert *x509.Certificate) error {
+	now := trustOf(runner, cert)
+	known, err := p.store.RunnerTrust(ctx, runner)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	// Runners from before keys were recorded are taken at their word while the CA is.
+	recorded := known.Serial == now.Serial
+	switch {
+	case known == now:
+		return nil
+	case recorded && known.Key != now.Key, !recorded && !p.ca.Trusted(cert):
+		return controlapi.Errorf(controlapi.CodeCertificateUnknown, "make new credentials with `pipeops-controlplane runner create "+runner+" -o FILE --force`",
+			"the certificate of Runner %s is not over the key on record", runner)
+	}
+	return p.store.PutRunnerTrust(ctx, now)
+}
+
+// reissue answers a Runner its certificate by the CA of now.
+func (p *peers) reissue(r *http.Request) (login.Answer, error) {
+	name, err := p.runnerOfRequest(r)
+	if err != nil {
+		return login.Answer{}, err
+	}
+	issued, err := p.ca.Reissue(certificateOf(r.TLS))
+	if err != nil {
+		return login.Answer{}, err
+	}
+	ctx := r.Context()
+	err = p.store.Update(ctx, func(tx *store.Tx) error { return putRunnerTrust(ctx, tx, name, issued) })
+	return login.Answer{Certificate: issued.Certificate, CA: string(p.ca.Bundle())}, err
+}
+
+// namingIssuer tells Runners in each answer which CA issues now.
+func (p *peers) namingIssuer(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(login.HeaderIssuer, ca.KeyID(p.ca.Certificate()))
+		next.ServeHTTP(w, r)
+	})
+}

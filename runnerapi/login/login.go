@@ -1,0 +1,244 @@
+package login
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+const (
+	// callTimeout bounds one call to the control plane.
+	callTimeout = 30 * time.Second
+	// maxAnswer is room for a certificate and the CAs of many years.
+	maxAnswer = 256 << 10
+	// DefaultEvery is how often Run asks.
+	DefaultEvery = time.Hour
+)
+
+// Config is what a Login needs. Credentials are required.
+type Config struct {
+	Credentials runnerapi.Credentials
+	// Save keeps changed credentials; nil keeps them in memory only.
+	Save func(runnerapi.Credentials) error
+	// Note hears of what did not work. The old certificate is used on, and the next
+	// call tries again. Nil is silent.
+	Note func(error)
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+}
+
+// Login is a Runner's credentials. It is safe for concurrent use.
+type Login struct {
+	save      func(runnerapi.Credentials) error
+	note      func(error)
+	roots     *x509.CertPool
+	transport *http.Transport
+
+	changing    sync.Mutex // one change at a time
+	credentials atomic.Pointer[runnerapi.Credentials]
+	certificate atomic.Pointer[tls.Certificate]
+}
+
+// Open reads a file of credentials, and writes it when they change.
+func Open(file string, note func(error)) (*Login, error) {
+	credentials, err := runnerapi.LoadCredentials(file)
+	if err != nil {
+		return nil, err
+	}
+	return New(Config{Credentials: credentials, Note: note, Save: To(file)})
+}
+
+// To keeps credentials in a file. Where that is a link, it stays one.
+func To(file string) func(runnerapi.Credentials) error {
+	return func(c runnerapi.Credentials) error {
+		target, err := filepath.EvalSymlinks(file)
+		if err != nil {
+			return err
+		}
+		return c.Write(target)
+	}
+}
+
+// New checks the credentials. Nothing is sent yet.
+func New(c Config) (*Login, error) {
+	cert, err := c.Credentials.TLSCertificate()
+	if err != nil {
+		return nil, err
+	}
+	roots, err := c.Credentials.Roots()
+	if err != nil {
+		return nil, err
+	}
+	l := &Login{save: c.Save, note: c.Note, roots: roots}
+	if l.note == nil {
+		l.note = func(error) {}
+	}
+	l.credentials.Store(&c.Credentials)
+	l.certificate.Store(&cert)
+	l.transport = &http.Transport{
+		TLSClientConfig: l.TLS(c.Now), ForceAttemptHTTP2: true, Proxy: http.ProxyFromEnvironment,
+		TLSHandshakeTimeout: callTimeout / 2, ResponseHeaderTimeout: callTimeout,
+	}
+	return l, nil
+}
+
+// Close drops the connections that are kept alive.
+func (l *Login) Close() { l.transport.CloseIdleConnections() }
+
+// Credentials are those of now.
+func (l *Login) Credentials() runnerapi.Credentials { return *l.credentials.Load() }
+
+// Certificate is for [runnerapi.ClientConfig].
+func (l *Login) Certificate() (*tls.Certificate, error) { return l.certificate.Load(), nil }
+
+// Roots are for [runnerapi.ClientConfig]. They are good for ever: each CA is signed
+// by the one before it.
+func (l *Login) Roots() *x509.CertPool { return l.roots }
+
+// TLS is for connections to the control plane; a nil now means time.Now.
+func (l *Login) TLS(now func() time.Time) *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, RootCAs: l.roots, Time: now,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return l.Certificate() },
+	}
+}
+
+// HTTPClient calls the control plane, for [announce.SnapshotClient] for example. By
+// the time an answer is there, the certificate is one of the CA of now.
+func (l *Login) HTTPClient() *http.Client {
+	return &http.Client{Transport: following{l}, Timeout: 2 * callTimeout}
+}
+
+// following asks for the certificate again when an answer says that another CA
+// issues now.
+type following struct{ *Login }
+
+func (f following) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := f.transport.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	if issuer := resp.Header.Get(HeaderIssuer); issuer != "" && resp.StatusCode < http.StatusMultipleChoices {
+		if err := f.follow(r.Context(), issuer); err != nil {
+			f.note(err)
+		}
+	}
+	return resp, nil
+}
+
+// Run keeps the certificate good for a Runner that calls the control plane rarely,
+// until the context ends. A duration of 0 means DefaultEvery.
+func (l *Login) Run(ctx context.Context, every time.Duration) {
+	if every <= 0 {
+		every = DefaultEvery
+	}
+	for {
+		if err := l.Check(ctx); err != nil && ctx.Err() == nil {
+			l.note(err)
+		}
+		timer := time.NewTimer(every - rand.N(every/4+1)) //nolint:gosec // spreading load needs no secrecy
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+	}
+}
+
+// Check asks the control plane for the certificate as it would be issued now, and
+// takes it if the CA is another one.
+func (l *Login) Check(ctx context.Context) error { return l.follow(ctx, "") }
+
+// follow gets the certificate of that issuer, or of whichever there is now.
+func (l *Login) follow(ctx context.Context, issuer string) error {
+	l.changing.Lock()
+	defer l.changing.Unlock()
+	if issuer == issuerOf(l.certificate.Load()) {
+		return nil
+	}
+	answer, err := l.ask(ctx)
+	if err != nil {
+		return fmt.Errorf("the Runner's certificate was not issued again: %w", err)
+	}
+	return l.take(answer)
+}
+
+func issuerOf(cert *tls.Certificate) string {
+	return hex.EncodeToString(cert.Leaf.AuthorityKeyId)
+}
+
+func (l *Login) ask(ctx context.Context) (Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var answer Answer
+	url := strings.TrimSuffix(l.Credentials().ControlPlane, "/") + Path
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
+	if err != nil {
+		return answer, err
+	}
+	resp, err := l.transport.RoundTrip(req) // not the client, which would follow its redirects
+	if err != nil {
+		return answer, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return answer, problem.Read(resp)
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err != nil {
+		return answer, err
+	}
+	return parse(body)
+}
+
+func parse(body []byte) (answer Answer, err error) {
+	if len(body) > maxAnswer {
+		return answer, errors.New("the control plane's answer is too large")
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return answer, fmt.Errorf("the control plane's answer is not the JSON expected: %w", err)
+	}
+	return answer, nil
+}
+
+// take uses a certificate from now on. What cannot be kept is used all the same.
+func (l *Login) take(answer Answer) error {
+	next := l.Credentials()
+	next.Certificate, next.CA = answer.Certificate, answer.CA
+	cert, err := next.TLSCertificate()
+	if err != nil {
+		return fmt.Errorf("the control plane's answer: %w", err)
+	}
+	if _, err := next.Roots(); err != nil {
+		return fmt.Errorf("the control plane's answer: %w", err)
+	}
+	if issuerOf(&cert) == issuerOf(l.certificate.Load()) {
+		return nil
+	}
+	l.certificate.Store(&cert)
+	l.credentials.Store(&next)
+	l.transport.CloseIdleConnections() // they were made with the old one
+	if l.save == nil {
+		return nil
+	}
+	if err := l.save(next); err != nil {
+		return fmt.Errorf("the Runner's certificate was issued again, by the control plane's new CA, but cannot be kept: %w", err)
+	}
+	return nil
+}

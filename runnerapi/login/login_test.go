@@ -1,0 +1,188 @@
+package login_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
+)
+
+// plane is the part of a control plane that a login meets: a real CA, TLS and the
+// call. What it answers otherwise a test may change.
+type plane struct {
+	*ca.CA
+	url      string
+	asked    atomic.Int64
+	reissue  func(*http.Request) (login.Answer, error)
+	original runnerapi.Credentials
+}
+
+func startPlane(t *testing.T) *plane {
+	t.Helper()
+	authority, err := ca.Open(filepath.Join(t.TempDir(), "ca.pem"), time.Now)
+	require.NoError(t, err)
+	p := &plane{CA: authority}
+	p.reissue = func(r *http.Request) (login.Answer, error) {
+		issued, err := p.Reissue(r.TLS.PeerCertificates[0])
+		return login.Answer{Certificate: issued.Certificate, CA: string(p.Bundle())}, err
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /", func(http.ResponseWriter, *http.Request) {})
+	mux.Handle("POST "+login.Path, login.Handler(func(r *http.Request) (login.Answer, error) {
+		p.asked.Add(1)
+		return p.reissue(r)
+	}))
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(login.HeaderIssuer, ca.KeyID(p.Certificate()))
+		mux.ServeHTTP(w, r)
+	}))
+	server.TLS = &tls.Config{
+		MinVersion: tls.VersionTLS13, GetCertificate: ca.NewServerCertificate(authority, []string{"localhost"}).Get,
+		ClientAuth: tls.RequireAnyClientCert,
+	}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	p.url = strings.Replace(server.URL, "127.0.0.1", "localhost", 1) // httptest has a certificate of its own for addresses
+	issued, key, err := p.Runner("ci", runnerapi.RunnerURI("trust", "ci"), time.Hour)
+	require.NoError(t, err)
+	p.original = runnerapi.Credentials{
+		Runner: "ci", ControlPlane: p.url + "/", Edge: "localhost:1", AgentsDomain: "agents", TrustDomain: "trust",
+		CA: string(p.Bundle()), Certificate: issued.Certificate, Key: string(key),
+	}
+	return p
+}
+
+func (p *plane) rotate(t *testing.T) {
+	t.Helper()
+	for _, step := range []ca.Step{ca.Start, ca.Sign, ca.Finish} {
+		_, err := p.Take(step)
+		require.NoError(t, err)
+	}
+}
+
+func call(t *testing.T, l *login.Login, p *plane) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.url, nil)
+	require.NoError(t, err)
+	resp, err := l.HTTPClient().Do(r)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+}
+
+func current(t *testing.T, l *login.Login, p *plane) bool {
+	t.Helper()
+	cert, err := l.Certificate()
+	require.NoError(t, err)
+	return p.Current(cert.Leaf)
+}
+
+func TestALoginFollowsTheCA(t *testing.T) {
+	p := startPlane(t)
+	file := filepath.Join(t.TempDir(), "ci.json")
+	require.NoError(t, p.original.Write(file))
+	link := filepath.Join(t.TempDir(), "link.json")
+	require.NoError(t, os.Symlink(file, link))
+	l, err := login.Open(link, func(err error) { t.Error(err) })
+	require.NoError(t, err)
+	defer l.Close()
+	for range 3 {
+		call(t, l, p)
+		call(t, l, p)
+		before := p.asked.Load()
+		p.rotate(t)
+		assert.False(t, current(t, l, p))
+		call(t, l, p)
+		assert.True(t, current(t, l, p), "by the time the answer is there")
+		call(t, l, p)
+		assert.Equal(t, before+1, p.asked.Load(), "it asks once")
+	}
+	kept, err := runnerapi.LoadCredentials(file)
+	require.NoError(t, err)
+	assert.Equal(t, l.Credentials(), kept)
+	assert.Equal(t, string(p.Bundle()), kept.CA)
+	assert.Equal(t, p.original.Key, kept.Key)
+	again, err := login.New(login.Config{Credentials: p.original})
+	require.NoError(t, err)
+	defer again.Close()
+	call(t, again, p) // from a file of three CAs ago
+	assert.True(t, current(t, again, p))
+}
+
+func TestALoginThatCannotKeepItsCredentials(t *testing.T) {
+	p := startPlane(t)
+	var noted atomic.Int64
+	full := errors.New("no space left")
+	l, err := login.New(login.Config{
+		Credentials: p.original, Save: func(runnerapi.Credentials) error { return full },
+		Note: func(err error) {
+			assert.ErrorIs(t, err, full)
+			noted.Add(1)
+		},
+	})
+	require.NoError(t, err)
+	defer l.Close()
+	p.rotate(t)
+	call(t, l, p)
+	assert.EqualValues(t, 1, noted.Load())
+	assert.True(t, current(t, l, p), "it is used all the same")
+}
+
+func TestALoginRunsInTheBackground(t *testing.T) {
+	p := startPlane(t)
+	l, err := login.New(login.Config{Credentials: p.original})
+	require.NoError(t, err)
+	defer l.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); l.Run(ctx, 10*time.Millisecond) }()
+	require.Eventually(t, func() bool { return p.asked.Load() > 1 }, 20*time.Second, time.Millisecond)
+	p.rotate(t)
+	require.Eventually(t, func() bool { return current(t, l, p) }, 20*time.Second, time.Millisecond)
+	cancel()
+	<-done
+}
+
+func TestBadAnswersChangeNothing(t *testing.T) {
+	p := startPlane(t)
+	other, _, err := p.Runner("other", &url.URL{Scheme: "spiffe", Host: "trust", Path: "/runner/other"}, time.Hour)
+	require.NoError(t, err)
+	for name, reissue := range map[string]func(*http.Request) (login.Answer, error){
+		"another key": func(*http.Request) (login.Answer, error) {
+			return login.Answer{Certificate: other.Certificate, CA: string(p.Bundle())}, nil
+		},
+		"no CA": func(*http.Request) (login.Answer, error) {
+			return login.Answer{Certificate: p.original.Certificate}, nil
+		},
+		"too large": func(*http.Request) (login.Answer, error) {
+			return login.Answer{Certificate: string(make([]byte, 300<<10))}, nil
+		},
+		"refused": func(*http.Request) (login.Answer, error) {
+			return login.Answer{}, problem.Errorf(problem.Unauthorized, "make a new one", "it was revoked")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, err := login.New(login.Config{Credentials: p.original})
+			require.NoError(t, err)
+			defer l.Close()
+			p.reissue = reissue
+			require.Error(t, l.Check(t.Context()))
+			assert.Equal(t, p.original, l.Credentials())
+		})
+	}
+}
