@@ -7,6 +7,7 @@ package agent
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -70,6 +71,11 @@ type Agent struct {
 	// revoked are the serial numbers of Runner certificates that the control plane
 	// has revoked.
 	revoked atomic.Pointer[[]string]
+	// cluster is the UID of the agent's cluster, once it is known.
+	cluster atomic.Pointer[string]
+	// process names this process, and ticket is of the last answer to its heartbeat:
+	// by them the control plane notices that two go by one replica's name.
+	process, ticket string
 	// beat asks for a heartbeat soon: something changed.
 	beat chan struct{}
 	// updater is nil unless the customer has turned self-update on.
@@ -88,6 +94,7 @@ func New(opts Options) (*Agent, error) {
 	a := &Agent{
 		opts: opts, replica: opts.Replica, log: opts.Log, now: opts.Now, kube: k,
 		health: newHealth(), policy: newPolicy(opts.Config, k), beat: make(chan struct{}, 1),
+		process: rand.Text(),
 	}
 	if a.replica == "" {
 		if a.replica, err = os.Hostname(); err != nil {
@@ -119,13 +126,15 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	for {
 		err := a.serve(ctx)
-		if !isForgotten(err) {
+		if !isForgotten(err) && !isCloned(err) {
 			return errUnlessStopped(ctx, err)
 		}
 		a.log.Warn().Err(err).Msg("the control plane does not know this agent: registering again")
 		switch again := a.registerAgain(ctx, a.current.Load()); {
 		case errors.Is(again, errNoToken):
 			return errUnlessStopped(ctx, err)
+		case isCloned(err) && again != nil: // the token may be the original's, used up long ago
+			return errUnlessStopped(ctx, fmt.Errorf("%w; registering anew: %w", err, again))
 		case again != nil:
 			return errUnlessStopped(ctx, again)
 		}
@@ -142,6 +151,7 @@ func errUnlessStopped(ctx context.Context, err error) error {
 
 // serve runs everything that needs an identity.
 func (a *Agent) serve(ctx context.Context) error {
+	a.tryCluster(ctx)
 	control, err := a.client()
 	if err != nil {
 		return err

@@ -39,6 +39,9 @@ type Agent struct {
 	// not turned that on.
 	Update *AgentUpdate `json:"update,omitempty"`
 
+	// Clones were seen with this agent's identity lately and are not it.
+	Clones []Clone `json:"clones,omitempty"`
+
 	RegisteredAt time.Time `json:"registeredAt,omitzero"`
 	LastSeen     time.Time `json:"lastSeen,omitzero"`
 
