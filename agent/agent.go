@@ -129,7 +129,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		if !isForgotten(err) && !isCloned(err) {
 			return errUnlessStopped(ctx, err)
 		}
-		a.log.Warn().Err(err).Msg("the control plane does not know this agent: registering again")
+		a.log.Warn().Err(err).Msg("the control plane does not know this agent, or as another cluster's: registering again, if there is a token")
 		switch again := a.registerAgain(ctx, a.current.Load()); {
 		case errors.Is(again, errNoToken):
 			return errUnlessStopped(ctx, err)
