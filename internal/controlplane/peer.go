@@ -147,7 +147,7 @@ func (p *peers) admit(ctx context.Context, id string, login server.Login) error 
 	err := p.sameCluster(ctx, id, controlapi.Origin{ClusterUID: login.Cluster, Instance: login.Instance, Address: login.Address})
 	var refusal *problem.Error
 	if errors.As(err, &refusal) {
-		return &server.Refusal{Reason: refusal.Detail}
+		return &server.RefusalError{Reason: refusal.Detail}
 	}
 	return err
 }

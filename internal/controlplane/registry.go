@@ -82,9 +82,10 @@ func (r *registry) enrol(ctx context.Context, tx *store.Tx, token controlapi.Tok
 	repeated := agent.ID != "" && agent.Key == key && agent.TokenID == known.ID
 	ended := endedToken(known, now)
 	switch {
-	case is(ended, controlapi.CodeTokenRevoked) && !(repeated && known.Approve): // or approving would be in vain
+	case repeated && known.Approve: // whatever became of the token, or approving would be in vain
+	case is(ended, controlapi.CodeTokenRevoked):
 		return agent, nil, ended
-	case !repeated && known.Approve:
+	case known.Approve:
 		held, err = place.hold(ctx, tx, known, agent, req, key)
 		return agent, held, err
 	case !repeated && ended != nil:

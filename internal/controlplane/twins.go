@@ -93,7 +93,7 @@ func (l *line) came(b controlapi.Heartbeat, now time.Time) bool {
 	for len(l.returned) > 0 && now.Sub(l.returned[0]) > twinMemory {
 		l.returned = l.returned[1:]
 	}
-	back := false
+	var back bool
 	switch {
 	case l.process == "" || l.process == b.Process && l.ticket == b.Ticket:
 		return false

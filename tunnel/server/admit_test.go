@@ -22,7 +22,7 @@ func TestACopyIsNotAdmitted(t *testing.T) {
 			case "own":
 				return nil
 			case "other":
-				return &server.Refusal{Reason: "this is a copy"}
+				return &server.RefusalError{Reason: "this is a copy"}
 			}
 			return errors.New("the database is away")
 		}

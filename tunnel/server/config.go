@@ -23,7 +23,7 @@ type Config struct {
 	// for good, any other error for now. Nil lets every identified agent in.
 	Authorize func(ctx context.Context, agentID string) error
 	// Admit says whether this replica of an authorized agent may connect, by what it says
-	// of itself: nil lets it in, a *Refusal keeps it out for good, any other error for now.
+	// of itself: nil lets it in, a *RefusalError keeps it out for good, any other error for now.
 	// It is asked before the login takes anything over. Nil lets every replica in.
 	Admit func(ctx context.Context, agentID string, login Login) error
 	// OnUp and OnDown tell that the agent can be reached, and that none of its replicas
@@ -44,11 +44,11 @@ type Login struct {
 	Address string
 }
 
-// Refusal keeps a replica out for good. The agent is told the reason.
-type Refusal struct{ Reason string }
+// RefusalError keeps a replica out for good. The agent is told the reason.
+type RefusalError struct{ Reason string }
 
 // Error implements error.
-func (r *Refusal) Error() string { return r.Reason }
+func (r *RefusalError) Error() string { return r.Reason }
 
 // Limits bound what agents and strangers can take.
 type Limits struct {

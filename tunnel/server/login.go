@@ -82,7 +82,7 @@ func (s *session) authorize(ctx context.Context, stream *link.Stream, m *msg.Log
 	if err == nil {
 		err = s.server.cfg.Admit(ctx, s.agentID, s.loginOf(m))
 	}
-	var refusal *Refusal
+	var refusal *RefusalError
 	switch {
 	case err == nil:
 		return nil
