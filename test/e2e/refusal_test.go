@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -143,7 +142,7 @@ var otherCluster = sync.OnceValues(func() (string, error) {
 		{"apply", "--server-side", "-f", filepath.Join(harness.Root(), "deployments", "crds")},
 		{"wait", "--for=condition=Established", "crd/apps.pipeops.io", "--timeout=60s"},
 	} {
-		cmd := exec.CommandContext(ctx, sys.Cluster.KubectlCommand(ctx).Path, append(args, "--kubeconfig", kubeconfig)...) //nolint:gosec // the tests' own
+		cmd := sys.Cluster.KubectlCommand(ctx, append(args, "--kubeconfig", kubeconfig)...) // the last one counts
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return "", fmt.Errorf("%s: %w: %s", cmd, err, out)
 		}
