@@ -7,6 +7,7 @@ package agent
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -77,6 +78,11 @@ type Agent struct {
 	fresh chan struct{}
 	// cas is what this replica knows of the control plane's CAs.
 	cas caState
+	// cluster is the UID of the agent's cluster, once it is known.
+	cluster atomic.Pointer[string]
+	// process names this process, and ticket is of the last answer to its heartbeat:
+	// by them the control plane notices that two go by one replica's name.
+	process, ticket string
 	// beat asks for a heartbeat soon: something changed.
 	beat chan struct{}
 	// routed asks for a comparison of the routes with those that the control plane has.
@@ -100,6 +106,7 @@ func New(opts Options) (*Agent, error) {
 		opts: opts, replica: opts.Replica, log: opts.Log, now: opts.Now, kube: k,
 		health: newHealth(), policy: newPolicy(opts.Config, k), beat: make(chan struct{}, 1), routed: make(chan struct{}, 1), news: newNews(),
 		hurry: make(chan struct{}, 1), fresh: make(chan struct{}, 1),
+		process: rand.Text(),
 	}
 	if a.replica == "" {
 		if a.replica, err = os.Hostname(); err != nil {
@@ -131,13 +138,15 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	for {
 		err := a.serve(ctx)
-		if !isForgotten(err) {
+		if !isForgotten(err) && !isCloned(err) {
 			return errUnlessStopped(ctx, err)
 		}
-		a.log.Warn().Err(err).Msg("the control plane does not know this agent: registering again")
+		a.log.Warn().Err(err).Msg("the control plane does not know this agent, or as another cluster's: registering again, if there is a token")
 		switch again := a.registerAgain(ctx, a.current.Load()); {
 		case errors.Is(again, errNoToken):
 			return errUnlessStopped(ctx, err)
+		case isCloned(err) && again != nil: // the token may be the original's, used up long ago
+			return errUnlessStopped(ctx, fmt.Errorf("%w; registering anew: %w", err, again))
 		case again != nil:
 			return errUnlessStopped(ctx, again)
 		}
@@ -154,6 +163,7 @@ func errUnlessStopped(ctx context.Context, err error) error {
 
 // serve runs everything that needs an identity.
 func (a *Agent) serve(ctx context.Context) error {
+	a.tryCluster(ctx)
 	control, err := a.client()
 	if err != nil {
 		return err

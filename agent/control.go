@@ -55,7 +55,7 @@ func (a *Agent) client() (*controlapi.Client, error) {
 func (a *Agent) newClient(source func() *tls.Config) (*controlapi.Client, error) {
 	proxy := proxyFunc()
 	return controlapi.NewClient(controlapi.ClientConfig{
-		URL: a.opts.Config.ControlPlaneURL, TLS: source, Log: a.log, Now: a.now,
+		URL: a.opts.Config.ControlPlaneURL, TLS: source, Log: a.log, Now: a.now, Origin: a.origin,
 		Proxy: func(r *http.Request) (*url.URL, error) { return proxy(r.URL) },
 	})
 }

@@ -79,14 +79,16 @@ func (a *Agent) register(ctx context.Context, old *identity.Identity) (*identity
 	defer client.Close()
 	return a.obtain(ctx, old, func(ctx context.Context, key *ecdsa.PrivateKey) (*identity.Identity, error) {
 		var answer controlapi.Identity
-		err := a.retry(ctx, "register with "+a.opts.Config.ControlPlaneURL, func() error {
-			req, err := a.registration(ctx, key)
-			if err != nil {
+		err := a.untilDecided(ctx, func() error {
+			return a.retry(ctx, "register with "+a.opts.Config.ControlPlaneURL, func() error {
+				req, err := a.registration(ctx, key)
+				if err != nil {
+					return err
+				}
+				answer, err = client.Register(ctx, token, req)
 				return err
-			}
-			answer, err = client.Register(ctx, token, req)
-			return err
-		}, passing)
+			}, passing)
+		})
 		if err != nil {
 			return nil, fmt.Errorf("registration: %w", err)
 		}
@@ -99,7 +101,7 @@ func (a *Agent) registration(ctx context.Context, key *ecdsa.PrivateKey) (contro
 	if err != nil {
 		return controlapi.RegisterRequest{}, err
 	}
-	uid, err := a.kube.ClusterUID(ctx)
+	uid, err := a.learnCluster(ctx)
 	if err != nil {
 		return controlapi.RegisterRequest{}, err
 	}

@@ -44,6 +44,7 @@ func (a *Agent) heartbeats(ctx context.Context, control *controlapi.Client, tun 
 			a.log.Warn().Err(err).Msg("heartbeat failed; trying again")
 			a.catchUp(ctx, err)
 		default:
+			a.ticket = answer.Ticket
 			a.news.tell(reason, answer.RevokedRunners, answer.Labels)
 			a.takeOffer(beat, answer.Offer)
 			a.takeCAs(ctx, answer)
@@ -106,7 +107,9 @@ func (a *Agent) observe(ctx context.Context, tun *tunnel.Tunnel, leads bool) (co
 	beat := controlapi.Heartbeat{
 		Clock: a.now(), AgentVersion: a.opts.Version, RunnerAPIVersion: runnerAPIVersion,
 		TunnelPhase: string(tun.Status().Phase), Standby: !leads, CABundleHash: a.reportedCAs(),
+		Instance: a.replica, Process: a.process, Ticket: a.ticket,
 	}
+	a.tryCluster(ctx)
 	if !leads {
 		return beat, nil
 	}
@@ -134,7 +137,7 @@ func (a *Agent) catchUp(ctx context.Context, refusal error) {
 // and the figures that never rest.
 func same(a, b controlapi.Heartbeat) bool {
 	for _, h := range []*controlapi.Heartbeat{&a, &b} {
-		h.Clock = time.Time{}
+		h.Clock, h.Ticket = time.Time{}, ""
 		h.Capacity.UsedCPUMillis, h.Capacity.UsedMemoryBytes = nil, nil
 	}
 	return reflect.DeepEqual(a, b)
@@ -144,7 +147,7 @@ func same(a, b controlapi.Heartbeat) bool {
 // one that it lets in.
 func isRefused(err error) bool {
 	var e *controlapi.Error
-	return isForgotten(err) || errors.As(err, &e) && e.Code == controlapi.CodeRevoked
+	return isForgotten(err) || isCloned(err) || errors.As(err, &e) && e.Code == controlapi.CodeRevoked
 }
 
 // isForgotten says whether the control plane knows this agent no more: it was

@@ -59,10 +59,13 @@ func selfUpdating(c *config.Config) {
 	c.SelfUpdate, c.UpdateKeys, c.UpdateDeadline = true, []string{releasetest.PublicKey}, time.Minute
 }
 
-// launch runs an agent in this process, in the tests' cluster.
+// launch runs an agent in this process, in the tests' cluster unless it is said
+// where.
 func launch(t *testing.T, opts agent.Options) *running {
 	t.Helper()
-	opts.Kubernetes = kubetest.ControlPlane(t).Agent
+	if env := kubetest.ControlPlane(t); opts.Kubernetes == nil {
+		opts.Kubernetes = env.Agent
+	}
 	a, err := agent.New(opts)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -20,7 +20,7 @@ const runnerAPIVersion = "v1"
 func (a *Agent) tunnelConfig(id *identity.Identity) tunnel.Config {
 	return tunnel.Config{
 		ServerAddress: id.Tunnel.Address, ServerName: id.Tunnel.ServerName, AgentID: id.AgentID,
-		Instance: a.replica, Proxy: proxyFunc(), Log: a.log,
+		Instance: a.replica, Cluster: a.knownCluster, Proxy: proxyFunc(), Log: a.log,
 		TLS: func(context.Context) (*tls.Config, error) {
 			cfg := a.current.Load().TLS()
 			cfg.Time = a.now

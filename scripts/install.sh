@@ -1594,12 +1594,36 @@ agent_pod_look() {
     ContainerCreating | PodInitializing) agent_phase="pulling the image" ;;
     *)
       agent_phase="pod is $1"
-      [[ $1 != Running ]] || agent_phase="running, registering with the control plane"
+      [[ $1 != Running ]] || agent_registering
       if (($2 >= 2)); then
         agent_trouble="it has ended $2 times"
       fi
       ;;
   esac
+}
+
+# agent_registering tells registering from waiting for an operator, by the last that the
+# agent has said of it: where the token was made with --approve, somebody decides.
+HELD='"(approval_pending|enrolment_denied)"|identity issued and stored'
+agent_registering() {
+  local words command
+  agent_phase="running, registering with the control plane"
+  words="$("${kube[@]}" -n "$NAMESPACE" logs "$agent_pod" --tail 50 2>/dev/null | grep -E "$HELD" | tail -n 1)" || return 0
+  command="$(held_command "$words")"
+  case "$words" in
+    *approval_pending*) agent_phase="waiting for approval${command:+: on the control plane, $command}" ;;
+    *enrolment_denied*)
+      agent_phase="denied by the operator"
+      agent_trouble="the operator of the control plane has denied it"
+      ;;
+  esac
+}
+
+# held_command WORDS OTHERWISE is the command that ends the wait, as the agent has said it.
+held_command() {
+  local found
+  found="$(grep -oE 'pipeops-controlplane agent approve [a-z2-7]+' <<<"$1" | tail -n 1)" || true
+  printf '%s' "${found:-${2:-}}"
 }
 
 # agent_failed says what is wrong: the pod's state, and what the agent said last.
@@ -1622,6 +1646,14 @@ agent_explain() {
   why="see its last words above"
   fix="${kube[*]} -n $NAMESPACE describe pod -l $AGENT_SELECTOR"
   case "$1" in
+    *enrolment_denied*)
+      why="the operator of the control plane has denied this agent"
+      fix="ask the operator, who can still do: $(held_command "$1" "pipeops-controlplane agent approve ID")"
+      ;;
+    *approval_pending*)
+      why="its token is one whose registrations an operator approves"
+      fix="on the control plane: $(held_command "$1" "pipeops-controlplane agents"); the agent goes on by itself then"
+      ;;
     *"'s clock"*)
       why="this machine's clock and the control plane's do not agree" fix="timedatectl set-ntp true; date -u"
       ;;

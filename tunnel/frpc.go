@@ -58,8 +58,11 @@ func (p park) Open() error {
 func (p park) Connect() (net.Conn, error) { return nil, errSessionOver }
 func (p park) Close() error               { return nil }
 
-func newFRPC(agentID, instance string, conn *connector, accept func(net.Conn)) (*frpc, error) {
-	proxies, name := source.NewConfigSource(), link.LocalProxyName(agentID, instance)
+// login is what the agent says of itself.
+type login struct{ agentID, instance, cluster string }
+
+func newFRPC(l login, conn *connector, accept func(net.Conn)) (*frpc, error) {
+	proxies, name := source.NewConfigSource(), link.LocalProxyName(l.agentID, l.instance)
 	if err := proxies.ReplaceAll([]v1.ProxyConfigurer{agentProxy(name)}, nil); err != nil {
 		return nil, err
 	}
@@ -74,7 +77,7 @@ func newFRPC(agentID, instance string, conn *connector, accept func(net.Conn)) (
 	creating.Lock()
 	defer creating.Unlock()
 	service, err := client.NewService(client.ServiceOptions{
-		Common:                 commonConfig(agentID, instance),
+		Common:                 commonConfig(l),
 		ConfigSourceAggregator: source.NewAggregator(proxies),
 		ConnectorCreator: func(context.Context, *v1.ClientCommonConfig) client.Connector {
 			select {
@@ -122,9 +125,12 @@ func (f *frpc) phase() (phase, problem string) {
 	return status.Phase, status.Err
 }
 
-func commonConfig(agentID, instance string) *v1.ClientCommonConfig {
+func commonConfig(l login) *v1.ClientCommonConfig {
 	exit, off := true, false
-	cfg := &v1.ClientCommonConfig{User: agentID, ClientID: instance, LoginFailExit: &exit}
+	cfg := &v1.ClientCommonConfig{User: l.agentID, ClientID: l.instance, LoginFailExit: &exit}
+	if l.cluster != "" {
+		cfg.Metadatas = map[string]string{link.MetaCluster: l.cluster}
+	}
 	cfg.Transport.WireProtocol = "v1"
 	cfg.Transport.TCPMux = &off // the connector's session is the multiplexer
 	cfg.Transport.TLS.Enable = &off

@@ -48,7 +48,7 @@ func (t *Tunnel) session(ctx context.Context) error {
 	offers := &link.Gate{}
 	defer offers.Shut()
 	// In a goroutine because frpc's own goroutine must not be kept waiting.
-	f, err := newFRPC(t.cfg.AgentID, t.cfg.Instance, &connector{mux: mux}, func(c net.Conn) {
+	f, err := newFRPC(login{t.cfg.AgentID, t.cfg.Instance, t.cfg.Cluster()}, &connector{mux: mux}, func(c net.Conn) {
 		if !offers.Go(func() { t.listener.offer(c, mux.CloseChan()) }) {
 			_ = c.Close()
 		}

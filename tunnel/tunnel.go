@@ -41,6 +41,9 @@ type Config struct {
 	// connected side by side, and a new connection of one takes over from its old one
 	// alone. Two processes with one name take the tunnel from each other.
 	Instance string
+	// Cluster is asked at every login for the UID of the agent's cluster, by which the
+	// server knows a copied identity; nil or an empty answer says nothing.
+	Cluster func() string
 	// TLS is asked at every dial, so that a renewed certificate is used at the next
 	// connection without dropping the present one. The configuration must hold the roots
 	// to trust and the agent's certificate; it is cloned before use.
@@ -90,6 +93,9 @@ func New(cfg Config) (*Tunnel, error) {
 	}
 	if cfg.ServerName == "" {
 		cfg.ServerName = host
+	}
+	if cfg.Cluster == nil {
+		cfg.Cluster = func() string { return "" }
 	}
 	cfg.Backoff = cfg.Backoff.withDefaults()
 	link.RedirectFRPLog(cfg.Log)

@@ -106,7 +106,26 @@ func (e *exam) token(ctx context.Context) []Finding {
 	if e.id == nil {
 		e.endpoint = state.Tunnel
 	}
+	if e.id == nil && state.Enrolment != nil {
+		return enrolment(*state.Enrolment)
+	}
 	return ok("token " + state.ID + " is good for " + goodFor(state))
+}
+
+// enrolment says what a registration waits for, where an operator decides on it.
+func enrolment(s controlapi.EnrolmentState) []Finding {
+	fix := "on the control plane: `pipeops-controlplane agent approve " + s.ID + "`"
+	switch s.State {
+	case "approved":
+		return ok("this agent's registration is approved")
+	case "denied":
+		detail := "the operator has denied this agent's registration"
+		if s.Reason != "" {
+			detail += ": " + s.Reason
+		}
+		return failed(detail, "ask the operator, who can still do `pipeops-controlplane agent approve "+s.ID+"`")
+	}
+	return failed("this agent's registration waits for approval", fix)
 }
 
 func (e *exam) checkToken(ctx context.Context, token controlapi.Token) (controlapi.TokenState, error) {
@@ -115,7 +134,13 @@ func (e *exam) checkToken(ctx context.Context, token controlapi.Token) (controla
 		return controlapi.TokenState{}, err
 	}
 	defer client.Close()
-	return client.CheckToken(ctx, token)
+	var check controlapi.TokenCheck
+	if e.asked != nil {
+		if check.Key, err = controlapi.KeyFingerprint(e.asked); err != nil {
+			return controlapi.TokenState{}, err
+		}
+	}
+	return client.CheckToken(ctx, token, check)
 }
 
 func goodFor(s controlapi.TokenState) string {
@@ -125,6 +150,9 @@ func goodFor(s controlapi.TokenState) string {
 	}
 	if !s.ExpiresAt.IsZero() {
 		text += ", until " + s.ExpiresAt.UTC().Format(time.RFC3339)
+	}
+	if s.Approval {
+		text += "; an operator approves them"
 	}
 	return text
 }

@@ -26,6 +26,7 @@ func (e *exam) identity(ctx context.Context) []Finding {
 	}
 	id, err := identity.Decode(parts)
 	if request, _ := identity.RequestIn(parts); err != nil && request != nil {
+		e.asked = request.Key.Public()
 		return ok("asked for, not answered yet, in " + store.String())
 	}
 	if err != nil {

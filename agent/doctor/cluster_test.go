@@ -18,6 +18,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent"
 	"github.com/pipeops/pipeops-vm-agent/agent/doctor"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
@@ -123,4 +124,48 @@ func TestDoctorBesideARunningAgent(t *testing.T) {
 	_, err = p.RevokeAgent(t.Context(), id)
 	require.NoError(t, err)
 	assert.Contains(t, finding(t, doctor.Examine(t.Context(), opts), "registration").Detail, "revoked")
+}
+
+// TestAnAgentThatWaitsForApproval: doctor asks with the key that the agent has stored,
+// and takes no use of the token.
+func TestAnAgentThatWaitsForApproval(t *testing.T) {
+	env, p := kubetest.ControlPlane(t), planetest.Start(t)
+	opts := in(options(t, p), env.Agent)
+	opts.Config.Token = p.Token(t, controlplane.TokenOptions{TTL: time.Hour, Uses: 1, Approve: true})
+	report := doctor.Examine(t.Context(), opts)
+	requireOnly(t, report)
+	assert.Contains(t, finding(t, report, "token").Detail, "an operator approves them")
+
+	opts.Config.HealthAddress = "127.0.0.1:0"
+	a, err := agent.New(agent.Options{Config: opts.Config, Version: "test", Log: zerolog.Nop(), Kubernetes: env.Agent})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { assert.NoError(t, a.Run(ctx)) })
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+	})
+	waits, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	require.NoError(t, harness.Eventually(waits, "it waits", func(ctx context.Context) error {
+		list, err := p.Enrolments(ctx)
+		if err == nil && len(list) != 1 {
+			err = fmt.Errorf("%d wait", len(list))
+		}
+		return err
+	}))
+	list, err := p.Enrolments(t.Context())
+	require.NoError(t, err)
+	report = doctor.Examine(t.Context(), opts)
+	requireOnly(t, report, "token")
+	assert.Contains(t, finding(t, report, "token").Detail, "waits for approval")
+	assert.Contains(t, finding(t, report, "token").Fix, "pipeops-controlplane agent approve "+list[0].ID)
+
+	_, err = p.DenyAgent(t.Context(), list[0].ID, "not ours")
+	require.NoError(t, err)
+	assert.Contains(t, finding(t, doctor.Examine(t.Context(), opts), "token").Detail, "denied this agent's registration: not ours")
+	_, err = p.ApproveAgent(t.Context(), list[0].ID)
+	require.NoError(t, err)
+	assert.Contains(t, finding(t, doctor.Examine(t.Context(), opts), "token").Detail, "is approved")
 }

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"crypto"
 	"errors"
 	"net/url"
 	"os"
@@ -36,7 +37,7 @@ var checks = []check{
 	{name: "control-plane", needs: []string{"tls"}, run: (*exam).controlPlane},
 	{name: "identity", after: []string{"kubernetes"}, run: (*exam).identity},
 	{name: "registration", needs: []string{"tls"}, run: (*exam).registration},
-	{name: "token", after: []string{"tls"}, run: (*exam).token},
+	{name: "token", after: []string{"tls", "identity"}, run: (*exam).token},
 	{name: "tunnel", needs: []string{"proxy"}, after: []string{"identity", "token"}, run: (*exam).tunnel},
 	{name: "kubernetes", run: (*exam).kubernetes},
 	{name: "resource", needs: []string{"kubernetes"}, run: (*exam).resource},
@@ -56,6 +57,7 @@ type exam struct {
 
 	via      *url.URL // the proxy to the control plane; by proxy
 	id       *identity.Identity
+	asked    crypto.PublicKey          // of the request that is not answered yet; nil without one
 	endpoint controlapi.TunnelEndpoint // of the identity or the token
 
 	mu     sync.Mutex

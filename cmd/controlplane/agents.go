@@ -15,7 +15,7 @@ func newAgents(a *app) *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
 		Use:     "agents",
-		Short:   "List agents",
+		Short:   "List agents, and those that wait to become one",
 		Example: "  pipeops-controlplane agents\n  pipeops-controlplane agents show shop",
 		Args:    exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -24,11 +24,23 @@ func newAgents(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if len(agents) == 0 && out.Table() {
+				waiting, err := admin.Enrolments(ctx)
+				if err != nil {
+					return err
+				}
+				if len(agents) == 0 && len(waiting) == 0 && out.Table() {
 					a.say("no agents yet; `pipeops-controlplane token create` makes a token to register one with")
 					return nil
 				}
-				return out.Write(a.out, listOf(agents), func(w io.Writer) { agentTable(w, agents) })
+				err = out.Write(a.out, agentEntries(agents, waiting), func(w io.Writer) {
+					agentTable(w, agents)
+					waitingTable(w, waiting)
+					cloneTable(w, agents)
+				})
+				if len(waiting) > 0 && out.Table() {
+					a.say("compare KEY with what the agent says in its log; then `pipeops-controlplane agent approve ID`, or `agent deny ID`")
+				}
+				return err
 			})
 		},
 	}
@@ -38,6 +50,9 @@ func newAgents(a *app) *cobra.Command {
 }
 
 func agentTable(w io.Writer, agents []announce.Agent) {
+	if len(agents) == 0 {
+		return
+	}
 	cli.Row(w, "NAME", "ID", "STATE", "KUBERNETES", "NODES", "CPU", "MEMORY", "AGENT", "UPDATE", "LAST SEEN")
 	for _, g := range agents {
 		cli.Row(w, g.Name, g.ID, g.State, g.KubernetesVersion, g.Capacity.Nodes, cli.Cores(g.Capacity.CPUMillis),

@@ -73,6 +73,10 @@ func summary(e announce.Event) string {
 		if agent.Update != nil && agent.Update.To != "" {
 			text += ", update " + updateDetail(agent.Update)
 		}
+		if n := len(agent.Clones); e.Type == announce.AgentCloned && n > 0 {
+			c := agent.Clones[n-1]
+			text = "its identity is in use twice: a copy " + whereClone(c) + ", called " + c.Instance + ", comes from " + c.Address
+		}
 		return text
 	}
 	return ""
@@ -106,6 +110,9 @@ func detailTable(w io.Writer, d agentDetail) {
 		{"Agent:", d.AgentVersion}, {"Update:", updateDetail(d.Update)}, {"Registered:", d.RegisteredAt.Format(time.RFC3339)}, {"Last seen:", cli.Ago(d.LastSeen)},
 	} {
 		cli.Row(w, line[0], line[1])
+	}
+	for _, c := range d.Clones {
+		cli.Row(w, "Copy:", fmt.Sprintf("%s, called %s, from %s, since %s, last seen %s", whereClone(c), c.Instance, c.Address, cli.Ago(c.FirstSeen), cli.Ago(c.LastSeen)))
 	}
 	cli.Row(w, "Timeline:", fmt.Sprintf("%d events", len(d.Timeline)))
 	for _, e := range d.Timeline {

@@ -40,6 +40,15 @@ func register(ctx context.Context, dataDir, api, name string) error {
 	if err = errors.Join(err, admin.Close()); err != nil {
 		return err
 	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	return registerWith(ctx, api, token, name, key)
+}
+
+// registerWith registers a cluster with this token and key.
+func registerWith(ctx context.Context, api string, token controlapi.Token, name string, key *ecdsa.PrivateKey) error {
 	cfg, err := (controlapi.Trust{Fingerprint: token.Fingerprint}).TLSConfig(api)
 	if err != nil {
 		return err
@@ -49,10 +58,6 @@ func register(ctx context.Context, dataDir, api, name string) error {
 		return err
 	}
 	defer client.Close()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return err
-	}
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
 	if err != nil {
 		return err

@@ -4,5 +4,5 @@ import "github.com/spf13/cobra"
 
 func newToken(a *app) *cobra.Command {
 	return group("token", "Manage enrolment tokens, by which agents register",
-		newTokenCreate(a), newTokenList(a), newTokenRevoke(a))
+		newTokenCreate(a), newTokenList(a), newTokenRotate(a), newTokenRevoke(a))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 )
@@ -26,9 +27,14 @@ The token carries the fingerprint of the control plane's CA, so that an agent
 verifies the very first connection without a file to copy.
 
 It may be made before the control plane first serves: it then makes the data directory,
-which no other command but serve does.`,
+which no other command but serve does.
+
+With --approve whoever has the token can ask to be registered, and no more: the agent
+waits until "agent approve" names it. "agents" lists those that wait, each with the
+fingerprint of the key that it says in its log as well.`,
 		Example: `  pipeops-controlplane token create
   pipeops-controlplane token create --name fleet --uses 50 --ttl 720h --label region=eu
+  pipeops-controlplane token create --approve
   AGENT_TOKEN=$(pipeops-controlplane token create)`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -42,6 +48,7 @@ which no other command but serve does.`,
 	f.IntVar(&opts.Uses, "uses", 1, "how many agents may register with it; 0 is any number")
 	f.DurationVar(&opts.TTL, "ttl", 24*time.Hour, "how long it can be used; 0 is for ever")
 	f.StringToStringVar(&opts.Labels, "label", nil, "labels for the agents that register with it")
+	f.BoolVar(&opts.Approve, "approve", false, "have each registration wait for an operator's agent approve")
 	out.Add(cmd)
 	return cmd
 }
@@ -55,13 +62,18 @@ func (a *app) createToken(ctx context.Context, admin *controlplane.Admin, opts c
 	if err != nil {
 		return err
 	}
-	answer := struct {
-		Text string `json:"token"`
-		store.Token
-	}{token.Reveal(), kept}
-	err = out.Write(a.out, answer, func(w io.Writer) { fmt.Fprintln(w, token.Reveal()) })
+	err = a.printToken(token, kept, out)
 	if err == nil && out.Table() && at.API != "" {
 		a.say("Next, on the cluster: PIPEOPS_CONTROL_PLANE_URL=%s AGENT_TOKEN=(the token) CLUSTER_NAME=(a name) pipeops-agent run", at.API)
 	}
 	return err
+}
+
+// printToken is the only time that a token's secret is shown.
+func (a *app) printToken(token controlapi.Token, kept store.Token, out cli.Output) error {
+	answer := struct {
+		Text string `json:"token"`
+		store.Token
+	}{token.Reveal(), kept}
+	return out.Write(a.out, answer, func(w io.Writer) { fmt.Fprintln(w, token.Reveal()) })
 }

@@ -22,11 +22,11 @@ func newTokenList(a *app) *cobra.Command {
 		Args:    exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.admin(cmd, func(ctx context.Context, admin *controlplane.Admin) error {
-				tokens, err := admin.Tokens(ctx)
+				list, err := tokenList(ctx, admin, time.Now())
 				if err != nil {
 					return err
 				}
-				return out.Write(a.out, listOf(tokens), func(w io.Writer) { tokenTable(w, tokens) })
+				return out.Write(a.out, list, func(w io.Writer) { tokenTable(w, list) })
 			})
 		},
 	}
@@ -34,25 +34,66 @@ func newTokenList(a *app) *cobra.Command {
 	return cmd
 }
 
-func tokenTable(w io.Writer, tokens []store.Token) {
-	cli.Row(w, "ID", "NAME", "STATE", "USES", "EXPIRES", "LAST USED", "BY", "LABELS")
-	for _, t := range tokens {
-		uses := fmt.Sprint(t.Uses)
+// tokenEntry is a token as token list shows it.
+type tokenEntry struct {
+	store.Token
+	State string `json:"state"`
+	// UsesLeft is absent for any number.
+	UsesLeft *int `json:"usesLeft,omitempty"`
+	// LastUsedByName is the agent's name today.
+	LastUsedByName string `json:"lastUsedByName,omitempty"`
+}
+
+func tokenList(ctx context.Context, admin *controlplane.Admin, now time.Time) ([]tokenEntry, error) {
+	tokens, err := admin.Tokens(ctx)
+	if err != nil {
+		return nil, err
+	}
+	agents, err := admin.Agents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]string{}
+	for _, g := range agents {
+		names[g.ID] = g.Name
+	}
+	list := make([]tokenEntry, len(tokens))
+	for i, t := range tokens {
+		list[i] = tokenEntry{Token: t, State: t.State(now), LastUsedByName: names[t.LastUsedBy]}
 		if t.MaxUses > 0 {
-			uses += fmt.Sprintf("/%d", t.MaxUses)
+			left := max(0, t.MaxUses-t.Uses)
+			list[i].UsesLeft = &left
 		}
-		cli.Row(w, t.ID, t.Name, tokenState(t, time.Now()), uses, cli.Until(t.ExpiresAt), cli.Ago(t.LastUsedAt), t.LastUsedBy, cli.Labels(t.Labels))
+	}
+	return list, nil
+}
+
+func tokenTable(w io.Writer, tokens []tokenEntry) {
+	cli.Row(w, "ID", "NAME", "STATE", "USES LEFT", "ENDS", "LAST USED", "BY", "APPROVAL", "LABELS")
+	for _, t := range tokens {
+		left := "any"
+		if t.UsesLeft != nil {
+			left = fmt.Sprintf("%d of %d", *t.UsesLeft, t.MaxUses)
+		}
+		approval := "no"
+		if t.Approve {
+			approval = "yes"
+		}
+		cli.Row(w, t.ID, t.Name, t.State, left, tokenEnd(t), cli.Ago(t.LastUsedAt), usedBy(t), approval, cli.Labels(t.Labels))
 	}
 }
 
-func tokenState(t store.Token, now time.Time) string {
-	switch {
-	case !t.RevokedAt.IsZero():
-		return "revoked"
-	case !t.ExpiresAt.IsZero() && now.After(t.ExpiresAt):
-		return "expired"
-	case t.MaxUses > 0 && t.Uses >= t.MaxUses:
-		return "used up"
+// tokenEnd is when a token ends by time, and why.
+func tokenEnd(t tokenEntry) string {
+	if t.RotatedTo != "" {
+		return cli.Until(t.RotatedAt) + ", for " + t.RotatedTo
 	}
-	return "valid"
+	return cli.Until(t.ExpiresAt)
+}
+
+func usedBy(t tokenEntry) string {
+	if t.LastUsedByName == "" {
+		return t.LastUsedBy
+	}
+	return t.LastUsedByName + " (" + t.LastUsedBy + ")"
 }

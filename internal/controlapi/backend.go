@@ -10,7 +10,7 @@ type Backend interface {
 	Register(ctx context.Context, token string, req RegisterRequest) (Identity, error)
 	// CheckToken says whether Register would take the enrolment token, and what it
 	// is still good for. It changes nothing.
-	CheckToken(ctx context.Context, token string) (TokenState, error)
+	CheckToken(ctx context.Context, token string, check TokenCheck) (TokenState, error)
 	// Renew issues a new certificate. agentID is the one proven by TLS, or empty
 	// when the caller has to prove itself by req.OldCertificate and req.Proof.
 	Renew(ctx context.Context, agentID string, req RenewRequest) (Identity, error)

@@ -38,6 +38,8 @@ type ClientConfig struct {
 	Log zerolog.Logger
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
+	// Origin says, at each call, where it comes from; nil says nothing.
+	Origin func() Origin
 
 	// Retries is how often a call is tried again before it fails (default 3,
 	// negative: never). WaitMin and WaitMax bound the jittered, growing waits
@@ -101,10 +103,11 @@ func (c *Client) Register(ctx context.Context, token Token, req RegisterRequest)
 	return id, c.post(ctx, c.unnamed, pathRegister, bearing(token), req, &id)
 }
 
-// CheckToken asks what an enrolment token is good for, without using it.
-func (c *Client) CheckToken(ctx context.Context, token Token) (TokenState, error) {
+// CheckToken asks what an enrolment token is good for, without using it, and with
+// the fingerprint of a key how what was asked with both stands.
+func (c *Client) CheckToken(ctx context.Context, token Token, check TokenCheck) (TokenState, error) {
 	var state TokenState
-	return state, c.post(ctx, c.unnamed, pathToken, bearing(token), struct{}{}, &state)
+	return state, c.post(ctx, c.unnamed, pathToken, bearing(token), check, &state)
 }
 
 // CheckIdentity asks whether the agent's certificate is accepted.
@@ -163,6 +166,9 @@ func (c *Client) send(ctx context.Context, method string, via *rotatingTransport
 	}
 	for k, v := range header {
 		req.Header[k] = v
+	}
+	if c.retry.Origin != nil {
+		c.retry.Origin().header(req.Header)
 	}
 	req.Header.Set("Accept", "application/json, "+problem.ContentType)
 	var last error

@@ -64,7 +64,7 @@ func TestAllCallsOverTheWire(t *testing.T) {
 	id, err := c.Register(t.Context(), token, soundRegister())
 	require.NoError(t, err)
 	assert.Equal(t, controlapi.Identity{AgentID: "a1", HeartbeatInterval: 30}, id)
-	state, err := c.CheckToken(t.Context(), token)
+	state, err := c.CheckToken(t.Context(), token, controlapi.TokenCheck{})
 	require.NoError(t, err)
 	assert.Equal(t, controlapi.TokenState{ID: token.ID, UsesLeft: new(3)}, state)
 	require.NoError(t, c.CheckIdentity(t.Context()))

@@ -20,10 +20,19 @@ const (
 	CodeTokenExpired Code = "token_expired"
 	CodeTokenRevoked Code = "token_revoked"
 	CodeTokenUsedUp  Code = "token_used_up"
+	CodeTokenRotated Code = "token_rotated" // it has a successor
 	CodeRevoked      Code = "agent_revoked"
 	CodeAgentUnknown Code = "agent_unknown" // the control plane does not know this agent
 	CodeNameTaken    Code = "name_taken"    // another cluster has this name
 	CodeClockSkew    Code = "clock_skew"
+
+	// CodeApprovalPending is a registration that waits for the operator: the agent asks
+	// again, with the same key, after Retry-After.
+	CodeApprovalPending Code = "approval_pending"
+	// CodeEnrolmentDenied is one that the operator did not approve.
+	CodeEnrolmentDenied Code = "enrolment_denied"
+	// CodeIdentityCloned is an agent's identity in a cluster that is not the agent's.
+	CodeIdentityCloned Code = "identity_cloned"
 
 	// CodeCertificateExpired asks the agent to prove its old key (Recover).
 	CodeCertificateExpired Code = "certificate_expired"
@@ -46,6 +55,8 @@ const MaxClockSkew = 5 * time.Minute
 var statusOf = map[Code]int{
 	CodeTokenUnknown: http.StatusUnauthorized, CodeTokenExpired: http.StatusUnauthorized,
 	CodeTokenRevoked: http.StatusUnauthorized, CodeTokenUsedUp: http.StatusUnauthorized,
+	CodeTokenRotated: http.StatusUnauthorized, CodeApprovalPending: http.StatusForbidden,
+	CodeEnrolmentDenied: http.StatusForbidden, CodeIdentityCloned: http.StatusConflict,
 	CodeRevoked: http.StatusForbidden, CodeAgentUnknown: http.StatusNotFound,
 	CodeNameTaken: http.StatusConflict, CodeClockSkew: http.StatusUnprocessableEntity,
 	CodeCertificateExpired: http.StatusUnauthorized, CodeCertificateUnknown: http.StatusUnauthorized,

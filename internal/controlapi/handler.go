@@ -55,7 +55,7 @@ type handler struct {
 func NewHandler(cfg HandlerConfig) http.Handler {
 	h := &handler{backend: cfg.Backend, identify: cfg.Identify, log: cfg.Log}
 	router := chi.NewMux()
-	router.Use(problem.WithRequestID, LogRequests(cfg.Log), recoverPanic(cfg.Log), withTimeout)
+	router.Use(problem.WithRequestID, LogRequests(cfg.Log), WithOrigin, recoverPanic(cfg.Log), withTimeout)
 	router.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w, problem.RequestID(r.Context()), problem.Errorf(problem.NotFound,
 			"the API's document is at /openapi.json", "there is nothing at %s", r.URL.Path))
@@ -96,6 +96,7 @@ type (
 	}
 	tokenInput struct {
 		Authorization string `header:"Authorization" hidden:"true"`
+		Body          TokenCheck
 	}
 	tokenOutput     struct{ Body TokenState }
 	renewInput      struct{ Body RenewRequest }
@@ -134,7 +135,7 @@ func (h *handler) checkToken(ctx context.Context, in *tokenInput) (*tokenOutput,
 	if err != nil {
 		return nil, h.problem(ctx, err)
 	}
-	state, err := h.backend.CheckToken(ctx, token)
+	state, err := h.backend.CheckToken(ctx, token, in.Body)
 	return &tokenOutput{Body: state}, h.problem(ctx, err)
 }
 

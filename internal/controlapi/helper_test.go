@@ -81,7 +81,7 @@ func (b *backend) Register(_ context.Context, token string, req controlapi.Regis
 	return b.register(token, req)
 }
 
-func (b *backend) CheckToken(_ context.Context, token string) (controlapi.TokenState, error) {
+func (b *backend) CheckToken(_ context.Context, token string, _ controlapi.TokenCheck) (controlapi.TokenState, error) {
 	return b.check(token)
 }
 

@@ -1,6 +1,7 @@
 package controlapi
 
 import (
+	"crypto"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
@@ -98,6 +99,15 @@ func (t Token) GoString() string { return t.String() }
 func Fingerprint(ca *x509.Certificate) string {
 	sum := sha256.Sum256(ca.RawSubjectPublicKeyInfo)
 	return hex.EncodeToString(sum[:])
+}
+
+// KeyFingerprint is that of a public key by itself.
+func KeyFingerprint(key crypto.PublicKey) (string, error) {
+	der, err := x509.MarshalPKIXPublicKey(key)
+	if err != nil {
+		return "", err
+	}
+	return Fingerprint(&x509.Certificate{RawSubjectPublicKeyInfo: der}), nil
 }
 
 func isBase32(s string, length int) bool {

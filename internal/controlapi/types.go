@@ -35,10 +35,24 @@ type Identity struct {
 // TokenState is what an enrolment token is good for, told to whoever holds it, so
 // that an operator can find a mistake before an agent registers.
 type TokenState struct {
-	ID        string         `json:"id"`
-	ExpiresAt time.Time      `json:"expiresAt,omitzero" doc:"Absent when it does not expire."`
-	UsesLeft  *int           `json:"usesLeft,omitempty" doc:"Registrations that it is good for still; absent for any number."`
-	Tunnel    TunnelEndpoint `json:"tunnel" doc:"Where an agent's tunnel will go."`
+	ID        string          `json:"id"`
+	ExpiresAt time.Time       `json:"expiresAt,omitzero" doc:"Absent when it does not expire."`
+	UsesLeft  *int            `json:"usesLeft,omitempty" doc:"Registrations that it is good for still; absent for any number."`
+	Tunnel    TunnelEndpoint  `json:"tunnel" doc:"Where an agent's tunnel will go."`
+	Approval  bool            `json:"approval,omitempty" doc:"Registrations with it wait for an operator's approval."`
+	Enrolment *EnrolmentState `json:"enrolment,omitempty" doc:"How what was asked with this token and the key of the check stands; absent when nothing was."`
+}
+
+// TokenCheck may name a key by its fingerprint.
+type TokenCheck struct {
+	Key string `json:"key,omitempty" maxLength:"64" doc:"SHA-256 of the public key (SPKI) that was asked with, in hexadecimal."`
+}
+
+// EnrolmentState is how a registration stands that an operator decides on.
+type EnrolmentState struct {
+	ID     string `json:"id" doc:"What the operator approves or denies."`
+	State  string `json:"state" enum:"pending,approved,denied"`
+	Reason string `json:"reason,omitempty" doc:"Why it was denied, if the operator said so."`
 }
 
 // TunnelEndpoint is a frps that the agent keeps a tunnel to.
@@ -69,6 +83,9 @@ type Heartbeat struct {
 	TunnelPhase       string    `json:"tunnelPhase" maxLength:"32" doc:"The tunnel as the agent sees it."`
 	Standby           bool      `json:"standby,omitempty" doc:"Another replica of the agent leads and tells how the cluster is; this one only lives."`
 	CABundleHash      string    `json:"caBundleHash,omitempty" maxLength:"64" doc:"SHA-256 of the CA bundle that this replica trusts, in hexadecimal; sent to a control plane that tells its own."`
+	Instance          string    `json:"instance,omitempty" maxLength:"253" doc:"Name of the replica."`
+	Process           string    `json:"process,omitempty" maxLength:"64" doc:"Random, made when the process started."`
+	Ticket            string    `json:"ticket,omitempty" maxLength:"64" doc:"Ticket of the last answer that the process got; absent before the first. It tells two copies of one machine apart."`
 	Update            *Update   `json:"update,omitempty" doc:"How the agent's update of itself stands; absent where the customer has not turned that on, and nothing is offered then."`
 }
 
@@ -93,6 +110,8 @@ type HeartbeatAnswer struct {
 	RevokedRunners []string `json:"revokedRunners,omitempty" doc:"Serial numbers, in hexadecimal, of Runner certificates to refuse though they have not expired."`
 	// Labels are held against what Runners are granted, by the agent too.
 	Labels map[string]string `json:"labels,omitempty" doc:"The agent's labels as the control plane has them: Runners whose certificates are for agents with other labels are to be refused."`
+	// Ticket lets the control plane notice that two processes go by one name.
+	Ticket string `json:"ticket,omitempty" doc:"To be sent with the next heartbeat."`
 	// Offer is for agents that say how their update stands; whether it is taken is
 	// theirs to decide.
 	// CABundleHash is told always, CAs to a replica that reported another hash.

@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -82,6 +81,8 @@ type TokenOptions struct {
 	// Uses of 0 means any number; a TTL of 0 means for ever.
 	Uses int
 	TTL  time.Duration
+	// Approve has each registration with it wait for an operator.
+	Approve bool
 }
 
 // CreateToken makes an enrolment token. Its secret cannot be had again.
@@ -92,34 +93,15 @@ func (a *Admin) CreateToken(ctx context.Context, opts TokenOptions) (controlapi.
 	if err := checkLabels(opts.Labels); err != nil {
 		return controlapi.Token{}, store.Token{}, err
 	}
-	if _, err := a.ca.Reload(); err != nil {
-		return controlapi.Token{}, store.Token{}, err
-	}
-	token, err := controlapi.NewToken(controlapi.Fingerprint(a.ca.Anchor()))
+	token, kept, err := a.newToken(opts)
 	if err != nil {
-		return controlapi.Token{}, store.Token{}, err
-	}
-	kept := store.Token{
-		ID: token.ID, Name: opts.Name, Labels: opts.Labels, Hash: hex.EncodeToString(token.Hash()),
-		MaxUses: opts.Uses, CreatedAt: a.now(),
-	}
-	if opts.TTL > 0 {
-		kept.ExpiresAt = kept.CreatedAt.Add(opts.TTL)
+		return token, kept, err
 	}
 	return token, kept, a.store.CreateToken(ctx, kept)
 }
 
 // Tokens lists the enrolment tokens.
 func (a *Admin) Tokens(ctx context.Context) ([]store.Token, error) { return a.store.Tokens(ctx) }
-
-// RevokeToken ends a token, named by its ID. Agents that registered with it stay.
-func (a *Admin) RevokeToken(ctx context.Context, id string) error {
-	err := a.store.RevokeToken(ctx, id, a.now())
-	if errors.Is(err, store.ErrNotFound) {
-		return errors.New("there is no such token; `pipeops-controlplane token list` shows their IDs")
-	}
-	return err
-}
 
 func (a *Admin) putRunner(ctx context.Context, tx *store.Tx, r store.Runner, replace bool) error {
 	old, err := tx.Runner(ctx, r.Name)

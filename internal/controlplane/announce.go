@@ -24,7 +24,8 @@ func (d directory) announced(a store.Agent) announce.Agent {
 		Endpoints:         []announce.Endpoint{{Address: a.EdgeAddress, ServerName: d.serverName(a.ID)}},
 		KubernetesVersion: a.KubernetesVersion, Distribution: a.Distribution, Provider: a.Provider,
 		AgentVersion: a.AgentVersion, RunnerAPIVersion: a.RunnerAPIVersion,
-		Capacity: a.Capacity, Update: a.Update, RegisteredAt: a.RegisteredAt, LastSeen: a.LastSeen, Sequence: a.Sequence,
+		Capacity: a.Capacity, Update: a.Update, Clones: a.Clones,
+		RegisteredAt: a.RegisteredAt, LastSeen: a.LastSeen, Sequence: a.Sequence,
 	}
 }
 

@@ -100,9 +100,9 @@ func (c *ControlPlane) open(ctx context.Context) error {
 func (c *ControlPlane) assemble() error {
 	d := directory{agentsDomain: c.cfg.AgentsDomain}
 	c.certificate = ca.NewServerCertificate(c.ca, c.cfg.serverNames())
-	c.peers = &peers{store: c.store, ca: c.ca, trustDomain: c.cfg.TrustDomain, now: c.cfg.Now}
+	c.peers = &peers{store: c.store, ca: c.ca, trustDomain: c.cfg.TrustDomain, now: c.cfg.Now, clones: newClones(c.store, d, &c.cfg)}
 	c.liveness = newLiveness(c.store, d, &c.cfg)
-	c.registry = &registry{store: c.store, ca: c.ca, peers: c.peers, liveness: c.liveness, directory: d, cfg: &c.cfg}
+	c.registry = &registry{store: c.store, ca: c.ca, peers: c.peers, liveness: c.liveness, directory: d, cfg: &c.cfg, twins: newTwins(c.cfg.Now)}
 	var err error
 	if c.broker, err = newMessaging(c.store, &c.cfg); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (c *ControlPlane) assemble() error {
 				return &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: c.certificate.Get, ClientCAs: c.ca.Pool(), Time: c.cfg.Now}, nil
 			},
 		},
-		Identify: c.peers.agentOfTunnel, Authorize: c.peers.authorize,
+		Identify: c.peers.agentOfTunnel, Authorize: c.peers.authorize, Admit: c.peers.admit,
 		OnUp: c.liveness.tunnelUp, OnDown: c.liveness.tunnelDown,
 		Log: c.cfg.Log.With().Str("part", "tunnel").Logger(),
 	})
@@ -248,6 +248,9 @@ func (c *ControlPlane) clean(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := c.store.ForgetReceived(ctx, c.cfg.Now().Add(-receivedFor)); err != nil && ctx.Err() == nil {
 			c.cfg.Log.Error().Err(err).Msg("old notes were not dropped")
+		}
+		if err := c.cleanIdentities(ctx); err != nil && ctx.Err() == nil {
+			c.cfg.Log.Error().Err(err).Msg("old enrolments and clones were not dropped")
 		}
 		wait(ctx, cleanEvery)
 	}

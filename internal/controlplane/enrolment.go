@@ -16,21 +16,27 @@ const fixEnrol = "make a new one with `pipeops-controlplane token create`"
 // CheckToken implements controlapi.Backend. It tells whoever holds the secret
 // what Register would, and others nothing: 256 random bits need no other guard
 // against guessing than the comparison in constant time.
-func (r *registry) CheckToken(ctx context.Context, text string) (controlapi.TokenState, error) {
+func (r *registry) CheckToken(ctx context.Context, text string, check controlapi.TokenCheck) (controlapi.TokenState, error) {
 	token, err := readToken(text)
 	if err != nil {
 		return controlapi.TokenState{}, err
 	}
-	known, err := validToken(ctx, r.store, token, r.cfg.Now())
+	known, err := knownToken(ctx, r.store, token)
 	if err != nil {
 		return controlapi.TokenState{}, err
 	}
-	state := controlapi.TokenState{ID: known.ID, ExpiresAt: known.ExpiresAt, Tunnel: r.tunnelEndpoint()}
-	if known.MaxUses > 0 {
-		left := known.MaxUses - known.Uses
-		if left <= 0 {
-			return controlapi.TokenState{}, usedUp(known)
+	now := r.cfg.Now()
+	state := controlapi.TokenState{ID: known.ID, ExpiresAt: endOf(known), Tunnel: r.tunnelEndpoint(), Approval: known.Approve}
+	if state.Enrolment, err = enrolmentState(ctx, r.store, known, check.Key, now); err != nil {
+		return controlapi.TokenState{}, err
+	}
+	if state.Enrolment == nil || !known.RevokedAt.IsZero() {
+		if ended := endedToken(known, now); ended != nil {
+			return controlapi.TokenState{}, ended
 		}
+	}
+	if known.MaxUses > 0 {
+		left := max(0, known.MaxUses-known.Uses)
 		state.UsesLeft = &left
 	}
 	return state, nil
@@ -50,26 +56,41 @@ type tokens interface {
 	Token(ctx context.Context, id string) (store.Token, error)
 }
 
-// validToken checks all of a token but its uses. The answer to a wrong secret is
-// that to an unknown token.
-func validToken(ctx context.Context, in tokens, token controlapi.Token, now time.Time) (store.Token, error) {
+// knownToken finds a token by its secret, whether or not it is good for anything.
+// The answer to a wrong secret is that to an unknown token.
+func knownToken(ctx context.Context, in tokens, token controlapi.Token) (store.Token, error) {
 	known, err := in.Token(ctx, token.ID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return known, err
 	}
 	same := subtle.ConstantTimeCompare([]byte(known.Hash), []byte(hex.EncodeToString(token.Hash()))) == 1
-	switch {
-	case err != nil || !same:
-		return known, controlapi.Errorf(controlapi.CodeTokenUnknown, fixEnrol, "the control plane does not know this enrolment token")
-	case !known.RevokedAt.IsZero():
-		return known, controlapi.Errorf(controlapi.CodeTokenRevoked, fixEnrol, "the enrolment token %s was revoked at %s", known.ID, known.RevokedAt.Format(time.RFC3339))
-	case !known.ExpiresAt.IsZero() && now.After(known.ExpiresAt):
-		return known, controlapi.Errorf(controlapi.CodeTokenExpired, fixEnrol, "the enrolment token %s expired at %s", known.ID, known.ExpiresAt.Format(time.RFC3339))
+	if err != nil || !same {
+		return store.Token{}, controlapi.Errorf(controlapi.CodeTokenUnknown, fixEnrol, "the control plane does not know this enrolment token")
 	}
 	return known, nil
 }
 
-func usedUp(t store.Token) error {
-	return controlapi.Errorf(controlapi.CodeTokenUsedUp, fixEnrol+", with --uses for more",
-		"the enrolment token %s has been used %d times, which is all it is good for", t.ID, t.Uses)
+// endedToken says why nobody new may register with a token; nil when they may.
+func endedToken(t store.Token, now time.Time) error {
+	switch t.State(now) {
+	case store.TokenRevoked:
+		return controlapi.Errorf(controlapi.CodeTokenRevoked, fixEnrol, "the enrolment token %s was revoked at %s", t.ID, t.RevokedAt.Format(time.RFC3339))
+	case store.TokenRotated:
+		return controlapi.Errorf(controlapi.CodeTokenRotated, "use the token that came in its place, or "+fixEnrol,
+			"the enrolment token %s was rotated and has ended at %s; %s came in its place", t.ID, t.RotatedAt.Format(time.RFC3339), t.RotatedTo)
+	case store.TokenExpired:
+		return controlapi.Errorf(controlapi.CodeTokenExpired, fixEnrol, "the enrolment token %s expired at %s", t.ID, t.ExpiresAt.Format(time.RFC3339))
+	case store.TokenUsedUp:
+		return controlapi.Errorf(controlapi.CodeTokenUsedUp, fixEnrol+", with --uses for more",
+			"the enrolment token %s has been used %d times, which is all it is good for", t.ID, t.Uses)
+	}
+	return nil
+}
+
+// endOf is when a token ends by time; zero for never.
+func endOf(t store.Token) time.Time {
+	if t.RotatedTo != "" && (t.ExpiresAt.IsZero() || t.RotatedAt.Before(t.ExpiresAt)) {
+		return t.RotatedAt
+	}
+	return t.ExpiresAt
 }

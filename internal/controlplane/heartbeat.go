@@ -17,6 +17,18 @@ import (
 // replica says that it lives; what the agent is, only the one that leads, or two
 // versions side by side would be news at each heartbeat.
 func (r *registry) takeBeat(ctx context.Context, agentID string, beat controlapi.Heartbeat) (controlapi.HeartbeatAnswer, error) {
+	answer, err := r.hear(ctx, agentID, beat)
+	if err != nil {
+		return answer, err
+	}
+	var twin bool
+	if answer.Ticket, twin = r.twins.beat(agentID, beat); twin {
+		r.peers.clones.seen(ctx, agentID, announce.Clone{Instance: beat.Instance, Address: controlapi.OriginFrom(ctx).Address})
+	}
+	return answer, nil
+}
+
+func (r *registry) hear(ctx context.Context, agentID string, beat controlapi.Heartbeat) (controlapi.HeartbeatAnswer, error) {
 	now := r.cfg.Now()
 	if beat.Standby {
 		r.liveness.beat(agentID, now, nil)

@@ -7,9 +7,12 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"io"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -186,9 +189,16 @@ func (c *cluster) heartbeat() controlapi.Heartbeat {
 // connect keeps the agent's tunnel up until the answer is called.
 func (c *cluster) connect() (t *tunnel.Tunnel, disconnect func()) {
 	c.t.Helper()
+	return c.connectFrom("")
+}
+
+// connectFrom is connect for an agent that says in which cluster it is.
+func (c *cluster) connectFrom(uid string) (t *tunnel.Tunnel, disconnect func()) {
+	c.t.Helper()
 	t, err := tunnel.New(tunnel.Config{
 		ServerAddress: c.id.Tunnel.Address, ServerName: c.id.Tunnel.ServerName, AgentID: c.id.AgentID,
 		TLS: func(context.Context) (*tls.Config, error) { return c.tls.Load(), nil }, Log: zerolog.Nop(),
+		Cluster: func() string { return uid },
 		Backoff: tunnel.Backoff{Initial: 20 * time.Millisecond, Max: 200 * time.Millisecond},
 	})
 	require.NoError(c.t, err)
@@ -276,4 +286,19 @@ func requireProblem(t *testing.T, err error, code controlapi.Code, words ...stri
 	for _, word := range words {
 		assert.Contains(t, e.Error(), word)
 	}
+}
+
+// callsOf are METHOD PATH of each call in an OpenAPI document.
+func callsOf(t *testing.T, document io.Reader) (calls []string) {
+	t.Helper()
+	var doc struct {
+		Paths map[string]map[string]json.RawMessage `json:"paths"`
+	}
+	require.NoError(t, json.NewDecoder(document).Decode(&doc))
+	for path, methods := range doc.Paths {
+		for method := range methods {
+			calls = append(calls, strings.ToUpper(method)+" "+path)
+		}
+	}
+	return calls
 }

@@ -26,6 +26,7 @@ type peers struct {
 	ca          *ca.CA
 	trustDomain string
 	now         func() time.Time
+	clones      *clones
 }
 
 const (
@@ -101,7 +102,11 @@ func (p *peers) agentOfRequest(r *http.Request) (string, error) {
 	if cert == nil {
 		return "", controlapi.Errorf(controlapi.CodeCertificateUnknown, "register first, then call with the agent's certificate", "no client certificate was presented")
 	}
-	return p.agent(r.Context(), cert)
+	id, err := p.agent(r.Context(), cert)
+	if err != nil {
+		return "", err
+	}
+	return id, p.sameCluster(r.Context(), id, controlapi.OriginOf(r))
 }
 
 // agentOfTunnel is for server.Config.Identify.
@@ -133,6 +138,17 @@ func (p *peers) authorize(ctx context.Context, id string) error {
 	a, err := p.store.Agent(ctx, id)
 	if errors.Is(err, store.ErrNotFound) || err == nil && a.Revoked() {
 		return server.ErrRevoked
+	}
+	return err
+}
+
+// admit is for server.Config.Admit: before the tunnel takes a connection over from
+// another of the same name, and before Runners are sent there.
+func (p *peers) admit(ctx context.Context, id string, login server.Login) error {
+	err := p.sameCluster(ctx, id, controlapi.Origin{ClusterUID: login.Cluster, Instance: login.Instance, Address: login.Address})
+	var refusal *problem.Error
+	if errors.As(err, &refusal) {
+		return &server.RefusalError{Reason: refusal.Detail}
 	}
 	return err
 }

@@ -28,6 +28,7 @@ type registry struct {
 	cfg       *Config
 	facts     factsCache
 	trust     trustCache
+	twins     *twins
 }
 
 // Register implements controlapi.Backend.
@@ -47,45 +48,82 @@ func (r *registry) Register(ctx context.Context, text string, req controlapi.Reg
 	if err := checkLabels(req.Labels); err != nil {
 		return controlapi.Identity{}, err
 	}
-	var agent store.Agent
+	var (
+		agent store.Agent
+		held  *problem.Error
+	)
 	err = r.store.Update(ctx, func(tx *store.Tx) error {
-		agent, err = r.enrol(ctx, tx, token, req, fingerprintOf(csr), now)
+		agent, held, err = r.enrol(ctx, tx, token, req, fingerprintOf(csr), now)
 		return err
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return controlapi.Identity{}, err
+	case held != nil:
+		return controlapi.Identity{}, held
 	}
 	r.facts.forget(agent.ID)
 	r.cfg.Log.Info().Str("agent", agent.ID).Str("name", agent.Name).Str("token", token.ID).Msg("agent registered")
 	return r.identity(csr, agent.ID)
 }
 
-// enrol finds or makes the agent of a cluster and takes a use of the token.
-func (r *registry) enrol(ctx context.Context, tx *store.Tx, token controlapi.Token, req controlapi.RegisterRequest, key string, now time.Time) (store.Agent, error) {
-	known, err := validToken(ctx, tx, token, now)
+// enrol finds or makes the agent of a cluster and takes a use of the token, or has
+// the registration wait for the operator: then held is what the agent is told.
+func (r *registry) enrol(ctx context.Context, tx *store.Tx, token controlapi.Token, req controlapi.RegisterRequest, key string, now time.Time) (agent store.Agent, held *problem.Error, err error) {
+	known, err := knownToken(ctx, tx, token)
 	if err != nil {
-		return store.Agent{}, err
+		return agent, nil, err
 	}
-	agent, err := tx.AgentOfCluster(ctx, req.ClusterUID)
-	isNew := errors.Is(err, store.ErrNotFound)
+	if agent, err = agentOfCluster(ctx, tx, req.ClusterUID); err != nil {
+		return agent, nil, err
+	}
+	place := enrolment{directory: r.directory, edge: r.cfg.AdvertiseEdge, now: now}
+	// The same request once more, because its answer was lost or it has been approved
+	// meanwhile, takes no other use.
+	repeated := agent.ID != "" && agent.Key == key && agent.TokenID == known.ID
+	ended := endedToken(known, now)
 	switch {
-	case err != nil && !isNew:
-		return agent, err
-	case !isNew && agent.Revoked():
-		return agent, revokedAgent(agent)
+	case repeated && known.Approve: // whatever became of the token, or approving would be in vain
+	case is(ended, controlapi.CodeTokenRevoked):
+		return agent, nil, ended
+	case known.Approve:
+		held, err = place.hold(ctx, tx, known, agent, req, key)
+		return agent, held, err
+	case !repeated && ended != nil:
+		return agent, nil, ended
 	}
-	if err := nameFree(ctx, tx, req.Name, agent.ID); err != nil {
-		return agent, err
+	if err := place.free(ctx, tx, agent, req.Name); err != nil {
+		return agent, nil, err
 	}
-	// The same request once more, because its answer was lost, takes no other use.
-	repeated := !isNew && agent.Key == key && agent.TokenID == token.ID
-	if !repeated && known.MaxUses > 0 && known.Uses >= known.MaxUses {
-		return agent, usedUp(known)
+	if agent, err = place.put(ctx, tx, agent, req, known, key); err != nil {
+		return agent, nil, err
 	}
-	if agent, err = r.put(ctx, tx, agent, req, known, key, now); err != nil {
-		return agent, err
+	return agent, nil, tx.UseToken(ctx, token.ID, agent.ID, now, !repeated)
+}
+
+// agentOfCluster is the agent that a cluster has; without an ID if it has none.
+func agentOfCluster(ctx context.Context, tx *store.Tx, uid string) (store.Agent, error) {
+	agent, err := tx.AgentOfCluster(ctx, uid)
+	if errors.Is(err, store.ErrNotFound) {
+		return store.Agent{}, nil
 	}
-	return agent, tx.UseToken(ctx, token.ID, agent.ID, now, !repeated)
+	return agent, err
+}
+
+// enrolment is what making an agent of a registration needs to know.
+type enrolment struct {
+	directory directory
+	edge      string
+	now       time.Time
+	id        string // the new agent's; empty for a random one
+}
+
+// free says whether the cluster may register, and by that name.
+func (e enrolment) free(ctx context.Context, tx *store.Tx, agent store.Agent, name string) error {
+	if agent.Revoked() {
+		return revokedAgent(agent)
+	}
+	return nameFree(ctx, tx, name, agent.ID)
 }
 
 func nameFree(ctx context.Context, tx *store.Tx, name, agentID string) error {
@@ -103,19 +141,19 @@ func nameFree(ctx context.Context, tx *store.Tx, name, agentID string) error {
 }
 
 // put writes the agent with what it says of itself.
-func (r *registry) put(ctx context.Context, tx *store.Tx, a store.Agent, req controlapi.RegisterRequest, token store.Token, key string, now time.Time) (store.Agent, error) {
+func (e enrolment) put(ctx context.Context, tx *store.Tx, a store.Agent, req controlapi.RegisterRequest, token store.Token, key string) (store.Agent, error) {
 	isNew, before := a.ID == "", a
 	if isNew {
-		id, err := newID()
+		id, err := e.newID()
 		if err != nil {
 			return a, err
 		}
-		a = store.Agent{ID: id, ClusterUID: req.ClusterUID, State: announce.StatePending, RegisteredAt: now}
+		a = store.Agent{ID: id, ClusterUID: req.ClusterUID, State: announce.StatePending, RegisteredAt: e.now}
 	}
 	if a.Key != key { // another installation: the earlier one's certificates end
 		a.Key, a.PreviousKey = key, ""
 	}
-	a.Name, a.TokenID, a.LastSeen, a.EdgeAddress = req.Name, token.ID, now, r.cfg.AdvertiseEdge
+	a.Name, a.TokenID, a.LastSeen, a.EdgeAddress = req.Name, token.ID, e.now, e.edge
 	a.Labels = mergeLabels(req.Labels, token.Labels)
 	a.AgentVersion, a.RunnerAPIVersion = req.AgentVersion, req.RunnerAPIVersion
 	a.KubernetesVersion, a.Distribution, a.Provider = req.KubernetesVersion, req.Distribution, req.Provider
@@ -124,15 +162,22 @@ func (r *registry) put(ctx context.Context, tx *store.Tx, a store.Agent, req con
 		if err := tx.InsertAgent(ctx, a); err != nil {
 			return a, err
 		}
-		return a, r.directory.write(ctx, tx, announce.AgentRegistered, a, now)
+		return a, e.directory.write(ctx, tx, announce.AgentRegistered, a, e.now)
 	}
 	if sameForRunners(before, a) {
 		return a, tx.UpdateAgent(ctx, a)
 	}
 	if !maps.Equal(before.Labels, a.Labels) {
-		return a, r.directory.relabel(ctx, tx, before, a, now)
+		return a, e.directory.relabel(ctx, tx, before, a, e.now)
 	}
-	return a, r.directory.write(ctx, tx, announce.AgentUpdated, a, now)
+	return a, e.directory.write(ctx, tx, announce.AgentUpdated, a, e.now)
+}
+
+func (e enrolment) newID() (string, error) {
+	if e.id != "" {
+		return e.id, nil
+	}
+	return newID()
 }
 
 // mergeLabels puts the operator's labels, from the token, above the cluster's own.
@@ -164,6 +209,9 @@ func (r *registry) Renew(ctx context.Context, agentID string, req controlapi.Ren
 	proven := provenKeyOf(ctx)
 	if agentID == "" {
 		if agentID, proven, err = r.recovered(req); err != nil {
+			return controlapi.Identity{}, err
+		}
+		if err := r.peers.sameCluster(ctx, agentID, controlapi.OriginFrom(ctx)); err != nil {
 			return controlapi.Identity{}, err
 		}
 	}

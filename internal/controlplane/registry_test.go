@@ -131,7 +131,7 @@ func TestRegistrationIsRefused(t *testing.T) {
 			_, err := agent.client.Register(t.Context(), token, req)
 			requireProblem(t, err, c.code, c.words...)
 			if c.token != nil { // asking beforehand says the same
-				_, err = agent.client.CheckToken(t.Context(), token)
+				_, err = agent.client.CheckToken(t.Context(), token, controlapi.TokenCheck{})
 				requireProblem(t, err, c.code, c.words...)
 			}
 			_, err = p.store.AgentNamed(t.Context(), "new")
@@ -173,7 +173,7 @@ func TestCheckingATokenDoesNotUseIt(t *testing.T) {
 	token := p.token(func(o *TokenOptions) { o.Uses = 2 })
 	agent := p.cluster("shop")
 	for range 3 {
-		state, err := agent.client.CheckToken(t.Context(), token)
+		state, err := agent.client.CheckToken(t.Context(), token, controlapi.TokenCheck{})
 		require.NoError(t, err)
 		assert.Equal(t, token.ID, state.ID)
 		assert.Equal(t, 2, *state.UsesLeft)
@@ -181,7 +181,7 @@ func TestCheckingATokenDoesNotUseIt(t *testing.T) {
 		assert.Equal(t, p.Advertised().Tunnel, state.Tunnel.Address)
 	}
 	require.NoError(t, agent.register(token))
-	state, err := agent.client.CheckToken(t.Context(), token)
+	state, err := agent.client.CheckToken(t.Context(), token, controlapi.TokenCheck{})
 	require.NoError(t, err)
 	assert.Equal(t, 1, *state.UsesLeft)
 	require.NoError(t, agent.client.CheckIdentity(t.Context()))

@@ -44,6 +44,8 @@ type Agent struct {
 	// The control plane carries no traffic to them. At which of them an App is, the
 	// App says (publicUrls).
 	Hosts []string `json:"hosts,omitempty"`
+	// Clones were seen with this agent's identity lately and are not it.
+	Clones []Clone `json:"clones,omitempty"`
 
 	RegisteredAt time.Time `json:"registeredAt,omitzero"`
 	LastSeen     time.Time `json:"lastSeen,omitzero"`

@@ -19,6 +19,9 @@ const (
 	AgentOffline    Type = "agent.offline"
 	AgentUpdated    Type = "agent.updated"
 	AgentRemoved    Type = "agent.removed"
+	// AgentCloned: somebody else was seen with the agent's identity; Data tells in
+	// clones who.
+	AgentCloned Type = "agent.cloned"
 
 	AppProgressing Type = "app.progressing"
 	AppHealthy     Type = "app.healthy"

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -128,10 +129,30 @@ func TestAClockThatIsWrongIsNamed(t *testing.T) {
 	}
 }
 
+// otherCluster is a second one, an API server alone, of all tests that ask for it. What
+// an agent needs to start is there.
+var otherCluster = sync.OnceValues(func() (string, error) {
+	ctx := context.Background()
+	kubeconfig, err := sys.OtherCluster(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, args := range [][]string{
+		{"create", "namespace", "pipeops"},
+		{"apply", "--server-side", "-f", filepath.Join(harness.Root(), "deployments", "crds")},
+		{"wait", "--for=condition=Established", "crd/apps.pipeops.io", "--timeout=60s"},
+	} {
+		cmd := sys.Cluster.KubectlCommand(ctx, append(args, "--kubeconfig", kubeconfig)...) // the last one counts
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("%s: %w: %s", cmd, err, out)
+		}
+	}
+	return kubeconfig, nil
+})
+
 func TestANameThatIsTakenIsRefused(t *testing.T) {
 	// The same cluster may register again; another one may not take its name.
-	// A second cluster is an API server alone.
-	other, err := sys.OtherCluster(t.Context())
+	other, err := otherCluster()
 	require.NoError(t, err)
 	a, err := sys.RunAgent(map[string]string{
 		"PIPEOPS_CONTROL_PLANE_URL": sys.APIURL(), "AGENT_TOKEN": token(t), "CLUSTER_NAME": agentName,

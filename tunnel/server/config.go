@@ -22,6 +22,10 @@ type Config struct {
 	// Authorize says whether the agent may connect: nil lets it in, ErrRevoked refuses it
 	// for good, any other error for now. Nil lets every identified agent in.
 	Authorize func(ctx context.Context, agentID string) error
+	// Admit says whether this replica of an authorized agent may connect, by what it says
+	// of itself: nil lets it in, a *RefusalError keeps it out for good, any other error for now.
+	// It is asked before the login takes anything over. Nil lets every replica in.
+	Admit func(ctx context.Context, agentID string, login Login) error
 	// OnUp and OnDown tell that the agent can be reached, and that none of its replicas
 	// can any more. They come in order and in turn for one agent; a second replica or a
 	// takeover by a new connection of the same one causes neither. They may call the Server.
@@ -31,6 +35,20 @@ type Config struct {
 	// Limits bound what agents and strangers can take; zero values mean the defaults.
 	Limits Limits
 }
+
+// Login is what a replica says of itself when it connects. It proves nothing.
+type Login struct {
+	// Instance is its name; Cluster is the UID of its cluster, empty for an agent of before.
+	Instance, Cluster string
+	// Address is the host that it connects from.
+	Address string
+}
+
+// RefusalError keeps a replica out for good. The agent is told the reason.
+type RefusalError struct{ Reason string }
+
+// Error implements error.
+func (r *RefusalError) Error() string { return r.Reason }
 
 // Limits bound what agents and strangers can take.
 type Limits struct {

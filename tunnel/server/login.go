@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/fatedier/frp/pkg/msg"
@@ -31,7 +32,7 @@ func (s *session) login(ctx context.Context, stream *link.Stream, m *msg.Login) 
 		return err
 	}
 	s.replica = r
-	if err := s.authorize(ctx, stream); err != nil {
+	if err := s.authorize(ctx, stream, m); err != nil {
 		s.kill(err)
 		return err
 	}
@@ -74,13 +75,19 @@ func (s *session) start(ctx context.Context, stream *link.Stream, m *msg.Login) 
 
 // authorize asks whether the agent may come in. The session is on the agent's list by
 // now, so that a revocation after the question finds it there.
-func (s *session) authorize(ctx context.Context, stream *link.Stream) error {
+func (s *session) authorize(ctx context.Context, stream *link.Stream, m *msg.Login) error {
 	ctx, cancel := context.WithTimeout(ctx, s.server.cfg.Limits.HandshakeTimeout)
 	defer cancel()
 	err := s.server.cfg.Authorize(ctx, s.agentID)
+	if err == nil {
+		err = s.server.cfg.Admit(ctx, s.agentID, s.loginOf(m))
+	}
+	var refusal *RefusalError
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &refusal):
+		s.refuse(stream, refusal.Reason, true)
 	case errors.Is(err, ErrRevoked):
 		s.refuse(stream, err.Error(), true)
 	default:
@@ -88,6 +95,18 @@ func (s *session) authorize(ctx context.Context, stream *link.Stream) error {
 		s.refuse(stream, "the control plane cannot check the agent at present", false)
 	}
 	return err
+}
+
+// loginOf is what a login says of the replica. What is no plain word is not said.
+func (s *session) loginOf(m *msg.Login) Login {
+	l := Login{Instance: s.replica.instance, Address: s.raw.RemoteAddr().String()}
+	if host, _, err := net.SplitHostPort(l.Address); err == nil {
+		l.Address = host
+	}
+	if uid := m.Metas[link.MetaCluster]; link.ValidInstance(uid) {
+		l.Cluster = uid
+	}
+	return l
 }
 
 // refuse tells the agent why it is not let in and waits until it has hung up.

@@ -59,6 +59,9 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Authorize == nil {
 		cfg.Authorize = func(context.Context, string) error { return nil }
 	}
+	if cfg.Admit == nil {
+		cfg.Admit = func(context.Context, string, Login) error { return nil }
+	}
 	cfg.Limits = cfg.Limits.withDefaults()
 	link.RedirectFRPLog(cfg.Log)
 	engine, err := newEngine()

@@ -27,6 +27,9 @@ type Agent struct {
 	// Update is nil for an agent that does not update itself.
 	Update *announce.AgentUpdate
 
+	// Clones are those that were seen with the agent's identity and are not it.
+	Clones []announce.Clone
+
 	// EdgeAddress is where Runners were told to find it.
 	EdgeAddress string
 	// Sequence is that of the last event in the outbox.
@@ -41,10 +44,13 @@ const agentColumns = `id, name, cluster_uid, labels, state, key_print, previous_
 	agent_version, runner_api_version, kubernetes_version, distribution, provider, capacity,
 	edge_address, sequence, registered_at, last_seen, revoked_at, self_update`
 
+// agentSelect has what SetClones alone writes as well.
+const agentSelect = agentColumns + `, clones`
+
 func scanAgent(row scanner, a *Agent) error {
 	return row.Scan(&a.ID, &a.Name, &a.ClusterUID, document{&a.Labels}, &a.State, &a.Key, &a.PreviousKey, &a.TokenID,
 		&a.AgentVersion, &a.RunnerAPIVersion, &a.KubernetesVersion, &a.Distribution, &a.Provider, document{&a.Capacity},
-		&a.EdgeAddress, &a.Sequence, moment{&a.RegisteredAt}, moment{&a.LastSeen}, moment{&a.RevokedAt}, document{&a.Update})
+		&a.EdgeAddress, &a.Sequence, moment{&a.RegisteredAt}, moment{&a.LastSeen}, moment{&a.RevokedAt}, document{&a.Update}, document{&a.Clones})
 }
 
 // Agent finds an agent by its ID.
@@ -64,12 +70,12 @@ func (q queries) AgentNamed(ctx context.Context, name string) (Agent, error) {
 }
 
 func (q queries) agentWhere(ctx context.Context, where string, args ...any) (Agent, error) {
-	return one(q.q.QueryRowContext(ctx, `SELECT `+agentColumns+` FROM agents WHERE `+where, args...), scanAgent)
+	return one(q.q.QueryRowContext(ctx, `SELECT `+agentSelect+` FROM agents WHERE `+where, args...), scanAgent)
 }
 
 // Agents lists all agents by name, revoked ones included.
 func (q queries) Agents(ctx context.Context) ([]Agent, error) {
-	return all(ctx, q.q, scanAgent, `SELECT `+agentColumns+` FROM agents ORDER BY name, id`)
+	return all(ctx, q.q, scanAgent, `SELECT `+agentSelect+` FROM agents ORDER BY name, id`)
 }
 
 // InsertAgent adds an agent.
@@ -90,6 +96,11 @@ func (q queries) UpdateAgent(ctx context.Context, a Agent) error {
 		a.Name, asJSON(a.Labels), a.State, a.Key, a.PreviousKey, a.TokenID, a.AgentVersion, a.RunnerAPIVersion,
 		a.KubernetesVersion, a.Distribution, a.Provider, asJSON(a.Capacity), a.EdgeAddress,
 		micros(a.RegisteredAt), micros(a.LastSeen), micros(a.RevokedAt), asJSON(a.Update), a.ID)
+}
+
+// SetClones writes who else was seen with the agent's identity.
+func (q queries) SetClones(ctx context.Context, id string, clones []announce.Clone) error {
+	return q.execOne(ctx, `UPDATE agents SET clones = $1 WHERE id = $2`, asJSON(clones), id)
 }
 
 // SaveBeat writes what each heartbeat changes; a nil capacity is not known and stays

@@ -11,28 +11,68 @@ type Token struct {
 	Name   string            `json:"name,omitempty"`
 	Labels map[string]string `json:"labels,omitempty"`
 	Hash   string            `json:"-"`
+	// Approve has a registration wait until the operator has approved it.
+	Approve bool `json:"approve,omitempty"`
 	// MaxUses of 0 means any number; a zero ExpiresAt means never.
-	MaxUses    int       `json:"maxUses"`
-	Uses       int       `json:"uses"`
-	CreatedAt  time.Time `json:"createdAt"`
-	ExpiresAt  time.Time `json:"expiresAt,omitzero"`
-	RevokedAt  time.Time `json:"revokedAt,omitzero"`
-	LastUsedAt time.Time `json:"lastUsedAt,omitzero"`
-	LastUsedBy string    `json:"lastUsedBy,omitempty"`
+	MaxUses   int       `json:"maxUses"`
+	Uses      int       `json:"uses"`
+	CreatedAt time.Time `json:"createdAt"`
+	ExpiresAt time.Time `json:"expiresAt,omitzero"`
+	// Lifetime is what it was made with, for its successor; 0 means for ever.
+	Lifetime   time.Duration `json:"-"`
+	RevokedAt  time.Time     `json:"revokedAt,omitzero"`
+	LastUsedAt time.Time     `json:"lastUsedAt,omitzero"`
+	LastUsedBy string        `json:"lastUsedBy,omitempty"`
+	// RotatedTo is the ID of its successor, and RotatedAt when this one ends for it.
+	RotatedTo string    `json:"rotatedTo,omitempty"`
+	RotatedAt time.Time `json:"rotatedAt,omitzero"`
 }
 
-const tokenColumns = `id, name, hash, labels, max_uses, uses, created_at, expires_at, revoked_at, last_used_at, last_used_by` //nolint:gosec // names of columns
+// The states of a token.
+const (
+	TokenLive    = "live"
+	TokenRevoked = "revoked"
+	TokenRotated = "rotated"
+	TokenExpired = "expired"
+	TokenUsedUp  = "used up"
+)
+
+// State is what the token is good for at that time.
+func (t *Token) State(now time.Time) string {
+	switch {
+	case !t.RevokedAt.IsZero():
+		return TokenRevoked
+	case t.RotatedTo != "" && !now.Before(t.RotatedAt):
+		return TokenRotated
+	case !t.ExpiresAt.IsZero() && now.After(t.ExpiresAt):
+		return TokenExpired
+	case t.MaxUses > 0 && t.Uses >= t.MaxUses:
+		return TokenUsedUp
+	}
+	return TokenLive
+}
+
+const tokenColumns = `id, name, hash, labels, max_uses, uses, created_at, expires_at, revoked_at, last_used_at, last_used_by, approve, lifetime, rotated_to, rotated_at` //nolint:gosec // names of columns
 
 func scanToken(row scanner, t *Token) error {
-	return row.Scan(&t.ID, &t.Name, &t.Hash, document{&t.Labels}, &t.MaxUses, &t.Uses,
-		moment{&t.CreatedAt}, moment{&t.ExpiresAt}, moment{&t.RevokedAt}, moment{&t.LastUsedAt}, &t.LastUsedBy)
+	var approve, lifetime int64
+	err := row.Scan(&t.ID, &t.Name, &t.Hash, document{&t.Labels}, &t.MaxUses, &t.Uses,
+		moment{&t.CreatedAt}, moment{&t.ExpiresAt}, moment{&t.RevokedAt}, moment{&t.LastUsedAt}, &t.LastUsedBy,
+		&approve, &lifetime, &t.RotatedTo, moment{&t.RotatedAt})
+	t.Approve, t.Lifetime = approve != 0, time.Duration(lifetime)*time.Microsecond
+	return err
 }
 
 // CreateToken adds a token.
 func (q queries) CreateToken(ctx context.Context, t Token) error {
-	_, err := q.exec(ctx, `INSERT INTO tokens (`+tokenColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
+	approve := 0
+	if t.Approve {
+		approve = 1
+	}
+	_, err := q.exec(ctx, `INSERT INTO tokens (`+tokenColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`,
 		t.ID, t.Name, t.Hash, asJSON(t.Labels), t.MaxUses, t.Uses,
-		micros(t.CreatedAt), micros(t.ExpiresAt), micros(t.RevokedAt), micros(t.LastUsedAt), t.LastUsedBy)
+		micros(t.CreatedAt), micros(t.ExpiresAt), micros(t.RevokedAt), micros(t.LastUsedAt), t.LastUsedBy,
+		approve, t.Lifetime.Microseconds(), t.RotatedTo, micros(t.RotatedAt))
 	return err
 }
 
@@ -59,4 +99,9 @@ func (q queries) UseToken(ctx context.Context, id, agentID string, at time.Time,
 // RevokeToken ends a token. Ending it again keeps the first time.
 func (q queries) RevokeToken(ctx context.Context, id string, at time.Time) error {
 	return q.execOne(ctx, `UPDATE tokens SET revoked_at = CASE WHEN revoked_at = 0 THEN $1 ELSE revoked_at END WHERE id = $2`, micros(at), id)
+}
+
+// RotateToken ends a token at that time in favour of another.
+func (q queries) RotateToken(ctx context.Context, id, successor string, at time.Time) error {
+	return q.execOne(ctx, `UPDATE tokens SET rotated_to = $1, rotated_at = $2 WHERE id = $3`, successor, micros(at), id)
 }

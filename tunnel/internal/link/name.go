@@ -10,6 +10,9 @@ import (
 // the agent's ID.
 const proxyName = "agent"
 
+// MetaCluster is the key, in a login's metadata, of the agent's cluster's UID.
+const MetaCluster = "cluster"
+
 // instance is what a replica of an agent may be called: a host's or a pod's name.
 var instance = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$`)
 

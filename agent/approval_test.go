@@ -1,0 +1,234 @@
+package agent_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/agent"
+	"github.com/pipeops/pipeops-vm-agent/agent/config"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/planetest"
+)
+
+// approvedToken is one whose registrations wait for the operator.
+func approvedToken(t *testing.T, p *planetest.Plane) string {
+	t.Helper()
+	return p.Token(t, controlplane.TokenOptions{TTL: time.Hour, Uses: 1, Approve: true})
+}
+
+// observed starts an agent whose log and readiness can be read.
+func observed(t *testing.T, p *planetest.Plane, dir, token string, change ...func(*agent.Options)) (r *running, log *book, ready func() string) {
+	t.Helper()
+	log = &book{}
+	opts := agent.Options{
+		Config: config.Config{
+			ControlPlaneURL: p.URL(), Token: token, ClusterName: name, StateDir: dir,
+			Namespace: kubetest.AgentNamespace, HealthAddress: freeAddress(t),
+		},
+		Version: "test", Log: zerolog.New(log), Now: p.Clock.Now,
+	}
+	for _, f := range change {
+		f(&opts)
+	}
+	return launch(t, opts), log, func() string { return readiness(t, opts.Config.HealthAddress) }
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// readiness is what /readyz says; empty while nothing answers.
+func readiness(t *testing.T, address string) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/readyz", nil)
+	require.NoError(t, err)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return ""
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return string(text)
+}
+
+// waiting is the one registration that waits.
+func waiting(t *testing.T, p *planetest.Plane) store.Enrolment {
+	t.Helper()
+	list, err := p.Enrolments(t.Context())
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	return list[0]
+}
+
+// TestAnAgentWaitsForItsApproval restarts it while it waits: it is the same
+// registration, and the operator's word reaches it within seconds.
+func TestAnAgentWaitsForItsApproval(t *testing.T) {
+	p, dir := planetest.Start(t), t.TempDir()
+	token := approvedToken(t, p)
+	first, log, ready := observed(t, p, dir, token)
+	await(t, "it says what it waits for", func() bool { return strings.Contains(ready(), "waits for approval") })
+	e := waiting(t, p)
+	assert.Contains(t, ready(), "pipeops-controlplane agent approve "+e.ID)
+	assert.Equal(t, 1, log.count("waits for approval", "agent approve "+e.ID))
+	first.stop()
+
+	_, log, ready = observed(t, p, dir, token)
+	await(t, "it waits on", func() bool { return strings.Contains(ready(), "waits for approval") })
+	assert.Equal(t, e.ID, waiting(t, p).ID, "the same registration")
+	assert.Equal(t, e.Key, waiting(t, p).Key)
+	agents, err := p.Agents(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, agents)
+
+	began := time.Now()
+	_, err = p.ApproveAgent(t.Context(), e.ID)
+	require.NoError(t, err)
+	assert.Equal(t, e.ID, p.AwaitOnline(t, time.Time{}))
+	t.Logf("online %s after the approval", time.Since(began))
+	assert.Equal(t, 1, log.count("waits for approval"), "said once")
+	await(t, "it is ready", func() bool {
+		return strings.Contains(ready(), `"ready":true`) || !strings.Contains(ready(), "identity:")
+	})
+}
+
+func TestADeniedAgentSaysSoOnce(t *testing.T) {
+	p, dir := planetest.Start(t), t.TempDir()
+	_, log, ready := observed(t, p, dir, approvedToken(t, p))
+	await(t, "it waits", func() bool { return strings.Contains(ready(), "waits for approval") })
+	_, err := p.DenyAgent(t.Context(), name, "not one of ours")
+	require.NoError(t, err)
+	await(t, "it is told", func() bool { return strings.Contains(ready(), "was denied") })
+	assert.Contains(t, ready(), "not one of ours")
+	assert.Equal(t, 1, log.count("was denied", "not one of ours"))
+	agents, err := p.Agents(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, agents)
+}
+
+// TestReplicasWaitTogether has two replicas ask: they are one registration.
+func TestReplicasWaitTogether(t *testing.T) {
+	r := startReplicas(t, nil)
+	r.token = approvedToken(t, r.p)
+	_, one := r.run("one")
+	await(t, "the first waits", func() bool { return one.count("waits for approval") == 1 })
+	_, two := r.run("two")
+	await(t, "the second asks in its place", func() bool { return two.count("waits for approval") == 1 })
+	_, err := r.p.ApproveAgent(t.Context(), waiting(t, r.p).ID)
+	require.NoError(t, err)
+	r.up("one", "two")
+	agents, err := r.p.Agents(t.Context())
+	require.NoError(t, err)
+	assert.Len(t, agents, 1)
+}
+
+const otherUID = "00000000-0000-4000-8000-000000000000"
+
+// elsewhere is the tests' cluster with the UID of another one: a second API server
+// would say no more.
+type elsewhere struct {
+	http.RoundTripper
+	uid string
+}
+
+func (e elsewhere) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := e.RoundTripper.RoundTrip(r)
+	if err != nil || !strings.HasSuffix(r.URL.Path, "/namespaces/kube-system") {
+		return resp, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	resp.Body = io.NopCloser(bytes.NewReader(bytes.ReplaceAll(body, []byte(e.uid), []byte(otherUID))))
+	return resp, err
+}
+
+// inAnotherCluster has the agent believe that.
+func inAnotherCluster(t *testing.T) func(*agent.Options) {
+	t.Helper()
+	env := kubetest.ControlPlane(t)
+	ns := &corev1.Namespace{}
+	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKey{Name: "kube-system"}, ns))
+	return func(o *agent.Options) {
+		o.Kubernetes = rest.CopyConfig(env.Agent)
+		o.Kubernetes.Wrap(func(rt http.RoundTripper) http.RoundTripper { return elsewhere{rt, string(ns.UID)} })
+	}
+}
+
+// copyState is what somebody does who sets a machine up from another's files.
+func copyState(t *testing.T, from string) string {
+	t.Helper()
+	to := t.TempDir()
+	text, err := os.ReadFile(filepath.Join(from, "identity.json"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(to, "identity.json"), text, 0o600))
+	return to
+}
+
+// TestACopiedIdentityEndsAndSaysWhatToDo copies the state of a running agent to
+// another cluster, host name and all.
+func TestACopiedIdentityEndsAndSaysWhatToDo(t *testing.T) {
+	plane := &book{}
+	p, dir := planetest.Start(t, func(c *controlplane.Config) { c.Log = zerolog.New(plane) }), t.TempDir()
+	_, log, _ := observed(t, p, dir, token(t, p))
+	id := p.AwaitOnline(t, time.Time{})
+	ups := plane.count("agent's tunnel is up")
+
+	clone, _, _ := observed(t, p, copyState(t, dir), "", inAnotherCluster(t))
+	err := clone.end(t)
+	for _, words := range []string{"identity of agent " + name, "as a copy", "AGENT_TOKEN", "pipeops-agent-identity", "identity.json"} {
+		require.ErrorContains(t, err, words)
+	}
+	assert.Equal(t, 1, plane.count("an agent's identity is in use twice", otherUID))
+	found, timeline, err := p.Agent(t.Context(), id, 0)
+	require.NoError(t, err)
+	require.Empty(t, timeline, "it is the broker's consumer that writes it")
+	require.Len(t, found.Clones, 1)
+	assert.Equal(t, otherUID, found.Clones[0].ClusterUID)
+	p.AwaitOnline(t, p.Clock.Now())
+	assert.Equal(t, ups, plane.count("agent's tunnel is up"), "the agent kept its tunnel")
+	assert.Zero(t, log.count("tunnel is down"))
+	assert.Zero(t, log.count("heartbeat failed"))
+	assert.Equal(t, announce.StateOnline, found.State)
+}
+
+// TestACopyWithATokenOfItsOwnBecomesAnAgentOfItsOwn without anybody deleting anything.
+func TestACopyWithATokenOfItsOwnBecomesAnAgentOfItsOwn(t *testing.T) {
+	p, dir := planetest.Start(t), t.TempDir()
+	first := run(t, p, dir, token(t, p))
+	id := p.AwaitOnline(t, time.Time{})
+	first.stop()
+	_, log, _ := observed(t, p, copyState(t, dir), token(t, p), inAnotherCluster(t), func(o *agent.Options) { o.Config.ClusterName = "copy" })
+	await(t, "it is online", func() bool {
+		agents, err := p.Agents(context.WithoutCancel(t.Context()))
+		require.NoError(t, err)
+		for _, a := range agents {
+			if a.Name == "copy" && a.State == announce.StateOnline {
+				return assert.NotEqual(t, id, a.ID)
+			}
+		}
+		return false
+	})
+	assert.Equal(t, 1, log.count("registering again", "as a copy"))
+}

@@ -1,0 +1,274 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+const (
+	// approvalRetry is how often an agent that waits for approval asks, and deniedRetry
+	// how often one that was denied: the operator may think again.
+	approvalRetry = 5 * time.Second
+	deniedRetry   = 10 * time.Minute
+	// enrolmentLife is how long a request for approval stands; an agent that goes on
+	// asking then begins anew, if its token still lives.
+	enrolmentLife = 24 * time.Hour
+	// denialLife is how long a denial stands.
+	denialLife = 30 * 24 * time.Hour
+	// Of the requests for approval by one token, as many may wait as it has uses left
+	// and spareEnrolments more, but no more than maxEnrolments: whoever has stolen it
+	// can neither fill the database nor keep out those whom it is for.
+	spareEnrolments = 10
+	maxEnrolments   = 100
+	// crowdedRetry is when to ask again where too many wait.
+	crowdedRetry = time.Minute
+	// noteAgain is how often it is written that an agent still asks.
+	noteAgain = time.Minute
+)
+
+// enrolments is where requests for approval are looked up: the store, or a
+// transaction in it.
+type enrolments interface {
+	EnrolmentOf(ctx context.Context, tokenID, key string) (store.Enrolment, error)
+}
+
+// standing finds what was asked with a token and a key, if that still stands.
+func standing(ctx context.Context, in enrolments, token store.Token, key string, now time.Time) (store.Enrolment, bool, error) {
+	e, err := in.EnrolmentOf(ctx, token.ID, key)
+	if errors.Is(err, store.ErrNotFound) {
+		return e, false, nil
+	}
+	return e, err == nil && !lapsed(e, now), err
+}
+
+// lapsed says whether a request, or the denial of it, has had its time.
+func lapsed(e store.Enrolment, now time.Time) bool {
+	switch e.State {
+	case store.EnrolmentDenied:
+		return now.Sub(e.DecidedAt) > denialLife
+	case store.EnrolmentApproved: // it is an agent
+		return now.Sub(e.DecidedAt) > enrolmentLife
+	}
+	return now.Sub(e.AskedAt) > enrolmentLife
+}
+
+func enrolmentState(ctx context.Context, in enrolments, token store.Token, key string, now time.Time) (*controlapi.EnrolmentState, error) {
+	if key == "" {
+		return nil, nil
+	}
+	e, stands, err := standing(ctx, in, token, key, now)
+	if err != nil || !stands {
+		return nil, err
+	}
+	return &controlapi.EnrolmentState{ID: e.ID, State: e.State, Reason: e.Reason}, nil
+}
+
+// hold has a registration wait for the operator. It answers what the agent is told;
+// the error is for what undoes the transaction. An approved registration does not
+// come here: it is an agent by then.
+func (e enrolment) hold(ctx context.Context, tx *store.Tx, token store.Token, agent store.Agent, req controlapi.RegisterRequest, key string) (answer *problem.Error, err error) {
+	old, stands, err := standing(ctx, tx, token, key, e.now)
+	switch {
+	case err != nil:
+		return nil, err
+	case stands && old.ClusterUID != req.ClusterUID:
+		return nil, copiedKey(old)
+	case stands && old.State == store.EnrolmentDenied:
+		return denied(old), nil
+	case stands && old.State == store.EnrolmentPending && old.Name == req.Name:
+		return pending(old), askedAgain(ctx, tx, old, e.now)
+	}
+	// What has lapsed makes room. So does what is asked by another name now: the
+	// operator decides on what was shown, and nothing else.
+	if old.ID != "" {
+		if err := tx.DeleteEnrolment(ctx, old.ID); err != nil {
+			return nil, err
+		}
+	}
+	if ended := endedToken(token, e.now); ended != nil {
+		return nil, ended
+	}
+	if err := e.free(ctx, tx, agent, req.Name); err != nil {
+		return nil, err
+	}
+	waiting, err := tx.PendingEnrolments(ctx, token.ID, e.now.Add(-enrolmentLife))
+	if err != nil {
+		return nil, err
+	}
+	if waiting >= mostEnrolments(token) {
+		return nil, crowded(token, waiting)
+	}
+	fresh, err := newEnrolment(ctx, token, req, key, e.now)
+	if err != nil {
+		return nil, err
+	}
+	return pending(fresh), tx.InsertEnrolment(ctx, fresh)
+}
+
+func mostEnrolments(t store.Token) int {
+	if t.MaxUses == 0 {
+		return maxEnrolments
+	}
+	return min(maxEnrolments, max(0, t.MaxUses-t.Uses)+spareEnrolments)
+}
+
+func newEnrolment(ctx context.Context, token store.Token, req controlapi.RegisterRequest, key string, now time.Time) (store.Enrolment, error) {
+	id, err := newID()
+	req.CSR = "" // the agent sends it again
+	return store.Enrolment{
+		ID: id, TokenID: token.ID, Key: key, Name: req.Name, ClusterUID: req.ClusterUID, Address: controlapi.OriginFrom(ctx).Address,
+		Request: req, State: store.EnrolmentPending, AskedAt: now, LastAsked: now,
+	}, err
+}
+
+// askedAgain keeps what the operator is shown fresh, and the database quiet.
+func askedAgain(ctx context.Context, tx *store.Tx, e store.Enrolment, now time.Time) error {
+	if now.Sub(e.LastAsked) < noteAgain {
+		return nil
+	}
+	e.LastAsked, e.Address = now, controlapi.OriginFrom(ctx).Address
+	return tx.UpdateEnrolment(ctx, e)
+}
+
+func copiedKey(e store.Enrolment) *problem.Error {
+	return controlapi.Errorf(controlapi.CodeIdentityCloned,
+		"delete the agent's stored key (the Secret pipeops-agent-identity, or identity.json in PIPEOPS_STATE_DIR) and start it again",
+		"this agent's key has asked for approval as %s in another cluster, %s", e.Name, controlapi.ShortUID(e.ClusterUID))
+}
+
+func pending(e store.Enrolment) *problem.Error {
+	return controlapi.Errorf(controlapi.CodeApprovalPending, "on the control plane: `pipeops-controlplane agent approve "+e.ID+"`",
+		"the registration of %s, with key %s, waits for approval", e.Name, controlapi.ShortPrint(e.Key)).WithRetryAfter(approvalRetry)
+}
+
+func denied(e store.Enrolment) *problem.Error {
+	why := ""
+	if e.Reason != "" {
+		why = ": " + e.Reason
+	}
+	return controlapi.Errorf(controlapi.CodeEnrolmentDenied,
+		"ask the operator of the control plane, who can still do `pipeops-controlplane agent approve "+e.ID+"`: the agent asks again from time to time",
+		"the registration of %s, with key %s, was denied at %s%s", e.Name, controlapi.ShortPrint(e.Key), e.DecidedAt.Format(time.RFC3339), why).WithRetryAfter(deniedRetry)
+}
+
+func crowded(t store.Token, waiting int) *problem.Error {
+	return controlapi.Errorf(controlapi.CodeApprovalPending, "on the control plane: `pipeops-controlplane agents` shows them, `agent approve` and `agent deny` make room",
+		"%d registrations with the enrolment token %s wait for approval already", waiting, t.ID).WithRetryAfter(crowdedRetry)
+}
+
+// Enrolments lists the registrations that wait for the operator, those that have
+// waited longest first.
+func (a *Admin) Enrolments(ctx context.Context) ([]store.Enrolment, error) {
+	all, err := a.store.Enrolments(ctx)
+	list := make([]store.Enrolment, 0, len(all))
+	for _, e := range all {
+		if e.State != store.EnrolmentPending || lapsed(e, a.now()) {
+			continue
+		}
+		old, err := a.store.AgentOfCluster(ctx, e.ClusterUID)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return nil, err
+		}
+		e.Replaces = old.Name
+		list = append(list, e)
+	}
+	return list, err
+}
+
+// ApproveAgent makes an agent of a registration, named by its ID, or by its
+// cluster's name where that is clear. One that was denied may be approved still.
+func (a *Admin) ApproveAgent(ctx context.Context, nameOrID string) (store.Enrolment, error) {
+	at, err := a.Advertised(ctx)
+	if err != nil {
+		return store.Enrolment{}, err
+	}
+	var e store.Enrolment
+	err = a.store.Update(ctx, func(tx *store.Tx) error {
+		if e, err = findEnrolment(ctx, tx, nameOrID, a.now(), store.EnrolmentPending, store.EnrolmentDenied); err != nil {
+			return err
+		}
+		token, err := tx.Token(ctx, e.TokenID)
+		if err != nil {
+			return err
+		}
+		// That its token has expired meanwhile is no matter: it lived when this was asked.
+		if token.MaxUses > 0 && token.Uses >= token.MaxUses {
+			return fmt.Errorf("the token %s has no use left, so that %s cannot register with it; `pipeops-controlplane token rotate %s` makes a new one like it", token.ID, e.Name, token.ID)
+		}
+		place := enrolment{directory: directory{agentsDomain: at.AgentsDomain}, edge: at.Edge, now: a.now(), id: e.ID}
+		agent, err := agentOfCluster(ctx, tx, e.ClusterUID)
+		if err != nil {
+			return err
+		}
+		if err := place.free(ctx, tx, agent, e.Name); err != nil {
+			return err
+		}
+		if agent, err = place.put(ctx, tx, agent, e.Request, token, e.Key); err != nil {
+			return err
+		}
+		if err := tx.UseToken(ctx, token.ID, agent.ID, a.now(), true); err != nil {
+			return err
+		}
+		e.State, e.Reason, e.DecidedAt = store.EnrolmentApproved, "", a.now()
+		return tx.UpdateEnrolment(ctx, e)
+	})
+	return e, err
+}
+
+// maxReason bounds why a registration was denied, in bytes.
+const maxReason = 512
+
+// DenyAgent refuses a registration that waits. The agent is told the reason.
+func (a *Admin) DenyAgent(ctx context.Context, nameOrID, reason string) (store.Enrolment, error) {
+	var e store.Enrolment
+	if reason = strings.Join(strings.Fields(reason), " "); len(reason) > maxReason {
+		return e, fmt.Errorf("--reason: has %d bytes, at most %d are allowed", len(reason), maxReason)
+	}
+	err := a.store.Update(ctx, func(tx *store.Tx) error {
+		var err error
+		if e, err = findEnrolment(ctx, tx, nameOrID, a.now(), store.EnrolmentPending); err != nil {
+			return err
+		}
+		e.State, e.Reason, e.DecidedAt = store.EnrolmentDenied, reason, a.now()
+		return tx.UpdateEnrolment(ctx, e)
+	})
+	return e, err
+}
+
+// findEnrolment finds the one that is meant. A name that several have is nobody's:
+// one of them may be a thief.
+func findEnrolment(ctx context.Context, tx *store.Tx, nameOrID string, now time.Time, states ...string) (store.Enrolment, error) {
+	all, err := tx.Enrolments(ctx)
+	if err != nil {
+		return store.Enrolment{}, err
+	}
+	for _, state := range states {
+		var named []store.Enrolment
+		for _, e := range all {
+			if e.State != state || lapsed(e, now) {
+				continue
+			}
+			if e.ID == nameOrID {
+				return e, nil
+			}
+			if e.Name == nameOrID {
+				named = append(named, e)
+			}
+		}
+		switch len(named) {
+		case 0:
+		case 1:
+			return named[0], nil
+		default:
+			return store.Enrolment{}, fmt.Errorf("%d registrations wait with the name %s; give the ID of the one whose key is the agent's: `pipeops-controlplane agents` shows them", len(named), nameOrID)
+		}
+	}
+	return store.Enrolment{}, fmt.Errorf("no registration with the name or ID %q waits for approval; `pipeops-controlplane agents` lists those that do", nameOrID)
+}

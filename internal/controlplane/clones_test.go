@@ -1,0 +1,226 @@
+package controlplane
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/tunnel"
+)
+
+// copied is the identity of c in another cluster.
+func (c *cluster) copied(uid string) *cluster {
+	c.t.Helper()
+	other := c.p.cluster(c.name)
+	other.uid = uid
+	other.adopt(c.id, c.key)
+	var err error
+	other.client, err = controlapi.NewClient(controlapi.ClientConfig{
+		URL: c.p.Advertised().API, TLS: other.tls.Load, Log: zerolog.Nop(), Now: c.p.clock.now, Retries: -1,
+		Origin: func() controlapi.Origin { return controlapi.Origin{ClusterUID: uid, Instance: "copy-1"} },
+	})
+	require.NoError(c.t, err)
+	c.t.Cleanup(other.client.Close)
+	return other
+}
+
+func (p *plane) clonesOf(id string) []announce.Clone {
+	p.t.Helper()
+	a, err := p.store.Agent(p.t.Context(), id)
+	require.NoError(p.t, err)
+	return a.Clones
+}
+
+// TestACopiedIdentityIsRefusedInAnotherCluster tries all that an agent can, with a
+// Secret that somebody has copied.
+func TestACopiedIdentityIsRefusedInAnotherCluster(t *testing.T) {
+	p := start(t)
+	c := p.registered("shop")
+	require.NoError(t, c.copied(c.uid).beat(), "a replica")
+	require.Empty(t, p.clonesOf(c.id.AgentID))
+	before := len(p.queued())
+
+	other := c.copied("another-cluster")
+	event := controlapi.Event{ID: "1", Type: "app.failed", Time: time.Now(), App: controlapi.AppEvent{Namespace: "web", Name: "api"}}
+	_, renewed := other.client.Renew(t.Context(), csr(t, newKey(t)))
+	_, handed := other.client.Audit(t.Context(), controlapi.AuditRequest{})
+	for what, err := range map[string]error{
+		"heartbeat": other.beat(), "events": other.client.Events(t.Context(), []controlapi.Event{event}),
+		"renew": renewed, "audit": handed, "check": other.client.CheckIdentity(t.Context()),
+	} {
+		requireProblem(t, err, controlapi.CodeIdentityCloned, "shop", "another-", "AGENT_TOKEN", "pipeops-agent-identity")
+		require.NotEmpty(t, what)
+	}
+	events := p.queued()[before:]
+	require.Equal(t, []announce.Type{announce.AgentCloned}, typesOf(events), "it is announced once")
+	agent, err := events[0].Agent()
+	require.NoError(t, err)
+	require.Len(t, agent.Clones, 1)
+	clone := agent.Clones[0]
+	assert.Equal(t, []string{"another-cluster", "copy-1", "127.0.0.1"}, []string{clone.ClusterUID, clone.Instance, clone.Address})
+	require.NoError(t, c.beat(), "the agent itself is not disturbed")
+	_, err = c.client.Renew(t.Context(), csr(t, newKey(t)))
+	require.NoError(t, err)
+
+	p.clock.forward(2 * time.Minute)
+	requireProblem(t, other.beat(), controlapi.CodeIdentityCloned)
+	assert.Len(t, p.queued(), before+1, "and not again")
+	assert.True(t, p.clonesOf(c.id.AgentID)[0].LastSeen.After(clone.LastSeen))
+
+	t.Run("nor after it was away for long", func(t *testing.T) {
+		p.clock.forward(30 * 24 * time.Hour)
+		_, err := other.client.Recover(t.Context(), other.id.Certificate, other.key, csr(t, newKey(t)))
+		requireProblem(t, err, controlapi.CodeIdentityCloned)
+	})
+	t.Run("it registers as an agent of its own", func(t *testing.T) {
+		fresh := p.cluster("copy").withUID("another-cluster")
+		require.NoError(t, fresh.register(p.token()))
+		assert.NotEqual(t, c.id.AgentID, fresh.id.AgentID)
+	})
+	t.Run("and is forgotten", func(t *testing.T) {
+		p.clock.forward(25 * time.Hour)
+		require.NoError(t, p.cleanIdentities(t.Context()))
+		assert.Empty(t, p.clonesOf(c.id.AgentID))
+		events := p.queued()
+		assert.Equal(t, announce.AgentUpdated, events[len(events)-1].Type)
+	})
+}
+
+// TestACopyDoesNotTakeTheTunnel has a copy with the very name of the agent's replica, as
+// copied machines have.
+func TestACopyDoesNotTakeTheTunnel(t *testing.T) {
+	p := start(t)
+	c := p.registered("shop")
+	own, _ := c.connectFrom(c.uid)
+	eventually(t, "the agent is connected", func() bool { return own.Status().Phase == tunnel.Connected })
+	eventually(t, "it is online", func() bool { return p.state(c.id.AgentID) == announce.StateOnline })
+	changed := own.Changed()
+
+	other, _ := c.connectFrom("another-cluster")
+	eventually(t, "the copy is refused", func() bool { return other.Status().Phase == tunnel.Refused })
+	assert.Contains(t, other.Status().LastError, "as a copy")
+	select {
+	case <-changed:
+		t.Fatal("the agent's tunnel was disturbed")
+	default:
+	}
+	require.Len(t, p.clonesOf(c.id.AgentID), 1)
+	assert.Equal(t, announce.StateOnline, p.state(c.id.AgentID))
+}
+
+// TestTwins has two processes that go by one name.
+func TestTwins(t *testing.T) {
+	type beat struct{ process, ticket string }
+	for name, c := range map[string]struct {
+		beats []beat // a ticket of N is that of the Nth answer
+		twin  bool
+	}{
+		"one process":                       {beats: []beat{{"a", ""}, {"a", "0"}, {"a", "1"}, {"a", "2"}}},
+		"it restarts, and again":            {beats: []beat{{"a", ""}, {"a", "0"}, {"b", ""}, {"b", "2"}, {"c", ""}, {"c", "4"}}},
+		"a call comes after its end":        {beats: []beat{{"a", ""}, {"b", ""}, {"a", "0"}, {"b", "1"}}},
+		"an answer is lost":                 {beats: []beat{{"a", ""}, {"a", "0"}, {"a", "0"}, {"a", "2"}, {"a", "2"}, {"a", "2"}, {"a", "5"}}},
+		"two processes":                     {beats: []beat{{"a", ""}, {"b", ""}, {"a", "0"}, {"b", "1"}, {"a", "2"}}, twin: true},
+		"a memory that was doubled":         {beats: []beat{{"a", ""}, {"a", "0"}, {"a", "0"}, {"a", "1"}, {"a", "2"}, {"a", "3"}}, twin: true},
+		"the control plane starts anew":     {beats: []beat{{"a", "unknown"}, {"a", "0"}, {"a", "1"}}},
+		"an agent of before":                {beats: []beat{{"", ""}, {"", ""}, {"", ""}}},
+		"two, one of them seldom":           {beats: []beat{{"a", ""}, {"a", "0"}, {"b", ""}, {"a", "1"}, {"a", "3"}, {"b", "2"}, {"a", "4"}}, twin: true},
+		"control planes with a memory each": {beats: []beat{{"a", ""}, {"a", "theirs"}, {"a", "1"}, {"a", "theirs too"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			twins := newTwins(time.Now)
+			var answered []string
+			found := false
+			for _, b := range c.beats {
+				ticket := b.ticket
+				if len(ticket) == 1 {
+					ticket = answered[ticket[0]-'0']
+				}
+				next, twin := twins.beat("agent", controlapi.Heartbeat{Instance: "node-1", Process: b.process, Ticket: ticket})
+				answered = append(answered, next)
+				found = found || twin
+			}
+			assert.Equal(t, c.twin, found)
+		})
+	}
+}
+
+func TestReplicasAreNoTwins(t *testing.T) {
+	twins := newTwins(time.Now)
+	tickets := map[string]string{}
+	for range 10 {
+		for _, replica := range []string{"pod-1", "pod-2", "pod-3"} {
+			next, twin := twins.beat("agent", controlapi.Heartbeat{Instance: replica, Process: "process of " + replica, Ticket: tickets[replica]})
+			assert.False(t, twin)
+			tickets[replica] = next
+		}
+	}
+}
+
+// TestWhatIsKnownOfTwinsIsBounded has an agent that never calls itself the same.
+func TestWhatIsKnownOfTwinsIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		twins := newTwins(time.Now)
+		for i := range 1000 {
+			twins.beat("agent", controlapi.Heartbeat{Instance: string(rune('a' + i)), Process: "p"})
+			twins.beat("agent", controlapi.Heartbeat{Instance: "a", Process: string(rune('a' + i))})
+		}
+		lines := twins.agents["agent"]
+		assert.LessOrEqual(t, len(lines), instancesKept+1)
+		for _, l := range lines {
+			assert.LessOrEqual(t, len(l.gone), twinsKept+1)
+		}
+		time.Sleep(2 * twinMemory)
+		twins.forget(time.Now())
+		assert.Empty(t, twins.agents)
+	})
+}
+
+// TestAMachineThatRunsTwiceIsReported has two processes of one name beat in turn.
+func TestAMachineThatRunsTwiceIsReported(t *testing.T) {
+	p := start(t)
+	c := p.registered("shop")
+	tickets := map[string]string{}
+	for range 3 {
+		for _, process := range []string{"one", "two"} {
+			beat := c.heartbeat()
+			beat.Instance, beat.Process, beat.Ticket = "vm-1", process, tickets[process]
+			answer, err := c.client.Heartbeat(t.Context(), beat)
+			require.NoError(t, err, "which is the original cannot be told")
+			tickets[process] = answer.Ticket
+		}
+	}
+	clones := p.clonesOf(c.id.AgentID)
+	require.Len(t, clones, 1)
+	assert.Equal(t, []string{"", "vm-1", "127.0.0.1"}, []string{clones[0].ClusterUID, clones[0].Instance, clones[0].Address})
+	announced := 0
+	for _, e := range p.queued() {
+		if e.Type == announce.AgentCloned {
+			announced++
+		}
+	}
+	assert.Equal(t, 1, announced)
+}
+
+func TestClonesThatAreKept(t *testing.T) {
+	now := time.Now()
+	var list []announce.Clone
+	for i := range 20 {
+		var isNew bool
+		list, isNew = withClone(list, announce.Clone{ClusterUID: string(rune('a' + i))}, now)
+		assert.True(t, isNew)
+	}
+	assert.Len(t, list, clonesKept)
+	again, isNew := withClone(list, list[3], now.Add(time.Hour))
+	assert.False(t, isNew)
+	assert.Equal(t, now, again[3].FirstSeen)
+	assert.Equal(t, now.Add(time.Hour), again[3].LastSeen)
+	again, isNew = withClone(list, list[3], now.Add(2*cloneLife))
+	assert.True(t, isNew, "after such a time it is news")
+	assert.Len(t, again, 1)
+}

@@ -1,0 +1,85 @@
+package controlplane
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+)
+
+// newToken makes a token with a new secret, not stored yet.
+func (a *Admin) newToken(opts TokenOptions) (controlapi.Token, store.Token, error) {
+	if _, err := a.ca.Reload(); err != nil {
+		return controlapi.Token{}, store.Token{}, err
+	}
+	token, err := controlapi.NewToken(controlapi.Fingerprint(a.ca.Anchor()))
+	if err != nil {
+		return token, store.Token{}, err
+	}
+	kept := store.Token{
+		ID: token.ID, Name: opts.Name, Labels: opts.Labels, Hash: hex.EncodeToString(token.Hash()),
+		Approve: opts.Approve, MaxUses: opts.Uses, Lifetime: opts.TTL, CreatedAt: a.now(),
+	}
+	if opts.TTL > 0 {
+		kept.ExpiresAt = kept.CreatedAt.Add(opts.TTL)
+	}
+	return token, kept, nil
+}
+
+var errNoSuchToken = errors.New("there is no such token; `pipeops-controlplane token list` shows their IDs")
+
+// RotateToken makes a token like the one with that ID: name, labels, and its limits
+// from the beginning. The old one ends at once, or after the overlap; what waits for
+// approval with it goes on waiting.
+func (a *Admin) RotateToken(ctx context.Context, id string, overlap time.Duration) (controlapi.Token, store.Token, error) {
+	if overlap < 0 {
+		return controlapi.Token{}, store.Token{}, errors.New("--overlap must not be negative; 0 ends the old token at once")
+	}
+	var (
+		token controlapi.Token
+		kept  store.Token
+	)
+	err := a.store.Update(ctx, func(tx *store.Tx) error {
+		old, err := tx.Token(ctx, id)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			return errNoSuchToken
+		case err != nil:
+			return err
+		case !old.RevokedAt.IsZero():
+			return fmt.Errorf("the token %s is revoked; `pipeops-controlplane token create` makes another", id)
+		case old.RotatedTo != "":
+			return fmt.Errorf("the token %s was rotated already; its successor is %s", id, old.RotatedTo)
+		}
+		token, kept, err = a.newToken(TokenOptions{
+			Name: old.Name, Labels: old.Labels, Uses: old.MaxUses, TTL: old.Lifetime, Approve: old.Approve,
+		})
+		if err != nil {
+			return err
+		}
+		if err := tx.CreateToken(ctx, kept); err != nil {
+			return err
+		}
+		return tx.RotateToken(ctx, id, kept.ID, a.now().Add(overlap))
+	})
+	return token, kept, err
+}
+
+// RevokeToken ends a token, named by its ID, and what waits for approval with it.
+// Agents that registered with it stay.
+func (a *Admin) RevokeToken(ctx context.Context, id string) error {
+	return a.store.Update(ctx, func(tx *store.Tx) error {
+		err := tx.RevokeToken(ctx, id, a.now())
+		if errors.Is(err, store.ErrNotFound) {
+			return errNoSuchToken
+		}
+		if err != nil {
+			return err
+		}
+		return tx.DeleteEnrolmentsOf(ctx, id)
+	})
+}
