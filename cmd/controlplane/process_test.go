@@ -32,7 +32,7 @@ import (
 
 // register registers a cluster as an agent would, with a token of its own.
 func register(ctx context.Context, dataDir, api, name string) error {
-	admin, err := controlplane.OpenAdmin(ctx, dataDir, nil)
+	admin, err := controlplane.OpenAdmin(ctx, controlplane.Data{Dir: dataDir}, nil)
 	if err != nil {
 		return err
 	}
