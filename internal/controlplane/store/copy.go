@@ -65,7 +65,7 @@ func (e *postgres) copyFrom(ctx context.Context, from *sql.DB) (done []Copied, e
 		if err != nil {
 			return err
 		}
-		if err := mustBeEmpty(ctx, target, tables); err != nil {
+		if err := mustBeNew(ctx, target, tables); err != nil {
 			return err
 		}
 		for _, table := range tables {
@@ -109,17 +109,50 @@ func tablesOf(ctx context.Context, source *sql.Tx) ([]string, error) {
 	return ordered, nil
 }
 
-func mustBeEmpty(ctx context.Context, target pgx.Tx, tables []string) error {
+// mustBeNew refuses a database that holds anything but what the migrations put
+// there, and takes that out: the copy brings it.
+func mustBeNew(ctx context.Context, target pgx.Tx, tables []string) error {
+	made, err := newCounts(ctx, tables)
+	if err != nil {
+		return err
+	}
 	for _, table := range tables {
-		var some bool
-		if err := target.QueryRow(ctx, `SELECT EXISTS (SELECT FROM `+quoted(table)+`)`).Scan(&some); err != nil {
+		var n int64
+		if err := target.QueryRow(ctx, `SELECT COUNT(*) FROM `+quoted(table)).Scan(&n); err != nil {
 			return err
 		}
-		if some {
+		if n != made[table] {
 			return fmt.Errorf("%w: table %s has rows", ErrNotEmpty, table)
 		}
 	}
+	for _, table := range slices.Backward(tables) { // who refers before who is referred to
+		if _, err := target.Exec(ctx, `DELETE FROM `+quoted(table)); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// newCounts are how many rows the tables of a new database have.
+func newCounts(ctx context.Context, tables []string) (counts map[string]int64, err error) {
+	db, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	db.SetMaxOpenConns(1) // each connection has a memory of its own
+	if err := migrate(ctx, sqliteDialect, db); err != nil {
+		return nil, err
+	}
+	counts = map[string]int64{}
+	for _, table := range tables {
+		var n int64
+		if err := db.QueryRowContext(ctx, `SELECT COUNT(*) FROM `+quoted(table)).Scan(&n); err != nil {
+			return nil, err
+		}
+		counts[table] = n
+	}
+	return counts, nil
 }
 
 // copyTable streams the rows, compares the counts and has the counters go on after
