@@ -19,7 +19,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"pipeops-controlplane": main})
+	testscript.Main(withDatabases{m}, map[string]func(){"pipeops-controlplane": main})
 }
 
 // TestScripts reads like the documentation of the command line.

@@ -32,7 +32,7 @@ import (
 
 // register registers a cluster as an agent would, with a token of its own.
 func register(ctx context.Context, dataDir, api, name string) error {
-	admin, err := controlplane.OpenAdmin(ctx, dataDir, nil)
+	admin, err := controlplane.OpenAdmin(ctx, controlplane.Data{Dir: dataDir}, nil)
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 
 	p := startServe(t, dir, args...)
 	waitFor(t, "serving", func() bool { return p.get(t, "/readyz").Code == http.StatusOK })
-	admin, err := controlplane.OpenAdmin(t.Context(), dir, nil)
+	admin, err := controlplane.OpenAdmin(t.Context(), controlplane.Data{Dir: dir}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

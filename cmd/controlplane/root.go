@@ -29,7 +29,8 @@ type streams struct{ out, err io.Writer }
 // app is what all subcommands share.
 type app struct {
 	streams
-	dataDir string
+	dataDir  string
+	database databaseFlags
 }
 
 // usageError is a mistake on the command line.
@@ -60,8 +61,8 @@ func newRoot(a *app) *cobra.Command {
 		Long: `pipeops-controlplane serves agents and Runners: it registers agents by token, ends
 their tunnels, routes Runners to them and announces them over RabbitMQ.
 
---data-dir and every flag of serve can be given in the environment as well:
---data-dir is PIPEOPS_DATA_DIR, --api-listen is PIPEOPS_API_LISTEN.`,
+--data-dir, --database and every flag of serve can be given in the environment as
+well: --data-dir is PIPEOPS_DATA_DIR, --api-listen is PIPEOPS_API_LISTEN.`,
 		Example: `  pipeops-controlplane serve --data-dir ./data
   pipeops-controlplane token create --data-dir ./data
   pipeops-controlplane agents --data-dir ./data`,
@@ -69,9 +70,10 @@ their tunnels, routes Runners to them and announces them over RabbitMQ.
 		SilenceErrors: true, SilenceUsage: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd) },
 	}
-	root.PersistentFlags().StringVar(&a.dataDir, "data-dir", defaultDataDir, "directory with the database and the CA")
+	root.PersistentFlags().StringVar(&a.dataDir, "data-dir", defaultDataDir, "directory with the CA and, unless it is PostgreSQL, the database")
+	a.database.add(root.PersistentFlags())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{cli.FlagError(err)} })
-	root.AddCommand(newServe(a), newReady(a), newToken(a), newRunner(a), newAgents(a), newAgent(a), newRoutes(a), newRelease(a), newCA(a), cli.NewVersion("pipeops-controlplane", version, commit))
+	root.AddCommand(newServe(a), newReady(a), newToken(a), newRunner(a), newAgents(a), newAgent(a), newRoutes(a), newRelease(a), newCA(a), newDatabase(a), cli.NewVersion("pipeops-controlplane", version, commit))
 	return root
 }
 
@@ -100,6 +102,15 @@ func fromEnvironment(cmd *cobra.Command) error {
 
 const notFromEnvironment = "not-from-environment"
 
+// data is what the flags name.
+func (a *app) data() (controlplane.Data, error) {
+	database, err := a.database.read()
+	if err != nil {
+		return controlplane.Data{}, usageError{err}
+	}
+	return controlplane.Data{Dir: a.dataDir, Database: database}, nil
+}
+
 // admin opens the data directory for one command. There has to be one.
 func (a *app) admin(cmd *cobra.Command, do func(ctx context.Context, admin *controlplane.Admin) error) error {
 	return a.with(cmd, controlplane.OpenAdmin, do)
@@ -108,19 +119,26 @@ func (a *app) admin(cmd *cobra.Command, do func(ctx context.Context, admin *cont
 // firstAdmin is admin for a command that makes sense before the first start of
 // serve: it makes the data directory, and says so.
 func (a *app) firstAdmin(cmd *cobra.Command, do func(ctx context.Context, admin *controlplane.Admin) error) error {
-	made := controlplane.Made(a.dataDir)
+	made, has := controlplane.Data{Dir: a.dataDir}.Made(), "a database and a CA"
 	return a.with(cmd, controlplane.MakeAdmin, func(ctx context.Context, admin *controlplane.Admin) error {
+		if (controlplane.Data{Dir: a.dataDir}).Elsewhere() {
+			has = "a CA"
+		}
 		if !made {
-			a.say("%s was no control plane's data directory; it has a database and a CA now, for `pipeops-controlplane serve --data-dir %s`", a.dataDir, a.dataDir)
+			a.say("%s was no control plane's data directory; it has %s now, for `pipeops-controlplane serve --data-dir %s`", a.dataDir, has, a.dataDir)
 		}
 		return do(ctx, admin)
 	})
 }
 
-func (a *app) with(cmd *cobra.Command, open func(context.Context, string, func() time.Time) (*controlplane.Admin, error),
+func (a *app) with(cmd *cobra.Command, open func(context.Context, controlplane.Data, func() time.Time) (*controlplane.Admin, error),
 	do func(ctx context.Context, admin *controlplane.Admin) error,
 ) error {
-	admin, err := open(cmd.Context(), a.dataDir, nil)
+	data, err := a.data()
+	if err != nil {
+		return err
+	}
+	admin, err := open(cmd.Context(), data, nil)
 	if err != nil {
 		return err
 	}

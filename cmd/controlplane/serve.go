@@ -31,9 +31,10 @@ func newServe(a *app) *cobra.Command {
 		Short: "Serve agents and Runners",
 		Long: `Serve agents and Runners until it is told to stop.
 
-At the first start it makes the data directory with a database and a certificate
-authority: keep it, and back it up. Without a broker everything works but the
-announcements, which are kept until there is one.`,
+At the first start it makes the data directory with a certificate authority and a
+SQLite database: keep it, and back it up. With --database the registry is in
+PostgreSQL instead, and the directory holds the CA alone. Without a broker
+everything works but the announcements, which are kept until there is one.`,
 		Example: `  # On one machine, to try it out:
   pipeops-controlplane serve --data-dir ./data
 
@@ -63,7 +64,11 @@ announcements, which are kept until there is one.`,
 func (s *serve) run(ctx context.Context) error {
 	log, err := newLog(s.logLevel)
 	s.cfg.DataDir, s.cfg.Log, s.cfg.Version = s.dataDir, log, version
-	if err := errors.Join(err, s.broker.apply(&s.cfg), s.cfg.Validate()); err != nil {
+	database, wrong := s.database.read()
+	if wrong == nil {
+		s.cfg.Database = database
+	}
+	if err := errors.Join(err, wrong, s.broker.apply(&s.cfg), s.cfg.Validate()); err != nil {
 		return usageError{fmt.Errorf("the configuration has mistakes:\n%w", err)}
 	}
 	cp, err := controlplane.New(ctx, s.cfg)
@@ -81,13 +86,20 @@ func (s *serve) greet(cp *controlplane.ControlPlane) {
 	s.say("  API     %-36s listens on %s", at.API, listens.API)
 	s.say("  tunnel  %-36s listens on %s", at.Tunnel, listens.Tunnel)
 	s.say("  edge    %-36s listens on %s", at.Edge, listens.Edge)
+	if s.cfg.Database.Given() {
+		s.say("  database %s", s.cfg.Database)
+	}
 	if len(s.cfg.BrokerURLs) == 0 {
 		s.say("  broker  none: announcements are kept until there is one (--broker-url-file)")
 	}
 	for _, url := range s.cfg.BrokerURLs {
 		s.say("  broker  %s", announce.Redact(url))
 	}
-	s.say("Next: pipeops-controlplane token create --data-dir %s", s.dataDir)
+	where := ""
+	if s.cfg.Database.Given() {
+		where = " (and the database as here)"
+	}
+	s.say("Next: pipeops-controlplane token create --data-dir %s%s", s.dataDir, where)
 }
 
 func newLog(level string) (zerolog.Logger, error) {

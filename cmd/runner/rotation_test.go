@@ -32,7 +32,7 @@ func TestTheCredentialsFollowTheCA(t *testing.T) {
 		cancel()
 		assert.NoError(t, <-done)
 	}()
-	admin, err := controlplane.OpenAdmin(t.Context(), dir, nil)
+	admin, err := controlplane.OpenAdmin(t.Context(), controlplane.Data{Dir: dir}, nil)
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, admin.Close()) }()
 	creds, err := admin.CreateRunner(t.Context(), "ci", time.Hour, false)

@@ -16,8 +16,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// Admin is what the operator does on the data directory, whether or not a control
-// plane serves it at the moment.
+// Admin is what the operator does on a control plane's data, whether or not it is
+// served at the moment.
 type Admin struct {
 	dir   string
 	store *store.Store
@@ -25,47 +25,41 @@ type Admin struct {
 	now   func() time.Time
 }
 
-// Made says whether a control plane has a directory for its data.
-func Made(dataDir string) bool {
-	_, err := os.Stat(filepath.Join(dataDir, fileDatabase))
-	return err == nil
-}
-
-// OpenAdmin opens the data directory of a control plane. It makes none: whoever
+// OpenAdmin opens the data of a control plane. It makes no directory: whoever
 // mistypes its name is not to administer an empty one with a CA of its own. A
 // nil now means time.Now.
-func OpenAdmin(ctx context.Context, dataDir string, now func() time.Time) (*Admin, error) {
-	if dataDir != "" && !Made(dataDir) {
+func OpenAdmin(ctx context.Context, data Data, now func() time.Time) (*Admin, error) {
+	if data.Dir != "" && !data.Made() {
 		return nil, fmt.Errorf("%s is not the data directory of a control plane: it has no %s; "+
 			"give --data-dir (or PIPEOPS_DATA_DIR) as `pipeops-controlplane serve` has it, which makes the directory at its first start",
-			dataDir, fileDatabase)
+			data.Dir, fileDatabase)
 	}
-	return MakeAdmin(ctx, dataDir, now)
+	return MakeAdmin(ctx, data, now)
 }
 
 // MakeAdmin is OpenAdmin, but makes the directory if there is none.
-func MakeAdmin(ctx context.Context, dataDir string, now func() time.Time) (*Admin, error) {
+func MakeAdmin(ctx context.Context, data Data, now func() time.Time) (*Admin, error) {
 	if now == nil {
 		now = time.Now
 	}
-	if dataDir == "" {
+	if data.Dir == "" {
 		return nil, errors.New("--data-dir: is empty; name the directory that `pipeops-controlplane serve` uses")
 	}
-	if err := makeDataDir(dataDir); err != nil {
+	if err := makeDataDir(data.Dir); err != nil {
 		return nil, err
 	}
-	authority, err := ca.Open(filepath.Join(dataDir, fileCA), now)
+	authority, err := ca.Open(filepath.Join(data.Dir, fileCA), now)
 	if err != nil {
 		return nil, err
 	}
-	s, err := store.Open(ctx, filepath.Join(dataDir, fileDatabase))
+	s, err := data.openStore(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &Admin{dir: dataDir, store: s, ca: authority, now: now}, nil
+	return &Admin{dir: data.Dir, store: s, ca: authority, now: now}, nil
 }
 
-// Close closes the data directory.
+// Close closes the database.
 func (a *Admin) Close() error { return a.store.Close() }
 
 // Advertised is where agents and Runners find the control plane.

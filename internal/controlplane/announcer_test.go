@@ -3,7 +3,6 @@ package controlplane
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -45,7 +44,7 @@ func (f *flaky) received() []uint64 {
 }
 
 func TestTheOutboxIsEmptiedInOrder(t *testing.T) {
-	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "x.db"))
+	s, err := Data{Dir: t.TempDir(), Database: newDatabase(t)}.openStore(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	a := store.Agent{ID: "a1", Name: "shop", ClusterUID: "u", State: announce.StatePending, EdgeAddress: "e:1"}

@@ -52,6 +52,8 @@ func TestARegistrationWaitsForTheOperator(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, print, e.Key)
 	assert.Empty(t, p.queued(), "Runners hear nothing of it")
+	_, err = p.admin.CreateRunner(t.Context(), "r", time.Hour, false)
+	require.NoError(t, err)
 	agents, err := p.snapshot(t.Context(), "r")
 	require.NoError(t, err)
 	assert.Empty(t, agents)

@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
@@ -30,8 +31,11 @@ const (
 
 // Config is what a control plane needs to know. DataDir is required.
 type Config struct {
-	// DataDir holds the database and the CA. It is made if it is not there.
+	// DataDir holds the CA, and the database unless Database is given. It is made if
+	// it is not there.
 	DataDir string
+	// Database is PostgreSQL's; the zero value means SQLite in the data directory.
+	Database store.Postgres
 
 	// Where to listen, host:port; port 0 takes any.
 	APIListen, TunnelListen, EdgeListen string
@@ -99,6 +103,11 @@ func (c *Config) Validate() error {
 	if c.DataDir == "" {
 		bad("--data-dir: is empty; name a directory that survives restarts, for example /var/lib/pipeops")
 	}
+	if c.Database.Given() {
+		if err := c.Database.Validate(); err != nil {
+			bad("--database: %w", err)
+		}
+	}
 	for flag, value := range map[string]string{"--api-listen": c.APIListen, "--tunnel-listen": c.TunnelListen, "--edge-listen": c.EdgeListen} {
 		if _, _, err := net.SplitHostPort(value); value != "" && err != nil {
 			bad("%s: %q is not host:port; for example :8443", flag, value)
@@ -131,6 +140,12 @@ func (c *Config) Validate() error {
 		bad("--certificate-ttl: %s is not between 1m and 8760h", c.CertificateTTL)
 	}
 	return errors.Join(errs...)
+}
+
+func (c *Config) data() Data {
+	d := Data{Dir: c.DataDir, Database: c.Database}
+	d.Database.Log = c.Log
+	return d
 }
 
 // advertise fills in where the others find us from where we listen: right for one

@@ -45,14 +45,6 @@ type Addrs struct{ API, Tunnel, Edge net.Addr }
 
 type listeners struct{ api, tunnel, edge net.Listener }
 
-// The files in the data directory.
-const (
-	fileCA       = "ca.pem"
-	fileDatabase = "controlplane.db"
-	fileLock     = "serve.lock"
-	fileCALock   = "ca.lock"
-)
-
 // New opens the data directory and the ports. Close what is not run.
 func New(ctx context.Context, cfg Config) (*ControlPlane, error) {
 	cfg.setDefaults()
@@ -74,7 +66,10 @@ func (c *ControlPlane) open(ctx context.Context) error {
 	if c.lock, err = lockDir(filepath.Join(c.cfg.DataDir, fileLock), servedAlready); err != nil {
 		return err
 	}
-	if c.store, err = store.Open(ctx, filepath.Join(c.cfg.DataDir, fileDatabase)); err != nil {
+	if c.store, err = c.cfg.data().openStore(ctx); err != nil {
+		return err
+	}
+	if err := c.store.Serve(ctx); err != nil {
 		return err
 	}
 	if c.ca, err = ca.Open(filepath.Join(c.cfg.DataDir, fileCA), c.cfg.Now); err != nil {

@@ -225,7 +225,7 @@ func TestAnotherEdgeAddressIsAnnounced(t *testing.T) {
 
 func TestRunnerCredentials(t *testing.T) {
 	dir := t.TempDir()
-	admin, err := MakeAdmin(t.Context(), dir, nil)
+	admin, err := MakeAdmin(t.Context(), Data{Dir: dir, Database: newDatabase(t)}, nil)
 	require.NoError(t, err)
 	_, err = admin.CreateRunner(t.Context(), "builder", time.Hour, false)
 	require.ErrorIs(t, err, ErrNeverServed)

@@ -50,13 +50,14 @@ func start(t *testing.T, change ...func(*Config)) *plane {
 		DataDir: t.TempDir(), APIListen: "127.0.0.1:0", TunnelListen: "127.0.0.1:0", EdgeListen: "127.0.0.1:0",
 		OfflineGrace: 50 * time.Millisecond, Log: zerolog.Nop(), Now: p.clock.now,
 	}
+	cfg.Database = newDatabase(t)
 	for _, c := range change {
 		c(&cfg)
 	}
 	var err error
 	p.ControlPlane, err = New(t.Context(), cfg)
 	require.NoError(t, err)
-	p.admin, err = OpenAdmin(t.Context(), cfg.DataDir, p.clock.now)
+	p.admin, err = OpenAdmin(t.Context(), cfg.data(), p.clock.now)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

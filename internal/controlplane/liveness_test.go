@@ -1,7 +1,6 @@
 package controlplane
 
 import (
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -22,7 +21,7 @@ type lives struct {
 
 func newLives(t *testing.T, states ...announce.State) *lives {
 	t.Helper()
-	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "x.db"))
+	s, err := Data{Dir: t.TempDir(), Database: newDatabase(t)}.openStore(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	l := &lives{t: t, at: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}

@@ -403,7 +403,7 @@ func TestAControlPlaneWhoseCAEnded(t *testing.T) {
 	p.clock.forward(11 * 365 * 24 * time.Hour)
 	_, err := New(t.Context(), p.cfg)
 	require.ErrorContains(t, err, "ca rotate start")
-	admin, err := OpenAdmin(t.Context(), p.cfg.DataDir, p.clock.now)
+	admin, err := OpenAdmin(t.Context(), p.cfg.data(), p.clock.now)
 	require.NoError(t, err)
 	for _, step := range []ca.Step{ca.Start, ca.Sign, ca.Finish} {
 		_, changed, err := admin.RotateCA(t.Context(), step, RotateOptions{Force: true})

@@ -147,7 +147,7 @@ func TestRoutesOutliveTheControlPlane(t *testing.T) {
 	tell(shop, routeTo("www.example.com", "/", "web"))
 	dir := p.cfg.DataDir
 	p.stop()
-	admin, err := OpenAdmin(t.Context(), dir, nil)
+	admin, err := OpenAdmin(t.Context(), Data{Dir: dir}, nil)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, admin.Close()) }()
 	list, err := admin.Routes(t.Context(), shop.id.AgentID)

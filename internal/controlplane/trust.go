@@ -37,6 +37,7 @@ func (c *ControlPlane) followCA(ctx context.Context) error {
 			c.cfg.Log.Error().Err(err).Msg("the CA cannot be read again; going on with what it was")
 		case err == nil && changed:
 			c.cfg.Log.Info().Str("stage", string(c.ca.Stage())).Str("signs", controlapi.Fingerprint(c.ca.Certificate())).Msg("the CA changed")
+			c.tellAll(ctx)
 		}
 		if said = ""; err != nil {
 			said = err.Error()
@@ -48,6 +49,17 @@ func (c *ControlPlane) followCA(ctx context.Context) error {
 		wait(ctx, followEvery)
 	}
 	return nil
+}
+
+// tellAll has the agents that are connected hear of a change now, not with their
+// next heartbeat, which tells the others.
+func (c *ControlPlane) tellAll(ctx context.Context) {
+	err := c.store.Update(ctx, func(tx *store.Tx) error { return tx.AddNews(ctx, store.EveryAgent) })
+	if err != nil {
+		c.cfg.Log.Warn().Err(err).Msg("agents could not be nudged; their next heartbeat tells them")
+		return
+	}
+	c.nudger.look()
 }
 
 func (c *ControlPlane) warnOfEnd(now time.Time) {

@@ -19,19 +19,20 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/image"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
 // loadCompose reads the compose file as `docker compose` does: merged with the
 // environment, validated against the Compose specification.
-func loadCompose(t *testing.T, env map[string]string) (*types.Project, error) {
+func loadCompose(t *testing.T, env map[string]string, profiles ...string) (*types.Project, error) {
 	t.Helper()
 	dir := filepath.Join(harness.Root(), "deployments", "compose")
 	return loader.LoadWithContext(t.Context(), types.ConfigDetails{
 		WorkingDir: dir, Environment: env,
 		ConfigFiles: []types.ConfigFile{{Filename: filepath.Join(dir, "compose.yaml")}},
-	})
+	}, loader.WithProfiles(profiles))
 }
 
 var composeEnv = map[string]string{"PIPEOPS_HOST": "cp.example.com", "RABBITMQ_PASSWORD": "rabbit-secret"}
@@ -45,8 +46,30 @@ func TestComposeWantsItsSettings(t *testing.T) {
 	}
 }
 
-func TestCompose(t *testing.T) {
+// TestComposeWithPostgreSQL: one password, in the profile alone, joins the two.
+func TestComposeWithPostgreSQL(t *testing.T) {
 	project, err := loadCompose(t, composeEnv)
+	require.NoError(t, err)
+	assert.NotContains(t, project.Services, "postgresql")
+	assert.Empty(t, *project.Services["controlplane"].Environment["PIPEOPS_DATABASE"])
+
+	env := maps.Clone(composeEnv)
+	env["POSTGRES_PASSWORD"] = "postgres-secret"
+	project, err = loadCompose(t, env, "postgresql")
+	require.NoError(t, err)
+	database := project.Services["postgresql"]
+	assert.Empty(t, database.Ports, "without TLS it is for the containers' network alone")
+	assert.Regexp(t, `^postgres:[0-9]+\.[0-9]+-alpine$`, database.Image)
+	assert.Equal(t, "postgres-secret", *database.Environment["POSTGRES_PASSWORD"])
+	url := *project.Services["controlplane"].Environment["PIPEOPS_DATABASE"]
+	assert.Equal(t, "postgres://pipeops:postgres-secret@postgresql:5432/pipeops?sslmode=disable", url)
+	require.NoError(t, store.Postgres{URL: url}.Validate())
+}
+
+func TestCompose(t *testing.T) {
+	env := maps.Clone(composeEnv)
+	env["POSTGRES_PASSWORD"] = "postgres-secret"
+	project, err := loadCompose(t, env, "postgresql")
 	require.NoError(t, err)
 	for name, service := range project.Services {
 		assert.Contains(t, service.SecurityOpt, "no-new-privileges:true", name)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/test/cluster"
+	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 )
 
 func TestControlPlaneValues(t *testing.T) {
@@ -27,7 +28,13 @@ func TestControlPlaneValues(t *testing.T) {
 	assert.Equal(t, "/etc/pipeops/broker/runner-url", settings["PIPEOPS_RUNNER_BROKER_URL_FILE"])
 	assert.Len(t, field[[]any](t, full["StatefulSet pipeops-controlplane"], "spec", "volumeClaimTemplates"), 1)
 	assert.Contains(t, full, "NetworkPolicy pipeops-controlplane")
+	assert.NotContains(t, settings, "PIPEOPS_DATABASE_FILE")
 	assert.NotContains(t, render(t, controlChart, "broker.yaml", "--set", "networkPolicy.enabled=false"), "NetworkPolicy pipeops-controlplane")
+
+	hosted := render(t, controlChart, "postgresql.yaml")
+	settings = field[map[string]any](t, hosted["ConfigMap pipeops-controlplane"], "data")
+	assert.Equal(t, "/etc/pipeops/database/url", settings["PIPEOPS_DATABASE_FILE"])
+	assert.Equal(t, "/etc/pipeops/database/ca.crt", settings["PIPEOPS_DATABASE_CA"])
 }
 
 func TestControlPlaneWrongValuesAreRefused(t *testing.T) {
@@ -42,6 +49,9 @@ func TestControlPlaneWrongValuesAreRefused(t *testing.T) {
 		{"certificateTtl=1 day", "/certificateTtl"},
 		{"agentsDomain=Not A Domain", "/agentsDomain"},
 		{"logLevel=trace", "/logLevel"},
+		{"database.url=postgres://a:b@c/d", "'url'"},
+		{"database.existingSecret=No Secret", "/database/existingSecret"},
+		{"database.urlKey=", "/database/urlKey"},
 		{"broker.url=amqp://a:b@c/", "'url'"},
 		{"broker.urlKey=", "/broker/urlKey"},
 		{"service.type=Ingress", "/service/type"},
@@ -86,6 +96,43 @@ func TestControlPlaneInCluster(t *testing.T) {
 	shell(t, "kubectl -n pipeops-system delete pod pipeops-controlplane-0\n"+
 		"kubectl -n pipeops-system rollout status statefulset/pipeops-controlplane --timeout=120s\nhelm test pipeops-controlplane --namespace pipeops-system")
 	assert.Equal(t, first, inClusterAgent(t), "the control plane knows its agent again")
+}
+
+// TestControlPlaneOnPostgreSQL installs it, by the commands of docs/helm.md, on a
+// database outside of the cluster. What is in there outlives the pod, and its volume.
+func TestControlPlaneOnPostgreSQL(t *testing.T) {
+	sys := system(t)
+	_, err := sys.Cluster.LoadProgram(t.Context(), cluster.Program{
+		Package: "./cmd/controlplane", Name: "pipeops-controlplane", Ref: "pipeops/controlplane:" + version, LDFlags: "-X main.version=" + version,
+	})
+	require.NoError(t, err)
+	server, err := postgres.Start(t.Context(), postgres.Options{Listen: []string{sys.Cluster.HostIP()}})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, server.Stop()) })
+	database, err := server.NewDatabase(t.Context())
+	require.NoError(t, err)
+	files := t.TempDir()
+	ca, err := os.ReadFile(server.CAFile())
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(files, "url"), []byte(database.URLAt(sys.Cluster.HostIP())), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(files, "ca.crt"), ca, 0o600))
+	t.Cleanup(func() {
+		out, err := runShell(context.WithoutCancel(t.Context()), documented(t, "controlplane-uninstall"))
+		assert.NoError(t, err, out)
+	})
+	const host = "pipeops-controlplane.pipeops-system"
+	said := shell(t, documented(t, "controlplane-postgresql", "--from-file=postgresql/", "--from-file="+files,
+		"--values controlplane.yaml", "--values "+controlChart+"/ci/postgresql.yaml --set service.type=ClusterIP,persistence.enabled=false"+
+			",advertise.api=https://"+host+":8443,advertise.tunnel="+host+":7000,advertise.edge="+host+":8444"))
+	assert.Contains(t, said, "Phase:          Succeeded")
+	const admin = "kubectl -n pipeops-system exec pipeops-controlplane-0 -- /pipeops-controlplane "
+	shell(t, admin+"token create --name kept")
+	shell(t, "kubectl -n pipeops-system delete pod pipeops-controlplane-0\n"+
+		"kubectl -n pipeops-system rollout status statefulset/pipeops-controlplane --timeout=120s")
+	assert.Contains(t, shell(t, admin+"token list"), "kept")
+	logs := shell(t, "kubectl -n pipeops-system logs pipeops-controlplane-0")
+	assert.Contains(t, logs, "database postgres://")
+	assert.NotContains(t, logs, database.Password)
 }
 
 // inClusterAgent waits until the control plane in the cluster has its agent

@@ -68,7 +68,7 @@ func (p *Plane) Restart(t *testing.T) {
 	require.NoError(t, err)
 	at := p.Addrs()
 	p.Config.APIListen, p.Config.TunnelListen, p.Config.EdgeListen = at.API.String(), at.Tunnel.String(), at.Edge.String()
-	p.Admin, err = controlplane.OpenAdmin(t.Context(), p.Config.DataDir, p.Clock.Now)
+	p.Admin, err = controlplane.OpenAdmin(t.Context(), controlplane.Data{Dir: p.Config.DataDir, Database: p.Config.Database}, p.Clock.Now)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

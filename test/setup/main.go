@@ -1,6 +1,7 @@
 // Command setup gets everything ready that the demo, the tests and the checks
-// need: programs compiled, the test cluster's parts built, RabbitMQ installed. It tells what it
-// does and how far it is, and is quick when there is nothing to do.
+// need: programs compiled, the test cluster's parts built, RabbitMQ and PostgreSQL
+// installed. It tells what it does and how far it is, and is quick when there is
+// nothing to do.
 //
 // It imports the standard library alone, so that on a fresh machine it runs, and
 // says so, before anything else has been downloaded or compiled.
@@ -42,7 +43,7 @@ var (
 	// then do these find everything compiled. All programs share theirs.
 	programs = compile{
 		flags:    []string{"-trimpath"},
-		patterns: []string{"./cmd/...", "./test/cluster/cmd/cluster", "./test/broker/cmd/broker", "./test/demo", "./test/bench"},
+		patterns: []string{"./cmd/...", "./test/cluster/cmd/cluster", "./test/broker/cmd/broker", "./test/postgres/cmd/postgres", "./test/demo", "./test/bench"},
 	}
 	e2e   = compile{flags: []string{"-trimpath", "-test"}, patterns: []string{"./test/e2e/..."}}
 	plain = compile{flags: []string{"-test"}, patterns: []string{"./..."}}
@@ -57,6 +58,7 @@ func stepsFor(what string) []step {
 	compilePrograms := step{"compile agent, control plane, Runner and the tools around them", programs.run}
 	getCluster := step{"get the test cluster's parts", goRun("./test/cluster/cmd/cluster", "build")}
 	getBroker := step{"get RabbitMQ", goRun("./test/broker/cmd/broker", "install")}
+	getPostgres := step{"get PostgreSQL", goRun("./test/postgres/cmd/postgres", "install")}
 	getMachine := step{"get Debians for test machines, with systemd and with OpenRC", goRun("./test/machine/cmd/rootfs", "bookworm", "bookworm-openrc")}
 	compileTests := step{"compile the tests, with the race detector", tests.run}
 	switch what {
@@ -70,7 +72,7 @@ func stepsFor(what string) []step {
 	case "test":
 		getTools := step{"get what the documentation's examples use", packages("curl", "jq", "minisign")}
 		return []step{
-			compilePrograms, getCluster, getBroker, getMachine, getTools, {"compile Helm and kubeconform", chart.run},
+			compilePrograms, getCluster, getBroker, getPostgres, getMachine, getTools, {"compile Helm and kubeconform", chart.run},
 			{"compile the end-to-end tests", e2e.run}, compileTests,
 		}
 	case "check":

@@ -1,36 +1,45 @@
 // Package store keeps what the control plane must not forget: tokens, agents,
 // Runners, announcements that are still to go out, and the timeline. It holds no
-// rules: what may change how is the registry's. Its SQL is plain enough for
-// PostgreSQL to stand in for SQLite.
+// rules: what may change how is the registry's.
+//
+// It is kept in SQLite or in PostgreSQL, by the same SQL and under the same rule:
+// there is one writer at a time (docs/adr/0026-postgresql.md).
 package store
 
 import (
 	"context"
 	"database/sql"
-	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
-	"net/url"
-	"os"
 	"time"
-
-	"github.com/pressly/goose/v3"
-	_ "modernc.org/sqlite" // the driver
 )
-
-//go:embed migrations/*.sql
-var migrations embed.FS
 
 // ErrNotFound is the answer to a question for one row that is not there.
 var ErrNotFound = errors.New("not found")
 
 // Store is an open database. It may be used by several goroutines, and the same
-// file by several processes.
+// database by several processes.
 type Store struct {
 	queries
-	db     *sql.DB
+	engine engine
 	queued chan struct{}
+}
+
+// engine is what SQLite and PostgreSQL do each in its own way.
+type engine interface {
+	// begin starts a transaction beside which no other writes, in this process or
+	// another. Its queries are what runs in it.
+	begin(ctx context.Context) (transaction, queries, error)
+	// serve claims the database for the one control plane that serves it.
+	serve(ctx context.Context) error
+	// watch calls changed, at most once in that time, after another process wrote.
+	watch(ctx context.Context, every time.Duration, changed func()) error
+	close() error
+}
+
+type transaction interface {
+	Commit() error
+	Rollback() error
 }
 
 // Tx is a transaction: all of it happens or nothing.
@@ -48,83 +57,46 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// Open opens the SQLite database in that file, makes it if there is none and
-// brings its tables up to date.
-func Open(ctx context.Context, file string) (*Store, error) {
-	db, err := sql.Open("sqlite", dsn(file))
-	if err != nil {
-		return nil, fmt.Errorf("open the database: %w", err)
-	}
-	// Readers do not block each other; there is only ever one writer.
-	db.SetMaxOpenConns(8)
-	s := &Store{queries: queries{q: db}, db: db, queued: make(chan struct{}, 1)}
-	if err := s.init(ctx, file); err != nil {
-		return nil, errors.Join(fmt.Errorf("open the database %s: %w", file, err), db.Close())
-	}
-	return s, nil
-}
-
-func (s *Store) init(ctx context.Context, file string) error {
-	// SQLite makes its side files with the rights of the main one.
-	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return s.migrate(ctx)
-}
-
-func (s *Store) migrate(ctx context.Context) error {
-	sub, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		return err
-	}
-	provider, err := goose.NewProvider(goose.DialectSQLite3, s.db, sub)
-	if err != nil {
-		return err
-	}
-	pending, err := provider.HasPending(ctx)
-	if err != nil {
-		return err
-	}
-	if !pending {
-		return nil
-	}
-	_, err = provider.Up(ctx)
-	return err
-}
-
-// dsn asks for what durability and several processes need: a write-ahead log that
-// is synced at each commit, waiting for other writers instead of failing, and
-// write locks from the start of a transaction, so that it cannot fail half-way.
-func dsn(file string) string {
-	v := url.Values{"_txlock": {"immediate"}, "_pragma": {
-		"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
-	}}
-	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: file}).EscapedPath(), RawQuery: v.Encode()}).String()
-}
-
 // Close closes the database.
-func (s *Store) Close() error { return s.db.Close() }
+func (s *Store) Close() error { return s.engine.close() }
 
 // Ping says whether the database answers.
 func (s *Store) Ping(ctx context.Context) error {
 	var one int
-	return s.db.QueryRowContext(ctx, "SELECT 1 FROM settings UNION SELECT 1").Scan(&one)
+	return s.q.QueryRowContext(ctx, "SELECT 1 FROM settings UNION SELECT 1").Scan(&one)
 }
 
-// Update runs change in a transaction. An error undoes all of it.
-func (s *Store) Update(ctx context.Context, change func(*Tx) error) error {
-	tx, err := s.db.BeginTx(ctx, nil)
+// Serve claims the database for the one control plane that serves it, until Close.
+// It fails if another has. Whoever administers it needs no claim.
+func (s *Store) Serve(ctx context.Context) error { return s.engine.serve(ctx) }
+
+// Watch calls changed after another process changed the database, until the
+// context ends.
+func (s *Store) Watch(ctx context.Context, every time.Duration, changed func()) error {
+	return s.engine.watch(ctx, every, func() {
+		changed()
+		s.wake()
+	})
+}
+
+// Update runs change in a transaction, beside which no other writes: what it reads
+// stays true until it is done. An error undoes all of it.
+func (s *Store) Update(ctx context.Context, change func(*Tx) error) (err error) {
+	tx, in, err := s.engine.begin(ctx)
 	if err != nil {
 		return fmt.Errorf("database: %w", err)
 	}
-	t := &Tx{queries: queries{q: tx}}
+	committed := false
+	defer func() {
+		if !committed { // an error, or a panic
+			err = errors.Join(err, ignoreDone(tx.Rollback()))
+		}
+	}()
+	t := &Tx{queries: in}
 	if err := change(t); err != nil {
-		return errors.Join(err, ignoreDone(tx.Rollback()))
+		return err
 	}
+	committed = true
 	if err := tx.Commit(); err != nil {
 		return fmt.Errorf("database: commit: %w", err)
 	}
@@ -148,39 +120,5 @@ func (s *Store) wake() {
 	select {
 	case s.queued <- struct{}{}:
 	default: // one is waiting already
-	}
-}
-
-// Watch calls changed after another process changed the database, until the
-// context ends. SQLite has no way to be told; a glance at a counter in shared
-// memory costs microseconds.
-func (s *Store) Watch(ctx context.Context, every time.Duration, changed func()) error {
-	// The counter tells of others' changes, from the view of one connection.
-	conn, err := s.db.Conn(ctx)
-	if err != nil {
-		return fmt.Errorf("database: watch: %w", err)
-	}
-	defer func() { _ = conn.Close() }()
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	var last int64
-	for {
-		var version int64
-		err := conn.QueryRowContext(ctx, "PRAGMA data_version").Scan(&version)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
-			return fmt.Errorf("database: watch: %w", err)
-		case last != 0 && version != last:
-			changed()
-			s.wake()
-		}
-		last = version
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
 	}
 }

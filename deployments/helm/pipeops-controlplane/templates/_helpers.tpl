@@ -33,6 +33,14 @@ PIPEOPS_TRUST_DOMAIN: {{ .Values.trustDomain | quote }}
 PIPEOPS_HEARTBEAT_INTERVAL: {{ .Values.heartbeatInterval | quote }}
 PIPEOPS_CERTIFICATE_TTL: {{ .Values.certificateTtl | quote }}
 PIPEOPS_LOG_LEVEL: {{ .Values.logLevel | quote }}
+{{- with .Values.database }}
+{{- if .existingSecret }}
+PIPEOPS_DATABASE_FILE: /etc/pipeops/database/{{ .urlKey }}
+{{- with .caKey }}
+PIPEOPS_DATABASE_CA: /etc/pipeops/database/{{ . }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- with .Values.broker }}
 {{- if .existingSecret }}
 PIPEOPS_BROKER_URL_FILE: /etc/pipeops/broker/{{ .urlKey }}

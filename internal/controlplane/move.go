@@ -1,0 +1,42 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+)
+
+// fileMoved is what the SQLite database is called that PostgreSQL has taken the
+// place of.
+const fileMoved = fileDatabase + ".moved"
+
+// MoveDatabase moves the registry from SQLite to PostgreSQL: it is copied whole or
+// not at all, and only then the directory is told. The answer names the file that
+// keeps what was. Nobody may serve either meanwhile.
+func MoveDatabase(ctx context.Context, d Data) (done []store.Copied, kept string, err error) {
+	file := filepath.Join(d.Dir, fileDatabase)
+	switch {
+	case !d.Database.Given():
+		return nil, "", errors.New("where to is missing; give --database or --database-file")
+	case !d.has(fileDatabase):
+		return nil, "", fmt.Errorf("%s has no %s to copy; give --data-dir as `pipeops-controlplane serve` has it", d.Dir, fileDatabase)
+	}
+	lock, err := lockDir(filepath.Join(d.Dir, fileLock), servedAlready)
+	if err != nil {
+		return nil, "", err
+	}
+	defer func() { err = errors.Join(err, lock.release()) }()
+	if done, err = store.Copy(ctx, file, d.Database); err != nil {
+		return nil, "", err
+	}
+	kept = filepath.Join(d.Dir, fileMoved)
+	// SQLite has put its side files into the main one and removed them by now.
+	if err := os.Rename(file, kept); err != nil {
+		return nil, "", fmt.Errorf("data directory: %w; the registry is copied: move %s away", err, file)
+	}
+	return done, kept, d.markElsewhere()
+}

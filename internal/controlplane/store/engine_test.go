@@ -1,0 +1,53 @@
+package store_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/test/postgres"
+)
+
+var (
+	server     postgres.Shared
+	onPostgres bool
+)
+
+// TestMain runs every test twice: on SQLite, and, unless -short is given, on
+// PostgreSQL.
+func TestMain(m *testing.M) { os.Exit(server.Twice(m, &onPostgres)) }
+
+// place makes a database and answers what opens it: twice is two processes.
+func place(t *testing.T) func() *store.Store {
+	t.Helper()
+	if onPostgres {
+		at := store.Postgres{URL: server.Database(t).URL(), Log: zerolog.Nop()}
+		return func() *store.Store {
+			s, err := store.OpenPostgres(t.Context(), at)
+			return closing(t, s, err)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "a b?c.db")
+	return func() *store.Store {
+		s, err := store.Open(t.Context(), file)
+		return closing(t, s, err)
+	}
+}
+
+func closing(t *testing.T, s *store.Store, err error) *store.Store {
+	t.Helper()
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	return s
+}
+
+// fresh is a new database.
+func fresh(t *testing.T) *store.Store {
+	t.Helper()
+	return place(t)()
+}

@@ -1,0 +1,145 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5" // the driver; it speaks LISTEN, which database/sql does not know
+	"github.com/rs/zerolog"
+)
+
+// Postgres says where a PostgreSQL database is and how to log in. The zero value
+// is none.
+type Postgres struct {
+	// URL is postgres://USER:PASSWORD@HOST:PORT/DATABASE?PARAMETERS, with libpq's
+	// parameters. Without sslmode, the server's certificate and name are verified.
+	URL string
+	// Password is for a URL without one.
+	Password string
+	// CAFile is the CA of the server's certificate, in PEM; empty means the machine's.
+	CAFile string
+	// Log is told when the connection that hears of others' changes was lost.
+	Log zerolog.Logger
+}
+
+const (
+	// queryTimeout bounds each statement, at both ends: the server's when the
+	// network is gone, ours when the server is.
+	queryTimeout = 10 * time.Second
+	// updateTimeout bounds a transaction, which keeps all other writers waiting.
+	updateTimeout  = 30 * time.Second
+	connectTimeout = 5 * time.Second
+	// A peer that is gone without a word is noticed after some 25 s.
+	keepAliveIdle, keepAliveEvery, keepAliveCount = 10 * time.Second, 5 * time.Second, 3
+)
+
+// Given says whether there is one.
+func (p Postgres) Given() bool { return p.URL != "" }
+
+// String is the URL without password and parameters.
+func (p Postgres) String() string {
+	u, err := url.Parse(p.URL)
+	if err != nil || u.Host == "" {
+		return "postgres:"
+	}
+	clean := url.URL{Scheme: "postgres", Host: u.Host, Path: u.Path}
+	if u.User != nil {
+		clean.User = url.User(u.User.Username())
+	}
+	return clean.String()
+}
+
+// GoString keeps the password out of %#v.
+func (p Postgres) GoString() string { return p.String() }
+
+// Validate says what is wrong. It never repeats the URL, which may hold a password
+// where none is expected.
+func (p Postgres) Validate() error {
+	_, err := p.connConfig()
+	return err
+}
+
+var errURL = errors.New("is not a URL of PostgreSQL; it looks like postgres://USER@HOST:5432/DATABASE")
+
+// connConfig is the driver's view. The password goes past its parser, and so
+// cannot be in an error of it.
+func (p Postgres) connConfig() (*pgx.ConnConfig, error) {
+	u, err := url.Parse(p.URL)
+	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
+		return nil, errURL
+	}
+	parameters, err := url.ParseQuery(u.RawQuery)
+	switch {
+	case err != nil:
+		return nil, errURL
+	case parameters.Has("password"):
+		return nil, errors.New("has the password among its parameters; write postgres://USER:PASSWORD@HOST/DATABASE")
+	case u.Host == "" && !parameters.Has("host"):
+		return nil, errors.New("names no host; it looks like postgres://USER@HOST:5432/DATABASE")
+	case u.User.Username() == "":
+		return nil, errors.New("names no user; it looks like postgres://USER@HOST:5432/DATABASE")
+	case strings.Trim(u.Path, "/") == "":
+		return nil, errors.New("names no database; it looks like postgres://USER@HOST:5432/DATABASE")
+	}
+	if err := p.tls(parameters); err != nil {
+		return nil, err
+	}
+	password, inURL := u.User.Password()
+	if !inURL {
+		password = p.Password
+	}
+	u.User, u.RawQuery = url.User(u.User.Username()), parameters.Encode()
+	cfg, err := pgx.ParseConfig(u.String())
+	if err != nil {
+		return nil, fmt.Errorf("is not understood: %w", err)
+	}
+	if password != "" { // else one from libpq's own places: PGPASSWORD, ~/.pgpass
+		cfg.Password = password
+	}
+	p.bounds(cfg)
+	return cfg, nil
+}
+
+// tls has the server verified unless the URL says something else in so many words.
+func (p Postgres) tls(parameters url.Values) error {
+	switch mode := parameters.Get("sslmode"); mode {
+	case "":
+		parameters.Set("sslmode", "verify-full")
+	case "allow", "prefer":
+		return fmt.Errorf("asks for sslmode=%s, which goes on without TLS where somebody is in the way; leave it out (verify-full), or write disable if the network is your own", mode)
+	}
+	if p.CAFile == "" {
+		return nil
+	}
+	if parameters.Has("sslrootcert") {
+		return errors.New("names a CA (sslrootcert), and so does --database-ca; give one of them")
+	}
+	parameters.Set("sslrootcert", p.CAFile)
+	return nil
+}
+
+func (p Postgres) bounds(cfg *pgx.ConnConfig) {
+	cfg.ConnectTimeout = connectTimeout
+	cfg.DialFunc = (&net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
+		Enable: true, Idle: keepAliveIdle, Interval: keepAliveEvery, Count: keepAliveCount,
+	}}).DialContext
+	for name, value := range map[string]string{
+		"application_name": "pipeops-controlplane",
+		// A writer that stands still shall not keep the others out.
+		"idle_in_transaction_session_timeout": milliseconds(updateTimeout),
+		"statement_timeout":                   milliseconds(queryTimeout),
+		"tcp_keepalives_idle":                 fmt.Sprint(keepAliveIdle.Seconds()),
+		"tcp_keepalives_interval":             fmt.Sprint(keepAliveEvery.Seconds()),
+		"tcp_keepalives_count":                fmt.Sprint(keepAliveCount),
+	} {
+		if _, given := cfg.RuntimeParams[name]; !given {
+			cfg.RuntimeParams[name] = value
+		}
+	}
+}
+
+func milliseconds(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }

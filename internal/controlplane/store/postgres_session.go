@@ -1,0 +1,163 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+const (
+	// claimPatience is how long the server may take to notice that a process was
+	// killed which had the claim.
+	claimPatience = 5 * time.Second
+	claimEvery    = 100 * time.Millisecond
+	// pingEvery is how often a connection on which nothing comes is tried.
+	pingEvery      = 15 * time.Second
+	reconnectEvery = time.Second
+)
+
+// ErrServed says that another control plane serves the database.
+var ErrServed = errors.New("another control plane serves this database; stop that one: several on one database are not part of this version")
+
+// session is a connection of its own: what it holds, and what it hears, ends with it.
+type session struct {
+	conn *pgx.Conn
+	news bool // another process wrote since we last looked
+}
+
+// connect opens a session that hears of others' changes.
+func (e *postgres) connect(ctx context.Context) (*session, error) {
+	s := &session{}
+	cfg := e.cfg.Copy()
+	cfg.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) {
+		s.news = s.news || n.Payload != e.me
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	var err error
+	if s.conn, err = pgx.ConnectConfig(ctx, cfg); err != nil {
+		return nil, err
+	}
+	if _, err = s.conn.Exec(ctx, `LISTEN `+channelNews); err != nil {
+		return nil, errors.Join(err, s.close(ctx))
+	}
+	return s, nil
+}
+
+func (s *session) close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)
+	defer cancel()
+	return s.conn.Close(ctx)
+}
+
+// claim takes the lock of the one server, which the server releases when the
+// connection ends.
+func (s *session) claim(ctx context.Context) error {
+	deadline := time.Now().Add(claimPatience)
+	for {
+		var ours bool
+		asking, cancel := context.WithTimeout(ctx, queryTimeout)
+		err := s.conn.QueryRow(asking, `SELECT pg_try_advisory_lock($1, $2)`, lockSpace, lockServer).Scan(&ours)
+		cancel()
+		switch {
+		case err != nil || ours:
+			return err
+		case time.Now().After(deadline):
+			return ErrServed
+		}
+		pause(ctx, claimEvery)
+	}
+}
+
+func (e *postgres) serve(ctx context.Context) error {
+	s, err := e.connect(ctx)
+	if err != nil {
+		return fmt.Errorf("database: %w", err)
+	}
+	if err := s.claim(ctx); err != nil {
+		return errors.Join(fmt.Errorf("database: %w", err), s.close(ctx))
+	}
+	e.session, e.claimed = s, true
+	return nil
+}
+
+// watch hears of others' changes. A connection that is lost is opened anew, and what
+// it held claimed anew: only if another has it meanwhile, that is the end.
+func (e *postgres) watch(ctx context.Context, every time.Duration, changed func()) error {
+	for ctx.Err() == nil {
+		err := e.reconnect(ctx)
+		if err == nil {
+			changed() // something may have been missed
+			err = e.session.listen(ctx, every, changed)
+		}
+		if errors.Is(err, ErrServed) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // told to stop
+		}
+		e.log.Warn().Err(err).Msg("lost the database's word of changes; connecting anew")
+		if e.session != nil {
+			_ = e.session.close(ctx) // it is lost
+			e.session = nil
+		}
+		pause(ctx, reconnectEvery)
+	}
+	return nil
+}
+
+// reconnect makes sure of a session, with the claim if there was one.
+func (e *postgres) reconnect(ctx context.Context) error {
+	if e.session != nil {
+		return nil
+	}
+	s, err := e.connect(ctx)
+	if err != nil {
+		return err
+	}
+	if e.claimed {
+		if err := s.claim(ctx); err != nil {
+			return errors.Join(err, s.close(ctx))
+		}
+	}
+	e.session = s
+	return nil
+}
+
+// listen calls changed for news, which it gathers for that time, until the
+// connection is lost or the context ends.
+func (s *session) listen(ctx context.Context, every time.Duration, changed func()) error {
+	for {
+		pinging, cancel := context.WithTimeout(ctx, queryTimeout)
+		err := s.conn.Ping(pinging) // takes in what has come
+		cancel()
+		if err != nil {
+			return err
+		}
+		if s.news {
+			s.news = false
+			changed()
+			pause(ctx, every)
+			continue
+		}
+		waiting, cancel := context.WithTimeout(ctx, pingEvery)
+		err = s.conn.PgConn().WaitForNotification(waiting)
+		cancel()
+		if err != nil && (ctx.Err() != nil || !pgconn.Timeout(err)) {
+			return err
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

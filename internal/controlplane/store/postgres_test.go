@@ -1,0 +1,229 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/test/postgres"
+)
+
+// hosted is a database on the server. The test is skipped in the run on SQLite.
+func hosted(t *testing.T) *postgres.Database {
+	t.Helper()
+	if !onPostgres {
+		t.Skip("is PostgreSQL's alone")
+	}
+	return server.Database(t)
+}
+
+func openHosted(t *testing.T, d *postgres.Database) *store.Store {
+	t.Helper()
+	s, err := store.OpenPostgres(t.Context(), store.Postgres{URL: d.URL(), Log: zerolog.Nop()})
+	return closing(t, s, err)
+}
+
+// changed gives the URL other parameters.
+func changed(t *testing.T, d *postgres.Database, change func(*url.URL, url.Values)) string {
+	t.Helper()
+	u, err := url.Parse(d.URL())
+	require.NoError(t, err)
+	v := u.Query()
+	change(u, v)
+	u.RawQuery = v.Encode()
+	return u.String()
+}
+
+func TestTheServerIsVerifiedUnlessTheURLSaysOtherwise(t *testing.T) {
+	d := hosted(t)
+	plain := changed(t, d, func(_ *url.URL, v url.Values) { v.Del("sslmode"); v.Del("sslrootcert") })
+	_, err := store.OpenPostgres(t.Context(), store.Postgres{URL: plain})
+	require.ErrorContains(t, err, "certificate")
+	assert.NotContains(t, err.Error(), d.Password)
+
+	s, err := store.OpenPostgres(t.Context(), store.Postgres{URL: plain, CAFile: server.Server(t).CAFile()})
+	closing(t, s, err)
+	otherName := changed(t, d, func(u *url.URL, _ url.Values) { u.Host = "127.0.0.2:" + u.Port() })
+	_, err = store.OpenPostgres(t.Context(), store.Postgres{URL: otherName})
+	require.Error(t, err)
+	s, err = store.OpenPostgres(t.Context(), store.Postgres{URL: changed(t, d, func(_ *url.URL, v url.Values) {
+		v.Del("sslrootcert")
+		v.Set("sslmode", "require")
+	})})
+	closing(t, s, err)
+}
+
+func TestThePasswordIsInNoMessage(t *testing.T) {
+	d := hosted(t)
+	p := store.Postgres{URL: changed(t, d, func(u *url.URL, _ url.Values) { u.User = url.UserPassword(d.Name, "hunter2") })}
+	_, err := store.OpenPostgres(t.Context(), p)
+	require.ErrorContains(t, err, "password authentication failed")
+	for _, text := range []string{err.Error(), fmt.Sprintf("%v %+v %#v", p, p, p)} {
+		assert.Contains(t, text, d.Name)
+		assert.NotContains(t, text, "hunter2")
+	}
+	s, err := store.OpenPostgres(t.Context(), store.Postgres{URL: d.URLWithoutPassword(), Password: d.Password})
+	closing(t, s, err)
+}
+
+func TestADatabaseOfAnotherEncodingIsRefused(t *testing.T) {
+	d := hosted(t)
+	require.NoError(t, server.Server(t).Run(t.Context(), `DROP DATABASE `+d.Name,
+		`CREATE DATABASE `+d.Name+` OWNER `+d.Name+` ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0`))
+	_, err := store.OpenPostgres(t.Context(), store.Postgres{URL: d.URL()})
+	require.ErrorContains(t, err, "SQL_ASCII; make one with ENCODING 'UTF8'")
+}
+
+// TestOneServes: the claim ends with the process that has it, not before.
+func TestOneServes(t *testing.T) {
+	d, ctx := hosted(t), t.Context()
+	first, err := store.OpenPostgres(ctx, store.Postgres{URL: d.URL()})
+	require.NoError(t, err)
+	require.NoError(t, first.Serve(ctx))
+	second := openHosted(t, d)
+	require.ErrorIs(t, second.Serve(ctx), store.ErrServed)
+	require.NoError(t, second.PutSetting(ctx, "a", "b"), "administering needs no claim")
+	require.NoError(t, first.Close())
+	require.NoError(t, second.Serve(ctx))
+}
+
+// TestALostConnectionIsOpenedAnew cuts all connections: the claim and the word of
+// changes come back, and a second control plane is still refused.
+func TestALostConnectionIsOpenedAnew(t *testing.T) {
+	d, ctx := hosted(t), t.Context()
+	serve, cli := openHosted(t, d), openHosted(t, d)
+	require.NoError(t, serve.Serve(ctx))
+	watching, stop := context.WithCancel(ctx)
+	heard, done := make(chan struct{}, 1000), make(chan error, 1)
+	go func() { done <- serve.Watch(watching, time.Millisecond, func() { heard <- struct{}{} }) }()
+	await(t, heard) // it listens
+	require.NoError(t, d.Cut(ctx))
+	await(t, heard) // it listens again: something may have been missed
+	require.NoError(t, eventually(ctx, func() error { return cli.PutSetting(ctx, "a", "b") }), "the pool recovers too")
+	await(t, heard)
+	require.ErrorIs(t, openHosted(t, d).Serve(ctx), store.ErrServed)
+
+	require.NoError(t, serve.PutSetting(ctx, "a", "c"))
+	stop()
+	require.NoError(t, <-done)
+}
+
+func await(t *testing.T, heard <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-heard:
+	case <-time.After(20 * time.Second):
+		t.Fatal("not heard")
+	}
+}
+
+func eventually(ctx context.Context, try func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// TestASecondControlPlaneThatGotInBetweenEndsTheFirst: it has lost what it claimed.
+func TestASecondControlPlaneThatGotInBetweenEndsTheFirst(t *testing.T) {
+	d, ctx := hosted(t), t.Context()
+	first, second := openHosted(t, d), openHosted(t, d)
+	require.NoError(t, first.Serve(ctx))
+	require.NoError(t, d.Cut(ctx))
+	require.NoError(t, second.Serve(ctx))
+	require.ErrorIs(t, first.Watch(ctx, time.Second, func() {}), store.ErrServed)
+}
+
+// TestAStatementThatWaitsTooLongIsGivenUp keeps the writers' lock from outside.
+func TestAStatementThatWaitsTooLongIsGivenUp(t *testing.T) {
+	d, ctx := hosted(t), t.Context()
+	s, other := openHosted(t, d), openHosted(t, d)
+	require.NoError(t, other.Update(ctx, func(tx *store.Tx) error {
+		started := time.Now()
+		require.Error(t, s.PutSetting(ctx, "a", "b"))
+		assert.Less(t, time.Since(started), 15*time.Second)
+		return tx.PutSetting(ctx, "a", "c")
+	}))
+	require.NoError(t, s.PutSetting(ctx, "a", "d"))
+}
+
+// TestAServerThatFallsSilentIsGivenUp puts a network in between that takes
+// everything and brings nothing back.
+func TestAServerThatFallsSilentIsGivenUp(t *testing.T) {
+	if !onPostgres {
+		t.Skip("is PostgreSQL's alone")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, l.Close()) })
+	started := time.Now()
+	_, err = store.OpenPostgres(t.Context(), store.Postgres{URL: "postgres://u:hunter2@" + l.Addr().String() + "/d"})
+	require.Error(t, err)
+	assert.NotContains(t, err.Error(), "hunter2")
+	assert.Less(t, time.Since(started), 15*time.Second)
+}
+
+func TestURLsThatWillNotDo(t *testing.T) {
+	for text, says := range map[string]string{
+		"":                                   "is not a URL",
+		"host=db user=me":                    "is not a URL",
+		"postgres://u:hunter2@db:port/d":     "is not a URL",
+		"mysql://u:hunter2@db/d":             "is not a URL",
+		"postgres:///d":                      "names no host",
+		"postgres://db/d":                    "names no user",
+		"postgres://u@db":                    "names no database",
+		"postgres://u@db/d?password=hunter2": "among its parameters",
+		"postgres://u@db/d?sslmode=allow":    "sslmode=allow",
+		"postgres://u:hunter2@db/d?sslmode=sometimes":                                          "sslmode",
+		"postgres://u:hunter2@db/d?sslrootcert=" + filepath.Join(os.TempDir(), "no-such-file"): "no-such-file",
+	} {
+		err := store.Postgres{URL: text}.Validate()
+		require.ErrorContains(t, err, says, text)
+		assert.NotContains(t, err.Error(), "hunter2")
+	}
+	require.ErrorContains(t, store.Postgres{URL: "postgres://u@db/d?sslrootcert=a", CAFile: "b"}.Validate(), "give one of them")
+	require.NoError(t, store.Postgres{URL: "postgres://u@/d?host=/run/postgresql&sslmode=disable"}.Validate())
+}
+
+// FuzzPostgresURL: whatever is given as a URL, a password in it is in no message.
+func FuzzPostgresURL(f *testing.F) {
+	f.Add("postgres://user:s3cr3t-s3cr3t@db:5432/pipeops?sslmode=verify-full")
+	f.Add("postgres://user@db/pipeops?password=s3cr3t-s3cr3t")
+	f.Add("postgres://user:s3cr3t-s3cr3t@db:x/pipeops")
+	f.Fuzz(func(t *testing.T, text string) {
+		p := store.Postgres{URL: text}
+		u, parsed := url.Parse(text)
+		if parsed != nil || u.User == nil {
+			_ = p.Validate()
+			return
+		}
+		password, _ := u.User.Password()
+		if err := p.Validate(); err != nil && len(password) > 8 {
+			u.User = url.User(u.User.Username())
+			if rest := u.String(); !strings.Contains(rest, password) {
+				assert.NotContains(t, err.Error(), password)
+			}
+		}
+	})
+}

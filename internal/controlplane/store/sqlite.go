@@ -1,0 +1,99 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"time"
+
+	_ "modernc.org/sqlite" // the driver
+)
+
+// sqlite is a file. Several processes may use it.
+type sqlite struct{ db *sql.DB }
+
+// Open opens the SQLite database in that file, makes it if there is none and
+// brings its tables up to date.
+func Open(ctx context.Context, file string) (*Store, error) {
+	db, err := openFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("open the database %s: %w", file, err)
+	}
+	if err := migrate(ctx, sqliteDialect, db); err != nil {
+		return nil, errors.Join(fmt.Errorf("open the database %s: %w", file, err), db.Close())
+	}
+	return &Store{queries: queries{q: db}, engine: &sqlite{db: db}, queued: make(chan struct{}, 1)}, nil
+}
+
+func openFile(file string) (*sql.DB, error) {
+	// SQLite makes its side files with the rights of the main one.
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Close(); err != nil {
+		return nil, err
+	}
+	db, err := sql.Open("sqlite", dsn(file))
+	if err != nil {
+		return nil, err
+	}
+	// Readers do not block each other; there is only ever one writer.
+	db.SetMaxOpenConns(8)
+	return db, nil
+}
+
+// dsn asks for what durability and several processes need: a write-ahead log that
+// is synced at each commit, waiting for other writers instead of failing, and
+// write locks from the start of a transaction, so that it cannot fail half-way.
+func dsn(file string) string {
+	v := url.Values{"_txlock": {"immediate"}, "_pragma": {
+		"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
+	}}
+	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: file}).EscapedPath(), RawQuery: v.Encode()}).String()
+}
+
+func (e *sqlite) begin(ctx context.Context) (transaction, queries, error) {
+	tx, err := e.db.BeginTx(ctx, nil)
+	return tx, queries{q: tx}, err
+}
+
+// serve: the data directory, in which the file is, has a lock of its own.
+func (e *sqlite) serve(context.Context) error { return nil }
+
+func (e *sqlite) close() error { return e.db.Close() }
+
+// watch polls: SQLite has no way to be told, and a glance at a counter in shared
+// memory costs microseconds.
+func (e *sqlite) watch(ctx context.Context, every time.Duration, changed func()) error {
+	// The counter tells of others' changes, from the view of one connection.
+	conn, err := e.db.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("database: watch: %w", err)
+	}
+	defer func() { _ = conn.Close() }()
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	var last int64
+	for {
+		var version int64
+		err := conn.QueryRowContext(ctx, "PRAGMA data_version").Scan(&version)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return fmt.Errorf("database: watch: %w", err)
+		case last != 0 && version != last:
+			changed()
+		}
+		last = version
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}

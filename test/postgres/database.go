@@ -1,0 +1,88 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// Database is one of a server's, empty at first, with an owner who has no other
+// rights.
+type Database struct {
+	server         *Server
+	Name, Password string // Name is the owner's as well
+}
+
+// NewDatabase makes a database and its owner.
+func (s *Server) NewDatabase(ctx context.Context) (*Database, error) {
+	d := &Database{server: s, Name: "db_" + strings.ToLower(rand.Text()[:12]), Password: rand.Text()}
+	err := s.Run(ctx,
+		// The password cannot be a parameter. It consists of letters and digits.
+		fmt.Sprintf(`CREATE ROLE %s LOGIN PASSWORD '%s'`, d.Name, d.Password),
+		fmt.Sprintf(`CREATE DATABASE %s OWNER %s`, d.Name, d.Name))
+	return d, err
+}
+
+// AdminEnviron is what libpq's programs go by to be the server's superuser.
+func (s *Server) AdminEnviron() []string {
+	return []string{
+		"PGHOST=127.0.0.1", "PGPORT=" + strconv.Itoa(s.port), "PGUSER=" + superuser, "PGPASSWORD=" + s.password,
+		"PGDATABASE=postgres", "PGSSLMODE=verify-full", "PGSSLROOTCERT=" + s.CAFile(),
+	}
+}
+
+// Run has the superuser run statements.
+func (s *Server) Run(ctx context.Context, statements ...string) error {
+	conn, err := s.superuser(ctx)
+	if err != nil {
+		return err
+	}
+	for _, statement := range statements {
+		_, failed := conn.Exec(ctx, statement)
+		err = errors.Join(err, failed)
+	}
+	return errors.Join(err, conn.Close(ctx))
+}
+
+// URL is where the database is, verified by the server's CA, with its password.
+func (d *Database) URL() string { return d.server.url(d.Name, d.Password, d.Name) }
+
+// URLWithoutPassword is the URL for a command line.
+func (d *Database) URLWithoutPassword() string { return d.server.url(d.Name, "", d.Name) }
+
+// URLAt is the URL, with the password, for somebody else's machine: the CA has to
+// be told to it another way.
+func (d *Database) URLAt(host string) string {
+	u := url.URL{
+		Scheme: "postgres", User: url.UserPassword(d.Name, d.Password),
+		Host: net.JoinHostPort(host, strconv.Itoa(d.server.port)), Path: "/" + d.Name,
+	}
+	return u.String()
+}
+
+// Drop cuts the database's connections and removes it with its owner.
+func (d *Database) Drop(ctx context.Context) error {
+	return d.server.Run(ctx, `DROP DATABASE IF EXISTS `+d.Name+` WITH (FORCE)`, `DROP ROLE IF EXISTS `+d.Name)
+}
+
+// Cut ends the database's connections, as a restart of the server or a fault in
+// the network does.
+func (d *Database) Cut(ctx context.Context) error {
+	return d.server.Run(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '`+d.Name+`'`)
+}
+
+func (s *Server) url(user, password, database string) string {
+	u := url.URL{
+		Scheme: "postgres", User: url.User(user), Host: "127.0.0.1:" + strconv.Itoa(s.port), Path: "/" + database,
+		RawQuery: url.Values{"sslmode": {"verify-full"}, "sslrootcert": {s.CAFile()}}.Encode(),
+	}
+	if password != "" {
+		u.User = url.UserPassword(user, password)
+	}
+	return u.String()
+}

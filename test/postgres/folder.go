@@ -1,0 +1,87 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+const prefix = "pipeops-test-"
+
+// PostgreSQL refuses to run as root. Root's server runs as the user that Debian's
+// package made for it, in that user's folder: root's own are closed to it.
+func system() (uid, gid int, home string, needed bool, err error) {
+	if os.Geteuid() != 0 {
+		return 0, 0, "", false, nil
+	}
+	u, err := user.Lookup(superuser)
+	if err != nil {
+		return 0, 0, "", true, fmt.Errorf("PostgreSQL does not run as root: %w; add a system user %s", err, superuser)
+	}
+	uid, err1 := strconv.Atoi(u.Uid)
+	gid, err2 := strconv.Atoi(u.Gid)
+	return uid, gid, u.HomeDir, true, errors.Join(err1, err2)
+}
+
+// asServer are the attributes of the server's processes.
+func asServer() *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{}
+	if uid, gid, _, needed, err := system(); needed && err == nil {
+		attr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	}
+	return attr
+}
+
+// give hands a folder over to who the server runs as.
+func give(dir string) error {
+	uid, gid, _, needed, err := system()
+	if !needed || err != nil {
+		return err
+	}
+	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		return errors.Join(err, os.Lchown(path, uid, gid))
+	})
+}
+
+// newFolder makes a folder for a server. It is this process' for as long as it
+// holds the lock; those of processes that were killed are removed.
+func newFolder() (dir string, unlock func(), err error) {
+	_, _, base, needed, err := system()
+	if err != nil {
+		return "", nil, err
+	}
+	if !needed {
+		base = os.TempDir()
+	}
+	old, err := filepath.Glob(filepath.Join(base, prefix+"*"))
+	if err != nil {
+		return "", nil, err
+	}
+	for _, dir := range old {
+		if unlock, err := lock(dir); err == nil {
+			_ = os.RemoveAll(dir) // in the way of nobody if it stays
+			unlock()
+		}
+	}
+	if dir, err = os.MkdirTemp(base, prefix); err != nil {
+		return "", nil, err
+	}
+	unlock, err = lock(dir)
+	return dir, unlock, err
+}
+
+func lock(dir string) (func(), error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() { _ = f.Close() }, nil
+}

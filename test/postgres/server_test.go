@@ -1,0 +1,76 @@
+package postgres
+
+import (
+	"bytes"
+	"net/url"
+	"os"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestLife takes a real server through all it can do.
+func TestLife(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a real PostgreSQL")
+	}
+	ctx := t.Context()
+	var out bytes.Buffer
+	s, err := Start(ctx, Options{Out: &out})
+	require.NoError(t, err)
+	stopped := false
+	t.Cleanup(func() {
+		if !stopped {
+			assert.NoError(t, s.Stop())
+		}
+	})
+	assert.Contains(t, out.String(), "up on port")
+	one, err := s.NewDatabase(ctx)
+	require.NoError(t, err)
+	two, err := s.NewDatabase(ctx)
+	require.NoError(t, err)
+
+	conn, err := pgx.Connect(ctx, one.URL())
+	require.NoError(t, err)
+	_, err = conn.Exec(ctx, "CREATE TABLE kept (n BIGINT)")
+	require.NoError(t, err, "the owner makes tables")
+	_, err = conn.Exec(ctx, "CREATE ROLE other")
+	require.ErrorContains(t, err, "permission denied")
+
+	for name, change := range map[string]func(*url.URL){
+		"pg_hba.conf":   func(u *url.URL) { u.RawQuery = "sslmode=disable" },
+		"certificate":   func(u *url.URL) { u.RawQuery = "sslmode=verify-full" },
+		"password auth": func(u *url.URL) { u.User = url.UserPassword(one.Name, "wrong") },
+	} {
+		u, err := url.Parse(one.URL())
+		require.NoError(t, err)
+		change(u)
+		_, err = pgx.Connect(ctx, u.String())
+		require.ErrorContains(t, err, name)
+	}
+
+	require.NoError(t, s.Crash())
+	_, err = conn.Exec(ctx, "SELECT 1")
+	require.Error(t, err)
+	require.NoError(t, s.Restart(ctx))
+	conn, err = pgx.Connect(ctx, one.URL())
+	require.NoError(t, err)
+	var kept int
+	require.NoError(t, conn.QueryRow(ctx, "SELECT COUNT(*) FROM kept").Scan(&kept))
+	require.NoError(t, one.Cut(ctx))
+	require.Error(t, conn.Ping(ctx))
+	require.NoError(t, one.Drop(ctx))
+	require.NoError(t, two.Drop(ctx))
+
+	dir := s.dir
+	stopped = true
+	require.NoError(t, s.Stop())
+	_, err = os.Stat(dir)
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestTheNewestServerIsChosen(t *testing.T) {
+	assert.Greater(t, versionOf("/usr/lib/postgresql/17/bin/initdb"), versionOf("/usr/lib/postgresql/9.6/bin/initdb"))
+}
