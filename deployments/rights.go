@@ -50,6 +50,8 @@ const (
 func Calls() map[string][]Right {
 	bounds := []string{"resourcequotas", "limitranges", "networkpolicies.networking.k8s.io"}
 	admitted := on(namespaces, "get")
+	// A spec that the reconciler has not come to is kept before another replaces it.
+	unseen := on(revisions, "list", "create", "delete")
 	return map[string][]Right{
 		"GET /v1/cluster":    {on("nodes", "list"), on("nodes.metrics.k8s.io", "list"), on("pods", "list")},
 		"GET /v1/namespaces": {on(namespaces, "list"), on(apps, "list")},
@@ -69,17 +71,17 @@ func Calls() map[string][]Right {
 		"GET /v1/namespaces/{namespace}/configmaps": {admitted, on("configmaps", "list")},
 
 		"PUT " + app: append(onEach(kinds[:len(kinds)-1], "get", "create", "patch"),
-			on("jobs.batch", "get", "create"), on(apps, "get", "create", "update"), on(revisions, "list", "create", "delete")),
+			on("jobs.batch", "get", "create"), on(apps, "get", "create", "update"), unseen),
 		"GET " + app:                          nil,
 		"GET /v1/apps":                        nil,
 		"GET /v1/namespaces/{namespace}/apps": nil,
 		"DELETE " + app:                       {on(apps, "get", "delete")},
-		"POST " + app + "/scale":              {on(apps, "patch")},
+		"POST " + app + "/scale":              {on(apps, "patch"), unseen},
 		"POST " + app + "/restart":            {on(apps, "get", "patch")},
-		"POST " + app + "/pause":              {on(apps, "patch")},
-		"POST " + app + "/resume":             {on(apps, "patch")},
+		"POST " + app + "/pause":              {on(apps, "patch"), unseen},
+		"POST " + app + "/resume":             {on(apps, "patch"), unseen},
 		"GET " + app + "/revisions":           {on(apps, "get"), on(revisions, "list")},
-		"POST " + app + "/rollback":           {on(apps, "get", "update"), on(revisions, "list", "create", "delete")},
+		"POST " + app + "/rollback":           {on(apps, "get", "update"), unseen},
 		"GET " + app + "/events":              nil,
 		"GET " + app + "/logs":                {on("pods/log", "get")},
 		"GET " + app + "/metrics":             {on("pods.metrics.k8s.io", "list")},
