@@ -48,7 +48,6 @@ func newLogStream(w http.ResponseWriter, contentType string, encode encoder) *lo
 // produce's where nothing was sent yet, so that the caller can answer it; later
 // it became the last line of the log.
 func (s *logStream) run(ctx context.Context, produce func(context.Context, func(LogLine) error) error) error {
-	_ = s.rc.SetWriteDeadline(time.Time{}) // a log may take as long as it likes
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan error, 1)
@@ -98,6 +97,9 @@ func (s *logStream) write(statusToo bool) {
 	if len(batch) == 0 && (!statusToo || s.head) {
 		return
 	}
+	// A log may take as long as it likes, but what there is of it has to be taken.
+	_ = s.rc.SetWriteDeadline(time.Now().Add(writeTimeout))
+	defer func() { _ = s.rc.SetWriteDeadline(time.Time{}) }()
 	if !s.head {
 		s.head = true
 		s.w.Header().Set("Content-Type", s.contentType)
