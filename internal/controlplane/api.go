@@ -64,20 +64,7 @@ func (c *ControlPlane) snapshot(ctx context.Context, runner string) ([]announce.
 
 // serveAPI serves HTTPS until the context ends, then lets calls finish.
 func (c *ControlPlane) serveAPI(ctx context.Context, ln net.Listener) error {
-	server := &http.Server{
-		Handler: c.handler(),
-		TLSConfig: &tls.Config{
-			MinVersion: tls.VersionTLS13, GetCertificate: c.certificate.Get,
-			// Asked for here and verified in peers, which can say what is wrong with it. No
-			// CAs are named, or holders of a former one's would not even show theirs.
-			ClientAuth: tls.RequestClientCert,
-		},
-		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
-		MaxHeaderBytes: 32 << 10,
-		HTTP2:          apiHTTP2(),
-		ConnState:      settle,
-		ErrorLog:       log.New(debugWriter{c.cfg.Log}, "", 0),
-	}
+	server := c.apiServer()
 	served := make(chan error, 1)
 	go func() { served <- server.ServeTLS(ln, "", "") }()
 	select {
@@ -94,6 +81,23 @@ func (c *ControlPlane) serveAPI(ctx context.Context, ln net.Listener) error {
 		return err
 	}
 	return nil
+}
+
+func (c *ControlPlane) apiServer() *http.Server {
+	return &http.Server{
+		Handler: c.handler(),
+		TLSConfig: &tls.Config{
+			MinVersion: tls.VersionTLS13, GetCertificate: c.certificate.Get,
+			// Asked for here and verified in peers, which can say what is wrong with it. No
+			// CAs are named, or holders of a former one's would not even show theirs.
+			ClientAuth: tls.RequestClientCert,
+		},
+		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 32 << 10,
+		HTTP2:          apiHTTP2(),
+		ConnState:      settle,
+		ErrorLog:       log.New(debugWriter{c.cfg.Log}, "", 0),
+	}
 }
 
 // apiHTTP2 is what one connection may take: agents have a few calls under way at a time,
