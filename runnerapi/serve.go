@@ -118,8 +118,10 @@ func newHTTPServer(drain context.Context, c ServeConfig) *http.Server {
 		TLSNextProto:      map[string]func(*http.Server, *tls.Conn, http.Handler){nudgeProtocol: serveNudge},
 		TLSConfig:         c.TLS,
 		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       5 * time.Minute,
-		MaxHeaderBytes:    32 << 10,
+		// OPTIONS * is a call like others, and there is none.
+		DisableGeneralOptionsHandler: true,
+		IdleTimeout:                  5 * time.Minute,
+		MaxHeaderBytes:               32 << 10,
 		// No write timeout: it would cut followed logs. Calls set their own.
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams:          maxStreams,

@@ -94,9 +94,11 @@ func (c *ControlPlane) apiServer() *http.Server {
 		},
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 32 << 10,
-		HTTP2:          apiHTTP2(),
-		ConnState:      settle,
-		ErrorLog:       log.New(debugWriter{c.cfg.Log}, "", 0),
+		// OPTIONS * is a call like others, and there is none.
+		DisableGeneralOptionsHandler: true,
+		HTTP2:                        apiHTTP2(),
+		ConnState:                    settle,
+		ErrorLog:                     log.New(debugWriter{c.cfg.Log}, "", 0),
 	}
 }
 
