@@ -29,6 +29,8 @@ type Limits struct {
 	// Bodies of more than 64 KiB at a time, and those of one Runner (16, 8): the agent has
 	// them in memory, of which it has little.
 	Bodies, BodiesPerRunner int
+	// Stall is how long a connection, or a followed log, may take nothing of what it is sent (1 min).
+	Stall time.Duration
 }
 
 func (l Limits) withDefaults() Limits {
@@ -39,6 +41,9 @@ func (l Limits) withDefaults() Limits {
 		if *field <= 0 {
 			*field = value
 		}
+	}
+	if l.Stall <= 0 {
+		l.Stall = time.Minute
 	}
 	return l
 }

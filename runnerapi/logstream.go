@@ -25,6 +25,7 @@ type logStream struct {
 	rc          *http.ResponseController
 	contentType string
 	encode      encoder
+	stall       time.Duration // how long the caller may take nothing
 
 	mu      sync.Mutex
 	pending bytes.Buffer
@@ -35,9 +36,9 @@ type logStream struct {
 	head bool          // the status was sent; of the writing goroutine alone
 }
 
-func newLogStream(w http.ResponseWriter, contentType string, encode encoder) *logStream {
+func newLogStream(w http.ResponseWriter, contentType string, encode encoder, stall time.Duration) *logStream {
 	s := &logStream{
-		w: w, rc: http.NewResponseController(w), contentType: contentType, encode: encode,
+		w: w, rc: http.NewResponseController(w), contentType: contentType, encode: encode, stall: stall,
 		wake: make(chan struct{}, 1),
 	}
 	s.room = sync.NewCond(&s.mu)
@@ -98,7 +99,7 @@ func (s *logStream) write(statusToo bool) {
 		return
 	}
 	// A log may take as long as it likes, but what there is of it has to be taken.
-	_ = s.rc.SetWriteDeadline(time.Now().Add(writeTimeout))
+	_ = s.rc.SetWriteDeadline(time.Now().Add(s.stall))
 	defer func() { _ = s.rc.SetWriteDeadline(time.Time{}) }()
 	if !s.head {
 		s.head = true

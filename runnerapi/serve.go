@@ -32,8 +32,6 @@ const (
 	uploadWindowsConnection = 8 << 20
 	maxStreams              = 250 // of one connection
 	maxReadFrame            = 64 << 10
-	// stalled is how long a connection may take nothing of what it was sent.
-	stalled = time.Minute
 )
 
 // Pings notice a peer that is gone without a word within half a minute.
@@ -130,7 +128,7 @@ func newHTTPServer(drain context.Context, c ServeConfig) *http.Server {
 			MaxReceiveBufferPerStream:     uploadWindow,
 			SendPingTimeout:               pingAfter,
 			PingTimeout:                   pingTimeout,
-			WriteByteTimeout:              stalled,
+			WriteByteTimeout:              c.Limits.withDefaults().Stall,
 		},
 		BaseContext: func(net.Listener) context.Context {
 			return context.WithValue(context.WithoutCancel(drain), drainKey{}, drain)

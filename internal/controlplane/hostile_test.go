@@ -51,19 +51,9 @@ func TestTheAPIEndsEveryAttack(t *testing.T) {
 	attacks := hostile.TLS("localhost")
 	attacks = append(attacks, hostile.HTTP1("/v1/agents/register")...)
 	attacks = append(attacks, hostile.HTTP2("/v1/agents/register", 600)...)
-	t.Run("all", func(t *testing.T) {
-		for _, a := range attacks {
-			t.Run(a.ALPN+" "+a.Name, func(t *testing.T) {
-				t.Parallel()
-				conn, err := target.Send(t.Context(), a)
-				require.NoError(t, err)
-				defer hostile.Reset(conn)
-				said, err := hostile.Ended(conn, impatience)
-				require.NoError(t, err, "it is left open")
-				assert.NotContains(t, string(said), "HTTP/1.1 200")
-			})
-		}
-	})
+	left, err := target.LeftOpen(t.Context(), attacks, impatience, func(said []byte) bool { return !strings.Contains(string(said), "HTTP/1.1 200") })
+	require.NoError(t, err)
+	assert.Empty(t, left)
 	eventually(t, "all are gone", func() bool { return limited.Stats().Open == 0 })
 	assert.Equal(t, 0, limited.Stats().Handshakes)
 }
@@ -90,24 +80,15 @@ func TestSlowCallersOfTheAPI(t *testing.T) {
 	}
 }
 
-// TestTheTunnelsListenerEndsEveryAttack of those who have no certificate; what one may do
+// TestTheOtherListenersEndEveryAttack of those who have no certificate; what one may do
 // that has is in tunnel/server.
 func TestTheOtherListenersEndEveryAttack(t *testing.T) {
 	p := start(t)
 	for name, addr := range map[string]net.Addr{listenerTunnel: p.Addrs().Tunnel, listenerEdge: p.Addrs().Edge} {
-		t.Run(name, func(t *testing.T) {
-			for _, a := range hostile.TLS("localhost") {
-				t.Run(a.Name, func(t *testing.T) {
-					t.Parallel()
-					conn, err := hostile.Target{Addr: addr.String()}.Send(t.Context(), a)
-					require.NoError(t, err)
-					defer hostile.Reset(conn)
-					said, err := hostile.Ended(conn, impatience)
-					require.NoError(t, err, "it is left open")
-					assert.Less(t, len(said), 64, "an alert at most")
-				})
-			}
-		})
+		anAlertAtMost := func(said []byte) bool { return len(said) < 64 }
+		left, err := hostile.Target{Addr: addr.String()}.LeftOpen(t.Context(), hostile.TLS("localhost"), impatience, anAlertAtMost)
+		require.NoError(t, err)
+		assert.Empty(t, left, name)
 		eventually(t, "all are gone", func() bool { return p.Connections()[name].Open == 0 })
 	}
 }

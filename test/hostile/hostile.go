@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -120,4 +121,29 @@ func Drip(conn net.Conn, text string, every, patience time.Duration) bool {
 			_, _ = io.WriteString(conn, text[i%len(text):][:1])
 		}
 	}
+}
+
+// LeftOpen mounts all attacks at once and names those that the server does not end
+// within the patience, with the reason. allowed says what may be said to an attacker.
+func (t Target) LeftOpen(ctx context.Context, attacks []Attack, patience time.Duration, allowed func(said []byte) bool) (left []string, err error) {
+	conns := make([]net.Conn, len(attacks))
+	defer func() {
+		for _, conn := range conns {
+			if conn != nil {
+				Reset(conn)
+			}
+		}
+	}()
+	for i, a := range attacks {
+		if conns[i], err = t.Send(ctx, a); err != nil {
+			return nil, fmt.Errorf("%s %s: %w", a.ALPN, a.Name, err)
+		}
+	}
+	for i, a := range attacks {
+		said, err := Ended(conns[i], patience)
+		if err != nil || !allowed(said) {
+			left = append(left, fmt.Sprintf("%s %s: %v, said %.200q", a.ALPN, a.Name, err, said))
+		}
+	}
+	return left, nil
 }
