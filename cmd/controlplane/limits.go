@@ -23,7 +23,7 @@ func (l *limitFlags) add(f *pflag.FlagSet) {
 }
 
 func (l *limitFlags) apply(cfg *controlplane.Config) error {
-	var errs []error
+	errs := make([]error, 0, len(l.shared))
 	cfg.Limits = controlplane.Limits{Connections: l.connections, PerAddress: l.perAddress, NewPerSecond: l.newPerSecond}
 	for _, text := range l.shared {
 		network, err := controlplane.SharedAddress(text)

@@ -307,7 +307,7 @@ func answer(t *testing.T, h http.Handler, from string, cs *tls.ConnectionState, 
 	}
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
-	return w.Result() //nolint:bodyclose // a recorder's
+	return w.Result()
 }
 
 func certs(c *x509.Certificate) []*x509.Certificate { return []*x509.Certificate{c} }

@@ -156,7 +156,7 @@ func (s *system) connect(t *testing.T, config func() *tls.Config, cert tls.Certi
 	parts.Go(func() error { return tun.Run(ctx) })
 	parts.Go(func() error {
 		return runnerapi.Serve(ctx, tun.Listener(), runnerapi.ServeConfig{
-			Handler: runnerapi.NewServer(runnerapi.Config{ //nolint:contextcheck // its handlers have their requests' contexts
+			Handler: runnerapi.NewServer(runnerapi.Config{
 				Apps: backend, Meter: backend, ConfigMaps: backend, Secrets: backend, Namespaces: backend, Clusters: backend,
 				TrustDomain: controlplane.DefaultTrustDomain, Log: zerolog.Nop(),
 			}),
@@ -304,8 +304,8 @@ func (s *system) attack(t *testing.T, n int) {
 		group.Go(func() error {
 			conn, err := at.Send(t.Context(), at.Attack)
 			if err != nil {
-				failed.Add(1) // it was refused, which is as good
-				return nil
+				failed.Add(1)
+				return nil //nolint:nilerr // it was refused, which is as good
 			}
 			if i%20 == 1 && !at.Waits {
 				_, _ = hostile.Ended(conn, time.Second)

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
+	"slices"
 	"strings"
 )
 
@@ -25,14 +26,14 @@ func Hello(cfg *tls.Config) []byte {
 	if _, err := io.ReadFull(near, body); err != nil {
 		return nil
 	}
-	return append(record, body...)
+	return slices.Concat(record, body)
 }
 
 // TLS are attacks on what reads a ClientHello. They are for a server of that name.
 func TLS(serverName string) []Attack {
 	modern := Hello(&tls.Config{MinVersion: tls.VersionTLS13, ServerName: serverName})
 	old := func(v uint16) func(net.Conn) {
-		hello := Hello(&tls.Config{MinVersion: v, MaxVersion: v, ServerName: serverName}) //nolint:gosec // to be refused
+		hello := Hello(&tls.Config{MinVersion: v, MaxVersion: v, ServerName: serverName})
 		return func(c net.Conn) { _, _ = c.Write(hello) }
 	}
 	fragments := bytes.Buffer{}
