@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 	"github.com/rs/zerolog"
+	"golang.org/x/time/rate"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -97,6 +98,7 @@ func guardListener(ln net.Listener, l Limits, log zerolog.Logger) net.Listener {
 type connections struct {
 	shares *limit.Shares
 	log    zerolog.Logger
+	told   rate.Sometimes
 	leave  sync.Map // net.Conn to func()
 }
 
@@ -120,7 +122,9 @@ func (c *connections) enter(conn net.Conn) {
 	runner := runnerOf(conn)
 	leave, ok := c.shares.Enter(runner)
 	if !ok {
-		c.log.Warn().Str("runner", runner).Msg("runner API: a Runner has too many connections; this one is closed")
+		c.told.Do(func() {
+			c.log.Warn().Str("runner", runner).Msg("runner API: a Runner has too many connections; more are closed")
+		})
 		_ = conn.Close()
 		return
 	}

@@ -140,7 +140,7 @@ func newHTTPServer(drain context.Context, c ServeConfig) *http.Server {
 	}
 	if c.TLS != nil {
 		l := c.Limits.withDefaults()
-		srv.ConnState = (&connections{shares: limit.NewShares(l.Connections, l.ConnectionsPerRunner), log: c.Log}).state
+		srv.ConnState = (&connections{shares: limit.NewShares(l.Connections, l.ConnectionsPerRunner), log: c.Log, told: limit.Seldom()}).state
 	}
 	return srv
 }

@@ -79,12 +79,15 @@ type Listener struct {
 // logEvery spaces the lines about refusals.
 const logEvery = 10 * time.Second
 
+// Seldom is for log lines that a peer can cause as often as it likes.
+func Seldom() rate.Sometimes { return rate.Sometimes{First: 1, Interval: logEvery} }
+
 // Listen puts limits before a listener.
 func Listen(ln net.Listener, cfg Config) *Listener {
 	cfg = cfg.withDefaults()
 	l := &Listener{
 		Listener: ln, cfg: cfg, peers: newTable(cfg.Quiet, rate.Limit(cfg.NewPerSecond), cfg.PerPeer),
-		told: rate.Sometimes{First: 1, Interval: logEvery},
+		told: Seldom(),
 	}
 	if cfg.Handshakes > 0 {
 		l.room = NewRoom(cfg.Handshakes)

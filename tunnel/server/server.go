@@ -17,6 +17,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/time/rate"
+
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 )
@@ -40,6 +42,7 @@ type Server struct {
 	agents *agents
 	wait   *limit.Room
 	login  *limit.Shares // by agent
+	told   rate.Sometimes
 	counts counters
 }
 
@@ -78,6 +81,7 @@ func New(cfg Config) (*Server, error) {
 		agents: newAgents(cfg.OnUp, cfg.OnDown, cfg.Limits.Instances),
 		wait:   limit.NewRoom(cfg.Limits.Handshakes),
 		login:  limit.NewShares(math.MaxInt, cfg.Limits.Logins),
+		told:   limit.Seldom(),
 	}, nil
 }
 

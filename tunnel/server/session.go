@@ -78,7 +78,9 @@ func (s *session) serve(ctx context.Context) {
 	loggedIn, ok := s.server.login.Enter(s.agentID)
 	if !ok {
 		s.server.counts.refused.Add(1)
-		s.log.Warn().Int("limit", s.server.cfg.Limits.Logins).Msg("agent has too many connections that do not log in")
+		s.server.told.Do(func() {
+			s.log.Warn().Int("limit", s.server.cfg.Limits.Logins).Msg("agent has too many connections that do not log in; more are closed")
+		})
 		return
 	}
 	defer loggedIn()
