@@ -109,8 +109,10 @@ func (c *connections) state(conn net.Conn, state http.ConnState) {
 		if _, known := c.leave.Load(conn); known {
 			return // it was idle
 		}
-		limit.Settled(conn)
-		c.enter(conn)
+		if d := doorOf(conn); d != nil {
+			limit.Settled(d.Conn)
+			c.enter(conn, d.name())
+		}
 	case http.StateClosed, http.StateHijacked:
 		if leave, known := c.leave.LoadAndDelete(conn); known {
 			leave.(func())()
@@ -118,8 +120,7 @@ func (c *connections) state(conn net.Conn, state http.ConnState) {
 	}
 }
 
-func (c *connections) enter(conn net.Conn) {
-	runner := runnerOf(conn)
+func (c *connections) enter(conn net.Conn, runner string) {
 	leave, ok := c.shares.Enter(runner)
 	if !ok {
 		c.told.Do(func() {
@@ -131,15 +132,21 @@ func (c *connections) enter(conn net.Conn) {
 	c.leave.Store(conn, leave)
 }
 
-// runnerOf is the identity in a connection's verified certificate.
-func runnerOf(conn net.Conn) string {
-	secure, ok := conn.(*tls.Conn)
-	if !ok {
+// doorOf is the connection below a TLS connection's.
+func doorOf(conn net.Conn) *door {
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
+	d, _ := conn.(*door)
+	return d
+}
+
+// name is the identity in the certificate of who was let in.
+func (d *door) name() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.runner == nil || len(d.runner.chains) == 0 || len(d.runner.chains[0][0].URIs) == 0 {
 		return ""
 	}
-	chains := secure.ConnectionState().VerifiedChains
-	if len(chains) == 0 || len(chains[0][0].URIs) == 0 {
-		return ""
-	}
-	return chains[0][0].URIs[0].String()
+	return d.runner.chains[0][0].URIs[0].String()
 }
