@@ -91,11 +91,14 @@ func operation(id, path, summary, security string, status int) huma.Operation {
 	}
 }
 
+// maxBodyOf bounds a call's body: strangers' more than agents', whose certificate is
+// looked at before their body.
 func maxBodyOf(path string) int64 {
-	if path == pathEvents || path == pathAudit {
-		return maxRequestBody
+	switch path {
+	case pathRegister, pathToken, pathRenew, pathIdentity:
+		return maxSmallBody
 	}
-	return maxSmallBody
+	return maxRequestBody
 }
 
 type (

@@ -307,7 +307,8 @@ func (c *tickets) Put(_ string, s *tls.ClientSessionState) {
 // answer asks a handler as a connection from an address would.
 func answer(t *testing.T, h http.Handler, from string, cs *tls.ConnectionState, method, path string, header ...string) *http.Response {
 	t.Helper()
-	r := httptest.NewRequestWithContext(t.Context(), method, "https://localhost"+path, nil)
+	r := httptest.NewRequestWithContext(t.Context(), method, "https://localhost"+path, strings.NewReader("{}"))
+	r.Header.Set("Content-Type", "application/json")
 	r.RemoteAddr, r.TLS = from, cs
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
