@@ -12,7 +12,16 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// What the health port takes. Any pod may be able to reach it: one that takes all it can
+// must not keep the kubelet from asking.
+const (
+	healthConnections = 256
+	healthPerPeer     = 32
+	healthTimeout     = 10 * time.Second
 )
 
 // stateOK is the state of a check that is well.
@@ -70,12 +79,15 @@ func (h *health) serve(ctx context.Context, address, version string, log zerolog
 		return nil, fmt.Errorf("PIPEOPS_HEALTH_ADDRESS: %w (fix: choose a free port)", err)
 	}
 	log.Info().Str("address", l.Addr().String()).Msg("health port is open")
+	limited := limit.Listen(l, limit.Config{
+		Name: "health", Connections: healthConnections, PerPeer: healthPerPeer, NewPerSecond: healthPerPeer, Log: log,
+	})
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		err := runnerapi.Serve(life, l, runnerapi.ServeConfig{
-			Handler: runnerapi.NewHealth(version, h.ready), Drain: time.Second, Log: log,
+		err := runnerapi.Serve(life, limited, runnerapi.ServeConfig{
+			Handler: runnerapi.NewHealth(version, h.ready), CallTimeout: healthTimeout, Drain: time.Second, Log: log,
 		})
 		if err != nil {
 			log.Error().Err(err).Msg("health port failed")

@@ -25,6 +25,7 @@ type logStream struct {
 	rc          *http.ResponseController
 	contentType string
 	encode      encoder
+	stall       time.Duration // how long the caller may take nothing
 
 	mu      sync.Mutex
 	pending bytes.Buffer
@@ -35,9 +36,9 @@ type logStream struct {
 	head bool          // the status was sent; of the writing goroutine alone
 }
 
-func newLogStream(w http.ResponseWriter, contentType string, encode encoder) *logStream {
+func newLogStream(w http.ResponseWriter, contentType string, encode encoder, stall time.Duration) *logStream {
 	s := &logStream{
-		w: w, rc: http.NewResponseController(w), contentType: contentType, encode: encode,
+		w: w, rc: http.NewResponseController(w), contentType: contentType, encode: encode, stall: stall,
 		wake: make(chan struct{}, 1),
 	}
 	s.room = sync.NewCond(&s.mu)
@@ -48,7 +49,6 @@ func newLogStream(w http.ResponseWriter, contentType string, encode encoder) *lo
 // produce's where nothing was sent yet, so that the caller can answer it; later
 // it became the last line of the log.
 func (s *logStream) run(ctx context.Context, produce func(context.Context, func(LogLine) error) error) error {
-	_ = s.rc.SetWriteDeadline(time.Time{}) // a log may take as long as it likes
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan error, 1)
@@ -98,6 +98,9 @@ func (s *logStream) write(statusToo bool) {
 	if len(batch) == 0 && (!statusToo || s.head) {
 		return
 	}
+	// A log may take as long as it likes, but what there is of it has to be taken.
+	_ = s.rc.SetWriteDeadline(time.Now().Add(s.stall))
+	defer func() { _ = s.rc.SetWriteDeadline(time.Time{}) }()
 	if !s.head {
 		s.head = true
 		s.w.Header().Set("Content-Type", s.contentType)

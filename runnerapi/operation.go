@@ -81,7 +81,7 @@ func register[I, O any](s *server, op huma.Operation, call func(context.Context,
 
 // registerLong adds a call that bounds itself, because it waits.
 func registerLong[I, O any](s *server, op huma.Operation, call func(context.Context, *I) (*O, error)) {
-	op.Middlewares = append(huma.Middlewares{s.writeDeadline}, op.Middlewares...)
+	op.Middlewares = append(huma.Middlewares{s.writeDeadline, s.largeBodies}, op.Middlewares...)
 	if op.Method != http.MethodGet {
 		op.Middlewares = append(op.Middlewares, s.once)
 	}

@@ -64,9 +64,9 @@ func (s *server) getLogs(ctx context.Context, in *logsInput) (*streamOutput, err
 	}
 	return &streamOutput{Body: func(hc huma.Context) {
 		_, w := humachi.Unwrap(hc)
-		stream := newLogStream(w, NDJSON, encodeNDJSON)
+		stream := newLogStream(w, NDJSON, encodeNDJSON, s.Limits.withDefaults().Stall)
 		if wantsText(in.Accept) {
-			stream = newLogStream(w, PlainText, encodeText)
+			stream = newLogStream(w, PlainText, encodeText, s.Limits.withDefaults().Stall)
 		}
 		ctx, cancel := untilDrain(ctx)
 		defer cancel()

@@ -13,14 +13,25 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 )
 
-// The HTTP/2 windows. The protocol's 64 KiB let an upload crawl over a long way;
-// the connection's must be larger than a stream's, or one stream starves the
-// others.
+// The HTTP/2 windows of a client. The protocol's 64 KiB let an answer crawl over a
+// long way; the connection's must be larger than a stream's, or one stream
+// starves the others.
 const (
 	streamWindow     = 16 << 20
 	connectionWindow = 64 << 20
+)
+
+// Those of the server hold any body whole, so that nothing crawls either, and
+// little more: a Runner may fill them, and the agent has little memory.
+const (
+	uploadWindow            = 2 << 20
+	uploadWindowsConnection = 8 << 20
+	maxStreams              = 250 // of one connection
+	maxReadFrame            = 64 << 10
 )
 
 // Pings notice a peer that is gone without a word within half a minute.
@@ -33,6 +44,11 @@ const (
 type ServeConfig struct {
 	Handler http.Handler // of NewServer
 	TLS     *tls.Config  // of ServerTLS; nil for plain text, in tests and for health alone
+	// Limits are what Runners can take; they hold with TLS, which tells who calls.
+	Limits Limits
+	// CallTimeout bounds each call whole, from its header to the end of its answer;
+	// zero for no such bound, as logs are followed for hours.
+	CallTimeout time.Duration
 	// Drain is how long calls under way may go on after ctx ended; 10 s when
 	// zero. Waits and followed logs end at once: their callers take them up again.
 	Drain time.Duration
@@ -51,6 +67,9 @@ func Serve(ctx context.Context, ln net.Listener, c ServeConfig) error {
 	drain, startDrain := context.WithCancel(context.WithoutCancel(ctx))
 	defer startDrain()
 	srv := newHTTPServer(drain, c)
+	if c.TLS != nil {
+		ln = guardListener(ln, c.Limits.withDefaults(), c.Log)
+	}
 	house := &doors{open: map[*door]struct{}{}}
 	ln = doorListener{ln, house}
 	if c.Changed != nil { // to the end of the drain
@@ -90,27 +109,40 @@ func newHTTPServer(drain context.Context, c ServeConfig) *http.Server {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
-	return &http.Server{
+	srv := &http.Server{
 		Handler:           withChains(c.Handler),
 		ConnContext:       withDoor,
 		Protocols:         protocols, // said, as what stands in TLSNextProto would turn HTTP/2 off
 		TLSNextProto:      map[string]func(*http.Server, *tls.Conn, http.Handler){nudgeProtocol: serveNudge},
 		TLSConfig:         c.TLS,
 		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       5 * time.Minute,
-		MaxHeaderBytes:    32 << 10,
+		// OPTIONS * is a call like others, and there is none.
+		DisableGeneralOptionsHandler: true,
+		IdleTimeout:                  5 * time.Minute,
+		MaxHeaderBytes:               32 << 10,
 		// No write timeout: it would cut followed logs. Calls set their own.
 		HTTP2: &http.HTTP2Config{
-			MaxReceiveBufferPerConnection: connectionWindow,
-			MaxReceiveBufferPerStream:     streamWindow,
+			MaxConcurrentStreams:          maxStreams,
+			MaxReadFrameSize:              maxReadFrame,
+			MaxReceiveBufferPerConnection: uploadWindowsConnection,
+			MaxReceiveBufferPerStream:     uploadWindow,
 			SendPingTimeout:               pingAfter,
 			PingTimeout:                   pingTimeout,
+			WriteByteTimeout:              c.Limits.withDefaults().Stall,
 		},
 		BaseContext: func(net.Listener) context.Context {
 			return context.WithValue(context.WithoutCancel(drain), drainKey{}, drain)
 		},
 		ErrorLog: stdlog.New(logWriter{c.Log}, "", 0),
 	}
+	if c.CallTimeout > 0 {
+		srv.ReadTimeout, srv.WriteTimeout, srv.IdleTimeout = c.CallTimeout, c.CallTimeout, c.CallTimeout
+	}
+	if c.TLS != nil {
+		l := c.Limits.withDefaults()
+		srv.ConnState = (&connections{shares: limit.NewShares(l.Connections, l.ConnectionsPerRunner), log: c.Log, told: limit.Seldom()}).state
+	}
+	return srv
 }
 
 // logWriter takes net/http's own messages, which are about connections: of use

@@ -12,6 +12,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/rs/zerolog"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
 )
@@ -55,6 +56,9 @@ type Config struct {
 	Ready func(context.Context) error
 	Log   zerolog.Logger
 
+	// Limits are what one Runner can take, of calls and bodies.
+	Limits Limits
+
 	// CallTimeout bounds a call that neither waits nor streams; DefaultCallTimeout
 	// when zero.
 	CallTimeout time.Duration
@@ -63,7 +67,9 @@ type Config struct {
 // server holds what the handlers share.
 type server struct {
 	Config
-	api huma.API
+	api    huma.API
+	calls  *limit.Shares // by Runner
+	bodies *limit.Shares // by Runner
 }
 
 // NewServer is the agent's side of the Runner API. Mount it on connections
@@ -84,14 +90,15 @@ func newRouter(c Config) (chi.Router, *server) {
 	if c.CallTimeout == 0 {
 		c.CallTimeout = DefaultCallTimeout
 	}
-	s := &server{Config: c}
+	l := c.Limits.withDefaults()
+	s := &server{Config: c, calls: limit.NewShares(l.Calls, l.CallsPerRunner), bodies: limit.NewShares(l.Bodies, l.BodiesPerRunner)}
 	r := chi.NewRouter()
 	r.Use(problem.WithRequestID, s.identify, s.logCalls, s.recoverPanics)
 	r.NotFound(s.noRoute)
 	r.MethodNotAllowed(s.noMethod(r))
 	mountHealth(r, c.Version, c.Ready)
 	r.Group(func(r chi.Router) {
-		r.Use(s.audited, s.authenticate, s.guard)
+		r.Use(s.shared, s.audited, s.authenticate, s.guard)
 		s.api = humachi.New(r, openAPIConfig(c.Version))
 		s.appRoutes()
 		s.lifecycleRoutes()

@@ -21,6 +21,7 @@ type serve struct {
 	*app
 	cfg      controlplane.Config
 	broker   brokerFlags
+	limits   limitFlags
 	logLevel string
 }
 
@@ -56,6 +57,7 @@ everything works but the announcements, which are kept until there is one.`,
 	f.StringVar(&s.cfg.TrustDomain, "trust-domain", controlplane.DefaultTrustDomain, "SPIFFE trust domain of agents and Runners")
 	f.DurationVar(&s.cfg.HeartbeatInterval, "heartbeat-interval", controlplane.DefaultHeartbeatInterval, "time between an agent's heartbeats; offline after three")
 	f.DurationVar(&s.cfg.CertificateTTL, "certificate-ttl", controlplane.DefaultCertificateTTL, "life of an agent's certificate")
+	s.limits.add(f)
 	f.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
 	s.broker.add(f)
 	return cmd
@@ -68,7 +70,7 @@ func (s *serve) run(ctx context.Context) error {
 	if wrong == nil {
 		s.cfg.Database = database
 	}
-	if err := errors.Join(err, wrong, s.broker.apply(&s.cfg), s.cfg.Validate()); err != nil {
+	if err := errors.Join(err, wrong, s.broker.apply(&s.cfg), s.limits.apply(&s.cfg), s.cfg.Validate()); err != nil {
 		return usageError{fmt.Errorf("the configuration has mistakes:\n%w", err)}
 	}
 	cp, err := controlplane.New(ctx, s.cfg)

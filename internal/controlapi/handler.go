@@ -28,6 +28,8 @@ const (
 const (
 	// maxRequestBody bounds what the handler reads: 256 events of 4 KiB each fit.
 	maxRequestBody = 1 << 20
+	// maxSmallBody is for calls that anybody may send: a key, a name and some labels.
+	maxSmallBody = 64 << 10
 	// callTimeout bounds what the backend does for one call.
 	callTimeout = 20 * time.Second
 	// bodyTimeout bounds how long a caller may take to send its body.
@@ -82,11 +84,21 @@ func apiConfig(version string) huma.Config {
 func operation(id, path, summary, security string, status int) huma.Operation {
 	return huma.Operation{
 		OperationID: id, Method: http.MethodPost, Path: path, Summary: summary,
-		DefaultStatus: status, MaxBodyBytes: maxRequestBody, BodyReadTimeout: bodyTimeout,
+		DefaultStatus: status, MaxBodyBytes: maxBodyOf(path), BodyReadTimeout: bodyTimeout,
 		Security: []map[string][]string{{security: {}}},
 		Errors: []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden,
 			http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity},
 	}
+}
+
+// maxBodyOf bounds a call's body: strangers' more than agents', whose certificate is
+// looked at before their body.
+func maxBodyOf(path string) int64 {
+	switch path {
+	case pathRegister, pathToken, pathRenew, pathIdentity:
+		return maxSmallBody
+	}
+	return maxRequestBody
 }
 
 type (

@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
@@ -35,7 +36,7 @@ func (c *ControlPlane) handler() http.Handler {
 	mux.Handle("POST "+login.Path, logged(c.peers.namingIssuer(login.Handler(c.peers.reissue))))
 	mux.Handle("GET /healthz", logged(http.HandlerFunc(serveHealth)))
 	mux.Handle("GET /readyz", logged(http.HandlerFunc(c.serveReady)))
-	return mux
+	return newCallLimits(c.peers, c.cfg.Limits.SharedAddresses).wrap(mux)
 }
 
 // snapshot is what a Runner starts from.
@@ -63,18 +64,7 @@ func (c *ControlPlane) snapshot(ctx context.Context, runner string) ([]announce.
 
 // serveAPI serves HTTPS until the context ends, then lets calls finish.
 func (c *ControlPlane) serveAPI(ctx context.Context, ln net.Listener) error {
-	server := &http.Server{
-		Handler: c.handler(),
-		TLSConfig: &tls.Config{
-			MinVersion: tls.VersionTLS13, GetCertificate: c.certificate.Get,
-			// Asked for here and verified in peers, which can say what is wrong with it. No
-			// CAs are named, or holders of a former one's would not even show theirs.
-			ClientAuth: tls.RequestClientCert,
-		},
-		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
-		MaxHeaderBytes: 32 << 10,
-		ErrorLog:       log.New(debugWriter{c.cfg.Log}, "", 0),
-	}
+	server := c.apiServer()
 	served := make(chan error, 1)
 	go func() { served <- server.ServeTLS(ln, "", "") }()
 	select {
@@ -91,6 +81,46 @@ func (c *ControlPlane) serveAPI(ctx context.Context, ln net.Listener) error {
 		return err
 	}
 	return nil
+}
+
+func (c *ControlPlane) apiServer() *http.Server {
+	return &http.Server{
+		Handler: c.handler(),
+		TLSConfig: &tls.Config{
+			MinVersion: tls.VersionTLS13, GetCertificate: c.certificate.Get,
+			// Asked for here and verified in peers, which can say what is wrong with it. No
+			// CAs are named, or holders of a former one's would not even show theirs.
+			ClientAuth: tls.RequestClientCert,
+		},
+		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 32 << 10,
+		// OPTIONS * is a call like others, and there is none.
+		DisableGeneralOptionsHandler: true,
+		HTTP2:                        apiHTTP2(),
+		ConnState:                    settle,
+		ErrorLog:                     log.New(debugWriter{c.cfg.Log}, "", 0),
+	}
+}
+
+// apiHTTP2 is what one connection may take: agents have a few calls under way at a time,
+// with bodies of at most controlapi's limit.
+func apiHTTP2() *http.HTTP2Config {
+	return &http.HTTP2Config{
+		MaxConcurrentStreams:          32,
+		MaxReadFrameSize:              16 << 10,
+		MaxReceiveBufferPerConnection: 256 << 10,
+		MaxReceiveBufferPerStream:     256 << 10,
+		SendPingTimeout:               30 * time.Second,
+		PingTimeout:                   15 * time.Second,
+		WriteByteTimeout:              30 * time.Second,
+	}
+}
+
+// settle takes a connection whose handshake is done out of the waiting room.
+func settle(conn net.Conn, state http.ConnState) {
+	if state == http.StateActive {
+		limit.Settled(conn)
+	}
 }
 
 // debugWriter takes net/http's complaints about strangers' handshakes.

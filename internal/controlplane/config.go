@@ -52,6 +52,9 @@ type Config struct {
 	// RunnerBroker is passed on to `runner create`.
 	RunnerBroker RunnerBroker
 
+	// Limits bound what one peer can take.
+	Limits Limits
+
 	HeartbeatInterval time.Duration
 	CertificateTTL    time.Duration
 	// OfflineGrace is how long a tunnel may be down before the agent counts as
@@ -91,6 +94,7 @@ func (c *Config) setDefaults() {
 			*field = value
 		}
 	}
+	c.Limits.setDefaults()
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -139,6 +143,7 @@ func (c *Config) Validate() error {
 	if c.CertificateTTL < 0 || c.CertificateTTL > 365*24*time.Hour {
 		bad("--certificate-ttl: %s is not between 1m and 8760h", c.CertificateTTL)
 	}
+	c.Limits.validate(bad)
 	return errors.Join(errs...)
 }
 

@@ -123,12 +123,13 @@ func (c *ControlPlane) assemble() error {
 func listen(ctx context.Context, cfg *Config) (l listeners, err error) {
 	for _, want := range []struct {
 		to         *net.Listener
-		flag, addr string
-	}{{&l.api, "--api-listen", cfg.APIListen}, {&l.tunnel, "--tunnel-listen", cfg.TunnelListen}, {&l.edge, "--edge-listen", cfg.EdgeListen}} {
-		*want.to, err = (&net.ListenConfig{}).Listen(ctx, "tcp", want.addr)
+		name, addr string
+	}{{&l.api, listenerAPI, cfg.APIListen}, {&l.tunnel, listenerTunnel, cfg.TunnelListen}, {&l.edge, listenerEdge, cfg.EdgeListen}} {
+		ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", want.addr)
 		if err != nil {
-			return l, fmt.Errorf("%s: %w; free the port or choose another with %s", want.flag, err, want.flag)
+			return l, fmt.Errorf("--%[1]s-listen: %[2]w; free the port or choose another with --%[1]s-listen", want.name, err)
 		}
+		*want.to = cfg.limited(want.name, ln)
 	}
 	return l, nil
 }

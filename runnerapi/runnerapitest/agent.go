@@ -37,6 +37,7 @@ type Agent struct {
 	Log     zerolog.Logger
 	Policy  runnerapi.Policy  // none when nil; it holds from the next Start
 	Audit   runnerapi.Auditor // none when nil; from the next Start
+	Limits  runnerapi.Limits  // the defaults when zero; from the next Start
 
 	t       testing.TB
 	tls     *tls.Config
@@ -82,10 +83,10 @@ func (a *Agent) Start() {
 	go func() {
 		done <- runnerapi.Serve(ctx, ln, runnerapi.ServeConfig{
 			Handler: runnerapi.NewServer(runnerapi.Config{ //nolint:contextcheck // its handlers have their requests' contexts
-				Apps: a.Backend, Meter: a.Backend, ConfigMaps: a.Backend, Secrets: a.Backend, Namespaces: a.Backend, Clusters: a.Backend, Journal: a.Backend.journal, Outcomes: a.Backend, Policy: a.Policy, Audit: a.Audit,
+				Apps: a.Backend, Meter: a.Backend, ConfigMaps: a.Backend, Secrets: a.Backend, Namespaces: a.Backend, Clusters: a.Backend, Journal: a.Backend.journal, Outcomes: a.Backend, Policy: a.Policy, Audit: a.Audit, Limits: a.Limits,
 				TrustDomain: TrustDomain, Version: "v0.0.0-fake", Log: a.Log,
 			}),
-			TLS: a.tls, Changed: a.changed, Drain: time.Second, Log: a.Log,
+			TLS: a.tls, Limits: a.Limits, Changed: a.changed, Drain: time.Second, Log: a.Log,
 		})
 	}()
 	a.stop = func() {

@@ -1,13 +1,11 @@
 package server
 
 import (
-	"container/list"
 	"context"
 	"crypto/tls"
 	"errors"
 	"io"
 	"net"
-	"sync"
 	"time"
 )
 
@@ -85,40 +83,4 @@ func linger(ctx context.Context, raw net.Conn) {
 	}
 	_ = raw.SetReadDeadline(time.Now().Add(lingerTimeout))
 	_, _ = io.CopyN(io.Discard, raw, lingerBytes)
-}
-
-// waitingRoom bounds the connections on their way to a session. When it is full the one
-// that has waited longest makes room: an honest agent is through in milliseconds, so
-// clients that send nothing push out each other.
-type waitingRoom struct {
-	mu   sync.Mutex
-	max  int
-	line *list.List
-}
-
-func newWaitingRoom(size int) *waitingRoom {
-	return &waitingRoom{max: size, line: list.New()}
-}
-
-// enter returns the function to leave with.
-func (w *waitingRoom) enter(conn net.Conn) (leave func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.line.Len() >= w.max {
-		oldest := w.line.Front()
-		_ = oldest.Value.(net.Conn).Close()
-		w.line.Remove(oldest)
-	}
-	place := w.line.PushBack(conn)
-	return func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.line.Remove(place)
-	}
-}
-
-func (w *waitingRoom) len() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.line.Len()
 }

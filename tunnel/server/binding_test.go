@@ -246,27 +246,36 @@ func TestNobodyIsKeptWaiting(t *testing.T) {
 	}
 }
 
+// TestGarbageInASession sends what is no message, in place of a stream's first one and in
+// the control connection: none is answered, and each ends the session.
 func TestGarbageInASession(t *testing.T) {
 	p := newPlane(t, func(c *server.Config) { c.Limits.Streams = 10 })
 	p.agent("a1")
-	evil := p.attacker(t, "evil")
-	for _, garbage := range []string{"x", "o\xff\xff\xff\xff\xff\xff\xff\xff", "o\x00\x00\x00\x00\x7f\xff\xff\xff{", "FRP\x00\x02\r\n"} {
-		stream, err := evil.mux.Open()
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = stream.SetDeadline(time.Now().Add(patience))
-		if _, err := io.WriteString(stream, garbage); err != nil {
-			t.Fatal(err)
-		}
-		if n, err := stream.Read(make([]byte, 1)); err == nil {
-			t.Errorf("%q was answered with %d bytes", garbage, n)
-		}
+	client := p.client("a1", http1)
+	for name, garbage := range map[string]string{
+		"an unknown type": "x", "a type of frp's second protocol": "FRP\x00\x02\r\n", "a length below zero": "o\xff\xff\xff\xff\xff\xff\xff\xff",
+		"a length of gigabytes": "o\x00\x00\x00\x00\x7f\xff\xff\xff{", "no JSON": "o\x00\x00\x00\x00\x00\x00\x00\x01{", "HTTP": "GET / HTTP/1.1\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			evil := p.attacker(t, "evil")
+			stream, err := evil.mux.Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.WriteString(stream, garbage); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := stream.Read(make([]byte, 1)); err == nil {
+				t.Errorf("%q was answered with %d bytes", garbage, n)
+			}
+			evil.isThrownOut()
+		})
 	}
+	evil := p.attacker(t, "evil")
 	control := evil.login("evil")
 	_, _ = io.WriteString(control.Conn, strings.Repeat("garbage", 100))
 	evil.isThrownOut()
-	mustAsk(t, p.client("a1", http1), "hello")
+	mustAsk(t, client, "hello")
 }
 
 // TestNeedsACA makes sure that a forgotten CA does not mean the system's.

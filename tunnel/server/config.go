@@ -60,7 +60,11 @@ type Limits struct {
 	// Instances is how many replicas of one agent may be connected (8). One more is
 	// refused until another has gone.
 	Instances int
-	// Streams is how many streams one replica of an agent may have open (4096).
+	// Logins is how many connections of one agent may be between their TLS handshake and
+	// the end of their login (32). One more is closed.
+	Logins int
+	// Streams is how many streams one replica of an agent may have open (4096). A session
+	// with more is closed.
 	Streams int
 	// Dials is how many connections to one replica may be in the making at a time (64);
 	// frp drops some silently past 128. More wait for their turn.
@@ -87,6 +91,7 @@ func (l Limits) withDefaults() Limits {
 	defaultTo(&l.Handshakes, 16384)
 	defaultTo(&l.HandshakeTimeout, 10*time.Second)
 	defaultTo(&l.Instances, 8)
+	defaultTo(&l.Logins, 32)
 	defaultTo(&l.Streams, 4096)
 	defaultTo(&l.Dials, 64)
 	defaultTo(&l.DialTimeout, 10*time.Second)

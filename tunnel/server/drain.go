@@ -9,11 +9,18 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 )
 
+// maxDrains is how often an agent may ask to be drained: once, and again if it did not
+// wait for the answer.
+const maxDrains = 8
+
 // drain lets an agent's replica go in peace: no dial comes to it any more, and the
 // stream that asked for it ends when those that were in the making are through. What is
 // connected goes on. It is FRP's own message, but not on the control connection: frps
 // would forget the proxy, and the agent could not tell when it is done.
 func (s *session) drain(ctx context.Context, stream *link.Stream, m *msg.CloseProxy) error {
+	if s.drains.Add(1) > maxDrains {
+		return fmt.Errorf("%w: it asks again and again to be drained", errForeign)
+	}
 	if !s.loggedIn.Load() {
 		return fmt.Errorf("%w: it closes its proxy before the login", errForeign)
 	}

@@ -30,6 +30,8 @@ type guard struct {
 	// onUp is called when the agent has been told that its proxy runs; the message is
 	// then ahead of any request for a work connection.
 	onUp func()
+	// onAsk is called before the agent is asked for a work connection.
+	onAsk func()
 	// onEnd is called with the reason when no more can be read.
 	onEnd func(error)
 }
@@ -49,6 +51,9 @@ func (g *guard) ReadMsg() (msg.Message, error) {
 
 // WriteMsg implements msg.ReadWriter.
 func (g *guard) WriteMsg(m msg.Message) error {
+	if _, ok := m.(*msg.ReqWorkConn); ok {
+		g.onAsk()
+	}
 	if err := g.ReadWriter.WriteMsg(m); err != nil {
 		return err
 	}

@@ -12,10 +12,14 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"math"
 	"net"
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/time/rate"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 )
 
@@ -36,7 +40,9 @@ type Server struct {
 	tls    *tls.Config
 	engine *engine
 	agents *agents
-	wait   *waitingRoom
+	wait   *limit.Room
+	login  *limit.Shares // by agent
+	told   rate.Sometimes
 	counts counters
 }
 
@@ -73,7 +79,9 @@ func New(cfg Config) (*Server, error) {
 		tls:    secure,
 		engine: engine,
 		agents: newAgents(cfg.OnUp, cfg.OnDown, cfg.Limits.Instances),
-		wait:   newWaitingRoom(cfg.Limits.Handshakes),
+		wait:   limit.NewRoom(cfg.Limits.Handshakes),
+		login:  limit.NewShares(math.MaxInt, cfg.Limits.Logins),
+		told:   limit.Seldom(),
 	}, nil
 }
 
@@ -88,7 +96,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 
 	var connections sync.WaitGroup
 	err := s.acceptAll(ctx, ln, func(conn net.Conn) {
-		leave := s.wait.enter(conn) // here, so that the line is in the order of arrival
+		leave := s.wait.Enter(conn) // here, so that the line is in the order of arrival
 		connections.Go(func() { s.handle(ctx, conn, leave) })
 	})
 	if ctx.Err() != nil {
@@ -119,7 +127,7 @@ func (s *Server) Stats() Stats {
 	return Stats{
 		Agents:          online,
 		Sessions:        sessions,
-		Handshakes:      s.wait.len(),
+		Handshakes:      s.wait.Len(),
 		Dials:           int(s.counts.dialing.Load()),
 		Connections:     int(s.counts.relays.Load()),
 		Accepted:        s.counts.accepted.Load(),

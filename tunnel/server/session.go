@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,7 @@ var (
 	errDisconnected = errors.New("the control plane disconnected the agent")
 	errNoLogin      = errors.New("no login in time")
 	errStopping     = errors.New("the control plane is stopping")
+	errStreams      = errors.New("the agent has too many streams open")
 )
 
 // session is one connection of one agent, from its certificate to its end.
@@ -32,8 +34,9 @@ type session struct {
 	raw     net.Conn
 	conn    *tls.Conn
 	log     zerolog.Logger
-	streams atomic.Int64
 	dials   chan struct{} // one place per dial in the making
+	asked   atomic.Int64  // work connections that frps asked for and that have not come
+	drains  atomic.Int64  // requests to drain
 	// What the registry keeps here, under its own lock.
 	instance *instance // once it has logged in
 	takes    bool      // it can be dialled
@@ -50,6 +53,7 @@ type session struct {
 	reason  error
 
 	loggedIn  atomic.Bool
+	settled   func()        // the login is done
 	ready     chan struct{} // closed when the agent can be dialled
 	up        sync.Once
 	drainOnce sync.Once
@@ -71,6 +75,15 @@ func newSession(s *Server, raw net.Conn, conn *tls.Conn, agentID string) *sessio
 
 // serve runs the session to its end and joins everything it started.
 func (s *session) serve(ctx context.Context) {
+	loggedIn, ok := s.server.login.Enter(s.agentID)
+	if !ok {
+		s.server.counts.refused.Add(1)
+		s.server.told.Do(func() {
+			s.log.Warn().Int("limit", s.server.cfg.Limits.Logins).Msg("agent has too many connections that do not log in; more are closed")
+		})
+		return
+	}
+	defer loggedIn()
 	mux, err := link.Server(s.conn, s.log)
 	if err != nil {
 		s.log.Error().Err(err).Msg("cannot start the multiplexer")
@@ -83,6 +96,7 @@ func (s *session) serve(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() { s.kill(errStopping) })
 	defer stop()
 	late := time.AfterFunc(s.server.cfg.Limits.HandshakeTimeout, s.killUnlessReady)
+	s.settled = loggedIn
 	defer late.Stop()
 
 	var streams sync.WaitGroup
@@ -136,12 +150,12 @@ func (s *session) why() error {
 // accept looks at a new stream in a goroutine of its own, so that a silent one keeps
 // nobody waiting.
 func (s *session) accept(ctx context.Context, streams *sync.WaitGroup, y *yamux.Stream) {
-	if s.streams.Add(1) > int64(s.server.cfg.Limits.Streams) {
-		s.streams.Add(-1)
+	if s.mux.NumStreams() > s.server.cfg.Limits.Streams {
 		_ = y.Close()
+		s.kill(errStreams)
 		return
 	}
-	stream := link.NewStream(y, func() { s.streams.Add(-1) })
+	stream := link.NewStream(y, nil)
 	streams.Go(func() {
 		if err := s.begin(ctx, stream); err != nil {
 			_ = stream.Close()
@@ -159,7 +173,7 @@ func (s *session) begin(ctx context.Context, stream *link.Stream) error {
 	_ = stream.SetReadDeadline(time.Now().Add(s.server.cfg.Limits.HandshakeTimeout))
 	first, err := msg.ReadMsg(stream)
 	if err != nil {
-		return err
+		return s.unread(err)
 	}
 	_ = stream.SetReadDeadline(time.Time{})
 	switch m := first.(type) {
@@ -174,6 +188,17 @@ func (s *session) begin(ctx context.Context, stream *link.Stream) error {
 	}
 }
 
+// unread is why a stream's first message could not be read. What is no message, or does not
+// come, ends the session: the multiplexer keeps what was sent on a stream that only this
+// end has closed, so a session that goes on could fill the memory with such streams.
+func (s *session) unread(err error) error {
+	if s.isDone() || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, yamux.ErrConnectionReset) ||
+		errors.Is(err, yamux.ErrStreamClosed) || errors.Is(err, yamux.ErrSessionShutdown) {
+		return err
+	}
+	return fmt.Errorf("%w: a connection starts with no message: %w", errForeign, err)
+}
+
 // workConn gives frps a connection that it asked the agent for.
 func (s *session) workConn(stream *link.Stream, m *msg.NewWorkConn) error {
 	s.mu.Lock()
@@ -184,6 +209,9 @@ func (s *session) workConn(stream *link.Stream, m *msg.NewWorkConn) error {
 	}
 	if err := admitWorkConn(s.replica, m); err != nil {
 		return err
+	}
+	if s.asked.Add(-1) < 0 {
+		return fmt.Errorf("%w: a work connection that nobody asked for", errForeign)
 	}
 	conn := msg.NewConn(stream, msg.NewV1ReadWriter(stream))
 	if err := s.server.engine.controls.RegisterWorkConn(control, proxy.NewWorkConn(conn)); err != nil {
@@ -206,6 +234,7 @@ func (s *session) reachable() {
 		s.mu.Unlock()
 		known := s.server.agents.reachable(s)
 		close(s.ready)
+		s.settled()
 		// In a goroutine because this one is frps' and sends what a dial needs.
 		s.work.Go(func() { s.server.agents.tell(known) })
 		s.log.Info().Str("instance", s.replica.instance).Msg("agent's tunnel is up")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
@@ -27,9 +28,13 @@ type Config struct {
 	Domain   string
 	Handover Handover
 	Log      zerolog.Logger
-	// Pending is how many connections may be on their way to an agent at a time
-	// (4096); more are closed at once.
-	Pending int
+	// Hellos is how many connections may be at a time that have not said whom they want
+	// (4096). Past it the one that has waited longest is closed.
+	Hellos int
+	// Pending is how many connections may wait for an agent to take them (4096), and
+	// PendingPerAgent how many of them for the same one (512): agents that do not answer
+	// keep nobody from those that do. More are refused.
+	Pending, PendingPerAgent int
 	// HelloTimeout bounds how long a caller may take to say whom it wants (5 s).
 	HelloTimeout time.Duration
 	// HandoverTimeout bounds reaching the agent (10 s).
@@ -39,13 +44,16 @@ type Config struct {
 // Edge routes connections. Its listener is given to Serve.
 type Edge struct {
 	cfg     Config
-	pending chan struct{}
+	hellos  *limit.Room
+	pending *limit.Shares // by agent
 }
 
 // New makes an Edge.
 func New(cfg Config) *Edge {
-	if cfg.Pending <= 0 {
-		cfg.Pending = 4096
+	for field, value := range map[*int]int{&cfg.Hellos: 4096, &cfg.Pending: 4096, &cfg.PendingPerAgent: 512} {
+		if *field <= 0 {
+			*field = value
+		}
 	}
 	if cfg.HelloTimeout <= 0 {
 		cfg.HelloTimeout = 5 * time.Second
@@ -53,7 +61,7 @@ func New(cfg Config) *Edge {
 	if cfg.HandoverTimeout <= 0 {
 		cfg.HandoverTimeout = 10 * time.Second
 	}
-	return &Edge{cfg: cfg, pending: make(chan struct{}, cfg.Pending)}
+	return &Edge{cfg: cfg, hellos: limit.NewRoom(cfg.Hellos), pending: limit.NewShares(cfg.Pending, cfg.PendingPerAgent)}
 }
 
 // The descriptions of TLS alerts (RFC 8446, section 6) that callers are told with.
@@ -84,15 +92,8 @@ func (e *Edge) Serve(ctx context.Context, ln net.Listener) error {
 			pause(ctx, 100*time.Millisecond)
 			continue
 		}
-		select {
-		case e.pending <- struct{}{}:
-			wg.Go(func() {
-				defer func() { <-e.pending }()
-				e.route(ctx, conn)
-			})
-		default:
-			_ = conn.Close()
-		}
+		heard := e.hellos.Enter(conn) // here, so that the line is in the order of arrival
+		wg.Go(func() { e.route(ctx, conn, heard) })
 	}
 }
 
@@ -105,12 +106,14 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// route hands a connection over or closes it.
-func (e *Edge) route(ctx context.Context, conn net.Conn) {
+// route hands a connection over or closes it. It calls heard when it knows whom the
+// connection is for.
+func (e *Edge) route(ctx context.Context, conn net.Conn, heard func()) {
 	log := e.cfg.Log.With().Str("peer", conn.RemoteAddr().String()).Logger()
 	unblock := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	_ = conn.SetDeadline(time.Now().Add(e.cfg.HelloTimeout))
 	name, hello, err := peek(conn)
+	heard()
 	if err != nil {
 		unblock()
 		_ = conn.Close()
@@ -129,6 +132,13 @@ func (e *Edge) route(ctx context.Context, conn net.Conn) {
 		return
 	}
 	_ = conn.SetDeadline(time.Time{})
+	leave, ok := e.pending.Enter(agentID)
+	if !ok {
+		refuse(conn, alertInternal)
+		log.Debug().Str("agent", agentID).Msg("edge: too many wait for the agent")
+		return
+	}
+	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.HandoverTimeout)
 	defer cancel()
 	if err := e.cfg.Handover(ctx, agentID, &replayed{Conn: conn, head: hello}); err != nil {

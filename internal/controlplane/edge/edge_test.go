@@ -117,15 +117,51 @@ func TestWhatIsNoTLSIsClosed(t *testing.T) {
 	}
 }
 
-func TestTooManyAtATimeAreClosed(t *testing.T) {
-	addr := serve(t, Config{Pending: 1, HelloTimeout: time.Minute})
+// TestSilentCallersPushOutEachOther and nobody who speaks.
+func TestSilentCallersPushOutEachOther(t *testing.T) {
+	addr := serve(t, Config{Hellos: 2, HelloTimeout: time.Minute, Handover: func(context.Context, string, net.Conn) error { return server.ErrNotConnected }})
 	first := dial(t, addr)
-	_, err := first.Write([]byte{0x16})
+	for range 2 {
+		_, err := dial(t, addr).Write([]byte{0x16})
+		require.NoError(t, err)
+	}
+	_, err := first.Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF, "it waited longest")
+	err = tls.Client(dial(t, addr), &tls.Config{MinVersion: tls.VersionTLS13, ServerName: "a1." + domain}).HandshakeContext(t.Context())
+	require.ErrorContains(t, err, "unrecognized name", "whoever speaks is answered")
+}
+
+// TestAnAgentThatDoesNotAnswerKeepsNobodyFromOthers.
+func TestAnAgentThatDoesNotAnswerKeepsNobodyFromOthers(t *testing.T) {
+	waiting := make(chan struct{}, 2)
+	addr := serve(t, Config{Pending: 10, PendingPerAgent: 2, HandoverTimeout: time.Minute, Handover: func(ctx context.Context, id string, _ net.Conn) error {
+		if id == "a1" {
+			return server.ErrNotConnected
+		}
+		waiting <- struct{}{}
+		<-ctx.Done()
+		return ctx.Err()
+	}})
+	ask := func(name string) (net.Conn, error) {
+		raw := dial(t, addr)
+		_, err := raw.Write(hello(t, name+"."+domain))
+		return raw, err
+	}
+	for range 2 {
+		_, err := ask("hung")
+		require.NoError(t, err)
+		<-waiting
+	}
+	third, err := ask("hung")
 	require.NoError(t, err)
-	// The first waits for its hello; one of the next finds the place taken.
-	_, err = io.ReadAll(dial(t, addr))
-	var timeout net.Error
-	assert.False(t, errors.As(err, &timeout) && timeout.Timeout())
+	said, err := io.ReadAll(third)
+	require.NoError(t, err)
+	assert.Equal(t, []byte{21, 3, 3, 0, 2, 2, alertInternal}, said)
+	other, err := ask("a1")
+	require.NoError(t, err)
+	said, err = io.ReadAll(other)
+	require.NoError(t, err)
+	assert.Equal(t, byte(alertUnrecognizedName), said[6])
 }
 
 // recorder keeps what a client says first.

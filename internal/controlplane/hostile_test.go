@@ -1,0 +1,321 @@
+package controlplane
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
+	"github.com/pipeops/pipeops-vm-agent/test/hostile"
+)
+
+// hurried serves the control plane's API with as little patience as a test has.
+func hurried(t *testing.T, p *plane) (*limit.Listener, hostile.Target) {
+	t.Helper()
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	limited := limit.Listen(ln, limit.Config{Handshakes: 100})
+	s := p.apiServer()
+	s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout, s.IdleTimeout = time.Second, 2*time.Second, 2*time.Second, 2*time.Second
+	served := make(chan error, 1)
+	go func() { served <- s.ServeTLS(limited, "", "") }()
+	t.Cleanup(func() {
+		require.NoError(t, s.Close())
+		require.ErrorIs(t, <-served, http.ErrServerClosed)
+	})
+	return limited, hostile.Target{
+		Addr: ln.Addr().String(), TLS: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: p.ca.Pool(), ServerName: "localhost"},
+	}
+}
+
+// impatience is how long a test gives a server that was told to wait a second or two.
+const impatience = 20 * time.Second
+
+// TestTheAPIEndsEveryAttack sends everything hostile to the HTTPS API. Each connection is
+// ended by the server, with nothing that looks like success, and is counted no more.
+func TestTheAPIEndsEveryAttack(t *testing.T) {
+	p := start(t)
+	limited, target := hurried(t, p)
+	attacks := hostile.TLS("localhost")
+	attacks = append(attacks, hostile.HTTP1("/v1/agents/register")...)
+	attacks = append(attacks, hostile.HTTP2("/v1/agents/register", 600)...)
+	left, err := target.LeftOpen(t.Context(), attacks, impatience, func(said []byte) bool { return !strings.Contains(string(said), "HTTP/1.1 200") })
+	require.NoError(t, err)
+	assert.Empty(t, left)
+	eventually(t, "all are gone", func() bool { return limited.Stats().Open == 0 })
+	assert.Equal(t, 0, limited.Stats().Handshakes)
+}
+
+// TestSlowCallersOfTheAPI drip a byte at a time: into a hello, a header, a body.
+func TestSlowCallersOfTheAPI(t *testing.T) {
+	_, target := hurried(t, start(t))
+	for name, c := range map[string]struct {
+		secure       bool
+		begin, drips string
+	}{
+		"hello":  {false, "\x16\x03\x01\x40\x00", "\x01\x00\x20"},
+		"header": {true, "GET /healthz HTTP/1.1\r\nHost: x\r\n", "X: y\r\n"},
+		"body":   {true, "POST /v1/agents/register HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 60000\r\n\r\n{", " "},
+		"chunks": {true, "POST /v1/agents/register HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n", "1\r\n \r\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn, err := target.Send(t.Context(), hostile.Attack{Secure: c.secure, ALPN: "http/1.1", Do: func(conn net.Conn) { _, _ = io.WriteString(conn, c.begin) }})
+			require.NoError(t, err)
+			defer hostile.Reset(conn)
+			assert.True(t, hostile.Drip(conn, c.drips, 20*time.Millisecond, impatience))
+		})
+	}
+}
+
+// TestTheOtherListenersEndEveryAttack of those who have no certificate; what one may do
+// that has is in tunnel/server.
+func TestTheOtherListenersEndEveryAttack(t *testing.T) {
+	p := start(t)
+	for name, addr := range map[string]net.Addr{listenerTunnel: p.Addrs().Tunnel, listenerEdge: p.Addrs().Edge} {
+		anAlertAtMost := func(said []byte) bool { return len(said) < 64 }
+		left, err := hostile.Target{Addr: addr.String()}.LeftOpen(t.Context(), hostile.TLS("localhost"), impatience, anAlertAtMost)
+		require.NoError(t, err)
+		assert.Empty(t, left, name)
+		eventually(t, "all are gone", func() bool { return p.Connections()[name].Open == 0 })
+	}
+}
+
+// TestOldTLSIsRefused asks for what is not offered, as a client that may do nothing else.
+func TestOldTLSIsRefused(t *testing.T) {
+	p := start(t)
+	for _, addr := range []net.Addr{p.Addrs().API, p.Addrs().Tunnel} {
+		for v := range uint16(3) {
+			cfg := &tls.Config{MinVersion: tls.VersionTLS10 + v, MaxVersion: tls.VersionTLS10 + v, RootCAs: p.ca.Pool(), ServerName: "localhost"}
+			_, err := (&tls.Dialer{Config: cfg}).DialContext(t.Context(), "tcp", addr.String())
+			require.ErrorContains(t, err, "protocol version not supported")
+		}
+		cfg := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: p.ca.Pool(), ServerName: "localhost", NextProtos: []string{"spdy/3"}}
+		_, err := (&tls.Dialer{Config: cfg}).DialContext(t.Context(), "tcp", addr.String())
+		require.ErrorContains(t, err, "no application protocol")
+	}
+}
+
+// TestFailuresAreCountedByAddress lets one address guess tokens until it has to wait, which
+// keeps out neither another address nor whoever proves itself from the same one.
+func TestFailuresAreCountedByAddress(t *testing.T) {
+	p := start(t)
+	c := p.registered("shop")
+	limits := newCallLimits(p.peers, nil)
+	limits.failures = limit.NewFailures(3, 1, nil)
+	handler := limits.wrap(p.handler())
+	ask := func(from string, cs *tls.ConnectionState) *http.Response {
+		return answer(t, handler, from, cs, "POST", "/v1/tokens/check", "Authorization", "Bearer nonsense")
+	}
+	for range 3 {
+		assert.Equal(t, http.StatusUnauthorized, ask("192.0.2.7:1", nil).StatusCode)
+	}
+	refused := ask("192.0.2.7:2", nil)
+	assert.Equal(t, http.StatusTooManyRequests, refused.StatusCode)
+	assert.Equal(t, "1", refused.Header.Get("Retry-After"))
+	assert.Equal(t, http.StatusUnauthorized, ask("192.0.2.8:1", nil).StatusCode)
+	leaf := c.tlsConfig().Certificates[0].Leaf
+	proven := &tls.ConnectionState{PeerCertificates: certs(leaf)}
+	assert.Equal(t, http.StatusNoContent, answer(t, handler, "192.0.2.7:3", proven, "POST", "/v1/agent/check").StatusCode)
+
+	eventually(t, "it may try again", func() bool { return ask("192.0.2.7:4", nil).StatusCode == http.StatusUnauthorized })
+}
+
+// TestCallsAreSharedByName gives an agent that has all its calls under way no more, and
+// others theirs.
+func TestCallsAreSharedByName(t *testing.T) {
+	p := start(t)
+	one, other := p.registered("one"), p.registered("other")
+	limits := newCallLimits(p.peers, nil)
+	limits.shares = limit.NewShares(10, 1)
+	entered, leave := make(chan struct{}), make(chan struct{})
+	handler := limits.wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/hang" {
+			close(entered)
+			<-leave
+		}
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	as := func(c *cluster, path string) int {
+		cs := &tls.ConnectionState{PeerCertificates: certs(c.tlsConfig().Certificates[0].Leaf)}
+		return answer(t, handler, "192.0.2.7:1", cs, "GET", path).StatusCode
+	}
+	done := make(chan int)
+	go func() { done <- as(one, "/hang") }()
+	<-entered
+	assert.Equal(t, http.StatusTooManyRequests, as(one, "/"))
+	assert.Equal(t, http.StatusNoContent, as(other, "/"))
+	close(leave)
+	assert.Equal(t, http.StatusNoContent, <-done)
+	assert.Equal(t, http.StatusNoContent, as(one, "/"))
+}
+
+// TestStrangersBodiesAreSmall sends a body that only agents with something to report have.
+func TestStrangersBodiesAreSmall(t *testing.T) {
+	p := start(t)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.Advertised().API+"/v1/agents/register", strings.NewReader(`{"name":"`+strings.Repeat("x", 100<<10)+`"}`))
+	require.NoError(t, err)
+	r.Header.Set("Content-Type", "application/json")
+	resp, err := p.runnerClient("").Do(r)
+	require.NoError(t, err)
+	defer func() { _ = resp.Body.Close() }()
+	assert.Equal(t, http.StatusRequestEntityTooLarge, resp.StatusCode)
+}
+
+// TestManyConnectionsOfOneAddress fills the places of one address at each listener: the
+// next is reset before TLS, another address gets through, and so does this one when there
+// is room.
+func TestManyConnectionsOfOneAddress(t *testing.T) {
+	p := start(t, func(c *Config) { c.Limits = Limits{PerAddress: 3} })
+	for name, addr := range map[string]net.Addr{listenerAPI: p.Addrs().API, listenerTunnel: p.Addrs().Tunnel, listenerEdge: p.Addrs().Edge} {
+		dial := func(from string) (net.Conn, error) {
+			d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+			conn, err := d.DialContext(t.Context(), "tcp", addr.String())
+			if err == nil {
+				t.Cleanup(func() { _ = conn.Close() })
+			}
+			return conn, err
+		}
+		for range 3 {
+			_, err := dial("127.0.0.9")
+			require.NoError(t, err)
+		}
+		eventually(t, "they are there", func() bool { return p.Connections()[name].Open == 3 })
+		start := time.Now()
+		refused, err := dial("127.0.0.9")
+		if err == nil { // the reset comes after the connection is there, or with it
+			_, err = refused.Read(make([]byte, 1))
+		}
+		require.ErrorIs(t, err, syscall.ECONNRESET)
+		assert.Less(t, time.Since(start), 3*time.Second, "at once, not by a timeout")
+		_, err = dial("127.0.0.10")
+		require.NoError(t, err)
+		eventually(t, "the other is served", func() bool { return p.Connections()[name].Accepted == 4 })
+		assert.Equal(t, uint64(1), p.Connections()[name].Refused)
+	}
+}
+
+func TestSharedAddresses(t *testing.T) {
+	for text, want := range map[string]string{"10.1.2.3/8": "10.0.0.0/8", "192.0.2.7": "192.0.2.7/32", "2001:db8::1": "2001:db8::1/128"} {
+		got, err := SharedAddress(text)
+		require.NoError(t, err)
+		assert.Equal(t, netip.MustParsePrefix(want), got)
+	}
+	_, err := SharedAddress("lb.example.com")
+	require.ErrorContains(t, err, "--shared-address")
+}
+
+// TestPathsMeanOneThing writes the paths of agents' calls in every other way there is:
+// none of them is carried out without a certificate.
+func TestPathsMeanOneThing(t *testing.T) {
+	p := start(t)
+	_, target := hurried(t, p)
+	for _, path := range []string{
+		"//v1/agent/heartbeat", "/v1//agent/heartbeat", "/v1/agent/heartbeat/", "/v1/agents/register/../../agent/heartbeat", "/v1/agents/../agent/heartbeat",
+		"/v1/agent%2fheartbeat", "/v1/%61gent/heartbeat", "/V1/agent/heartbeat", "/v1/agent/renew/%2e%2e/heartbeat", "/v1/agent/./heartbeat", "/v1/agent/heartbeat%00",
+		"/v1/agent/heartbeat;x", "/v1/agent/heartbeat.", "https://elsewhere/v1/agent/heartbeat", "http://localhost//v1/agent/heartbeat", "*", "/healthz/../v1/agent/heartbeat",
+		"/v1/agent/renew#/heartbeat", "/v1/agent/heartbeat?", "/v1/agent/renew%23", "/v1/agent\\heartbeat",
+	} {
+		said := speak(t, target, "POST "+path+" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+		var status int
+		_, err := fmt.Sscanf(said, "HTTP/1.1 %d", &status)
+		require.NoError(t, err, "%s: %q", path, said)
+		assert.True(t, status >= 300 && status != http.StatusInternalServerError, "%s: %s", path, said)
+	}
+}
+
+// speak says something over HTTP/1.1 and answers what came back until the end.
+func speak(t *testing.T, target hostile.Target, text string) string {
+	t.Helper()
+	conn, err := target.Send(t.Context(), hostile.Attack{Secure: true, ALPN: "http/1.1", Do: func(c net.Conn) { _, _ = io.WriteString(c, text) }})
+	require.NoError(t, err)
+	defer hostile.Reset(conn)
+	said, err := hostile.Ended(conn, impatience)
+	require.NoError(t, err)
+	return string(said)
+}
+
+// TestARepeatedEventIsTakenOnce sends one agent's events again, as somebody would who has
+// them in a log; another agent's of the same ID are its own.
+func TestARepeatedEventIsTakenOnce(t *testing.T) {
+	p := start(t)
+	one, other := p.registered("one"), p.registered("other")
+	before := len(p.queued())
+	event := controlapi.Event{ID: "0198c0de-0000-7000-8000-000000000001", Type: "app.healthy", Time: p.clock.now(), App: controlapi.AppEvent{Namespace: "n", Name: "a"}}
+	for range 3 {
+		require.NoError(t, one.client.Events(t.Context(), []controlapi.Event{event}))
+	}
+	assert.Len(t, p.queued(), before+1)
+	require.NoError(t, other.client.Events(t.Context(), []controlapi.Event{event}))
+	assert.Len(t, p.queued(), before+2)
+}
+
+// TestTLSOffersNothingToReplay resumes a session: the server takes no early data, which
+// alone could be sent again by somebody else.
+func TestTLSOffersNothingToReplay(t *testing.T) {
+	p := start(t)
+	for name, addr := range map[string]net.Addr{listenerAPI: p.Addrs().API} {
+		cache := &tickets{}
+		for range 2 {
+			conn, err := (&tls.Dialer{Config: &tls.Config{
+				MinVersion: tls.VersionTLS13, RootCAs: p.ca.Pool(), ServerName: "localhost", NextProtos: []string{"http/1.1"}, ClientSessionCache: cache,
+			}}).DialContext(t.Context(), "tcp", addr.String())
+			require.NoError(t, err, name)
+			_, err = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+			require.NoError(t, err)
+			_, err = io.ReadAll(conn)
+			require.NoError(t, err)
+			require.NoError(t, conn.Close())
+		}
+		for _, ticket := range cache.seen {
+			_, state, err := ticket.ResumptionState()
+			require.NoError(t, err)
+			assert.False(t, state.EarlyData, "%s offers 0-RTT", name)
+		}
+	}
+}
+
+// tickets keeps all that a server gives.
+type tickets struct{ seen []*tls.ClientSessionState }
+
+func (c *tickets) Get(string) (*tls.ClientSessionState, bool) {
+	if len(c.seen) == 0 {
+		return nil, false
+	}
+	return c.seen[len(c.seen)-1], true
+}
+
+func (c *tickets) Put(_ string, s *tls.ClientSessionState) {
+	if s != nil {
+		c.seen = append(c.seen, s)
+	}
+}
+
+// answer asks a handler as a connection from an address would.
+func answer(t *testing.T, h http.Handler, from string, cs *tls.ConnectionState, method, path string, header ...string) *http.Response {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), method, "https://localhost"+path, strings.NewReader("{}"))
+	r.Header.Set("Content-Type", "application/json")
+	r.RemoteAddr, r.TLS = from, cs
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Result()
+}
+
+func certs(c *x509.Certificate) []*x509.Certificate { return []*x509.Certificate{c} }

@@ -1,0 +1,168 @@
+package controlplane
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5/middleware"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+// Limits bound what one peer can take of the control plane. Zero values mean the
+// defaults, which nobody notices in normal work: see limit.Config.
+type Limits struct {
+	// Connections is how many each listener has open at a time.
+	Connections int
+	// PerAddress is how many of them one address has, and how many it opens at once;
+	// NewPerSecond how many it opens in the long run.
+	PerAddress, NewPerSecond int
+	// SharedAddresses are networks behind whose addresses many agents or Runners are, such
+	// as a load balancer. They have only what holds for all.
+	SharedAddresses []netip.Prefix
+}
+
+func (l *Limits) setDefaults() {
+	for field, value := range map[*int]int{
+		&l.Connections: limit.DefaultConnections, &l.PerAddress: limit.DefaultPerPeer, &l.NewPerSecond: limit.DefaultNewPerSecond,
+	} {
+		if *field == 0 {
+			*field = value
+		}
+	}
+}
+
+func (l *Limits) validate(bad func(format string, args ...any)) {
+	for flag, value := range map[string]int{
+		"--max-connections": l.Connections, "--max-connections-per-address": l.PerAddress, "--new-connections-per-address": l.NewPerSecond,
+	} {
+		if value < 0 {
+			bad("%s: %d is below 1; leave it out for the default", flag, value)
+		}
+	}
+}
+
+// SharedAddress reads one of Limits.SharedAddresses: a network, or an address alone.
+func SharedAddress(text string) (netip.Prefix, error) {
+	if network, err := netip.ParsePrefix(text); err == nil {
+		return network.Masked(), nil
+	}
+	address, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("--shared-address: %q is no network and no address; for example 10.0.0.0/8 or 192.0.2.7", text)
+	}
+	return netip.PrefixFrom(address, address.BitLen()), nil
+}
+
+// limited puts the limits before a listener. The tunnel's and the edge's have waiting
+// rooms of their own.
+func (c *Config) limited(name string, ln net.Listener) net.Listener {
+	handshakes := 0
+	if name == listenerAPI {
+		handshakes = limit.DefaultHandshakes
+	}
+	return limit.Listen(ln, limit.Config{
+		Name: name, Connections: c.Limits.Connections, PerPeer: c.Limits.PerAddress, NewPerSecond: c.Limits.NewPerSecond,
+		Shared: c.Limits.SharedAddresses, Handshakes: handshakes, Log: c.Log,
+	})
+}
+
+const (
+	listenerAPI    = "api"
+	listenerTunnel = "tunnel"
+	listenerEdge   = "edge"
+)
+
+// Connections are the counts of the listeners by name: api, tunnel, edge.
+func (c *ControlPlane) Connections() map[string]limit.Stats {
+	counts := map[string]limit.Stats{}
+	for name, l := range map[string]net.Listener{listenerAPI: c.listeners.api, listenerTunnel: c.listeners.tunnel, listenerEdge: c.listeners.edge} {
+		if limited, ok := l.(*limit.Listener); ok {
+			counts[name] = limited.Stats()
+		}
+	}
+	return counts
+}
+
+// What calls may take of the HTTPS API at a time.
+const (
+	maxCalls        = 16384
+	maxCallsProven  = 32   // of one agent or Runner
+	maxCallsUnknown = 4096 // of one address, without a certificate of ours
+	// Failed calls of one address: at once, and a second in the long run.
+	maxFailures, failuresPerSecond = 1000, 10
+	// busyRetry is when a call past its share is worth trying again.
+	busyRetry = time.Second
+)
+
+// callLimits bounds the calls of the HTTPS API: by name for whoever has a certificate of
+// ours, by address for all others. Whoever fails to prove itself too often from one
+// address waits, without those waiting with it that can prove themselves.
+type callLimits struct {
+	peers    *peers
+	shares   *limit.Shares
+	unknown  *limit.Shares
+	failures *limit.Failures
+}
+
+func newCallLimits(p *peers, shared []netip.Prefix) *callLimits {
+	return &callLimits{
+		peers: p, shares: limit.NewShares(maxCalls, maxCallsProven), unknown: limit.NewShares(maxCalls, maxCallsUnknown),
+		failures: limit.NewFailures(maxFailures, failuresPerSecond, shared),
+	}
+}
+
+func (l *callLimits) wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, proven := l.proven(r)
+		shares := l.shares
+		from := limit.PeerOfText(r.RemoteAddr)
+		if !proven {
+			if wait := l.failures.Wait(from, time.Now()); wait > 0 {
+				refuseCall(w, "too many calls from this address failed", wait)
+				return
+			}
+			name, shares = from.String(), l.unknown
+		}
+		leave, ok := shares.Enter(name)
+		if !ok {
+			refuseCall(w, "too many calls are under way", busyRetry)
+			return
+		}
+		defer leave()
+		if proven {
+			next.ServeHTTP(w, r)
+			return
+		}
+		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+		next.ServeHTTP(ww, r)
+		if ww.Status() == http.StatusUnauthorized {
+			l.failures.Failed(from, time.Now())
+		}
+	})
+}
+
+// proven is the name in a certificate that our CA signed and that has not expired. That
+// it was revoked meanwhile is for the call itself to say.
+func (l *callLimits) proven(r *http.Request) (string, bool) {
+	cert := certificateOf(r.TLS)
+	if cert == nil || len(cert.URIs) != 1 {
+		return "", false
+	}
+	for _, role := range []string{roleAgent, roleRunner} {
+		if strings.HasPrefix(cert.URIs[0].Path, "/"+role+"/") {
+			name, bad := l.peers.verify(cert, role)
+			return role + "/" + name, bad == nil
+		}
+	}
+	return "", false
+}
+
+func refuseCall(w http.ResponseWriter, detail string, wait time.Duration) {
+	problem.Write(w, "", problem.Errorf(problem.TooManyRequests, "wait as long as Retry-After says; if many agents share this address, name it with --shared-address", "%s", detail).WithRetryAfter(wait))
+}

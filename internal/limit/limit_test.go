@@ -1,0 +1,206 @@
+package limit
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"net/netip"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func address(n uint32) netip.Prefix {
+	var a [4]byte
+	binary.BigEndian.PutUint32(a[:], n)
+	return peer(netip.AddrFrom4(a))
+}
+
+// open listens on this machine with limits.
+func open(t *testing.T, cfg Config) *Listener {
+	t.Helper()
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	cfg.Log = zerolog.Nop()
+	l := Listen(ln, cfg)
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+func dial(t *testing.T, l net.Listener, from string) net.Conn {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	c, err := d.DialContext(t.Context(), "tcp", l.Addr().String())
+	require.NoError(t, err)
+	require.NoError(t, c.SetDeadline(time.Now().Add(10*time.Second)))
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func accept(t *testing.T, l net.Listener) net.Conn {
+	t.Helper()
+	c, err := l.Accept()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func isRefused(t *testing.T, c net.Conn) {
+	t.Helper()
+	_, err := c.Read(make([]byte, 1))
+	require.ErrorIs(t, err, syscall.ECONNRESET)
+}
+
+func TestOnePeerCannotTakeAllPlaces(t *testing.T) {
+	l := open(t, Config{PerPeer: 2, Connections: 3})
+	dial(t, l, "127.0.0.1")
+	first := accept(t, l)
+	dial(t, l, "127.0.0.1")
+	accept(t, l)
+	third := dial(t, l, "127.0.0.1")
+	dial(t, l, "127.0.0.2")
+	accept(t, l)
+	isRefused(t, third)
+	assert.Equal(t, Stats{Open: 3, Peers: 2, Accepted: 3, Refused: 1}, l.Stats())
+
+	// All places are taken now; one that is given back is free for anybody.
+	assert.Equal(t, "connections", l.enter(address(3), time.Now()))
+	require.NoError(t, first.Close())
+	require.Error(t, first.Close(), "closed twice, but counted once")
+	assert.Equal(t, 2, l.Stats().Open)
+	dial(t, l, "127.0.0.3")
+	assert.Contains(t, accept(t, l).RemoteAddr().String(), "127.0.0.3")
+}
+
+func TestNewConnectionsHaveTheirPace(t *testing.T) {
+	l := open(t, Config{PerPeer: 10, NewPerSecond: 2})
+	now, p := time.Now(), address(1)
+	for range 10 {
+		assert.Empty(t, l.enter(p, now))
+		l.leave(p, now)
+	}
+	assert.Contains(t, l.enter(p, now), "per second")
+	assert.Empty(t, l.enter(address(2), now), "another peer has its own")
+	assert.Empty(t, l.enter(p, now.Add(time.Second)))
+}
+
+func TestSharedAddressesHaveOnlyTheTotal(t *testing.T) {
+	l := open(t, Config{PerPeer: 1, NewPerSecond: 1, Connections: 5, Shared: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
+	now, nat := time.Now(), peer(netip.MustParseAddr("10.1.2.3"))
+	for range 5 {
+		assert.Empty(t, l.enter(nat, now))
+	}
+	assert.Equal(t, "connections", l.enter(nat, now))
+}
+
+// TestTenThousandAgentsBehindOneAddress come back at once, twice within a minute, each
+// with a connection that stays.
+func TestTenThousandAgentsBehindOneAddress(t *testing.T) {
+	l := open(t, Config{})
+	now, nat := time.Now(), address(1)
+	for range 2 {
+		for range 10_000 {
+			require.Empty(t, l.enter(nat, now))
+		}
+		for range 10_000 {
+			l.leave(nat, now)
+		}
+		now = now.Add(40 * time.Second)
+	}
+}
+
+func TestStrangersDoNotMakeTheTableGrow(t *testing.T) {
+	l := open(t, Config{PerPeer: 2, NewPerSecond: 1, Quiet: 100})
+	now := time.Now()
+	require.Empty(t, l.enter(address(0), now), "it stays")
+	for n := range uint32(100_000) {
+		require.Empty(t, l.enter(address(n+1), now))
+		l.leave(address(n+1), now)
+	}
+	assert.Equal(t, 101, l.Stats().Peers)
+	assert.Equal(t, 1, l.peers.peers[address(0)].open)
+	require.Empty(t, l.enter(address(5), now.Add(time.Minute)))
+	assert.Equal(t, 2, l.Stats().Peers, "who has been quiet for long enough is as good as new")
+}
+
+func TestPeers(t *testing.T) {
+	for text, want := range map[string]string{
+		"192.0.2.7:1":                "192.0.2.7/32",
+		"[::ffff:192.0.2.7]:1":       "192.0.2.7/32",
+		"[2001:db8:1:2:3:4:5:6]:1":   "2001:db8:1:2::/64",
+		"[2001:db8:1:2:ffff::1]:443": "2001:db8:1:2::/64",
+		"[fe80::1%eth0]:1":           "fe80::/64",
+		"":                           "invalid Prefix",
+		"a-pipe":                     "invalid Prefix",
+	} {
+		assert.Equal(t, want, PeerOfText(text).String(), text)
+	}
+	assert.Equal(t, "192.0.2.7/32", PeerOf(&net.TCPAddr{IP: net.ParseIP("192.0.2.7"), Port: 1}).String())
+	assert.Equal(t, netip.Prefix{}, PeerOf(nil))
+	a, _ := net.Pipe()
+	assert.Equal(t, netip.Prefix{}, PeerOf(a.RemoteAddr()))
+}
+
+func TestWhoWaitsLongestMakesRoom(t *testing.T) {
+	l := open(t, Config{Handshakes: 2})
+	var ends []net.Conn
+	var conns []net.Conn
+	for range 2 {
+		ends = append(ends, dial(t, l, "127.0.0.1"))
+		conns = append(conns, accept(t, l))
+	}
+	Settled(conns[0])
+	Settled(conns[0])
+	assert.Equal(t, 1, l.Stats().Handshakes)
+	for range 2 {
+		ends = append(ends, dial(t, l, "127.0.0.1"))
+		conns = append(conns, accept(t, l))
+	}
+	_, err := ends[1].Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF, "the second waited longest")
+	for _, c := range conns {
+		_ = c.Close()
+	}
+	assert.Equal(t, 0, l.Stats().Handshakes)
+	assert.Equal(t, 0, l.Stats().Open)
+}
+
+func TestShares(t *testing.T) {
+	s := NewShares(3, 2)
+	leave, ok := s.Enter("a")
+	require.True(t, ok)
+	_, ok = s.Enter("a")
+	require.True(t, ok)
+	_, ok = s.Enter("a")
+	assert.False(t, ok, "its share")
+	_, ok = s.Enter("b")
+	require.True(t, ok)
+	_, ok = s.Enter("c")
+	assert.False(t, ok, "all")
+	leave()
+	leave()
+	assert.Equal(t, 2, s.Taken())
+	_, ok = s.Enter("c")
+	assert.True(t, ok)
+	assert.Len(t, s.by, 3)
+}
+
+func TestFailures(t *testing.T) {
+	f := NewFailures(2, 1, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")})
+	now, p := time.Now(), address(1)
+	for range 2 {
+		assert.Zero(t, f.Wait(p, now))
+		f.Failed(p, now)
+	}
+	assert.Equal(t, time.Second, f.Wait(p, now).Round(time.Millisecond))
+	assert.Zero(t, f.Wait(address(2), now))
+	assert.Zero(t, f.Wait(p, now.Add(time.Second)))
+	for range 10 {
+		f.Failed(peer(netip.MustParseAddr("10.0.0.1")), now)
+	}
+	assert.Zero(t, f.Wait(peer(netip.MustParseAddr("10.0.0.1")), now))
+}

@@ -1,0 +1,220 @@
+package limit
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/time/rate"
+)
+
+// Config is what a listener takes of its peers. Zero values mean the defaults.
+type Config struct {
+	// Name says in the log which listener it is.
+	Name string
+	// Connections is how many may be open at a time (65536).
+	Connections int
+	// PerPeer is how many of them one address may have, an IPv6 network of 64 bits
+	// counting as one (16384), and how many new ones it may open at once.
+	PerPeer int
+	// NewPerSecond is how many new ones it may open in the long run (256).
+	NewPerSecond int
+	// Shared are networks behind whose addresses many peers are: a load balancer, a NAT.
+	// What holds for one peer does not hold for them.
+	Shared []netip.Prefix
+	// Handshakes, if not zero, is how many connections may be on their way to being of use
+	// at a time: those for which nobody has called Settled. Past it the one that has
+	// waited longest is closed.
+	Handshakes int
+	// Quiet is how many addresses with nothing open are remembered, for their rate (65536).
+	Quiet int
+	Log   zerolog.Logger
+}
+
+// The defaults of Config. Ten thousand agents behind one address that all come back at
+// once are let in at once; with several replicas each, those past 16384 are let in at 256 a
+// second, which their own retries are patient enough for. Four addresses can fill a
+// listener: more than that is for a firewall in front.
+const (
+	DefaultConnections  = 65536
+	DefaultPerPeer      = 16384
+	DefaultNewPerSecond = 256
+	DefaultHandshakes   = 16384
+	defaultQuiet        = 65536
+)
+
+func (c Config) withDefaults() Config {
+	for field, value := range map[*int]int{
+		&c.Connections: DefaultConnections, &c.PerPeer: DefaultPerPeer, &c.NewPerSecond: DefaultNewPerSecond, &c.Quiet: defaultQuiet,
+	} {
+		if *field <= 0 {
+			*field = value
+		}
+	}
+	return c
+}
+
+// Stats are counts for metrics.
+type Stats struct {
+	Open, Handshakes, Peers int    // now
+	Accepted, Refused       uint64 // since the start
+}
+
+// Listener accepts connections within its limits. Those past them are reset before a byte
+// is read, a TLS handshake least of all: their peers see a connection that was refused,
+// and try again.
+type Listener struct {
+	net.Listener
+	cfg  Config
+	room *Room // nil without Handshakes
+	told rate.Sometimes
+
+	mu    sync.Mutex
+	peers *table
+	stats Stats
+}
+
+// logEvery spaces the lines about refusals.
+const logEvery = 10 * time.Second
+
+// Seldom is for log lines that a peer can cause as often as it likes.
+func Seldom() rate.Sometimes { return rate.Sometimes{First: 1, Interval: logEvery} }
+
+// Listen puts limits before a listener.
+func Listen(ln net.Listener, cfg Config) *Listener {
+	cfg = cfg.withDefaults()
+	l := &Listener{
+		Listener: ln, cfg: cfg, peers: newTable(cfg.Quiet, rate.Limit(cfg.NewPerSecond), cfg.PerPeer),
+		told: Seldom(),
+	}
+	if cfg.Handshakes > 0 {
+		l.room = NewRoom(cfg.Handshakes)
+	}
+	return l
+}
+
+// Accept implements net.Listener.
+func (l *Listener) Accept() (net.Conn, error) {
+	for {
+		raw, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		from := PeerOf(raw.RemoteAddr())
+		if reason := l.enter(from, time.Now()); reason != "" {
+			l.refuse(raw, from, reason)
+			continue
+		}
+		c := &conn{Conn: raw, leave: sync.OnceFunc(func() { l.leave(from, time.Now()) })}
+		if l.room != nil {
+			c.settled = l.room.Enter(raw)
+		}
+		return c, nil
+	}
+}
+
+// enter counts a connection, or says why it may not be.
+func (l *Listener) enter(from netip.Prefix, now time.Time) (refusal string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer func() {
+		if refusal != "" {
+			l.stats.Refused++
+		}
+	}()
+	if l.stats.Open >= l.cfg.Connections {
+		return "connections"
+	}
+	e := l.peers.get(from)
+	defer l.peers.settle(e, now)
+	if !within(from, l.cfg.Shared) {
+		if e.open >= l.cfg.PerPeer {
+			return "connections per peer"
+		}
+		if !e.pace.AllowN(now, 1) {
+			return "new connections per second and peer"
+		}
+	}
+	e.open++
+	l.stats.Open++
+	l.stats.Accepted++
+	return ""
+}
+
+func (l *Listener) leave(from netip.Prefix, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stats.Open--
+	e := l.peers.get(from)
+	e.open--
+	l.peers.settle(e, now)
+}
+
+// refuse resets a connection: an orderly end would leave the system something to remember.
+func (l *Listener) refuse(raw net.Conn, from netip.Prefix, limit string) {
+	if tcp, ok := raw.(interface{ SetLinger(int) error }); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = raw.Close()
+	l.told.Do(func() {
+		l.cfg.Log.Warn().Str("listener", l.cfg.Name).Stringer("peer", from).Str("limit", limit).Uint64("refused", l.Stats().Refused).
+			Msg("connections are refused; if they are those of many agents behind one address, raise the limits")
+	})
+}
+
+// Stats returns the current counts.
+func (l *Listener) Stats() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.stats
+	s.Peers = len(l.peers.peers)
+	if l.room != nil {
+		s.Handshakes = l.room.Len()
+	}
+	return s
+}
+
+// conn is a connection that is counted until it is closed.
+type conn struct {
+	net.Conn
+	leave, settled func()
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	c.settle()
+	c.leave()
+	return c.Conn.Close()
+}
+
+// CloseWrite ends one direction.
+func (c *conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return c.Close()
+}
+
+func (c *conn) settle() {
+	if c.settled != nil {
+		c.settled()
+	}
+}
+
+// Settled says that a connection of a Listener, or the TLS connection on it, is of use:
+// its handshake is done and its first request there.
+func Settled(c net.Conn) {
+	for {
+		switch at := c.(type) {
+		case *conn:
+			at.settle()
+			return
+		case interface{ NetConn() net.Conn }:
+			c = at.NetConn()
+		default:
+			return
+		}
+	}
+}

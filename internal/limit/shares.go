@@ -1,0 +1,47 @@
+package limit
+
+import "sync"
+
+// Shares divides the places there are for something among those who want it, by any name:
+// an agent's ID, a Runner's, an address.
+type Shares struct {
+	all, each int
+
+	mu    sync.Mutex
+	taken int
+	by    map[string]int
+}
+
+// NewShares makes all places, of which one name gets at most each.
+func NewShares(all, each int) *Shares {
+	return &Shares{all: all, each: each, by: make(map[string]int)}
+}
+
+// Enter takes a place for a name, if there is one for it. Leave gives it back; it may be
+// called again.
+func (s *Shares) Enter(name string) (leave func(), ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.taken >= s.all || s.by[name] >= s.each {
+		return nil, false
+	}
+	s.taken++
+	s.by[name]++
+	return sync.OnceFunc(func() { s.leave(name) }), true
+}
+
+func (s *Shares) leave(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.taken--
+	if s.by[name]--; s.by[name] == 0 {
+		delete(s.by, name)
+	}
+}
+
+// Taken is how many places are taken.
+func (s *Shares) Taken() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.taken
+}

@@ -1,0 +1,61 @@
+package limit
+
+import (
+	"container/list"
+	"net/netip"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// table remembers peers: those with something open, and of the others at most max, of
+// which those that have been quiet longest go first. So strangers with many addresses
+// make it forget how often others came, and never make it grow.
+// Its users hold a lock.
+type table struct {
+	max   int
+	rate  rate.Limit
+	burst int
+	peers map[netip.Prefix]*entry
+	quiet *list.List // of *entry with nothing open, in the order in which they fell quiet
+}
+
+type entry struct {
+	peer  netip.Prefix
+	open  int
+	pace  *rate.Limiter
+	quiet *list.Element
+}
+
+func newTable(maxQuiet int, r rate.Limit, burst int) *table {
+	return &table{max: maxQuiet, rate: r, burst: burst, peers: make(map[netip.Prefix]*entry), quiet: list.New()}
+}
+
+// get finds a peer or notes a new one. Call settle when done with it.
+func (t *table) get(p netip.Prefix) *entry {
+	e := t.peers[p]
+	if e == nil {
+		e = &entry{peer: p, pace: rate.NewLimiter(t.rate, t.burst)}
+		t.peers[p] = e
+	}
+	return e
+}
+
+// settle puts an entry where it belongs and forgets who need not be remembered.
+func (t *table) settle(e *entry, now time.Time) {
+	if e.quiet != nil {
+		t.quiet.Remove(e.quiet)
+		e.quiet = nil
+	}
+	if e.open == 0 {
+		e.quiet = t.quiet.PushBack(e)
+	}
+	for front := t.quiet.Front(); front != nil; front = t.quiet.Front() {
+		oldest := front.Value.(*entry)
+		if t.quiet.Len() <= t.max && oldest.pace.TokensAt(now) < float64(t.burst) {
+			return
+		}
+		t.quiet.Remove(front)
+		delete(t.peers, oldest.peer)
+	}
+}

@@ -1,0 +1,330 @@
+package hostile_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"runtime/debug"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/test/hostile"
+	"github.com/pipeops/pipeops-vm-agent/test/planetest"
+	"github.com/pipeops/pipeops-vm-agent/tunnel"
+)
+
+// attackers send at a time; many more would only wait for the two cores.
+const attackers = 32
+
+// connections is how many hostile ones there are.
+func connections() int {
+	switch {
+	case raceEnabled:
+		return 5_000
+	case testing.Short():
+		return 10_000
+	}
+	return 100_000
+}
+
+// Growth allowed when all is over: what pools and tables keep, and the noise of a
+// process that tests itself. A connection that stayed would bring a goroutine and some
+// 30 KiB: of 100 000 not one in five thousand could hide.
+const (
+	moreGoroutines = 10
+	moreHeap       = 32 << 20
+)
+
+// TestNothingGrowsUnderAttack has a hundred thousand hostile connections come to all
+// listeners of a real control plane with a real agent's tunnel, from all addresses of
+// this machine, while an agent and a Runner go on working. Afterwards there are as many
+// goroutines as before, and as much memory.
+func TestNothingGrowsUnderAttack(t *testing.T) {
+	s := startSystem(t)
+	s.heartbeat(t)
+	s.command(t)
+	beforeGoroutines, beforeHeap := s.measure()
+
+	ctx, stop := context.WithCancel(t.Context())
+	var served atomic.Int64
+	working, _ := errgroup.WithContext(ctx)
+	working.Go(func() error { return s.work(ctx, &served) })
+
+	start := time.Now()
+	s.attack(t, connections())
+	t.Logf("%d hostile connections in %s; %d calls served meanwhile; %+v", connections(), time.Since(start).Round(time.Second), served.Load(), s.plane.Connections())
+	stop()
+	require.NoError(t, working.Wait(), "somebody who works was kept from it")
+	assert.Greater(t, served.Load(), int64(20))
+
+	s.heartbeat(t)
+	s.command(t)
+	var goroutines int
+	var heap uint64
+	ok := assert.Eventually(t, func() bool {
+		goroutines, heap = s.measure()
+		return goroutines <= beforeGoroutines+moreGoroutines && heap <= beforeHeap+moreHeap
+	}, time.Minute, time.Second)
+	t.Logf("goroutines %d, before %d; heap %d KiB, before %d KiB", goroutines, beforeGoroutines, heap>>10, beforeHeap>>10)
+	if !ok {
+		stacks := make([]byte, 1<<20)
+		t.Logf("%s", stacks[:runtime.Stack(stacks, true)])
+	}
+}
+
+// system is a control plane, an agent's tunnel with the Runner API behind it, and the
+// two who work: that agent and a Runner.
+type system struct {
+	plane   *planetest.Plane
+	roots   *x509.CertPool
+	id      controlapi.Identity
+	control *controlapi.Client
+	runner  *runnerapi.Client
+	evil    *tls.Config // a Runner's that is let in
+}
+
+func startSystem(t *testing.T) *system {
+	t.Helper()
+	s := &system{plane: planetest.Start(t), roots: x509.NewCertPool()}
+	s.register(t)
+	s.serveAgent(t)
+	s.runner = s.dialRunner(t)
+	return s
+}
+
+func (s *system) register(t *testing.T) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	require.NoError(t, err)
+	text := s.plane.Token(t, controlplane.TokenOptions{TTL: time.Hour})
+	token, err := controlapi.ParseToken(text)
+	require.NoError(t, err)
+	var current atomic.Pointer[tls.Config]
+	cfg, err := controlapi.Trust{Fingerprint: token.Fingerprint}.TLSConfig(s.plane.URL())
+	require.NoError(t, err)
+	current.Store(cfg)
+	s.control, err = controlapi.NewClient(controlapi.ClientConfig{URL: s.plane.URL(), TLS: current.Load, Log: zerolog.Nop()})
+	require.NoError(t, err)
+	t.Cleanup(s.control.Close)
+	s.id, err = s.control.Register(t.Context(), token, controlapi.RegisterRequest{
+		Name: "shop", ClusterUID: "uid", CSR: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: csr})), AgentVersion: "1", RunnerAPIVersion: "v1", Clock: time.Now(),
+	})
+	require.NoError(t, err)
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	cert, err := tls.X509KeyPair([]byte(s.id.Certificate), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	require.NoError(t, err)
+	require.True(t, s.roots.AppendCertsFromPEM([]byte(s.id.CABundle)))
+	current.Store(&tls.Config{MinVersion: tls.VersionTLS13, RootCAs: s.roots, Certificates: []tls.Certificate{cert}})
+	s.control.Close() // the next connection shows the certificate
+	s.connect(t, current.Load, cert)
+}
+
+// connect keeps the agent's tunnel up, with the Runner API at its end.
+func (s *system) connect(t *testing.T, config func() *tls.Config, cert tls.Certificate) {
+	t.Helper()
+	tun, err := tunnel.New(tunnel.Config{
+		ServerAddress: s.id.Tunnel.Address, ServerName: s.id.Tunnel.ServerName, AgentID: s.id.AgentID,
+		TLS: func(context.Context) (*tls.Config, error) { return config(), nil }, Log: zerolog.Nop(),
+	})
+	require.NoError(t, err)
+	backend := runnerapitest.NewBackend()
+	ctx, cancel := context.WithCancel(context.Background())
+	var parts errgroup.Group
+	parts.Go(func() error { return tun.Run(ctx) })
+	parts.Go(func() error {
+		return runnerapi.Serve(ctx, tun.Listener(), runnerapi.ServeConfig{
+			Handler: runnerapi.NewServer(runnerapi.Config{
+				Apps: backend, Meter: backend, ConfigMaps: backend, Secrets: backend, Namespaces: backend, Clusters: backend,
+				TrustDomain: controlplane.DefaultTrustDomain, Log: zerolog.Nop(),
+			}),
+			TLS: runnerapi.ServerTLS(runnerapi.ServerTLSConfig{
+				Certificate: func() (*tls.Certificate, error) { return &cert, nil },
+				Roots:       func() *x509.CertPool { return s.roots }, TrustDomain: controlplane.DefaultTrustDomain,
+			}),
+			Drain: time.Second, Log: zerolog.Nop(),
+		})
+	})
+	t.Cleanup(func() {
+		cancel()
+		if err := parts.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("the agent: %v", err)
+		}
+	})
+}
+
+func (s *system) serveAgent(t *testing.T) {
+	t.Helper()
+	s.heartbeat(t)
+	s.plane.AwaitOnline(t, time.Time{})
+}
+
+// dialRunner makes two Runners: one that works, and one that means ill.
+func (s *system) dialRunner(t *testing.T) *runnerapi.Client {
+	t.Helper()
+	certificate := func(name string) tls.Certificate {
+		credentials, err := s.plane.CreateRunner(t.Context(), name, time.Hour, false)
+		require.NoError(t, err)
+		cert, err := credentials.TLSCertificate()
+		require.NoError(t, err)
+		return cert
+	}
+	good, evil := certificate("good"), certificate("evil")
+	s.evil = &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: s.roots, ServerName: s.serverName(), Certificates: []tls.Certificate{evil}}
+	c, err := runnerapi.NewClient(runnerapi.ClientConfig{
+		AgentID: s.id.AgentID, ServerName: s.serverName(), EdgeAddresses: []string{s.plane.Addrs().Edge.String()},
+		TrustDomain: controlplane.DefaultTrustDomain, Roots: s.roots, Certificate: func() (*tls.Certificate, error) { return &good, nil },
+	})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func (s *system) serverName() string { return s.id.AgentID + "." + controlplane.DefaultAgentsDomain }
+
+func (s *system) heartbeat(t *testing.T) {
+	t.Helper()
+	_, err := s.control.Heartbeat(t.Context(), controlapi.Heartbeat{Clock: time.Now(), AgentVersion: "1", RunnerAPIVersion: "v1"})
+	require.NoError(t, err)
+}
+
+func (s *system) command(t *testing.T) {
+	t.Helper()
+	_, err := s.runner.Cluster(t.Context())
+	require.NoError(t, err)
+}
+
+// work is what an agent and a Runner do, on connections that are kept and on new ones.
+func (s *system) work(ctx context.Context, served *atomic.Int64) error {
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	stranger := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: s.roots},
+	}, Timeout: 20 * time.Second}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		calls, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
+		err := errors.Join(s.beat(calls), s.commands(calls), healthy(calls, stranger, s.plane.URL()))
+		cancel()
+		if err != nil {
+			return err
+		}
+		served.Add(3)
+	}
+}
+
+func (s *system) beat(ctx context.Context) error {
+	_, err := s.control.Heartbeat(ctx, controlapi.Heartbeat{Clock: time.Now(), AgentVersion: "1", RunnerAPIVersion: "v1"})
+	return err
+}
+
+func (s *system) commands(ctx context.Context) error {
+	_, err := s.runner.Cluster(ctx)
+	return err
+}
+
+func healthy(ctx context.Context, c *http.Client, url string) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/healthz", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := c.Do(r)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	if resp.StatusCode != http.StatusOK {
+		err = errors.Join(err, fmt.Errorf("healthz: %s", resp.Status))
+	}
+	return errors.Join(err, resp.Body.Close())
+}
+
+// measure counts goroutines and the heap's bytes that are in use.
+func (s *system) measure() (goroutines int, heap uint64) {
+	runtime.GC() // pools are emptied by the second
+	debug.FreeOSMemory()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return runtime.NumGoroutine(), m.HeapAlloc
+}
+
+// attack sends so many connections. One in ten completes a TLS handshake, which is what
+// takes the time; one in twenty of all is left to the server to end.
+func (s *system) attack(t *testing.T, n int) {
+	t.Helper()
+	api := hostile.Target{Addr: s.plane.Addrs().API.String(), Anywhere: true, TLS: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: s.roots, ServerName: "localhost"}}
+	tun := hostile.Target{Addr: s.plane.Addrs().Tunnel.String(), Anywhere: true}
+	edge := hostile.Target{Addr: s.plane.Addrs().Edge.String(), Anywhere: true, TLS: s.evil}
+	type shot struct {
+		hostile.Target
+		hostile.Attack
+	}
+	var quick, dear []shot
+	for _, a := range hostile.TLS(s.serverName()) {
+		quick = append(quick, shot{api, a}, shot{tun, a}, shot{edge, a})
+	}
+	for _, target := range []hostile.Target{api, edge} {
+		for _, a := range append(hostile.HTTP1("/healthz"), hostile.HTTP2("/healthz", 100)...) {
+			dear = append(dear, shot{target, a})
+		}
+	}
+	var group errgroup.Group
+	group.SetLimit(attackers)
+	var failed atomic.Int64
+	for i := range n {
+		at := quick[i%len(quick)]
+		if i%10 == 0 {
+			at = dear[(i/10)%len(dear)]
+		}
+		group.Go(func() error {
+			conn, err := at.Send(t.Context(), at.Attack)
+			if err != nil {
+				failed.Add(1)
+				return nil //nolint:nilerr // it was refused, which is as good
+			}
+			if i%20 == 1 && !at.Waits {
+				_, _ = hostile.Ended(conn, time.Second)
+			}
+			leave(conn, i)
+			return nil
+		})
+	}
+	require.NoError(t, group.Wait())
+	t.Logf("%d were refused before they could do anything", failed.Load())
+	assert.Less(t, failed.Load(), int64(n/4), "most of the attack has to arrive")
+}
+
+// leave goes without a word, or in order.
+func leave(conn net.Conn, i int) {
+	if i%2 == 0 {
+		hostile.Reset(conn)
+		return
+	}
+	_ = conn.Close()
+}

@@ -1,0 +1,149 @@
+// Package hostile is what a listener has to stand: connections that are silent, slow,
+// garbage, too large, or cleverly wrong, in TLS, HTTP/1.1 and HTTP/2. Tests send them to
+// the real listeners; what must come of them is the test's to say.
+package hostile
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"time"
+)
+
+// Attack is one hostile connection.
+type Attack struct {
+	Name string
+	// Secure attacks need a TLS connection with the protocol ALPN, if it is not empty.
+	Secure bool
+	ALPN   string
+	// Waits says that the server ends it only when its patience does.
+	Waits bool
+	// Do sends it. That the server has hung up meanwhile is no error of its.
+	Do func(net.Conn)
+}
+
+// Target is a listener.
+type Target struct {
+	Addr string
+	// TLS is what a client needs to complete its handshake; its protocols are set by the
+	// attack.
+	TLS *tls.Config
+	// Anywhere has connections come from random addresses of this machine's 127.0.0.0/8.
+	Anywhere bool
+}
+
+// timeout bounds a single attack's dial, handshake and writing.
+const timeout = 30 * time.Second
+
+// Send mounts an attack and answers the connection, for the test to see what comes of it.
+func (t Target) Send(ctx context.Context, a Attack) (net.Conn, error) {
+	conn, err := t.open(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	a.Do(conn)
+	return conn, nil
+}
+
+func (t Target) open(ctx context.Context, a Attack) (net.Conn, error) {
+	d := net.Dialer{Timeout: timeout}
+	if t.Anywhere {
+		d.LocalAddr = &net.TCPAddr{IP: net.IPv4(127, byte(rand.IntN(250)), byte(rand.IntN(250)), byte(2+rand.IntN(250)))}
+	}
+	raw, err := d.DialContext(ctx, "tcp", t.Addr)
+	if err != nil {
+		return nil, err
+	}
+	_ = raw.SetDeadline(time.Now().Add(timeout))
+	if !a.Secure {
+		return raw, nil
+	}
+	cfg := t.TLS.Clone()
+	cfg.NextProtos = nil
+	if a.ALPN != "" {
+		cfg.NextProtos = []string{a.ALPN}
+	}
+	conn := tls.Client(raw, cfg)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// Ended reads until the server ends the connection, and answers what it said. The error is
+// os.ErrDeadlineExceeded if it does not within the patience, and nil however else it ended.
+func Ended(conn net.Conn, patience time.Duration) (said []byte, err error) {
+	_ = conn.SetReadDeadline(time.Now().Add(patience))
+	said, err = io.ReadAll(io.LimitReader(conn, 1<<20))
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return said, err
+	}
+	return said, nil
+}
+
+// Reset closes a connection so that nothing of it is left on either side.
+func Reset(conn net.Conn) {
+	if c, ok := conn.(*tls.Conn); ok {
+		conn = c.NetConn()
+	}
+	if c, ok := conn.(*net.TCPConn); ok {
+		_ = c.SetLinger(0)
+	}
+	_ = conn.Close()
+}
+
+// say writes; the server may have hung up by then.
+func say(text string) func(net.Conn) {
+	return func(c net.Conn) { _, _ = io.WriteString(c, text) }
+}
+
+// Drip sends a text byte by byte, over and over, until the server hangs up (a slow loris),
+// and says whether it did within the patience.
+func Drip(conn net.Conn, text string, every, patience time.Duration) bool {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	gone := make(chan error, 1)
+	go func() {
+		_, err := Ended(conn, patience)
+		gone <- err
+	}()
+	for i := 0; ; i++ {
+		select {
+		case err := <-gone:
+			return err == nil
+		case <-ticker.C:
+			_, _ = io.WriteString(conn, text[i%len(text):][:1])
+		}
+	}
+}
+
+// LeftOpen mounts all attacks at once and names those that the server does not end
+// within the patience, with the reason. allowed says what may be said to an attacker.
+func (t Target) LeftOpen(ctx context.Context, attacks []Attack, patience time.Duration, allowed func(said []byte) bool) (left []string, err error) {
+	conns := make([]net.Conn, len(attacks))
+	defer func() {
+		for _, conn := range conns {
+			if conn != nil {
+				Reset(conn)
+			}
+		}
+	}()
+	for i, a := range attacks {
+		if conns[i], err = t.Send(ctx, a); err != nil {
+			return nil, fmt.Errorf("%s %s: %w", a.ALPN, a.Name, err)
+		}
+	}
+	for i, a := range attacks {
+		said, err := Ended(conns[i], patience)
+		if err != nil || !allowed(said) {
+			left = append(left, fmt.Sprintf("%s %s: %v, said %.200q", a.ALPN, a.Name, err, said))
+		}
+	}
+	return left, nil
+}
