@@ -110,7 +110,9 @@ func testsOf(t *testing.T, folder string) map[string]bool {
 
 // TestClaimsWithoutATestAreFound is about the test above.
 func TestClaimsWithoutATestAreFound(t *testing.T) {
-	doc := func(table string) string { return claimsBegin + "\n### A\n\n" + table + "\nText.\n" + claimsEnd + "| a | b |\n" }
+	doc := func(table string) string {
+		return claimsBegin + "\n### A\n\n" + table + "\nText.\n" + claimsEnd + "| a | b |\n"
+	}
 	good, err := claims(doc("| what | test |\n|---|---|\n| one | `a/TestB`, `c/d/TestE` |\n"))
 	require.NoError(t, err)
 	assert.Equal(t, []claim{{"one", []string{"a/TestB", "c/d/TestE"}}}, good)
