@@ -99,3 +99,37 @@ signature_check /no/file x`)
 	assert.Contains(t, said, "the signature of v1.2.3 is not checked")
 	assert.Contains(t, said, "apt-get install -y minisign")
 }
+
+// TestAChangedManifestIsNotInstalled: of the script's own version by the checksum in
+// the script, whatever list a site has beside it; of another one by that list.
+func TestAChangedManifestIsNotInstalled(t *testing.T) {
+	const manifest = "kind: Namespace\n"
+	for name, c := range map[string]struct {
+		published, version, listed string
+		code                       int
+		says                       string
+	}{
+		"as it was released":                 {manifest, "v1.2.3", "", 0, ""},
+		"changed, its own version":           {manifest + "#", "v1.2.3", manifest + "#", 6, "agent.yaml is not what its publisher made"},
+		"another version":                    {"kind: Pod\n", "v1.2.4", "kind: Pod\n", 0, ""},
+		"changed, another version":           {"kind: Pod\n#", "v1.2.4", "kind: Pod\n", 6, "agent.yaml is not what its publisher made"},
+		"another version, and nothing lists": {"kind: Pod\n", "v1.2.4", "", 6, "there is no checksum for agent.yaml"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "agent.yaml"), []byte(c.published), 0o600))
+			list := ""
+			if c.listed != "" {
+				list = sum([]byte(c.listed)) + "  agent.yaml\n"
+			}
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "SHA256SUMS"), []byte(list), 0o600))
+			said, code := bash(t, `
+fetch() { cp "$SITE/${1##*/}" "$2"; } # the download itself is tested with a real site
+signature_check() { return 0; }
+RELEASE_VERSION=v1.2.3 PIPEOPS_VERSION=$VERSION RELEASE_MANIFEST_SHA256="$SUM"
+fetch_manifest "$SITE/installed.yaml"`, "SITE="+dir, "VERSION="+c.version, "SUM="+sum([]byte(manifest)))
+			assert.Equal(t, c.code, code, said)
+			assert.Contains(t, said, c.says)
+		})
+	}
+}
