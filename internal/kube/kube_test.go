@@ -245,6 +245,28 @@ func TestRightsEndWhereTheyShould(t *testing.T) {
 			Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: kubetest.AgentNamespace, Name: "pipeops-agent"}},
 		})
 	}
+	bindOther := func(subjects ...rbacv1.Subject) error {
+		return agent.Create(t.Context(), &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: production, GenerateName: "grab-"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "pipeops-agent-namespace"},
+			Subjects:   subjects,
+		})
+	}
+	const podSecurity = "pod-security.kubernetes.io/enforce"
+	require.NoError(t, env.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "strict", Labels: map[string]string{podSecurity: "restricted", "app.kubernetes.io/managed-by": "pipeops"},
+	}}))
+	secure := func(namespace, level string) error {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+		patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, podSecurity, level)
+		return agent.Patch(t.Context(), ns, client.RawPatch("application/merge-patch+json", patch))
+	}
+	token := func(namespace, account string) error {
+		return agent.Create(t.Context(), &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "grab", Annotations: map[string]string{corev1.ServiceAccountNameKey: account}},
+			Type:       corev1.SecretTypeServiceAccountToken,
+		})
+	}
 	label := func(namespace string) error {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 		return agent.Patch(t.Context(), ns, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"pipeops"}}}`)))
@@ -259,8 +281,22 @@ func TestRightsEndWhereTheyShould(t *testing.T) {
 		"bind its role in kube-system":       func() error { return bind("kube-system", "pipeops-agent-namespace") },
 		"bind its role in a bystander":       func() error { return bind("bystander", "pipeops-agent-namespace") },
 		"bind its role in its own namespace": func() error { return bind("pipeops", "pipeops-agent-namespace") },
-		"take over kube-system":              func() error { return label("kube-system") },
-		"take over default":                  func() error { return label("default") },
+		"bind its role to somebody else": func() error {
+			return bindOther(rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: "User", Name: "mallory"})
+		},
+		"bind its role to an account of that name elsewhere": func() error {
+			return bindOther(rbacv1.Subject{Kind: "ServiceAccount", Namespace: production, Name: "pipeops-agent"})
+		},
+		"loosen a namespace's pod security":   func() error { return secure("strict", `"privileged"`) },
+		"take a namespace's pod security off": func() error { return secure("strict", "null") },
+		"set a namespace's pod security":      func() error { return secure(production, `"privileged"`) },
+		"make a privileged namespace": func() error {
+			return agent.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "loose", Labels: map[string]string{podSecurity: "privileged"}}})
+		},
+		"have a token made in a managed namespace": func() error { return token(production, "default") },
+		"have its own token made":                  func() error { return token("pipeops", "pipeops-agent") },
+		"take over kube-system":                    func() error { return label("kube-system") },
+		"take over default":                        func() error { return label("default") },
 		"delete a bystander": func() error {
 			return agent.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "bystander"}})
 		},
@@ -275,6 +311,7 @@ func TestRightsEndWhereTheyShould(t *testing.T) {
 		assert.True(t, apierrors.IsForbidden(try()), "%s: %v", what, try())
 	}
 	require.NoError(t, bind(production, "pipeops-agent-namespace"), "what it does have to do it may")
+	require.NoError(t, label("strict"), "a namespace that says how secure its pods are can be the agent's")
 }
 
 func TestIdentityStore(t *testing.T) {
