@@ -143,6 +143,24 @@ func TestSwitchesCanBeSwitchedOff(t *testing.T) {
 	assert.Contains(t, on, "APIService v1beta1.metrics.k8s.io")
 }
 
+// TestEgressIsNarrowed to what is named, and DNS.
+func TestEgressIsNarrowed(t *testing.T) {
+	rules := func(args ...string) []any {
+		t.Helper()
+		return field[[]any](t, render(t, agentChart, args[0], args[1:]...)["NetworkPolicy pipeops-agent"], "spec", "egress")
+	}
+	port := func(protocol string, number int) any { return map[string]any{"port": float64(number), "protocol": protocol} }
+	network := func(cidr string) any { return map[string]any{"ipBlock": map[string]any{"cidr": cidr}} }
+	dns := map[string]any{"ports": []any{port("UDP", 53), port("TCP", 53)}}
+	networks := []any{network("10.0.0.10/32"), network("192.0.2.20/32")}
+	ports := []any{port("TCP", 6443), port("TCP", 8443), port("TCP", 7000)}
+
+	assert.Equal(t, []any{map[string]any{}}, rules("single.yaml"), "anywhere")
+	assert.Equal(t, []any{dns, map[string]any{"to": networks, "ports": ports}}, rules("egress.yaml"))
+	assert.Equal(t, []any{dns, map[string]any{"to": networks}}, rules("egress.yaml", "--set", "networkPolicy.egress.ports=null"))
+	assert.Equal(t, []any{dns, map[string]any{"ports": ports}}, rules("egress.yaml", "--set", "networkPolicy.egress.networks=null"))
+}
+
 // TestSelfUpdateIsOffUntilItIsTurnedOn, and so is the right to it.
 func TestSelfUpdateIsOffUntilItIsTurnedOn(t *testing.T) {
 	manifest, err := deployments.SelfUpdate()
