@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
 )
 
 // TestTheCommandsOfTheCertificatesDocument runs them as they are written.
@@ -27,15 +28,26 @@ func TestTheCommandsOfTheCertificatesDocument(t *testing.T) {
 	for i, block := range blocks {
 		fmt.Fprintf(&script, "-- block%d.sh --\n%s", i, block)
 	}
-	file := filepath.Join(t.TempDir(), "certificates.txtar")
-	require.NoError(t, os.WriteFile(file, []byte(script.String()), 0o600))
+	runScript(t, script.String())
+}
+
+// TestTheCommandsOfTheSelfUpdateDocument runs the operator's as they are written,
+// with the key that a program which was not released does not know.
+func TestTheCommandsOfTheSelfUpdateDocument(t *testing.T) {
+	block, err := harness.ShellWith("docs/self-update.md", "release offer")
+	require.NoError(t, err)
+	runScript(t, "served shop\nmkdir dist\nmv release dist/v1.2.3\nexec sh -eu block.sh\nstdout 'v1.2.3.*https://downloads.example.com/v1.2.3'\n"+
+		"stderr 'v1.2.3 is not offered to .* any more'\n-- block.sh --\n"+
+		strings.ReplaceAll(block, "--url", "--key "+releasetest.PublicKey+" --url"))
+}
+
+// runScript runs one script with a data directory of its own.
+func runScript(t *testing.T, script string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "script.txtar")
+	require.NoError(t, os.WriteFile(file, []byte(script), 0o600))
 	testscript.Run(t, testscript.Params{
-		Files: []string{file}, RequireExplicitExec: true,
-		Setup: func(env *testscript.Env) error {
-			env.Setenv("PIPEOPS_DATA_DIR", filepath.Join(env.WorkDir, "data"))
-			env.Setenv("GORACE", "atexit_sleep_ms=0")
-			return nil
-		},
+		Files: []string{file}, RequireExplicitExec: true, Setup: setUp(t),
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"served": func(ts *testscript.TestScript, _ bool, args []string) { served(ts, args) },
 		},

@@ -27,20 +27,25 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
 		RequireExplicitExec: true,
-		Setup: func(env *testscript.Env) error {
-			env.Setenv("PIPEOPS_DATA_DIR", filepath.Join(env.WorkDir, "data"))
-			releasetest.Write(t, filepath.Join(env.WorkDir, "release"), release.Manifest{Version: "v1.2.3", Commit: "abc", Files: []release.File{
-				{Name: "pipeops-agent", SHA256: strings.Repeat("a", 64), Size: 1, Kind: release.KindAgent, OS: "linux", Arch: "amd64"},
-			}})
-			// The race detector has each process wait a second at its end, for stragglers.
-			env.Setenv("GORACE", "atexit_sleep_ms=0")
-			return nil
-		},
+		Setup:               setUp(t),
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"served": func(ts *testscript.TestScript, _ bool, args []string) { served(ts, args) },
 			"mode":   mode,
 		},
 	})
+}
+
+// setUp gives a script a data directory, and a release that is signed.
+func setUp(t *testing.T) func(*testscript.Env) error {
+	return func(env *testscript.Env) error {
+		env.Setenv("PIPEOPS_DATA_DIR", filepath.Join(env.WorkDir, "data"))
+		releasetest.Write(t, filepath.Join(env.WorkDir, "release"), release.Manifest{Version: "v1.2.3", Commit: "abc", Files: []release.File{
+			{Name: "pipeops-agent", SHA256: strings.Repeat("a", 64), Size: 1, Kind: release.KindAgent, OS: "linux", Arch: "amd64"},
+		}})
+		// The race detector has each process wait a second at its end, for stragglers.
+		env.Setenv("GORACE", "atexit_sleep_ms=0")
+		return nil
+	}
 }
 
 // served has a control plane serve the data directory once, so that the other

@@ -193,9 +193,11 @@ func TestTheReadmeRuns(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, image, pod.Spec.Containers[0].Image)
 	const doctor = "kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent doctor"
-	text, err := os.ReadFile(filepath.Join(harness.Root(), "README.md"))
-	require.NoError(t, err)
-	require.Contains(t, string(text), "`"+doctor+"`")
+	for _, page := range []string{"README.md", "docs/doctor.md"} {
+		text, err := os.ReadFile(filepath.Join(harness.Root(), page))
+		require.NoError(t, err)
+		require.Contains(t, string(text), doctor)
+	}
 	t.Log(s.run(t, doctor))
 	pipeops(t, "status", agentName, "web")
 }
