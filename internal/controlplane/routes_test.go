@@ -140,14 +140,14 @@ func TestRoutesOfAnAgentThatIsNot(t *testing.T) {
 	requireProblem(t, putRoutes(shop), controlapi.CodeRevoked)
 }
 
-// TestRoutesOutliveTheControlPlane.
+// TestRoutesOutliveTheControlPlane has them read from the database alone.
 func TestRoutesOutliveTheControlPlane(t *testing.T) {
 	p := start(t)
 	shop := p.registered("shop")
 	tell(shop, routeTo("www.example.com", "/", "web"))
-	dir := p.cfg.DataDir
+	data := p.cfg.data()
 	p.stop()
-	admin, err := OpenAdmin(t.Context(), Data{Dir: dir}, nil)
+	admin, err := OpenAdmin(t.Context(), data, nil)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, admin.Close()) }()
 	list, err := admin.Routes(t.Context(), shop.id.AgentID)
