@@ -149,7 +149,9 @@ func TestEgressIsNarrowed(t *testing.T) {
 		t.Helper()
 		return field[[]any](t, render(t, agentChart, args[0], args[1:]...)["NetworkPolicy pipeops-agent"], "spec", "egress")
 	}
-	port := func(protocol string, number int) any { return map[string]any{"port": float64(number), "protocol": protocol} }
+	port := func(protocol string, number int) any {
+		return map[string]any{"port": float64(number), "protocol": protocol}
+	}
 	network := func(cidr string) any { return map[string]any{"ipBlock": map[string]any{"cidr": cidr}} }
 	dns := map[string]any{"ports": []any{port("UDP", 53), port("TCP", 53)}}
 	networks := []any{network("10.0.0.10/32"), network("192.0.2.20/32")}
