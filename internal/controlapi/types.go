@@ -25,11 +25,14 @@ type Identity struct {
 	Certificate string `json:"certificate" doc:"PEM: the leaf, then what is needed to reach the CA."`
 	CABundle    string `json:"caBundle" doc:"PEM: the CAs that the agent trusts for the control plane, frps and Runners."`
 	// Tunnel says where the FRP tunnel goes.
-	Tunnel            TunnelEndpoint `json:"tunnel"`
-	ServerName        string         `json:"serverName" doc:"AGENT_ID.AGENTS_DOMAIN, the name in the certificate."`
-	TrustDomain       string         `json:"trustDomain" doc:"SPIFFE trust domain of agents and Runners."`
-	HeartbeatInterval int            `json:"heartbeatIntervalSeconds" doc:"Seconds between heartbeats while nothing changes."`
-	FormerCAs         string         `json:"formerCas,omitempty" doc:"PEM: CAs that were trusted before. An enrolment token may name one of them still."`
+	Tunnel TunnelEndpoint `json:"tunnel"`
+	// Tunnels are the frps nodes to keep a tunnel to, the best first; empty where there
+	// is only Tunnel.
+	Tunnels           []TunnelEndpoint `json:"tunnels,omitempty" doc:"The frps nodes to keep a tunnel to, the best first; absent where there is only the one."`
+	ServerName        string           `json:"serverName" doc:"AGENT_ID.AGENTS_DOMAIN, the name in the certificate."`
+	TrustDomain       string           `json:"trustDomain" doc:"SPIFFE trust domain of agents and Runners."`
+	HeartbeatInterval int              `json:"heartbeatIntervalSeconds" doc:"Seconds between heartbeats while nothing changes."`
+	FormerCAs         string           `json:"formerCas,omitempty" doc:"PEM: CAs that were trusted before. An enrolment token may name one of them still."`
 }
 
 // TokenState is what an enrolment token is good for, told to whoever holds it, so
@@ -112,14 +115,16 @@ type HeartbeatAnswer struct {
 	Labels map[string]string `json:"labels,omitempty" doc:"The agent's labels as the control plane has them: Runners whose certificates are for agents with other labels are to be refused."`
 	// Ticket lets the control plane notice that two processes go by one name.
 	Ticket string `json:"ticket,omitempty" doc:"To be sent with the next heartbeat."`
-	// Offer is for agents that say how their update stands; whether it is taken is
-	// theirs to decide.
 	// CABundleHash is told always, CAs to a replica that reported another hash.
 	CABundleHash string `json:"caBundleHash,omitempty" doc:"SHA-256 of the CA bundle to be trusted now, in hexadecimal."`
 	CAs          *CAs   `json:"cas,omitempty" doc:"What to trust from now on; absent when the agent does."`
+	// Tunnels may change at any heartbeat: nodes come and go.
+	Tunnels []TunnelEndpoint `json:"tunnels,omitempty" doc:"The frps nodes to keep a tunnel to from now on, the best first; absent where there is only the one of the identity."`
 	// RenewWithin keeps many agents from renewing at a time: each takes a moment in it.
-	RenewWithin int    `json:"renewWithinSeconds,omitempty" doc:"Renew the certificate within so many seconds, at a moment of the agent's choice: another CA signs now. Absent when there is no need."`
-	Offer       *Offer `json:"offer,omitempty" doc:"Release that the agent may update itself to; absent when none is offered, or not any more."`
+	RenewWithin int `json:"renewWithinSeconds,omitempty" doc:"Renew the certificate within so many seconds, at a moment of the agent's choice: another CA signs now. Absent when there is no need."`
+	// Offer is for agents that say how their update stands; whether it is taken is
+	// theirs to decide.
+	Offer *Offer `json:"offer,omitempty" doc:"Release that the agent may update itself to; absent when none is offered, or not any more."`
 }
 
 // Event is something that happened on the agent's side. Sending the same ID
