@@ -25,6 +25,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/logbook"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
 
@@ -35,9 +36,9 @@ func approvedToken(t *testing.T, p *planetest.Plane) string {
 }
 
 // observed starts an agent whose log and readiness can be read.
-func observed(t *testing.T, p *planetest.Plane, dir, token string, change ...func(*agent.Options)) (r *running, log *book, ready func() string) {
+func observed(t *testing.T, p *planetest.Plane, dir, token string, change ...func(*agent.Options)) (r *running, log *logbook.Book, ready func() string) {
 	t.Helper()
-	log = &book{}
+	log = &logbook.Book{}
 	opts := agent.Options{
 		Config: config.Config{
 			ControlPlaneURL: p.URL(), Token: token, ClusterName: name, StateDir: dir,
@@ -92,7 +93,7 @@ func TestAnAgentWaitsForItsApproval(t *testing.T) {
 	await(t, "it says what it waits for", func() bool { return strings.Contains(ready(), "waits for approval") })
 	e := waiting(t, p)
 	assert.Contains(t, ready(), "pipeops-controlplane agent approve "+e.ID)
-	assert.Equal(t, 1, log.count("waits for approval", "agent approve "+e.ID))
+	assert.Equal(t, 1, log.Count("waits for approval", "agent approve "+e.ID))
 	first.stop()
 
 	_, log, ready = observed(t, p, dir, token)
@@ -108,7 +109,7 @@ func TestAnAgentWaitsForItsApproval(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, e.ID, p.AwaitOnline(t, time.Time{}))
 	t.Logf("online %s after the approval", time.Since(began))
-	assert.Equal(t, 1, log.count("waits for approval"), "said once")
+	assert.Equal(t, 1, log.Count("waits for approval"), "said once")
 	await(t, "it is ready", func() bool {
 		return strings.Contains(ready(), `"ready":true`) || !strings.Contains(ready(), "identity:")
 	})
@@ -122,7 +123,7 @@ func TestADeniedAgentSaysSoOnce(t *testing.T) {
 	require.NoError(t, err)
 	await(t, "it is told", func() bool { return strings.Contains(ready(), "was denied") })
 	assert.Contains(t, ready(), "not one of ours")
-	assert.Equal(t, 1, log.count("was denied", "not one of ours"))
+	assert.Equal(t, 1, log.Count("was denied", "not one of ours"))
 	agents, err := p.Agents(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, agents)
@@ -133,9 +134,9 @@ func TestReplicasWaitTogether(t *testing.T) {
 	r := startReplicas(t, nil)
 	r.token = approvedToken(t, r.p)
 	_, one := r.run("one")
-	await(t, "the first waits", func() bool { return one.count("waits for approval") == 1 })
+	await(t, "the first waits", func() bool { return one.Count("waits for approval") == 1 })
 	_, two := r.run("two")
-	await(t, "the second asks in its place", func() bool { return two.count("waits for approval") == 1 })
+	await(t, "the second asks in its place", func() bool { return two.Count("waits for approval") == 1 })
 	_, err := r.p.ApproveAgent(t.Context(), waiting(t, r.p).ID)
 	require.NoError(t, err)
 	r.up("one", "two")
@@ -189,27 +190,27 @@ func copyState(t *testing.T, from string) string {
 // TestACopiedIdentityEndsAndSaysWhatToDo copies the state of a running agent to
 // another cluster, host name and all.
 func TestACopiedIdentityEndsAndSaysWhatToDo(t *testing.T) {
-	plane := &book{}
+	plane := &logbook.Book{}
 	p, dir := planetest.Start(t, func(c *controlplane.Config) { c.Log = zerolog.New(plane) }), t.TempDir()
 	_, log, _ := observed(t, p, dir, token(t, p))
 	id := p.AwaitOnline(t, time.Time{})
-	ups := plane.count("agent's tunnel is up")
+	ups := plane.Count("agent's tunnel is up")
 
 	clone, _, _ := observed(t, p, copyState(t, dir), "", inAnotherCluster(t))
 	err := clone.end(t)
 	for _, words := range []string{"identity of agent " + name, "as a copy", "AGENT_TOKEN", "pipeops-agent-identity", "identity.json"} {
 		require.ErrorContains(t, err, words)
 	}
-	assert.Equal(t, 1, plane.count("an agent's identity is in use twice", otherUID))
+	assert.Equal(t, 1, plane.Count("an agent's identity is in use twice", otherUID))
 	found, timeline, err := p.Agent(t.Context(), id, 0)
 	require.NoError(t, err)
 	require.Empty(t, timeline, "it is the broker's consumer that writes it")
 	require.Len(t, found.Clones, 1)
 	assert.Equal(t, otherUID, found.Clones[0].ClusterUID)
 	p.AwaitOnline(t, p.Clock.Now())
-	assert.Equal(t, ups, plane.count("agent's tunnel is up"), "the agent kept its tunnel")
-	assert.Zero(t, log.count("tunnel is down"))
-	assert.Zero(t, log.count("heartbeat failed"))
+	assert.Equal(t, ups, plane.Count("agent's tunnel is up"), "the agent kept its tunnel")
+	assert.Zero(t, log.Count("tunnel is down"))
+	assert.Zero(t, log.Count("heartbeat failed"))
 	assert.Equal(t, announce.StateOnline, found.State)
 }
 
@@ -230,5 +231,5 @@ func TestACopyWithATokenOfItsOwnBecomesAnAgentOfItsOwn(t *testing.T) {
 		}
 		return false
 	})
-	assert.Equal(t, 1, log.count("registering again", "as a copy"))
+	assert.Equal(t, 1, log.Count("registering again", "as a copy"))
 }

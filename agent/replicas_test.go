@@ -1,11 +1,8 @@
 package agent_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,36 +20,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/logbook"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
-
-// book is a log that can be read while it is written.
-type book struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *book) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-// count is in how many lines all words are.
-func (b *book) count(words ...string) (n int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for line := range strings.Lines(b.text.String()) {
-		found := true
-		for _, w := range words {
-			found = found && strings.Contains(line, w)
-		}
-		if found {
-			n++
-		}
-	}
-	return n
-}
 
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
@@ -70,13 +40,13 @@ func await(t *testing.T, what string, ok func() bool) {
 type replicas struct {
 	t     *testing.T
 	p     *planetest.Plane
-	log   *book // the control plane's
+	log   *logbook.Book // the control plane's
 	token string
 }
 
 func startReplicas(t *testing.T, change func(*controlplane.Config)) *replicas {
 	t.Helper()
-	r := &replicas{t: t, log: &book{}}
+	r := &replicas{t: t, log: &logbook.Book{}}
 	r.p = planetest.Start(t, func(c *controlplane.Config) {
 		c.Log = zerolog.New(r.log)
 		if change != nil {
@@ -94,9 +64,9 @@ func startReplicas(t *testing.T, change func(*controlplane.Config)) *replicas {
 }
 
 // run starts a replica. Its log is for whoever wants to look.
-func (r *replicas) run(name string) (*running, *book) {
+func (r *replicas) run(name string) (*running, *logbook.Book) {
 	r.t.Helper()
-	log := &book{}
+	log := &logbook.Book{}
 	return launch(r.t, agent.Options{
 		Config: config.Config{
 			ControlPlaneURL: r.p.URL(), Token: r.token, ClusterName: "replicas",
@@ -125,7 +95,7 @@ func (r *replicas) up(names ...string) {
 	r.t.Helper()
 	for _, name := range names {
 		await(r.t, name+" has its tunnel", func() bool {
-			return r.log.count("agent's tunnel is up", `"instance":"`+name+`"`) > 0
+			return r.log.Count("agent's tunnel is up", `"instance":"`+name+`"`) > 0
 		})
 	}
 }
@@ -135,7 +105,7 @@ func (r *replicas) up(names ...string) {
 func TestReplicasEnrolOnce(t *testing.T) {
 	r := startReplicas(t, nil)
 	names := []string{"one", "two", "three"}
-	var logs []*book
+	var logs []*logbook.Book
 	for _, name := range names {
 		_, log := r.run(name)
 		logs = append(logs, log)
@@ -143,12 +113,12 @@ func TestReplicasEnrolOnce(t *testing.T) {
 	r.up(names...)
 	asked, found := 0, 0
 	for _, log := range logs {
-		asked += log.count("identity issued and stored")
-		found += log.count("identity found") + log.count("another replica got the agent's certificate")
+		asked += log.Count("identity issued and stored")
+		found += log.Count("identity found") + log.Count("another replica got the agent's certificate")
 	}
 	assert.Equal(t, 1, asked, "one asked")
 	assert.Equal(t, 2, found, "the others found what it got")
-	assert.Equal(t, 1, r.log.count("agent registered"))
+	assert.Equal(t, 1, r.log.Count("agent registered"))
 	agents, err := r.p.Agents(t.Context())
 	require.NoError(t, err)
 	assert.Len(t, agents, 1)
@@ -187,17 +157,17 @@ func TestReplicasRenewTogether(t *testing.T) {
 		}
 		return len(seen) > 3
 	})
-	renewed := func(log *book) int {
-		return log.count("identity issued and stored") + log.count("another replica got the agent's certificate")
+	renewed := func(log *logbook.Book) int {
+		return log.Count("identity issued and stored") + log.Count("another replica got the agent's certificate")
 	}
 	await(t, "both replicas have followed", func() bool { return renewed(one) >= len(seen) && renewed(two) >= len(seen) })
-	asked := one.count("identity issued and stored") + two.count("identity issued and stored")
+	asked := one.Count("identity issued and stored") + two.Count("identity issued and stored")
 	assert.LessOrEqual(t, asked, len(seen)+1, "one of the two asked each time")
-	for _, log := range []*book{one, two} {
-		assert.Zero(t, log.count("heartbeat failed"), "nobody was refused")
-		assert.Zero(t, log.count("tunnel is down"), "no tunnel was dropped")
+	for _, log := range []*logbook.Book{one, two} {
+		assert.Zero(t, log.Count("heartbeat failed"), "nobody was refused")
+		assert.Zero(t, log.Count("tunnel is down"), "no tunnel was dropped")
 	}
-	assert.Equal(t, 2, r.log.count("agent's tunnel is up"))
+	assert.Equal(t, 2, r.log.Count("agent's tunnel is up"))
 }
 
 // TestAReplicaThatStopsHandsOver stops the replica that leads: the other one leads
@@ -205,15 +175,15 @@ func TestReplicasRenewTogether(t *testing.T) {
 func TestAReplicaThatStopsHandsOver(t *testing.T) {
 	r := startReplicas(t, nil)
 	first, log := r.run("one")
-	await(t, "the first leads", func() bool { return log.count("this replica of the agent leads") == 1 })
+	await(t, "the first leads", func() bool { return log.Count("this replica of the agent leads") == 1 })
 	_, other := r.run("two")
 	r.up("one", "two")
-	assert.Zero(t, other.count("this replica of the agent leads"))
-	online := r.log.count("agent changed state")
+	assert.Zero(t, other.Count("this replica of the agent leads"))
+	online := r.log.Count("agent changed state")
 	first.stop()
-	await(t, "the second leads", func() bool { return other.count("this replica of the agent leads") == 1 })
-	assert.Equal(t, 1, r.log.count("agent's tunnel drains"))
-	assert.Zero(t, log.count("may still send"))
+	await(t, "the second leads", func() bool { return other.Count("this replica of the agent leads") == 1 })
+	assert.Equal(t, 1, r.log.Count("agent's tunnel drains"))
+	assert.Zero(t, log.Count("may still send"))
 	r.p.AwaitOnline(t, r.p.Clock.Now())
-	assert.Equal(t, online, r.log.count("agent changed state"), "it was never away")
+	assert.Equal(t, online, r.log.Count("agent changed state"), "it was never away")
 }

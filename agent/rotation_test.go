@@ -21,6 +21,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
+	"github.com/pipeops/pipeops-vm-agent/test/logbook"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
 
@@ -256,11 +257,11 @@ func TestReplicasFollowARotation(t *testing.T) {
 	}
 	await(t, "both trust the new CA alone", func() bool {
 		return len(anchor.Parse([]byte(r.stored().CABundle))) == 1 &&
-			one.count("CAs changed") >= 2 && two.count("CAs changed") >= 2
+			one.Count("CAs changed") >= 2 && two.Count("CAs changed") >= 2
 	})
-	for _, log := range []*book{one, two} {
-		assert.Zero(t, log.count("heartbeat failed"))
-		assert.Zero(t, log.count("tunnel is down"))
+	for _, log := range []*logbook.Book{one, two} {
+		assert.Zero(t, log.Count("heartbeat failed"))
+		assert.Zero(t, log.Count("tunnel is down"))
 	}
 }
 

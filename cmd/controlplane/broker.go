@@ -5,10 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
-	"net/url"
 	"os"
-	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -21,10 +18,10 @@ type brokerFlags struct {
 	url, urlFile, caFile, runnerURLFile string
 }
 
-const (
-	envBrokerURL = envPrefix + "BROKER_URL"
-	maxURLFile   = 16 << 10
-)
+var brokerURL = secretURL{
+	flag: "broker-url", env: envPrefix + "BROKER_URL", like: "amqps://host:5671/",
+	fix: "put the URL into a file and name it with --broker-url-file, or into " + envPrefix + "BROKER_URL",
+}
 
 func (b *brokerFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&b.url, "broker-url", "", "URL of RabbitMQ without a password; several separated by commas")
@@ -46,7 +43,7 @@ func (b *brokerFlags) apply(cfg *controlplane.Config) error {
 		cfg.BrokerTLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
 	}
 	if b.runnerURLFile != "" {
-		_, err := readURLs("--runner-broker-url-file", b.runnerURLFile)
+		_, err := readSecret("--runner-broker-url-file", b.runnerURLFile)
 		errs = append(errs, err)
 		cfg.RunnerBroker = controlplane.RunnerBroker{URLFile: b.runnerURLFile, CAFile: b.caFile}
 	}
@@ -54,49 +51,8 @@ func (b *brokerFlags) apply(cfg *controlplane.Config) error {
 }
 
 func (b *brokerFlags) urls() ([]string, error) {
-	env := os.Getenv(envBrokerURL)
-	switch {
-	case b.url != "" && b.urlFile != "":
-		return nil, errors.New("--broker-url and --broker-url-file: give one of them")
-	case b.urlFile != "":
-		return readURLs("--broker-url-file", b.urlFile)
-	case b.url != "":
-		list := split(b.url)
-		for _, text := range list {
-			u, err := url.Parse(text)
-			if err != nil {
-				return nil, errors.New("--broker-url: is not a URL; it looks like amqps://host:5671/")
-			}
-			if _, secret := u.User.Password(); secret {
-				return nil, fmt.Errorf("--broker-url: holds a password, which everybody on this machine can read on the command line; put the URL into a file and name it with --broker-url-file, or into %s", envBrokerURL)
-			}
-		}
-		return list, nil
-	case env != "":
-		return split(env), nil
-	}
-	return nil, nil
-}
-
-func split(text string) []string {
-	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == '\n' || r == '\r' || r == ' ' })
-}
-
-func readURLs(flag, file string) ([]string, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", flag, err)
-	}
-	defer func() { _ = f.Close() }()
-	text, err := io.ReadAll(io.LimitReader(f, maxURLFile))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", flag, err)
-	}
-	list := split(string(text))
-	if len(list) == 0 {
-		return nil, fmt.Errorf("%s: %s is empty; it should hold amqps://user:password@host:5671/", flag, file)
-	}
-	return list, nil
+	text, err := brokerURL.read(b.url, b.urlFile)
+	return split(text), err
 }
 
 func loadCAs(name, file string) (*x509.CertPool, error) {

@@ -37,7 +37,7 @@ func (g *runnerGrant) parse() (runnerapi.Grant, error) {
 		return grant, usageError{fmt.Errorf("--agents: %w", err)}
 	}
 	if g.brokerURLFile != "" {
-		_, err = readURLs("--broker-url-file", g.brokerURLFile)
+		_, err = readSecret("--broker-url-file", g.brokerURLFile)
 	}
 	return grant, err
 }

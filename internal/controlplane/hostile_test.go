@@ -62,21 +62,12 @@ func TestTheAPIEndsEveryAttack(t *testing.T) {
 // TestSlowCallersOfTheAPI drip a byte at a time: into a hello, a header, a body.
 func TestSlowCallersOfTheAPI(t *testing.T) {
 	_, target := hurried(t, start(t))
-	for name, c := range map[string]struct {
-		secure       bool
-		begin, drips string
-	}{
-		"hello":  {false, "\x16\x03\x01\x40\x00", "\x01\x00\x20"},
-		"header": {true, "GET /healthz HTTP/1.1\r\nHost: x\r\n", "X: y\r\n"},
-		"body":   {true, "POST /v1/agents/register HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 60000\r\n\r\n{", " "},
-		"chunks": {true, "POST /v1/agents/register HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n", "1\r\n \r\n"},
-	} {
-		t.Run(name, func(t *testing.T) {
+	for _, slow := range hostile.Slow("/v1/agents/register") {
+		t.Run(slow.Name, func(t *testing.T) {
 			t.Parallel()
-			conn, err := target.Send(t.Context(), hostile.Attack{Secure: c.secure, ALPN: "http/1.1", Do: func(conn net.Conn) { _, _ = io.WriteString(conn, c.begin) }})
+			ended, err := slow.Ended(t.Context(), target, 20*time.Millisecond, impatience)
 			require.NoError(t, err)
-			defer hostile.Reset(conn)
-			assert.True(t, hostile.Drip(conn, c.drips, 20*time.Millisecond, impatience))
+			assert.True(t, ended)
 		})
 	}
 }

@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,6 +20,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
+	"github.com/pipeops/pipeops-vm-agent/test/logbook"
 )
 
 // rotate takes a step by a command beside the control plane, which takes it up.
@@ -362,36 +361,18 @@ func TestStepsAreTakenOneAtATime(t *testing.T) {
 }
 
 func TestTheEndOfTheCAIsToldEarly(t *testing.T) {
-	log := &lines{}
+	log := &logbook.Book{}
 	p := start(t, func(c *Config) { c.Log = zerolog.New(log) })
 	status, err := p.admin.CA(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, status.Warnings)
-	assert.False(t, log.has("the CA ends"))
+	assert.Zero(t, log.Count("the CA ends"))
 	p.clock.forward(time.Until(p.ca.Certificate().NotAfter) - 100*24*time.Hour)
 	status, err = p.admin.CA(t.Context())
 	require.NoError(t, err)
 	require.Len(t, status.Warnings, 1)
 	assert.Contains(t, status.Warnings[0], "rotate")
-	eventually(t, "the log warns", func() bool { return log.has("the CA ends") && log.has("ca rotate start") })
-}
-
-// lines is a log that can be looked at while it is written.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) has(words string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Contains(l.text.String(), words)
+	eventually(t, "the log warns", func() bool { return log.Count("the CA ends", "ca rotate start") > 0 })
 }
 
 // TestAControlPlaneWhoseCAEnded does not start, says what to do, and starts when

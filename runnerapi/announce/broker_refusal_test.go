@@ -1,14 +1,12 @@
 package announce_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +15,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
+	"github.com/pipeops/pipeops-vm-agent/test/logbook"
 )
 
 func testRunnerCannotPublish(t *testing.T, b *broker.Broker) {
@@ -95,7 +94,7 @@ func testWrongPassword(t *testing.T, b *broker.Broker) {
 	const wrong = "wr0ng/?#@secret"
 	u.User = url.UserPassword(broker.UserRunner, wrong)
 	cfg := config(b, broker.UserRunner)
-	var log syncBuffer
+	var log logbook.Book
 	cfg.URLs, cfg.Log = []string{u.String()}, zerolog.New(&log)
 	_, c, _ := consume(t, cfg, announce.RunnerQueue("x"))
 	eventually(t, "the refusal", func() bool { return announce.CodeOf(c.Status().Err) == announce.CodeBadLogin })
@@ -111,23 +110,6 @@ func testWrongPassword(t *testing.T, b *broker.Broker) {
 	if log.String() == "" {
 		t.Error("nothing was logged")
 	}
-}
-
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
 
 func testWrongCA(t *testing.T, b *broker.Broker) {

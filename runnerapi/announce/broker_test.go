@@ -14,6 +14,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
+	"github.com/pipeops/pipeops-vm-agent/test/logbook"
 )
 
 // TestBroker is everything that needs a real RabbitMQ, on one that all share.
@@ -276,7 +277,7 @@ func testDeadLetters(t *testing.T, b *broker.Broker) {
 	if _, err := ch.QueuePurge(announce.DeadQueue, false); err != nil {
 		t.Fatal(err)
 	}
-	var log syncBuffer
+	var log logbook.Book
 	s, ready, tries := newSink(), make(chan struct{}, 1), 0
 	rcfg := config(b, broker.UserRunner)
 	rcfg.Log = zerolog.New(&log)

@@ -123,6 +123,36 @@ func Drip(conn net.Conn, text string, every, patience time.Duration) bool {
 	}
 }
 
+// Slow are ways to take for ever: each begins well and goes on byte by byte. The path
+// is one that is read without a certificate of its own.
+func Slow(path string) []SlowAttack {
+	head := " " + path + " HTTP/1.1\r\nHost: x\r\n"
+	post := "POST" + head + "Content-Type: application/json\r\n"
+	return []SlowAttack{
+		{Name: "hello", begin: "\x16\x03\x01\x40\x00", drips: "\x01\x00\x20"},
+		{Name: "header", secure: true, begin: "GET" + head, drips: "X: y\r\n"},
+		{Name: "body", secure: true, begin: post + "Content-Length: 60000\r\n\r\n{", drips: " "},
+		{Name: "chunks", secure: true, begin: post + "Transfer-Encoding: chunked\r\n\r\n", drips: "1\r\n \r\n"},
+	}
+}
+
+// SlowAttack is one of Slow.
+type SlowAttack struct {
+	Name         string
+	secure       bool
+	begin, drips string
+}
+
+// Ended mounts the attack and says whether the server hung up within the patience.
+func (s SlowAttack) Ended(ctx context.Context, t Target, every, patience time.Duration) (bool, error) {
+	conn, err := t.Send(ctx, Attack{Secure: s.secure, ALPN: "http/1.1", Do: say(s.begin)})
+	if err != nil {
+		return false, err
+	}
+	defer Reset(conn)
+	return Drip(conn, s.drips, every, patience), nil
+}
+
 // LeftOpen mounts all attacks at once and names those that the server does not end
 // within the patience, with the reason. allowed says what may be said to an attacker.
 func (t Target) LeftOpen(ctx context.Context, attacks []Attack, patience time.Duration, allowed func(said []byte) bool) (left []string, err error) {
