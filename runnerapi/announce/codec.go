@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"time"
 
 	cloudevents "github.com/cloudevents/sdk-go/v2/event"
 )
@@ -71,6 +72,22 @@ func (e *Event) Encode() ([]byte, error) {
 		return nil, fieldErr("data", "the event has %d bytes, at most %d are allowed", len(body), MaxEventSize)
 	}
 	return body, nil
+}
+
+// Encoded is an event as it goes over the wire, with what its way depends on.
+type Encoded struct {
+	ID      string
+	Type    Type
+	AgentID string
+	Time    time.Time
+	Runners []string
+	Body    []byte
+}
+
+// Encoded encodes the event.
+func (e *Event) Encoded() (Encoded, error) {
+	body, err := e.Encode()
+	return Encoded{ID: e.ID, Type: e.Type, AgentID: e.AgentID, Time: e.Time, Runners: e.Runners, Body: body}, err
 }
 
 // Decode reads what Encode wrote. Attributes and data fields that it does not

@@ -136,11 +136,18 @@ func (p *Publisher) block(s *session, b amqp.Blocking) {
 // it. After an error, events past the confirmed ones may have arrived: send from
 // there again, readers tell duplicates by the sequence.
 func (p *Publisher) Publish(ctx context.Context, events []Event) (confirmed int, err error) {
-	messages, err := encodeAll(events)
-	if err != nil {
-		return 0, err
+	encoded := make([]Encoded, len(events))
+	for i := range events {
+		if encoded[i], err = events[i].Encoded(); err != nil {
+			return 0, fmt.Errorf("announce: event %d of %d: %w", i+1, len(events), err)
+		}
 	}
-	if len(messages) == 0 {
+	return p.PublishEncoded(ctx, encoded)
+}
+
+// PublishEncoded is Publish for events that were encoded before.
+func (p *Publisher) PublishEncoded(ctx context.Context, events []Encoded) (confirmed int, err error) {
+	if len(events) == 0 {
 		return 0, nil
 	}
 	var s *session
@@ -150,7 +157,7 @@ func (p *Publisher) Publish(ctx context.Context, events []Event) (confirmed int,
 		return 0, p.notConnected(ctx)
 	}
 	defer func() { p.sessions <- s }()
-	confirmed, err = s.publish(ctx, messages)
+	confirmed, err = s.publish(ctx, events)
 	if err != nil {
 		// Confirmations that still come would be taken for the next call's.
 		s.giveUp(err)
@@ -167,30 +174,22 @@ func (p *Publisher) notConnected(ctx context.Context) error {
 		Fix: "check that the broker runs"}
 }
 
-func encodeAll(events []Event) ([]amqp.Publishing, error) {
-	messages := make([]amqp.Publishing, len(events))
-	for i := range events {
-		body, err := events[i].Encode()
-		if err != nil {
-			return nil, fmt.Errorf("announce: event %d of %d: %w", i+1, len(events), err)
-		}
-		messages[i] = amqp.Publishing{
-			MessageId:    events[i].ID,
-			Type:         string(events[i].Type),
-			ContentType:  ContentType,
-			DeliveryMode: amqp.Persistent,
-			Timestamp:    events[i].Time.Truncate(time.Second),
-			Headers:      routedTo(&events[i]),
-			Body:         body,
-		}
+func (e *Encoded) message() amqp.Publishing {
+	return amqp.Publishing{
+		MessageId:    e.ID,
+		Type:         string(e.Type),
+		ContentType:  ContentType,
+		DeliveryMode: amqp.Persistent,
+		Timestamp:    e.Time.Truncate(time.Second),
+		Headers:      routedTo(e),
+		Body:         e.Body,
 	}
-	return messages, nil
 }
 
 // routedTo names the Runners that an event is for, as further routing keys
 // (RabbitMQ's sender-selected distribution). BCC is taken off on the way: nobody
 // learns who else there is.
-func routedTo(e *Event) amqp.Table {
+func routedTo(e *Encoded) amqp.Table {
 	if len(e.Runners) == 0 {
 		return nil
 	}
@@ -203,28 +202,28 @@ func routedTo(e *Event) amqp.Table {
 
 // publish keeps up to a window of messages in flight and confirms them from the
 // front.
-func (s *session) publish(ctx context.Context, messages []amqp.Publishing) (int, error) {
+func (s *session) publish(ctx context.Context, events []Encoded) (int, error) {
 	if err := s.accepting.wait(ctx, s); err != nil {
 		return 0, err
 	}
-	inFlight := make([]*amqp.DeferredConfirmation, 0, min(window, len(messages)))
+	inFlight := make([]*amqp.DeferredConfirmation, 0, min(window, len(events)))
 	unroutable := map[string]string{}
 	confirmed := 0
 	confirmFront := func() error {
-		if err := s.await(ctx, inFlight[0], messages[confirmed].MessageId, unroutable); err != nil {
+		if err := s.await(ctx, inFlight[0], events[confirmed].ID, unroutable); err != nil {
 			return err
 		}
 		inFlight = inFlight[1:]
 		confirmed++
 		return nil
 	}
-	for i := range messages {
+	for i := range events {
 		if len(inFlight) == window {
 			if err := confirmFront(); err != nil {
 				return confirmed, err
 			}
 		}
-		m := messages[i]
+		m := events[i].message()
 		c, err := s.ch.PublishWithDeferredConfirmWithContext(ctx, Exchange, m.Type, true, false, m)
 		if err != nil {
 			return confirmed, s.publishError(err)
