@@ -35,6 +35,8 @@ type announcer struct {
 	// pause is the first wait after a failure; it doubles up to half a minute.
 	pause time.Duration
 	now   func() time.Time
+	// counts, if set, has what went out counted.
+	counts *outbox
 	// ahead is what was read past the last batch while that was on its way.
 	ahead []store.Waiting
 }
@@ -102,6 +104,7 @@ func (a *announcer) publish(ctx context.Context, waiting []store.Waiting, events
 	defer cancel()
 	// It waits for a broker if there is none: nothing here asks again and again.
 	confirmed, err = a.publisher.PublishEncoded(publishing, events)
+	a.count(confirmed, err)
 	if confirmed == 0 {
 		return 0, err
 	}
@@ -112,6 +115,16 @@ func (a *announcer) publish(ctx context.Context, waiting []store.Waiting, events
 		return 0, noted
 	}
 	return confirmed, err
+}
+
+func (a *announcer) count(confirmed int, err error) {
+	if a.counts == nil {
+		return
+	}
+	a.counts.announced.Add(uint64(confirmed)) // #nosec G115 -- a number of events
+	if err != nil {
+		a.counts.failures.Add(1)
+	}
 }
 
 // addressed are the events with the Runners that they are for, as of now.

@@ -23,7 +23,7 @@ type messaging struct {
 }
 
 // newMessaging answers nil when none is configured.
-func newMessaging(s *store.Store, cfg *Config) (*messaging, error) {
+func newMessaging(s *store.Store, o *outbox, cfg *Config) (*messaging, error) {
 	if len(cfg.BrokerURLs) == 0 {
 		return nil, nil
 	}
@@ -38,7 +38,7 @@ func newMessaging(s *store.Store, cfg *Config) (*messaging, error) {
 	}
 	return &messaging{
 		store: s, link: link, publisher: publisher, consumer: consumer,
-		announcer: &announcer{store: s, publisher: publisher, log: cfg.Log, pause: time.Second, now: cfg.Now},
+		announcer: &announcer{store: s, publisher: publisher, log: cfg.Log, pause: time.Second, now: cfg.Now, counts: o},
 	}, nil
 }
 

@@ -127,13 +127,13 @@ func (q queries) OutboxState(ctx context.Context) (OutboxState, error) {
 
 // Shorten drops events that a later one in the outbox supersedes, the oldest first,
 // if a limit is passed. The last word about each agent and App stays, whatever the
-// limits say. It answers how many were dropped.
-func (s *Store) Shorten(ctx context.Context, limits OutboxLimits) (dropped int64, err error) {
-	if over, err := s.outboxOver(ctx, limits); err != nil || !over {
-		return 0, err
+// limits say. It answers how many were dropped, and whether a limit was passed.
+func (s *Store) Shorten(ctx context.Context, limits OutboxLimits) (dropped int64, over bool, err error) {
+	if over, err = s.outboxOver(ctx, limits); err != nil || !over {
+		return 0, over, err
 	}
 	keep := limits.keep()
-	return s.exec(ctx, `DELETE FROM outbox WHERE id IN (SELECT id FROM (
+	dropped, err = s.exec(ctx, `DELETE FROM outbox WHERE id IN (SELECT id FROM (
 			SELECT id, subject,
 				LEAD(id) OVER (PARTITION BY agent_id, subject ORDER BY id) AS later,
 				ROW_NUMBER() OVER (PARTITION BY agent_id ORDER BY id DESC) AS of_agent,
@@ -142,6 +142,7 @@ func (s *Store) Shorten(ctx context.Context, limits OutboxLimits) (dropped int64
 			FROM outbox) AS waiting
 		WHERE subject <> '' AND later IS NOT NULL AND (of_agent > $1 OR of_all > $2 OR bytes > $3))`,
 		keep.PerAgent, keep.Events, keep.Bytes)
+	return dropped, true, err
 }
 
 // outboxOver says whether a limit is passed. An outbox that is short, as it is while
