@@ -46,6 +46,7 @@ func (c *ControlPlane) readiness(ctx context.Context) readiness {
 	if !connected {
 		r.Checks["broker"] = text
 	}
+	r.Checks["dead-letters"] = c.broker.describeDead()
 	r.Checks["outbox"] = outbox.describe(c.cfg.Now())
 	return r
 }

@@ -1,6 +1,7 @@
 package announce
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -108,7 +109,7 @@ func Decode(body []byte) (Event, error) {
 		Type:   Type(ce.Type()),
 		Source: ce.Source(),
 		Time:   ce.Time(),
-		Data:   ce.Data(),
+		Data:   bytes.TrimSpace(ce.Data()), // with the space before it, as the library has it
 	}
 	var err error
 	if e.AgentID, err = extension(&ce, extAgentID); err != nil {

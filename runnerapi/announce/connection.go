@@ -26,6 +26,9 @@ type Config struct {
 	Log zerolog.Logger
 	// Name is shown on the broker's page as the connection's name.
 	Name string
+	// Seal is the control plane's secret, by which it knows its own messages again. A
+	// Runner has none.
+	Seal []byte
 }
 
 // Status is what is known of the connection to the broker, for readiness.

@@ -16,6 +16,7 @@ const window = 500
 // Publisher announces events. It keeps a connection while Run runs.
 type Publisher struct {
 	link *link
+	seal []byte
 	// sessions hands the live session to whoever publishes; a publisher that found
 	// it good puts it back. It holds at most one, which also keeps the order: two
 	// calls never publish at the same time.
@@ -33,6 +34,8 @@ type session struct {
 	giveUp context.CancelCauseFunc
 	// accepting is shut while the broker takes no messages.
 	accepting *gate
+	// seal marks what is sent, if set.
+	seal []byte
 }
 
 // NewPublisher checks the configuration. It connects when Run is called.
@@ -44,7 +47,7 @@ func NewPublisher(cfg Config) (*Publisher, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Publisher{link: l, sessions: make(chan *session, 1)}, nil
+	return &Publisher{link: l, seal: cfg.Seal, sessions: make(chan *session, 1)}, nil
 }
 
 // Run keeps the connection until the context ends, and returns its cause.
@@ -78,6 +81,7 @@ func (p *Publisher) serve(ctx context.Context, conn *connection) error {
 		why:       func() error { return context.Cause(ctx) },
 		giveUp:    giveUp,
 		accepting: newGate(),
+		seal:      p.seal,
 	}
 	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
 	blockings := conn.NotifyBlocked(make(chan amqp.Blocking, 8))
@@ -174,14 +178,18 @@ func (p *Publisher) notConnected(ctx context.Context) error {
 		Fix: "check that the broker runs"}
 }
 
-func (e *Encoded) message() amqp.Publishing {
+func (e *Encoded) message(key []byte) amqp.Publishing {
+	headers := routedTo(e)
+	if len(key) > 0 {
+		headers[headerSeal] = seal(key, e.Body)
+	}
 	return amqp.Publishing{
 		MessageId:    e.ID,
 		Type:         string(e.Type),
 		ContentType:  ContentType,
 		DeliveryMode: amqp.Persistent,
 		Timestamp:    e.Time.Truncate(time.Second),
-		Headers:      routedTo(e),
+		Headers:      headers,
 		Body:         e.Body,
 	}
 }
@@ -191,7 +199,7 @@ func (e *Encoded) message() amqp.Publishing {
 // learns who else there is.
 func routedTo(e *Encoded) amqp.Table {
 	if len(e.Runners) == 0 {
-		return nil
+		return amqp.Table{}
 	}
 	keys := make([]any, len(e.Runners))
 	for i, runner := range e.Runners {
@@ -223,7 +231,7 @@ func (s *session) publish(ctx context.Context, events []Encoded) (int, error) {
 				return confirmed, err
 			}
 		}
-		m := events[i].message()
+		m := events[i].message(s.seal)
 		c, err := s.ch.PublishWithDeferredConfirmWithContext(ctx, Exchange, m.Type, true, false, m)
 		if err != nil {
 			return confirmed, s.publishError(err)
