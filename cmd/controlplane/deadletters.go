@@ -109,7 +109,7 @@ come after what was announced since; whoever goes by sequence numbers drops what
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			return d.treat(cmd, ids, func(ctx context.Context, letters *announce.DeadLetters, chosen func(announce.DeadLetter) bool) (int, error) {
 				sent, failed, err := letters.Requeue(ctx, chosen)
-				errs := []error{err}
+				errs := append(make([]error, 0, len(failed)+1), err)
 				for id, why := range failed {
 					errs = append(errs, fmt.Errorf("%s stays: %w", cli.Printable(id), why))
 				}

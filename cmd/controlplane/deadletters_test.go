@@ -16,6 +16,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
 // bury writes a dead letter as a Runner may.
@@ -77,6 +78,15 @@ func TestDeadLettersOnTheCommandLine(t *testing.T) {
 	})
 	_, said = run(0, "drop", "--all")
 	assert.Contains(t, said, "1 dropped")
+	block, err := harness.ShellWith("docs/announcements.md", "dead-letters list")
+	require.NoError(t, err)
+	commands := 0
+	for line := range strings.Lines(block) {
+		bury(t, b, "for the document")
+		run(map[bool]int{true: 1}[strings.Contains(line, "requeue")], strings.Fields(line)[2:]...)
+		commands++
+	}
+	assert.Equal(t, 4, commands)
 	t.Setenv("PIPEOPS_BROKER_URL_FILE", "")
 	_, said = run(2, "list")
 	assert.Contains(t, said, "no broker is named")

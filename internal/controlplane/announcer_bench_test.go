@@ -48,7 +48,7 @@ func BenchmarkOutboxToBroker(b *testing.B) {
 	<-ended
 }
 
-func fillFleet(b *testing.B, s *store.Store, agents int) []store.Agent {
+func fillFleet(b testing.TB, s *store.Store, agents int) []store.Agent {
 	b.Helper()
 	fleet := make([]store.Agent, agents)
 	require.NoError(b, s.Update(b.Context(), func(tx *store.Tx) error {
@@ -70,7 +70,7 @@ func fillFleet(b *testing.B, s *store.Store, agents int) []store.Agent {
 	return fleet
 }
 
-func fillOutbox(b *testing.B, s *store.Store, fleet []store.Agent, each int) {
+func fillOutbox(b testing.TB, s *store.Store, fleet []store.Agent, each int) {
 	b.Helper()
 	for range each {
 		require.NoError(b, s.Update(b.Context(), func(tx *store.Tx) error {
