@@ -32,6 +32,7 @@ type ControlPlane struct {
 	registry    *registry
 	tunnel      *server.Server
 	nudger      *nudger
+	outbox      *outbox
 	broker      *messaging // nil without one
 	listeners   listeners
 
@@ -85,21 +86,26 @@ func (c *ControlPlane) open(ctx context.Context) error {
 	if err := checkDomains(ctx, c.store, c.Advertised()); err != nil {
 		return err
 	}
-	if err := c.assemble(); err != nil {
+	seal, err := sealOf(ctx, c.store)
+	if err != nil {
+		return err
+	}
+	if err := c.assemble(seal); err != nil {
 		return err
 	}
 	return saveAdvertised(ctx, c.store, c.Advertised())
 }
 
 // assemble joins the parts. Nothing runs yet.
-func (c *ControlPlane) assemble() error {
+func (c *ControlPlane) assemble(seal []byte) error {
 	d := directory{agentsDomain: c.cfg.AgentsDomain}
 	c.certificate = ca.NewServerCertificate(c.ca, c.cfg.serverNames())
 	c.peers = &peers{store: c.store, ca: c.ca, trustDomain: c.cfg.TrustDomain, now: c.cfg.Now, clones: newClones(c.store, d, &c.cfg)}
 	c.liveness = newLiveness(c.store, d, &c.cfg)
 	c.registry = &registry{store: c.store, ca: c.ca, peers: c.peers, liveness: c.liveness, directory: d, cfg: &c.cfg, twins: newTwins(c.cfg.Now)}
+	c.outbox = &outbox{store: c.store, limits: c.cfg.Limits.Outbox, log: c.cfg.Log, now: c.cfg.Now}
 	var err error
-	if c.broker, err = newMessaging(c.store, &c.cfg); err != nil {
+	if c.broker, err = newMessaging(c.store, c.outbox, seal, &c.cfg); err != nil {
 		return err
 	}
 	c.tunnel, err = server.New(server.Config{
@@ -207,6 +213,7 @@ func (c *ControlPlane) serve(ctx context.Context) error {
 	group.Go(func() error { return c.nudger.run(running) })
 	group.Go(func() error { return c.clean(running) })
 	group.Go(func() error { return c.followCA(running) })
+	group.Go(func() error { return c.outbox.run(running) })
 	if c.broker != nil {
 		group.Go(func() error { return c.broker.run(running) })
 	}

@@ -20,14 +20,15 @@ type messaging struct {
 	publisher *announce.Publisher
 	consumer  *announce.Consumer
 	announcer *announcer
+	dead      *deadCount
 }
 
 // newMessaging answers nil when none is configured.
-func newMessaging(s *store.Store, cfg *Config) (*messaging, error) {
+func newMessaging(s *store.Store, o *outbox, seal []byte, cfg *Config) (*messaging, error) {
 	if len(cfg.BrokerURLs) == 0 {
 		return nil, nil
 	}
-	link := announce.Config{URLs: cfg.BrokerURLs, TLS: cfg.BrokerTLS, Log: cfg.Log.With().Str("part", "broker").Logger()}
+	link := announce.Config{URLs: cfg.BrokerURLs, TLS: cfg.BrokerTLS, Log: cfg.Log.With().Str("part", "broker").Logger(), Seal: seal}
 	publisher, err := announce.NewPublisher(link)
 	if err != nil {
 		return nil, fmt.Errorf("broker: %w", err)
@@ -36,9 +37,14 @@ func newMessaging(s *store.Store, cfg *Config) (*messaging, error) {
 	if err != nil {
 		return nil, fmt.Errorf("broker: %w", err)
 	}
+	dead, err := announce.NewDeadLetters(link)
+	if err != nil {
+		return nil, fmt.Errorf("broker: %w", err)
+	}
 	return &messaging{
+		dead:  &deadCount{letters: dead, log: link.Log},
 		store: s, link: link, publisher: publisher, consumer: consumer,
-		announcer: &announcer{store: s, publisher: publisher, log: cfg.Log, pause: time.Second, now: cfg.Now},
+		announcer: &announcer{store: s, publisher: publisher, log: cfg.Log, pause: time.Second, now: cfg.Now, counts: o},
 	}, nil
 }
 
@@ -48,6 +54,7 @@ func (b *messaging) run(ctx context.Context) error {
 	group.Go(func() error { return unlessDone(ctx, b.consumer.Run(ctx, b.remember)) })
 	group.Go(func() error { return b.announcer.run(ctx) })
 	group.Go(func() error { return unlessDone(ctx, b.narrow(ctx)) })
+	group.Go(func() error { return b.dead.run(ctx) })
 	return group.Wait()
 }
 

@@ -11,12 +11,6 @@ import (
 // TimelineLength is how many of an agent's last events are kept.
 const TimelineLength = 1000
 
-// Queued is an event that is still to be announced.
-type Queued struct {
-	ID    int64
-	Event announce.Event
-}
-
 // Enqueue puts an event into the outbox.
 func (t *Tx) Enqueue(ctx context.Context, e announce.Event) error {
 	body, err := e.Encode()
@@ -24,22 +18,9 @@ func (t *Tx) Enqueue(ctx context.Context, e announce.Event) error {
 		return err
 	}
 	t.queued = true
-	_, err = t.exec(ctx, `INSERT INTO outbox (event_id, agent_id, body, at) VALUES ($1, $2, $3, $4)`,
-		e.ID, e.AgentID, string(body), micros(e.Time))
+	_, err = t.exec(ctx, `INSERT INTO outbox (event_id, agent_id, body, at, type, subject, size) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+		e.ID, e.AgentID, string(body), micros(e.Time), e.Type, subjectOf(e), len(body))
 	return err
-}
-
-// Outbox lists the first events that are still to be announced.
-func (q queries) Outbox(ctx context.Context, limit int) ([]Queued, error) {
-	return all(ctx, q.q, func(row scanner, e *Queued) error {
-		var body string
-		if err := row.Scan(&e.ID, &body); err != nil {
-			return err
-		}
-		var err error
-		e.Event, err = announce.Decode([]byte(body))
-		return err
-	}, `SELECT id, body FROM outbox ORDER BY id LIMIT $1`, limit)
 }
 
 // OutboxLength is how many events are still to be announced.
