@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/webhook"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
@@ -20,10 +21,11 @@ type messaging struct {
 	publisher *announce.Publisher
 	consumer  *announce.Consumer
 	announcer *announcer
+	webhooks  *webhook.Dispatcher
 }
 
 // newMessaging answers nil when none is configured.
-func newMessaging(s *store.Store, cfg *Config) (*messaging, error) {
+func newMessaging(s *store.Store, cfg *Config, webhooks *webhook.Dispatcher) (*messaging, error) {
 	if len(cfg.BrokerURLs) == 0 {
 		return nil, nil
 	}
@@ -37,7 +39,7 @@ func newMessaging(s *store.Store, cfg *Config) (*messaging, error) {
 		return nil, fmt.Errorf("broker: %w", err)
 	}
 	return &messaging{
-		store: s, link: link, publisher: publisher, consumer: consumer,
+		store: s, link: link, publisher: publisher, consumer: consumer, webhooks: webhooks,
 		announcer: &announcer{store: s, publisher: publisher, log: cfg.Log, pause: time.Second, now: cfg.Now},
 	}, nil
 }
@@ -65,7 +67,8 @@ func (b *messaging) narrow(ctx context.Context) error {
 	return announce.Narrow(ctx, b.link, names)
 }
 
-// remember puts an event that came back from the broker into the timeline.
+// remember puts an event that came back from the broker into the timeline, and queues
+// it for the webhooks that want it.
 func (b *messaging) remember(ctx context.Context, e announce.Event) error {
 	if e.Type == announce.AgentRemoved {
 		if agent, err := e.Agent(); err == nil && isHiding(e.Type, agent) {
@@ -74,7 +77,14 @@ func (b *messaging) remember(ctx context.Context, e announce.Event) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
-	return b.store.Update(ctx, func(tx *store.Tx) error { return tx.AddToTimeline(ctx, e) })
+	err := b.store.Update(ctx, func(tx *store.Tx) error {
+		if err := tx.AddToTimeline(ctx, e); err != nil {
+			return err
+		}
+		return b.webhooks.Queue(ctx, tx, e)
+	})
+	b.webhooks.Look()
+	return err
 }
 
 // check says in words how the broker is, without where it is: /readyz is open to

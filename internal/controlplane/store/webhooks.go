@@ -16,9 +16,10 @@ type Webhook struct {
 	// AllowHTTP and AllowPrivate loosen which addresses may be called.
 	AllowHTTP, AllowPrivate bool
 	// Secret signs. Previous does so as well until PreviousUntil. Never print them.
-	Secret, Previous string
-	PreviousUntil    time.Time
-	CreatedAt        time.Time
+	Secret        string `json:"-"`
+	Previous      string `json:"-"`
+	PreviousUntil time.Time
+	CreatedAt     time.Time
 	// DisabledAt is when it was turned off, for Reason; zero while it is on.
 	DisabledAt time.Time
 	Reason     string
