@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-retryablehttp"
+
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
@@ -108,10 +110,12 @@ func TestSnapshotRefusesForeignAnswers(t *testing.T) {
 			t.Errorf("%s: took it for %v", name, got)
 		}
 	}
-	endless := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.Copy(w, io.LimitReader(spaces{}, maxSnapshot+10))
-	}))
-	if _, err := endless.Agents(t.Context()); err == nil || !strings.Contains(err.Error(), "larger") {
+	endless := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.Copy(w, io.LimitReader(spaces{}, 5<<20)) }))
+	req, err := retryablehttp.NewRequestWithContext(t.Context(), http.MethodGet, endless.BaseURL+strings.TrimPrefix(SnapshotPath, "/"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := endless.do(req, 4<<20); err == nil || !strings.Contains(err.Error(), "larger than 4 MiB") {
 		t.Errorf("too large: %v", err)
 	}
 }
