@@ -18,9 +18,10 @@ import (
 const TimelinePath = SnapshotPath + "/{id}/timeline"
 
 const (
-	// DefaultTimelineLimit and MaxTimelineLimit are how many events a page has.
+	// DefaultTimelineLimit is how many events a page has if nothing else is asked for.
 	DefaultTimelineLimit = 100
-	MaxTimelineLimit     = 500
+	// MaxTimelineLimit is how many it has at most.
+	MaxTimelineLimit = 500
 	// MaxTimelineBytes is how much of encoded events a page has, one event excepted.
 	MaxTimelineBytes = 4 << 20
 	// maxTimelineTypes bounds the question.
@@ -88,7 +89,7 @@ func (q *TimelineQuery) values() url.Values {
 	}
 	number("before", q.Before)
 	number("after", q.After)
-	number("limit", uint64(max(q.Limit, 0))) //nolint:gosec // it is not negative
+	number("limit", uint64(max(q.Limit, 0)))
 	if q.OldestFirst {
 		v.Set("order", "oldest")
 	}
@@ -168,7 +169,7 @@ func TimelineHandler(
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
-		_, _ = w.Write(body) // the client is gone if this fails
+		_, _ = w.Write(body) //nolint:gosec // it is JSON, and says so; the client is gone if this fails
 	})
 }
 

@@ -149,7 +149,7 @@ const maxRetryAfter = 24 * time.Hour
 // retryAfter reads the header of that name: seconds, or a date.
 func retryAfter(text string, now time.Time) time.Duration {
 	if s, err := strconv.ParseUint(text, 10, 31); err == nil {
-		return min(time.Duration(s)*time.Second, maxRetryAfter) //nolint:gosec // it has 31 bits
+		return min(time.Duration(s)*time.Second, maxRetryAfter)
 	}
 	if at, err := http.ParseTime(text); err == nil {
 		return min(max(at.Sub(now), 0), maxRetryAfter)
