@@ -80,6 +80,9 @@ func TestRunnersReadTheTimelinesOfTheirAgents(t *testing.T) {
 		assert.Equal(t, problem.NotFound, known.Code)
 		assert.Contains(t, known.Detail, "no agent with that ID, or none that this Runner is granted")
 	}
+	p.get(p.runnerClient(""), announce.OpenAPIPath, func(resp *http.Response) {
+		assert.ElementsMatch(t, []string{"GET " + announce.SnapshotPath, "GET " + announce.TimelinePath}, callsOf(t, resp.Body))
+	})
 	_, err = p.admin.RevokeAgent(t.Context(), "shop")
 	require.NoError(t, err)
 	_, err = ask(shop.id.AgentID, announce.TimelineQuery{})
