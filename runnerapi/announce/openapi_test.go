@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
@@ -39,7 +40,7 @@ func TestOpenAPIIsCommitted(t *testing.T) {
 // event has no field that is not.
 func TestTheDocumentSaysWhatIsRead(t *testing.T) {
 	w := httptest.NewRecorder()
-	OpenAPIHandler("v1").ServeHTTP(w, httptest.NewRequest("GET", OpenAPIPath, nil))
+	OpenAPIHandler("v1").ServeHTTP(w, httptest.NewRequest(http.MethodGet, OpenAPIPath, nil))
 	var doc struct {
 		Paths map[string]map[string]struct {
 			Parameters []struct{ Name, In string }
