@@ -38,7 +38,7 @@ func (d *deadLetters) with(cmd *cobra.Command, do func(context.Context, *announc
 		return usageError{err}
 	}
 	if len(cfg.BrokerURLs) == 0 {
-		return usageError{errors.New("no broker is named; give --broker-url-file or " + envBrokerURL + " as `pipeops-controlplane serve` has it")}
+		return usageError{errors.New("no broker is named; give --broker-url-file or " + brokerURL.env + " as `pipeops-controlplane serve` has it")}
 	}
 	return d.admin(cmd, func(ctx context.Context, admin *controlplane.Admin) error {
 		letters, err := admin.DeadLetters(ctx, announce.Config{URLs: cfg.BrokerURLs, TLS: cfg.BrokerTLS, Log: zerolog.Nop()})

@@ -16,6 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/edge"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/webhook"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
@@ -34,6 +35,7 @@ type ControlPlane struct {
 	nudger      *nudger
 	outbox      *outbox
 	broker      *messaging // nil without one
+	webhooks    *webhook.Dispatcher
 	listeners   listeners
 
 	serving atomic.Bool
@@ -104,8 +106,9 @@ func (c *ControlPlane) assemble(seal []byte) error {
 	c.liveness = newLiveness(c.store, d, &c.cfg)
 	c.registry = &registry{store: c.store, ca: c.ca, peers: c.peers, liveness: c.liveness, directory: d, cfg: &c.cfg, twins: newTwins(c.cfg.Now)}
 	c.outbox = &outbox{store: c.store, limits: c.cfg.Limits.Outbox, log: c.cfg.Log, now: c.cfg.Now}
+	c.webhooks = webhook.NewDispatcher(c.store, webhook.Options{Roots: c.cfg.WebhookRoots, UserAgent: "pipeops-controlplane/" + c.cfg.Version, Now: c.cfg.Now}, c.cfg.Log)
 	var err error
-	if c.broker, err = newMessaging(c.store, c.outbox, seal, &c.cfg); err != nil {
+	if c.broker, err = newMessaging(c.store, c.outbox, seal, c.webhooks, &c.cfg); err != nil {
 		return err
 	}
 	c.tunnel, err = server.New(server.Config{
@@ -208,10 +211,12 @@ func (c *ControlPlane) serve(ctx context.Context) error {
 		return c.store.Watch(running, time.Second, func() {
 			c.dropRevoked(running)
 			c.nudger.look()
+			c.webhooks.Look()
 		})
 	})
 	group.Go(func() error { return c.nudger.run(running) })
 	group.Go(func() error { return c.clean(running) })
+	group.Go(func() error { return c.webhooks.Run(running) }) // in one process at a time
 	group.Go(func() error { return c.followCA(running) })
 	group.Go(func() error { return c.outbox.run(running) })
 	if c.broker != nil {

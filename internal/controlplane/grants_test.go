@@ -121,8 +121,8 @@ func TestAnnouncementsAreForThoseWhoMaySeeTheAgent(t *testing.T) {
 		assert.Equal(t, want.kind, events[i].Type)
 		assert.Equal(t, want.runners, events[i].Runners, want.kind)
 	}
-	require.NoError(t, (&messaging{store: p.store}).remember(t.Context(), queued[1]))
-	require.NoError(t, (&messaging{store: p.store}).remember(t.Context(), queued[2]))
+	require.NoError(t, (&messaging{store: p.store, webhooks: p.webhooks}).remember(t.Context(), queued[1]))
+	require.NoError(t, (&messaging{store: p.store, webhooks: p.webhooks}).remember(t.Context(), queued[2]))
 	_, timeline, err := p.admin.Agent(t.Context(), "shop", 10)
 	require.NoError(t, err)
 	assert.Equal(t, []announce.Type{announce.AgentUpdated}, typesOf(timeline), "it was not removed")

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/webhook"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
@@ -21,10 +22,11 @@ type messaging struct {
 	consumer  *announce.Consumer
 	announcer *announcer
 	dead      *deadCount
+	webhooks  *webhook.Dispatcher
 }
 
 // newMessaging answers nil when none is configured.
-func newMessaging(s *store.Store, o *outbox, seal []byte, cfg *Config) (*messaging, error) {
+func newMessaging(s *store.Store, o *outbox, seal []byte, webhooks *webhook.Dispatcher, cfg *Config) (*messaging, error) {
 	if len(cfg.BrokerURLs) == 0 {
 		return nil, nil
 	}
@@ -43,7 +45,7 @@ func newMessaging(s *store.Store, o *outbox, seal []byte, cfg *Config) (*messagi
 	}
 	return &messaging{
 		dead:  &deadCount{letters: dead, log: link.Log},
-		store: s, link: link, publisher: publisher, consumer: consumer,
+		store: s, link: link, publisher: publisher, consumer: consumer, webhooks: webhooks,
 		announcer: &announcer{store: s, publisher: publisher, log: cfg.Log, pause: time.Second, now: cfg.Now, counts: o},
 	}, nil
 }
@@ -72,7 +74,8 @@ func (b *messaging) narrow(ctx context.Context) error {
 	return announce.Narrow(ctx, b.link, names)
 }
 
-// remember puts an event that came back from the broker into the timeline.
+// remember puts an event that came back from the broker into the timeline, and queues
+// it for the webhooks that want it.
 func (b *messaging) remember(ctx context.Context, e announce.Event) error {
 	if e.Type == announce.AgentRemoved {
 		if agent, err := e.Agent(); err == nil && isHiding(e.Type, agent) {
@@ -81,7 +84,14 @@ func (b *messaging) remember(ctx context.Context, e announce.Event) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
-	return b.store.Update(ctx, func(tx *store.Tx) error { return tx.AddToTimeline(ctx, e) })
+	err := b.store.Update(ctx, func(tx *store.Tx) error {
+		if err := tx.AddToTimeline(ctx, e); err != nil {
+			return err
+		}
+		return b.webhooks.Queue(ctx, tx, e)
+	})
+	b.webhooks.Look()
+	return err
 }
 
 // check says in words how the broker is, without where it is: /readyz is open to
