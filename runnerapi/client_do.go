@@ -70,7 +70,6 @@ func (c *Client) call(ctx context.Context, r *request, out any) (int, error) {
 		if errors.As(err, &broken) {
 			t.last = err
 			if time.Since(t.start) < c.config.Patience && pause(ctx, n) == nil {
-				c.transport.CloseIdleConnections()
 				continue
 			}
 			return t.count, c.failure(ctx, t, err)
