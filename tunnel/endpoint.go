@@ -55,10 +55,10 @@ func isHost(name string) bool {
 	if net.ParseIP(ip) != nil {
 		return true
 	}
-	return name != "" && len(name) <= maxHost && !strings.ContainsFunc(name, func(r rune) bool {
-		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune(".-_", r))
-	})
+	return name != "" && len(name) <= maxHost && !strings.ContainsFunc(name, func(r rune) bool { return !strings.ContainsRune(hostCharacters, r) })
 }
+
+const hostCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
 
 // choose takes the first of the endpoints, as many as a Set keeps, each once. The error
 // names those that make no sense, which are passed over.
