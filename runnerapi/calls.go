@@ -112,6 +112,12 @@ func Calls() []Call {
 			"GET", appRoute + "/logs", "get-app-logs", Reads, []string{"Logs"}, "logs", read, "",
 			"pipeops-runner logs shop web --tail 20",
 		}, {
+			"GET", appRoute + "/exec", "exec-app", Named, []string{"Exec"}, "exec", "no", "",
+			"pipeops-runner exec shop web -- /hello -get http://127.0.0.1:8080/",
+		}, {
+			"GET", appRoute + "/portforward", "port-forward-app", Named, []string{"PortForward"}, "port-forward", "no", "",
+			`pipeops-runner port-forward shop web :8080 -- sh -c 'curl -fsS "http://127.0.0.1:$PORT/"'`,
+		}, {
 			"GET", appRoute + "/metrics", "get-app-metrics", Reads, []string{"Metrics"}, "metrics", read, "",
 			"pipeops-runner metrics shop web",
 		}, {

@@ -66,6 +66,7 @@ type Client struct {
 	config    ClientConfig
 	http      *retryablehttp.Client
 	transport *http.Transport
+	upgrades  *dialer // connections that become WebSockets
 }
 
 // The client is the same to a Runner as the backend is to the agent.
@@ -103,7 +104,7 @@ func NewClient(c ClientConfig) (*Client, error) {
 	transport := &http.Transport{
 		// The dialer does the TLS, so to net/http the connection is a plain one:
 		// it takes a connection that is not a bare *tls.Conn in no other way.
-		DialContext:            newDialer(c).dial,
+		DialContext:            newDialer(c, alpnHTTP2).dial,
 		Protocols:              &http.Protocols{},
 		ResponseHeaderTimeout:  headerTimeout,
 		MaxResponseHeaderBytes: 64 << 10,
@@ -116,7 +117,7 @@ func NewClient(c ClientConfig) (*Client, error) {
 		},
 	}
 	transport.Protocols.SetUnencryptedHTTP2(true)
-	client := &Client{config: c, transport: transport}
+	client := &Client{config: c, transport: transport, upgrades: newDialer(c, alpnHTTP1)}
 	client.http = &retryablehttp.Client{
 		HTTPClient: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse // the Runner API has none
