@@ -92,6 +92,7 @@ func (w *channelWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// send has no context: the library ends the connection with that of a write.
 func (c *channels) send(frame []byte) error { return c.sendWithin(c.stall, frame) }
 
 func (c *channels) sendWithin(patience time.Duration, frame []byte) error {

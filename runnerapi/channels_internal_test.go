@@ -29,7 +29,7 @@ func pair(t *testing.T) (near, far *channels) {
 	}))
 	t.Cleanup(srv.Close)
 	t.Cleanup(func() { close(done) })
-	ws, _, err := websocket.Dial(t.Context(), srv.URL, nil) //nolint:bodyclose // the library does
+	ws, _, err := websocket.Dial(t.Context(), srv.URL, nil)
 	require.NoError(t, err)
 	near, far = newChannels(ws, time.Minute), newChannels(<-accepted, time.Minute)
 	t.Cleanup(func() { _, _ = near.ws.CloseNow(), far.ws.CloseNow() })

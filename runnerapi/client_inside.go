@@ -44,10 +44,10 @@ func (c *Client) Exec(ctx context.Context, key Key, opts ExecOptions, streams Ex
 	}, func(error) {})
 	sizing := make(chan struct{})
 	var resizing sync.WaitGroup
-	resizing.Go(func() { ch.resize(streams.Resize, sizing) })
+	resizing.Go(func() { ch.resize(streams.Resize, sizing) }) //nolint:contextcheck // see send
 	if opts.Stdin && streams.Stdin != nil {
 		// Not joined: it may wait for a terminal, of which nothing can wake it.
-		go ch.feed(streams.Stdin)
+		go ch.feed(streams.Stdin) //nolint:contextcheck // see send
 	}
 	exitCode, err = end.wait()
 	close(sizing)
@@ -114,7 +114,7 @@ func (c *Client) PortForward(ctx context.Context, key Key, opts PortForwardOptio
 		return nil, err
 	}
 	var end *conversation
-	conn, to := newChannelConn(ch, channelIn, func() error {
+	conn, to := newChannelConn(ch, channelIn, func() error { //nolint:contextcheck // see send
 		end.stop()
 		_, _ = end.wait()
 		return nil
@@ -195,7 +195,7 @@ func (c *Client) upgrade(ctx context.Context, path string, query url.Values, pro
 		return nil, err
 	}
 	once := &oneConn{conn: conn}
-	defer once.unused()
+	defer once.unused() //nolint:contextcheck // nothing is dialled
 	header := http.Header{"User-Agent": {c.config.UserAgent}, problem.RequestIDHeader: {uuid.NewString()}}
 	handshake, cancel := context.WithTimeout(ctx, headerTimeout)
 	defer cancel()
@@ -257,7 +257,7 @@ func (o *oneConn) dial(context.Context, string, string) (net.Conn, error) {
 }
 
 func (o *oneConn) unused() {
-	if conn, err := o.dial(context.Background(), "", ""); err == nil { //nolint:contextcheck // nothing is dialled
+	if conn, err := o.dial(context.Background(), "", ""); err == nil {
 		_ = conn.Close()
 	}
 }

@@ -63,7 +63,7 @@ func (s *server) portForward(ctx context.Context, in *portForwardInput) (*stream
 	if err != nil {
 		return nil, s.wireError(ctx, err)
 	}
-	return s.upgraded(ctx, PortForwardProtocol, func(c *channels) inside { return newForwarded(c, forward) }), nil
+	return s.upgraded(ctx, PortForwardProtocol, func(c *channels) inside { return newForwarded(c, forward) }), nil //nolint:contextcheck // see channels.send
 }
 
 // inside is the work of one call.
@@ -114,7 +114,7 @@ func (s *server) converse(ctx context.Context, c *channels, work inside) {
 	})
 	watching.Go(func() { c.attend(working, cancel) })
 	code, err := work.run(working)
-	c.finish(code, s.ending(ctx, working, err))
+	c.finish(code, s.ending(ctx, working, err)) //nolint:contextcheck // see channels.send
 }
 
 // ending is what the caller is told of how the work ended.

@@ -10,9 +10,10 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/httpstream"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -27,12 +28,12 @@ func (e *Engine) PortForward(ctx context.Context, key runnerapi.Key, opts runner
 	if err != nil {
 		return nil, err
 	}
-	dialer, err := e.forwardDialer(pod)
-	if err != nil {
-		return nil, err
-	}
 	return func(ctx context.Context, conn runnerapi.HalfCloser) error {
 		defer func() { _ = conn.Close() }()
+		dialer, err := e.forwardDialer(ctx, pod)
+		if err != nil {
+			return err
+		}
 		streams, _, err := dialer.Dial(portforward.PortForwardProtocolV1Name)
 		if err != nil {
 			return insideProblem(err, pod.Name)
@@ -46,18 +47,31 @@ func (e *Engine) PortForward(ctx context.Context, key runnerapi.Key, opts runner
 	}, nil
 }
 
-func (e *Engine) forwardDialer(pod *corev1.Pod) (httpstream.Dialer, error) {
-	u := e.podURL(pod, "portforward", nil)
-	overWebSocket, err := portforward.NewSPDYOverWebsocketDialer(u, e.rest)
+func (e *Engine) forwardDialer(ctx context.Context, pod *corev1.Pod) (httpstream.Dialer, error) {
+	u, rc := e.podURL(pod, "portforward", nil), rest.CopyConfig(e.rest)
+	// The library makes its requests without a context.
+	rc.Wrap(func(next http.RoundTripper) http.RoundTripper { return withContext{ctx, next} })
+	overWebSocket, err := portforward.NewSPDYOverWebsocketDialerForStreaming(u, rc)
 	if err != nil {
 		return nil, fmt.Errorf("prepare the connection to the pod: %w", err)
 	}
-	transport, upgrader, err := spdy.RoundTripperFor(e.rest)
+	transport, upgrader, err := spdy.RoundTripperFor(rc)
 	if err != nil {
 		return nil, fmt.Errorf("prepare the connection to the pod: %w", err)
 	}
-	overSPDY := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, u)
-	return portforward.NewFallbackDialer(overWebSocket, overSPDY, httpstream.IsUpgradeFailure), nil
+	overSPDY := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, u)
+	return portforward.NewFallbackDialerForStreaming(overWebSocket, overSPDY, httpstream.IsUpgradeFailure), nil
+}
+
+// withContext gives requests a context.
+type withContext struct {
+	ctx  context.Context //nolint:containedctx // it is what this is for
+	next http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w withContext) RoundTrip(r *http.Request) (*http.Response, error) {
+	return w.next.RoundTrip(r.WithContext(w.ctx))
 }
 
 // forward carries one connection: Kubernetes has a stream for its bytes, and one for why
