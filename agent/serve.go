@@ -16,7 +16,7 @@ const runnerAPIVersion = "v1"
 // runnerAPI is what a Runner may ask of this agent.
 func (a *Agent) runnerAPI(engine *app.Engine) http.Handler {
 	return runnerapi.NewServer(runnerapi.Config{
-		Apps: engine, Meter: engine, Secrets: contents{a.kube, engine}, ConfigMaps: contents{a.kube, engine},
+		Apps: engine, Insides: engine, Meter: engine, Secrets: contents{a.kube, engine}, ConfigMaps: contents{a.kube, engine},
 		Namespaces: a.kube, Clusters: clusterCall{a},
 		Journal: a.kube.Journal(), Outcomes: engine, Policy: a.policy, Audit: a.audit,
 		TrustDomain: a.current.Load().TrustDomain, Version: a.opts.Version,

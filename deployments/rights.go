@@ -84,6 +84,8 @@ func Calls() map[string][]Right {
 		"POST " + app + "/rollback":           {on(apps, "get", "update"), unseen},
 		"GET " + app + "/events":              nil,
 		"GET " + app + "/logs":                {on("pods/log", "get")},
+		"GET " + app + "/exec":                {on("pods/exec", "get")},
+		"GET " + app + "/portforward":         {on("pods/portforward", "get")},
 		"GET " + app + "/metrics":             {on("pods.metrics.k8s.io", "list")},
 		"GET /v1/operations/{id}":             {own(revisions, "get")},
 		"GET /v1/audit":                       {own(revisions, "get", "list")},
@@ -120,10 +122,11 @@ func Upkeeps() []Upkeep {
 }
 
 // Asked are rights that the agent sends no request for: the API server wants
-// them of who makes owner references that block a deletion, and of who binds a
-// role.
+// them of who makes owner references that block a deletion, of who binds a
+// role, and of who reaches into a pod by a GET, which is how a WebSocket begins.
 func Asked() Upkeep {
-	return Upkeep{"wanted by the API server for owner references and role bindings", []Right{
+	return Upkeep{"wanted by the API server for owner references, role bindings and WebSockets", []Right{
 		on(apps+"/finalizers", "update"), on("clusterroles.rbac.authorization.k8s.io", "bind"),
+		on("pods/exec", "create"), on("pods/portforward", "create"),
 	}}
 }

@@ -1,5 +1,7 @@
 package runnerapi
 
+import "strings"
+
 // Call is one call of the Runner API, as its reference tells of it. The table
 // in docs/runner-api.md and the examples in the OpenAPI document are made from
 // these, and tests run every example.
@@ -12,6 +14,11 @@ type Call struct {
 	Repeated     string   // what becomes of it when it is sent twice
 	Body         string   // an example, where there is a body
 	Example      string   // a line of shell; curl's, where pipeops-runner has no command
+}
+
+// Upgrades says whether the call is a WebSocket, which curl does not speak.
+func (c Call) Upgrades() bool {
+	return strings.HasSuffix(c.Path, "/exec") || strings.HasSuffix(c.Path, "/portforward")
 }
 
 // What sending a call twice does.
@@ -111,6 +118,12 @@ func Calls() []Call {
 		}, {
 			"GET", appRoute + "/logs", "get-app-logs", Reads, []string{"Logs"}, "logs", read, "",
 			"pipeops-runner logs shop web --tail 20",
+		}, {
+			"GET", appRoute + "/exec", "exec-app", Named, []string{"Exec"}, "exec", "no", "",
+			"pipeops-runner exec shop web -- /hello -get http://127.0.0.1:8080/",
+		}, {
+			"GET", appRoute + "/portforward", "port-forward-app", Named, []string{"PortForward"}, "port-forward", "no", "",
+			`pipeops-runner port-forward shop web :8080 -- sh -c 'curl -fsS "http://127.0.0.1:$PORT/"'`,
 		}, {
 			"GET", appRoute + "/metrics", "get-app-metrics", Reads, []string{"Metrics"}, "metrics", read, "",
 			"pipeops-runner metrics shop web",

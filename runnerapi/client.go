@@ -67,6 +67,7 @@ type Client struct {
 	config    ClientConfig
 	http      *retryablehttp.Client
 	transport *http.Transport
+	upgrades  *dialer // connections that become WebSockets
 }
 
 // The client is the same to a Runner as the backend is to the agent.
@@ -101,10 +102,11 @@ func NewClient(c ClientConfig) (*Client, error) {
 	if c.UserAgent == "" {
 		c.UserAgent = "pipeops-runnerapi"
 	}
+	known := newEndpoints(c.EdgeAddresses)
 	transport := &http.Transport{
 		// The dialer does the TLS, so to net/http the connection is a plain one:
 		// it takes a connection that is not a bare *tls.Conn in no other way.
-		DialContext:            newDialer(c).dial,
+		DialContext:            newDialer(c, alpnHTTP2, known).dial,
 		Protocols:              &http.Protocols{},
 		ResponseHeaderTimeout:  headerTimeout,
 		MaxResponseHeaderBytes: 64 << 10,
@@ -117,7 +119,7 @@ func NewClient(c ClientConfig) (*Client, error) {
 		},
 	}
 	transport.Protocols.SetUnencryptedHTTP2(true)
-	client := &Client{config: c, transport: transport}
+	client := &Client{config: c, transport: transport, upgrades: newDialer(c, alpnHTTP1, known)}
 	client.http = &retryablehttp.Client{
 		HTTPClient: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse // the Runner API has none

@@ -24,15 +24,19 @@ type dialer struct {
 	endpoints *endpoints
 }
 
-func newDialer(c ClientConfig) *dialer {
+// newDialer makes connections that speak one protocol. What dialers of one client learn of
+// the endpoints they share.
+func newDialer(c ClientConfig, protocol string, endpoints *endpoints) *dialer {
 	agentID := c.AgentID
 	if agentID == c.ServerName {
 		agentID = ""
 	}
-	return &dialer{config: c, endpoints: newEndpoints(c.EdgeAddresses), tls: ClientTLS(ClientTLSConfig{
+	d := &dialer{config: c, endpoints: endpoints, tls: ClientTLS(ClientTLSConfig{
 		Certificate: c.Certificate, Roots: c.Roots, TrustDomain: c.TrustDomain,
 		AgentID: agentID, ServerName: c.ServerName,
 	})}
+	d.tls.NextProtos = []string{protocol}
+	return d
 }
 
 // dial tries the addresses, those that did well lately first. One that hangs does not
@@ -121,8 +125,13 @@ func (c *agentConn) begin(ctx context.Context) error {
 	if err := c.HandshakeContext(ctx); err != nil {
 		return err
 	}
-	if p := c.ConnectionState().NegotiatedProtocol; p != "h2" {
-		return &identityError{fmt.Errorf("it speaks %q and not HTTP/2", p)}
+	switch p := c.ConnectionState().NegotiatedProtocol; p {
+	case alpnHTTP2:
+	case alpnHTTP1: // its server does not speak first
+		c.reader = bufio.NewReader(c.Conn)
+		return nil
+	default:
+		return &identityError{fmt.Errorf("it speaks %q and not HTTP", p)}
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Now()) })
 	defer stop()

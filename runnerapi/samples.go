@@ -54,10 +54,11 @@ func addSamples(doc *huma.OpenAPI) {
 		if op == nil {
 			continue // it is no part of the document: the health calls, and the document itself
 		}
-		op.Extensions = map[string]any{"x-codeSamples": []codeSample{
-			{Lang: "Shell", Label: "pipeops-runner", Source: c.Example},
-			{Lang: "Shell", Label: "curl", Source: c.Curl()},
-		}}
+		samples := []codeSample{{Lang: "Shell", Label: "pipeops-runner", Source: c.Example}}
+		if !c.Upgrades() {
+			samples = append(samples, codeSample{Lang: "Shell", Label: "curl", Source: c.Curl()})
+		}
+		op.Extensions = map[string]any{"x-codeSamples": samples}
 		if c.Body != "" && op.RequestBody != nil {
 			for _, media := range op.RequestBody.Content {
 				media.Example = json.RawMessage(c.Body)

@@ -66,7 +66,9 @@ func Serve(ctx context.Context, ln net.Listener, c ServeConfig) error {
 	}
 	drain, startDrain := context.WithCancel(context.WithoutCancel(ctx))
 	defer startDrain()
-	srv := newHTTPServer(drain, c)
+	var upgraded sync.WaitGroup
+	defer upgraded.Wait() // each ends as the drain starts, and its farewell has a timeout
+	srv := newHTTPServer(context.WithValue(drain, upgradedKey{}, &upgraded), c)
 	if c.TLS != nil {
 		ln = guardListener(ln, c.Limits.withDefaults(), c.Log)
 	}
@@ -155,6 +157,20 @@ func (w logWriter) Write(p []byte) (int, error) {
 }
 
 type drainKey struct{}
+
+// upgradedKey leads to the calls whose connections net/http has given away, and does not
+// wait for when it shuts down.
+type upgradedKey struct{}
+
+// enterUpgraded has the server wait for the caller's end.
+func enterUpgraded(ctx context.Context) (leave func()) {
+	calls, ok := ctx.Value(upgradedKey{}).(*sync.WaitGroup)
+	if !ok {
+		return func() {}
+	}
+	calls.Add(1)
+	return calls.Done
+}
 
 // untilDrain is a context that also ends when the server starts to drain.
 func untilDrain(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -32,6 +32,7 @@ const (
 type Config struct {
 	Apps       Apps
 	Meter      AppMeter
+	Insides    Insides
 	Secrets    Secrets
 	ConfigMaps ConfigMaps
 	Namespaces Namespaces
@@ -104,6 +105,7 @@ func newRouter(c Config) (chi.Router, *server) {
 		s.lifecycleRoutes()
 		s.eventRoutes()
 		s.logRoutes()
+		s.insideRoutes()
 		s.secretRoutes()
 		s.configMapRoutes()
 		s.metricsRoutes()

@@ -10,7 +10,12 @@ import (
 )
 
 // alpn are the protocols of this wire, the preferred one first.
-var alpn = []string{"h2", "http/1.1"}
+var alpn = []string{alpnHTTP2, alpnHTTP1}
+
+const (
+	alpnHTTP2 = "h2"
+	alpnHTTP1 = "http/1.1" // for WebSockets, which HTTP/2 has only in theory (RFC 8441)
+)
 
 // ServerTLSConfig is what the agent needs to end the Runner's TLS. The functions
 // are asked at each handshake, so certificates rotate without a new listener.

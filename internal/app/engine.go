@@ -68,6 +68,8 @@ type Engine struct {
 	cached     client.Client // reads from the cache, never older than its own writes
 	live       client.Client // reads from the API server
 	pods       corev1client.PodsGetter
+	core       rest.Interface // of the core API, for what has no typed client
+	rest       *rest.Config
 	hub        *hub
 	announcer  *announcer
 	leadership *leadership
@@ -114,7 +116,7 @@ func New(cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare the App engine's client for logs and events: %w", err)
 	}
-	e.pods = core
+	e.pods, e.core, e.rest = core, core.RESTClient(), rc
 	e.announcer = newAnnouncer(e)
 	if e.leadership, err = newLeadership(cfg, rc); err != nil {
 		return nil, err

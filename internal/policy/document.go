@@ -64,7 +64,7 @@ var defaultRules = []Rule{{Name: "default"}}
 // planned are commands that a policy may name before this agent has calls for
 // them, so that one policy serves agents of several versions.
 var planned = map[string]runnerapi.Access{
-	"exec-app": runnerapi.Named, "port-forward-app": runnerapi.Named, ApplyManifests: runnerapi.Named,
+	ApplyManifests:   runnerapi.Named,
 	"kubernetes-api": runnerapi.Named, runnerapi.AdoptNamespace: runnerapi.Named,
 }
 

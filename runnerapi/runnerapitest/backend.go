@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -20,6 +21,8 @@ import (
 // waited for, unless its image says otherwise: one with "missing" in its name
 // fails, one with "slow" goes on progressing until Finish.
 type FakeBackend struct {
+	inside atomic.Int32 // commands and connections
+
 	mu         sync.Mutex
 	changed    chan struct{} // closed and replaced at each change
 	apps       map[runnerapi.Key]runnerapi.App

@@ -80,3 +80,18 @@ type Audit struct {
 	After int64 `query:"after" default:"-1" minimum:"-1" doc:"Records with a higher number only, the oldest of them first; without it the newest records."`
 	Limit int   `query:"limit" default:"100" minimum:"1" maximum:"200" doc:"How many records at most."`
 }
+
+// Exec is a command in a container.
+type Exec struct {
+	Command   []string `query:"command,explode" required:"true" minItems:"1" maxItems:"256" doc:"The program, then each of its arguments: the parameter comes once for each. No shell takes them apart."`
+	Pod       string   `query:"pod" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$" doc:"Pod of the App; the newest that is ready when absent."`
+	Container string   `query:"container" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" doc:"Container; the App's own when absent."`
+	Stdin     bool     `query:"stdin" doc:"The command reads channel 0."`
+	TTY       bool     `query:"tty" doc:"With a terminal, whose size is told on channel 4. Errors come on channel 1 too."`
+}
+
+// PortForward is a port of a pod.
+type PortForward struct {
+	Port int    `query:"port" required:"true" minimum:"1" maximum:"65535" doc:"Port of the pod, whether the App names it or not."`
+	Pod  string `query:"pod" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$" doc:"Pod of the App; the newest that is ready when absent."`
+}

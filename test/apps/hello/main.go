@@ -35,6 +35,7 @@ type options struct {
 	floodLogs  bool
 	alsoListen string
 	get        string
+	cat        bool
 }
 
 func main() {
@@ -58,6 +59,7 @@ func parseFlags() options {
 	flag.BoolVar(&o.eatMemory, "eat-memory", false, "allocate memory until killed")
 	flag.BoolVar(&o.burnCPU, "burn-cpu", false, "use all of a core that it can get")
 	flag.BoolVar(&o.floodLogs, "flood-logs", false, "log a line every millisecond")
+	flag.BoolVar(&o.cat, "cat", false, "copy standard input to standard output and exit")
 	flag.StringVar(&o.get, "get", "", "print the answer to GET URL and exit, 1 unless it is 200")
 	flag.Parse()
 	return o
@@ -67,6 +69,9 @@ func parseFlags() options {
 func run(ctx context.Context, o options) int {
 	if o.get != "" {
 		return get(ctx, o.get)
+	}
+	if o.cat {
+		return cat()
 	}
 	if !pause(ctx, o.startDelay) {
 		return 0
@@ -101,6 +106,15 @@ func run(ctx context.Context, o options) int {
 		log.Printf("crashing on purpose with exit code %d", o.exitCode)
 		return o.exitCode
 	}
+}
+
+// cat is for who reaches into the container.
+func cat() int {
+	if _, err := io.Copy(os.Stdout, os.Stdin); err != nil {
+		log.Printf("cat: %v", err)
+		return 1
+	}
+	return 0
 }
 
 func listen(ctx context.Context, o options) (*http.Server, <-chan error, error) {

@@ -235,6 +235,14 @@
 - apiGroups:
   - ""
   resources:
+  - pods/exec
+  - pods/portforward
+  verbs:
+  - get
+  - create
+- apiGroups:
+  - ""
+  resources:
   - events
   verbs:
   - list

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// execCommand runs a command in a container.
+type execCommand struct {
+	*app
+	namespace string
+	opts      runnerapi.ExecOptions
+}
+
+func newExec(a *app) *cobra.Command {
+	c := &execCommand{app: a}
+	cmd := &cobra.Command{
+		Use:   "exec AGENT NAME -- COMMAND [ARGUMENT...]",
+		Short: "Run a command in a container of an App",
+		Long: `Run a command in a container of an App, with its output here and its exit code as this
+program's. With -it it has a terminal, such as for a shell. No shell takes the command
+apart unless it is one.
+
+The customer's policy has to name the command exec-app: nothing else allows it.`,
+		Example: "  pipeops-runner exec shop web -- env\n  pipeops-runner exec shop web -it -- sh\n  pipeops-runner exec shop web -i -- psql < dump.sql",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if dash := cmd.ArgsLenAtDash(); dash != 2 || len(args) < 3 {
+				return usageError{errors.New("exec takes AGENT NAME, then -- and the command to run")}
+			}
+			return nil
+		},
+		ValidArgsFunction: a.completeApp,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.opts.Command = args[2:]
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error { return c.run(ctx, t, args[1]) })
+		},
+	}
+	f := cmd.Flags()
+	namespaceFlag(cmd, &c.namespace)
+	f.BoolVarP(&c.opts.Stdin, "stdin", "i", false, "pass standard input on")
+	f.BoolVarP(&c.opts.TTY, "tty", "t", false, "with a terminal")
+	podFlags(cmd, &c.opts.Pod)
+	f.StringVarP(&c.opts.Container, "container", "c", "", "container (default: the App's own)")
+	return cmd
+}
+
+func podFlags(cmd *cobra.Command, pod *string) {
+	cmd.Flags().StringVar(pod, "pod", "", "pod (default: the newest that is ready)")
+}
+
+func (c *execCommand) run(ctx context.Context, t *target, name string) error {
+	key := runnerapi.Key{Namespace: c.namespace, Name: name}
+	s := runnerapi.ExecStreams{Stdin: c.in, Stdout: c.out, Stderr: c.err}
+	if c.opts.TTY {
+		end, err := c.terminal(&s)
+		if err != nil {
+			return err
+		}
+		defer end()
+	}
+	code, err := t.Exec(ctx, key, c.opts, s)
+	switch {
+	case err != nil:
+		return at(t, key.String(), err)
+	case code != 0:
+		return &exitError{error: fmt.Errorf("the command ended with exit code %d", code), code: code, told: true}
+	}
+	return nil
+}
+
+// terminal gives the whole of the keyboard to the command until end is called.
+func (c *execCommand) terminal(s *runnerapi.ExecStreams) (end func(), err error) {
+	keyboard, ok := c.in.(*os.File)
+	if !ok || !term.IsTerminal(int(keyboard.Fd())) {
+		return nil, usageError{errors.New("-t: standard input is no terminal; leave it out, or use -i alone")}
+	}
+	s.Stderr = nil
+	sizes, stop := terminalSizes(keyboard)
+	s.Resize = sizes
+	if !c.opts.Stdin {
+		return stop, nil
+	}
+	before, err := term.MakeRaw(int(keyboard.Fd()))
+	if err != nil {
+		stop()
+		return nil, fmt.Errorf("-t: the terminal cannot be switched to raw: %w", err)
+	}
+	return func() {
+		stop()
+		_ = term.Restore(int(keyboard.Fd()), before)
+	}, nil
+}
+
+// offerTerminalSize sends the size as it is now, if that can be known.
+func offerTerminalSize(of *os.File, to chan<- runnerapi.TerminalSize) {
+	width, height, err := term.GetSize(int(of.Fd()))
+	if err != nil || width <= 0 || height <= 0 || width > 1<<15 || height > 1<<15 {
+		return
+	}
+	select {
+	case to <- runnerapi.TerminalSize{Width: uint16(width), Height: uint16(height)}:
+	default: // nobody has taken the last one: this is not the time
+	}
+}

@@ -1,0 +1,173 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/remotecommand"
+	utilexec "k8s.io/client-go/util/exec"
+	"k8s.io/streaming/pkg/httpstream"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+var _ runnerapi.Insides = (*Engine)(nil)
+
+// Exec implements runnerapi.Insides.
+func (e *Engine) Exec(ctx context.Context, key runnerapi.Key, opts runnerapi.ExecOptions) (runnerapi.Execution, error) {
+	container := opts.Container
+	if container == "" {
+		container = key.Name
+	}
+	pod, err := e.podInside(ctx, key, opts.Pod, container)
+	if err != nil {
+		return nil, err
+	}
+	executor, err := e.executor(e.podURL(pod, "exec", &corev1.PodExecOptions{
+		Container: container, Command: opts.Command, Stdin: opts.Stdin, Stdout: true, Stderr: !opts.TTY, TTY: opts.TTY,
+	}))
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, s runnerapi.ExecStreams) (int, error) {
+		o := remotecommand.StreamOptions{Stdin: s.Stdin, Stdout: s.Stdout, Stderr: s.Stderr, Tty: opts.TTY}
+		if s.Resize != nil {
+			o.TerminalSizeQueue = sizeQueue{ctx, s.Resize}
+		}
+		return exitCode(ctx, executor.StreamWithContext(ctx, o), pod.Name)
+	}, nil
+}
+
+func (e *Engine) podURL(pod *corev1.Pod, subresource string, opts *corev1.PodExecOptions) *url.URL {
+	r := e.core.Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource(subresource)
+	if opts != nil {
+		r = r.VersionedParams(opts, scheme.ParameterCodec)
+	}
+	return r.URL()
+}
+
+// executor speaks WebSocket to the API server, and SPDY to one that is older than 1.30.
+func (e *Engine) executor(u *url.URL) (remotecommand.Executor, error) {
+	overWebSocket, err := remotecommand.NewWebSocketExecutor(e.rest, http.MethodGet, u.String())
+	if err != nil {
+		return nil, fmt.Errorf("prepare the connection to the container: %w", err)
+	}
+	overSPDY, err := remotecommand.NewSPDYExecutor(e.rest, http.MethodPost, u)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the connection to the container: %w", err)
+	}
+	return remotecommand.NewFallbackExecutor(overWebSocket, overSPDY, httpstream.IsUpgradeFailure)
+}
+
+// exitCode tells a command's own end from other failures.
+func exitCode(ctx context.Context, err error, pod string) (int, error) {
+	var exit utilexec.CodeExitError
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return 0, ctx.Err()
+	case errors.As(err, &exit):
+		return exit.Code, nil
+	}
+	return 0, insideProblem(err, pod)
+}
+
+// insideProblem words what Kubernetes says of a container that could not be reached, which
+// is the runtime's own text: that a program is not there, for one.
+func insideProblem(err error, pod string) error {
+	if upgrade := (*httpstream.UpgradeFailureError)(nil); errors.As(err, &upgrade) {
+		return kubeproblem.From(upgrade.Cause, "reaching into pod "+pod)
+	}
+	return problem.Errorf(problem.Conflict, "see whether the program and the port are there in the App's image, and whether the pod still runs",
+		"pod %s: %s", pod, shortly(err))
+}
+
+// shortly is the first line of an error, of a length to be shown.
+func shortly(err error) string {
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	if len(text) > 512 {
+		text = strings.ToValidUTF8(text[:512], "") + "…"
+	}
+	return text
+}
+
+// podInside is the pod whose container is meant: the one of that name, or the newest that is
+// ready, or that at least runs.
+func (e *Engine) podInside(ctx context.Context, key runnerapi.Key, name, container string) (*corev1.Pod, error) {
+	if err := e.admit(ctx, key.Namespace); err != nil {
+		return nil, err
+	}
+	a, err := e.get(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := e.podsOf(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	if name != "" {
+		pods = slices.DeleteFunc(pods, func(p *corev1.Pod) bool { return p.Name != name })
+		if len(pods) == 0 {
+			return nil, problem.Errorf(problem.NotFound, "name one of the App's pods, or none for the newest", "App %s has no pod %s", key, name).WithField("query.pod")
+		}
+	}
+	slices.SortFunc(pods, func(x, y *corev1.Pod) int {
+		if podReady(x) != podReady(y) {
+			if podReady(x) {
+				return -1
+			}
+			return 1
+		}
+		return y.CreationTimestamp.Compare(x.CreationTimestamp.Time)
+	})
+	return running(pods, key, container)
+}
+
+// running is the first pod in which the container runs.
+func running(pods []*corev1.Pod, key runnerapi.Key, container string) (*corev1.Pod, error) {
+	known := len(pods) == 0
+	for _, pod := range pods {
+		if pod.DeletionTimestamp == nil && runsIn(pod, container) {
+			return pod, nil
+		}
+		known = known || slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == container })
+	}
+	if !known {
+		return nil, problem.Errorf(problem.NotFound, "name one of the pod's containers, or none for the App's own",
+			"App %s has no container %q", key, container).WithField("query.container")
+	}
+	return nil, problem.Errorf(problem.Conflict, "see what is wrong with it: its status says so, and its log", "no pod of App %s runs", key)
+}
+
+func runsIn(pod *corev1.Pod, container string) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+		return c.Name == container && c.State.Running != nil
+	})
+}
+
+// sizeQueue is a terminal's sizes as Kubernetes' client wants them.
+type sizeQueue struct {
+	ctx   context.Context //nolint:containedctx // the interface has none
+	sizes <-chan runnerapi.TerminalSize
+}
+
+// Next implements remotecommand.TerminalSizeQueue.
+func (q sizeQueue) Next() *remotecommand.TerminalSize {
+	select {
+	case size, ok := <-q.sizes:
+		if !ok {
+			return nil
+		}
+		return &remotecommand.TerminalSize{Width: size.Width, Height: size.Height}
+	case <-q.ctx.Done():
+		return nil
+	}
+}

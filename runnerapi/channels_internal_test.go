@@ -1,0 +1,112 @@
+package runnerapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+// pair is both ends of a WebSocket.
+func pair(t *testing.T) (near, far *channels) {
+	t.Helper()
+	accepted := make(chan *websocket.Conn, 1)
+	done := make(chan struct{})
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ws, err := websocket.Accept(w, r, nil)
+		assert.NoError(t, err)
+		accepted <- ws
+		<-done
+	}))
+	t.Cleanup(srv.Close)
+	t.Cleanup(func() { close(done) })
+	ws, _, err := websocket.Dial(t.Context(), srv.URL, nil)
+	require.NoError(t, err)
+	near, far = newChannels(ws, time.Minute), newChannels(<-accepted, time.Minute)
+	t.Cleanup(func() { _, _ = near.ws.CloseNow(), far.ws.CloseNow() })
+	return near, far
+}
+
+// TestAPeerThatLeft is noticed whether it says nothing any more, or closes while what it
+// had sent is still to be taken.
+func TestAPeerThatLeft(t *testing.T) {
+	for name, leave := range map[string]func(near, far *channels){
+		"silent": func(*channels, *channels) {}, // nobody reads there, so nobody answers
+		"closed": func(near, far *channels) {
+			near.busy.Store(true)
+			assert.NoError(t, far.ws.CloseNow())
+		},
+	} {
+		near, far := pair(t)
+		near.every, near.patience = time.Millisecond, 20*time.Millisecond
+		leave(near, far)
+		if name == "silent" {
+			go func() { _ = near.pump(context.Background(), func(byte, []byte, bool) error { return nil }) }()
+		}
+		ctx, gone := context.WithCancelCause(t.Context())
+		near.attend(ctx, gone)
+		require.ErrorContains(t, context.Cause(ctx), "the other side is gone", name)
+	}
+}
+
+// TestABusyReaderIsNotGone: its peer answers, but nobody reads that.
+func TestABusyReaderIsNotGone(t *testing.T) {
+	near, far := pair(t)
+	pumped := make(chan error, 1)
+	go func() { pumped <- far.pump(context.Background(), func(byte, []byte, bool) error { return nil }) }()
+	near.every, near.patience = time.Millisecond, 100*time.Millisecond
+	near.busy.Store(true)
+	ctx, cancel := context.WithTimeout(t.Context(), 350*time.Millisecond)
+	defer cancel()
+	near.attend(ctx, func(err error) { t.Error(err) })
+	require.NoError(t, near.ws.CloseNow())
+	require.Error(t, <-pumped)
+}
+
+func TestStatusesComeThrough(t *testing.T) {
+	for code, err := range map[int]error{0: nil, 3: nil, 255: nil, -1: problem.Errorf(problem.Unavailable, "wait", "not now")} {
+		near, far := pair(t)
+		go near.finish(max(code, 0), err)
+		var got []byte
+		_ = far.pump(t.Context(), func(channel byte, p []byte, _ bool) error {
+			assert.EqualValues(t, channelStatus, channel)
+			got = bytes.Clone(p)
+			return nil
+		})
+		exit, failed := readStatus(got)
+		assert.Equal(t, max(code, 0), exit)
+		if err != nil {
+			known := &Error{}
+			require.ErrorAs(t, failed, &known)
+			assert.Equal(t, "wait", known.Fix)
+		} else {
+			require.NoError(t, failed)
+		}
+	}
+}
+
+// FuzzStatus reads what an agent might send at the end.
+func FuzzStatus(f *testing.F) {
+	f.Add([]byte(`{"status":"Success"}`))
+	f.Add([]byte(`{"status":"Failure","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"3"}]}}`))
+	f.Add([]byte(`{"status":"Failure","problem":{"code":"x","detail":"y"}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		code, err := readStatus(text)
+		if err != nil && code != 0 {
+			t.Errorf("%q: both a code and an error", text)
+		}
+		var known *Error
+		if errors.As(err, &known) && known.Error() == "" {
+			t.Errorf("%q: an error that says nothing", text)
+		}
+	})
+}

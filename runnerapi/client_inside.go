@@ -1,0 +1,277 @@
+package runnerapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/google/uuid"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+// Exec runs a command in a container of an App until it ends, and answers its exit code.
+// It ends early with ctx; what the command did until then it did. It is not tried again
+// once the agent was asked. Stdin is not closed: its reader may outlive the call by one read.
+func (c *Client) Exec(ctx context.Context, key Key, opts ExecOptions, streams ExecStreams) (exitCode int, err error) {
+	query := url.Values{"command": opts.Command}
+	addQuery(query, opts.Pod, opts.Container)
+	for name, on := range map[string]bool{"stdin": opts.Stdin, "tty": opts.TTY} {
+		if on {
+			query.Set(name, "true")
+		}
+	}
+	ch, err := c.upgrade(ctx, appURL(key)+"/exec", query, ExecProtocol)
+	if err != nil {
+		return 0, err
+	}
+	end := ch.watch(ctx, func(channel byte, p []byte, _ bool) error {
+		to := map[byte]io.Writer{channelOut: streams.Stdout, channelErr: streams.Stderr}[channel]
+		if to == nil {
+			return nil
+		}
+		_, err := to.Write(p)
+		return err
+	}, func(error) {})
+	sizing := make(chan struct{})
+	var resizing sync.WaitGroup
+	resizing.Go(func() { ch.resize(streams.Resize, sizing) }) //nolint:contextcheck // see send
+	if opts.Stdin && streams.Stdin != nil {
+		// Not joined: it may wait for a terminal, of which nothing can wake it.
+		go ch.feed(streams.Stdin) //nolint:contextcheck // see send
+	}
+	exitCode, err = end.wait()
+	close(sizing)
+	resizing.Wait()
+	return exitCode, c.ended(ctx, err)
+}
+
+func addQuery(query url.Values, pod, container string) {
+	for name, value := range map[string]string{"pod": pod, "container": container} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+}
+
+// ended words the end of a call that had begun.
+func (c *Client) ended(ctx context.Context, err error) error {
+	known := &Error{}
+	switch {
+	case err == nil || errors.As(err, &known):
+		return err
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return problem.New(http.StatusBadGateway, CodeUnreachable, "see what was done, then call again",
+		"the connection to agent %s broke off: %v", c.config.AgentID, err)
+}
+
+// feed sends a command's input, and its end.
+func (c *channels) feed(stdin io.Reader) {
+	if _, err := io.Copy(c.writer(channelIn), stdin); err == nil {
+		_ = c.end(channelIn)
+	}
+}
+
+// resize passes the terminal's sizes on until done is closed.
+func (c *channels) resize(sizes <-chan TerminalSize, done <-chan struct{}) {
+	for {
+		select {
+		case <-done:
+			return
+		case size, ok := <-sizes:
+			if !ok {
+				return
+			}
+			text, err := json.Marshal(size)
+			if err == nil {
+				err = c.send(append([]byte{channelResize}, text...))
+			}
+			if err != nil {
+				return
+			}
+		}
+	}
+}
+
+// PortForward connects to a port of an App's pod. The connection ends with ctx, and
+// reads an *Error where the pod's side failed.
+func (c *Client) PortForward(ctx context.Context, key Key, opts PortForwardOptions) (HalfCloser, error) {
+	query := url.Values{"port": {strconv.Itoa(opts.Port)}}
+	addQuery(query, opts.Pod, "")
+	ch, err := c.upgrade(ctx, appURL(key)+"/portforward", query, PortForwardProtocol)
+	if err != nil {
+		return nil, err
+	}
+	var end *conversation
+	conn, to := newChannelConn(ch, channelIn, func() error { //nolint:contextcheck // see send
+		end.stop()
+		_, _ = end.wait()
+		return nil
+	})
+	end = ch.watch(ctx, func(channel byte, p []byte, ended bool) error {
+		switch {
+		case channel != channelOut:
+			return nil
+		case ended:
+			return to.Close()
+		}
+		_, err := to.Write(p)
+		return err
+	}, func(err error) {
+		if err = c.ended(ctx, err); err == nil {
+			err = io.EOF
+		}
+		_ = to.CloseWithError(err)
+	})
+	return conn, nil
+}
+
+// conversation is the reading of one WebSocket until its end.
+type conversation struct {
+	ch     *channels
+	cancel context.CancelFunc
+	done   chan struct{}
+	code   int
+	err    error
+}
+
+// watch reads in a goroutine until the other side has ended it or ctx has, and calls
+// ended then.
+func (c *channels) watch(ctx context.Context, take func(byte, []byte, bool) error, ended func(error)) *conversation {
+	ctx, cancel := context.WithCancel(ctx)
+	v := &conversation{ch: c, cancel: cancel, done: make(chan struct{})}
+	attending, gone := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() { c.attend(attending, func(err error) { gone(err); cancel() }) })
+	go func() {
+		defer close(v.done)
+		told := false
+		err := c.pump(ctx, func(channel byte, p []byte, ended bool) error {
+			if channel == channelStatus {
+				told = true
+				v.code, v.err = readStatus(p)
+				return nil
+			}
+			return take(channel, p, ended)
+		})
+		if cause := context.Cause(attending); cause != nil && ctx.Err() == nil {
+			err = cause
+		}
+		gone(nil)
+		watching.Wait()
+		if !told {
+			v.err = err
+		}
+		_ = c.ws.CloseNow()
+		ended(v.err)
+	}()
+	return v
+}
+
+func (v *conversation) stop() { v.cancel() }
+
+func (v *conversation) wait() (exitCode int, err error) {
+	<-v.done
+	v.cancel()
+	return v.code, v.err
+}
+
+// upgrade connects to the agent, for as long as the client's patience lasts, and makes
+// the connection a WebSocket. A refusal is an *Error.
+func (c *Client) upgrade(ctx context.Context, path string, query url.Values, protocol string) (*channels, error) {
+	conn, err := c.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	once := &oneConn{conn: conn}
+	defer once.unused() //nolint:contextcheck // nothing is dialled
+	header := http.Header{"User-Agent": {c.config.UserAgent}, problem.RequestIDHeader: {uuid.NewString()}}
+	handshake, cancel := context.WithTimeout(ctx, headerTimeout)
+	defer cancel()
+	target := "http://" + c.config.ServerName + "/v1" + path + "?" + query.Encode()
+	ws, _, err := websocket.Dial(handshake, target, &websocket.DialOptions{ //nolint:bodyclose // the library does
+		HTTPClient: &http.Client{Transport: refusals{&http.Transport{DialContext: once.dial, DisableKeepAlives: true}}},
+		HTTPHeader: header, Subprotocols: []string{protocol},
+	})
+	known := &Error{}
+	switch {
+	case errors.As(err, &known):
+		return nil, known
+	case err != nil:
+		return nil, c.ended(ctx, err)
+	case ws.Subprotocol() != protocol:
+		_ = ws.CloseNow()
+		return nil, fmt.Errorf("agent %s does not speak %s (is it older than this client?)", c.config.AgentID, protocol)
+	}
+	return newChannels(ws, stall), nil
+}
+
+// stall is how long the agent may take nothing of what it is sent.
+const stall = time.Minute
+
+// connect is one connection of HTTP/1.1, which WebSockets need, through any of the
+// endpoints. Nothing has been asked of the agent yet, so it is tried again.
+func (c *Client) connect(ctx context.Context) (net.Conn, error) {
+	ctx, t := withTry(ctx)
+	for {
+		conn, err := c.upgrades.dial(ctx, "tcp", "")
+		if err == nil {
+			return conn, nil
+		}
+		again, stop := c.checkRetry(ctx, nil, err)
+		if again {
+			stop = pause(ctx, t.count)
+		}
+		if stop != nil {
+			return nil, c.failure(ctx, t, stop)
+		}
+	}
+}
+
+// oneConn is a dialer for one connection that is there already.
+type oneConn struct {
+	mu   sync.Mutex
+	conn net.Conn
+}
+
+func (o *oneConn) dial(context.Context, string, string) (net.Conn, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.conn == nil {
+		return nil, errors.New("the connection was used already")
+	}
+	conn := o.conn
+	o.conn = nil
+	return conn, nil
+}
+
+func (o *oneConn) unused() {
+	if conn, err := o.dial(context.Background(), "", ""); err == nil {
+		_ = conn.Close()
+	}
+}
+
+// refusals makes errors of the answers that are no WebSocket: the library keeps no more
+// of one than its first bytes.
+type refusals struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (r refusals) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := r.RoundTripper.RoundTrip(req)
+	if err != nil || resp.StatusCode == http.StatusSwitchingProtocols {
+		return resp, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	return nil, problem.Read(resp)
+}

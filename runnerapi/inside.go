@@ -1,0 +1,60 @@
+package runnerapi
+
+import (
+	"context"
+	"io"
+)
+
+// Insides is what the server needs for the calls that reach into an App's pods.
+//
+// Both answer at once how to do what was asked, or an *Error that says why it cannot
+// be done; nothing has happened inside by then.
+type Insides interface {
+	// Exec finds the container that a command is to run in.
+	Exec(ctx context.Context, key Key, opts ExecOptions) (Execution, error)
+	// PortForward finds the pod whose port is meant.
+	PortForward(ctx context.Context, key Key, opts PortForwardOptions) (Forwarding, error)
+}
+
+// Execution runs the command until it ends, and answers its exit code. It ends early
+// with ctx. What it reads from must end reading with ctx too.
+type Execution func(ctx context.Context, streams ExecStreams) (exitCode int, err error)
+
+// Forwarding carries bytes between conn and the port until both sides have ended
+// theirs, or ctx has. It closes conn.
+type Forwarding func(ctx context.Context, conn HalfCloser) error
+
+// HalfCloser is a connection of which one direction can be ended, like a TCP connection.
+type HalfCloser interface {
+	io.ReadWriteCloser
+	CloseWrite() error
+}
+
+// ExecOptions say what to run, and where.
+type ExecOptions struct {
+	Command   []string // program and arguments; no shell takes them apart
+	Pod       string   // empty for the newest that is ready
+	Container string   // empty for the App's own
+	Stdin     bool     // the command reads what the caller sends
+	TTY       bool     // with a terminal: what it writes comes as one stream
+}
+
+// ExecStreams are a command's. Nil where there is none.
+type ExecStreams struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	// Resize are the sizes of the terminal, the first at the start. It is closed at
+	// the end.
+	Resize <-chan TerminalSize
+}
+
+// TerminalSize is in characters. Its JSON is that of Kubernetes' resize channel.
+type TerminalSize struct {
+	Width, Height uint16
+}
+
+// PortForwardOptions say which port.
+type PortForwardOptions struct {
+	Port int    // of the pod
+	Pod  string // empty for the newest that is ready
+}

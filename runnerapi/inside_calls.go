@@ -1,0 +1,96 @@
+package runnerapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+)
+
+// execution is the work of an exec call: a command's streams over channels.
+type execution struct {
+	command Execution
+	streams ExecStreams
+	stdin   *io.PipeReader
+	toStdin *io.PipeWriter
+	sizes   chan TerminalSize
+}
+
+func newExecution(c *channels, opts ExecOptions, command Execution) *execution {
+	e := &execution{command: command, sizes: make(chan TerminalSize, 1)}
+	e.stdin, e.toStdin = io.Pipe()
+	e.streams.Stdout = c.writer(channelOut)
+	if opts.Stdin {
+		e.streams.Stdin = e.stdin
+	}
+	if opts.TTY {
+		e.streams.Resize = e.sizes
+	} else {
+		e.streams.Stderr = c.writer(channelErr)
+	}
+	return e
+}
+
+func (e *execution) take(channel byte, p []byte, ended bool) error {
+	switch {
+	case channel == channelIn && ended:
+		return e.toStdin.Close()
+	case channel == channelIn && e.streams.Stdin != nil:
+		_, _ = e.toStdin.Write(p) // a command that reads no more loses it, as with a pipe
+	case channel == channelResize:
+		e.resize(p)
+	}
+	return nil
+}
+
+// resize keeps the newest size until somebody takes it.
+func (e *execution) resize(text []byte) {
+	var size TerminalSize
+	if json.Unmarshal(text, &size) != nil || size.Width == 0 || size.Height == 0 {
+		return
+	}
+	select {
+	case <-e.sizes:
+	default:
+	}
+	e.sizes <- size // nobody else sends: there is room
+}
+
+func (e *execution) run(ctx context.Context) (int, error) {
+	// Whoever waits in take, or for the caller's input, goes with the command.
+	defer func() { _ = e.stdin.CloseWithError(io.ErrClosedPipe) }()
+	defer context.AfterFunc(ctx, func() { _ = e.toStdin.CloseWithError(context.Cause(ctx)) })()
+	return e.command(ctx, e.streams)
+}
+
+// forwarded is the work of a port-forward call: one connection's bytes over channels.
+type forwarded struct {
+	forward Forwarding
+	conn    *channelConn
+	toConn  *io.PipeWriter
+}
+
+func newForwarded(c *channels, forward Forwarding) *forwarded {
+	f := &forwarded{forward: forward}
+	f.conn, f.toConn = newChannelConn(c, channelOut, func() error { return nil })
+	return f
+}
+
+func (f *forwarded) take(channel byte, p []byte, ended bool) error {
+	if channel != channelIn {
+		return nil
+	}
+	if ended {
+		return f.toConn.Close()
+	}
+	if _, err := f.toConn.Write(p); err != nil && !errors.Is(err, io.ErrClosedPipe) {
+		return err
+	}
+	return nil
+}
+
+func (f *forwarded) run(ctx context.Context) (int, error) {
+	defer func() { _ = f.conn.Close() }()
+	defer context.AfterFunc(ctx, func() { _ = f.toConn.CloseWithError(context.Cause(ctx)) })()
+	return 0, f.forward(ctx, f.conn)
+}

@@ -1,0 +1,149 @@
+package runnerapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/coder/websocket"
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
+)
+
+// codeUpgrade answers a call that has to be a WebSocket's and is not.
+const codeUpgrade = Code("upgrade_required")
+
+type execInput struct {
+	params.App
+	params.Exec
+}
+
+type portForwardInput struct {
+	params.App
+	params.PortForward
+}
+
+func (s *server) insideRoutes() {
+	exec := operation("exec-app", http.MethodGet, appPattern+"/exec", "Apps", "Run a command in a container of an App",
+		"A WebSocket with the protocol "+ExecProtocol+", as Kubernetes' own: channel 0 is the command's standard input, 1 its output, 2 its errors, "+
+			"3 how it ended, 4 the terminal's size, 255 the end of a channel. A policy has to name this command.", 0)
+	exec.Responses = switching(ExecProtocol)
+	huma.Register(s.api, exec, s.exec)
+	forward := operation("port-forward-app", http.MethodGet, appPattern+"/portforward", "Apps", "Connect to a port of an App's pod",
+		"A WebSocket with the protocol "+PortForwardProtocol+", one for each connection: channel 0 is what is sent to the port, 1 what comes from it, "+
+			"3 how it ended, 255 the end of a channel. A policy has to name this command.", 0)
+	forward.Responses = switching(PortForwardProtocol)
+	huma.Register(s.api, forward, s.portForward)
+}
+
+func switching(protocol string) map[string]*huma.Response {
+	return map[string]*huma.Response{"101": {Description: "Switching to a WebSocket that speaks " + protocol + "."}}
+}
+
+func (s *server) exec(ctx context.Context, in *execInput) (*streamOutput, error) {
+	opts := ExecOptions{Command: in.Command, Pod: in.Pod, Container: in.Container, Stdin: in.Stdin, TTY: in.TTY}
+	run, err := limited(ctx, s.CallTimeout, func(ctx context.Context) (Execution, error) {
+		return s.Insides.Exec(ctx, appKey(in.App), opts)
+	})
+	if err != nil {
+		return nil, s.wireError(ctx, err)
+	}
+	return s.upgraded(ctx, ExecProtocol, func(c *channels) inside { return newExecution(c, opts, run) }), nil
+}
+
+func (s *server) portForward(ctx context.Context, in *portForwardInput) (*streamOutput, error) {
+	forward, err := limited(ctx, s.CallTimeout, func(ctx context.Context) (Forwarding, error) {
+		return s.Insides.PortForward(ctx, appKey(in.App), PortForwardOptions{Port: in.Port, Pod: in.Pod})
+	})
+	if err != nil {
+		return nil, s.wireError(ctx, err)
+	}
+	return s.upgraded(ctx, PortForwardProtocol, func(c *channels) inside { return newForwarded(c, forward) }), nil //nolint:contextcheck // see channels.send
+}
+
+// inside is the work of one call.
+type inside interface {
+	// take is given what the caller sends.
+	take(channel byte, p []byte, ended bool) error
+	// run does the work until it is done or ctx ends. What take waits for is let go
+	// by then.
+	run(ctx context.Context) (exitCode int, err error)
+}
+
+// errCallerGone ends the work for a caller who is not there to be told.
+var errCallerGone = errors.New("the caller is gone")
+
+// upgraded makes the call's connection a WebSocket and does the work on it. The work
+// ends with the caller, with the policy's leave, and when the agent drains; only the
+// first of these takes the connection with it, so that the others can be told.
+func (s *server) upgraded(ctx context.Context, protocol string, begin func(*channels) inside) *streamOutput {
+	return &streamOutput{Body: func(hc huma.Context) {
+		r, w := humachi.Unwrap(hc)
+		if err := upgradable(r, protocol); err != nil {
+			problem.Write(w, problem.RequestID(ctx), err)
+			return
+		}
+		leave := enterUpgraded(ctx)
+		defer leave()
+		ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{protocol}})
+		if err != nil {
+			return // it has been answered
+		}
+		c := newChannels(ws, s.Limits.withDefaults().Stall)
+		s.converse(ctx, c, begin(c))
+	}}
+}
+
+func (s *server) converse(ctx context.Context, c *channels, work inside) {
+	draining, stop := untilDrain(ctx)
+	defer stop()
+	working, cancel := context.WithCancelCause(draining)
+	connected := context.WithoutCancel(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer func() { _ = c.ws.CloseNow() }()
+	defer cancel(nil)
+	watching.Go(func() {
+		_ = c.pump(connected, work.take)
+		cancel(errCallerGone)
+	})
+	watching.Go(func() { c.attend(working, cancel) })
+	code, err := work.run(working)
+	c.finish(code, s.ending(ctx, working, err)) //nolint:contextcheck // see channels.send
+}
+
+// ending is what the caller is told of how the work ended.
+func (s *server) ending(ctx, working context.Context, err error) error {
+	switch {
+	case errors.As(context.Cause(ctx), new(*Error)): // the policy allows it no more
+		return s.wireError(ctx, ctx.Err())
+	case drained(ctx):
+		return problem.Errorf(problem.Unavailable, "call again: another instance goes on", "the agent is shutting down")
+	case working.Err() != nil:
+		return problem.Errorf(problem.Unavailable, "call again", "the connection was given up")
+	case err != nil:
+		return s.wireError(ctx, err)
+	}
+	return nil
+}
+
+func upgradable(r *http.Request, protocol string) error {
+	offered := false
+	for _, line := range r.Header.Values("Sec-WebSocket-Protocol") {
+		for p := range strings.SplitSeq(line, ",") {
+			offered = offered || strings.TrimSpace(p) == protocol
+		}
+	}
+	switch {
+	case r.ProtoMajor != 1 || !strings.EqualFold(r.Header.Get("Upgrade"), "websocket"):
+		return problem.New(http.StatusUpgradeRequired, codeUpgrade, "connect with HTTP/1.1 and ask for a WebSocket (RFC 6455)", "this call is a WebSocket")
+	case !offered:
+		return problem.Errorf(problem.Invalid, "send Sec-WebSocket-Protocol: "+protocol, "the caller does not say that it speaks %s", protocol).WithField("header.Sec-WebSocket-Protocol")
+	}
+	return nil
+}
