@@ -27,7 +27,7 @@ func Probe(ctx context.Context, cfg Config) error {
 		return nil
 	}
 	remembering := &causeConn{Conn: conn}
-	mux, err := link.Client(remembering, t.cfg.Log)
+	mux, err := link.Client(remembering, conn.below, t.cfg.Log)
 	if err != nil {
 		return t.connectError(err)
 	}

@@ -2,7 +2,6 @@ package tunnel
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -29,7 +28,7 @@ func (t *Tunnel) session(ctx context.Context) error {
 		return t.connectError(err)
 	}
 	remembering := &causeConn{Conn: conn}
-	mux, err := link.Client(remembering, t.cfg.Log)
+	mux, err := link.Client(remembering, conn.below, t.cfg.Log)
 	if err != nil {
 		_ = conn.Close()
 		return fmt.Errorf("tunnel: start the multiplexer: %w", err)
@@ -105,7 +104,7 @@ func (t *Tunnel) watch(f *frpc, ended <-chan error, hangUp func()) error {
 // causeConn remembers why reading failed, which the multiplexer only logs. In TLS 1.3 that
 // is where a client learns that its certificate was refused.
 type causeConn struct {
-	*tls.Conn
+	net.Conn
 	mu  sync.Mutex
 	err error
 }

@@ -133,6 +133,7 @@ func enforce(cfg *tls.Config) (*tls.Config, error) {
 	}
 	cfg.ClientAuth = tls.RequireAndVerifyClientCert
 	cfg.MinVersion = tls.VersionTLS13
+	cfg.DynamicRecordSizingDisabled = true // what is written was gathered: small records only cost
 	if len(cfg.NextProtos) == 0 {
 		cfg.NextProtos = []string{link.ALPN}
 	}

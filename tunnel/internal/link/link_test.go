@@ -20,11 +20,11 @@ import (
 func pair(t *testing.T) (client, server *Stream) {
 	t.Helper()
 	a, b := net.Pipe()
-	near, err := Client(a, zerolog.Nop())
+	near, err := Client(a, nil, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}
-	far, err := Server(b, zerolog.Nop())
+	far, err := Server(b, nil, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}
