@@ -26,7 +26,19 @@ func (a *Agent) tunnelConfig(id *identity.Identity) tunnel.Config {
 			cfg.Time = a.now
 			return cfg, nil
 		},
+		Websocket: a.opts.Config.ControlPlaneURL, WebsocketTLS: a.websocketTLS,
 	}
+}
+
+// websocketTLS is TLS with the HTTPS API, whose certificate may be another CA's.
+func (a *Agent) websocketTLS(context.Context) (*tls.Config, error) {
+	extra, err := a.opts.Config.CAPool()
+	if err != nil {
+		return nil, err
+	}
+	cfg := a.current.Load().ControlPlaneTLS(extra)
+	cfg.Time = a.now
+	return cfg, nil
 }
 
 // runnerAPI is what a Runner may ask of this agent.

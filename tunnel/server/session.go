@@ -92,8 +92,13 @@ func (s *session) serve(ctx context.Context) {
 	s.mu.Lock()
 	s.mux = mux
 	s.mu.Unlock()
+	s.server.counts.sessions.Add(1)
+	defer s.server.counts.sessions.Add(-1)
 	s.server.agents.add(s)
-	stop := context.AfterFunc(ctx, func() { s.kill(errStopping) })
+	stop := context.AfterFunc(ctx, func() {
+		s.farewell()
+		s.kill(errStopping)
+	})
 	defer stop()
 	late := time.AfterFunc(s.server.cfg.Limits.HandshakeTimeout, s.killUnlessReady)
 	s.settled = loggedIn
