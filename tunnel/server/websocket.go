@@ -18,7 +18,7 @@ const WebsocketPath = link.WebsocketPath
 // of the listener holds for them.
 type Websockets struct {
 	server   *Server
-	ctx      context.Context //nolint:containedctx // that of the sessions, which outlive their requests
+	ctx      context.Context // the sessions', which outlive their requests
 	sessions link.Gate
 }
 
