@@ -43,7 +43,7 @@ func TestATunnelOverTheAPI(t *testing.T) {
 	require.NoError(t, c.register(p.token()))
 	tun := c.blocked()
 	require.Eventually(t, func() bool { return p.tunnel.Connected(c.id.AgentID) }, 10*time.Second, 10*time.Millisecond)
-	assert.Equal(t, tunnel.Websocket, tun.Status().Way)
+	require.Eventually(t, func() bool { return tun.Status().Way == tunnel.Websocket }, 10*time.Second, 10*time.Millisecond)
 
 	// Runners come through the edge as to any other.
 	raw, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", p.Addrs().Edge.String())
@@ -101,7 +101,7 @@ func TestIPv6Alone(t *testing.T) {
 	go func() { done <- tun.Run(ctx) }()
 	defer func() { cancel(); assert.NoError(t, <-done) }()
 	require.Eventually(t, func() bool { return p.tunnel.Connected(c.id.AgentID) }, 10*time.Second, 10*time.Millisecond)
-	assert.Equal(t, tunnel.TCP, tun.Status().Way)
+	require.Eventually(t, func() bool { return tun.Status().Way == tunnel.TCP }, 10*time.Second, 10*time.Millisecond)
 
 	runner, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", told.Edge)
 	require.NoError(t, err)
