@@ -42,6 +42,7 @@ func (a *Agent) newTunnels(id *identity.Identity) (*tunnel.Set, error) {
 				cfg.Time = a.now
 				return cfg, nil
 			},
+			Websocket: a.opts.Config.ControlPlaneURL, WebsocketTLS: a.websocketTLS,
 		},
 		Refused: a.tunnelRefused, RefusedPause: refusedPause,
 	})
@@ -50,6 +51,17 @@ func (a *Agent) newTunnels(id *identity.Identity) (*tunnel.Set, error) {
 	}
 	_ = a.chooseNodes(tun, id, id.Tunnels)
 	return tun, nil
+}
+
+// websocketTLS is TLS with the HTTPS API, whose certificate may be another CA's.
+func (a *Agent) websocketTLS(context.Context) (*tls.Config, error) {
+	extra, err := a.opts.Config.CAPool()
+	if err != nil {
+		return nil, err
+	}
+	cfg := a.current.Load().ControlPlaneTLS(extra)
+	cfg.Time = a.now
+	return cfg, nil
 }
 
 // refusedPause is how long the tunnel to a node is left alone after its frps would not have

@@ -24,6 +24,7 @@ type connector struct {
 	mux       *yamux.Session
 	control   atomic.Bool
 	handovers link.Gate
+	open      atomic.Int64 // connections that were handed over
 }
 
 var _ client.Connector = (*connector)(nil)
@@ -40,8 +41,13 @@ func (c *connector) Connect() (net.Conn, error) {
 	if c.control.CompareAndSwap(false, true) {
 		return &controlStream{Stream: link.NewStream(stream, nil), connector: c}, nil
 	}
-	return &workStream{Stream: link.NewStream(stream, nil), handovers: &c.handovers}, nil
+	w := &workStream{handovers: &c.handovers, open: &c.open}
+	w.Stream = link.NewStream(stream, w.closed)
+	return w, nil
 }
+
+// idle says that nothing goes through the session.
+func (c *connector) idle() bool { return c.open.Load() == 0 }
 
 // Close implements client.Connector.
 func (c *connector) Close() error { return c.mux.Close() }
@@ -66,8 +72,17 @@ func (s *controlStream) Read(p []byte) (int, error) {
 type workStream struct {
 	*link.Stream
 	handovers *link.Gate
+	open      *atomic.Int64
+	handed    atomic.Bool
 	entered   atomic.Bool
 	leave     sync.Once
+}
+
+// closed is called once, when the connection is closed from here.
+func (s *workStream) closed() {
+	if s.handed.Load() {
+		s.open.Add(-1)
+	}
 }
 
 // Read begins the handover with the first byte of the message that starts it.
@@ -97,6 +112,8 @@ func (s *workStream) left() {
 
 // handedOver ends the handover and returns the bare stream, which tells who connected.
 func (s *workStream) handedOver(start *msg.StartWorkConn) net.Conn {
+	s.open.Add(1)
+	s.handed.Store(true)
 	s.left()
 	if ip := net.ParseIP(start.SrcAddr); ip != nil {
 		s.WithRemote(&net.TCPAddr{IP: ip, Port: int(start.SrcPort)})

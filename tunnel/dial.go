@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/net/proxy"
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 )
 
 const (
@@ -24,24 +26,25 @@ const (
 	maxProxyAnswer = 16 << 10
 )
 
-// connect makes the authenticated connection to the control plane.
-func (t *Tunnel) connect(ctx context.Context) (*tls.Conn, error) {
+// connectTCP makes the authenticated connection to the tunnel's own port.
+func (t *Tunnel) connectTCP(ctx context.Context) (*line, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	cfg, err := t.tlsConfig(ctx)
 	if err != nil {
 		return nil, err
 	}
-	raw, err := t.dial(ctx)
+	raw, err := t.dial(ctx, t.cfg.ServerAddress)
 	if err != nil {
 		return nil, err
 	}
-	conn := tls.Client(raw, cfg)
+	socket := link.NewSocket(raw)
+	conn := tls.Client(socket, cfg)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		_ = raw.Close()
 		return nil, err
 	}
-	return conn, nil
+	return &line{Conn: conn, below: socket, way: TCP}, nil
 }
 
 func (t *Tunnel) tlsConfig(ctx context.Context) (*tls.Config, error) {
@@ -52,25 +55,26 @@ func (t *Tunnel) tlsConfig(ctx context.Context) (*tls.Config, error) {
 	cfg = cfg.Clone()
 	cfg.ServerName = t.cfg.ServerName
 	cfg.MinVersion = tls.VersionTLS13
+	cfg.DynamicRecordSizingDisabled = true // what is written was gathered: small records only cost
 	if !slices.Contains(cfg.NextProtos, ALPN) {
 		cfg.NextProtos = append([]string{ALPN}, cfg.NextProtos...)
 	}
 	return cfg, nil
 }
 
-// dial reaches the server directly or through the proxy that the configuration chooses.
-func (t *Tunnel) dial(ctx context.Context) (net.Conn, error) {
+// dial reaches an address directly or through the proxy that the configuration chooses.
+func (t *Tunnel) dial(ctx context.Context, address string) (net.Conn, error) {
 	var via *url.URL
 	if t.cfg.Proxy != nil {
 		var err error
-		if via, err = t.cfg.Proxy(&url.URL{Scheme: "https", Host: t.cfg.ServerAddress}); err != nil {
+		if via, err = t.cfg.Proxy(&url.URL{Scheme: "https", Host: address}); err != nil {
 			return nil, t.wrap(opProxy, err, actProxy)
 		}
 	}
 	if via == nil {
-		return new(net.Dialer).DialContext(ctx, "tcp", t.cfg.ServerAddress)
+		return new(net.Dialer).DialContext(ctx, "tcp", address)
 	}
-	conn, err := dialVia(ctx, via, t.cfg.ServerAddress)
+	conn, err := dialVia(ctx, via, address)
 	if err != nil {
 		return nil, t.wrap(opProxy, fmt.Errorf("%s: %w", via.Redacted(), err), actProxy)
 	}

@@ -3,6 +3,7 @@ package tunnel
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Error is a failure of the tunnel told to a person: what was being done, where, why it
@@ -16,7 +17,12 @@ type Error struct {
 	Action string
 	// Final says that trying again is pointless until someone acts.
 	Final bool
-	Err   error
+	// Spread is the time within which the server asks to try again, each at a moment of its
+	// own; zero when it does not ask.
+	Spread time.Duration
+	Err    error
+
+	refused bool // by a control plane, so that the way there is open
 }
 
 // Error joins the four parts.
@@ -32,3 +38,17 @@ func IsFinal(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Final
 }
+
+// spreadOf is the Spread that is asked for in err or in what it wraps, such as the other
+// way's answer.
+func spreadOf(err error) time.Duration {
+	for e := (*Error)(nil); errors.As(err, &e); err = e.Err {
+		if e.Spread > 0 {
+			return min(e.Spread, maxSpread)
+		}
+	}
+	return 0
+}
+
+// maxSpread bounds what a server can ask for.
+const maxSpread = 10 * time.Minute

@@ -35,15 +35,20 @@ func (t *Tunnel) wrap(op string, err error, action string) *Error {
 
 // connectError explains why there is no connection.
 func (t *Tunnel) connectError(err error) error {
+	var already *Error
+	if errors.As(err, &already) {
+		return err
+	}
+	return t.explainConnect(err)
+}
+
+func (t *Tunnel) explainConnect(err error) *Error {
 	var (
-		already  *Error
 		unknown  x509.UnknownAuthorityError
 		hostname x509.HostnameError
 		invalid  x509.CertificateInvalidError
 	)
 	switch {
-	case errors.As(err, &already):
-		return err
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return t.wrap(opConnect, err, actClock)
 	case errors.As(err, &unknown), errors.As(err, &hostname), errors.As(err, &invalid):
@@ -57,9 +62,10 @@ func (t *Tunnel) connectError(err error) error {
 
 // loginError explains why frpc was not let in.
 func (t *Tunnel) loginError(err error) error {
-	if reason, final, ok := link.ParseRefusal(err.Error()); ok {
-		e := t.wrap(opLogIn, errors.New(reason), actWait)
-		if final {
+	if told, ok := link.ParseRefusal(err.Error()); ok {
+		e := t.wrap(opLogIn, errors.New(told.Reason), actWait)
+		e.Spread, e.refused = told.Within, true
+		if told.Final {
 			e.Final, e.Action = true, actOperator
 		}
 		return e

@@ -6,28 +6,37 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 )
 
-// Probe connects to the server as Run would and says what keeps it from that. It
-// does not log in, so the tunnel that the agent may have stays as it is. Without
-// a certificate of the agent it answers nil once the server has proven itself.
-func Probe(ctx context.Context, cfg Config) error {
+// Probe connects to the server as Run would and says by which way, or what keeps it from
+// that. It does not log in, so the tunnel that the agent may have stays as it is. Without
+// a certificate of the agent it answers once the server has proven itself, by TCP alone.
+func Probe(ctx context.Context, cfg Config) (Way, error) {
 	t, err := New(cfg)
 	if err != nil {
-		return err
+		return "", err
 	}
 	settings, err := t.tlsConfig(ctx)
 	if err != nil {
-		return err
+		return "", err
+	}
+	proven := len(settings.Certificates) > 0
+	if !proven {
+		t.cfg.Websocket = "" // which lets in nobody without
 	}
 	conn, err := t.connect(ctx)
 	if err != nil {
-		return t.connectError(err)
+		return "", t.connectError(err)
 	}
+	if !proven {
+		return conn.way, conn.Close()
+	}
+	return conn.way, t.ping(ctx, conn)
+}
+
+// ping sees whether the server has accepted the certificate, and closes the connection.
+func (t *Tunnel) ping(ctx context.Context, conn *line) error {
 	defer func() { _ = conn.Close() }()
-	if len(settings.Certificates) == 0 {
-		return nil
-	}
 	remembering := &causeConn{Conn: conn}
-	mux, err := link.Client(remembering, t.cfg.Log)
+	mux, err := link.Client(remembering, conn.below, t.cfg.Log)
 	if err != nil {
 		return t.connectError(err)
 	}

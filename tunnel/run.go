@@ -2,6 +2,8 @@ package tunnel
 
 import (
 	"context"
+	"errors"
+	"math/rand/v2"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -24,7 +26,14 @@ func (t *Tunnel) Run(ctx context.Context) error {
 		if t.Status().Phase == Connected && time.Since(started) >= t.cfg.Backoff.Stable {
 			waits.Reset()
 		}
-		if t.draining.Load() || !t.pause(ctx, waits.NextBackOff(), err) {
+		if errors.Is(err, errBetterWay) && ctx.Err() == nil {
+			continue
+		}
+		wait := waits.NextBackOff()
+		if spread := spreadOf(err); spread > 0 {
+			wait = rand.N(spread) //nolint:gosec // spreading load needs no secrecy
+		}
+		if t.draining.Load() || !t.pause(ctx, wait, err) {
 			break
 		}
 	}

@@ -2,11 +2,11 @@ package tunnel
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fatedier/frp/client/proxy"
@@ -29,7 +29,7 @@ func (t *Tunnel) session(ctx context.Context) error {
 		return t.connectError(err)
 	}
 	remembering := &causeConn{Conn: conn}
-	mux, err := link.Client(remembering, t.cfg.Log)
+	mux, err := link.Client(remembering, conn.below, t.cfg.Log)
 	if err != nil {
 		_ = conn.Close()
 		return fmt.Errorf("tunnel: start the multiplexer: %w", err)
@@ -47,8 +47,24 @@ func (t *Tunnel) session(ctx context.Context) error {
 
 	offers := &link.Gate{}
 	defer offers.Shut()
+	var beside sync.WaitGroup // ends with the multiplexer
+	defer beside.Wait()
+	defer func() { _ = mux.Close() }()
+	trying, stopTrying := context.WithCancel(ctx)
+	defer stopTrying()
+	frp, moved := &connector{mux: mux}, atomic.Bool{}
+	var told farewell
+	beside.Go(func() { told.await(mux) })
+	if conn.way == Websocket {
+		beside.Go(func() {
+			if t.returnToTCP(trying, mux, frp.idle) {
+				moved.Store(true)
+				_ = mux.Close()
+			}
+		})
+	}
 	// In a goroutine because frpc's own goroutine must not be kept waiting.
-	f, err := newFRPC(login{t.cfg.AgentID, t.cfg.Instance, t.cfg.Cluster()}, &connector{mux: mux}, func(c net.Conn) {
+	f, err := newFRPC(login{t.cfg.AgentID, t.cfg.Instance, t.cfg.Cluster()}, frp, func(c net.Conn) {
 		if !offers.Go(func() { t.listener.offer(c, mux.CloseChan()) }) {
 			_ = c.Close()
 		}
@@ -59,15 +75,25 @@ func (t *Tunnel) session(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { ended <- f.run(ctx) }()
 
-	err = t.watch(f, ended, func() { _ = mux.Close() })
-	if cause := remembering.cause(); cause != nil && ctx.Err() == nil {
+	up, err := t.watch(f, conn.way, ended, func() { _ = mux.Close() })
+	switch cause := remembering.cause(); {
+	case moved.Load():
+		return errBetterWay
+	case cause != nil && ctx.Err() == nil:
 		return t.lostError(cause)
+	case told.heard() != nil:
+		return t.farewellError(told.heard())
+	case !up && conn.way == TCP && ctx.Err() == nil && !isRefusal(err):
+		t.ways.suspect()
 	}
 	return err
 }
 
-// watch follows frpc from login to its end.
-func (t *Tunnel) watch(f *frpc, ended <-chan error, hangUp func()) error {
+// errBetterWay ends a session that another takes the place of, by a better way.
+var errBetterWay = errors.New("there is a better way")
+
+// watch follows frpc from login to its end. It also reports whether the tunnel was up.
+func (t *Tunnel) watch(f *frpc, way Way, ended <-chan error, hangUp func()) (up bool, err error) {
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
 	deadline := time.NewTimer(loginTimeout)
@@ -78,18 +104,21 @@ func (t *Tunnel) watch(f *frpc, ended <-chan error, hangUp func()) error {
 		case err := <-ended:
 			switch {
 			case err != nil:
-				return t.loginError(err)
+				return up, t.loginError(err)
 			case failure != nil:
-				return t.loginError(failure)
+				return up, t.loginError(failure)
 			default:
-				return t.lostError(errSessionOver)
+				return up, t.lostError(errSessionOver)
 			}
 		case <-poll.C:
 			switch phase, problem := f.phase(); phase {
 			case proxy.ProxyPhaseRunning:
 				poll.Stop()
 				deadline.Stop()
-				t.status.set(Connected, nil)
+				up = true
+				t.ways.worked(way)
+				t.status.connected(way)
+				t.cfg.Log.Info().Str("way", string(way)).Msg("tunnel is up")
 			case proxy.ProxyPhaseStartErr:
 				poll.Stop()
 				failure = errors.New(problem)
@@ -105,7 +134,7 @@ func (t *Tunnel) watch(f *frpc, ended <-chan error, hangUp func()) error {
 // causeConn remembers why reading failed, which the multiplexer only logs. In TLS 1.3 that
 // is where a client learns that its certificate was refused.
 type causeConn struct {
-	*tls.Conn
+	net.Conn
 	mu  sync.Mutex
 	err error
 }

@@ -79,6 +79,11 @@ func (s *Set) begin(ctx context.Context, e Endpoint) {
 	}
 	cfg := s.cfg.Config
 	cfg.ServerAddress, cfg.ServerName = e.Address, e.ServerName
+	if slices.ContainsFunc(s.members, func(m *member) bool { return !m.leaving && m.cfg.Websocket != "" }) {
+		// A websocket leads to whichever server answers there: two of this set could meet
+		// at one, and take the tunnel from each other.
+		cfg.Websocket = ""
+	}
 	cfg.Log = cfg.Log.With().Str("node", e.Address).Logger()
 	t, err := New(cfg)
 	if err != nil { // it was checked before

@@ -23,6 +23,8 @@ type Status struct {
 	Phase Phase
 	// Since is when Phase was entered.
 	Since time.Time
+	// Way is how the tunnel is connected, or was last; empty before the first time.
+	Way Way
 	// LastError says what failed last, where, and what to do; empty while connected.
 	LastError string
 	// Reconnects counts connections after the first.
@@ -78,4 +80,12 @@ func (t *tracker) enter(phase Phase, err error) {
 	}
 	close(t.next)
 	t.next = make(chan struct{})
+}
+
+// connected enters Connected.
+func (t *tracker) connected(w Way) {
+	t.mu.Lock()
+	t.status.Way = w
+	t.mu.Unlock()
+	t.set(Connected, nil)
 }

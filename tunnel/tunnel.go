@@ -48,6 +48,13 @@ type Config struct {
 	// connection without dropping the present one. The configuration must hold the roots
 	// to trust and the agent's certificate; it is cloned before use.
 	TLS func(context.Context) (*tls.Config, error)
+	// Websocket is the URL of the control plane's HTTPS API, over which the tunnel goes while
+	// its own port cannot be reached. Empty for never.
+	Websocket string
+	// WebsocketTLS is asked for the HTTPS API's TLS as TLS is for the tunnel's; nil for the same.
+	WebsocketTLS func(context.Context) (*tls.Config, error)
+	// Fallback says when the websocket is tried.
+	Fallback Fallback
 	// Proxy chooses the proxy for a URL, as http.Transport's field does; nil connects
 	// directly. http, https and socks5 proxies are understood.
 	Proxy func(*url.URL) (*url.URL, error)
@@ -73,6 +80,7 @@ type Tunnel struct {
 	cfg      Config
 	host     string
 	status   *tracker
+	ways     *memory
 	listener *listener
 	live     atomic.Pointer[yamux.Session] // the present connection's
 	draining atomic.Bool
@@ -88,6 +96,8 @@ func New(cfg Config) (*Tunnel, error) {
 		return nil, errors.New("tunnel: agent ID is empty; register the agent first")
 	case !link.ValidInstance(cfg.Instance):
 		return nil, fmt.Errorf("tunnel: the instance cannot be called %q; use at most 253 letters, digits, dots, dashes and underscores, as in a host's name", cfg.Instance)
+	case cfg.Websocket != "" && !isHTTPS(cfg.Websocket):
+		return nil, fmt.Errorf("tunnel: %q is no URL of an HTTPS API; set the control plane's", cfg.Websocket)
 	case cfg.TLS == nil:
 		return nil, errors.New("tunnel: no TLS source; the tunnel only runs over mutual TLS")
 	}
@@ -98,8 +108,16 @@ func New(cfg Config) (*Tunnel, error) {
 		cfg.Cluster = func() string { return "" }
 	}
 	cfg.Backoff = cfg.Backoff.withDefaults()
+	cfg.Fallback = cfg.Fallback.withDefaults()
 	link.RedirectFRPLog(cfg.Log)
-	return &Tunnel{cfg: cfg, host: host, status: newTracker(), listener: newListener(cfg.AgentID)}, nil
+	return &Tunnel{
+		cfg: cfg, host: host, status: newTracker(), listener: newListener(cfg.AgentID), ways: &memory{patience: cfg.Fallback.Patience},
+	}, nil
+}
+
+func isHTTPS(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Scheme == "https" && u.Host != ""
 }
 
 // Listener yields the connections of Runners. It lives as long as the Tunnel does, across

@@ -54,15 +54,31 @@ func (e *exam) probe(ctx context.Context, node controlapi.TunnelEndpoint, settin
 	if e.id != nil {
 		agentID = e.id.AgentID
 	}
-	err := tunnel.Probe(ctx, tunnel.Config{
+	way, err := tunnel.Probe(ctx, tunnel.Config{
 		ServerAddress: node.Address, ServerName: node.ServerName, AgentID: agentID,
 		Proxy: e.proxies, Log: zerolog.Nop(),
-		TLS: func(context.Context) (*tls.Config, error) { return settings, nil },
+		TLS:       func(context.Context) (*tls.Config, error) { return settings, nil },
+		Websocket: e.Config.ControlPlaneURL, WebsocketTLS: e.websocketTLS,
+		Fallback: tunnel.Fallback{HeadStart: e.Timeout / 3},
 	})
-	if err != nil {
-		return failure(err, "let outbound TCP to "+node.Address+" through the firewall")
+	switch open := "let outbound TCP to " + node.Address + " through the firewall"; {
+	case err != nil:
+		return failure(err, open)
+	case way == tunnel.Websocket:
+		return warning(node.Address+" is not reached: the tunnel goes over a websocket on the control plane's HTTPS port, which is slower", open)
 	}
 	return ok(node.Address + " answers" + proof)
+}
+
+// websocketTLS is TLS with the HTTPS API, as the agent has it.
+func (e *exam) websocketTLS(context.Context) (*tls.Config, error) {
+	extra, err := e.Config.CAPool()
+	if err != nil || e.id == nil {
+		return &tls.Config{MinVersion: tls.VersionTLS13}, err
+	}
+	cfg := e.id.ControlPlaneTLS(extra)
+	cfg.Time = e.Now
+	return cfg, nil
 }
 
 // tunnelTLS is how far both ends can be verified: wholly with an identity, the

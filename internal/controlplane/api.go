@@ -17,13 +17,14 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
 // drainTimeout is how long calls that are under way may take when we stop.
 const drainTimeout = 10 * time.Second
 
 // handler is all that the HTTPS port serves.
-func (c *ControlPlane) handler() http.Handler {
+func (c *ControlPlane) handler(sockets *server.Websockets) http.Handler {
 	agents := controlapi.NewHandler(controlapi.HandlerConfig{
 		Backend: c.registry, Identify: c.peers.agentOfRequest, Version: c.cfg.Version, Log: c.cfg.Log,
 	})
@@ -36,6 +37,7 @@ func (c *ControlPlane) handler() http.Handler {
 	mux.Handle("GET "+announce.TimelinePath, logged(c.peers.namingIssuer(announce.TimelineHandler(c.timeline, c.peers.runnerOfRequest))))
 	mux.Handle("GET "+announce.OpenAPIPath, logged(announce.OpenAPIHandler(c.cfg.Version)))
 	mux.Handle("POST "+login.Path, logged(c.peers.namingIssuer(login.Handler(c.peers.reissue))))
+	mux.Handle("GET "+server.WebsocketPath, problem.WithRequestID(c.serveTunnel(sockets)))
 	mux.Handle("GET /healthz", logged(http.HandlerFunc(serveHealth)))
 	mux.Handle("GET /readyz", logged(http.HandlerFunc(c.serveReady)))
 	return newCallLimits(c.peers, c.cfg.Limits.SharedAddresses).wrap(mux)
@@ -66,7 +68,9 @@ func (c *ControlPlane) snapshot(ctx context.Context, runner string) ([]announce.
 
 // serveAPI serves HTTPS until the context ends, then lets calls finish.
 func (c *ControlPlane) serveAPI(ctx context.Context, ln net.Listener) error {
-	server := c.apiServer()
+	sockets := c.tunnel.Websockets(ctx)
+	defer sockets.Wait()
+	server := c.apiServer(sockets)
 	served := make(chan error, 1)
 	go func() { served <- server.ServeTLS(ln, "", "") }()
 	select {
@@ -85,9 +89,9 @@ func (c *ControlPlane) serveAPI(ctx context.Context, ln net.Listener) error {
 	return nil
 }
 
-func (c *ControlPlane) apiServer() *http.Server {
+func (c *ControlPlane) apiServer(sockets *server.Websockets) *http.Server {
 	return &http.Server{
-		Handler: c.handler(),
+		Handler: c.handler(sockets),
 		TLSConfig: &tls.Config{
 			MinVersion: tls.VersionTLS13, GetCertificate: c.certificate.Get,
 			// Asked for here and verified in peers, which can say what is wrong with it. No

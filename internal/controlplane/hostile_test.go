@@ -28,7 +28,7 @@ func hurried(t *testing.T, p *plane) (*limit.Listener, hostile.Target) {
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	limited := limit.Listen(ln, limit.Config{Handshakes: 100})
-	s := p.apiServer()
+	s := p.apiServer(p.tunnel.Websockets(t.Context()))
 	s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout, s.IdleTimeout = time.Second, 2*time.Second, 2*time.Second, 2*time.Second
 	served := make(chan error, 1)
 	go func() { served <- s.ServeTLS(limited, "", "") }()
@@ -107,7 +107,7 @@ func TestFailuresAreCountedByAddress(t *testing.T) {
 	c := p.registered("shop")
 	limits := newCallLimits(p.peers, nil)
 	limits.failures = limit.NewFailures(3, 1, nil)
-	handler := limits.wrap(p.handler())
+	handler := limits.wrap(p.handler(p.tunnel.Websockets(t.Context())))
 	ask := func(from string, cs *tls.ConnectionState) *http.Response {
 		return answer(t, handler, from, cs, "POST", "/v1/tokens/check", "Authorization", "Bearer nonsense")
 	}

@@ -1,9 +1,11 @@
 package limit
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -195,6 +197,14 @@ func (c *conn) CloseWrite() error {
 		return half.CloseWrite()
 	}
 	return c.Close()
+}
+
+// SyscallConn implements syscall.Conn, for socket options.
+func (c *conn) SyscallConn() (syscall.RawConn, error) {
+	if system, ok := c.Conn.(syscall.Conn); ok {
+		return system.SyscallConn()
+	}
+	return nil, errors.ErrUnsupported
 }
 
 func (c *conn) settle() {

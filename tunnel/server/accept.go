@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 )
 
 const (
@@ -41,7 +43,8 @@ func (s *Server) acceptAll(ctx context.Context, ln net.Listener, handle func(net
 // runs it.
 func (s *Server) handle(ctx context.Context, raw net.Conn, leave func()) {
 	defer func() { _ = raw.Close() }()
-	conn, agentID, err := s.handshake(ctx, raw)
+	socket := link.NewSocket(raw)
+	conn, agentID, err := s.handshake(ctx, raw, socket)
 	leave()
 	if err != nil {
 		s.counts.refused.Add(1)
@@ -49,15 +52,15 @@ func (s *Server) handle(ctx context.Context, raw net.Conn, leave func()) {
 		return
 	}
 	s.counts.accepted.Add(1)
-	newSession(s, raw, conn, agentID).serve(ctx)
+	newSession(s, raw, conn, socket, agentID).serve(ctx)
 }
 
 // handshake finds out which agent connects. Whoever does not even get here is cheap: a
 // goroutine and a socket, for a few seconds, in bounded number.
-func (s *Server) handshake(ctx context.Context, raw net.Conn) (*tls.Conn, string, error) {
+func (s *Server) handshake(ctx context.Context, raw net.Conn, socket *link.Socket) (*tls.Conn, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Limits.HandshakeTimeout)
 	defer cancel()
-	conn := tls.Server(raw, s.tls)
+	conn := tls.Server(socket, s.tls)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		linger(ctx, raw)
 		return nil, "", err

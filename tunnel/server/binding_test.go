@@ -28,7 +28,7 @@ type attacker struct {
 func (p *plane) attacker(t *testing.T, id string) *attacker {
 	t.Helper()
 	conn := dialTLS(t, p.addr, p.ca.Agent(id))
-	mux, err := link.Client(conn, zerolog.Nop())
+	mux, err := link.Client(conn, nil, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}

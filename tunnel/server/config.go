@@ -57,6 +57,9 @@ type Limits struct {
 	Handshakes int
 	// HandshakeTimeout bounds the TLS handshake and FRP's login (10 s).
 	HandshakeTimeout time.Duration
+	// Busy is how many connections may be on their way to a session, handshake and login
+	// together, until agents are asked to come later (8192).
+	Busy int
 	// Instances is how many replicas of one agent may be connected (8). One more is
 	// refused until another has gone.
 	Instances int
@@ -90,6 +93,7 @@ type Stats struct {
 func (l Limits) withDefaults() Limits {
 	defaultTo(&l.Handshakes, 16384)
 	defaultTo(&l.HandshakeTimeout, 10*time.Second)
+	defaultTo(&l.Busy, 8192)
 	defaultTo(&l.Instances, 8)
 	defaultTo(&l.Logins, 32)
 	defaultTo(&l.Streams, 4096)
@@ -133,6 +137,7 @@ func enforce(cfg *tls.Config) (*tls.Config, error) {
 	}
 	cfg.ClientAuth = tls.RequireAndVerifyClientCert
 	cfg.MinVersion = tls.VersionTLS13
+	cfg.DynamicRecordSizingDisabled = true // what is written was gathered: small records only cost
 	if len(cfg.NextProtos) == 0 {
 		cfg.NextProtos = []string{link.ALPN}
 	}

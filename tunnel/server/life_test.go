@@ -8,10 +8,12 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -253,53 +255,84 @@ func TestNewsMayCallBack(t *testing.T) {
 	}
 }
 
-// TestStartStop starts and stops an agent at every moment of its way, with connections
-// coming in all the time. frp's own client panics or stays behind when it is stopped in
-// some of them; goleak finds what stays. TUNNEL_CYCLES sets the number of cycles.
+// TestStartStop starts and stops agents at every moment of their way, over TCP and over
+// websockets, with connections coming in all the time. frp's own client panics, or stays
+// behind as a zombie, when it is stopped in some of them; goleak finds what stays.
+// TUNNEL_CYCLES sets the number of cycles: 3000 by default, within a minute; 200 with -short.
 func TestStartStop(t *testing.T) {
-	cycles := 100
+	cycles, until := 3000, time.Now().Add(45*time.Second)
+	if testing.Short() {
+		cycles = 200
+	}
 	if v, err := strconv.Atoi(os.Getenv("TUNNEL_CYCLES")); err == nil {
-		cycles = v
+		cycles, until = v, time.Now().Add(24*time.Hour)
 	}
 	p := newPlane(t)
+	api := p.api()
 	ctx, cancel := context.WithCancel(t.Context())
-	var runners sync.WaitGroup
-	for range 3 {
-		runners.Go(func() {
-			for ctx.Err() == nil {
-				if conn, err := p.Dial(ctx, "a1"); err == nil {
-					_, _ = io.WriteString(conn, "x")
-					_ = conn.Close()
-				} else {
-					time.Sleep(time.Millisecond)
-				}
+	var runners, starters sync.WaitGroup
+	var done atomic.Int64
+	const agents = 8
+	for n := range agents {
+		id := fmt.Sprintf("a%d", n)
+		runners.Go(func() { p.callAgain(ctx, id) })
+		starters.Go(func() {
+			for i := n; i < cycles && time.Now().Before(until) && !t.Failed(); i += agents {
+				p.startAndStop(t, id, i, api)
+				done.Add(1)
 			}
 		})
 	}
-	for i := range cycles {
-		a := p.bareAgent("a1", func(c *tunnel.Config) { c.Backoff.Initial = time.Millisecond })
-		go echoConnections(a.Listener())
-		switch i % 4 {
-		case 0:
-			a.waitFor(t, tunnel.Connected)
-		case 1:
-			a.waitFor(t, tunnel.Connected)
-			p.Disconnect("a1")
-		}
-		time.Sleep(time.Duration(rand.Int64N(int64(20 * time.Millisecond))))
-		if err := a.stop(); err != nil {
-			t.Fatal(err)
-		}
-		if got := a.Status().Phase; got != tunnel.Stopped {
-			t.Fatalf("phase %s", got)
-		}
-		_ = a.Listener().Close()
-	}
+	starters.Wait()
 	cancel()
 	runners.Wait()
-	eventually(t, "no session is left", func() bool { return p.Stats().Sessions == 0 })
-	ups, downs := strings.Count(p.told(), "up"), strings.Count(p.told(), "down")
-	if ups != downs || ups == 0 {
+	t.Logf("%d cycles", done.Load())
+	eventually(t, "no session is left", func() bool { s := p.Stats(); return s.Sessions == 0 && s.Connections == 0 && s.Dials == 0 })
+	if ups, downs := strings.Count(p.told(), "up"), strings.Count(p.told(), "down"); ups != downs || ups == 0 {
 		t.Errorf("%d times up and %d times down", ups, downs)
 	}
+	if alive := p.Agents(); len(alive) > 0 {
+		t.Errorf("zombies: %v", alive)
+	}
+}
+
+// callAgain connects to an agent again and again.
+func (p *plane) callAgain(ctx context.Context, id string) {
+	for ctx.Err() == nil {
+		if conn, err := p.Dial(ctx, id); err == nil {
+			_, _ = io.WriteString(conn, "x")
+			_ = conn.Close()
+		} else {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// startAndStop is one short life, the i-th, which ends in one of several ways.
+func (p *plane) startAndStop(t *testing.T, id string, i int, api *http.Server) {
+	a := p.bareAgent(id, func(c *tunnel.Config) {
+		c.Backoff.Initial = time.Millisecond
+		if i/4%2 == 1 {
+			p.over(api, id)(c)
+			c.ServerAddress = "127.0.0.1:1"
+		}
+	})
+	var echoing sync.WaitGroup
+	echoing.Go(func() { echoConnections(a.Listener()) })
+	switch i % 4 {
+	case 0:
+		a.waitFor(t, tunnel.Connected)
+	case 1:
+		a.waitFor(t, tunnel.Connected)
+		p.Disconnect(id)
+	}
+	time.Sleep(time.Duration(rand.Int64N(int64(20 * time.Millisecond)))) // any moment
+	if err := a.stop(); err != nil {
+		t.Error(err)
+	}
+	if got := a.Status().Phase; got != tunnel.Stopped {
+		t.Errorf("phase %s", got)
+	}
+	_ = a.Listener().Close()
+	echoing.Wait()
 }

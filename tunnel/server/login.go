@@ -32,6 +32,11 @@ func (s *session) login(ctx context.Context, stream *link.Stream, m *msg.Login) 
 		return err
 	}
 	s.replica = r
+	if within, busy := s.server.busy(); busy {
+		s.refuseText(stream, link.Later(errBusy.Error(), within))
+		s.kill(errBusy)
+		return errBusy
+	}
 	if err := s.authorize(ctx, stream, m); err != nil {
 		s.kill(err)
 		return err
@@ -112,8 +117,12 @@ func (s *session) loginOf(m *msg.Login) Login {
 
 // refuse tells the agent why it is not let in and waits until it has hung up.
 func (s *session) refuse(stream *link.Stream, reason string, final bool) {
+	s.refuseText(stream, link.Refusal(reason, final))
+}
+
+func (s *session) refuseText(stream *link.Stream, text string) {
 	s.server.counts.refused.Add(1)
-	if s.answer(stream, &msg.LoginResp{Version: version.Full(), Error: link.Refusal(reason, final)}) != nil {
+	if s.answer(stream, &msg.LoginResp{Version: version.Full(), Error: text}) != nil {
 		return
 	}
 	_ = stream.SetReadDeadline(time.Now().Add(lingerTimeout))

@@ -17,10 +17,14 @@ func probe(t *testing.T, p *plane, address string, certificate *tls.Config) erro
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	return tunnel.Probe(ctx, tunnel.Config{
+	way, err := tunnel.Probe(ctx, tunnel.Config{
 		ServerAddress: address, ServerName: tunneltest.ServerName, AgentID: "a1", Log: testLog(),
 		TLS: func(context.Context) (*tls.Config, error) { return certificate, nil },
 	})
+	if err == nil {
+		assert.Equal(t, tunnel.TCP, way)
+	}
+	return err
 }
 
 func TestAProbeLeavesTheAgentsTunnelAlone(t *testing.T) {

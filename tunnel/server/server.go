@@ -50,7 +50,7 @@ type Server struct {
 type counters struct {
 	accepted, refused, dials, dialErrors atomic.Uint64
 	toAgents, fromAgents                 atomic.Uint64
-	dialing, relays                      atomic.Int64
+	dialing, relays, sessions            atomic.Int64
 }
 
 // New checks the configuration. Nothing runs before Serve.

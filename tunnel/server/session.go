@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -31,8 +30,9 @@ var (
 type session struct {
 	server  *Server
 	agentID string
-	raw     net.Conn
-	conn    *tls.Conn
+	raw     net.Conn     // closed to end the session at once
+	conn    net.Conn     // what the multiplexer speaks on
+	below   *link.Socket // of its TLS
 	log     zerolog.Logger
 	dials   chan struct{} // one place per dial in the making
 	asked   atomic.Int64  // work connections that frps asked for and that have not come
@@ -63,9 +63,9 @@ type session struct {
 	work      link.Gate // the goroutines of dials and relays
 }
 
-func newSession(s *Server, raw net.Conn, conn *tls.Conn, agentID string) *session {
+func newSession(s *Server, raw, conn net.Conn, below *link.Socket, agentID string) *session {
 	return &session{
-		server: s, agentID: agentID, raw: raw, conn: conn,
+		server: s, agentID: agentID, raw: raw, conn: conn, below: below,
 		log:   s.cfg.Log.With().Str("agent_id", agentID).Stringer("remote", raw.RemoteAddr()).Logger(),
 		dials: make(chan struct{}, s.cfg.Limits.Dials),
 		ready: make(chan struct{}), draining: make(chan struct{}),
@@ -84,7 +84,7 @@ func (s *session) serve(ctx context.Context) {
 		return
 	}
 	defer loggedIn()
-	mux, err := link.Server(s.conn, s.log)
+	mux, err := link.Server(s.conn, s.below, s.log)
 	if err != nil {
 		s.log.Error().Err(err).Msg("cannot start the multiplexer")
 		return
@@ -92,8 +92,13 @@ func (s *session) serve(ctx context.Context) {
 	s.mu.Lock()
 	s.mux = mux
 	s.mu.Unlock()
+	s.server.counts.sessions.Add(1)
+	defer s.server.counts.sessions.Add(-1)
 	s.server.agents.add(s)
-	stop := context.AfterFunc(ctx, func() { s.kill(errStopping) })
+	stop := context.AfterFunc(ctx, func() {
+		s.farewell()
+		s.kill(errStopping)
+	})
 	defer stop()
 	late := time.AfterFunc(s.server.cfg.Limits.HandshakeTimeout, s.killUnlessReady)
 	s.settled = loggedIn

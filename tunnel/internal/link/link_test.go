@@ -3,6 +3,7 @@ package link
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -20,11 +21,11 @@ import (
 func pair(t *testing.T) (client, server *Stream) {
 	t.Helper()
 	a, b := net.Pipe()
-	near, err := Client(a, zerolog.Nop())
+	near, err := Client(a, nil, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}
-	far, err := Server(b, zerolog.Nop())
+	far, err := Server(b, nil, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,17 +98,36 @@ func TestStreamTellsOnceThatItIsClosed(t *testing.T) {
 }
 
 func TestRefusal(t *testing.T) {
-	for _, final := range []bool{true, false} {
-		text := "login to the server failed: " + Refusal("a reason: with. signs", final) +
-			". With loginFailExit enabled, no additional retries will be attempted"
-		reason, gotFinal, ok := ParseRefusal(text)
-		if !ok || gotFinal != final || reason != "a reason: with. signs" {
-			t.Errorf("%q, %v, %v", reason, gotFinal, ok)
+	const reason = "a reason: with. signs; and more"
+	for text, want := range map[string]Refused{
+		Refusal(reason, true):                 {Reason: reason, Final: true},
+		Refusal(reason, false):                {Reason: reason},
+		Later(reason, 90*time.Second):         {Reason: reason, Within: 90 * time.Second},
+		Later(reason, 200*time.Millisecond):   {Reason: reason, Within: time.Second},
+		Later(reason, 1e6*time.Second):        {Reason: reason + "; try again within 1000000 s"},
+		Later("", 2*time.Second):              {Within: 2 * time.Second},
+		Refusal("; try again within x", true): {Reason: "; try again within x", Final: true},
+	} {
+		for _, around := range []string{"%s", "login to the server failed: %s. With loginFailExit enabled, no additional retries will be attempted"} {
+			if got, ok := ParseRefusal(fmt.Sprintf(around, text)); !ok || got != want {
+				t.Errorf("%q: %+v, %v", text, got, ok)
+			}
 		}
 	}
-	if _, _, ok := ParseRefusal("EOF"); ok {
+	if _, ok := ParseRefusal("EOF"); ok {
 		t.Error("EOF is no refusal")
 	}
+}
+
+func FuzzParseRefusal(f *testing.F) {
+	f.Add(Refusal("revoked", true))
+	f.Add(Later("busy", time.Minute))
+	f.Fuzz(func(t *testing.T, text string) {
+		told, ok := ParseRefusal(text)
+		if told.Within < 0 || told.Within > 1e6*time.Second || !ok && told != (Refused{}) {
+			t.Errorf("%q: %+v", text, told)
+		}
+	})
 }
 
 func TestGate(t *testing.T) {

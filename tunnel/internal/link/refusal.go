@@ -1,16 +1,34 @@
 package link
 
-import "regexp"
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"time"
+)
 
 // FRP's login answer has one free text for what went wrong. These two forms of it tell an
-// agent whether trying again makes sense.
+// agent whether trying again makes sense, and the end of the second one when.
 const (
 	finalMark   = "refused (final): "
 	passingMark = "refused (for now): "
+	withinMark  = "; try again within %d s"
 )
 
+// MaxRefusal is more than any has.
+const MaxRefusal = 1 << 10
+
 // refusal finds our text inside the sentence that frpc puts around it.
-var refusal = regexp.MustCompile(`refused \((final|for now)\): (.*?)(?:\. With loginFailExit|$)`)
+var refusal = regexp.MustCompile(`refused \((final|for now)\): (.*?)(?:; try again within (\d{1,6}) s)?(?:\. With loginFailExit|$)`)
+
+// Refused is what a server has said to an agent that it does not let in, or not any longer.
+type Refused struct {
+	Reason string
+	Final  bool
+	// Within is the time in which to try again, at a random moment so that not all come at
+	// once; zero leaves it to the agent.
+	Within time.Duration
+}
 
 // Refusal words a refused login.
 func Refusal(reason string, final bool) string {
@@ -20,11 +38,17 @@ func Refusal(reason string, final bool) string {
 	return passingMark + reason
 }
 
+// Later words a refusal for now that says when to come again, to the second.
+func Later(reason string, within time.Duration) string {
+	return passingMark + reason + fmt.Sprintf(withinMark, max(1, int(within.Round(time.Second)/time.Second)))
+}
+
 // ParseRefusal finds a Refusal in an error text.
-func ParseRefusal(text string) (reason string, final, ok bool) {
+func ParseRefusal(text string) (Refused, bool) {
 	m := refusal.FindStringSubmatch(text)
 	if m == nil {
-		return "", false, false
+		return Refused{}, false
 	}
-	return m[2], m[1] == "final", true
+	seconds, _ := strconv.Atoi(m[3]) // no digits: it is not said
+	return Refused{Reason: m[2], Final: m[1] == "final", Within: time.Duration(seconds) * time.Second}, true
 }

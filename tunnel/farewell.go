@@ -1,0 +1,51 @@
+package tunnel
+
+import (
+	"errors"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/yamux"
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+)
+
+// farewellTimeout bounds reading one.
+const farewellTimeout = 5 * time.Second
+
+// farewell is what a server that stops has said: it opens a stream, which it does for
+// nothing else.
+type farewell struct{ said atomic.Pointer[link.Refused] }
+
+// await ends the session when the server says farewell, and returns when it has ended.
+func (f *farewell) await(mux *yamux.Session) {
+	for {
+		stream, err := mux.AcceptStream()
+		if err != nil {
+			return
+		}
+		_ = stream.SetReadDeadline(time.Now().Add(farewellTimeout))
+		text, err := io.ReadAll(io.LimitReader(stream, link.MaxRefusal))
+		_ = stream.Close()
+		if told, ok := link.ParseRefusal(string(text)); err == nil && ok {
+			f.said.Store(&told)
+			_ = mux.Close()
+		}
+	}
+}
+
+func (f *farewell) heard() *link.Refused { return f.said.Load() }
+
+func (t *Tunnel) farewellError(told *link.Refused) error {
+	e := t.wrap(opStay, errors.New(told.Reason), actWait)
+	e.Spread = told.Within
+	return e
+}
+
+// isRefusal says whether err is what a control plane has answered, so that the way there
+// is open.
+func isRefusal(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.refused
+}

@@ -1,0 +1,68 @@
+package link
+
+import (
+	"net"
+	"sync"
+	"syscall"
+)
+
+// socketSize is what a batch is at most as TLS records.
+const socketSize = batchSize + 1<<10
+
+var records = sync.Pool{New: func() any { b := make([]byte, 0, socketSize); return &b }}
+
+// Socket is the connection below the tunnel's TLS. It can hold back what is written until
+// there is all of it: crypto/tls writes each record in a system call of its own.
+type Socket struct {
+	net.Conn
+
+	mu   sync.Mutex
+	held *[]byte // nil when nothing is held back
+}
+
+// NewSocket readies a connection for the tunnel.
+func NewSocket(conn net.Conn) *Socket {
+	tune(conn)
+	return &Socket{Conn: conn}
+}
+
+// tune asks the system for what bulk and small frames need to live side by side. What it
+// does not know stays as it is.
+func tune(conn net.Conn) {
+	system, ok := conn.(syscall.Conn)
+	if !ok {
+		return
+	}
+	if raw, err := system.SyscallConn(); err == nil {
+		_ = raw.Control(limitUnsent)
+	}
+}
+
+// Write implements net.Conn.
+func (s *Socket) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held == nil {
+		return s.Conn.Write(p)
+	}
+	*s.held = append(*s.held, p...)
+	return len(p), nil
+}
+
+// hold keeps back what is written from now on.
+func (s *Socket) hold() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held = records.Get().(*[]byte)
+}
+
+// release writes what was kept back.
+func (s *Socket) release() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, err := s.Conn.Write(*s.held)
+	*s.held = (*s.held)[:0]
+	records.Put(s.held)
+	s.held = nil
+	return err
+}

@@ -1,0 +1,148 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
+)
+
+// lines counts the lines of a log with a text in them.
+type lines struct {
+	text  string
+	count atomic.Int64
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte(l.text)) {
+		l.count.Add(1)
+	}
+	return len(p), nil
+}
+
+// TestARestartIsAnnounced to all agents, which come back in the time that they were told.
+func TestARestartIsAnnounced(t *testing.T) {
+	const agents = 60
+	first, told := newPlane(t), &lines{text: "the control plane restarts"}
+	var all []*agent
+	for i := range agents {
+		all = append(all, first.bareAgent(fmt.Sprintf("a%d", i), func(c *tunnel.Config) {
+			c.Log, c.Backoff = zerolog.New(told), tunnel.Backoff{Initial: 500 * time.Millisecond, Max: time.Second}
+		}))
+	}
+	eventually(t, "all are online", func() bool { return first.Stats().Agents == agents })
+	stopped := time.Now()
+	first.stop()
+	if took := time.Since(stopped); took > 5*time.Second {
+		t.Errorf("stopping took %s", took)
+	}
+	eventually(t, "all were told", func() bool { return told.count.Load() == agents })
+	second := startPlane(t, first.ca, first.addr)
+	eventually(t, "all are back", func() bool { return second.Stats().Agents == agents })
+	for _, a := range all {
+		eventually(t, "it has reconnected once", func() bool { return a.Status().Reconnects == 1 })
+	}
+}
+
+// TestABusyServerSendsAgentsAway and lets them in when they come again.
+func TestABusyServerSendsAgentsAway(t *testing.T) {
+	const busy, agents = 3, 30
+	release := make(chan struct{})
+	p := newPlane(t, func(c *server.Config) {
+		c.Limits.Busy = busy
+		c.Authorize = func(ctx context.Context, id string) error {
+			if strings.HasPrefix(id, "slow") { // on its way for as long as the test wants
+				select {
+				case <-release:
+				case <-ctx.Done():
+				}
+			}
+			return nil
+		}
+	})
+	for i := range busy {
+		p.bareAgent(fmt.Sprintf("slow%d", i))
+	}
+	eventually(t, "they are on their way", func() bool { return p.Stats().Sessions == busy })
+	sent := &lines{text: "too many agents connect at a time"}
+	for i := range agents {
+		p.bareAgent(fmt.Sprintf("a%d", i), func(c *tunnel.Config) { c.Log = zerolog.New(sent) })
+	}
+	eventually(t, "all were sent away", func() bool { return sent.count.Load() >= agents })
+	if online := p.Stats().Agents; online != 0 {
+		t.Errorf("%d are online", online)
+	}
+	close(release)
+	eventually(t, "all are in", func() bool { return p.Stats().Agents == agents+busy })
+}
+
+// waits gathers for how long agents are about to wait.
+type waits struct {
+	mu  sync.Mutex
+	all []time.Duration
+}
+
+func (w *waits) Write(p []byte) (int, error) {
+	var line struct {
+		Message string  `json:"message"`
+		RetryIn float64 `json:"retry_in"` // milliseconds
+	}
+	if err := json.Unmarshal(p, &line); err != nil {
+		return 0, err
+	}
+	if line.Message == "tunnel is down" {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.all = append(w.all, time.Duration(line.RetryIn*float64(time.Millisecond)))
+	}
+	return len(p), nil
+}
+
+func (w *waits) seen() []time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.all)
+}
+
+// TestTheMomentIsRandomInTheSpread sends many agents away at once and sees when each is going
+// to come again.
+func TestTheMomentIsRandomInTheSpread(t *testing.T) {
+	const (
+		agents = 200
+		spread = 8 * time.Minute
+	)
+	p, chosen := newPlane(t), &waits{}
+	for i := range agents {
+		p.bareAgent(fmt.Sprintf("a%d", i), func(c *tunnel.Config) {
+			c.Log = zerolog.New(chosen)
+			c.TLS = func(context.Context) (*tls.Config, error) {
+				return nil, &tunnel.Error{Op: "connect to", Where: "a test", Spread: spread}
+			}
+		})
+	}
+	eventually(t, "all have chosen", func() bool { return len(chosen.seen()) == agents })
+	var quarters [4]int
+	for _, wait := range chosen.seen() {
+		if wait < 0 || wait >= spread {
+			t.Fatalf("one waits %s", wait)
+		}
+		quarters[4*wait/spread]++
+	}
+	for _, n := range quarters { // 50 are expected in each; 20 are five deviations off
+		if n < 20 || n > 80 {
+			t.Errorf("by quarters of the spread: %v", quarters)
+		}
+	}
+}

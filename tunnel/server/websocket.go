@@ -1,0 +1,57 @@
+package server
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/coder/websocket"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+)
+
+// WebsocketPath is where agents whose way to the tunnel's port is blocked ask for a
+// websocket.
+const WebsocketPath = link.WebsocketPath
+
+// Websockets are the sessions of agents that come over HTTPS. What holds for a session
+// of the listener holds for them.
+type Websockets struct {
+	server   *Server
+	ctx      context.Context // the sessions', which outlive their requests
+	sessions link.Gate
+}
+
+// Websockets takes sessions until ctx ends, which ends them too.
+func (s *Server) Websockets(ctx context.Context) *Websockets {
+	return &Websockets{server: s, ctx: ctx}
+}
+
+// Serve makes a session of a request whose client certificate was verified and is the
+// agent's. It answers as soon as there is one; the session goes on by itself.
+func (u *Websockets) Serve(w http.ResponseWriter, r *http.Request, agentID string) {
+	if u.ctx.Err() != nil {
+		problem.Write(w, "", problem.Errorf(problem.Unavailable, "try again shortly", "the control plane is stopping"))
+		return
+	}
+	socket, err := websocket.Accept(w, r, &websocket.AcceptOptions{
+		Subprotocols: []string{link.Subprotocol}, CompressionMode: websocket.CompressionDisabled, // it is ciphertext
+	})
+	if err != nil { // it has been answered
+		u.server.counts.refused.Add(1)
+		u.server.cfg.Log.Debug().Err(err).Str("remote", r.RemoteAddr).Msg("tunnel over a websocket refused")
+		return
+	}
+	conn := link.NewWebsocket(socket)
+	if socket.Subprotocol() != link.Subprotocol || !u.sessions.Go(func() {
+		defer func() { _ = conn.Close() }()
+		u.server.counts.accepted.Add(1)
+		newSession(u.server, conn, conn, nil, agentID).serve(u.ctx)
+	}) {
+		u.server.counts.refused.Add(1)
+		_ = conn.Close()
+	}
+}
+
+// Wait returns when all sessions have ended, once the context has.
+func (u *Websockets) Wait() { u.sessions.Shut() }

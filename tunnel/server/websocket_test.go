@@ -1,0 +1,325 @@
+package server_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/test/proxytest"
+	"github.com/pipeops/pipeops-vm-agent/tunnel"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
+)
+
+// api is an HTTPS API that takes tunnels, as the control plane's does.
+func (p *plane) api() *http.Server {
+	p.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	sockets := p.Websockets(ctx)
+	cfg := p.ca.Server()
+	cfg.ClientAuth = tls.RequestClientCert
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+server.WebsocketPath, func(w http.ResponseWriter, r *http.Request) {
+		if len(r.TLS.PeerCertificates) == 0 {
+			problem.Write(w, "", problem.Errorf(problem.Unauthorized, "show a certificate", "nobody was identified"))
+			return
+		}
+		if _, err := r.TLS.PeerCertificates[0].Verify(x509.VerifyOptions{
+			Roots: p.ca.Pool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		}); err != nil {
+			problem.Write(w, "", problem.Errorf(problem.Unauthorized, "set the clock", "the certificate is not good: %v", err))
+			return
+		}
+		id, err := tunneltest.Identify(*r.TLS)
+		if err != nil {
+			p.t.Error(err)
+		}
+		sockets.Serve(w, r, id)
+	})
+	ln := listenOn(p.t, "127.0.0.1:0")
+	srv := &http.Server{Addr: ln.Addr().String(), Handler: mux, TLSConfig: cfg, ReadHeaderTimeout: patience, ReadTimeout: time.Second, WriteTimeout: time.Second}
+	served := make(chan error, 1)
+	go func() { served <- srv.ServeTLS(ln, "", "") }()
+	p.t.Cleanup(func() {
+		cancel()
+		_ = srv.Close()
+		<-served
+		sockets.Wait()
+	})
+	return srv
+}
+
+// over lets an agent go over the API where it has to. The certificate's name is not that of
+// an address, so the API's TLS says it.
+func (p *plane) over(api *http.Server, id string) func(*tunnel.Config) {
+	certificate := p.ca.Agent(id)
+	return func(c *tunnel.Config) {
+		c.Websocket = "https://" + api.Addr
+		c.WebsocketTLS = func(context.Context) (*tls.Config, error) { return certificate, nil }
+		c.Fallback = tunnel.Fallback{HeadStart: 100 * time.Millisecond, Patience: time.Hour, Retry: time.Hour}
+	}
+}
+
+func listenOn(t testing.TB, address string) net.Listener {
+	t.Helper()
+	ln, err := new(net.ListenConfig).Listen(context.Background(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ln
+}
+
+// firewall is what agents meet at the tunnel's port.
+func firewall(t testing.TB, meet func(net.Conn)) string {
+	t.Helper()
+	ln := listenOn(t, "127.0.0.1:0")
+	var open []net.Conn
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			open = append(open, conn)
+			meet(conn)
+		}
+	}()
+	t.Cleanup(func() {
+		_ = ln.Close()
+		<-done
+		for _, conn := range open {
+			_ = conn.Close()
+		}
+	})
+	return ln.Addr().String()
+}
+
+func TestAWebsocketWhereThePortIsBlocked(t *testing.T) {
+	closed := listenOn(t, "127.0.0.1:0")
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, blocked := range map[string]string{
+		"rejects": closed.Addr().String(),
+		"drops":   firewall(t, func(net.Conn) {}),
+		"resets": firewall(t, func(conn net.Conn) {
+			_ = conn.(*net.TCPConn).SetLinger(0)
+			_ = conn.Close()
+		}),
+		"answers HTTP": firewall(t, func(conn net.Conn) {
+			_, _ = io.WriteString(conn, "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+			_ = conn.Close()
+		}),
+		"inspects TLS": startPlane(t, tunneltest.NewCA(t), "127.0.0.1:0").addr,
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlane(t)
+			api := p.api()
+			a := p.agent("a1", p.over(api, "a1"), func(c *tunnel.Config) { c.ServerAddress = blocked })
+			if way := a.Status().Way; way != tunnel.Websocket {
+				t.Fatalf("connected by %q", way)
+			}
+			mustAsk(t, p.client("a1", http1), strings.Repeat("x", 1<<20))
+			mustAsk(t, p.client("a1", http2), strings.Repeat("x", 1<<20))
+			p.Disconnect("a1")
+			eventually(t, "it is back", func() bool { return a.Status().Reconnects == 1 && p.Connected("a1") })
+			mustAsk(t, p.client("a1", http2), "again")
+			if told := p.told(); told != "up a1, down a1, up a1" {
+				t.Errorf("told %q", told)
+			}
+		})
+	}
+}
+
+// TestAWebsocketOutlivesTheAPIsTimeouts, which are for calls.
+func TestAWebsocketOutlivesTheAPIsTimeouts(t *testing.T) {
+	p := newPlane(t)
+	api := p.api()
+	a := p.agent("a1", p.over(api, "a1"), func(c *tunnel.Config) { c.ServerAddress = firewall(t, func(net.Conn) {}) })
+	past := time.Now().Add(api.WriteTimeout + 500*time.Millisecond)
+	eventually(t, "time has passed", func() bool { return time.Now().After(past) })
+	mustAsk(t, p.client("a1", http1), "still there")
+	if n := a.Status().Reconnects; n != 0 {
+		t.Errorf("%d reconnects", n)
+	}
+}
+
+func TestAWebsocketThroughACompanysProxy(t *testing.T) {
+	p := newPlane(t)
+	api := p.api()
+	blocked := firewall(t, func(net.Conn) {})
+	proxy := proxytest.Start(t, proxytest.Config{Host: "127.0.0.1", Account: "me:secret"})
+	via, err := url.Parse(proxy.URL("me:secret"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := p.agent("a1", p.over(api, "a1"), func(c *tunnel.Config) {
+		c.ServerAddress = blocked
+		c.Proxy = func(*url.URL) (*url.URL, error) { return via, nil }
+	})
+	mustAsk(t, p.client("a1", http2), "hello")
+	if asked := proxy.Asked(); a.Status().Way != tunnel.Websocket || len(asked) != 2 {
+		t.Errorf("%+v; the proxy was asked for %v", a.Status(), asked)
+	}
+	p.agent("a2", p.over(api, "a2"), func(c *tunnel.Config) {
+		c.ServerAddress = blocked
+		c.Proxy = func(u *url.URL) (*url.URL, error) { // NO_PROXY with the API
+			if u.Host == api.Addr {
+				return nil, nil
+			}
+			return &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, nil
+		}
+	})
+}
+
+// TestBackToTheBetterWay when the firewall opens, and not while a Runner is connected.
+func TestBackToTheBetterWay(t *testing.T) {
+	p := newPlane(t)
+	api := p.api()
+	wire := tunneltest.NewWire(t, func() string { return p.addr })
+	wire.Freeze()
+	a := p.agent("a1", p.over(api, "a1"), func(c *tunnel.Config) {
+		c.ServerAddress, c.Fallback.Retry = wire.Addr(), 100*time.Millisecond
+	})
+	client := p.client("a1", http1)
+	mustAsk(t, client, "over a websocket")
+	before := p.Stats().Accepted
+	wire.Thaw()
+	eventually(t, "it has seen that TCP works", func() bool { return p.Stats().Accepted > before })
+	mustAsk(t, client, "on the same connection")
+	if s := a.Status(); s.Way != tunnel.Websocket || s.Reconnects != 0 {
+		t.Errorf("%+v", s)
+	}
+	client.CloseIdleConnections()
+	eventually(t, "it has moved", func() bool { return a.Status().Way == tunnel.TCP })
+	eventually(t, "it is online", func() bool { return p.Connected("a1") })
+	mustAsk(t, client, "over TCP")
+	if s := a.Status(); s.Reconnects != 1 || s.LastError != "" {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestARestartIsNoFirewall keeps agents that know the better way from leaving it at once.
+func TestARestartIsNoFirewall(t *testing.T) {
+	p := newPlane(t)
+	api := p.api()
+	wire := tunneltest.NewWire(t, func() string { return p.addr })
+	patient, hasty := p.over(api, "a1"), p.over(api, "a2")
+	here := func(c *tunnel.Config) { c.ServerAddress = wire.Addr() }
+	a1 := p.agent("a1", patient, here)
+	a2 := p.agent("a2", hasty, here, func(c *tunnel.Config) { c.Fallback.Patience = time.Millisecond })
+	wire.Freeze()
+	for _, id := range []string{"a1", "a2"} {
+		p.Disconnect(id)
+	}
+	wire.Cut()
+	a2.waitFor(t, tunnel.Connected)
+	eventually(t, "the hasty one takes the other way", func() bool { return a2.Status().Way == tunnel.Websocket })
+	wire.Thaw()
+	wire.Cut()
+	eventually(t, "the patient one is back", func() bool { return a1.Status().Reconnects == 1 })
+	if way := a1.Status().Way; way != tunnel.TCP {
+		t.Errorf("by %q", way)
+	}
+}
+
+func TestAWebsocketsRefusals(t *testing.T) {
+	p := newPlane(t)
+	p.revoke("revoked", server.ErrRevoked)
+	api := p.api()
+	elsewhere := &http.Server{Addr: startHTTPS(t, p)}
+	stranger := tunneltest.NewCA(t).Agent("a1")
+	stranger.RootCAs = p.ca.Pool()
+	blocked := func(c *tunnel.Config) { c.ServerAddress = "127.0.0.1:1" }
+	for name, test := range map[string]struct {
+		id     string
+		change func(*tunnel.Config)
+		phase  tunnel.Phase
+		words  []string
+	}{
+		"revoked":     {"revoked", p.over(api, "revoked"), tunnel.Refused, []string{"revoked", "new token"}},
+		"expired":     {"a1", func(c *tunnel.Config) { useForAPI(c, api, p.ca.AgentFor("a1", -time.Minute)) }, tunnel.Waiting, []string{"127.0.0.1:1", "certificate is not good", api.Addr}},
+		"stranger":    {"a1", func(c *tunnel.Config) { useForAPI(c, api, stranger) }, tunnel.Waiting, []string{"certificate is not good"}},
+		"no such API": {"a1", p.over(elsewhere, "a1"), tunnel.Waiting, []string{"404"}},
+		"no API":      {"a1", p.over(&http.Server{Addr: "127.0.0.1:1"}, "a1"), tunnel.Waiting, []string{"127.0.0.1:1", "websocket", "firewall"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := p.bareAgent(test.id, test.change, blocked)
+			a.waitFor(t, test.phase)
+			for _, word := range test.words {
+				if got := a.Status().LastError; !strings.Contains(got, word) {
+					t.Errorf("%q does not say %q", got, word)
+				}
+			}
+		})
+	}
+}
+
+func useForAPI(c *tunnel.Config, api *http.Server, certificate *tls.Config) {
+	c.Websocket = "https://" + api.Addr
+	c.WebsocketTLS = func(context.Context) (*tls.Config, error) { return certificate, nil }
+}
+
+// startHTTPS is a server that is no control plane.
+func startHTTPS(t *testing.T, p *plane) string {
+	ln := listenOn(t, "127.0.0.1:0")
+	srv := &http.Server{Handler: http.NotFoundHandler(), TLSConfig: p.ca.Server(), ReadHeaderTimeout: patience}
+	served := make(chan error, 1)
+	go func() { served <- srv.ServeTLS(ln, "", "") }()
+	t.Cleanup(func() { _ = srv.Close(); <-served })
+	return ln.Addr().String()
+}
+
+// TestAProbeSaysByWhichWay the tunnel goes.
+func TestAProbeSaysByWhichWay(t *testing.T) {
+	p := newPlane(t)
+	api := p.api()
+	certificate := p.ca.Agent("a1")
+	cfg := tunnel.Config{
+		ServerAddress: "127.0.0.1:1", ServerName: tunneltest.ServerName, AgentID: "a1", Log: testLog(),
+		TLS: func(context.Context) (*tls.Config, error) { return certificate, nil },
+	}
+	p.over(api, "a1")(&cfg)
+	if way, err := tunnel.Probe(t.Context(), cfg); way != tunnel.Websocket || err != nil {
+		t.Errorf("%q, %v", way, err)
+	}
+	certificate = &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: p.ca.Pool()}
+	var explained *tunnel.Error
+	if way, err := tunnel.Probe(t.Context(), cfg); !errors.As(err, &explained) {
+		t.Errorf("without a certificate: %q, %v", way, err)
+	}
+}
+
+// TestOneThatIsNoTunnelGetsNone: a websocket of another protocol.
+func TestOneThatIsNoTunnelGetsNone(t *testing.T) {
+	p := newPlane(t)
+	api := p.api()
+	conn, err := tls.Dial("tcp", api.Addr, p.ca.Agent("a1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	_, err = io.WriteString(conn, "GET "+server.WebsocketPath+" HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Protocol: chat\r\n\r\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(patience))
+	answer, err := io.ReadAll(conn)
+	var late net.Error
+	if errors.As(err, &late) && late.Timeout() {
+		t.Errorf("it is still open: %q, %v", answer, err)
+	}
+	eventually(t, "it is refused", func() bool { return p.Stats().Refused == 1 && p.Stats().Sessions == 0 })
+}

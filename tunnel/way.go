@@ -1,0 +1,249 @@
+package tunnel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/yamux"
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+)
+
+// Way is how a tunnel reaches the control plane.
+type Way string
+
+const (
+	// TCP is TLS on a connection to the tunnel's own port: the better way.
+	TCP Way = "tcp"
+	// Websocket is a websocket on the HTTPS API's port, for networks that let nothing else out.
+	Websocket Way = "websocket"
+)
+
+// Fallback says when the websocket is tried. Zero values mean the defaults.
+type Fallback struct {
+	// HeadStart is how long TCP alone is tried before the websocket is tried as well (5 s).
+	HeadStart time.Duration
+	// Patience is how long TCP must have failed before the websocket is tried, once TCP has
+	// worked: a control plane that restarts is no firewall (30 s).
+	Patience time.Duration
+	// Retry is the mean time between looking whether TCP works again (10 min).
+	Retry time.Duration
+}
+
+func (f Fallback) withDefaults() Fallback {
+	for field, value := range map[*time.Duration]time.Duration{
+		&f.HeadStart: 5 * time.Second, &f.Patience: 30 * time.Second, &f.Retry: 10 * time.Minute,
+	} {
+		if *field <= 0 {
+			*field = value
+		}
+	}
+	return f
+}
+
+// line is an established and authenticated connection to the control plane.
+type line struct {
+	net.Conn
+	below *link.Socket // of its TLS
+	way   Way
+}
+
+// memory is what is known of the ways.
+type memory struct {
+	patience time.Duration
+
+	mu          sync.Mutex
+	first       Way       // tried first
+	tcpWorked   bool      // since the start
+	failedSince time.Time // TCP's failures in a row; zero for none
+}
+
+// order is the way to try first, and the other one.
+func (m *memory) order() (first, second Way) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.first == Websocket {
+		return Websocket, TCP
+	}
+	return TCP, Websocket
+}
+
+// worked notes a way over which the agent is connected.
+func (m *memory) worked(w Way) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.first = w
+	if w == TCP {
+		m.tcpWorked, m.failedSince = true, time.Time{}
+	}
+}
+
+// failed notes that TCP did not work, and reports whether that is worth a try of the other way.
+func (m *memory) failed() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.failedSince.IsZero() {
+		m.failedSince = time.Now()
+	}
+	return !m.tcpWorked || time.Since(m.failedSince) >= m.patience
+}
+
+// suspect notes a connection over TCP that was made, and let nothing through: the other
+// way is tried first the next time.
+func (m *memory) suspect() {
+	if m.failed() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.first = Websocket
+	}
+}
+
+// prefer has a way tried first the next time.
+func (m *memory) prefer(w Way) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.first = w
+}
+
+// connect makes the connection, by the way that worked last, and by the other one if that
+// fails or takes long.
+func (t *Tunnel) connect(ctx context.Context) (*line, error) {
+	if t.cfg.Websocket == "" {
+		return t.connectTCP(ctx)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	r := &race{tunnel: t, failures: make(map[Way]error), done: make(chan attempt)}
+	defer r.joined.Wait()
+	defer cancel()
+	return r.run(ctx)
+}
+
+// race tries one way, and the other.
+type race struct {
+	tunnel   *Tunnel
+	joined   sync.WaitGroup
+	done     chan attempt
+	failures map[Way]error
+}
+
+type attempt struct {
+	way  Way
+	line *line
+	err  error
+}
+
+func (r *race) run(ctx context.Context) (*line, error) {
+	first, second := r.tunnel.ways.order()
+	r.start(ctx, first)
+	headStart := time.NewTimer(r.tunnel.cfg.Fallback.HeadStart)
+	defer headStart.Stop()
+	pending, both := 1, false
+	another := func() {
+		if !both && (first == Websocket || r.tunnel.ways.failed()) {
+			r.start(ctx, second)
+			pending, both = pending+1, true
+		}
+	}
+	for {
+		select {
+		case got := <-r.done:
+			if got.err == nil {
+				if got.way == Websocket && both {
+					r.tunnel.cfg.Log.Warn().Err(r.failures[TCP]).Msg("the tunnel's port cannot be reached: going over a websocket")
+				}
+				return got.line, nil
+			}
+			r.failures[got.way] = got.err
+			another()
+			if pending--; pending == 0 {
+				return nil, r.failure()
+			}
+		case <-headStart.C:
+			another()
+			headStart.Reset(r.tunnel.cfg.Fallback.HeadStart) // it may be too early yet
+		case <-ctx.Done(): // what comes now is closed
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// start tries a way. What comes too late is closed.
+func (r *race) start(ctx context.Context, w Way) {
+	r.joined.Go(func() {
+		got := attempt{way: w}
+		if w == TCP {
+			got.line, got.err = r.tunnel.connectTCP(ctx)
+		} else {
+			got.line, got.err = r.tunnel.connectWebsocket(ctx)
+		}
+		select {
+		case r.done <- got:
+		case <-ctx.Done():
+			if got.err == nil {
+				_ = got.line.Close()
+			}
+		}
+	})
+}
+
+// failure is TCP's, and what the other way came to.
+func (r *race) failure() error {
+	tcp, websocket := r.failures[TCP], r.failures[Websocket]
+	switch {
+	case websocket == nil:
+		return tcp
+	case tcp == nil:
+		return websocket
+	}
+	explained := &Error{}
+	if !errors.As(r.tunnel.connectError(tcp), &explained) {
+		return errors.Join(tcp, websocket)
+	}
+	both := *explained
+	both.Err = fmt.Errorf("%w; and over a websocket: %w", explained.Err, websocket)
+	return &both
+}
+
+// returnToTCP looks from time to time whether the better way works again. Once it does it is
+// the first to be tried, and the session is ended as soon as no Runner is connected
+// through it.
+func (t *Tunnel) returnToTCP(ctx context.Context, mux *yamux.Session, idle func() bool) (moved bool) {
+	works := false
+	for {
+		wait := t.cfg.Fallback.Retry/2 + rand.N(t.cfg.Fallback.Retry) //nolint:gosec // spreading load needs no secrecy
+		if works {
+			wait = min(wait, time.Second) // only for the Runners to be gone
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-mux.CloseChan():
+			timer.Stop()
+			return false
+		}
+		if !works {
+			works = t.tryTCP(ctx) == nil
+		}
+		if works && !t.draining.Load() {
+			t.ways.prefer(TCP)
+			if idle() {
+				t.cfg.Log.Info().Msg("the tunnel's port can be reached again")
+				return true
+			}
+		}
+	}
+}
+
+// tryTCP connects as far as the server's acceptance of the certificate.
+func (t *Tunnel) tryTCP(ctx context.Context) error {
+	conn, err := t.connectTCP(ctx)
+	if err != nil {
+		return err
+	}
+	return t.ping(ctx, conn)
+}

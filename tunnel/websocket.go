@@ -1,0 +1,98 @@
+package tunnel
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+
+	"github.com/coder/websocket"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+)
+
+// connectWebsocket makes the authenticated connection over the control plane's HTTPS API.
+func (t *Tunnel) connectWebsocket(ctx context.Context) (*line, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	cfg, err := t.websocketTLS(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var socket *link.Socket
+	transport := &http.Transport{
+		// Proxies are dial's.
+		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+			raw, err := t.dial(ctx, address)
+			if err != nil {
+				return nil, err
+			}
+			socket = link.NewSocket(raw)
+			return socket, nil
+		},
+		TLSClientConfig: cfg, Protocols: new(http.Protocols), MaxResponseHeaderBytes: maxProxyAnswer,
+	}
+	transport.Protocols.SetHTTP1(true) // websockets are HTTP/1.1's
+	defer transport.CloseIdleConnections()
+	upgraded, resp, err := websocket.Dial(ctx, t.websocketURL(), &websocket.DialOptions{
+		HTTPClient: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse // it would take the certificate elsewhere
+		}},
+		HTTPHeader:   http.Header{"User-Agent": {"pipeops-agent"}},
+		Subprotocols: []string{link.Subprotocol}, CompressionMode: websocket.CompressionDisabled,
+	})
+	if err != nil {
+		return nil, t.websocketError(resp, err)
+	}
+	conn := link.NewWebsocket(upgraded)
+	if upgraded.Subprotocol() != link.Subprotocol {
+		return nil, errors.Join(t.websocketError(nil, errors.New("what answers there is no control plane")), conn.Close())
+	}
+	return &line{Conn: conn, below: socket, way: Websocket}, nil
+}
+
+func (t *Tunnel) websocketTLS(ctx context.Context) (*tls.Config, error) {
+	source := t.cfg.WebsocketTLS
+	if source == nil {
+		source = t.cfg.TLS
+	}
+	cfg, err := source(ctx)
+	if err != nil {
+		return nil, t.wrap("get the certificate to connect to", err, "check the agent's identity; it is tried again by itself")
+	}
+	cfg = cfg.Clone()
+	cfg.MinVersion = tls.VersionTLS13
+	cfg.NextProtos = nil
+	return cfg, nil
+}
+
+// websocketURL is where to ask for the websocket.
+func (t *Tunnel) websocketURL() string {
+	u, err := url.Parse(t.cfg.Websocket)
+	if err != nil {
+		return t.cfg.Websocket // New has seen to it that there is none
+	}
+	return u.JoinPath(link.WebsocketPath).String()
+}
+
+// websocketError says what the control plane, or whoever else was there, answered.
+func (t *Tunnel) websocketError(resp *http.Response, err error) error {
+	already := &Error{}
+	if errors.As(err, &already) {
+		return already
+	}
+	explained := t.explainConnect(err)
+	if resp != nil {
+		explained.Err, explained.Action = fmt.Errorf("it answered %s", resp.Status), actNewer
+		if resp.Header.Get("Content-Type") == problem.ContentType && resp.Body != nil {
+			told := problem.Read(resp)
+			explained.Err, explained.Action, explained.Spread = errors.New(told.Detail), told.Fix, told.RetryAfter
+		}
+	}
+	explained.Where = t.websocketURL()
+	return explained
+}
