@@ -74,6 +74,7 @@ type Engine struct {
 	contents   lookedAt
 	sizer      *sizer
 	tidings    *tidings
+	traces     traces
 	ready      atomic.Bool
 }
 

@@ -36,7 +36,7 @@ func (c *ControlPlane) handler() http.Handler {
 	mux.Handle("POST "+login.Path, logged(c.peers.namingIssuer(login.Handler(c.peers.reissue))))
 	mux.Handle("GET /healthz", logged(http.HandlerFunc(serveHealth)))
 	mux.Handle("GET /readyz", logged(http.HandlerFunc(c.serveReady)))
-	return newCallLimits(c.peers, c.cfg.Limits.SharedAddresses).wrap(mux)
+	return c.instruments.measured(&c.cfg, newCallLimits(c.peers, c.cfg.Limits.SharedAddresses).wrap(mux))
 }
 
 // snapshot is what a Runner starts from.

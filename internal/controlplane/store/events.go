@@ -51,6 +51,19 @@ func (q queries) OutboxLength(ctx context.Context) (int, error) {
 	return n, nil
 }
 
+// OutboxHead is how many events are still to be announced, and when the first of them
+// happened: the zero time when there is none.
+func (q queries) OutboxHead(ctx context.Context) (n int, first time.Time, err error) {
+	if n, err = q.OutboxLength(ctx); err != nil || n == 0 {
+		return n, first, err
+	}
+	at, err := all(ctx, q.q, func(row scanner, at *time.Time) error { return row.Scan(moment{at}) }, `SELECT at FROM outbox ORDER BY id LIMIT 1`)
+	if len(at) > 0 {
+		first = at[0]
+	}
+	return n, first, err
+}
+
 // Announced takes the events up to that ID out of the outbox.
 func (q queries) Announced(ctx context.Context, upTo int64) error {
 	_, err := q.exec(ctx, `DELETE FROM outbox WHERE id <= $1`, upTo)

@@ -1,0 +1,53 @@
+package metrics
+
+import (
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Buckets are of calls that are milliseconds when all is well and seconds when not: few,
+// as each is a series for each combination of labels.
+var Buckets = []float64{.005, .025, .1, .5, 2.5, 10}
+
+// NewRegistry makes a registry with the build's version. It is never the library's default
+// one: frp puts its own numbers there, which are none of ours.
+func NewRegistry(namespace, version string) *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "build_info", Help: "Which version runs; always 1.",
+		ConstLabels: prometheus.Labels{"version": version, "go": runtime.Version()},
+	}, func() float64 { return 1 }))
+	return r
+}
+
+// Seconds is a time as Prometheus has it; zero for none.
+func Seconds(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.UnixMilli()) / 1000
+}
+
+// Bool is a truth as Prometheus has it.
+func Bool(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Class is an HTTP status as a label: 2xx, 4xx and so on. Statuses by themselves would be
+// many series that nobody asks for.
+func Class(status int) string {
+	switch {
+	case status >= 500:
+		return "5xx"
+	case status >= 400:
+		return "4xx"
+	case status >= 300:
+		return "3xx"
+	}
+	return "2xx"
+}
