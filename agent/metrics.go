@@ -156,3 +156,14 @@ func (a *Agent) servePorts(ctx context.Context) (stop func(), err error) {
 		<-done
 	}, nil
 }
+
+// MetricFamilies are all metrics of an agent, for the documentation and what is made of them.
+func MetricFamilies() []metrics.Family {
+	i := newInstruments("")
+	i.registry.MustRegister((&Agent{}).readNumbers())
+	all := []prometheus.Collector{i.registry}
+	if c, ok := controllers.Registry.(prometheus.Collector); ok {
+		all = append(all, c)
+	}
+	return metrics.Families(all...)
+}

@@ -63,7 +63,7 @@ func TestOneTraceFromRunnerToKubernetes(t *testing.T) {
 		root, ok = collector.Find(nil, "pipeops-runner deploy")
 		return ok
 	})
-	for call, request := range map[string]string{"put-secret": "kubernetes PATCH secrets", "put-app": "kubernetes PATCH apps"} {
+	for call, request := range map[string]string{"put-secret": "kubernetes POST secrets", "put-app": "kubernetes POST apps"} {
 		chain := lineage(t, collector, root, "pipeops-runner", call, "pipeops-agent", call, "pipeops-agent", request)
 		assert.Equal(t, root.SpanId, chain[0].ParentSpanId, call)
 		assert.Equal(t, chain[0].SpanId, chain[1].ParentSpanId, "%s: the agent's span is under the Runner's", call)
@@ -101,6 +101,13 @@ func TestOneTraceFromRunnerToKubernetes(t *testing.T) {
 func lineage(t *testing.T, c *otlptest.Collector, root otlptest.Span, names ...string) []otlptest.Span {
 	t.Helper()
 	var chain []otlptest.Span
+	defer func() {
+		if t.Failed() {
+			for _, s := range c.Spans() {
+				t.Logf("%s: %s (%x under %x)", s.Service, s.Name, s.SpanId, s.ParentSpanId)
+			}
+		}
+	}()
 	await(t, "all of a call's spans", func() bool {
 		chain = nil
 		above := root

@@ -148,3 +148,11 @@ func (c *ControlPlane) openPorts(ctx context.Context) (*metrics.Ports, error) {
 
 // ObservedAt is where metrics and profiles are; nil where they are not.
 func (c *ControlPlane) ObservedAt() (metrics, pprof net.Addr) { return c.ports.Addrs() }
+
+// MetricFamilies are all metrics of the control plane, for the documentation and what is made
+// of them.
+func MetricFamilies() []metrics.Family {
+	i := newInstruments("")
+	i.registry.MustRegister(readNumbers(&ControlPlane{}))
+	return metrics.Families(i.registry)
+}

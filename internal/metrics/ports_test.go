@@ -83,3 +83,12 @@ func TestReadTellsWhatWasDeclared(t *testing.T) {
 	assert.Equal(t, 1, testutil.CollectAndCount(r))
 	assert.InDelta(t, 3, testutil.ToFloat64(r), 0)
 }
+
+func TestFamiliesAreWhatIsDeclared(t *testing.T) {
+	r := NewRegistry("test", "1")
+	r.MustRegister(NewRead("test", nil).Gauge("things", `Things, "all".`, "colour", "size"))
+	assert.Equal(t, []Family{
+		{"test_build_info", "Which version runs; always 1.", []string{}},
+		{"test_things", `Things, "all".`, []string{"colour", "size"}},
+	}, Families(r))
+}

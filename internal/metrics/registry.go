@@ -1,7 +1,11 @@
 package metrics
 
 import (
+	"regexp"
 	"runtime"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -50,4 +54,37 @@ func Class(status int) string {
 		return "3xx"
 	}
 	return "2xx"
+}
+
+// Family is a metric as it is declared, whether it has a value yet or not.
+type Family struct {
+	Name, Help string
+	Labels     []string
+}
+
+// declared reads prometheus.Desc, which tells of itself in text alone.
+var declared = regexp.MustCompile(`^Desc\{fqName: ("(?:[^"\\]|\\.)*"), help: ("(?:[^"\\]|\\.)*"), .*variableLabels: \{([^}]*)\}`)
+
+// Families are what collectors declare, by name: for the documentation, and for those who
+// check that what is asked for exists.
+func Families(all ...prometheus.Collector) []Family {
+	descs := make(chan *prometheus.Desc)
+	go func() {
+		defer close(descs)
+		for _, c := range all {
+			c.Describe(descs)
+		}
+	}()
+	var families []Family
+	for d := range descs {
+		part := declared.FindStringSubmatch(d.String())
+		if part == nil {
+			continue // an error, which gathering tells of
+		}
+		name, _ := strconv.Unquote(part[1]) // strconv.Quote wrote them
+		help, _ := strconv.Unquote(part[2])
+		families = append(families, Family{name, help, strings.FieldsFunc(part[3], func(r rune) bool { return r == ',' || r == ' ' })})
+	}
+	slices.SortFunc(families, func(a, b Family) int { return strings.Compare(a.Name, b.Name) })
+	return families
 }
