@@ -73,7 +73,7 @@ func (c *Collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/x-protobuf")
 	answer, _ := proto.Marshal(&collector.ExportTraceServiceResponse{}) // an empty message cannot fail
-	_, _ = w.Write(answer)                                             // the exporter is gone if this fails
+	_, _ = w.Write(answer)                                              // the exporter is gone if this fails
 }
 
 // Spans are those that have come.
