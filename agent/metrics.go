@@ -2,6 +2,8 @@ package agent
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -65,11 +67,15 @@ func (i *instruments) beat(err error) {
 	i.beats.WithLabelValues(result).Inc()
 }
 
-// gatherer is all that the agent has: its own, and what controller-runtime counts of
-// reconciles, their queue, the requests to Kubernetes, the Go runtime and the process.
+// gatherer is all that the agent has: its own, and what controller-runtime counts for us.
 func (i *instruments) gatherer() prometheus.Gatherer {
-	return prometheus.Gatherers{i.registry, controllers.Registry}
+	return prometheus.Gatherers{i.registry, metrics.Only(controllers.Registry, borrowed...)}
 }
+
+// borrowed are the metrics of controller-runtime that tell of the agent: reconciles, their
+// queue, and all requests to Kubernetes, as client-go tells them to it alone. The others, of
+// webhooks and of every switch of the Go runtime, are hundreds of series.
+var borrowed = []string{"controller_runtime_reconcile_", "workqueue_", "rest_client_requests_total"}
 
 // parts are what runs with an identity, for metrics.
 type parts struct {
@@ -161,9 +167,13 @@ func (a *Agent) servePorts(ctx context.Context) (stop func(), err error) {
 func MetricFamilies() []metrics.Family {
 	i := newInstruments("")
 	i.registry.MustRegister((&Agent{}).readNumbers())
-	all := []prometheus.Collector{i.registry}
+	families := metrics.Families(i.registry)
 	if c, ok := controllers.Registry.(prometheus.Collector); ok {
-		all = append(all, c)
+		for _, f := range metrics.Families(c) {
+			if slices.ContainsFunc(borrowed, func(prefix string) bool { return strings.HasPrefix(f.Name, prefix) }) {
+				families = append(families, f)
+			}
+		}
 	}
-	return metrics.Families(all...)
+	return families
 }

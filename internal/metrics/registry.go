@@ -9,13 +9,15 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	model "github.com/prometheus/client_model/go"
 )
 
 // Buckets are of calls that are milliseconds when all is well and seconds when not: few,
 // as each is a series for each combination of labels.
 var Buckets = []float64{.005, .025, .1, .5, 2.5, 10}
 
-// NewRegistry makes a registry with the build's version. It is never the library's default
+// NewRegistry makes a registry with the build's version, the Go runtime and the process. It is never the library's default
 // one: frp puts its own numbers there, which are none of ours.
 func NewRegistry(namespace, version string) *prometheus.Registry {
 	r := prometheus.NewRegistry()
@@ -23,7 +25,20 @@ func NewRegistry(namespace, version string) *prometheus.Registry {
 		Namespace: namespace, Name: "build_info", Help: "Which version runs; always 1.",
 		ConstLabels: prometheus.Labels{"version": version, "go": runtime.Version()},
 	}, func() float64 { return 1 }))
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
+}
+
+// Only leaves of what another gatherer has the metrics whose names begin with one of those.
+func Only(g prometheus.Gatherer, prefixes ...string) prometheus.Gatherer {
+	return prometheus.GathererFunc(func() ([]*model.MetricFamily, error) {
+		all, err := g.Gather()
+		return slices.DeleteFunc(all, func(f *model.MetricFamily) bool { return !begins(f.GetName(), prefixes) }), err
+	})
+}
+
+func begins(name string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
 // Seconds is a time as Prometheus has it; zero for none.
