@@ -79,6 +79,11 @@ func TestAListenerThatAcceptsNothingIsNotReady(t *testing.T) {
 	p.readyWhen("ready", func(r readiness) bool { return r.Ready })
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+	// The edge has its own listener for certain by the time it has accepted somebody.
+	caller, err := net.Dial("tcp", p.Addrs().Edge.String()) //nolint:noctx // it hangs up by itself
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = caller.Close() })
+	require.Eventually(t, func() bool { return p.Connections()[listenerEdge].Accepted > 0 }, 10*time.Second, time.Millisecond)
 	broken := limit.Listen(outOfFiles{l}, limit.Config{Log: zerolog.Nop()})
 	_, err = broken.Accept()
 	require.ErrorIs(t, err, syscall.EMFILE)
