@@ -18,7 +18,7 @@ import (
 
 // TestTheAgentsNumbers are those of a real agent that has carried out a command.
 func TestTheAgentsNumbers(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // for a port that is free
+	l, err := net.Listen("tcp", "127.0.0.1:0") // for a port that is free
 	require.NoError(t, err)
 	at := l.Addr().String()
 	require.NoError(t, l.Close())
@@ -41,7 +41,7 @@ func TestTheAgentsNumbers(t *testing.T) {
 		assert.True(t, strings.Contains(text, "\n"+want+"\n"), want)
 	}
 	for _, want := range []string{"pipeops_agent_certificate_expiry_timestamp_seconds ", `pipeops_agent_heartbeats_total{result="taken"} `,
-		"rest_client_requests_total{", "process_resident_memory_bytes ", `workqueue_depth{controller="app"`} {
+		"rest_client_requests_total{", "process_resident_memory_bytes ", `controller_runtime_reconcile_total{controller="app"`} {
 		assert.True(t, strings.Contains(text, "\n"+want), want)
 	}
 	for _, secret := range []string{"tallied", "tallier"} {

@@ -80,7 +80,7 @@ func TestAListenerThatAcceptsNothingIsNotReady(t *testing.T) {
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	// The edge has its own listener for certain by the time it has accepted somebody.
-	caller, err := net.Dial("tcp", p.Addrs().Edge.String()) //nolint:noctx // it hangs up by itself
+	caller, err := net.Dial("tcp", p.Addrs().Edge.String())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = caller.Close() })
 	require.Eventually(t, func() bool { return p.Connections()[listenerEdge].Accepted > 0 }, 10*time.Second, time.Millisecond)
