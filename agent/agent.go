@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 
@@ -53,6 +54,8 @@ type Options struct {
 	// Replica tells the replicas of one agent apart; the host's name when empty,
 	// which in a cluster is the pod's.
 	Replica string
+	// Tracer makes spans of commands and heartbeats; nil for none.
+	Tracer trace.TracerProvider
 }
 
 // Agent is one agent, from start to drain. It can be run once.
@@ -96,10 +99,15 @@ type Agent struct {
 	draining atomic.Bool
 	// idle is the heartbeat's: nothing has changed since the one before.
 	idle bool
+	// instruments count, and read parts: what runs with an identity.
+	instruments *instruments
+	parts       atomic.Pointer[parts]
 }
 
 // New makes an Agent. It does not talk to anybody yet.
 func New(opts Options) (*Agent, error) {
+	seen := &clusterSeen{now: time.Now}
+	opts.Kubernetes = seen.watched(opts.Kubernetes)
 	k, err := kube.New(opts.Kubernetes, kube.Options{Namespace: opts.Config.Namespace, Namespaces: opts.Config.Namespaces})
 	if err != nil {
 		return nil, err
@@ -108,8 +116,11 @@ func New(opts Options) (*Agent, error) {
 		opts: opts, replica: opts.Replica, log: opts.Log, now: opts.Now, kube: k,
 		health: newHealth(), policy: newPolicy(opts.Config, k), beat: make(chan struct{}, 1), routed: make(chan struct{}, 1), news: newNews(),
 		hurry: make(chan struct{}, 1), fresh: make(chan struct{}, 1),
-		process: rand.Text(),
+		process: rand.Text(), instruments: newInstruments(opts.Version),
 	}
+	a.instruments.registry.MustRegister(a.readNumbers())
+	a.health.ask("kubernetes", seen.state)
+	a.health.ask("certificate", a.certificateState)
 	if a.replica == "" {
 		if a.replica, err = os.Hostname(); err != nil {
 			return nil, fmt.Errorf("find this replica's name: %w", err)
@@ -134,6 +145,11 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	defer stopHealth()
+	stopPorts, err := a.servePorts(ctx)
+	if err != nil {
+		return err
+	}
+	defer stopPorts()
 	defer a.notify(ctx)()
 	if err := a.identify(ctx); err != nil {
 		return errUnlessStopped(ctx, err)
@@ -184,6 +200,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	a.parts.Store(&parts{tun, engine})
 	if a.updater, err = a.newUpdater(engine); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/span"
 )
 
 // errNoToken is what an agent without identity and token can only say.
@@ -85,7 +86,9 @@ func (a *Agent) register(ctx context.Context, old *identity.Identity) (*identity
 				if err != nil {
 					return err
 				}
-				answer, err = client.Register(ctx, token, req)
+				traced, done := span.Begin(ctx, a.opts.Tracer, "register")
+				answer, err = client.Register(traced, token, req)
+				done(err)
 				return err
 			}, passing)
 		})

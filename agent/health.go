@@ -55,6 +55,17 @@ func (h *health) ask(check string, state func() string) {
 	h.checks[check] = state
 }
 
+// all are the checks, and whether each is well.
+func (h *health) all() map[string]bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := make(map[string]bool, len(h.checks))
+	for name, state := range h.checks {
+		all[name] = state() == stateOK
+	}
+	return all
+}
+
 // ready answers nil, or all that is missing.
 func (h *health) ready(context.Context) error {
 	h.mu.Lock()
@@ -89,7 +100,7 @@ func (h *health) degraded() string {
 	return h.worse()
 }
 
-// serve answers /healthz and /readyz, on the only port of the agent, until the
+// serve answers /healthz and /readyz, on the only port that the agent always has, until the
 // function that it answers is called.
 func (h *health) serve(ctx context.Context, address, version string, log zerolog.Logger) (stop func(), err error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
@@ -115,4 +126,13 @@ func (h *health) serve(ctx context.Context, address, version string, log zerolog
 		cancel()
 		<-done
 	}, nil
+}
+
+// certificateState is for health. Until there is an identity that is what is missing.
+func (a *Agent) certificateState() string {
+	id := a.current.Load()
+	if id == nil || a.now().Before(id.NotAfter()) {
+		return stateOK
+	}
+	return "expired at " + id.NotAfter().UTC().Format(time.RFC3339)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/span"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
@@ -34,7 +35,7 @@ func (a *Agent) heartbeats(ctx context.Context, control *controlapi.Client, tun 
 			a.log.Warn().Err(err).Msg("the cluster's figures could not be read; the heartbeat goes without them")
 		}
 		reason := a.news.ask()
-		answer, err := control.Heartbeat(ctx, beat)
+		answer, err := a.sendBeat(ctx, control, beat)
 		switch {
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // the agent stops; that the call failed for it is no error
@@ -67,6 +68,17 @@ func (a *Agent) heartbeats(ctx context.Context, control *controlapi.Client, tun 
 			return nil
 		}
 	}
+}
+
+// sendBeat sends a heartbeat, in a trace of its own.
+func (a *Agent) sendBeat(ctx context.Context, control *controlapi.Client, beat controlapi.Heartbeat) (controlapi.HeartbeatAnswer, error) {
+	traced, done := span.Begin(ctx, a.opts.Tracer, "heartbeat")
+	answer, err := control.Heartbeat(traced, beat)
+	done(err)
+	if ctx.Err() == nil {
+		a.instruments.beat(err)
+	}
+	return answer, err
 }
 
 // becomeIdle makes the agent small when nothing has changed for a while.

@@ -21,6 +21,7 @@ func (a *Agent) runnerAPI(engine *app.Engine) http.Handler {
 		Journal: a.kube.Journal(), Outcomes: engine, Policy: a.policy, Audit: a.audit,
 		TrustDomain: a.current.Load().TrustDomain, Version: a.opts.Version,
 		Ready: a.health.ready, Log: a.log,
+		Observation: runnerapi.Observation{Called: a.instruments.called, Tracer: a.opts.Tracer},
 	})
 }
 

@@ -211,6 +211,11 @@ const (
 	PhasePaused      Phase = "Paused"      // it is left as it is: spec.paused
 )
 
+// Phases are all phases.
+func Phases() []Phase {
+	return []Phase{PhaseProgressing, PhaseHealthy, PhaseDegraded, PhaseFailed, PhasePaused}
+}
+
 // AppStatus is what is there.
 type AppStatus struct {
 	Phase              Phase      `json:"phase,omitempty" enum:"Progressing,Healthy,Degraded,Failed,Paused"`

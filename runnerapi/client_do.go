@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/go-retryablehttp"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/span"
 )
 
 // maxAnswer bounds an answer that is no stream: thousands of Apps.
@@ -111,11 +112,16 @@ func (c *Client) exchange(ctx context.Context, t *try, r *request) ([]byte, erro
 // do makes a call and answers its successful response, whose body is the
 // caller's to close.
 func (c *Client) do(ctx context.Context, t *try, r *request) (*http.Response, error) {
+	// The span, if the caller's context has one, is of all tries until an answer begins.
+	ctx, answered := span.Calling(ctx, func() string { return callName(r.method, r.path) }, r.method)
 	req, err := c.request(ctx, r)
 	if err != nil {
+		answered(0, err)
 		return nil, err
 	}
+	span.Inject(ctx, req.Header)
 	resp, err := c.http.Do(req)
+	answered(statusOf(resp), err)
 	if err != nil {
 		if resp != nil {
 			_ = resp.Body.Close()
@@ -127,6 +133,13 @@ func (c *Client) do(ctx context.Context, t *try, r *request) (*http.Response, er
 		return nil, problem.Read(resp)
 	}
 	return resp, nil
+}
+
+func statusOf(resp *http.Response) int {
+	if resp == nil {
+		return 0
+	}
+	return resp.StatusCode
 }
 
 func (c *Client) request(ctx context.Context, r *request) (*retryablehttp.Request, error) {

@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/span"
 )
 
 type callerKey struct{}
@@ -55,15 +56,18 @@ func (s *server) logCalls(next http.Handler) http.Handler {
 		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
 		defer func() { //nolint:contextcheck // the request's own
 			caller := callerFrom(r.Context())
-			s.Log.WithLevel(levelOf(r.URL.Path, ww.Status())).
+			line := s.Log.WithLevel(levelOf(r.URL.Path, ww.Status())).
 				Str("method", r.Method).
 				Str("route", chi.RouteContext(r.Context()).RoutePattern()).
 				Int("status", ww.Status()).
 				Int("bytes", ww.BytesWritten()).
 				Dur("duration", time.Since(start)).
 				Str("runner", caller.Runner).
-				Str("requestId", caller.RequestID).
-				Msg("runner API call")
+				Str("requestId", caller.RequestID)
+			if id := span.TraceID(r.Context()); id != "" {
+				line.Str("traceId", id)
+			}
+			line.Msg("runner API call")
 		}()
 		next.ServeHTTP(ww, r)
 	})

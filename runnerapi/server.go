@@ -59,6 +59,8 @@ type Config struct {
 
 	// Limits are what one Runner can take, of calls and bodies.
 	Limits Limits
+	// Observation is for metrics and traces.
+	Observation Observation
 
 	// CallTimeout bounds a call that neither waits nor streams; DefaultCallTimeout
 	// when zero.
@@ -94,7 +96,7 @@ func newRouter(c Config) (chi.Router, *server) {
 	l := c.Limits.withDefaults()
 	s := &server{Config: c, calls: limit.NewShares(l.Calls, l.CallsPerRunner), bodies: limit.NewShares(l.Bodies, l.BodiesPerRunner)}
 	r := chi.NewRouter()
-	r.Use(problem.WithRequestID, s.identify, s.logCalls, s.recoverPanics)
+	r.Use(problem.WithRequestID, s.observed, s.identify, s.logCalls, s.recoverPanics)
 	r.NotFound(s.noRoute)
 	r.MethodNotAllowed(s.noMethod(r))
 	mountHealth(r, c.Version, c.Ready, nil)

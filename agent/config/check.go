@@ -47,6 +47,11 @@ func (c *Config) check() (errs []error) {
 	if _, _, err := net.SplitHostPort(c.HealthAddress); err != nil {
 		wrong("PIPEOPS_HEALTH_ADDRESS", "write it as [HOST]:PORT, e.g. :8080", "%q is not an address", c.HealthAddress)
 	}
+	for env, address := range map[string]string{"PIPEOPS_METRICS_ADDRESS": c.MetricsAddress, "PIPEOPS_PPROF_ADDRESS": c.PprofAddress} {
+		if _, _, err := net.SplitHostPort(address); address != "" && err != nil {
+			wrong(env, "write it as [HOST]:PORT, e.g. 127.0.0.1:9090, or leave it out", "%q is not an address", address)
+		}
+	}
 	if _, err := zerolog.ParseLevel(c.LogLevel); err != nil || c.LogLevel == "" {
 		wrong("LOG_LEVEL", "use trace, debug, info, warn or error", "%q is not a level", c.LogLevel)
 	}

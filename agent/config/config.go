@@ -29,6 +29,8 @@ type Config struct {
 	Namespace         string
 	Namespaces        []string
 	HealthAddress     string
+	MetricsAddress    string
+	PprofAddress      string
 	NodeType          string
 	K3sURL            string
 	K3sToken          string

@@ -54,12 +54,13 @@ func goOn(l launch.Launcher, log zerolog.Logger) error {
 }
 
 // trialReplica keeps out of the way of the agent that runs: it has another name and
-// another health port, and takes no offers.
+// another health port, no ports for metrics and profiles, and takes no offers.
 func trialReplica(cfg *config.Config, as string) (string, error) {
 	if as != version {
 		return "", fmt.Errorf("this program is %s, not %s", version, as)
 	}
 	cfg.SelfUpdate, cfg.HealthAddress = false, "127.0.0.1:0"
+	cfg.MetricsAddress, cfg.PprofAddress = "", ""
 	host, err := os.Hostname()
 	return host + "-trial", err
 }

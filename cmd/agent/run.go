@@ -17,6 +17,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/agent/launch"
 	"github.com/pipeops/pipeops-vm-agent/agent/update"
+	"github.com/pipeops/pipeops-vm-agent/internal/tracing"
 )
 
 func newRun() *cobra.Command {
@@ -39,8 +40,14 @@ func newRun() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			traces, err := tracing.Start(cmd.Context(), "pipeops-agent", version, os.Getenv, log)
+			if err != nil {
+				return fmt.Errorf("%w: %w", errUsage, err)
+			}
+			defer traces.Stop(cmd.Context())
 			a, err := agent.New(agent.Options{
 				Config: cfg, Version: version, Log: log, Kubernetes: kubernetes, ReleaseKeys: releaseKeys, Replica: replica,
+				Tracer: traces.Provider(),
 			})
 			if err != nil {
 				return err

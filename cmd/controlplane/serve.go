@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/internal/tracing"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
@@ -57,6 +58,8 @@ everything works but the announcements, which are kept until there is one.`,
 	f.StringVar(&s.cfg.TrustDomain, "trust-domain", controlplane.DefaultTrustDomain, "SPIFFE trust domain of agents and Runners")
 	f.DurationVar(&s.cfg.HeartbeatInterval, "heartbeat-interval", controlplane.DefaultHeartbeatInterval, "time between an agent's heartbeats; offline after three")
 	f.DurationVar(&s.cfg.CertificateTTL, "certificate-ttl", controlplane.DefaultCertificateTTL, "life of an agent's certificate")
+	f.StringVar(&s.cfg.MetricsListen, "metrics-listen", "", "address of /metrics for Prometheus, plain HTTP, for example 127.0.0.1:9090; empty for none")
+	f.StringVar(&s.cfg.PprofListen, "pprof-listen", "", "address of /debug/pprof/ for whoever develops, plain HTTP; without a host it is 127.0.0.1; empty for none")
 	s.limits.add(f)
 	f.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
 	s.broker.add(f)
@@ -73,6 +76,12 @@ func (s *serve) run(ctx context.Context) error {
 	if err := errors.Join(err, wrong, s.broker.apply(&s.cfg), s.limits.apply(&s.cfg), s.cfg.Validate()); err != nil {
 		return usageError{fmt.Errorf("the configuration has mistakes:\n%w", err)}
 	}
+	traces, err := tracing.Start(ctx, "pipeops-controlplane", version, os.Getenv, log)
+	if err != nil {
+		return usageError{err}
+	}
+	defer traces.Stop(ctx)
+	s.cfg.Tracer = traces.Provider()
 	cp, err := controlplane.New(ctx, s.cfg)
 	if err != nil {
 		return err
@@ -88,6 +97,9 @@ func (s *serve) greet(cp *controlplane.ControlPlane) {
 	s.say("  API     %-36s listens on %s", at.API, listens.API)
 	s.say("  tunnel  %-36s listens on %s", at.Tunnel, listens.Tunnel)
 	s.say("  edge    %-36s listens on %s", at.Edge, listens.Edge)
+	if at, _ := cp.ObservedAt(); at != nil {
+		s.say("  metrics http://%s/metrics", at)
+	}
 	if s.cfg.Database.Given() {
 		s.say("  database %s", s.cfg.Database)
 	}

@@ -42,7 +42,12 @@ func execute(ctx context.Context, args []string, s streams) int {
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
+	ctx, traced, err := a.trace(ctx, root, args)
+	if err != nil {
+		return a.exit(ctx, root.CommandPath(), usageError{err})
+	}
 	cmd, err := root.ExecuteContextC(ctx)
+	traced(err)
 	return a.exit(ctx, cmd.CommandPath(), err)
 }
 

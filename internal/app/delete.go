@@ -31,6 +31,7 @@ const deleteWait = 20 * time.Second
 // Delete removes the App and what it made. It returns when the App is gone, or
 // after a while when its pods take their time to stop; it needs no second call.
 func (e *Engine) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
+	e.traces.note(ctx, key)
 	if err := e.admit(ctx, key.Namespace); err != nil {
 		return err
 	}

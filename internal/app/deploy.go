@@ -22,6 +22,7 @@ import (
 // Deploy creates the App or replaces its spec. The same spec again changes
 // nothing but who asked last, so sending it twice is harmless.
 func (e *Engine) Deploy(ctx context.Context, key runnerapi.Key, spec runnerapi.AppSpec, opts runnerapi.WriteOptions) (runnerapi.App, error) {
+	e.traces.note(ctx, key)
 	if err := e.admit(ctx, key.Namespace); err != nil {
 		return runnerapi.App{}, err
 	}

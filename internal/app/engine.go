@@ -76,6 +76,7 @@ type Engine struct {
 	contents   lookedAt
 	sizer      *sizer
 	tidings    *tidings
+	traces     traces
 	ready      atomic.Bool
 }
 

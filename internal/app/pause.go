@@ -24,6 +24,7 @@ func (e *Engine) Resume(ctx context.Context, key runnerapi.Key, opts runnerapi.W
 }
 
 func (e *Engine) setPaused(ctx context.Context, key runnerapi.Key, paused bool, doing string, opts runnerapi.WriteOptions) (runnerapi.App, error) {
+	e.traces.note(ctx, key)
 	if err := e.admit(ctx, key.Namespace); err != nil {
 		return runnerapi.App{}, err
 	}

@@ -71,7 +71,9 @@ func (e *Engine) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	if !e.leadership.leads() {
 		return reconcile.Result{}, nil // takeOver looks at it when this replica leads
 	}
+	ctx, done := e.traces.reconciling(ctx, runnerapi.Key{Namespace: req.Namespace, Name: req.Name})
 	result, err := e.reconcile(ctx, req)
+	done(err)
 	if ctx.Err() != nil {
 		return reconcile.Result{}, nil //nolint:nilerr // the next Engine starts from what is there
 	}

@@ -27,6 +27,7 @@ func (a *App) restart() string { return a.Annotations[managed.RestartedAt] }
 // of the pod template, so Kubernetes does it as a rolling update. Which keys
 // were used is kept on the App, where a restart of the agent cannot lose it.
 func (e *Engine) Restart(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
+	e.traces.note(ctx, key)
 	if err := e.admit(ctx, key.Namespace); err != nil {
 		return runnerapi.App{}, err
 	}

@@ -22,6 +22,7 @@ import (
 // the keys that were used on the App itself: by default it goes to the one
 // before, and doing that twice is not doing it once.
 func (e *Engine) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.RollbackTo, opts runnerapi.WriteOptions) (runnerapi.App, error) {
+	e.traces.note(ctx, key)
 	if err := e.admit(ctx, key.Namespace); err != nil {
 		return runnerapi.App{}, err
 	}

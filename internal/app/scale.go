@@ -17,6 +17,7 @@ import (
 // Scale sets the number of pods, or the bounds of autoscaling, and nothing else:
 // one patch, so it cannot undo what somebody else changes at the same time.
 func (e *Engine) Scale(ctx context.Context, key runnerapi.Key, scale runnerapi.Scale, opts runnerapi.WriteOptions) (runnerapi.App, error) {
+	e.traces.note(ctx, key)
 	if err := e.admit(ctx, key.Namespace); err != nil {
 		return runnerapi.App{}, err
 	}

@@ -31,7 +31,8 @@ type Log struct {
 	replica string
 	log     zerolog.Logger
 	queue   chan runnerapi.AuditRecord
-	lost    atomic.Int64
+	lost    atomic.Int64 // not told of in the log yet
+	dropped atomic.Int64 // since the start
 	grown   chan struct{}
 
 	// Run's alone.
@@ -65,8 +66,15 @@ func (l *Log) Record(r runnerapi.AuditRecord) {
 	case l.queue <- r:
 	default:
 		l.lost.Add(1)
+		l.dropped.Add(1)
 	}
 }
+
+// Waiting is how many records are still to be kept.
+func (l *Log) Waiting() int { return len(l.queue) }
+
+// Lost is how many records could not be kept since the start.
+func (l *Log) Lost() int64 { return l.dropped.Load() }
 
 // Grown gets a value after records were kept.
 func (l *Log) Grown() <-chan struct{} { return l.grown }
@@ -132,6 +140,7 @@ func (l *Log) keep(ctx context.Context, all []runnerapi.AuditRecord) {
 		l.known = false
 		if last {
 			l.lost.Add(lost + int64(len(all)))
+			l.dropped.Add(int64(len(all)))
 			l.log.Error().Err(err).Int("records", len(all)).Msg("the audit log could not be written before the end: records are lost")
 			return
 		}

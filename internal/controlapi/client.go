@@ -16,6 +16,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/span"
 )
 
 const (
@@ -171,6 +172,7 @@ func (c *Client) send(ctx context.Context, method string, via *rotatingTransport
 		c.retry.Origin().header(req.Header)
 	}
 	req.Header.Set("Accept", "application/json, "+problem.ContentType)
+	span.Inject(ctx, req.Header)
 	var last error
 	resp, err := c.caller(via, &last).Do(req)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/span"
 )
 
 // peer is who the client certificate proves, or why it proves nobody.
@@ -64,6 +65,9 @@ func LogRequests(log zerolog.Logger) func(http.Handler) http.Handler {
 				Int("status", ww.Status()).Int("bytes", ww.BytesWritten()).Dur("took", time.Since(start))
 			if n.agentID != "" {
 				line.Str("agent", n.agentID)
+			}
+			if id := span.TraceID(r.Context()); id != "" {
+				line.Str("traceId", id)
 			}
 			line.Msg("request")
 		})

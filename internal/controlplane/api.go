@@ -40,7 +40,7 @@ func (c *ControlPlane) handler(sockets *server.Websockets) http.Handler {
 	mux.Handle("GET "+server.WebsocketPath, problem.WithRequestID(c.serveTunnel(sockets)))
 	mux.Handle("GET /healthz", logged(http.HandlerFunc(serveHealth)))
 	mux.Handle("GET /readyz", logged(http.HandlerFunc(c.serveReady)))
-	return newCallLimits(c.peers, c.cfg.Limits.SharedAddresses).wrap(mux)
+	return c.instruments.measured(&c.cfg, newCallLimits(c.peers, c.cfg.Limits.SharedAddresses).wrap(mux))
 }
 
 // snapshot is what a Runner starts from.

@@ -14,6 +14,7 @@ import (
 // here. Records that it has are passed over, so sending them again is harmless.
 func (r *registry) Audit(ctx context.Context, agentID string, req controlapi.AuditRequest) (controlapi.AuditAnswer, error) {
 	var answer controlapi.AuditAnswer
+	kept := 0
 	err := r.store.Update(ctx, func(tx *store.Tx) error {
 		head, err := tx.AuditHead(ctx, agentID)
 		if err != nil {
@@ -24,11 +25,14 @@ func (r *registry) Audit(ctx context.Context, agentID string, req controlapi.Aud
 			return err
 		}
 		answer = controlapi.AuditAnswer{Seq: head.Seq, Hash: head.Hash}
-		if len(fresh) == 0 {
+		if kept = len(fresh); kept == 0 {
 			return nil
 		}
 		return tx.AddAudit(ctx, agentID, fresh)
 	})
+	if err == nil && r.audited != nil {
+		r.audited(kept)
+	}
 	return answer, err
 }
 

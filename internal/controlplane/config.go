@@ -13,9 +13,11 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/metrics"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
@@ -58,6 +60,12 @@ type Config struct {
 
 	// Limits bound what one peer can take.
 	Limits Limits
+
+	// MetricsListen and PprofListen are addresses for Prometheus and for Go's profiles;
+	// empty, which is the default, for none.
+	MetricsListen, PprofListen string
+	// Tracer makes spans of the calls of the API; nil for none.
+	Tracer trace.TracerProvider
 
 	HeartbeatInterval time.Duration
 	CertificateTTL    time.Duration
@@ -148,6 +156,11 @@ func (c *Config) Validate() error {
 		bad("--certificate-ttl: %s is not between 1m and 8760h", c.CertificateTTL)
 	}
 	c.Limits.validate(bad)
+	for flag, value := range map[string]string{flagMetrics: c.MetricsListen, flagPprof: c.PprofListen} {
+		if err := metrics.CheckAddress(value); err != nil {
+			bad("%s: %w", flag, err)
+		}
+	}
 	return errors.Join(errs...)
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/edge"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/webhook"
+	"github.com/pipeops/pipeops-vm-agent/internal/metrics"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
@@ -36,6 +37,8 @@ type ControlPlane struct {
 	outbox      *outbox
 	broker      *messaging // nil without one
 	webhooks    *webhook.Dispatcher
+	instruments *instruments
+	ports       *metrics.Ports
 	listeners   listeners
 
 	serving atomic.Bool
@@ -95,6 +98,9 @@ func (c *ControlPlane) open(ctx context.Context) error {
 	if err := c.assemble(seal); err != nil {
 		return err
 	}
+	if c.ports, err = c.openPorts(ctx); err != nil {
+		return err
+	}
 	return saveAdvertised(ctx, c.store, c.Advertised())
 }
 
@@ -126,6 +132,8 @@ func (c *ControlPlane) assemble(seal []byte) error {
 		store: c.store, ca: c.ca, tunnel: c.tunnel, directory: d, trustDomain: c.cfg.TrustDomain, now: c.cfg.Now,
 		log: c.cfg.Log, wake: make(chan struct{}, 1),
 	}
+	c.instruments = newInstruments(c.cfg.Version)
+	c.instruments.watch(c)
 	return err
 }
 
@@ -219,6 +227,7 @@ func (c *ControlPlane) serve(ctx context.Context) error {
 	group.Go(func() error { return c.webhooks.Run(running) }) // in one process at a time
 	group.Go(func() error { return c.followCA(running) })
 	group.Go(func() error { return c.outbox.run(running) })
+	group.Go(func() error { return c.ports.Run(running) })
 	if c.broker != nil {
 		group.Go(func() error { return c.broker.run(running) })
 	}
@@ -268,7 +277,7 @@ func (c *ControlPlane) clean(ctx context.Context) error {
 // Close closes what New opened. Run does it itself; calling it again is harmless.
 func (c *ControlPlane) Close() error {
 	c.closing.Do(func() {
-		var errs []error
+		errs := []error{c.ports.Close()}
 		for _, l := range []net.Listener{c.listeners.api, c.listeners.tunnel, c.listeners.edge} {
 			if l == nil {
 				continue

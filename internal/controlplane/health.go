@@ -9,46 +9,110 @@ import (
 )
 
 // readiness is the answer of /readyz. Ready says whether agents and Runners are
-// served; a broker that is down does not change that.
+// served; a broker that is down does not change that, but is Degraded.
 type readiness struct {
-	Ready  bool              `json:"ready"`
-	Checks map[string]string `json:"checks"`
+	Ready    bool              `json:"ready"`
+	Degraded bool              `json:"degraded"`
+	Checks   map[string]string `json:"checks"`
+
+	ok map[string]bool
 }
 
-const checkTimeout = 3 * time.Second
+const (
+	checkTimeout = 3 * time.Second
+	// outboxPatience is how long an announcement may wait before it says that something is
+	// stuck: longer than a broker that elects a new leader takes.
+	outboxPatience = 2 * time.Minute
+)
+
+// set notes a check. What is vital decides whether we are ready.
+func (r *readiness) set(name string, vital, ok bool, text string) {
+	r.ok[name] = ok
+	if ok {
+		r.Checks[name] = "ok: " + text
+		return
+	}
+	r.Checks[name] = "failed: " + text
+	if vital {
+		r.Ready = false
+	} else {
+		r.Degraded = true
+	}
+}
 
 func (c *ControlPlane) readiness(ctx context.Context) readiness {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	r := readiness{Ready: true, Checks: map[string]string{}}
-	set := func(name string, vital, ok bool, text string) {
-		if ok {
-			text = "ok: " + text
-		} else {
-			text = "failed: " + text
-			r.Ready = r.Ready && !vital
-		}
-		r.Checks[name] = text
-	}
-	outbox, err := c.outbox.stats(ctx)
-	set("database", true, err == nil, "answers")
-	if err != nil {
-		c.cfg.Log.Error().Err(err).Msg("readiness: database")
-		r.Checks["database"] = "failed: does not answer; look at the log"
-	}
-	end := c.ca.Certificate().NotAfter
-	set("ca", true, c.cfg.Now().Before(end), "valid until "+end.UTC().Format(time.RFC3339))
-	serving := c.serving.Load()
-	set("tunnel", true, serving, fmt.Sprintf("%d agents connected", c.tunnel.Stats().Agents))
-	set("edge", true, serving, "listening")
-	connected, text := c.broker.check()
-	set("broker", false, connected, text)
-	if !connected {
-		r.Checks["broker"] = text
-	}
-	r.Checks["dead-letters"] = c.broker.describeDead()
-	r.Checks["outbox"] = outbox.describe(c.cfg.Now())
+	r := readiness{Ready: true, Checks: map[string]string{}, ok: map[string]bool{}}
+	c.checkDatabase(ctx, &r)
+	c.checkCertificates(&r)
+	c.checkListeners(&r)
 	return r
+}
+
+// checkDatabase reads, and looks how the last heartbeats were written: a disk that is full
+// can still be read.
+func (c *ControlPlane) checkDatabase(ctx context.Context, r *readiness) {
+	outbox, err := c.outbox.stats(ctx)
+	switch {
+	case err != nil:
+		c.cfg.Log.Error().Err(err).Msg("readiness: database")
+		r.set("database", true, false, "does not answer; look at the log")
+	case c.liveness.unwritten.Load():
+		r.set("database", true, false, "is read, but heartbeats could not be written; look at the log")
+	default:
+		r.set("database", true, true, "answers")
+	}
+	c.checkBroker(r, outbox)
+}
+
+// checkBroker is of what may wait: announcements are kept.
+func (c *ControlPlane) checkBroker(r *readiness, stats OutboxStats) {
+	connected, text := c.broker.check()
+	outbox := stats.describe(c.cfg.Now())
+	r.Checks["outbox"], r.Checks["dead-letters"] = outbox, c.broker.describeDead()
+	if c.broker == nil { // nothing is stuck: there is nobody to tell
+		r.Checks["broker"] = text
+		return
+	}
+	if r.ok["broker"] = connected; connected {
+		r.Checks["broker"] = "ok: " + text
+	} else {
+		r.Checks["broker"], r.Degraded = text, true
+	}
+	if age(c.cfg.Now(), stats.Oldest) > outboxPatience {
+		r.set("outbox", false, false, outbox)
+		return
+	}
+	r.ok["outbox"] = true
+}
+
+func (c *ControlPlane) checkCertificates(r *readiness) {
+	now, end := c.cfg.Now(), c.ca.Certificate().NotAfter
+	r.set("ca", true, now.Before(end), "valid until "+end.UTC().Format(time.RFC3339))
+	own, err := c.certificate.Get(nil)
+	if err != nil || own.Leaf == nil {
+		r.set("certificate", true, false, "the control plane's own cannot be made; look at the log")
+		return
+	}
+	r.set("certificate", true, now.Before(own.Leaf.NotAfter), "the control plane's own is valid until "+own.Leaf.NotAfter.UTC().Format(time.RFC3339))
+}
+
+func (c *ControlPlane) checkListeners(r *readiness) {
+	serving, counts := c.serving.Load(), c.Connections()
+	for name, text := range map[string]string{
+		listenerAPI: "listening", listenerEdge: "listening",
+		listenerTunnel: fmt.Sprintf("%d agents connected", c.tunnel.Stats().Agents),
+	} {
+		switch {
+		case !serving:
+			r.set(name, true, false, "not serving")
+		case counts[name].Failing:
+			r.set(name, true, false, "accepts no connections; look at the log")
+		default:
+			r.set(name, true, true, text)
+		}
+	}
 }
 
 func (c *ControlPlane) serveReady(w http.ResponseWriter, r *http.Request) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -36,6 +37,11 @@ type liveness struct {
 	lease     time.Duration
 
 	flushEvery time.Duration
+
+	// heard is told how long an agent was silent before a heartbeat; it may be nil.
+	heard func(gap time.Duration)
+	// unwritten says that the last heartbeats could not be written.
+	unwritten atomic.Bool
 
 	mu     sync.Mutex
 	agents map[string]*vitals
@@ -105,12 +111,16 @@ func (l *liveness) tunnelDown(agentID string) {
 func (l *liveness) beat(agentID string, at time.Time, capacity *announce.Capacity) {
 	l.mu.Lock()
 	v := l.of(agentID)
+	before := v.lastBeat
 	v.lastBeat, v.unsaved = at, true
 	if capacity != nil {
 		v.capacity = capacity
 	}
 	back := v.up && v.state == announce.StateOffline
 	l.mu.Unlock()
+	if l.heard != nil && !before.IsZero() {
+		l.heard(at.Sub(before))
+	}
 	if back {
 		l.poke()
 	}
@@ -274,6 +284,7 @@ func (l *liveness) flush(ctx context.Context) error {
 		}
 		return nil
 	})
+	l.unwritten.Store(err != nil)
 	if err != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()

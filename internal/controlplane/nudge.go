@@ -42,6 +42,8 @@ type nudger struct {
 	trustDomain string
 	now         func() time.Time
 	log         zerolog.Logger
+	// nudged is told what became of a nudge; it may be nil.
+	nudged func(result string)
 
 	wake chan struct{}
 	last int64 // news up to this number have been heard; run's alone once it runs
@@ -121,6 +123,10 @@ func (n *nudger) nudge(ctx context.Context, agentID string, spread time.Duration
 	if spread > 0 {
 		wait(ctx, rand.N(spread)) //nolint:gosec // spreading load needs no secrecy
 	}
+	result := nudgeUnheard
+	if n.nudged != nil {
+		defer func() { n.nudged(result) }()
+	}
 	for try := 1; try <= nudgeTries; try++ {
 		select {
 		case <-ctx.Done():
@@ -129,6 +135,12 @@ func (n *nudger) nudge(ctx context.Context, agentID string, spread time.Duration
 		}
 		err := n.tunnel.DialEach(ctx, agentID, func(ctx context.Context, conn net.Conn) error { return n.once(ctx, agentID, conn) })
 		<-places
+		switch {
+		case err == nil:
+			result = nudgeHeard
+		case errors.Is(err, runnerapi.ErrNotNudgeable):
+			result = nudgeUnable
+		}
 		if err == nil || ctx.Err() != nil || !n.tunnel.Connected(agentID) || errors.Is(err, runnerapi.ErrNotNudgeable) {
 			return
 		}

@@ -29,6 +29,8 @@ type registry struct {
 	facts     factsCache
 	trust     trustCache
 	twins     *twins
+	// audited is told how many audit records were taken; it may be nil.
+	audited func(records int)
 }
 
 // Register implements controlapi.Backend.

@@ -62,6 +62,9 @@ func (c Config) withDefaults() Config {
 type Stats struct {
 	Open, Handshakes, Peers int    // now
 	Accepted, Refused       uint64 // since the start
+	// Failing says that no connections can be accepted: the system is out of open files, or
+	// the listener is closed.
+	Failing bool
 }
 
 // Listener accepts connections within its limits. Those past them are reset before a byte
@@ -76,6 +79,9 @@ type Listener struct {
 	mu    sync.Mutex
 	peers *table
 	stats Stats
+	// failed is when accepting failed last, for good if it is closed.
+	failed time.Time
+	closed bool
 }
 
 // logEvery spaces the lines about refusals.
@@ -102,6 +108,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		raw, err := l.Listener.Accept()
 		if err != nil {
+			l.noteFailure(err)
 			return nil, err
 		}
 		from := PeerOf(raw.RemoteAddr())
@@ -154,6 +161,15 @@ func (l *Listener) leave(from netip.Prefix, now time.Time) {
 	l.peers.settle(e, now)
 }
 
+// failingFor is how long a failure to accept counts: whoever accepts tries again sooner.
+const failingFor = 2 * time.Second
+
+func (l *Listener) noteFailure(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failed, l.closed = time.Now(), errors.Is(err, net.ErrClosed)
+}
+
 // refuse resets a connection: an orderly end would leave the system something to remember.
 func (l *Listener) refuse(raw net.Conn, from netip.Prefix, limit string) {
 	if tcp, ok := raw.(interface{ SetLinger(int) error }); ok {
@@ -171,6 +187,7 @@ func (l *Listener) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.stats
+	s.Failing = l.closed || time.Since(l.failed) < failingFor
 	s.Peers = len(l.peers.peers)
 	if l.room != nil {
 		s.Handshakes = l.room.Len()

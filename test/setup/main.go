@@ -49,8 +49,10 @@ var (
 	plain = compile{flags: []string{"-test"}, patterns: []string{"./..."}}
 	// The charts' tests build them with these flags.
 	chart = compile{dir: "test/chart/tools", flags: []string{"-trimpath"}, patterns: []string{"tool"}}
-	lint  = compile{flags: []string{"-modfile=internal/tools/go.mod"}, patterns: []string{"tool"}}
-	tests = compile{flags: []string{"-test", "-race"}, cgo: true, patterns: []string{"./..."}}
+	// The alert rules' tests build it with these flags.
+	promtool = compile{dir: "test/observe/tools", flags: []string{"-trimpath", "-tags=remove_all_sd"}, patterns: []string{"tool"}}
+	lint     = compile{flags: []string{"-modfile=internal/tools/go.mod"}, patterns: []string{"tool"}}
+	tests    = compile{flags: []string{"-test", "-race"}, cgo: true, patterns: []string{"./..."}}
 )
 
 // stepsFor answers nil for what it does not know.
@@ -72,7 +74,7 @@ func stepsFor(what string) []step {
 	case "test":
 		getTools := step{"get what the documentation's examples use", packages("curl", "jq", "minisign")}
 		return []step{
-			compilePrograms, getCluster, getBroker, getPostgres, getMachine, getTools, {"compile Helm and kubeconform", chart.run},
+			compilePrograms, getCluster, getBroker, getPostgres, getMachine, getTools, {"compile Helm and kubeconform", chart.run}, {"compile promtool", promtool.run},
 			{"compile the end-to-end tests", e2e.run}, compileTests,
 		}
 	case "check":

@@ -86,6 +86,8 @@ type Stats struct {
 	Dials, Connections int
 	// The totals since the start.
 	Accepted, Refused, DialsTotal, DialErrors uint64
+	// Logins are sessions that were begun. Refused are connections before that.
+	Logins uint64
 	// BytesToAgents and BytesFromAgents were copied for handed over connections.
 	BytesToAgents, BytesFromAgents uint64
 }

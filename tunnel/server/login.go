@@ -75,7 +75,9 @@ func (s *session) start(ctx context.Context, stream *link.Stream, m *msg.Login) 
 	if err := s.answer(stream, answer); err != nil || !control.Start() {
 		s.server.engine.drop(control)
 		s.kill(errors.Join(err, errReplaced))
+		return nil
 	}
+	s.server.counts.logins.Add(1)
 	return nil
 }
 

@@ -49,6 +49,7 @@ type Server struct {
 // counters are the totals behind Stats.
 type counters struct {
 	accepted, refused, dials, dialErrors atomic.Uint64
+	logins                               atomic.Uint64
 	toAgents, fromAgents                 atomic.Uint64
 	dialing, relays, sessions            atomic.Int64
 }
@@ -132,6 +133,7 @@ func (s *Server) Stats() Stats {
 		Connections:     int(s.counts.relays.Load()),
 		Accepted:        s.counts.accepted.Load(),
 		Refused:         s.counts.refused.Load(),
+		Logins:          s.counts.logins.Load(),
 		DialsTotal:      s.counts.dials.Load(),
 		DialErrors:      s.counts.dialErrors.Load(),
 		BytesToAgents:   s.counts.toAgents.Load(),

@@ -78,6 +78,21 @@ func (q queries) Agents(ctx context.Context) ([]Agent, error) {
 	return all(ctx, q.q, scanAgent, `SELECT `+agentSelect+` FROM agents ORDER BY name, id`)
 }
 
+// AgentStates counts the agents by state; those that may not come back count as revoked.
+func (q queries) AgentStates(ctx context.Context) (map[announce.State]int, error) {
+	type count struct {
+		state announce.State
+		n     int
+	}
+	list, err := all(ctx, q.q, func(row scanner, c *count) error { return row.Scan(&c.state, &c.n) },
+		`SELECT CASE WHEN revoked_at <> 0 THEN 'revoked' ELSE state END AS what, COUNT(*) FROM agents GROUP BY what`)
+	states := map[announce.State]int{}
+	for _, c := range list {
+		states[c.state] = c.n
+	}
+	return states, err
+}
+
 // InsertAgent adds an agent.
 func (q queries) InsertAgent(ctx context.Context, a Agent) error {
 	_, err := q.exec(ctx, `INSERT INTO agents (`+agentColumns+`)

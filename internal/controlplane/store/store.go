@@ -23,6 +23,9 @@ type Store struct {
 	queries
 	engine engine
 	queued chan struct{}
+	// Observed hears of each transaction, for metrics: how long it took, the wait for others
+	// included, and whether the database failed. It may be nil; it is set before use.
+	Observed func(took time.Duration, failed bool)
 }
 
 // engine is what SQLite and PostgreSQL do each in its own way.
@@ -82,8 +85,11 @@ func (s *Store) Watch(ctx context.Context, every time.Duration, changed func()) 
 // Update runs change in a transaction, beside which no other writes: what it reads
 // stays true until it is done. An error undoes all of it.
 func (s *Store) Update(ctx context.Context, change func(*Tx) error) (err error) {
+	broken := false
+	defer s.observe(time.Now(), &broken)
 	tx, in, err := s.engine.begin(ctx)
 	if err != nil {
+		broken = ctx.Err() == nil
 		return fmt.Errorf("database: %w", err)
 	}
 	committed := false
@@ -98,12 +104,19 @@ func (s *Store) Update(ctx context.Context, change func(*Tx) error) (err error) 
 	}
 	committed = true
 	if err := tx.Commit(); err != nil {
+		broken = ctx.Err() == nil
 		return fmt.Errorf("database: commit: %w", err)
 	}
 	if t.queued {
 		s.wake()
 	}
 	return nil
+}
+
+func (s *Store) observe(start time.Time, broken *bool) {
+	if s.Observed != nil {
+		s.Observed(time.Since(start), *broken)
+	}
 }
 
 func ignoreDone(err error) error {

@@ -32,6 +32,9 @@ PIPEOPS_UPDATE_KEYS: {{ join "," .keys | quote }}
 PIPEOPS_UPDATE_DEADLINE: {{ .deadline | quote }}
 {{- end }}
 {{- end }}
+{{- if .Values.metrics.enabled }}
+PIPEOPS_METRICS_ADDRESS: ":9090"
+{{- end }}
 {{- if or .Values.customCA.pem .Values.customCA.existingConfigMap }}
 PIPEOPS_CA_FILE: /etc/pipeops/ca/ca.crt
 {{- end }}

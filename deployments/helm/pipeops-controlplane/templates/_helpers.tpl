@@ -33,6 +33,9 @@ PIPEOPS_TRUST_DOMAIN: {{ .Values.trustDomain | quote }}
 PIPEOPS_HEARTBEAT_INTERVAL: {{ .Values.heartbeatInterval | quote }}
 PIPEOPS_CERTIFICATE_TTL: {{ .Values.certificateTtl | quote }}
 PIPEOPS_LOG_LEVEL: {{ .Values.logLevel | quote }}
+{{- if .Values.metrics.enabled }}
+PIPEOPS_METRICS_LISTEN: ":9090"
+{{- end }}
 {{- with .Values.database }}
 {{- if .existingSecret }}
 PIPEOPS_DATABASE_FILE: /etc/pipeops/database/{{ .urlKey }}

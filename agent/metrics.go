@@ -1,0 +1,179 @@
+package agent
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	controllers "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/metrics"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/tunnel"
+)
+
+// metricsNamespace begins the names of our metrics. All of them are in docs/observability.md.
+const metricsNamespace = "pipeops_agent"
+
+// readTimeout bounds what is read for Prometheus: all of it is in memory.
+const readTimeout = time.Second
+
+// instruments count what happens. What is kept anyway is read when Prometheus asks. No label
+// has a name of the customer's in it.
+type instruments struct {
+	registry *prometheus.Registry
+	commands *prometheus.HistogramVec // by call and class of status
+	beats    *prometheus.CounterVec   // by result
+}
+
+func newInstruments(version string) *instruments {
+	registry := metrics.NewRegistry(metricsNamespace, version)
+	make := promauto.With(registry)
+	i := &instruments{
+		registry: registry,
+		commands: make.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: metricsNamespace, Name: "command_duration_seconds",
+			Help: "Calls of the Runner API, by their ID and class of status.", Buckets: metrics.Buckets,
+		}, []string{"call", "code"}),
+		beats: make.NewCounterVec(prometheus.CounterOpts{
+			Namespace: metricsNamespace, Name: "heartbeats_total", Help: "Heartbeats by whether the control plane took them.",
+		}, []string{"result"}),
+	}
+	i.beats.WithLabelValues(beatTaken)
+	i.beats.WithLabelValues(beatFailed)
+	return i
+}
+
+// What becomes of a heartbeat.
+const (
+	beatTaken  = "taken"
+	beatFailed = "failed"
+)
+
+// called is for runnerapi.Observation.
+func (i *instruments) called(id string, status int, took time.Duration) {
+	i.commands.WithLabelValues(id, metrics.Class(status)).Observe(took.Seconds())
+}
+
+func (i *instruments) beat(err error) {
+	result := beatTaken
+	if err != nil {
+		result = beatFailed
+	}
+	i.beats.WithLabelValues(result).Inc()
+}
+
+// gatherer is all that the agent has: its own, and what controller-runtime counts for us.
+func (i *instruments) gatherer() prometheus.Gatherer {
+	return prometheus.Gatherers{i.registry, metrics.Only(controllers.Registry, borrowed...)}
+}
+
+// borrowed are the metrics of controller-runtime that tell of the agent: reconciles, their
+// queue, and all requests to Kubernetes, as client-go tells them to it alone. The others, of
+// webhooks and of every switch of the Go runtime, are hundreds of series.
+var borrowed = []string{"controller_runtime_reconcile_", "workqueue_", "rest_client_requests_total"}
+
+// parts are what runs with an identity, for metrics.
+type parts struct {
+	tunnel *tunnel.Set
+	engine *app.Engine
+}
+
+// readNumbers are the numbers that are kept anyway.
+func (a *Agent) readNumbers() *metrics.Read {
+	return metrics.NewRead(metricsNamespace, a.tellNumbers).
+		Gauge("ready", "Whether the agent takes commands: what /readyz answers.").
+		Gauge("check_ok", "The checks behind it, each 1 or 0.", "check").
+		Gauge("certificate_expiry_timestamp_seconds", "When the agent's certificate ends; it is renewed at two thirds of its life.").
+		Gauge("audit_queue_records", "Audit records that wait to be kept.").
+		Counter("audit_lost_records_total", "Audit records that could not be kept; the log says where.").
+		Gauge("tunnel_connected", "Whether a tunnel is up.").
+		Counter("tunnel_reconnects_total", "How often a tunnel came up while none was, after the first time.").
+		Gauge("leading", "Whether this replica reconciles and announces.").
+		Gauge("apps", "Apps by phase.", "phase").
+		Gauge("apps_diagnosed", "Apps that have a diagnosis, by its cause.", "cause").
+		Gauge("events_waiting", "Apps whose newest state the control plane has not taken yet.")
+}
+
+func (a *Agent) tellNumbers(set func(string, float64, ...string)) {
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+	defer cancel()
+	set("ready", metrics.Bool(a.health.ready(ctx) == nil))
+	for check, ok := range a.health.all() {
+		set("check_ok", metrics.Bool(ok), check)
+	}
+	if id := a.current.Load(); id != nil {
+		set("certificate_expiry_timestamp_seconds", metrics.Seconds(id.NotAfter()))
+	}
+	set("audit_queue_records", float64(a.audit.Waiting()))
+	set("audit_lost_records_total", float64(a.audit.Lost()))
+	if p := a.parts.Load(); p != nil {
+		p.tell(ctx, set)
+	}
+}
+
+func (p *parts) tell(ctx context.Context, set func(string, float64, ...string)) {
+	status := p.tunnel.Status()
+	set("tunnel_connected", metrics.Bool(status.Phase == tunnel.Connected))
+	set("tunnel_reconnects_total", float64(max(status.Returns-1, 0)))
+	set("leading", metrics.Bool(p.engine.Leads()))
+	counts, ok := p.engine.Counts(ctx)
+	if !ok {
+		return
+	}
+	for _, phase := range runnerapi.Phases() {
+		set("apps", float64(counts.Phases[phase]), string(phase))
+	}
+	for cause, n := range counts.Causes {
+		set("apps_diagnosed", float64(n), string(cause))
+	}
+	set("events_waiting", float64(counts.Unannounced))
+}
+
+// openPorts opens what is asked for of Prometheus' port and that of profiles.
+func (a *Agent) openPorts(ctx context.Context) (*metrics.Ports, error) {
+	return metrics.Open(ctx, metrics.PortsConfig{
+		Metrics: a.opts.Config.MetricsAddress, MetricsName: "PIPEOPS_METRICS_ADDRESS",
+		Pprof: a.opts.Config.PprofAddress, PprofName: "PIPEOPS_PPROF_ADDRESS",
+		Gatherer: a.instruments.gatherer(), Log: a.log,
+	})
+}
+
+// servePorts serves them until the function that it answers is called.
+func (a *Agent) servePorts(ctx context.Context) (stop func(), err error) {
+	ports, err := a.openPorts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := ports.Run(life); err != nil {
+			a.log.Error().Err(err).Msg("the port of metrics or profiles failed")
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}, nil
+}
+
+// MetricFamilies are all metrics of an agent, for the documentation and what is made of them.
+func MetricFamilies() []metrics.Family {
+	i := newInstruments("")
+	i.registry.MustRegister((&Agent{}).readNumbers())
+	families := metrics.Families(i.registry)
+	if c, ok := controllers.Registry.(prometheus.Collector); ok {
+		for _, f := range metrics.Families(c) {
+			if slices.ContainsFunc(borrowed, func(prefix string) bool { return strings.HasPrefix(f.Name, prefix) }) {
+				families = append(families, f)
+			}
+		}
+	}
+	return families
+}

@@ -1,0 +1,63 @@
+package agent_test
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/agent/config"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/planetest"
+)
+
+// TestTheAgentsNumbers are those of a real agent that has carried out a command.
+func TestTheAgentsNumbers(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // for a port that is free
+	require.NoError(t, err)
+	at := l.Addr().String()
+	require.NoError(t, l.Close())
+	p := planetest.Start(t)
+	run(t, p, t.TempDir(), token(t, p), func(c *config.Config) { c.MetricsAddress = at })
+	c := visitor(t, p, "tallier", "", p.AwaitOnline(t, time.Time{}))
+	_, err = c.PutNamespace(t.Context(), "tallied", runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+
+	var text string
+	await(t, "the numbers", func() bool {
+		text = numbers(t, at)
+		return strings.Contains(text, "\npipeops_agent_leading 1\n") && strings.Contains(text, "\npipeops_agent_ready 1\n")
+	})
+	for _, want := range []string{
+		"pipeops_agent_tunnel_connected 1", `pipeops_agent_command_duration_seconds_count{call="put-namespace",code="2xx"} 1`,
+		`pipeops_agent_check_ok{check="kubernetes"} 1`, `pipeops_agent_check_ok{check="tunnel"} 1`,
+		"pipeops_agent_audit_lost_records_total 0", `pipeops_agent_apps{phase="Failed"} 0`, "pipeops_agent_events_waiting 0",
+	} {
+		assert.True(t, strings.Contains(text, "\n"+want+"\n"), want)
+	}
+	for _, want := range []string{"pipeops_agent_certificate_expiry_timestamp_seconds ", `pipeops_agent_heartbeats_total{result="taken"} `,
+		"rest_client_requests_total{", "process_resident_memory_bytes ", `controller_runtime_reconcile_total{controller="app"`} {
+		assert.True(t, strings.Contains(text, "\n"+want), want)
+	}
+	for _, secret := range []string{"tallied", "tallier"} {
+		assert.False(t, strings.Contains(text, secret), "%s is told", secret)
+	}
+	assert.Less(t, strings.Count(text, "\n"), 700, "lines: what nobody asks for is left out")
+}
+
+func numbers(t *testing.T, at string) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+at+"/metrics", nil)
+	require.NoError(t, err)
+	resp, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return string(text)
+}

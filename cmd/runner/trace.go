@@ -1,0 +1,30 @@
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/span"
+	"github.com/pipeops/pipeops-vm-agent/internal/tracing"
+)
+
+// trace begins the trace of one command line, if OpenTelemetry's variables say where it is to
+// go. What it calls of the agent is part of it. Its name has no arguments in it.
+func (a *app) trace(ctx context.Context, root *cobra.Command, args []string) (context.Context, func(error), error) {
+	traces, err := tracing.Start(ctx, "pipeops-runner", version, os.Getenv, zerolog.New(zerolog.ConsoleWriter{Out: a.err, NoColor: true}))
+	if traces == nil {
+		return ctx, func(error) {}, err
+	}
+	name := root.Name()
+	if cmd, _, err := root.Find(args); err == nil {
+		name = cmd.CommandPath()
+	}
+	ctx, done := span.Begin(ctx, traces.Provider(), name)
+	return ctx, func(err error) {
+		done(err)
+		traces.Stop(ctx)
+	}, nil
+}

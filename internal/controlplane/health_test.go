@@ -1,0 +1,140 @@
+package controlplane
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// readyWhen waits until the control plane says so of itself.
+func (p *plane) readyWhen(what string, met func(readiness) bool) readiness {
+	p.t.Helper()
+	var r readiness
+	require.Eventually(p.t, func() bool {
+		r = p.readiness(context.Background())
+		return met(r)
+	}, 20*time.Second, 20*time.Millisecond, what)
+	return r
+}
+
+func TestNoBrokerIsNothingWrong(t *testing.T) {
+	p := start(t)
+	r := p.readyWhen("ready", func(r readiness) bool { return r.Ready })
+	assert.False(t, r.Degraded, "none is configured: nothing is wrong")
+	assert.Contains(t, r.Checks["broker"], "none is configured")
+}
+
+func TestADatabaseThatIsAwayIsNotReady(t *testing.T) {
+	p := start(t)
+	p.readyWhen("ready", func(r readiness) bool { return r.Ready })
+	require.NoError(t, p.store.Close())
+	r := p.readyWhen("not ready", func(r readiness) bool { return !r.Ready })
+	assert.Equal(t, "failed: does not answer; look at the log", r.Checks["database"])
+	assert.Contains(t, r.Checks["api"], "ok", "the others say how they are")
+}
+
+// TestADatabaseThatCannotBeWrittenIsNotReady: it still answers what it is asked.
+func TestADatabaseThatCannotBeWrittenIsNotReady(t *testing.T) {
+	p := start(t)
+	c := p.registered("unwritten")
+	p.liveness.beat(c.id.AgentID, p.clock.now(), nil)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.Error(t, p.liveness.flush(ended), "a transaction that does not come about")
+	assert.Equal(t, "failed: is read, but heartbeats could not be written; look at the log", p.readiness(t.Context()).Checks["database"])
+	assert.False(t, p.readiness(t.Context()).Ready)
+	p.liveness.beat(c.id.AgentID, p.clock.now(), nil)
+	require.NoError(t, p.liveness.flush(t.Context()))
+	assert.True(t, p.readiness(t.Context()).Ready, "it is written again")
+}
+
+func TestACAThatHasEndedIsNotReady(t *testing.T) {
+	p := start(t)
+	p.readyWhen("ready", func(r readiness) bool { return r.Ready })
+	p.clock.forward(p.ca.Certificate().NotAfter.Sub(p.clock.now()) + time.Hour)
+	r := p.readiness(t.Context())
+	assert.False(t, r.Ready)
+	assert.Contains(t, r.Checks["ca"], "failed: valid until ")
+}
+
+// outOfFiles is a listener of a process that has too many files open.
+type outOfFiles struct{ net.Listener }
+
+func (outOfFiles) Accept() (net.Conn, error) { return nil, syscall.EMFILE }
+
+func TestAListenerThatAcceptsNothingIsNotReady(t *testing.T) {
+	p := start(t)
+	p.readyWhen("ready", func(r readiness) bool { return r.Ready })
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	// The edge has its own listener for certain by the time it has accepted somebody.
+	caller, err := net.Dial("tcp", p.Addrs().Edge.String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = caller.Close() })
+	require.Eventually(t, func() bool { return p.Connections()[listenerEdge].Accepted > 0 }, 10*time.Second, time.Millisecond)
+	broken := limit.Listen(outOfFiles{l}, limit.Config{Log: zerolog.Nop()})
+	_, err = broken.Accept()
+	require.ErrorIs(t, err, syscall.EMFILE)
+	good := p.listeners.edge
+	p.listeners.edge = broken
+	r := p.readiness(t.Context())
+	assert.False(t, r.Ready)
+	assert.Equal(t, "failed: accepts no connections; look at the log", r.Checks["edge"])
+	p.listeners.edge = good
+	require.NoError(t, l.Close())
+}
+
+func TestAControlPlaneThatEndsIsNotReady(t *testing.T) {
+	p := start(t)
+	p.readyWhen("ready", func(r readiness) bool { return r.Ready })
+	p.stop()
+	r := p.readiness(t.Context())
+	assert.False(t, r.Ready)
+	assert.Equal(t, "failed: not serving", r.Checks["edge"])
+}
+
+// TestABrokerThatIsAwayDegrades: agents and Runners are served, and announcements are kept.
+func TestABrokerThatIsAwayDegrades(t *testing.T) {
+	p := start(t, func(c *Config) { c.BrokerURLs = []string{"amqp://nobody:nothing@127.0.0.1:1/"} })
+	r := p.readyWhen("ready and degraded", func(r readiness) bool { return r.Ready && r.Degraded })
+	assert.Contains(t, r.Checks["broker"], "down since")
+	assert.NotContains(t, r.Checks["broker"], "nothing", "the password")
+
+	require.NoError(t, p.store.Update(t.Context(), func(tx *store.Tx) error {
+		e, err := announce.NewAppEvent("app.failed", eventSource, "a", announce.AppEvent{Namespace: "n", Name: "a"}, 1, p.clock.now())
+		if err != nil {
+			return err
+		}
+		return tx.Enqueue(t.Context(), e)
+	}))
+	assert.NotContains(t, p.readiness(t.Context()).Checks["outbox"], "failed")
+	p.clock.forward(10 * time.Minute)
+	r = p.readiness(t.Context())
+	assert.Contains(t, r.Checks["outbox"], "failed: 1 announcements wait, the first for 10m")
+	assert.True(t, r.Ready)
+	text, err := json.Marshal(r)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), `"degraded":true`)
+}
+
+func TestReadyzAnswersByItsReadiness(t *testing.T) {
+	p := start(t)
+	client := p.runnerClient("")
+	p.readyWhen("ready", func(r readiness) bool { return r.Ready })
+	p.get(client, "/readyz", func(r *http.Response) { assert.Equal(t, http.StatusOK, r.StatusCode) })
+	p.liveness.unwritten.Store(true)
+	p.get(client, "/readyz", func(r *http.Response) { assert.Equal(t, http.StatusServiceUnavailable, r.StatusCode) })
+	p.get(client, "/healthz", func(r *http.Response) { assert.Equal(t, http.StatusOK, r.StatusCode, "the process answers") })
+}

@@ -1,0 +1,157 @@
+package controlplane
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/metrics"
+	"github.com/pipeops/pipeops-vm-agent/internal/span"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// metricsNamespace begins the names of our metrics. All of them are in docs/observability.md.
+const metricsNamespace = "pipeops_controlplane"
+
+// instruments count what happens. What is kept anyway is read when Prometheus asks: see
+// readNumbers. No label has an agent, a Runner, an address or a path in it, so ten thousand
+// agents make as many series as one.
+type instruments struct {
+	registry *prometheus.Registry
+
+	requests   *prometheus.HistogramVec // by route and class of status
+	beats      prometheus.Histogram
+	store      prometheus.Histogram
+	storeFails prometheus.Counter
+	confirms   prometheus.Histogram
+	announced  *prometheus.CounterVec // by result
+	nudges     *prometheus.CounterVec // by result
+	audited    prometheus.Counter
+}
+
+func newInstruments(version string) *instruments {
+	registry := metrics.NewRegistry(metricsNamespace, version)
+	make := promauto.With(registry)
+	histogram := func(name, help string, buckets []float64) prometheus.HistogramOpts {
+		return prometheus.HistogramOpts{Namespace: metricsNamespace, Name: name, Help: help, Buckets: buckets}
+	}
+	counter := func(name, help string) prometheus.CounterOpts {
+		return prometheus.CounterOpts{Namespace: metricsNamespace, Name: name, Help: help}
+	}
+	return &instruments{
+		registry: registry,
+		requests: make.NewHistogramVec(histogram("api_request_duration_seconds", "Calls of the HTTPS API, by route and class of status.", metrics.Buckets),
+			[]string{"route", "code"}),
+		beats: make.NewHistogram(histogram("heartbeat_gap_seconds", "Time between two heartbeats of an agent.",
+			[]float64{6, 15, 31, 45, 60, 90, 300})),
+		store: make.NewHistogram(histogram("store_transaction_duration_seconds", "Transactions that may write, with their wait for each other.", metrics.Buckets)),
+		storeFails: make.NewCounter(counter("store_transaction_failures_total",
+			"Transactions that the database did not begin or commit.")),
+		confirms: make.NewHistogram(histogram("announcement_confirm_duration_seconds",
+			"Batches of announcements, from sending to the broker's last confirmation.", metrics.Buckets)),
+		announced: make.NewCounterVec(counter("announcements_total", "Announcements by what became of them at the broker."), []string{"result"}),
+		nudges:    make.NewCounterVec(counter("nudges_total", "Nudges of agents by result."), []string{"result"}),
+		audited:   make.NewCounter(counter("audit_records_total", "Audit records taken from agents.")),
+	}
+}
+
+// watch has the parts tell what happens.
+func (i *instruments) watch(c *ControlPlane) {
+	for _, result := range []string{announcedConfirmed, announcedReturned, announcedFailed} {
+		i.announced.WithLabelValues(result) // there from the start: a rate needs a zero
+	}
+	for _, result := range []string{nudgeHeard, nudgeUnable, nudgeUnheard} {
+		i.nudges.WithLabelValues(result)
+	}
+	c.store.Observed = func(took time.Duration, failed bool) {
+		i.store.Observe(took.Seconds())
+		if failed {
+			i.storeFails.Inc()
+		}
+	}
+	c.liveness.heard = func(gap time.Duration) { i.beats.Observe(gap.Seconds()) }
+	c.registry.audited = func(n int) { i.audited.Add(float64(n)) }
+	c.nudger.nudged = func(result string) { i.nudges.WithLabelValues(result).Inc() }
+	if c.broker != nil {
+		c.broker.announcer.publisher = &measuredPublisher{c.broker.announcer.publisher, i}
+	}
+	i.registry.MustRegister(readNumbers(c))
+}
+
+// measured counts and times the calls of the HTTPS API, and makes their spans. Probes are
+// counted, but make none.
+func (i *instruments) measured(c *Config, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start, served := time.Now(), func(string, int) {}
+		if r.URL.Path != "/healthz" && r.URL.Path != "/readyz" {
+			r, served = span.Served(r, c.Tracer)
+		}
+		// Chi writes the route into the context that it finds.
+		route := chi.NewRouteContext()
+		r = r.WithContext(context.WithValue(r.Context(), chi.RouteCtxKey, route))
+		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+		next.ServeHTTP(ww, r)
+		name, status := routeOf(r, route), max(ww.Status(), http.StatusOK)
+		served(name, status)
+		i.requests.WithLabelValues(name, metrics.Class(status)).Observe(time.Since(start).Seconds())
+	})
+}
+
+// otherRoute stands for paths that there are not: strangers make up as many as they like.
+const otherRoute = "other"
+
+// routeOf is the pattern of the route that answered, by either of our two routers.
+func routeOf(r *http.Request, chosen *chi.Context) string {
+	pattern := chosen.RoutePattern()
+	if _, path, ok := strings.Cut(r.Pattern, " "); ok {
+		pattern = path
+	}
+	if len(chosen.RoutePatterns) == 0 && !strings.Contains(r.Pattern, " ") || pattern == "" {
+		return otherRoute
+	}
+	return pattern
+}
+
+// What becomes of an announcement.
+const (
+	announcedConfirmed = "confirmed"
+	announcedReturned  = "returned" // no queue took it
+	announcedFailed    = "failed"
+)
+
+// measuredPublisher is a publisher that is watched.
+type measuredPublisher struct {
+	publisher
+	i *instruments
+}
+
+// PublishEncoded implements publisher. A failure counts once, for the event that it was about.
+func (m *measuredPublisher) PublishEncoded(ctx context.Context, events []announce.Encoded) (int, error) {
+	start := time.Now()
+	confirmed, err := m.publisher.PublishEncoded(ctx, events)
+	if confirmed > 0 {
+		m.i.confirms.Observe(time.Since(start).Seconds())
+		m.i.announced.WithLabelValues(announcedConfirmed).Add(float64(confirmed))
+	}
+	switch {
+	case err == nil || ctx.Err() != nil:
+	case announce.CodeOf(err) == announce.CodeUnroutable:
+		m.i.announced.WithLabelValues(announcedReturned).Inc()
+	default:
+		m.i.announced.WithLabelValues(announcedFailed).Inc()
+	}
+	return confirmed, err
+}
+
+// What becomes of a nudge.
+const (
+	nudgeHeard   = "heard"
+	nudgeUnable  = "unable"  // an agent of before nudges
+	nudgeUnheard = "unheard" // its next heartbeat tells it
+)

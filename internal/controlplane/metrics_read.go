@@ -1,0 +1,158 @@
+package controlplane
+
+import (
+	"context"
+	"maps"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/metrics"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// setter tells a number: metrics.NewRead.
+type setter = func(name string, value float64, labels ...string)
+
+// readNumbers are the numbers that are kept anyway.
+func readNumbers(c *ControlPlane) *metrics.Read {
+	r := metrics.NewRead(metricsNamespace, c.readNumbers).
+		Gauge("ready", "Whether agents and Runners are served: what /readyz answers.").
+		Gauge("check_ok", "The checks of /readyz, each 1 or 0.", "check").
+		Gauge("agents", "Agents by state, from the registry.", "state").
+		Gauge("heartbeat_oldest_age_seconds", "Age of the oldest last heartbeat among agents whose tunnel is up.").
+		Gauge("outbox_events", "Announcements that wait for the broker.").
+		Gauge("outbox_oldest_age_seconds", "How long ago what the first of them tells of happened; 0 for none.").
+		Gauge("broker_connected", "Whether announcements can go out now.").
+		Gauge("store_up", "Whether the database answered this very scrape.").
+		Gauge("certificate_expiry_timestamp_seconds", "When the CA's and the control plane's own certificate end.", "certificate")
+	return declareConnections(r)
+}
+
+func declareConnections(r *metrics.Read) *metrics.Read {
+	return r.
+		Gauge("tunnel_agents", "Agents with a tunnel here.").
+		Gauge("tunnel_sessions", "FRP sessions, of all replicas, with those that log in.").
+		Gauge("tunnel_handshakes", "Tunnel connections on their way to a session.").
+		Counter("tunnel_logins_total", "Logins of agents by result; refused are handshakes, too.", "result").
+		Gauge("tunnel_dials", "Connections to agents in the making.").
+		Counter("tunnel_dials_total", "Connections to agents that were asked for.").
+		Counter("tunnel_dial_errors_total", "Those that did not come about.").
+		Gauge("tunnel_connections", "Runners' connections that are handed over and open.").
+		Counter("tunnel_bytes_total", "Bytes of Runners' connections, ciphertext.", "direction").
+		Gauge("listener_connections", "Open connections.", "listener").
+		Gauge("listener_handshakes", "Connections before their first request.", "listener").
+		Gauge("listener_peers", "Addresses that are remembered.", "listener").
+		Counter("listener_accepted_total", "Connections that were let in.", "listener").
+		Counter("listener_refused_total", "Connections past a limit.", "listener")
+}
+
+func (c *ControlPlane) readNumbers(set setter) {
+	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
+	defer cancel()
+	now := c.cfg.Now()
+	answer := c.readiness(ctx)
+	set("ready", metrics.Bool(answer.Ready))
+	for name, ok := range answer.ok {
+		set("check_ok", metrics.Bool(ok), name)
+	}
+	set("heartbeat_oldest_age_seconds", c.liveness.oldestBeat(now).Seconds())
+	set("broker_connected", metrics.Bool(c.broker.connected()))
+	set("certificate_expiry_timestamp_seconds", metrics.Seconds(c.ca.Certificate().NotAfter), "ca")
+	if own, err := c.certificate.Get(nil); err == nil && own.Leaf != nil {
+		set("certificate_expiry_timestamp_seconds", metrics.Seconds(own.Leaf.NotAfter), "server")
+	}
+	c.readStore(ctx, now, set)
+	c.readConnections(set)
+}
+
+// readStore tells what the registry says, or that it says nothing: then the other numbers of it
+// are not there, rather than wrong.
+func (c *ControlPlane) readStore(ctx context.Context, now time.Time, set setter) {
+	states, err := c.store.AgentStates(ctx)
+	if err == nil {
+		for _, s := range []announce.State{announce.StatePending, announce.StateOnline, announce.StateOffline, announce.StateRevoked} {
+			set("agents", float64(states[s]), string(s))
+		}
+	}
+	outbox, wrong := c.outbox.stats(ctx)
+	if wrong == nil {
+		set("outbox_events", float64(outbox.Length))
+		set("outbox_oldest_age_seconds", age(now, outbox.Oldest).Seconds())
+	}
+	set("store_up", metrics.Bool(err == nil && wrong == nil))
+}
+
+func (c *ControlPlane) readConnections(set setter) {
+	t := c.tunnel.Stats()
+	set("tunnel_agents", float64(t.Agents))
+	set("tunnel_sessions", float64(t.Sessions))
+	set("tunnel_handshakes", float64(t.Handshakes))
+	set("tunnel_logins_total", float64(t.Logins), "accepted")
+	set("tunnel_logins_total", float64(t.Refused), "refused")
+	set("tunnel_dials", float64(t.Dials))
+	set("tunnel_dials_total", float64(t.DialsTotal))
+	set("tunnel_dial_errors_total", float64(t.DialErrors))
+	set("tunnel_connections", float64(t.Connections))
+	set("tunnel_bytes_total", float64(t.BytesToAgents), "to_agents")
+	set("tunnel_bytes_total", float64(t.BytesFromAgents), "from_agents")
+	counts := c.Connections()
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		s := counts[name]
+		set("listener_connections", float64(s.Open), name)
+		set("listener_handshakes", float64(s.Handshakes), name)
+		set("listener_peers", float64(s.Peers), name)
+		set("listener_accepted_total", float64(s.Accepted), name)
+		set("listener_refused_total", float64(s.Refused), name)
+	}
+}
+
+// age is how long ago that was: nothing for the zero time, or what a clock that is ahead says.
+func age(now, at time.Time) time.Duration {
+	if at.IsZero() {
+		return 0
+	}
+	return max(now.Sub(at), 0)
+}
+
+// oldestBeat is how long the agent has been silent that has been so for longest, of those
+// whose tunnel is up.
+func (l *liveness) oldestBeat(now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	oldest := time.Duration(0)
+	for _, v := range l.agents {
+		if v.up {
+			oldest = max(oldest, age(now, latest(v.upSince, v.lastBeat)))
+		}
+	}
+	return oldest
+}
+
+// connected says whether announcements can go out now. There may be no broker.
+func (b *messaging) connected() bool { return b != nil && b.publisher.Connected() }
+
+// The flags of the ports, for errors.
+const (
+	flagMetrics = "--metrics-listen"
+	flagPprof   = "--pprof-listen"
+)
+
+// openPorts opens what is asked for of Prometheus' port and that of profiles.
+func (c *ControlPlane) openPorts(ctx context.Context) (*metrics.Ports, error) {
+	return metrics.Open(ctx, metrics.PortsConfig{
+		Metrics: c.cfg.MetricsListen, MetricsName: flagMetrics, Pprof: c.cfg.PprofListen, PprofName: flagPprof,
+		Gatherer: c.instruments.registry, Log: c.cfg.Log,
+	})
+}
+
+// ObservedAt is where metrics and profiles are; nil where they are not.
+func (c *ControlPlane) ObservedAt() (metrics, pprof net.Addr) { return c.ports.Addrs() }
+
+// MetricFamilies are all metrics of the control plane, for the documentation and what is made
+// of them.
+func MetricFamilies() []metrics.Family {
+	i := newInstruments("")
+	i.registry.MustRegister(readNumbers(&ControlPlane{}))
+	return metrics.Families(i.registry)
+}

@@ -1,0 +1,179 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
+)
+
+// What the two ports take of whoever reaches them.
+const (
+	portConnections = 64
+	portPerPeer     = 16
+	scrapesAtATime  = 4
+	headerTimeout   = 5 * time.Second
+	scrapeTimeout   = 10 * time.Second
+	// profileTimeout is for /debug/pprof/profile?seconds=N, whose answer comes when it is done.
+	profileTimeout = 2 * time.Minute
+	idleTimeout    = time.Minute
+	stopTimeout    = 2 * time.Second
+	maxHeader      = 16 << 10
+)
+
+// PortsConfig says what is served where. Both are plain HTTP, without anybody's name being
+// asked: for the machine itself, or a network that is kept from others.
+type PortsConfig struct {
+	// Metrics is the address of /metrics, host:port; empty for none.
+	Metrics string
+	// Pprof is that of /debug/pprof/; empty for none. Without a host it is this machine's
+	// loopback: whoever reads profiles learns how the program works inside, and makes it
+	// work.
+	Pprof string
+	// MetricsName and PprofName are the settings', for errors.
+	MetricsName, PprofName string
+	Gatherer               prometheus.Gatherer
+	Log                    zerolog.Logger
+}
+
+// Ports are the open ones. The zero value has none.
+type Ports struct {
+	log            zerolog.Logger
+	metrics, pprof net.Listener
+	gatherer       prometheus.Gatherer
+}
+
+// CheckAddress says what is wrong with an address of PortsConfig.
+func CheckAddress(address string) error {
+	if address == "" {
+		return nil
+	}
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return fmt.Errorf("%q is not host:port (fix: for example 127.0.0.1:9090, or leave it empty)", address)
+	}
+	return nil
+}
+
+// Open opens the ports that there are to be. Close what is not run.
+func Open(ctx context.Context, cfg PortsConfig) (*Ports, error) {
+	p := &Ports{log: cfg.Log, gatherer: cfg.Gatherer}
+	for _, port := range []struct {
+		to            *net.Listener
+		name, address string
+	}{{&p.metrics, cfg.MetricsName, cfg.Metrics}, {&p.pprof, cfg.PprofName, onLoopback(cfg.Pprof)}} {
+		if port.address == "" {
+			continue
+		}
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", port.address)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("%s: %w (fix: choose a free port)", port.name, err), p.Close())
+		}
+		cfg.Log.Info().Str("setting", port.name).Stringer("address", l.Addr()).Msg("port is open: plain HTTP, for whoever reaches it")
+		*port.to = limit.Listen(l, limit.Config{
+			Name: port.name, Connections: portConnections, PerPeer: portPerPeer, NewPerSecond: portPerPeer, Log: cfg.Log,
+		})
+	}
+	return p, nil
+}
+
+// onLoopback gives an address that has no host this machine's.
+func onLoopback(address string) string {
+	if host, port, err := net.SplitHostPort(address); err == nil && host == "" {
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return address
+}
+
+// Addrs are where it listens; nil where it does not.
+func (p *Ports) Addrs() (metrics, pprof net.Addr) {
+	if p.metrics != nil {
+		metrics = p.metrics.Addr()
+	}
+	if p.pprof != nil {
+		pprof = p.pprof.Addr()
+	}
+	return metrics, pprof
+}
+
+// Run serves until the context ends.
+func (p *Ports) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	if p.metrics != nil {
+		group.Go(func() error { return serve(ctx, p.metrics, Handler(p.gatherer), scrapeTimeout) })
+	}
+	if p.pprof != nil {
+		group.Go(func() error { return serve(ctx, p.pprof, profiles(), profileTimeout) })
+	}
+	return group.Wait()
+}
+
+// Close closes what is open.
+func (p *Ports) Close() error {
+	if p == nil {
+		return nil
+	}
+	var errs []error
+	for _, l := range []net.Listener{p.metrics, p.pprof} {
+		if l == nil {
+			continue
+		}
+		if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Handler serves /metrics alone. A number that cannot be read leaves out itself: the others
+// are needed most when something is wrong.
+func Handler(g prometheus.Gatherer) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(g, promhttp.HandlerOpts{
+		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: scrapesAtATime, Timeout: scrapeTimeout,
+	}))
+	return mux
+}
+
+// profiles serves Go's profiles, all but the command line.
+func profiles() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/cmdline", http.NotFound)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	return mux
+}
+
+func serve(ctx context.Context, l net.Listener, h http.Handler, timeout time.Duration) error {
+	server := &http.Server{
+		Handler: h, ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, WriteTimeout: timeout, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: maxHeader, DisableGeneralOptionsHandler: true,
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	if server.Shutdown(ctx) != nil {
+		_ = server.Close() // a profile that goes on is cut off
+	}
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+	}
+	return nil
+}

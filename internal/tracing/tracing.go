@@ -1,0 +1,118 @@
+package tracing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	semconv "go.opentelemetry.io/otel/semconv/v1.37.0"
+	"go.opentelemetry.io/otel/trace"
+)
+
+const (
+	// maxQueue bounds the spans that wait for a collector that is away; more are dropped.
+	maxQueue = 512
+	maxBatch = 128
+	// maxAttribute bounds an attribute's text, in characters.
+	maxAttribute = 256
+	// stopTimeout bounds how long the last spans keep a program from ending.
+	stopTimeout = 3 * time.Second
+)
+
+// Tracing is where spans go. A nil one is off.
+type Tracing struct {
+	provider *sdktrace.TracerProvider
+	log      zerolog.Logger
+}
+
+// Start reads the standard variables. It answers nil when they ask for no traces, and
+// Stop may be called of that, too.
+func Start(ctx context.Context, service, version string, getenv func(string) string, log zerolog.Logger) (*Tracing, error) {
+	on, err := wanted(getenv)
+	if err != nil || !on {
+		return nil, err
+	}
+	// The exporter reads the rest of the variables itself: headers, certificates, timeouts.
+	exporter, err := otlptracehttp.New(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_*: %w", err)
+	}
+	about, err := resource.New(ctx,
+		resource.WithAttributes(semconv.ServiceName(service), semconv.ServiceVersion(version)), resource.WithFromEnv())
+	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
+		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w (fix: write it as key=value,key=value)", err)
+	}
+	// The SDK tells of its failures nowhere else. Collectors' answers may be long.
+	told := seldom(log)
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(told))
+	limits := sdktrace.NewSpanLimits()
+	limits.AttributeValueLengthLimit = maxAttribute
+	return &Tracing{log: log, provider: sdktrace.NewTracerProvider(
+		sdktrace.WithBatcher(exporter, sdktrace.WithMaxQueueSize(maxQueue), sdktrace.WithMaxExportBatchSize(maxBatch)),
+		sdktrace.WithResource(about), sdktrace.WithRawSpanLimits(limits),
+	)}, nil
+}
+
+// wanted says whether the variables ask for traces. What we cannot do is an error: silence
+// would look like traffic that never came.
+func wanted(getenv func(string) string) (bool, error) {
+	if off, err := strconv.ParseBool(getenv("OTEL_SDK_DISABLED")); err == nil && off {
+		return false, nil
+	}
+	switch to := getenv("OTEL_TRACES_EXPORTER"); to {
+	case "", "otlp":
+	case "none":
+		return false, nil
+	default:
+		return false, fmt.Errorf("OTEL_TRACES_EXPORTER: %q is neither otlp nor none (fix: leave it out)", clip(to))
+	}
+	if getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" {
+		return false, nil
+	}
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
+		if p := getenv(name); p != "" && p != "http/protobuf" {
+			return false, fmt.Errorf("%s: %q is not spoken here (fix: use http/protobuf, port 4318 of most collectors)", name, clip(p))
+		}
+	}
+	return true, nil
+}
+
+func clip(text string) string { return text[:min(len(text), 64)] }
+
+// seldom logs what the SDK complains of, once a minute at most: a collector that is away
+// is no reason to fill the log.
+func seldom(log zerolog.Logger) func(error) {
+	sampler := log.Sample(&zerolog.BurstSampler{Burst: 1, Period: time.Minute})
+	return func(err error) {
+		sampler.Warn().Str("error", strings.ToValidUTF8(clip(err.Error()), "?")).Msg("traces do not reach the collector, and are dropped; nothing else depends on it")
+	}
+}
+
+// Provider makes spans; nil when tracing is off.
+func (t *Tracing) Provider() trace.TracerProvider {
+	if t == nil {
+		return nil
+	}
+	return t.provider
+}
+
+// Stop sends what is left, for a moment: the context that it is given may have ended. It
+// may be called of a nil Tracing.
+func (t *Tracing) Stop(ctx context.Context) {
+	if t == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	if err := t.provider.Shutdown(ctx); err != nil {
+		t.log.Debug().Msg("the last traces did not reach the collector")
+	}
+}

@@ -1,0 +1,56 @@
+package runnerapi
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/span"
+)
+
+// Observation is how the agent sees what is called. Both may be nil.
+type Observation struct {
+	// Called hears of each call when it is answered, for metrics: its ID in Calls, or
+	// OtherCall, so that there are no more of them than calls.
+	Called func(id string, status int, took time.Duration)
+	// Tracer makes a span of each call, in its caller's trace.
+	Tracer trace.TracerProvider
+}
+
+// OtherCall stands for what is no call of a Runner's: probes, and paths that there are not.
+const OtherCall = "other"
+
+// observed tells of each call when it is answered.
+func (s *server) observed(next http.Handler) http.Handler {
+	if s.Observation.Called == nil && s.Observation.Tracer == nil {
+		return next
+	}
+	calls := callsByRoute()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		r, served := span.Served(r, s.Observation.Tracer)
+		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+		whole := false
+		defer func() { //nolint:contextcheck // the request's own; an answer that broke off is told of too
+			id, status := OtherCall, ww.Status()
+			if call := calls[r.Method+" "+chi.RouteContext(r.Context()).RoutePattern()]; call.ID != "" {
+				id = call.ID
+			}
+			if status == 0 {
+				status = http.StatusOK
+			}
+			if !whole {
+				status = http.StatusInternalServerError
+			}
+			served(id, status)
+			if s.Observation.Called != nil {
+				s.Observation.Called(id, status, time.Since(start))
+			}
+		}()
+		next.ServeHTTP(ww, r)
+		whole = true
+	})
+}

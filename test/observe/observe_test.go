@@ -1,0 +1,227 @@
+// Package observe tests what is made of the metrics: alert rules, dashboards and their page
+// in docs, against the metrics that there are.
+package observe
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+
+	"github.com/pipeops/pipeops-vm-agent/agent"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/internal/metrics"
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
+)
+
+const (
+	rules      = "deployments/prometheus/rules.yaml"
+	ruleTests  = "deployments/prometheus/rules_test.yaml"
+	dashboards = "deployments/grafana/*.json"
+	page       = "docs/observability.md"
+)
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(harness.Root(), path))
+	require.NoError(t, err)
+	return string(text)
+}
+
+// promtool compiles Prometheus' own tool from a module of its own, which keeps its
+// dependencies out of the product's: without service discovery, which is most of it. The
+// flags are those of test/setup.
+func promtool(t *testing.T) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("compiles promtool")
+	}
+	path := filepath.Join(harness.Root(), "bin", "promtool")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-tags=remove_all_sd", "-o", path, "github.com/prometheus/prometheus/cmd/promtool")
+	cmd.Dir = filepath.Join(harness.Root(), "test", "observe", "tools")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return path
+}
+
+// TestAlerts has promtool check the rules, and run their own tests.
+func TestAlerts(t *testing.T) {
+	tool := promtool(t)
+	for _, args := range [][]string{{"check", "rules", "--lint=all", "--lint-fatal", rules}, {"test", "rules", ruleTests}} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		cmd := exec.CommandContext(ctx, tool, args...)
+		cmd.Dir = harness.Root()
+		out, err := cmd.CombinedOutput()
+		cancel()
+		require.NoError(t, err, "promtool %s\n%s", strings.Join(args, " "), out)
+	}
+}
+
+type alert struct {
+	Alert, Expr string
+	Labels      map[string]string
+	Annotations map[string]string
+}
+
+func alerts(t *testing.T) (all []alert) {
+	t.Helper()
+	var file struct{ Groups []struct{ Rules []alert } }
+	require.NoError(t, yaml.Unmarshal([]byte(read(t, rules)), &file))
+	for _, g := range file.Groups {
+		all = append(all, g.Rules...)
+	}
+	require.NotEmpty(t, all)
+	return all
+}
+
+// TestEachAlertHasItsRunbook: a heading of the page, with the cause and the fix; and that it is
+// tested.
+func TestEachAlertHasItsRunbook(t *testing.T) {
+	doc, tests := read(t, page), read(t, ruleTests)
+	for _, a := range alerts(t) {
+		assert.Contains(t, []string{"critical", "warning"}, a.Labels["severity"], a.Alert)
+		assert.NotEmpty(t, a.Annotations["summary"], a.Alert)
+		assert.Equal(t, "https://github.com/pipeops/pipeops-vm-agent/blob/main/"+page+"#"+strings.ToLower(a.Alert), a.Annotations["runbook_url"])
+		_, section, found := strings.Cut(doc, "\n#### "+a.Alert+"\n")
+		require.True(t, found, "%s has no heading for %s", page, a.Alert)
+		section, _, _ = strings.Cut(section, "\n#")
+		for _, word := range []string{"**Cause:**", "**Fix:**"} {
+			assert.Contains(t, section, word, a.Alert)
+		}
+		assert.Contains(t, tests, a.Alert, "%s does not test it", ruleTests)
+	}
+}
+
+// known are the metrics that there are, with the series that histograms make.
+func known() map[string]bool {
+	names := map[string]bool{}
+	for _, f := range slices.Concat(controlplane.MetricFamilies(), agent.MetricFamilies()) {
+		for _, suffix := range []string{"", "_bucket", "_count", "_sum"} {
+			names[f.Name+suffix] = true
+		}
+	}
+	return names
+}
+
+// metricNames finds names of metrics in PromQL: words that are no function, label or keyword.
+var metricNames = regexp.MustCompile(`\b(?:pipeops|controller_runtime|workqueue|rest_client|process|go)_[a-z0-9_]+\b`)
+
+func TestWhatIsAskedForExists(t *testing.T) {
+	names, asked := known(), 0
+	check := func(where, expr string) {
+		found := metricNames.FindAllString(expr, -1)
+		assert.NotEmpty(t, found, "%s asks for nothing of ours: %s", where, expr)
+		for _, name := range found {
+			asked++
+			assert.True(t, names[name], "%s asks for %s, which there is not", where, name)
+		}
+	}
+	for _, a := range alerts(t) {
+		check(a.Alert, a.Expr)
+	}
+	files, err := filepath.Glob(filepath.Join(harness.Root(), dashboards))
+	require.NoError(t, err)
+	require.Len(t, files, 2)
+	for _, file := range files {
+		for title, exprs := range panels(t, file) {
+			for _, expr := range exprs {
+				check(filepath.Base(file)+": "+title, expr)
+			}
+		}
+	}
+	assert.Greater(t, asked, 80)
+}
+
+// panels are a dashboard's queries by panel.
+func panels(t *testing.T, file string) map[string][]string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	var board struct {
+		UID, Title string
+		Panels     []struct {
+			ID          int
+			Type, Title string
+			Targets     []struct{ Expr string }
+		}
+	}
+	require.NoError(t, json.Unmarshal(text, &board))
+	assert.NotEmpty(t, board.UID)
+	ids, all := map[int]bool{}, map[string][]string{}
+	for _, p := range board.Panels {
+		assert.False(t, ids[p.ID], "%s: panel %d is there twice", file, p.ID)
+		ids[p.ID] = true
+		if p.Type == "row" {
+			continue
+		}
+		require.NotEmpty(t, p.Targets, "%s: %s", file, p.Title)
+		for _, target := range p.Targets {
+			all[p.Title] = append(all[p.Title], target.Expr)
+		}
+	}
+	return all
+}
+
+// TestDashboardQueriesAreValid has promtool parse each, as the expression of a rule.
+func TestDashboardQueriesAreValid(t *testing.T) {
+	tool := promtool(t)
+	type rule struct {
+		Record string `json:"record"`
+		Expr   string `json:"expr"`
+	}
+	var all []rule
+	files, err := filepath.Glob(filepath.Join(harness.Root(), dashboards))
+	require.NoError(t, err)
+	for _, file := range files {
+		for _, exprs := range panels(t, file) {
+			for _, expr := range exprs {
+				all = append(all, rule{fmt.Sprintf("panel:%d", len(all)), strings.ReplaceAll(expr, "$instance", ".*")})
+			}
+		}
+	}
+	text, err := yaml.Marshal(map[string]any{"groups": []any{map[string]any{"name": "panels", "rules": all}}})
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "panels.yaml")
+	require.NoError(t, os.WriteFile(path, text, 0o600))
+	out, err := exec.CommandContext(t.Context(), tool, "check", "rules", path).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+// TestEveryMetricIsInTheDocumentation as it is declared: the tables are these.
+func TestEveryMetricIsInTheDocumentation(t *testing.T) {
+	doc := read(t, page)
+	for marker, families := range map[string][]metrics.Family{"controlplane": controlplane.MetricFamilies(), "agent": agent.MetricFamilies()} {
+		_, table, found := strings.Cut(doc, "<!-- metrics: "+marker+" -->\n")
+		require.True(t, found)
+		table, _, _ = strings.Cut(table, "<!-- end -->")
+		assert.Equal(t, tableOf(families), table, "put this into %s", page)
+	}
+}
+
+func tableOf(families []metrics.Family) string {
+	var b strings.Builder
+	b.WriteString("| metric | labels | |\n|---|---|---|\n")
+	for _, f := range families {
+		if !strings.HasPrefix(f.Name, "pipeops_") {
+			continue // others' are told of in words
+		}
+		labels := make([]string, len(f.Labels))
+		for i, l := range f.Labels {
+			labels[i] = "`" + l + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", f.Name, strings.Join(labels, ", "), f.Help)
+	}
+	return b.String()
+}
