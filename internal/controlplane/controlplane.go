@@ -34,6 +34,9 @@ type ControlPlane struct {
 	nudger      *nudger
 	broker      *messaging // nil without one
 	listeners   listeners
+	leader      *leader
+	replicas    *replicas     // nil where this is the only one
+	caChanged   chan struct{} // somebody may have changed it
 
 	serving atomic.Bool
 	closing sync.Once
@@ -43,7 +46,7 @@ type ControlPlane struct {
 // Addrs are where it listens.
 type Addrs struct{ API, Tunnel, Edge net.Addr }
 
-type listeners struct{ api, tunnel, edge net.Listener }
+type listeners struct{ api, tunnel, edge, peer net.Listener }
 
 // New opens the data directory and the ports. Close what is not run.
 func New(ctx context.Context, cfg Config) (*ControlPlane, error) {
@@ -51,7 +54,7 @@ func New(ctx context.Context, cfg Config) (*ControlPlane, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	c := &ControlPlane{cfg: cfg}
+	c := &ControlPlane{cfg: cfg, leader: newLeader(), caChanged: make(chan struct{}, 1)}
 	if err := c.open(ctx); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -69,16 +72,19 @@ func (c *ControlPlane) open(ctx context.Context) error {
 	if c.store, err = c.cfg.data().openStore(ctx); err != nil {
 		return err
 	}
-	if err := c.store.Serve(ctx); err != nil {
+	if err := c.claim(ctx); err != nil {
 		return err
 	}
-	if c.ca, err = ca.Open(filepath.Join(c.cfg.DataDir, fileCA), c.cfg.Now); err != nil {
+	if c.ca, err = c.cfg.data().openCA(ctx, c.store, c.cfg.Now, true); err != nil {
 		return err
 	}
 	if err := c.ca.Ended(); err != nil {
 		return err
 	}
 	if c.listeners, err = listen(ctx, &c.cfg); err != nil {
+		return err
+	}
+	if err := c.listenPeers(ctx); err != nil {
 		return err
 	}
 	c.cfg.advertise(c.listeners.api.Addr(), c.listeners.tunnel.Addr(), c.listeners.edge.Addr())
@@ -88,7 +94,14 @@ func (c *ControlPlane) open(ctx context.Context) error {
 	if err := c.assemble(); err != nil {
 		return err
 	}
-	return saveAdvertised(ctx, c.store, c.Advertised())
+	if err := c.joinOthers(ctx); err != nil {
+		return err
+	}
+	at, err := c.advertised(ctx)
+	if err != nil {
+		return err
+	}
+	return saveAdvertised(ctx, c.store, at)
 }
 
 // assemble joins the parts. Nothing runs yet.
@@ -98,8 +111,12 @@ func (c *ControlPlane) assemble() error {
 	c.peers = &peers{store: c.store, ca: c.ca, trustDomain: c.cfg.TrustDomain, now: c.cfg.Now, clones: newClones(c.store, d, &c.cfg)}
 	c.liveness = newLiveness(c.store, d, &c.cfg)
 	c.registry = &registry{store: c.store, ca: c.ca, peers: c.peers, liveness: c.liveness, directory: d, cfg: &c.cfg, twins: newTwins(c.cfg.Now)}
+	if c.cfg.data().Shared() {
+		c.replicas = c.newReplicas()
+		c.registry.node = c.replicas.node
+	}
 	var err error
-	if c.broker, err = newMessaging(c.store, &c.cfg); err != nil {
+	if c.broker, err = newMessaging(c.store, c.leader, &c.cfg); err != nil {
 		return err
 	}
 	c.tunnel, err = server.New(server.Config{
@@ -110,7 +127,7 @@ func (c *ControlPlane) assemble() error {
 			},
 		},
 		Identify: c.peers.agentOfTunnel, Authorize: c.peers.authorize, Admit: c.peers.admit,
-		OnUp: c.liveness.tunnelUp, OnDown: c.liveness.tunnelDown,
+		OnUp: c.tunnelUp, OnDown: c.tunnelDown,
 		Log: c.cfg.Log.With().Str("part", "tunnel").Logger(),
 	})
 	c.nudger = &nudger{
@@ -159,21 +176,21 @@ func (c *ControlPlane) Run(ctx context.Context) error {
 
 // start takes over from the last time.
 func (c *ControlPlane) start(ctx context.Context) error {
+	if err := c.nudger.begin(ctx); err != nil || c.replicas != nil { // else whoever leads does it
+		return err
+	}
 	agents, err := c.store.Agents(ctx)
 	if err != nil {
 		return err
 	}
 	c.liveness.resume(agents, c.cfg.StartGrace)
-	if err := c.nudger.begin(ctx); err != nil {
-		return err
-	}
-	return c.moveEndpoints(ctx, agents)
+	return c.moveEndpoints(ctx, agents, c.cfg.AdvertiseEdge)
 }
 
 // moveEndpoints announces the agents anew when Runners reach them elsewhere.
-func (c *ControlPlane) moveEndpoints(ctx context.Context, agents []store.Agent) error {
+func (c *ControlPlane) moveEndpoints(ctx context.Context, agents []store.Agent, to string) error {
 	for _, a := range agents {
-		if a.EdgeAddress == c.cfg.AdvertiseEdge || a.Revoked() {
+		if a.EdgeAddress == to || a.Revoked() {
 			continue
 		}
 		err := c.store.Update(ctx, func(tx *store.Tx) error {
@@ -181,7 +198,7 @@ func (c *ControlPlane) moveEndpoints(ctx context.Context, agents []store.Agent) 
 			if err != nil {
 				return err
 			}
-			current.EdgeAddress = c.cfg.AdvertiseEdge
+			current.EdgeAddress = to
 			return c.registry.directory.write(ctx, tx, announce.AgentUpdated, current, c.cfg.Now())
 		})
 		if err != nil {
@@ -193,19 +210,25 @@ func (c *ControlPlane) moveEndpoints(ctx context.Context, agents []store.Agent) 
 
 func (c *ControlPlane) serve(ctx context.Context) error {
 	group, running := errgroup.WithContext(ctx)
-	router := edge.New(edge.Config{Domain: c.cfg.AgentsDomain, Handover: c.tunnel.Handover, Log: c.cfg.Log})
+	router := edge.New(edge.Config{Domain: c.cfg.AgentsDomain, Handover: c.reach, Log: c.cfg.Log})
 	group.Go(func() error { return c.serveAPI(running, c.listeners.api) })
 	group.Go(func() error { return c.tunnel.Serve(running, c.listeners.tunnel) })
-	group.Go(func() error { return router.Serve(running, c.listeners.edge) })
-	group.Go(func() error { return c.liveness.run(running) })
+	group.Go(func() error {
+		defer c.endForwards() // when nothing more can come
+		return router.Serve(running, c.listeners.edge)
+	})
+	group.Go(func() error { return c.leader.run(running, c.store) })
+	c.serveReplicas(running, group)
 	group.Go(func() error {
 		return c.store.Watch(running, time.Second, func() {
 			c.dropRevoked(running)
 			c.nudger.look()
+			c.lookAtCA()
 		})
 	})
 	group.Go(func() error { return c.nudger.run(running) })
-	group.Go(func() error { return c.clean(running) })
+	group.Go(func() error { return c.leader.while(running, c.clean) })
+	group.Go(func() error { return c.forgetTwins(running) })
 	group.Go(func() error { return c.followCA(running) })
 	if c.broker != nil {
 		group.Go(func() error { return c.broker.run(running) })
@@ -257,7 +280,7 @@ func (c *ControlPlane) clean(ctx context.Context) error {
 func (c *ControlPlane) Close() error {
 	c.closing.Do(func() {
 		var errs []error
-		for _, l := range []net.Listener{c.listeners.api, c.listeners.tunnel, c.listeners.edge} {
+		for _, l := range []net.Listener{c.listeners.api, c.listeners.tunnel, c.listeners.edge, c.listeners.peer} {
 			if l == nil {
 				continue
 			}

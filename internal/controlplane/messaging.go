@@ -20,10 +20,11 @@ type messaging struct {
 	publisher *announce.Publisher
 	consumer  *announce.Consumer
 	announcer *announcer
+	leader    *leader
 }
 
 // newMessaging answers nil when none is configured.
-func newMessaging(s *store.Store, cfg *Config) (*messaging, error) {
+func newMessaging(s *store.Store, l *leader, cfg *Config) (*messaging, error) {
 	if len(cfg.BrokerURLs) == 0 {
 		return nil, nil
 	}
@@ -37,7 +38,7 @@ func newMessaging(s *store.Store, cfg *Config) (*messaging, error) {
 		return nil, fmt.Errorf("broker: %w", err)
 	}
 	return &messaging{
-		store: s, link: link, publisher: publisher, consumer: consumer,
+		store: s, link: link, publisher: publisher, consumer: consumer, leader: l,
 		announcer: &announcer{store: s, publisher: publisher, log: cfg.Log, pause: time.Second, now: cfg.Now},
 	}, nil
 }
@@ -46,7 +47,7 @@ func (b *messaging) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return unlessDone(ctx, b.publisher.Run(ctx)) })
 	group.Go(func() error { return unlessDone(ctx, b.consumer.Run(ctx, b.remember)) })
-	group.Go(func() error { return b.announcer.run(ctx) })
+	group.Go(func() error { return b.leader.while(ctx, b.announcer.run) })
 	group.Go(func() error { return unlessDone(ctx, b.narrow(ctx)) })
 	return group.Wait()
 }

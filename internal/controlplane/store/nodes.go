@@ -152,3 +152,8 @@ func (s *Store) Misplaced(ctx context.Context, silentSince time.Time) ([]Misplac
 		WHERE state = 'online' AND (up = 0 OR up < $1 AND last_seen < $1)
 			OR state <> 'online' AND up <> 0 AND (up >= $1 OR last_seen >= $1)`, micros(silentSince))
 }
+
+// AgentsElsewhere lists the agents that Runners were told to find at another address.
+func (q queries) AgentsElsewhere(ctx context.Context, edge string) ([]Agent, error) {
+	return all(ctx, q.q, scanAgent, `SELECT `+agentSelect+` FROM agents WHERE edge_address <> $1 AND revoked_at = 0 ORDER BY name, id`, edge)
+}
