@@ -44,7 +44,10 @@ type ControlPlane struct {
 }
 
 // Addrs are where it listens.
-type Addrs struct{ API, Tunnel, Edge net.Addr }
+type Addrs struct {
+	API, Tunnel, Edge net.Addr
+	Peer              net.Addr // nil where it is the only control plane
+}
 
 type listeners struct{ api, tunnel, edge, peer net.Listener }
 
@@ -153,7 +156,11 @@ func listen(ctx context.Context, cfg *Config) (l listeners, err error) {
 
 // Addrs are the addresses that are listened on.
 func (c *ControlPlane) Addrs() Addrs {
-	return Addrs{API: c.listeners.api.Addr(), Tunnel: c.listeners.tunnel.Addr(), Edge: c.listeners.edge.Addr()}
+	at := Addrs{API: c.listeners.api.Addr(), Tunnel: c.listeners.tunnel.Addr(), Edge: c.listeners.edge.Addr()}
+	if c.listeners.peer != nil {
+		at.Peer = c.listeners.peer.Addr()
+	}
+	return at
 }
 
 // Advertised is where the others find it.

@@ -46,6 +46,9 @@ func (c *ControlPlane) readiness(ctx context.Context) readiness {
 	if !connected {
 		r.Checks["broker"] = text
 	}
+	if c.replicas != nil {
+		set("controlPlanes", false, true, c.replicas.standing(c.leader.leads()))
+	}
 	r.Checks["outbox"] = fmt.Sprintf("%d announcements wait", n)
 	return r
 }

@@ -254,3 +254,21 @@ func (c *ControlPlane) endForwards() {
 		c.replicas.forwarder.link.Close()
 	}
 }
+
+// standing says in words how many there are.
+func (r *replicas) standing(leads bool) string {
+	what := "another leads"
+	if leads {
+		what = "this one leads"
+	}
+	return fmt.Sprintf("%d serve the database, %s", len(r.node.nodes()), what)
+}
+
+// AdvertisedPeer is where the other control planes find this one; empty where there are
+// none.
+func (c *ControlPlane) AdvertisedPeer() string {
+	if c.replicas == nil {
+		return ""
+	}
+	return c.cfg.AdvertisePeer
+}

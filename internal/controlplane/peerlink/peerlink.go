@@ -38,7 +38,7 @@ type request struct {
 // encode writes two texts, each with its length in a byte before it.
 func (r request) encode() ([]byte, error) {
 	from := r.from.String()
-	if r.agentID == "" || len(r.agentID) > maxName {
+	if r.agentID == "" || len(r.agentID) > maxName || len(from) > maxName {
 		return nil, fmt.Errorf("%q is no agent's ID", r.agentID)
 	}
 	text := append([]byte{byte(len(r.agentID))}, r.agentID...)

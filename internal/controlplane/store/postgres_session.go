@@ -21,8 +21,8 @@ const (
 )
 
 // ErrServed says that another control plane serves the database.
-var ErrServed = errors.New("another control plane serves this database, and one of the two wants it for itself; " +
-	"stop that one, or give all of them the same --ca-key-file: docs/database.md says how several serve one database")
+var ErrServed = errors.New("another control plane serves this database; stop that one, " +
+	"or give all of them the same --ca-key-file: docs/database.md says how several serve one database")
 
 // claim is what a session holds of the database.
 type claim string
