@@ -45,7 +45,9 @@ func trusting(c *ca.CA, cert func() (*tls.Certificate, error)) func() (*tls.Conf
 }
 
 func nodeCert(c *ca.CA, node string) func() (*tls.Certificate, error) {
-	return func() (*tls.Certificate, error) { return c.Node(URI(domain, node), ServerName(domain, node), time.Hour) }
+	return func() (*tls.Certificate, error) {
+		return c.Node(URI(domain, node), ServerName(domain, node), time.Hour)
+	}
 }
 
 // startServer serves as node b, until the test ends.
