@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -114,7 +115,7 @@ func TestDatabaseDocumentation(t *testing.T) {
 	must(doc["key"])
 	several := strings.Fields(strings.ReplaceAll(doc["several"], "\\\n", " "))
 	require.Equal(t, []string{"pipeops-controlplane", "serve", "--data-dir", "./data"}, several[:4])
-	args = append(several[4:len(several)-1], "127.0.0.1:8445", "--peer-listen", "127.0.0.1:0")
+	args = slices.Concat(several[4:len(several)-1], []string{"127.0.0.1:8445", "--peer-listen", "127.0.0.1:0"})
 	require.Equal(t, "--advertise-peer", several[len(several)-2])
 	p = startServe(t, "data", args...)
 	require.FileExists(t, "data/ca.pem.moved")

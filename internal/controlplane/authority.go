@@ -96,7 +96,7 @@ func (d Data) openCA(ctx context.Context, s *store.Store, now func() time.Time, 
 	case d.has(fileCA) && !serving && !inDatabase:
 		return nil, fmt.Errorf("the certificate authority is in %s still; start `pipeops-controlplane serve` with --ca-key-file once, which moves it into the database", d.Dir)
 	case d.has(fileCA) && serving:
-		if err := d.moveCA(s, now); err != nil {
+		if err := d.moveCA(s, now); err != nil { //nolint:contextcheck // a ca.Keeper has a bound of its own
 			return nil, err
 		}
 	case !inDatabase:

@@ -23,16 +23,18 @@ func (l *leader) run(ctx context.Context, s *store.Store) error { return s.Lead(
 
 // lead is a term. It ends when all who work in it have heard that it is over.
 func (l *leader) lead(ctx context.Context) {
-	l.set(ctx)
+	l.set(ctx, true)
 	<-ctx.Done()
-	l.set(nil)
+	l.set(ctx, false)
 	l.working.Wait()
 }
 
-func (l *leader) set(term context.Context) {
+func (l *leader) set(term context.Context, leads bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.term = term
+	if l.term = nil; leads {
+		l.term = term
+	}
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
@@ -66,7 +68,7 @@ func (l *leader) once(ctx context.Context, work func(context.Context) error) err
 	l.mu.Unlock()
 	if term != nil {
 		running, end := context.WithCancel(ctx)
-		stop := context.AfterFunc(term, end)
+		stop := context.AfterFunc(term, end) //nolint:contextcheck // both end it
 		err := unlessDone(running, work(running))
 		stop()
 		end()

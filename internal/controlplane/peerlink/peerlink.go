@@ -41,8 +41,8 @@ func (r request) encode() ([]byte, error) {
 	if r.agentID == "" || len(r.agentID) > maxName || len(from) > maxName {
 		return nil, fmt.Errorf("%q is no agent's ID", r.agentID)
 	}
-	text := append([]byte{byte(len(r.agentID))}, r.agentID...)
-	return append(append(text, byte(len(from))), from...), nil
+	text := append([]byte{byte(len(r.agentID))}, r.agentID...) //nolint:gosec // at most maxName
+	return append(append(text, byte(len(from))), from...), nil //nolint:gosec // at most maxName
 }
 
 var errRequest = errors.New("not a request of a control plane")
