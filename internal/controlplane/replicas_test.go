@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -98,7 +100,8 @@ type fleet struct {
 // member is one of them, which can be killed.
 type member struct {
 	*plane
-	kill func()
+	cable *cable
+	kill  func()
 }
 
 func newFleet(t *testing.T) *fleet {
@@ -138,7 +141,7 @@ func (f *fleet) start(change ...func(*Config)) *member {
 	require.NoError(f.t, err)
 	cable := newCable(f.t, u.Host)
 	cfg := f.config(cable.ln.Addr().String(), change...)
-	m := &member{plane: &plane{t: f.t, clock: &clock{}}}
+	m := &member{cable: cable, plane: &plane{t: f.t, clock: &clock{}}}
 	m.ControlPlane, err = New(f.t.Context(), cfg)
 	require.NoError(f.t, err)
 	m.admin, err = OpenAdmin(f.t.Context(), f.data(change...), time.Now)
@@ -246,6 +249,44 @@ func TestAnyControlPlaneAnswersAnyAgent(t *testing.T) {
 	})
 }
 
+// TestRunnersReachAgentsWithoutTheDatabase, those that they have reached before: the one
+// that their edge is of remembers where.
+func TestRunnersReachAgentsWithoutTheDatabase(t *testing.T) {
+	f := newFleet(t)
+	a, b := f.start(), f.start()
+	agent := a.registered("shop")
+	s := agent.at(a).serve()
+	client := s.visit(through(a.issue("ci", ""), b))
+	eventually(t, "it is known where the agent is", func() bool {
+		_, err := client.Cluster(t.Context())
+		return err == nil
+	})
+	b.cable.sever()
+	again := s.visit(through(a.issue("other", ""), b))
+	_, err := again.Cluster(t.Context())
+	require.NoError(t, err)
+	b.kill()
+}
+
+// TestTheCAsKeyIsForItsOwner: a file that all can read is refused, one that is there is
+// not overwritten.
+func TestTheCAsKeyIsForItsOwner(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca-key")
+	require.NoError(t, MakeCAKey(file))
+	key, err := ReadCAKey(file)
+	require.NoError(t, err)
+	assert.True(t, key.Given())
+	require.ErrorContains(t, MakeCAKey(file), "exists")
+	require.NoError(t, os.Chmod(file, 0o644)) //nolint:gosec // that is the point
+	_, err = ReadCAKey(file)
+	require.ErrorContains(t, err, "chmod 600")
+	require.NoError(t, os.Remove(file))
+	require.NoError(t, os.WriteFile(file, []byte("secret but no key"), 0o600))
+	_, err = ReadCAKey(file)
+	require.ErrorContains(t, err, "holds no key")
+	assert.NotContains(t, err.Error(), "secret")
+}
+
 // TestAControlPlaneMayDie: the one that leads, and has the agent's tunnel.
 func TestAControlPlaneMayDie(t *testing.T) {
 	f := newFleet(t)
@@ -276,7 +317,8 @@ func TestAControlPlaneMayDie(t *testing.T) {
 	t.Logf("another led after %s", time.Since(began).Round(time.Millisecond))
 	assert.False(t, second.leads() && third.leads())
 
-	eventually(t, "who does not come back is offline", func() bool { return second.state(lost.id.AgentID) == announce.StateOffline })
+	require.Eventually(t, func() bool { return second.state(lost.id.AgentID) == announce.StateOffline },
+		nodeLease+time.Minute, 20*time.Millisecond, "who does not come back is offline")
 	t.Logf("who did not come back was offline after %s", time.Since(began).Round(time.Millisecond))
 	lost.at(second).serve()
 	eventually(t, "and is online again", func() bool { return third.state(lost.id.AgentID) == announce.StateOnline })
