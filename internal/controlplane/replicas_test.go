@@ -277,7 +277,7 @@ func TestTheCAsKeyIsForItsOwner(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, key.Given())
 	require.ErrorContains(t, MakeCAKey(file), "exists")
-	require.NoError(t, os.Chmod(file, 0o644)) //nolint:gosec // that is the point
+	require.NoError(t, os.Chmod(file, 0o644))
 	_, err = ReadCAKey(file)
 	require.ErrorContains(t, err, "chmod 600")
 	require.NoError(t, os.Remove(file))
