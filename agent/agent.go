@@ -1,5 +1,5 @@
 // Package agent is the agent's life: it finds out who it is or registers,
-// keeps the tunnel and the heartbeat going, serves the Runner API on the
+// keeps its tunnels and the heartbeat going, serves the Runner API on the
 // tunnel's connections, runs the App engine, and drains when it is told to
 // stop. What the commands do in Kubernetes is internal/app's and
 // internal/kube's business.
@@ -78,6 +78,8 @@ type Agent struct {
 	fresh chan struct{}
 	// cas is what this replica knows of the control plane's CAs.
 	cas caState
+	// nodes is what is known of the frps nodes.
+	nodes nodesState
 	// cluster is the UID of the agent's cluster, once it is known.
 	cluster atomic.Pointer[string]
 	// process names this process, and ticket is of the last answer to its heartbeat:
@@ -170,7 +172,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	}
 	defer control.Close()
 	id := a.current.Load()
-	tun, err := tunnel.New(a.tunnelConfig(id))
+	tun, err := a.newTunnels(id)
 	if err != nil {
 		return err
 	}
@@ -208,7 +210,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	refusals := newRefusals(a.audit.Record, a.now, a.log)
 	parts.Go(func() error { return refusals.run(life) })
 	parts.Go(func() error { return engine.Run(life) })
-	parts.Go(func() error { return a.keepTunnel(life, tun) })
+	parts.Go(func() error { return tun.Run(life) })
 	parts.Go(func() error { return a.watch(life, tun, engine) })
 	parts.Go(func() error { return a.heartbeats(life, control, tun, engine) })
 	parts.Go(func() error { return a.syncRoutes(life, control, tun, engine) })
@@ -244,7 +246,7 @@ func (a *Agent) serve(ctx context.Context) error {
 
 // leave hands over to the other replicas, if there are any: one of them leads, and
 // Runners that come now come to them.
-func (a *Agent) leave(life context.Context, tun *tunnel.Tunnel, engine *app.Engine) {
+func (a *Agent) leave(life context.Context, tun *tunnel.Set, engine *app.Engine) {
 	a.draining.Store(true)
 	a.beatSoon()
 	engine.StepDown()

@@ -83,20 +83,26 @@ func (a *Agent) keepCAs(ctx context.Context, id *identity.Identity, cas controla
 	case damaged == nil && stored.CABundle == cas.Bundle:
 		return next, nil
 	}
-	encoded, err := next.Encode()
+	saved, err := a.saveBeside(ctx, next, parts, version)
+	if err != nil || !saved {
+		return id, err
+	}
+	return next, nil
+}
+
+// saveBeside stores the identity in place of the one in parts, which are stored as that
+// version, and leaves what else is there.
+func (a *Agent) saveBeside(ctx context.Context, id *identity.Identity, parts map[string][]byte, version string) (bool, error) {
+	encoded, err := id.Encode()
 	if err != nil {
-		return nil, err
+		return false, err
 	}
 	for name, part := range parts { // a request for the next certificate may be among them
 		if _, ours := encoded[name]; !ours {
 			encoded[name] = part
 		}
 	}
-	saved, err := a.store.Save(ctx, encoded, version)
-	if err != nil || !saved {
-		return id, err
-	}
-	return next, nil
+	return a.store.Save(ctx, encoded, version)
 }
 
 // renewWithin has the certificate renewed at some moment within d, unless it is to

@@ -32,6 +32,7 @@ const stateOK = "ok"
 type health struct {
 	mu     sync.Mutex
 	checks map[string]func() string
+	worse  func() string // what degraded asks; nil for nothing
 }
 
 func newHealth() *health {
@@ -71,6 +72,23 @@ func (h *health) ready(context.Context) error {
 	return errors.New(strings.Join(missing, "; "))
 }
 
+// remark has asked what is not as it should be although the agent is ready.
+func (h *health) remark(worse func() string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.worse = worse
+}
+
+// degraded says what is not as it should be although the agent is ready; empty for nothing.
+func (h *health) degraded() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.worse == nil {
+		return ""
+	}
+	return h.worse()
+}
+
 // serve answers /healthz and /readyz, on the only port of the agent, until the
 // function that it answers is called.
 func (h *health) serve(ctx context.Context, address, version string, log zerolog.Logger) (stop func(), err error) {
@@ -87,7 +105,7 @@ func (h *health) serve(ctx context.Context, address, version string, log zerolog
 	go func() {
 		defer close(done)
 		err := runnerapi.Serve(life, limited, runnerapi.ServeConfig{
-			Handler: runnerapi.NewHealth(version, h.ready), CallTimeout: healthTimeout, Drain: time.Second, Log: log,
+			Handler: runnerapi.NewHealth(version, h.ready, h.degraded), CallTimeout: healthTimeout, Drain: time.Second, Log: log,
 		})
 		if err != nil {
 			log.Error().Err(err).Msg("health port failed")

@@ -24,7 +24,7 @@ const (
 // cluster is: often while something changes, else at the interval that the
 // control plane asks for. It ends with an error when the control plane will
 // not have this agent any more.
-func (a *Agent) heartbeats(ctx context.Context, control *controlapi.Client, tun *tunnel.Tunnel, engine *app.Engine) error {
+func (a *Agent) heartbeats(ctx context.Context, control *controlapi.Client, tun *tunnel.Set, engine *app.Engine) error {
 	idle := time.Duration(a.current.Load().HeartbeatInterval) * time.Second
 	var last controlapi.Heartbeat
 	for {
@@ -48,6 +48,7 @@ func (a *Agent) heartbeats(ctx context.Context, control *controlapi.Client, tun 
 			a.news.tell(reason, answer.RevokedRunners, answer.Labels)
 			a.takeOffer(beat, answer.Offer)
 			a.takeCAs(ctx, answer)
+			a.takeNodes(ctx, tun, answer.Tunnels)
 			if answer.IntervalSeconds > 0 {
 				idle = time.Duration(answer.IntervalSeconds) * time.Second
 			}
@@ -103,10 +104,10 @@ func (a *Agent) beatSoon() {
 
 // observe is what this replica has to tell: the one that leads reads the cluster's
 // figures, the others only say that they live.
-func (a *Agent) observe(ctx context.Context, tun *tunnel.Tunnel, leads bool) (controlapi.Heartbeat, error) {
+func (a *Agent) observe(ctx context.Context, tun *tunnel.Set, leads bool) (controlapi.Heartbeat, error) {
 	beat := controlapi.Heartbeat{
 		Clock: a.now(), AgentVersion: a.opts.Version, RunnerAPIVersion: runnerAPIVersion,
-		TunnelPhase: string(tun.Status().Phase), Standby: !leads, CABundleHash: a.reportedCAs(),
+		TunnelPhase: tunnelPhase(tun.Status()), Standby: !leads, CABundleHash: a.reportedCAs(),
 		Instance: a.replica, Process: a.process, Ticket: a.ticket,
 	}
 	a.tryCluster(ctx)

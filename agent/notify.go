@@ -20,10 +20,11 @@ const (
 // tunnel is up, what is missing until then (`systemctl status` shows it), and
 // that the process lives.
 type notifier struct {
-	ready func(context.Context) error
-	log   zerolog.Logger
-	every time.Duration // after the first readiness
-	alive bool          // systemd watches for signs of life
+	ready    func(context.Context) error
+	degraded func() string // what is amiss although it is ready
+	log      zerolog.Logger
+	every    time.Duration // after the first readiness
+	alive    bool          // systemd watches for signs of life
 
 	wasReady bool
 	last     string
@@ -35,7 +36,7 @@ func (a *Agent) notify(ctx context.Context) (stop func()) {
 	if told, _ := daemon.SdNotify(false, "STATUS=starting"); !told {
 		return func() {}
 	}
-	n := &notifier{ready: a.health.ready, log: a.log, every: afterReady}
+	n := &notifier{ready: a.health.ready, degraded: a.health.degraded, log: a.log, every: afterReady}
 	if interval, err := daemon.SdWatchdogEnabled(false); err == nil && interval > 0 {
 		n.alive, n.every = true, min(afterReady, interval/3)
 	}
@@ -77,6 +78,9 @@ func (n *notifier) look(ctx context.Context) time.Duration {
 	} else if !n.wasReady {
 		n.wasReady = true
 		lines = append(lines, daemon.SdNotifyReady)
+	}
+	if worse := n.degraded(); worse != "" && status == "ready" {
+		status += "; " + strings.ReplaceAll(worse, "\n", " ")
 	}
 	if status != n.last {
 		n.last = status

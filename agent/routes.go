@@ -41,10 +41,10 @@ func (a *Agent) routesChanged() func() {
 
 // syncRoutes keeps the control plane's routes of this agent what they are, until
 // ctx ends. It compares states instead of passing on changes: at the start, when
-// something changed, when the tunnel went down or came up (the control plane may be
+// something changed, when a tunnel went down or came up (the control plane may be
 // one that was restored from a backup), and when this replica begins to lead. With
 // ingress sync turned off there are none, and those from before are withdrawn.
-func (a *Agent) syncRoutes(ctx context.Context, control *controlapi.Client, tun *tunnel.Tunnel, engine *app.Engine) error {
+func (a *Agent) syncRoutes(ctx context.Context, control *controlapi.Client, tun *tunnel.Set, engine *app.Engine) error {
 	wait := newBackoff()
 	var theirs knownRoutes
 	for {

@@ -21,8 +21,9 @@ type ClientConfig struct {
 	AgentID string
 	// ServerName is AGENT_ID.AGENTS_DOMAIN.
 	ServerName string
-	// EdgeAddresses are equal ways (host:port) to the agent. The one that worked
-	// last is tried first.
+	// EdgeAddresses are equal ways (host:port) to the agent. A client begins with any of
+	// them, so that clients spread, and stays with the one that worked last; one that
+	// failed is avoided for a while.
 	EdgeAddresses []string
 	// TrustDomain is that of the agent's certificate.
 	TrustDomain string

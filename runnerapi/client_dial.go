@@ -19,9 +19,9 @@ import (
 
 // dialer makes connections to the agent through one of the edge addresses.
 type dialer struct {
-	config ClientConfig
-	tls    *tls.Config
-	best   atomic.Int64 // index of the address that worked last
+	config    ClientConfig
+	tls       *tls.Config
+	endpoints *endpoints
 }
 
 func newDialer(c ClientConfig) *dialer {
@@ -29,41 +29,61 @@ func newDialer(c ClientConfig) *dialer {
 	if agentID == c.ServerName {
 		agentID = ""
 	}
-	return &dialer{config: c, tls: ClientTLS(ClientTLSConfig{
+	return &dialer{config: c, endpoints: newEndpoints(c.EdgeAddresses), tls: ClientTLS(ClientTLSConfig{
 		Certificate: c.Certificate, Roots: c.Roots, TrustDomain: c.TrustDomain,
 		AgentID: agentID, ServerName: c.ServerName,
 	})}
 }
 
-// dial tries the addresses in turn, beginning with the one that worked last. An
-// answer from somebody who is not the agent ends it: that is no outage.
+// dial tries the addresses, those that did well lately first. One that hangs does not
+// hold up the next for long. An answer from somebody who is not the agent, or from the
+// agent that it does not take our certificate, ends it: that is no outage.
 func (d *dialer) dial(ctx context.Context, network, _ string) (net.Conn, error) {
-	addresses := d.config.EdgeAddresses
-	first := int(d.best.Load())
-	var errs []error
-	for i := range addresses {
-		n := (first + i) % len(addresses)
-		conn, err := d.dialOne(ctx, network, addresses[n])
-		if err == nil {
-			d.best.Store(int64(n))
-			return conn, nil
-		}
-		errs = append(errs, err)
-		if ctx.Err() != nil || isUntrusted(err) {
-			break
+	ctx, cancel := context.WithCancel(ctx)
+	race := &race{waiting: d.endpoints.order(), results: make(chan raced, len(d.config.EdgeAddresses))}
+	defer race.end()
+	defer cancel()
+	start := func() {
+		race.start(func(n int) (net.Conn, error) { return d.dialOne(ctx, network, n) })
+	}
+	start()
+	hedge := time.NewTicker(hedgeAfter)
+	defer hedge.Stop()
+	failed := make(dialErrors, 0, len(race.waiting)+1)
+	for race.running > 0 {
+		select {
+		case <-hedge.C:
+			start()
+			continue
+		case r := <-race.results:
+			race.running--
+			if r.err == nil {
+				d.endpoints.worked(r.n)
+				return r.conn, nil
+			}
+			if isUntrusted(r.err) || isRefused(r.err) {
+				return nil, r.err
+			}
+			if failed = append(failed, r.err); ctx.Err() != nil {
+				return nil, failed
+			}
+			d.endpoints.failed(r.n)
+			start()
+			hedge.Reset(hedgeAfter)
 		}
 	}
-	return nil, errors.Join(errs...)
+	return nil, failed
 }
 
-func (d *dialer) dialOne(ctx context.Context, network, address string) (net.Conn, error) {
+func (d *dialer) dialOne(ctx context.Context, network string, n int) (net.Conn, error) {
+	address := d.config.EdgeAddresses[n]
 	raw, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, address)
 	if err != nil {
 		return nil, fmt.Errorf("edge %s: %w", address, err)
 	}
 	handshake, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
-	conn := &agentConn{Conn: tls.Client(raw, d.tls)}
+	conn := &agentConn{Conn: tls.Client(raw, d.tls), lost: func() { d.endpoints.failed(n) }}
 	if err := conn.begin(handshake); err != nil {
 		_ = raw.Close() // the handshake's error says it all
 		return nil, fmt.Errorf("edge %s: %w", address, explainHandshake(err))
@@ -75,9 +95,23 @@ func (d *dialer) dialOne(ctx context.Context, network, address string) (net.Conn
 type agentConn struct {
 	*tls.Conn
 	reader *bufio.Reader
+	lost   func() // is called when it breaks, not when we close it
+	closed atomic.Bool
 }
 
-func (c *agentConn) Read(p []byte) (int, error) { return c.reader.Read(p) }
+func (c *agentConn) Read(p []byte) (int, error) {
+	n, err := c.reader.Read(p)
+	if err != nil && !c.closed.Swap(true) {
+		c.lost()
+	}
+	return n, err
+}
+
+// Close closes it.
+func (c *agentConn) Close() error {
+	c.closed.Store(true)
+	return c.Conn.Close()
+}
 
 // begin makes the handshake and waits for the agent's first byte. In TLS 1.3 the
 // client is through with the handshake before the server has looked at its

@@ -57,30 +57,55 @@ func (r *request) write(opts WriteOptions) *request {
 }
 
 // call makes a call and decodes its answer into out, which may be nil. It says
-// how often it had to try.
+// how often it had to try. An answer that breaks off is asked for again, like one that did
+// not come at all: reads may be, and writes have their key.
 func (c *Client) call(ctx context.Context, r *request, out any) (int, error) {
 	// An agent that accepts connections and never answers is unreachable too.
 	ctx, cancel := context.WithTimeout(ctx, c.config.Patience+headerTimeout)
 	defer cancel()
 	ctx, t := withTry(ctx)
-	resp, err := c.do(ctx, t, r)
-	if err != nil {
-		return t.count, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if out == nil || resp.StatusCode == http.StatusNoContent {
-		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer)) // lets the connection be used again
+	for n := 0; ; n++ {
+		body, err := c.exchange(ctx, t, r)
+		broken := &brokenOff{}
+		if errors.As(err, &broken) {
+			t.last = err
+			if time.Since(t.start) < c.config.Patience && pause(ctx, n) == nil {
+				continue
+			}
+			return t.count, c.failure(ctx, t, err)
+		}
+		if err != nil || out == nil || body == nil {
+			return t.count, err
+		}
+		if err := json.Unmarshal(body, out); err != nil {
+			return t.count, fmt.Errorf("agent %s: %s %s: its answer makes no sense (is something else listening there?): %w",
+				c.config.AgentID, r.method, r.path, err)
+		}
 		return t.count, nil
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+}
+
+// brokenOff is the end of a connection in the middle of an answer.
+type brokenOff struct{ err error }
+
+func (b *brokenOff) Error() string { return "the answer broke off: " + b.err.Error() }
+func (b *brokenOff) Unwrap() error { return b.err }
+
+// exchange makes a call and reads its answer whole; nil is that of a call without one.
+func (c *Client) exchange(ctx context.Context, t *try, r *request) ([]byte, error) {
+	resp, err := c.do(ctx, t, r)
 	if err != nil {
-		return t.count, c.failure(ctx, t, fmt.Errorf("the answer broke off: %w", err))
+		return nil, err
 	}
-	if err := json.Unmarshal(body, out); err != nil {
-		return t.count, fmt.Errorf("agent %s: %s %s: its answer makes no sense (is something else listening there?): %w",
-			c.config.AgentID, r.method, r.path, err)
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	switch {
+	case resp.StatusCode == http.StatusNoContent:
+		return nil, nil
+	case err != nil:
+		return nil, &brokenOff{err}
 	}
-	return t.count, nil
+	return body, nil
 }
 
 // do makes a call and answers its successful response, whose body is the

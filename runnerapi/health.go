@@ -16,21 +16,22 @@ import (
 const readyTimeout = 900 * time.Millisecond
 
 // NewHealth serves /healthz and /readyz alone, for a port that the kubelet can
-// reach and that must offer nothing else.
-func NewHealth(version string, ready func(context.Context) error) http.Handler {
+// reach and that must offer nothing else. What degraded says, where it is not nil, is
+// told of a server that is ready all the same.
+func NewHealth(version string, ready func(context.Context) error, degraded func() string) http.Handler {
 	r := chi.NewRouter()
 	r.Use(problem.WithRequestID)
-	mountHealth(r, version, ready)
+	mountHealth(r, version, ready, degraded)
 	return r
 }
 
-func mountHealth(r chi.Router, version string, ready func(context.Context) error) {
+func mountHealth(r chi.Router, version string, ready func(context.Context) error, degraded func() string) {
 	r.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) {
-		writeStatus(w, "ok", version)
+		writeStatus(w, "ok", version, nil)
 	})
 	r.Get("/readyz", func(w http.ResponseWriter, r *http.Request) {
 		if ready == nil {
-			writeStatus(w, "ready", version)
+			writeStatus(w, "ready", version, degraded)
 			return
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
@@ -40,11 +41,17 @@ func mountHealth(r chi.Router, version string, ready func(context.Context) error
 				"see the agent's log", "not ready: %v", err))
 			return
 		}
-		writeStatus(w, "ready", version)
+		writeStatus(w, "ready", version, degraded)
 	})
 }
 
-func writeStatus(w http.ResponseWriter, status, version string) {
+func writeStatus(w http.ResponseWriter, status, version string, degraded func() string) {
+	answer := map[string]string{"status": status, "version": version}
+	if degraded != nil {
+		if worse := degraded(); worse != "" {
+			answer["degraded"] = worse
+		}
+	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]string{"status": status, "version": version}) // the caller is gone if this fails
+	_ = json.NewEncoder(w).Encode(answer) // the caller is gone if this fails
 }

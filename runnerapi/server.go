@@ -96,7 +96,7 @@ func newRouter(c Config) (chi.Router, *server) {
 	r.Use(problem.WithRequestID, s.identify, s.logCalls, s.recoverPanics)
 	r.NotFound(s.noRoute)
 	r.MethodNotAllowed(s.noMethod(r))
-	mountHealth(r, c.Version, c.Ready)
+	mountHealth(r, c.Version, c.Ready, nil)
 	r.Group(func(r chi.Router) {
 		r.Use(s.shared, s.audited, s.authenticate, s.guard)
 		s.api = humachi.New(r, openAPIConfig(c.Version))

@@ -159,10 +159,10 @@ func TestHealthNeedsNoCertificateAndNothingElseDoesWithout(t *testing.T) {
 		assert.Equal(t, status, rec.Code, path)
 	}
 	rec := httptest.NewRecorder()
-	runnerapi.NewHealth("v1", nil).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+	runnerapi.NewHealth("v1", nil, nil).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/readyz", nil))
 	assert.Equal(t, 200, rec.Code)
 	rec = httptest.NewRecorder()
-	runnerapi.NewHealth("v1", nil).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/v1/apps", nil))
+	runnerapi.NewHealth("v1", nil, nil).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/v1/apps", nil))
 	assert.Equal(t, 404, rec.Code)
 }
 

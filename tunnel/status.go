@@ -35,6 +35,7 @@ type tracker struct {
 	status Status
 	everUp bool
 	next   chan struct{}
+	told   func() // after each change; nil for nobody
 }
 
 func newTracker() *tracker {
@@ -55,6 +56,13 @@ func (t *tracker) changed() <-chan struct{} {
 
 // set enters a phase. A nil error keeps the last one, except that being connected ends it.
 func (t *tracker) set(phase Phase, err error) {
+	t.enter(phase, err)
+	if t.told != nil {
+		t.told()
+	}
+}
+
+func (t *tracker) enter(phase Phase, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.status.Phase, t.status.Since = phase, time.Now()

@@ -3,6 +3,8 @@ package doctor
 import (
 	"context"
 	"crypto/tls"
+	"slices"
+	"sync"
 
 	"github.com/rs/zerolog"
 
@@ -10,8 +12,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
-// tunnel connects to the FRP port as the agent does, up to the login, so that a
-// running agent keeps its tunnel.
+// tunnel connects to the FRP ports as the agent does, up to the login, so that a running
+// agent keeps its tunnels. One of two nodes that does not answer is no failure: the agent
+// does without it.
 func (e *exam) tunnel(ctx context.Context) []Finding {
 	if e.endpoint.Address == "" {
 		return skipped("its address comes with the identity, or from the control plane for a good token")
@@ -20,19 +23,46 @@ func (e *exam) tunnel(ctx context.Context) []Finding {
 	if err != nil {
 		return failure(err, fixConfiguration)
 	}
+	nodes := []controlapi.TunnelEndpoint{e.endpoint}
+	if e.id != nil && len(e.id.Tunnels) > 0 {
+		nodes = e.id.Tunnels[:min(len(e.id.Tunnels), tunnel.SetSize)]
+	}
+	found := make([][]Finding, len(nodes))
+	var probes sync.WaitGroup
+	for i, node := range nodes {
+		probes.Go(func() { found[i] = e.probe(ctx, node, settings, proof) })
+	}
+	probes.Wait()
+	return oneIsEnough(slices.Concat(found...))
+}
+
+// oneIsEnough makes warnings of failures if not all have failed.
+func oneIsEnough(findings []Finding) []Finding {
+	if slices.ContainsFunc(findings, func(f Finding) bool { return f.Status != Failed }) {
+		for i, f := range findings {
+			if f.Status == Failed {
+				findings[i].Status, findings[i].Detail = Warning, f.Detail+"; another node answers"
+			}
+		}
+	}
+	return findings
+}
+
+// probe connects to one node.
+func (e *exam) probe(ctx context.Context, node controlapi.TunnelEndpoint, settings *tls.Config, proof string) []Finding {
 	agentID := "doctor"
 	if e.id != nil {
 		agentID = e.id.AgentID
 	}
-	err = tunnel.Probe(ctx, tunnel.Config{
-		ServerAddress: e.endpoint.Address, ServerName: e.endpoint.ServerName, AgentID: agentID,
+	err := tunnel.Probe(ctx, tunnel.Config{
+		ServerAddress: node.Address, ServerName: node.ServerName, AgentID: agentID,
 		Proxy: e.proxies, Log: zerolog.Nop(),
 		TLS: func(context.Context) (*tls.Config, error) { return settings, nil },
 	})
 	if err != nil {
-		return failure(err, "let outbound TCP to "+e.endpoint.Address+" through the firewall")
+		return failure(err, "let outbound TCP to "+node.Address+" through the firewall")
 	}
-	return ok(e.endpoint.Address + " answers" + proof)
+	return ok(node.Address + " answers" + proof)
 }
 
 // tunnelTLS is how far both ends can be verified: wholly with an identity, the

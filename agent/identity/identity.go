@@ -67,6 +67,13 @@ func (id *Identity) Same(other *Identity) bool {
 	return other != nil && bytes.Equal(id.Certificate.Leaf.Raw, other.Certificate.Leaf.Raw)
 }
 
+// WithTunnels is the identity with other nodes to keep a tunnel to.
+func (id *Identity) WithTunnels(nodes []controlapi.TunnelEndpoint) *Identity {
+	other := *id
+	other.Tunnels = nodes
+	return &other
+}
+
 // NotAfter is when the certificate expires.
 func (id *Identity) NotAfter() time.Time { return id.Certificate.Leaf.NotAfter }
 

@@ -61,6 +61,8 @@ func awaitReady(ctx context.Context, url string, wait time.Duration) (version st
 	}
 }
 
+// askReady answers the version and, on a line of its own, what is amiss although the agent
+// is ready.
 func askReady(ctx context.Context, client *http.Client, url string) (version string, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", nil)
 	if err != nil {
@@ -71,11 +73,13 @@ func askReady(ctx context.Context, client *http.Client, url string) (version str
 		return "", fmt.Errorf("the agent does not answer: %w (fix: see whether it runs, and its log)", err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	var answer struct{ Version, Detail string }
+	var answer struct{ Version, Detail, Degraded string }
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxReadyAnswer)).Decode(&answer); err != nil {
 		return "", fmt.Errorf("%s is not an agent's health port: %w (fix: correct --url)", url, err)
 	}
 	switch {
+	case resp.StatusCode == http.StatusOK && answer.Degraded != "":
+		return answer.Version + "\ndegraded: " + answer.Degraded, nil
 	case resp.StatusCode == http.StatusOK:
 		return answer.Version, nil
 	case answer.Detail != "":

@@ -27,7 +27,7 @@ func askAt(t *testing.T, handler http.Handler, args ...string) (code int, stdout
 }
 
 func TestReadySaysWhatIsMissing(t *testing.T) {
-	code, _, stderr := askAt(t, runnerapi.NewHealth("v1", func(context.Context) error { return errors.New("tunnel: starting") }))
+	code, _, stderr := askAt(t, runnerapi.NewHealth("v1", func(context.Context) error { return errors.New("tunnel: starting") }, nil))
 	assert.Equal(t, exitError, code)
 	assert.Contains(t, stderr, "not ready: tunnel: starting (fix:")
 
@@ -43,8 +43,8 @@ func TestReadyWaits(t *testing.T) {
 			return errors.New("tunnel: starting")
 		}
 		return nil
-	})
+	}, func() string { return "tunnels: 1 of 2 up" })
 	code, stdout, stderr := askAt(t, health, "--wait", "1m")
 	assert.Equal(t, exitOK, code, stderr)
-	assert.Equal(t, "ready, version v1\n", stdout)
+	assert.Equal(t, "ready, version v1\ndegraded: tunnels: 1 of 2 up\n", stdout)
 }

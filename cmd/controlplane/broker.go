@@ -23,11 +23,17 @@ var brokerURL = secretURL{
 	fix: "put the URL into a file and name it with --broker-url-file, or into " + envPrefix + "BROKER_URL",
 }
 
+// add adds the flags of whoever serves.
 func (b *brokerFlags) add(f *pflag.FlagSet) {
+	b.addOwn(f)
+	f.StringVar(&b.runnerURLFile, "runner-broker-url-file", "", "file with the URL that Runners reach RabbitMQ at, for `runner create`")
+}
+
+// addOwn adds the flags of how we reach the broker ourselves.
+func (b *brokerFlags) addOwn(f *pflag.FlagSet) {
 	f.StringVar(&b.url, "broker-url", "", "URL of RabbitMQ without a password; several separated by commas")
 	f.StringVar(&b.urlFile, "broker-url-file", "", "file with the URL of RabbitMQ, amqps://user:password@host:5671/, one per line")
 	f.StringVar(&b.caFile, "broker-ca", "", "file with the CA of RabbitMQ's certificate (default: the machine's CAs)")
-	f.StringVar(&b.runnerURLFile, "runner-broker-url-file", "", "file with the URL that Runners reach RabbitMQ at, for `runner create`")
 	// The environment may hold a password, the flag may not: apply tells them apart.
 	_ = f.SetAnnotation("broker-url", notFromEnvironment, []string{})
 }

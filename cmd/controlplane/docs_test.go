@@ -53,3 +53,11 @@ func runScript(t *testing.T, script string) {
 		},
 	})
 }
+
+// TestTheCommandsOfTheWebhooksDocument runs them as they are written.
+func TestTheCommandsOfTheWebhooksDocument(t *testing.T) {
+	block, err := harness.ShellWith("docs/webhooks.md", "webhook create")
+	require.NoError(t, err)
+	runScript(t, "served shop\nexec sh -eu block.sh\nstdout '^pager +on +app.failed,agent'\nstdout '^shops +on +all +env=prod'\n"+
+		"grep '^whsec_' pager-secret\ngrep '^whsec_' shops-secret\nexec pipeops-controlplane webhook list\n! stdout shops\n-- block.sh --\n"+block)
+}

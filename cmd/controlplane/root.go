@@ -73,7 +73,7 @@ well: --data-dir is PIPEOPS_DATA_DIR, --api-listen is PIPEOPS_API_LISTEN.`,
 	root.PersistentFlags().StringVar(&a.dataDir, "data-dir", defaultDataDir, "directory with the CA and the database, unless those are in PostgreSQL")
 	a.database.add(root.PersistentFlags())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{cli.FlagError(err)} })
-	root.AddCommand(newServe(a), newReady(a), newToken(a), newRunner(a), newAgents(a), newAgent(a), newRoutes(a), newRelease(a), newCA(a), newDatabase(a), cli.NewVersion("pipeops-controlplane", version, commit))
+	root.AddCommand(newServe(a), newReady(a), newToken(a), newRunner(a), newAgents(a), newAgent(a), newRoutes(a), newWebhook(a), newRelease(a), newDeadLetters(a), newCA(a), newDatabase(a), cli.NewVersion("pipeops-controlplane", version, commit))
 	return root
 }
 

@@ -64,7 +64,10 @@ func (w *world) controlPlane(t *testing.T) string {
 	identify := func(r *http.Request) (string, error) {
 		return runnerapi.CallerFromTLS(r.TLS, runnerapitest.TrustDomain)
 	}
-	srv := httptest.NewUnstartedServer(announce.SnapshotHandler(list, identify))
+	mux := http.NewServeMux()
+	mux.Handle(announce.SnapshotPath, announce.SnapshotHandler(list, identify))
+	mux.Handle("GET "+announce.TimelinePath, announce.TimelineHandler(happened(t), identify))
+	srv := httptest.NewUnstartedServer(mux)
 	cert := w.agent.CA.Issue(t, &url.URL{Scheme: "spiffe", Host: runnerapitest.TrustDomain, Path: "/control-plane"}, "localhost")
 	srv.TLS = &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert},

@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	// announceBatch is how many events go out before their confirmations are noted.
-	announceBatch = 500
+	// announceBatch is how many events go out before their confirmations are noted: a
+	// few windows of the publisher, whose end is a pause.
+	announceBatch = 2000
 	// confirmTimeout bounds the wait for a broker and its confirmations; then it
 	// begins anew.
 	confirmTimeout  = time.Minute
@@ -22,7 +23,7 @@ const (
 
 // publisher is the side of announce.Publisher that is used here.
 type publisher interface {
-	Publish(ctx context.Context, events []announce.Event) (confirmed int, err error)
+	PublishEncoded(ctx context.Context, events []announce.Encoded) (confirmed int, err error)
 }
 
 // announcer empties the outbox in order. An event leaves it when the broker has
@@ -34,9 +35,14 @@ type announcer struct {
 	// pause is the first wait after a failure; it doubles up to half a minute.
 	pause time.Duration
 	now   func() time.Time
+	// counts, if set, has what went out counted.
+	counts *outbox
+	// ahead is what was read past the last batch while that was on its way.
+	ahead []store.Waiting
 }
 
 func (a *announcer) run(ctx context.Context) error {
+	a.ahead = nil // of another time
 	for failures := 0; ; {
 		more, err := a.batch(ctx)
 		if ctx.Err() != nil {
@@ -61,42 +67,79 @@ func (a *announcer) run(ctx context.Context) error {
 	}
 }
 
-// batch announces what is first in the outbox and says whether there was any.
+// batch announces what is first in the outbox and says whether there was any. What
+// comes after it is read meanwhile.
 func (a *announcer) batch(ctx context.Context) (more bool, err error) {
-	queued, err := a.store.Outbox(ctx, announceBatch)
-	if err != nil || len(queued) == 0 {
-		return false, err
+	waiting := a.ahead
+	a.ahead = nil
+	if len(waiting) == 0 {
+		if waiting, err = a.store.Waiting(ctx, 0, announceBatch); err != nil || len(waiting) == 0 {
+			return false, err
+		}
 	}
-	events, err := a.addressed(ctx, queued)
+	events, err := a.addressed(ctx, waiting)
 	if err != nil {
 		return false, err
 	}
+	last := waiting[len(waiting)-1].ID
+	read := make(chan []store.Waiting, 1)
+	go func() {
+		next, err := a.store.Waiting(ctx, last, announceBatch)
+		if err != nil {
+			next = nil // the next batch asks again, and says why
+		}
+		read <- next
+	}()
+	confirmed, err := a.publish(ctx, waiting, events)
+	next := <-read
+	if err == nil {
+		a.ahead = next
+	}
+	return confirmed > 0, err
+}
+
+// publish sends events and takes from the outbox what was confirmed.
+func (a *announcer) publish(ctx context.Context, waiting []store.Waiting, events []announce.Encoded) (confirmed int, err error) {
 	publishing, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()
 	// It waits for a broker if there is none: nothing here asks again and again.
-	confirmed, err := a.publisher.Publish(publishing, events)
+	confirmed, err = a.publisher.PublishEncoded(publishing, events)
+	a.count(confirmed, err)
 	if confirmed == 0 {
-		return false, err
+		return 0, err
 	}
 	// What is confirmed is noted even when we are stopping, or it goes out again.
 	noting, cancelNoting := context.WithTimeout(context.WithoutCancel(ctx), databaseTimeout)
 	defer cancelNoting()
-	if noted := a.store.Announced(noting, queued[confirmed-1].ID); noted != nil {
-		return false, noted
+	if noted := a.store.Announced(noting, waiting[confirmed-1].ID); noted != nil {
+		return 0, noted
 	}
-	return true, err
+	return confirmed, err
+}
+
+func (a *announcer) count(confirmed int, err error) {
+	if a.counts == nil {
+		return
+	}
+	a.counts.announced.Add(uint64(confirmed)) // #nosec G115 -- a number of events
+	if err != nil {
+		a.counts.failures.Add(1)
+	}
 }
 
 // addressed are the events with the Runners that they are for, as of now.
-func (a *announcer) addressed(ctx context.Context, queued []store.Queued) ([]announce.Event, error) {
+func (a *announcer) addressed(ctx context.Context, waiting []store.Waiting) ([]announce.Encoded, error) {
 	audience, err := newAudience(ctx, a.store, a.now())
 	if err != nil {
 		return nil, err
 	}
-	events := make([]announce.Event, len(queued))
-	for i, q := range queued {
-		events[i] = q.Event
-		if events[i].Runners, err = audience.of(ctx, q.Event); err != nil {
+	if err := audience.meet(ctx, waiting); err != nil {
+		return nil, err
+	}
+	events := make([]announce.Encoded, len(waiting))
+	for i, w := range waiting {
+		events[i] = w.Event
+		if events[i].Runners, err = audience.of(ctx, w.Event); err != nil {
 			return nil, err
 		}
 	}

@@ -23,7 +23,7 @@ type flaky struct {
 	got      []uint64
 }
 
-func (f *flaky) Publish(_ context.Context, events []announce.Event) (int, error) {
+func (f *flaky) PublishEncoded(_ context.Context, events []announce.Encoded) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n, err := len(events), error(nil)
@@ -31,7 +31,11 @@ func (f *flaky) Publish(_ context.Context, events []announce.Event) (int, error)
 		n, f.confirms = min(n, f.confirms[0]), f.confirms[1:]
 		err = errors.New("connection lost")
 	}
-	for _, e := range events[:n] {
+	for _, encoded := range events[:n] {
+		e, err := announce.Decode(encoded.Body)
+		if err != nil {
+			return 0, err
+		}
 		f.got = append(f.got, e.Sequence)
 	}
 	return n, err

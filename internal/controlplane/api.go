@@ -33,6 +33,8 @@ func (c *ControlPlane) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", withProvenKey(agents))
 	mux.Handle("GET "+announce.SnapshotPath, logged(c.peers.namingIssuer(announce.SnapshotHandler(c.snapshot, c.peers.runnerOfRequest))))
+	mux.Handle("GET "+announce.TimelinePath, logged(c.peers.namingIssuer(announce.TimelineHandler(c.timeline, c.peers.runnerOfRequest))))
+	mux.Handle("GET "+announce.OpenAPIPath, logged(announce.OpenAPIHandler(c.cfg.Version)))
 	mux.Handle("POST "+login.Path, logged(c.peers.namingIssuer(login.Handler(c.peers.reissue))))
 	mux.Handle("GET /healthz", logged(http.HandlerFunc(serveHealth)))
 	mux.Handle("GET /readyz", logged(http.HandlerFunc(c.serveReady)))

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -60,6 +61,9 @@ type Config struct {
 	BrokerTLS *tls.Config
 	// RunnerBroker is passed on to `runner create`.
 	RunnerBroker RunnerBroker
+
+	// WebhookRoots are the CAs of webhooks' receivers; nil means the machine's.
+	WebhookRoots *x509.CertPool
 
 	// Limits bound what one peer can take.
 	Limits Limits

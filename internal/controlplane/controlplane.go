@@ -16,6 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/edge"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/webhook"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
@@ -32,7 +33,9 @@ type ControlPlane struct {
 	registry    *registry
 	tunnel      *server.Server
 	nudger      *nudger
+	outbox      *outbox
 	broker      *messaging // nil without one
+	webhooks    *webhook.Dispatcher
 	listeners   listeners
 	leader      *leader
 	replicas    *replicas     // nil where this is the only one
@@ -94,7 +97,11 @@ func (c *ControlPlane) open(ctx context.Context) error {
 	if err := checkDomains(ctx, c.store, c.Advertised()); err != nil {
 		return err
 	}
-	if err := c.assemble(); err != nil {
+	seal, err := sealOf(ctx, c.store)
+	if err != nil {
+		return err
+	}
+	if err := c.assemble(seal); err != nil {
 		return err
 	}
 	if err := c.joinOthers(ctx); err != nil {
@@ -108,7 +115,7 @@ func (c *ControlPlane) open(ctx context.Context) error {
 }
 
 // assemble joins the parts. Nothing runs yet.
-func (c *ControlPlane) assemble() error {
+func (c *ControlPlane) assemble(seal []byte) error {
 	d := directory{agentsDomain: c.cfg.AgentsDomain}
 	c.certificate = ca.NewServerCertificate(c.ca, c.cfg.serverNames())
 	c.peers = &peers{store: c.store, ca: c.ca, trustDomain: c.cfg.TrustDomain, now: c.cfg.Now, clones: newClones(c.store, d, &c.cfg)}
@@ -118,8 +125,10 @@ func (c *ControlPlane) assemble() error {
 		c.replicas = c.newReplicas()
 		c.registry.node = c.replicas.node
 	}
+	c.outbox = &outbox{store: c.store, limits: c.cfg.Limits.Outbox, log: c.cfg.Log, now: c.cfg.Now}
+	c.webhooks = webhook.NewDispatcher(c.store, webhook.Options{Roots: c.cfg.WebhookRoots, UserAgent: "pipeops-controlplane/" + c.cfg.Version, Now: c.cfg.Now}, c.cfg.Log)
 	var err error
-	if c.broker, err = newMessaging(c.store, c.leader, &c.cfg); err != nil {
+	if c.broker, err = newMessaging(c.store, c.leader, c.outbox, seal, c.webhooks, &c.cfg); err != nil {
 		return err
 	}
 	c.tunnel, err = server.New(server.Config{
@@ -231,12 +240,15 @@ func (c *ControlPlane) serve(ctx context.Context) error {
 			c.dropRevoked(running)
 			c.nudger.look()
 			c.lookAtCA()
+			c.webhooks.Look()
 		})
 	})
 	group.Go(func() error { return c.nudger.run(running) })
 	group.Go(func() error { return c.leader.while(running, c.clean) })
 	group.Go(func() error { return c.forgetTwins(running) })
+	group.Go(func() error { return c.leader.while(running, c.webhooks.Run) }) // in one process at a time
 	group.Go(func() error { return c.followCA(running) })
+	group.Go(func() error { return c.leader.while(running, c.outbox.run) })
 	if c.broker != nil {
 		group.Go(func() error { return c.broker.run(running) })
 	}

@@ -20,7 +20,7 @@ var (
 func TestMain(m *testing.M) { os.Exit(databases.Twice(m, &onPostgres)) }
 
 // newDatabase is an empty one of PostgreSQL's, or none for SQLite.
-func newDatabase(t *testing.T) store.Postgres {
+func newDatabase(t testing.TB) store.Postgres {
 	t.Helper()
 	if !onPostgres {
 		return store.Postgres{}

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -137,14 +138,14 @@ func newAudience(ctx context.Context, s *store.Store, now time.Time) (*audience,
 // of lists the Runners that an event is for. An agent event is for those who may
 // see the agent as it tells of it; that one was removed, though it is there, is for
 // those alone who may not see it as it is now.
-func (a *audience) of(ctx context.Context, e announce.Event) ([]string, error) {
+func (a *audience) of(ctx context.Context, e announce.Encoded) ([]string, error) {
 	current, err := a.now(ctx, e.AgentID)
 	if err != nil {
 		return nil, err
 	}
 	labels, hidden := current.labels, false
 	if e.Type.IsAgent() {
-		agent, err := e.Agent()
+		agent, err := announcedIn(e)
 		if err != nil {
 			return nil, err
 		}
@@ -159,10 +160,37 @@ func (a *audience) of(ctx context.Context, e announce.Event) ([]string, error) {
 	return runners, nil
 }
 
+// announcedIn reads of the agent in an event no more than it is addressed by: the
+// events of the outbox were looked at whole when they were put there.
+func announcedIn(e announce.Encoded) (announce.Agent, error) {
+	var said struct {
+		Data struct {
+			State  announce.State    `json:"state"`
+			Labels map[string]string `json:"labels"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(e.Body, &said); err != nil {
+		return announce.Agent{}, fmt.Errorf("event %s: %w", e.ID, err)
+	}
+	return announce.Agent{State: said.Data.State, Labels: said.Data.Labels}, nil
+}
+
 // isHiding says whether an event tells Runners who may see an agent no more that
 // it is gone, though it is not.
 func isHiding(t announce.Type, agent announce.Agent) bool {
 	return t == announce.AgentRemoved && agent.State != announce.StateRevoked
+}
+
+// meet reads all agents at once that those events are about.
+func (a *audience) meet(ctx context.Context, waiting []store.Waiting) error {
+	if len(waiting) == 0 {
+		return nil
+	}
+	agents, err := a.store.AgentsWaiting(ctx, waiting[0].ID, waiting[len(waiting)-1].ID)
+	for _, g := range agents {
+		a.labels[g.ID] = agentLabels{there: !g.Revoked, labels: g.Labels}
+	}
+	return err
 }
 
 func (a *audience) now(ctx context.Context, agentID string) (agentLabels, error) {

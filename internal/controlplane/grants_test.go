@@ -103,11 +103,12 @@ func TestAnnouncementsAreForThoseWhoMaySeeTheAgent(t *testing.T) {
 	require.NoError(t, err)
 	_, err = p.admin.LabelAgent(t.Context(), "shop", map[string]string{"env": "test"}, []string{"none"})
 	require.NoError(t, err, "nothing changed: nothing is announced")
-	queued, err := p.store.Outbox(t.Context(), 10)
+	waiting, err := p.store.Waiting(t.Context(), 0, 10)
 	require.NoError(t, err)
-	events, err := (&announcer{store: p.store, now: p.clock.now}).addressed(t.Context(), queued)
+	events, err := (&announcer{store: p.store, now: p.clock.now}).addressed(t.Context(), waiting)
 	require.NoError(t, err)
 	require.Len(t, events, 3)
+	queued := p.queued()
 	for i, want := range []struct {
 		kind    announce.Type
 		runners []string
@@ -120,8 +121,8 @@ func TestAnnouncementsAreForThoseWhoMaySeeTheAgent(t *testing.T) {
 		assert.Equal(t, want.kind, events[i].Type)
 		assert.Equal(t, want.runners, events[i].Runners, want.kind)
 	}
-	require.NoError(t, (&messaging{store: p.store}).remember(t.Context(), events[1]))
-	require.NoError(t, (&messaging{store: p.store}).remember(t.Context(), events[2]))
+	require.NoError(t, (&messaging{store: p.store, webhooks: p.webhooks}).remember(t.Context(), queued[1]))
+	require.NoError(t, (&messaging{store: p.store, webhooks: p.webhooks}).remember(t.Context(), queued[2]))
 	_, timeline, err := p.admin.Agent(t.Context(), "shop", 10)
 	require.NoError(t, err)
 	assert.Equal(t, []announce.Type{announce.AgentUpdated}, typesOf(timeline), "it was not removed")
@@ -132,7 +133,9 @@ func TestAnnouncementsAreForThoseWhoMaySeeTheAgent(t *testing.T) {
 	require.NoError(t, err)
 	removed, err := announce.NewAgentEvent(announce.AgentRemoved, eventSource, agent, 9, time.Now())
 	require.NoError(t, err)
-	runners, err := audience.of(t.Context(), removed)
+	encoded, err := removed.Encoded()
+	require.NoError(t, err)
+	runners, err := audience.of(t.Context(), encoded)
 	require.NoError(t, err)
 	slices.Sort(runners)
 	assert.Equal(t, []string{"all", "test"}, runners, "removed for good")

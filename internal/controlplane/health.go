@@ -30,7 +30,7 @@ func (c *ControlPlane) readiness(ctx context.Context) readiness {
 		}
 		r.Checks[name] = text
 	}
-	n, err := c.store.OutboxLength(ctx)
+	outbox, err := c.outbox.stats(ctx)
 	set("database", true, err == nil, "answers")
 	if err != nil {
 		c.cfg.Log.Error().Err(err).Msg("readiness: database")
@@ -49,7 +49,8 @@ func (c *ControlPlane) readiness(ctx context.Context) readiness {
 	if c.replicas != nil {
 		set("controlPlanes", false, true, c.replicas.standing(c.leader.leads()))
 	}
-	r.Checks["outbox"] = fmt.Sprintf("%d announcements wait", n)
+	r.Checks["dead-letters"] = c.broker.describeDead()
+	r.Checks["outbox"] = outbox.describe(c.cfg.Now())
 	return r
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-chi/chi/v5/middleware"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
@@ -25,21 +26,28 @@ type Limits struct {
 	// SharedAddresses are networks behind whose addresses many agents or Runners are, such
 	// as a load balancer. They have only what holds for all.
 	SharedAddresses []netip.Prefix
+	// Outbox bounds what waits to be announced.
+	Outbox store.OutboxLimits
 }
 
 func (l *Limits) setDefaults() {
 	for field, value := range map[*int]int{
 		&l.Connections: limit.DefaultConnections, &l.PerAddress: limit.DefaultPerPeer, &l.NewPerSecond: limit.DefaultNewPerSecond,
+		&l.Outbox.Events: DefaultOutboxEvents, &l.Outbox.PerAgent: DefaultOutboxPerAgent,
 	} {
 		if *field == 0 {
 			*field = value
 		}
+	}
+	if l.Outbox.Bytes == 0 {
+		l.Outbox.Bytes = DefaultOutboxBytes
 	}
 }
 
 func (l *Limits) validate(bad func(format string, args ...any)) {
 	for flag, value := range map[string]int{
 		"--max-connections": l.Connections, "--max-connections-per-address": l.PerAddress, "--new-connections-per-address": l.NewPerSecond,
+		"--outbox-events": l.Outbox.Events, "--outbox-events-per-agent": l.Outbox.PerAgent, "--outbox-bytes": int(l.Outbox.Bytes),
 	} {
 		if value < 0 {
 			bad("%s: %d is below 1; leave it out for the default", flag, value)

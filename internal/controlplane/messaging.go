@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/webhook"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
@@ -21,14 +22,16 @@ type messaging struct {
 	consumer  *announce.Consumer
 	announcer *announcer
 	leader    *leader
+	dead      *deadCount
+	webhooks  *webhook.Dispatcher
 }
 
 // newMessaging answers nil when none is configured.
-func newMessaging(s *store.Store, l *leader, cfg *Config) (*messaging, error) {
+func newMessaging(s *store.Store, l *leader, o *outbox, seal []byte, webhooks *webhook.Dispatcher, cfg *Config) (*messaging, error) {
 	if len(cfg.BrokerURLs) == 0 {
 		return nil, nil
 	}
-	link := announce.Config{URLs: cfg.BrokerURLs, TLS: cfg.BrokerTLS, Log: cfg.Log.With().Str("part", "broker").Logger()}
+	link := announce.Config{URLs: cfg.BrokerURLs, TLS: cfg.BrokerTLS, Log: cfg.Log.With().Str("part", "broker").Logger(), Seal: seal}
 	publisher, err := announce.NewPublisher(link)
 	if err != nil {
 		return nil, fmt.Errorf("broker: %w", err)
@@ -37,9 +40,14 @@ func newMessaging(s *store.Store, l *leader, cfg *Config) (*messaging, error) {
 	if err != nil {
 		return nil, fmt.Errorf("broker: %w", err)
 	}
+	dead, err := announce.NewDeadLetters(link)
+	if err != nil {
+		return nil, fmt.Errorf("broker: %w", err)
+	}
 	return &messaging{
-		store: s, link: link, publisher: publisher, consumer: consumer, leader: l,
-		announcer: &announcer{store: s, publisher: publisher, log: cfg.Log, pause: time.Second, now: cfg.Now},
+		dead:  &deadCount{letters: dead, log: link.Log},
+		store: s, link: link, publisher: publisher, consumer: consumer, leader: l, webhooks: webhooks,
+		announcer: &announcer{store: s, publisher: publisher, log: cfg.Log, pause: time.Second, now: cfg.Now, counts: o},
 	}, nil
 }
 
@@ -49,6 +57,7 @@ func (b *messaging) run(ctx context.Context) error {
 	group.Go(func() error { return unlessDone(ctx, b.consumer.Run(ctx, b.remember)) })
 	group.Go(func() error { return b.leader.while(ctx, b.announcer.run) })
 	group.Go(func() error { return unlessDone(ctx, b.narrow(ctx)) })
+	group.Go(func() error { return b.dead.run(ctx) })
 	return group.Wait()
 }
 
@@ -66,7 +75,8 @@ func (b *messaging) narrow(ctx context.Context) error {
 	return announce.Narrow(ctx, b.link, names)
 }
 
-// remember puts an event that came back from the broker into the timeline.
+// remember puts an event that came back from the broker into the timeline, and queues
+// it for the webhooks that want it.
 func (b *messaging) remember(ctx context.Context, e announce.Event) error {
 	if e.Type == announce.AgentRemoved {
 		if agent, err := e.Agent(); err == nil && isHiding(e.Type, agent) {
@@ -75,7 +85,14 @@ func (b *messaging) remember(ctx context.Context, e announce.Event) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
-	return b.store.Update(ctx, func(tx *store.Tx) error { return tx.AddToTimeline(ctx, e) })
+	err := b.store.Update(ctx, func(tx *store.Tx) error {
+		if err := tx.AddToTimeline(ctx, e); err != nil {
+			return err
+		}
+		return b.webhooks.Queue(ctx, tx, e)
+	})
+	b.webhooks.Look()
+	return err
 }
 
 // check says in words how the broker is, without where it is: /readyz is open to

@@ -32,6 +32,12 @@ func (d *Directory) Handle(_ context.Context, e Event) error {
 	if e.Sequence <= known {
 		return nil // a duplicate, or from before the snapshot
 	}
+	if known == 0 && e.Time.Before(d.asOf) {
+		// It waited while we were away, and the agent has gone since; or it is new, and
+		// the clocks differ. A snapshot tells.
+		d.Refresh()
+		return nil
+	}
 	if e.Sequence != known+1 {
 		d.log.Debug().Str("agent", e.AgentID).Uint64("had", known).Uint64("got", e.Sequence).Msg("announcements were missed")
 		d.Refresh()
@@ -77,7 +83,7 @@ func (d *Directory) sync(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, snapshotTimeout)
 	defer cancel()
 	d.mu.Lock()
-	began := d.clock
+	began, asked := d.clock, time.Now()
 	d.mu.Unlock()
 	agents, err := d.snapshot(ctx)
 	if err != nil {
@@ -91,6 +97,7 @@ func (d *Directory) sync(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.replace(agents, began)
+	d.asOf = asked
 	return nil
 }
 

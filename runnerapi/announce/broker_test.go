@@ -28,6 +28,7 @@ func TestBroker(t *testing.T) {
 	t.Run("wrong CA", func(t *testing.T) { testWrongCA(t, b) })
 	t.Run("unroutable", func(t *testing.T) { testUnroutable(t, b) })
 	t.Run("malformed and unhandled go to the dead", func(t *testing.T) { testDeadLetters(t, b) })
+	t.Run("the dead are seen, sent again and dropped", func(t *testing.T) { testDeadLettersAreTreated(t, b) })
 	t.Run("several brokers", func(t *testing.T) { testSeveralBrokers(t, b) })
 	t.Run("directory", func(t *testing.T) { testDirectory(t, b) })
 	t.Run("each Runner gets what is for it", func(t *testing.T) { testAddressed(t, b) })

@@ -1,10 +1,12 @@
 package announce
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"regexp"
 	"strconv"
+	"time"
 
 	cloudevents "github.com/cloudevents/sdk-go/v2/event"
 )
@@ -73,6 +75,22 @@ func (e *Event) Encode() ([]byte, error) {
 	return body, nil
 }
 
+// Encoded is an event as it goes over the wire, with what its way depends on.
+type Encoded struct {
+	ID      string
+	Type    Type
+	AgentID string
+	Time    time.Time
+	Runners []string
+	Body    []byte
+}
+
+// Encoded encodes the event.
+func (e *Event) Encoded() (Encoded, error) {
+	body, err := e.Encode()
+	return Encoded{ID: e.ID, Type: e.Type, AgentID: e.AgentID, Time: e.Time, Runners: e.Runners, Body: body}, err
+}
+
 // Decode reads what Encode wrote. Attributes and data fields that it does not
 // know are skipped; anything missing or malformed is a [FieldError].
 func Decode(body []byte) (Event, error) {
@@ -91,7 +109,7 @@ func Decode(body []byte) (Event, error) {
 		Type:   Type(ce.Type()),
 		Source: ce.Source(),
 		Time:   ce.Time(),
-		Data:   ce.Data(),
+		Data:   bytes.TrimSpace(ce.Data()), // with the space before it, as the library has it
 	}
 	var err error
 	if e.AgentID, err = extension(&ce, extAgentID); err != nil {

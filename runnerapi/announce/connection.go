@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/url"
 	"slices"
@@ -26,6 +27,9 @@ type Config struct {
 	Log zerolog.Logger
 	// Name is shown on the broker's page as the connection's name.
 	Name string
+	// Seal is the control plane's secret, by which it knows its own messages again. A
+	// Runner has none.
+	Seal []byte
 }
 
 // Status is what is known of the connection to the broker, for readiness.
@@ -194,10 +198,11 @@ func newLink(cfg Config) (*link, error) {
 type sessionFunc func(ctx context.Context, conn *connection) error
 
 // run gives each new connection to session, which returns when it is done with
-// it. Only the end of the context ends run.
+// it. Only the end of the context ends run. It begins with any of the brokers, so that
+// not all of us are at the first of the list, and goes on with the next.
 func (l *link) run(ctx context.Context, session sessionFunc) error {
 	wait := newBackoff()
-	for next := 0; ctx.Err() == nil; next++ {
+	for next := rand.N(len(l.brokers)); ctx.Err() == nil; next++ { // #nosec G404 -- spreading load needs no secrecy
 		b := &l.brokers[next%len(l.brokers)]
 		started := time.Now()
 		err := l.once(ctx, b, session)

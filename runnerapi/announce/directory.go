@@ -59,7 +59,10 @@ type Directory struct {
 	entries map[string]entry
 	// removed remembers the sequence of removed agents, against late events, until
 	// a snapshot has confirmed the removal.
-	removed  map[string]entry
+	removed map[string]entry
+	// asOf is when the last snapshot was asked for: an agent that is not in it was not
+	// there, whatever older announcements say.
+	asOf     time.Time
 	clock    uint64 // counts changes
 	watchers map[*watcher]struct{}
 }

@@ -16,6 +16,7 @@ const window = 500
 // Publisher announces events. It keeps a connection while Run runs.
 type Publisher struct {
 	link *link
+	seal []byte
 	// sessions hands the live session to whoever publishes; a publisher that found
 	// it good puts it back. It holds at most one, which also keeps the order: two
 	// calls never publish at the same time.
@@ -33,6 +34,8 @@ type session struct {
 	giveUp context.CancelCauseFunc
 	// accepting is shut while the broker takes no messages.
 	accepting *gate
+	// seal marks what is sent, if set.
+	seal []byte
 }
 
 // NewPublisher checks the configuration. It connects when Run is called.
@@ -44,7 +47,7 @@ func NewPublisher(cfg Config) (*Publisher, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Publisher{link: l, sessions: make(chan *session, 1)}, nil
+	return &Publisher{link: l, seal: cfg.Seal, sessions: make(chan *session, 1)}, nil
 }
 
 // Run keeps the connection until the context ends, and returns its cause.
@@ -78,6 +81,7 @@ func (p *Publisher) serve(ctx context.Context, conn *connection) error {
 		why:       func() error { return context.Cause(ctx) },
 		giveUp:    giveUp,
 		accepting: newGate(),
+		seal:      p.seal,
 	}
 	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
 	blockings := conn.NotifyBlocked(make(chan amqp.Blocking, 8))
@@ -136,11 +140,18 @@ func (p *Publisher) block(s *session, b amqp.Blocking) {
 // it. After an error, events past the confirmed ones may have arrived: send from
 // there again, readers tell duplicates by the sequence.
 func (p *Publisher) Publish(ctx context.Context, events []Event) (confirmed int, err error) {
-	messages, err := encodeAll(events)
-	if err != nil {
-		return 0, err
+	encoded := make([]Encoded, len(events))
+	for i := range events {
+		if encoded[i], err = events[i].Encoded(); err != nil {
+			return 0, fmt.Errorf("announce: event %d of %d: %w", i+1, len(events), err)
+		}
 	}
-	if len(messages) == 0 {
+	return p.PublishEncoded(ctx, encoded)
+}
+
+// PublishEncoded is Publish for events that were encoded before.
+func (p *Publisher) PublishEncoded(ctx context.Context, events []Encoded) (confirmed int, err error) {
+	if len(events) == 0 {
 		return 0, nil
 	}
 	var s *session
@@ -150,7 +161,7 @@ func (p *Publisher) Publish(ctx context.Context, events []Event) (confirmed int,
 		return 0, p.notConnected(ctx)
 	}
 	defer func() { p.sessions <- s }()
-	confirmed, err = s.publish(ctx, messages)
+	confirmed, err = s.publish(ctx, events)
 	if err != nil {
 		// Confirmations that still come would be taken for the next call's.
 		s.giveUp(err)
@@ -167,32 +178,28 @@ func (p *Publisher) notConnected(ctx context.Context) error {
 		Fix: "check that the broker runs"}
 }
 
-func encodeAll(events []Event) ([]amqp.Publishing, error) {
-	messages := make([]amqp.Publishing, len(events))
-	for i := range events {
-		body, err := events[i].Encode()
-		if err != nil {
-			return nil, fmt.Errorf("announce: event %d of %d: %w", i+1, len(events), err)
-		}
-		messages[i] = amqp.Publishing{
-			MessageId:    events[i].ID,
-			Type:         string(events[i].Type),
-			ContentType:  ContentType,
-			DeliveryMode: amqp.Persistent,
-			Timestamp:    events[i].Time.Truncate(time.Second),
-			Headers:      routedTo(&events[i]),
-			Body:         body,
-		}
+func (e *Encoded) message(key []byte) amqp.Publishing {
+	headers := routedTo(e)
+	if len(key) > 0 {
+		headers[headerSeal] = seal(key, e.Body)
 	}
-	return messages, nil
+	return amqp.Publishing{
+		MessageId:    e.ID,
+		Type:         string(e.Type),
+		ContentType:  ContentType,
+		DeliveryMode: amqp.Persistent,
+		Timestamp:    e.Time.Truncate(time.Second),
+		Headers:      headers,
+		Body:         e.Body,
+	}
 }
 
 // routedTo names the Runners that an event is for, as further routing keys
 // (RabbitMQ's sender-selected distribution). BCC is taken off on the way: nobody
 // learns who else there is.
-func routedTo(e *Event) amqp.Table {
+func routedTo(e *Encoded) amqp.Table {
 	if len(e.Runners) == 0 {
-		return nil
+		return amqp.Table{}
 	}
 	keys := make([]any, len(e.Runners))
 	for i, runner := range e.Runners {
@@ -203,28 +210,28 @@ func routedTo(e *Event) amqp.Table {
 
 // publish keeps up to a window of messages in flight and confirms them from the
 // front.
-func (s *session) publish(ctx context.Context, messages []amqp.Publishing) (int, error) {
+func (s *session) publish(ctx context.Context, events []Encoded) (int, error) {
 	if err := s.accepting.wait(ctx, s); err != nil {
 		return 0, err
 	}
-	inFlight := make([]*amqp.DeferredConfirmation, 0, min(window, len(messages)))
+	inFlight := make([]*amqp.DeferredConfirmation, 0, min(window, len(events)))
 	unroutable := map[string]string{}
 	confirmed := 0
 	confirmFront := func() error {
-		if err := s.await(ctx, inFlight[0], messages[confirmed].MessageId, unroutable); err != nil {
+		if err := s.await(ctx, inFlight[0], events[confirmed].ID, unroutable); err != nil {
 			return err
 		}
 		inFlight = inFlight[1:]
 		confirmed++
 		return nil
 	}
-	for i := range messages {
+	for i := range events {
 		if len(inFlight) == window {
 			if err := confirmFront(); err != nil {
 				return confirmed, err
 			}
 		}
-		m := messages[i]
+		m := events[i].message(s.seal)
 		c, err := s.ch.PublishWithDeferredConfirmWithContext(ctx, Exchange, m.Type, true, false, m)
 		if err != nil {
 			return confirmed, s.publishError(err)

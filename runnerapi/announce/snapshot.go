@@ -51,18 +51,25 @@ func snapshotFor(
 	list func(context.Context, string) ([]Agent, error),
 	identify func(*http.Request) (string, error),
 ) ([]Agent, error) {
-	runner, err := identify(r)
+	runner, err := identified(r, identify)
 	if err != nil {
-		if p := (&problem.Error{}); errors.As(err, &p) {
-			return nil, p
-		}
-		return nil, problem.Errorf(problem.Unauthorized,
-			"use the credentials that `pipeops-controlplane runner create` wrote",
-			"the request does not come from a known Runner")
+		return nil, err
 	}
 	agents, err := list(r.Context(), runner)
 	if agents == nil {
 		agents = []Agent{}
 	}
 	return agents, err
+}
+
+// identified is which Runner asks. An error that is no [problem.Error] is shown
+// without its text.
+func identified(r *http.Request, identify func(*http.Request) (string, error)) (string, error) {
+	runner, err := identify(r)
+	if p := (&problem.Error{}); err != nil && !errors.As(err, &p) {
+		return "", problem.Errorf(problem.Unauthorized,
+			"use the credentials that `pipeops-controlplane runner create` wrote",
+			"the request does not come from a known Runner")
+	}
+	return runner, err
 }

@@ -24,7 +24,7 @@ const (
 	snapshotCallLimit = 30 * time.Second // for one try
 )
 
-// SnapshotClient asks the control plane for all agents.
+// SnapshotClient asks the control plane for all agents, and for what happened to one.
 type SnapshotClient struct {
 	BaseURL string
 	// HTTPClient presents the Runner's certificate.
@@ -39,20 +39,36 @@ func (c *SnapshotClient) Agents(ctx context.Context) ([]Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ask the control plane for the agents: %w; check its URL", err)
 	}
-	req.Header.Set("Accept", "application/json")
-	resp, err := c.client().Do(req)
+	body, err := c.do(req, maxSnapshot)
 	if err != nil {
 		return nil, fmt.Errorf("ask the control plane for the agents: %w", err)
 	}
-	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("ask the control plane for the agents: %w", problem.Read(resp))
-	}
-	agents, err := readSnapshot(resp.Body)
+	agents, err := parseSnapshot(body)
 	if err != nil {
 		return nil, fmt.Errorf("the control plane's answer (%s): %w", url, err)
 	}
 	return agents, nil
+}
+
+// do answers the body of a successful answer. A refusal is a [problem.Error].
+func (c *SnapshotClient) do(req *retryablehttp.Request, most int64) ([]byte, error) {
+	req.Header.Set("Accept", "application/json")
+	resp, err := c.client().Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return nil, problem.Read(resp)
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(body)) > most {
+		return nil, fmt.Errorf("the answer is larger than %d MiB", most>>20)
+	}
+	return body, nil
 }
 
 func (c *SnapshotClient) client() *retryablehttp.Client {
@@ -73,14 +89,7 @@ func (c *SnapshotClient) client() *retryablehttp.Client {
 	return client
 }
 
-func readSnapshot(r io.Reader) ([]Agent, error) {
-	body, err := io.ReadAll(io.LimitReader(r, maxSnapshot+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(body) > maxSnapshot {
-		return nil, fmt.Errorf("is larger than %d MiB", maxSnapshot>>20)
-	}
+func parseSnapshot(body []byte) ([]Agent, error) {
 	var snapshot snapshotBody
 	if err := json.Unmarshal(body, &snapshot); err != nil {
 		return nil, fmt.Errorf("is not the JSON expected: %w; check the control plane's URL", err)

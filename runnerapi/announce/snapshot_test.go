@@ -13,10 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-retryablehttp"
+
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-func identified(*http.Request) (string, error) { return "ci", nil }
+func asCI(*http.Request) (string, error) { return "ci", nil }
 
 // serve puts a handler on loopback where the control plane has it.
 func serve(t *testing.T, h http.Handler) *SnapshotClient {
@@ -35,7 +37,7 @@ func TestSnapshotCrossesTheWire(t *testing.T) {
 			t.Errorf("listed for %q", runner)
 		}
 		return want, nil
-	}, identified))
+	}, asCI))
 	got, err := client.Agents(t.Context())
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v", got, err)
@@ -43,7 +45,7 @@ func TestSnapshotCrossesTheWire(t *testing.T) {
 }
 
 func TestEmptySnapshotIsNoError(t *testing.T) {
-	client := serve(t, SnapshotHandler(func(context.Context, string) ([]Agent, error) { return nil, nil }, identified))
+	client := serve(t, SnapshotHandler(func(context.Context, string) ([]Agent, error) { return nil, nil }, asCI))
 	if got, err := client.Agents(t.Context()); err != nil || got == nil || len(got) != 0 {
 		t.Errorf("got %v, %v", got, err)
 	}
@@ -66,7 +68,7 @@ func TestSnapshotProblems(t *testing.T) {
 		{"unknown", SnapshotHandler(none, func(*http.Request) (string, error) { return "", errors.New("secret detail") }),
 			401, problem.Unauthorized, "runner create", "secret"},
 		{"revoked", SnapshotHandler(none, func(*http.Request) (string, error) { return "", revoked }), 403, problem.Forbidden, "make a new one", ""},
-		{"broken", SnapshotHandler(fails(errors.New("secret detail")), identified), 500, problem.Internal, "server's log", "secret"},
+		{"broken", SnapshotHandler(fails(errors.New("secret detail")), asCI), 500, problem.Internal, "server's log", "secret"},
 		{"not ours", http.NotFoundHandler(), 404, problem.NotFound, "server's URL", ""},
 	}
 	for _, test := range tests {
@@ -92,7 +94,7 @@ func TestSnapshotTriesAgain(t *testing.T) {
 			return nil, problem.Errorf(problem.Unavailable, "", "starting")
 		}
 		return []Agent{at("a1", 1, StateOnline)}, nil
-	}, identified)
+	}, asCI)
 	if got, err := serve(t, ours).Agents(t.Context()); err != nil || len(got) != 1 {
 		t.Errorf("got %v, %v after %d tries", got, err, tries.Load())
 	}
@@ -108,7 +110,12 @@ func TestSnapshotRefusesForeignAnswers(t *testing.T) {
 			t.Errorf("%s: took it for %v", name, got)
 		}
 	}
-	if _, err := readSnapshot(io.LimitReader(spaces{}, maxSnapshot+10)); err == nil || !strings.Contains(err.Error(), "larger") {
+	endless := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.Copy(w, io.LimitReader(spaces{}, 5<<20)) }))
+	req, err := retryablehttp.NewRequestWithContext(t.Context(), http.MethodGet, endless.BaseURL+strings.TrimPrefix(SnapshotPath, "/"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := endless.do(req, 4<<20); err == nil || !strings.Contains(err.Error(), "larger than 4 MiB") {
 		t.Errorf("too large: %v", err)
 	}
 }
@@ -123,7 +130,7 @@ func (spaces) Read(p []byte) (int, error) {
 }
 
 func TestSnapshotCanOnlyBeRead(t *testing.T) {
-	client := serve(t, SnapshotHandler(func(context.Context, string) ([]Agent, error) { return nil, nil }, identified))
+	client := serve(t, SnapshotHandler(func(context.Context, string) ([]Agent, error) { return nil, nil }, asCI))
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, client.BaseURL+strings.TrimPrefix(SnapshotPath, "/"), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +153,7 @@ func FuzzReadSnapshot(f *testing.F) {
 	f.Add(body)
 	f.Add([]byte(`{"agents":[{}]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		agents, err := readSnapshot(strings.NewReader(string(body)))
+		agents, err := parseSnapshot(body)
 		if err != nil {
 			return
 		}

@@ -78,6 +78,11 @@ func (a *Agent) Start() {
 		a.t.Fatalf("listen on %s: %v", a.Address, err)
 	}
 	a.Address = ln.Addr().String()
+	a.StartOn(ln)
+}
+
+// StartOn serves on a listener that may be no port, such as a tunnel's.
+func (a *Agent) StartOn(ln net.Listener) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {

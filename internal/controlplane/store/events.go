@@ -8,15 +8,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// TimelineLength is how many of an agent's last events are kept.
-const TimelineLength = 1000
-
-// Queued is an event that is still to be announced.
-type Queued struct {
-	ID    int64
-	Event announce.Event
-}
-
 // Enqueue puts an event into the outbox.
 func (t *Tx) Enqueue(ctx context.Context, e announce.Event) error {
 	body, err := e.Encode()
@@ -24,22 +15,9 @@ func (t *Tx) Enqueue(ctx context.Context, e announce.Event) error {
 		return err
 	}
 	t.queued = true
-	_, err = t.exec(ctx, `INSERT INTO outbox (event_id, agent_id, body, at) VALUES ($1, $2, $3, $4)`,
-		e.ID, e.AgentID, string(body), micros(e.Time))
+	_, err = t.exec(ctx, `INSERT INTO outbox (event_id, agent_id, body, at, type, subject, size) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+		e.ID, e.AgentID, string(body), micros(e.Time), e.Type, subjectOf(e), len(body))
 	return err
-}
-
-// Outbox lists the first events that are still to be announced.
-func (q queries) Outbox(ctx context.Context, limit int) ([]Queued, error) {
-	return all(ctx, q.q, func(row scanner, e *Queued) error {
-		var body string
-		if err := row.Scan(&e.ID, &body); err != nil {
-			return err
-		}
-		var err error
-		e.Event, err = announce.Decode([]byte(body))
-		return err
-	}, `SELECT id, body FROM outbox ORDER BY id LIMIT $1`, limit)
 }
 
 // OutboxLength is how many events are still to be announced.
@@ -68,39 +46,6 @@ func (q queries) Received(ctx context.Context, agentID, eventID string, at time.
 func (q queries) ForgetReceived(ctx context.Context, before time.Time) error {
 	_, err := q.exec(ctx, `DELETE FROM received WHERE at < $1`, micros(before))
 	return err
-}
-
-// AddToTimeline keeps an event, once, and drops what is too old. The events of an
-// agent that is gone are dropped.
-func (t *Tx) AddToTimeline(ctx context.Context, e announce.Event) error {
-	body, err := e.Encode()
-	if err != nil {
-		return err
-	}
-	n, err := t.exec(ctx, `INSERT INTO timeline (event_id, agent_id, sequence, body)
-		SELECT $1, id, $2, $3 FROM agents WHERE id = $4 ON CONFLICT (event_id) DO NOTHING`,
-		e.ID, e.Sequence, string(body), e.AgentID)
-	if err != nil || n == 0 {
-		return err
-	}
-	if e.Sequence > TimelineLength {
-		_, err = t.exec(ctx, `DELETE FROM timeline WHERE agent_id = $1 AND sequence <= $2`, e.AgentID, e.Sequence-TimelineLength)
-	}
-	return err
-}
-
-// Timeline lists an agent's last events, oldest first.
-func (q queries) Timeline(ctx context.Context, agentID string, limit int) ([]announce.Event, error) {
-	return all(ctx, q.q, func(row scanner, e *announce.Event) error {
-		var body string
-		if err := row.Scan(&body); err != nil {
-			return err
-		}
-		var err error
-		*e, err = announce.Decode([]byte(body))
-		return err
-	}, `SELECT body FROM (SELECT body, sequence FROM timeline WHERE agent_id = $1 ORDER BY sequence DESC LIMIT $2) AS last ORDER BY sequence`,
-		agentID, limit)
 }
 
 // PutSetting keeps a setting.

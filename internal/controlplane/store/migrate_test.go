@@ -113,6 +113,9 @@ func readAll(t *testing.T, s *store.Store, version int64) {
 	timeline, err := s.Timeline(ctx, "a1", 10)
 	require.NoError(t, err)
 	assert.Len(t, timeline, 1)
+	byType, _, err := s.TimelinePage(ctx, store.TimelineQuery{AgentID: "a1", Types: []announce.Type{announce.AgentOnline}, Since: timeline[0].Time, Limit: 10})
+	require.NoError(t, err)
+	assert.Len(t, byType, 1, "older versions' events can be selected, too")
 	if version < 2 {
 		return
 	}
@@ -127,6 +130,16 @@ func readAll(t *testing.T, s *store.Store, version int64) {
 	require.NoError(t, err)
 	assert.Equal(t, "manifest", string(release.Manifest))
 	assert.Equal(t, &announce.AgentUpdate{State: "done", To: "v1.2.3"}, a.Update)
+	if version < 9 {
+		return
+	}
+	hook, err := s.Webhook(ctx, "pager")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"app.failed"}, hook.Types)
+	waiting, err := s.PendingDeliveries(ctx, "pager", "a1", 10)
+	require.NoError(t, err)
+	require.Len(t, waiting, 1)
+	assert.Equal(t, 503, waiting[0].Status)
 }
 
 // TestMigrationsGoDown: what a migration made its way back removes, nothing else.

@@ -1,0 +1,210 @@
+package agent
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/agent/identity"
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/tunnel"
+)
+
+const (
+	// nodesKeptEvery is how often the list of nodes is written at most, however often it
+	// changes: it only helps after a restart.
+	nodesKeptEvery = time.Minute
+	// phaseDegraded is told by the heartbeat where a tunnel is up, but not all that are
+	// to be.
+	phaseDegraded = "degraded"
+)
+
+// nodesState is what the heartbeats know of the frps nodes; it is theirs alone.
+type nodesState struct {
+	kept time.Time // when the list was written last
+	said string    // what was wrong with the list that was told last
+}
+
+// newTunnels makes the tunnels to the nodes that were told last, which may be gone: then
+// the identity's own is reached, and the next heartbeat tells of others.
+func (a *Agent) newTunnels(id *identity.Identity) (*tunnel.Set, error) {
+	own := endpoint(id.Tunnel)
+	tun, err := tunnel.NewSet(tunnel.SetConfig{
+		Config: tunnel.Config{
+			ServerAddress: own.Address, ServerName: own.ServerName, AgentID: id.AgentID,
+			Instance: a.replica, Cluster: a.knownCluster, Proxy: proxyFunc(), Log: a.log,
+			TLS: func(context.Context) (*tls.Config, error) {
+				cfg := a.current.Load().TLS()
+				cfg.Time = a.now
+				return cfg, nil
+			},
+		},
+		Refused: a.tunnelRefused, RefusedPause: refusedPause,
+	})
+	if err != nil {
+		return nil, err
+	}
+	_ = a.chooseNodes(tun, id, id.Tunnels)
+	return tun, nil
+}
+
+// refusedPause is how long the tunnel to a node is left alone after its frps would not have
+// this agent and its certificate. Whether that is final is the control plane's to say.
+const refusedPause = 15 * time.Second
+
+// tunnelRefused has the next heartbeat tell why: the answer to that ends the agent, or the
+// node is tried again. The other tunnel is none the wiser.
+func (a *Agent) tunnelRefused(at tunnel.Endpoint, err error) {
+	a.log.Error().Err(err).Str("node", at.Address).Dur("retryIn", refusedPause).Msg("the tunnel is refused")
+	a.beatSoon()
+}
+
+// chooseNodes has tunnels kept to the first two of the nodes, or to the identity's own, and
+// answers which ones these are.
+func (a *Agent) chooseNodes(tun *tunnel.Set, id *identity.Identity, told []controlapi.TunnelEndpoint) []controlapi.TunnelEndpoint {
+	all := make([]tunnel.Endpoint, len(told))
+	for i, n := range told {
+		all[i] = endpoint(n)
+	}
+	chosen, err := tun.Keep(all, endpoint(id.Tunnel))
+	said := ""
+	if err != nil {
+		said = err.Error()
+	}
+	if said != a.nodes.said && said != "" {
+		a.log.Error().Err(err).Msg("the control plane named nodes for tunnels that make no sense; they are passed over")
+	}
+	a.nodes.said = said
+	if len(told) == 0 {
+		return nil
+	}
+	nodes := make([]controlapi.TunnelEndpoint, len(chosen))
+	for i, e := range chosen {
+		nodes[i] = controlapi.TunnelEndpoint{Address: e.Address, ServerName: e.ServerName}
+	}
+	return nodes
+}
+
+func endpoint(n controlapi.TunnelEndpoint) tunnel.Endpoint {
+	return tunnel.Endpoint{Address: n.Address, ServerName: n.ServerName}
+}
+
+// takeNodes goes to the nodes that a heartbeat was answered with, and writes them down for
+// the next start.
+func (a *Agent) takeNodes(ctx context.Context, tun *tunnel.Set, told []controlapi.TunnelEndpoint) {
+	id := a.current.Load()
+	nodes := a.chooseNodes(tun, id, told)
+	if slices.Equal(nodes, id.Tunnels) || a.now().Sub(a.nodes.kept) < nodesKeptEvery {
+		return
+	}
+	a.nodes.kept = a.now()
+	if err := a.keepNodes(ctx, id, nodes); err != nil {
+		a.log.Warn().Err(err).Msg("the control plane's nodes could not be kept; after a restart the agent begins with the ones of before")
+	}
+}
+
+// keepNodes stores the nodes beside what is stored. Where that is another certificate's
+// identity, a renewal is under way, which brings nodes of its own.
+func (a *Agent) keepNodes(ctx context.Context, id *identity.Identity, nodes []controlapi.TunnelEndpoint) error {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	parts, version, err := a.store.Load(ctx)
+	if err != nil {
+		return err
+	}
+	stored, damaged := identity.Decode(parts)
+	if damaged != nil || !stored.Same(id) {
+		return nil
+	}
+	if !slices.Equal(stored.Tunnels, nodes) {
+		saved, err := a.saveBeside(ctx, stored.WithTunnels(nodes), parts, version)
+		if err != nil || !saved {
+			return err // unsaved: another replica was first, and the next time this one is
+		}
+	}
+	a.current.CompareAndSwap(id, id.WithTunnels(nodes))
+	return nil
+}
+
+// watch makes the readiness tell of the tunnels and the App engine, and asks for
+// a heartbeat when a tunnel changes.
+func (a *Agent) watch(ctx context.Context, tun *tunnel.Set, engine *app.Engine) error {
+	a.health.ask("apps", func() string {
+		if !engine.Ready() {
+			return "reading the cluster"
+		}
+		return stateOK
+	})
+	a.health.ask("tunnel", func() string { return tunnelState(tun.Status()) })
+	a.health.remark(func() string { return tunnelsDegraded(tun.Status()) })
+	returns := 0
+	for {
+		changed := tun.Changed()
+		s := tun.Status()
+		if s.Phase != tunnel.Connected || s.Returns != returns {
+			a.news.expire() // the control plane could not nudge while none was up
+		}
+		returns = s.Returns
+		a.beatSoon()
+		select {
+		case <-changed:
+		case <-a.fresh:
+			tun.Retry()
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// tunnelState is stateOK as long as Runners can reach the agent.
+func tunnelState(s tunnel.SetStatus) string {
+	if s.Phase == tunnel.Connected {
+		return stateOK
+	}
+	if len(s.Nodes) == 1 {
+		return nodeState(s.Nodes[0])
+	}
+	return nodeStates(s)
+}
+
+// tunnelsDegraded says which tunnel is missing while another one is up; empty when all are.
+func tunnelsDegraded(s tunnel.SetStatus) string {
+	up, wanted := s.Up()
+	if up == 0 || allUp(s) {
+		return ""
+	}
+	return fmt.Sprintf("tunnels: %d of %d up; %s", up, wanted, nodeStates(s))
+}
+
+func allUp(s tunnel.SetStatus) bool {
+	return !slices.ContainsFunc(s.Nodes, func(n tunnel.NodeStatus) bool { return n.Wanted && n.Phase != tunnel.Connected })
+}
+
+func nodeStates(s tunnel.SetStatus) string {
+	var states []string
+	for _, n := range s.Nodes {
+		if n.Phase != tunnel.Connected {
+			states = append(states, n.Address+" "+nodeState(n))
+		}
+	}
+	return strings.Join(states, "; ")
+}
+
+func nodeState(n tunnel.NodeStatus) string {
+	if n.LastError != "" {
+		return string(n.Phase) + ": " + n.LastError
+	}
+	return string(n.Phase)
+}
+
+// tunnelPhase is how the heartbeat calls it.
+func tunnelPhase(s tunnel.SetStatus) string {
+	if s.Phase == tunnel.Connected && !allUp(s) {
+		return phaseDegraded
+	}
+	return string(s.Phase)
+}

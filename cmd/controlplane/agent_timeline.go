@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// agentTimeline is the subcommand that shows what happened to an agent.
+type agentTimeline struct {
+	*app
+	out   cli.Output
+	query announce.TimelineQuery
+	types []string
+	since time.Duration
+}
+
+// timelineLine is an event as -o json and -o yaml show it.
+type timelineLine struct {
+	timelineEntry
+	ID  string             `json:"id"`
+	App *announce.AppEvent `json:"app,omitempty"`
+}
+
+func newAgentTimeline(a *app) *cobra.Command {
+	c := &agentTimeline{app: a}
+	cmd := &cobra.Command{
+		Use:   "timeline AGENT",
+		Short: "Show what happened to an agent and its Apps, the newest last",
+		Long: `Show what happened to an agent and its Apps, the newest last, as it came back from
+RabbitMQ. Of each agent some 1000 events are kept, of each App at most 200, and of each App
+in any case the last.`,
+		Example: `  pipeops-controlplane agent timeline shop --since 1h
+  pipeops-controlplane agent timeline shop --namespace production --app web --type app.failed -o json`,
+		Args: exactArgs("AGENT"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := c.read(); err != nil {
+				return err
+			}
+			return a.admin(cmd, func(ctx context.Context, admin *controlplane.Admin) error { return c.run(ctx, admin, args[0]) })
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.query.Namespace, "namespace", "", "only Apps in this namespace")
+	f.StringVar(&c.query.App, "app", "", "only this App of the namespace")
+	f.StringSliceVar(&c.types, "type", nil, "only events of these types, such as app.failed")
+	f.DurationVar(&c.since, "since", 0, "only what happened since, such as 1h (default all)")
+	f.IntVar(&c.query.Limit, "limit", announce.DefaultTimelineLimit, "how many of the last events to show")
+	c.out.Add(cmd)
+	return cmd
+}
+
+func (c *agentTimeline) read() error {
+	switch {
+	case c.query.App != "" && c.query.Namespace == "":
+		return usageError{errors.New("--namespace is missing: the one that the App is in")}
+	case c.query.Limit < 1:
+		return usageError{errors.New("--limit: must be 1 or more")}
+	case c.since < 0:
+		return usageError{errors.New("--since: must not be negative")}
+	case c.since > 0:
+		c.query.Since = time.Now().Add(-c.since)
+	}
+	for _, t := range c.types {
+		c.query.Types = append(c.query.Types, announce.Type(t))
+	}
+	return nil
+}
+
+func (c *agentTimeline) run(ctx context.Context, admin *controlplane.Admin, agent string) error {
+	var events []announce.Event
+	for left := c.query.Limit; ; {
+		c.query.Limit = left
+		page, err := admin.Timeline(ctx, agent, c.query)
+		if err != nil {
+			return err
+		}
+		events = append(events, page.Events...)
+		if left -= len(page.Events); left <= 0 || !page.More {
+			break
+		}
+		c.query = page.Next(c.query)
+	}
+	lines := make([]timelineLine, len(events))
+	for i, e := range events {
+		line := &lines[len(events)-1-i] // they came newest first
+		line.ID, line.timelineEntry = e.ID, timelineEntry{Sequence: e.Sequence, Time: e.Time, Type: e.Type, Summary: summary(e)}
+		if app, err := e.App(); err == nil {
+			line.App = &app
+		}
+	}
+	return c.out.Write(c.app.out, lines, func(w io.Writer) {
+		cli.Row(w, "TIME", "TYPE", "WHAT")
+		for _, l := range lines {
+			cli.Row(w, l.Time.Format(time.RFC3339), l.Type, l.Summary)
+		}
+	})
+}

@@ -1,0 +1,8 @@
+package main
+
+import "github.com/spf13/cobra"
+
+func newWebhook(a *app) *cobra.Command {
+	return group("webhook", "Send events to addresses of yours over HTTPS",
+		newWebhookCreate(a), newWebhookList(a), newWebhookTest(a), newWebhookDeliveries(a), newWebhookRotate(a), newWebhookEnable(a), newWebhookDelete(a))
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+func newWebhookCreate(a *app) *cobra.Command {
+	var opts controlplane.WebhookOptions
+	var agents string
+	var out cli.Output
+	cmd := &cobra.Command{
+		Use:   "create NAME --url URL",
+		Short: "Make a webhook and print its secret, once",
+		Long: `Make a webhook: events are sent to its URL from now on, and what is printed is the
+secret by which the receiver verifies them. It cannot be shown again.
+
+Events come as CloudEvents, signed as Standard Webhooks says, at least once, those of an
+agent in order. What is not taken is tried again for three days. docs/webhooks.md tells the
+receiver's part.
+
+Nothing is sent to private addresses, or in the clear, unless it is allowed here.`,
+		Example: `  pipeops-controlplane webhook create pager --url https://pager.example.com/pipeops --type app.failed --type 'agent.*'
+  pipeops-controlplane webhook create shops --url https://intern.example.com/hook --agents env=prod --allow-private >secret`,
+		Args: exactArgs("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if opts.URL == "" {
+				return usageError{errors.New("--url is missing: where events are to be sent")}
+			}
+			grant, err := runnerapi.ParseGrant(agents)
+			if err != nil {
+				return usageError{fmt.Errorf("--agents: %w", err)}
+			}
+			opts.Name, opts.Agents = args[0], grant
+			return a.admin(cmd, func(ctx context.Context, admin *controlplane.Admin) error {
+				hook, err := admin.CreateWebhook(ctx, opts)
+				if err != nil {
+					return err
+				}
+				return a.printWebhook(hook, out, "events are sent to webhook %s from now on; try it with `pipeops-controlplane webhook test %[1]s`")
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&opts.URL, "url", "", "where to send events, https://HOST/PATH")
+	f.StringSliceVar(&opts.Types, "type", nil, "types of events, such as app.failed or app.* (default all)")
+	f.StringVar(&agents, "agents", "", "labels of the agents whose events are sent, such as 'env=prod,region in (eu,us)' (default all agents)")
+	f.BoolVar(&opts.AllowHTTP, "allow-http", false, "allow http:// to a receiver on this very machine")
+	f.BoolVar(&opts.AllowPrivate, "allow-private", false, "allow addresses that are not on the internet, such as 10.0.0.1")
+	out.Add(cmd)
+	return cmd
+}
+
+// printWebhook is the only time that a webhook's secret is shown.
+func (a *app) printWebhook(hook store.Webhook, out cli.Output, hint string) error {
+	answer := struct {
+		webhookLine
+		Secret string `json:"secret"`
+	}{lineOf(controlplane.WebhookStatus{Webhook: hook}), hook.Secret}
+	err := out.Write(a.out, answer, func(w io.Writer) { fmt.Fprintln(w, hook.Secret) })
+	if err == nil && out.Table() {
+		a.say(hint, hook.Name)
+	}
+	return err
+}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// timelinePoll is how often a timeline that is followed is asked for.
+const timelinePoll = 2 * time.Second
+
+// timelineCommand shows what happened to an agent, or to an App, as the control plane
+// has kept it.
+type timelineCommand struct {
+	*app
+	out    cli.Output
+	query  announce.TimelineQuery
+	types  []string
+	since  time.Duration
+	follow bool
+}
+
+func newTimeline(a *app) *cobra.Command {
+	c := &timelineCommand{app: a}
+	cmd := &cobra.Command{
+		Use:   "timeline AGENT [NAME]",
+		Short: "Show what happened to an agent and its Apps, or to one App",
+		Long: `Show what happened to an agent and its Apps, or to the App NAME, the newest last. The
+control plane has kept it, so it can be read while the agent is away. Of each agent some
+1000 events are kept, of each App at most 200, and of each App in any case the last.
+
+With -f it goes on until interrupted.`,
+		Example:           "  pipeops-runner timeline shop --since 1h\n  pipeops-runner timeline shop web -n production --type app.failed -o json\n  pipeops-runner timeline shop -f",
+		Args:              rangeArgs(1, "AGENT", "NAME"),
+		ValidArgsFunction: a.completeApp,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := c.read(cmd, args[1:]); err != nil {
+				return err
+			}
+			return c.run(cmd.Context(), args[0])
+		},
+	}
+	namespaceFlag(cmd, &c.query.Namespace)
+	f := cmd.Flags()
+	f.StringSliceVar(&c.types, "type", nil, "only events of these types, such as app.failed")
+	f.DurationVar(&c.since, "since", 0, "only what happened since, such as 1h (default all)")
+	f.IntVar(&c.query.Limit, "limit", announce.DefaultTimelineLimit, "how many of the last events to show")
+	f.BoolVarP(&c.follow, "follow", "f", false, "go on until interrupted")
+	c.out.Add(cmd)
+	return cmd
+}
+
+func (c *timelineCommand) read(cmd *cobra.Command, name []string) error {
+	switch {
+	case c.query.Limit < 1:
+		return usageError{errors.New("--limit: must be 1 or more")}
+	case c.since < 0:
+		return usageError{errors.New("--since: must not be negative")}
+	case c.since > 0:
+		c.query.Since = time.Now().Add(-c.since)
+	}
+	if len(name) > 0 {
+		c.query.App = name[0]
+	} else if !cmd.Flags().Changed("namespace") {
+		c.query.Namespace = "" // the default is for NAME: an agent's timeline is whole
+	}
+	for _, t := range c.types {
+		c.query.Types = append(c.query.Types, announce.Type(t))
+	}
+	return nil
+}
+
+func (c *timelineCommand) run(ctx context.Context, nameOrID string) error {
+	l, err := c.login()
+	if err != nil {
+		return err
+	}
+	agents, err := c.agents(ctx, l)
+	if err != nil {
+		return err
+	}
+	agent, err := announce.FindAgent(agents, nameOrID)
+	if err != nil {
+		return explainUnknown(err, nameOrID, agents)
+	}
+	defer l.keep.Close()
+	client := &announce.SnapshotClient{BaseURL: l.ControlPlane, HTTPClient: l.keep.HTTPClient()}
+	events, err := last(ctx, client, agent.ID, c.query)
+	if err != nil {
+		return timelineError(err)
+	}
+	if c.follow {
+		return c.goOn(ctx, client, agent.ID, events)
+	}
+	lines := make([]eventLine, len(events))
+	for i, e := range events {
+		lines[i] = lineOf(e)
+	}
+	return c.out.Write(c.app.out, lines, func(w io.Writer) {
+		cli.Row(w, "TIME", "TYPE", "WHAT")
+		for _, l := range lines {
+			cli.Row(w, l.Time.Local().Format(time.DateTime), l.Type, l.words())
+		}
+	})
+}
+
+// last are the newest events that there are of what is asked for, oldest first.
+func last(ctx context.Context, client *announce.SnapshotClient, agentID string, q announce.TimelineQuery) (events []announce.Event, err error) {
+	for left := q.Limit; ; {
+		q.Limit = left
+		page, err := client.Timeline(ctx, agentID, q)
+		if err != nil {
+			return nil, err
+		}
+		events = append(events, page.Events...)
+		if left -= len(page.Events); left <= 0 || !page.More {
+			break
+		}
+		q = page.Next(q)
+	}
+	slices.Reverse(events)
+	return events, nil
+}
+
+// goOn prints what is there, and then what comes. The control plane may be away
+// meanwhile.
+func (c *timelineCommand) goOn(ctx context.Context, client *announce.SnapshotClient, agentID string, events []announce.Event) error {
+	q := c.query
+	q.OldestFirst, q.Limit, q.Since = true, announce.MaxTimelineLimit, time.Time{}
+	if len(events) == 0 {
+		q.Since = time.Now()
+		if c.since > 0 {
+			q.Since = c.query.Since
+		}
+	}
+	page := announce.TimelinePage{Events: events}
+	for {
+		for _, e := range page.Events {
+			if err := c.print(lineOf(e)); err != nil {
+				return err
+			}
+		}
+		q = page.Next(q)
+		if !page.More {
+			if err := sleep(ctx, timelinePoll); err != nil {
+				return nil //nolint:nilerr // interrupted: following has no other end
+			}
+		}
+		next, err := client.Timeline(ctx, agentID, q)
+		known := &problem.Error{}
+		switch {
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // likewise
+		case errors.As(err, &known) && !known.Passing():
+			return timelineError(err)
+		case err != nil:
+			c.say("%v; trying again", err)
+			page = announce.TimelinePage{}
+		default:
+			page = next
+		}
+	}
+}
+
+func (c *timelineCommand) print(l eventLine) error {
+	switch c.out.Format {
+	case "json": // one object in a line, for jq and the like
+		return json.NewEncoder(c.app.out).Encode(l)
+	case "yaml":
+		_, _ = fmt.Fprintln(c.app.out, "---") // the encoder's error tells as much
+		return c.out.Write(c.app.out, l, nil)
+	}
+	_, err := fmt.Fprintln(c.app.out, cli.Printable(fmt.Sprintf("%s  %-16s  %s", l.Time.Local().Format(time.DateTime), l.Type, l.words())))
+	return err
+}
+
+// timelineError says that an agent is not there any more as that is said of agents.
+func timelineError(err error) error {
+	known := &problem.Error{}
+	if errors.As(err, &known) && known.Code == problem.NotFound {
+		return &exitError{error: err, code: exitNotFound, fix: "list the agents with: pipeops-runner agents"}
+	}
+	return err
+}
+
+// eventLine is an event as -o json and -o yaml show it.
+type eventLine struct {
+	ID       string             `json:"id"`
+	Sequence uint64             `json:"sequence"`
+	Time     time.Time          `json:"time"`
+	Type     announce.Type      `json:"type"`
+	App      *announce.AppEvent `json:"app,omitempty"`
+	Agent    *announce.Agent    `json:"agent,omitempty"`
+}
+
+func lineOf(e announce.Event) eventLine {
+	l := eventLine{ID: e.ID, Sequence: e.Sequence, Time: e.Time, Type: e.Type}
+	if app, err := e.App(); err == nil {
+		l.App = &app
+	} else if agent, err := e.Agent(); err == nil {
+		l.Agent = &agent
+	}
+	return l
+}
+
+// words are one line about an event.
+func (l *eventLine) words() string {
+	switch {
+	case l.App != nil:
+		s := fmt.Sprintf("%s  %d/%d ready  %s", runnerapi.Key{Namespace: l.App.Namespace, Name: l.App.Name}, l.App.Ready, l.App.Replicas, l.App.Image)
+		if l.App.Cause != "" {
+			s += fmt.Sprintf("  %s: %s", l.App.Cause, strings.Join(strings.Fields(l.App.Message), " "))
+		}
+		return s
+	case l.Agent != nil:
+		return fmt.Sprintf("%s  Kubernetes %s  %d nodes", l.Agent.State, l.Agent.KubernetesVersion, l.Agent.Capacity.Nodes)
+	}
+	return ""
+}

@@ -1,0 +1,69 @@
+package app_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+)
+
+// TestAfterALongAbsenceTheLastWordArrives has the control plane be away while an App
+// changes again and again and others come and go, with the agent restarted in between.
+// What is kept does not grow with the changes: one word of each App, the ends of those
+// that are gone, and for a name that was used again its end before its beginning.
+func TestAfterALongAbsenceTheLastWordArrives(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	ns := ownNamespace(t, env)
+	r := &receiver{}
+	r.set(errors.New("the control plane is away"))
+	busy, again := key(ns, "busy"), key(ns, "again")
+	e, stop := start(t, env.Agent, r.take)
+	deploy(t, e, busy, web)
+	const rounds = 6
+	for n := range rounds {
+		_, err := e.Scale(t.Context(), busy, runnerapi.Scale{Replicas: ptr.To(int32(n + 2))}, byTest)
+		require.NoError(t, err)
+		eventually(t, "the deployment follows", func() bool {
+			d := &appsv1.Deployment{}
+			return exists(t, env, busy, d) && *d.Spec.Replicas == int32(n+2)
+		})
+		rollOut(t, env, busy)
+		eventually(t, "it is healthy, and that was tried", func() bool {
+			tries := r.refused(busy.Name)
+			return len(tries) > 0 && tries[len(tries)-1].Type == app.EventHealthy && tries[len(tries)-1].Ready == int32(n+2)
+		})
+		deploy(t, e, again, web)
+		require.NoError(t, e.Delete(t.Context(), again, byTest))
+		eventually(t, "the namesake is gone", func() bool { return !exists(t, env, again, &app.App{}) })
+		if n == rounds/2 {
+			stop()
+			e, stop = start(t, env.Agent, r.take)
+		}
+	}
+	deploy(t, e, again, web)
+	require.Empty(t, r.of(busy.Name))
+
+	r.set(nil)
+	eventually(t, "the last words arrive", func() bool {
+		of := r.of(again.Name)
+		return len(r.of(busy.Name)) > 0 && len(of) > 0 && of[len(of)-1].Type == app.EventProgressing
+	})
+	got := r.of(busy.Name)
+	require.Len(t, got, 1, "however often it changed")
+	assert.Equal(t, app.EventHealthy, got[0].Type)
+	assert.EqualValues(t, rounds+1, got[0].Ready)
+	namesakes := r.of(again.Name)
+	require.Len(t, namesakes, rounds+1)
+	for i, ev := range namesakes[:rounds] {
+		assert.Equal(t, app.EventRemoved, ev.Type)
+		assert.True(t, i == 0 || !ev.Time.Before(namesakes[i-1].Time), "the ends come in order")
+	}
+	assert.Equal(t, app.EventProgressing, namesakes[rounds].Type)
+}

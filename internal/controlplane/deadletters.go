@@ -1,0 +1,105 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// settingSeal is the secret by which the control plane knows its own messages among
+// the dead letters, to which every Runner may write.
+const settingSeal = "seal"
+
+// sealOf reads the secret, and makes it when there is none.
+func sealOf(ctx context.Context, s *store.Store) (key []byte, err error) {
+	err = s.Update(ctx, func(tx *store.Tx) error {
+		settings, err := tx.Settings(ctx)
+		if err != nil {
+			return err
+		}
+		if text := settings[settingSeal]; text != "" {
+			key, err = hex.DecodeString(text)
+			return err
+		}
+		key = make([]byte, 32)
+		_, _ = rand.Read(key) // it never fails
+		return tx.PutSetting(ctx, settingSeal, hex.EncodeToString(key))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the secret that marks announcements: %w", err)
+	}
+	return key, nil
+}
+
+// DeadLetters gives access to what Runners could not take of the announcements.
+func (a *Admin) DeadLetters(ctx context.Context, broker announce.Config) (*announce.DeadLetters, error) {
+	var err error
+	if broker.Seal, err = sealOf(ctx, a.store); err != nil {
+		return nil, err
+	}
+	return announce.NewDeadLetters(broker)
+}
+
+// countDeadEvery is how old the number of dead letters may be that readiness tells.
+const countDeadEvery = 30 * time.Second
+
+// deadCount knows how many dead letters there are, or were a moment ago.
+type deadCount struct {
+	letters *announce.DeadLetters
+	log     zerolog.Logger
+	last    atomic.Int64 // one more than there are; 0 is not known
+}
+
+func (d *deadCount) run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		asking, cancel := context.WithTimeout(ctx, countDeadEvery)
+		n, err := d.letters.Count(asking)
+		cancel()
+		before := d.last.Load()
+		switch {
+		case ctx.Err() != nil:
+		case err != nil: // that there is no broker the publisher says
+			d.last.Store(0)
+		default:
+			d.last.Store(int64(n) + 1)
+			if before > 0 && int64(n)+1 > before {
+				d.log.Warn().Int("dead_letters", n).Msg("announcements died; see `pipeops-controlplane dead-letters list`")
+			}
+		}
+		wait(ctx, countDeadEvery)
+	}
+	return nil
+}
+
+// number is how many there are, if that is known.
+func (d *deadCount) number() (int, bool) {
+	n := d.last.Load()
+	return int(n - 1), n > 0
+}
+
+// DeadLetters is how many announcements died and wait for somebody to look at them, if
+// that is known.
+func (c *ControlPlane) DeadLetters() (n int, known bool) {
+	if c.broker == nil {
+		return 0, false
+	}
+	return c.broker.dead.number()
+}
+
+// describeDead is for /readyz.
+func (b *messaging) describeDead() string {
+	if b != nil {
+		if n, known := b.dead.number(); known {
+			return fmt.Sprintf("%d announcements died; `pipeops-controlplane dead-letters list` shows them", n)
+		}
+	}
+	return "not known without a broker"
+}

@@ -1,0 +1,87 @@
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// TestWithoutABrokerTheOutboxEndsGrowing has an App change its state for long while
+// nothing goes out. Somebody who hears what is left knows how the App is.
+func TestWithoutABrokerTheOutboxEndsGrowing(t *testing.T) {
+	var log bytes.Buffer
+	p := start(t, func(c *Config) { c.Limits.Outbox = store.OutboxLimits{PerAgent: 20} })
+	shop := p.registered("shop")
+	o := &outbox{store: p.store, limits: p.cfg.Limits.Outbox, log: zerolog.New(&log), now: p.clock.now}
+	for i := range 8 {
+		var events []controlapi.Event
+		for _, kind := range []announce.Type{announce.AppProgressing, announce.AppDegraded, announce.AppFailed, announce.AppHealthy} {
+			events = append(events, controlapi.Event{
+				ID: strconv.Itoa(i) + string(kind), Type: string(kind), Time: p.clock.now(),
+				App: controlapi.AppEvent{Namespace: "n", Name: "web", Generation: int64(i)},
+			})
+		}
+		require.NoError(t, shop.client.Events(t.Context(), events))
+		require.NoError(t, o.shorten(t.Context()))
+		assert.LessOrEqual(t, len(p.queued()), 20)
+	}
+	left := p.queued()
+	assert.Equal(t, announce.AgentRegistered, left[0].Type)
+	last := left[len(left)-1]
+	app, err := last.App()
+	require.NoError(t, err)
+	assert.Equal(t, announce.AppHealthy, last.Type)
+	assert.EqualValues(t, 7, app.Generation)
+	assert.EqualValues(t, 33, last.Sequence)
+	gaps := 0
+	for i := range left[1:] {
+		if left[i+1].Sequence != left[i].Sequence+1 {
+			gaps++
+		}
+	}
+	assert.Equal(t, 1, gaps, "what was dropped is seen by its sequence")
+	assert.Contains(t, log.String(), "later ones supersede")
+	stats, err := o.stats(t.Context())
+	require.NoError(t, err)
+	assert.EqualValues(t, 33-len(left), stats.Dropped)
+	assert.Equal(t, len(left), stats.Length)
+}
+
+func TestReadinessTellsOfTheOutbox(t *testing.T) {
+	p := start(t)
+	p.registered("shop")
+	p.clock.forward(3 * time.Minute)
+	p.outbox.dropped.Store(7)
+	p.get(p.runnerClient(""), "/readyz", func(resp *http.Response) {
+		var r readiness
+		require.NoError(t, json.NewDecoder(resp.Body).Decode(&r))
+		assert.Equal(t, http.StatusOK, resp.StatusCode)
+		assert.Regexp(t, `^1 announcements wait, the first for 3m\d+s; 7 were dropped since the start, which later ones supersede$`, r.Checks["outbox"])
+	})
+}
+
+func TestAnOutboxOfLastWordsIsSaidOnce(t *testing.T) {
+	var log bytes.Buffer
+	p := start(t)
+	for _, name := range []string{"a", "b", "c"} {
+		p.registered(name)
+	}
+	o := &outbox{store: p.store, limits: store.OutboxLimits{PerAgent: 2, Events: 2, Bytes: 1 << 20}, log: zerolog.New(&log), now: p.clock.now}
+	for range 3 {
+		require.NoError(t, o.shorten(context.Background()))
+	}
+	assert.Len(t, p.queued(), 3, "nothing else says it")
+	assert.Equal(t, 1, bytes.Count(log.Bytes(), []byte("last word about each")))
+}

@@ -1,0 +1,47 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// timeline is a page of an agent's, for a Runner that may see the agent. Others learn
+// nothing of it, not even that it is there.
+func (c *ControlPlane) timeline(ctx context.Context, runner, agentID string, q announce.TimelineQuery) (announce.TimelinePage, error) {
+	found, err := c.store.Agent(ctx, agentID)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return announce.TimelinePage{}, err
+	}
+	var seen []announce.Agent
+	if err == nil && !found.Revoked() {
+		if seen, err = c.visible(ctx, runner, []announce.Agent{c.registry.directory.announced(found)}); err != nil {
+			return announce.TimelinePage{}, err
+		}
+	}
+	if len(seen) == 0 {
+		return announce.TimelinePage{}, problem.Errorf(problem.NotFound, "list the agents with GET "+announce.SnapshotPath,
+			"there is no agent with that ID, or none that this Runner is granted")
+	}
+	return timelinePage(ctx, c.store, agentID, q)
+}
+
+func timelinePage(ctx context.Context, s *store.Store, agentID string, q announce.TimelineQuery) (page announce.TimelinePage, err error) {
+	page.Events, page.More, err = s.TimelinePage(ctx, store.TimelineQuery{
+		AgentID: agentID, Namespace: q.Namespace, App: q.App, Types: q.Types, Since: q.Since, Before: q.Before, After: q.After,
+		OldestFirst: q.OldestFirst, Limit: q.Limit, Bytes: announce.MaxTimelineBytes,
+	})
+	return page, err
+}
+
+// Timeline is a page of an agent's timeline, by the agent's name or ID.
+func (a *Admin) Timeline(ctx context.Context, nameOrID string, q announce.TimelineQuery) (announce.TimelinePage, error) {
+	found, err := findAgent(ctx, a.store, nameOrID)
+	if err != nil {
+		return announce.TimelinePage{}, err
+	}
+	return timelinePage(ctx, a.store, found.ID, q)
+}

@@ -1,0 +1,192 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+const (
+	// MaxPending is how many events may wait for one webhook; then those that have
+	// waited longest are given up.
+	MaxPending = 10_000
+	// KeepDone is how many that were delivered, and that were given up, can be looked at.
+	KeepDone = 1000
+	// trimEvery is how many deliveries may be done with until old ones are dropped.
+	trimEvery = 100
+
+	// lanesAtATime is how many agents' events one webhook is sent side by side.
+	lanesAtATime = 4
+	// lookPause gathers what makes us look: many events are one look.
+	lookPause = 50 * time.Millisecond
+	// troublePause is the wait after the database failed.
+	troublePause    = time.Second
+	databaseTimeout = 10 * time.Second
+
+	firstRetry   = 5 * time.Second
+	longestRetry = time.Hour
+	// giveUpAfter is how long an event is tried that a receiver does not take.
+	giveUpAfter = 3 * 24 * time.Hour
+)
+
+// Dispatcher sends what waits. One process may run it at a time: two would send what
+// waits twice.
+type Dispatcher struct {
+	store   *store.Store
+	options Options
+	log     zerolog.Logger
+	now     func() time.Time
+	wake    chan struct{}
+
+	firstRetry time.Duration
+	mostWait   int
+}
+
+// NewDispatcher makes one; Run runs it.
+func NewDispatcher(s *store.Store, o Options, log zerolog.Logger) *Dispatcher {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Dispatcher{
+		store: s, options: o, log: log.With().Str("part", "webhooks").Logger(), now: o.Now, wake: make(chan struct{}, 1),
+		firstRetry: firstRetry, mostWait: MaxPending,
+	}
+}
+
+// Queue queues an event for the webhooks that want it, in the transaction that keeps
+// it. Call Look when that is committed. An event that comes again is queued once.
+func (d *Dispatcher) Queue(ctx context.Context, tx *store.Tx, e announce.Event) error {
+	hooks, err := tx.Webhooks(ctx)
+	if err != nil || len(hooks) == 0 {
+		return err
+	}
+	body, err := e.Encode()
+	if err != nil {
+		return err
+	}
+	for _, hook := range hooks {
+		wanted, err := wants(hook, e.Type, func() (map[string]string, error) { return labels(ctx, tx, e) })
+		if err != nil {
+			return err
+		}
+		if !wanted {
+			continue
+		}
+		err = tx.QueueDelivery(ctx, store.Delivery{
+			Webhook: hook.Name, EventID: e.ID, AgentID: e.AgentID, Sequence: e.Sequence, Type: string(e.Type), Body: string(body), CreatedAt: d.now(),
+		}, d.mostWait)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// labels are an agent's as an event tells them, or as they are now.
+func labels(ctx context.Context, tx *store.Tx, e announce.Event) (map[string]string, error) {
+	if e.Type.IsAgent() {
+		agent, err := e.Agent()
+		return agent.Labels, err
+	}
+	agent, err := tx.Agent(ctx, e.AgentID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	return agent.Labels, err
+}
+
+// Look has the database looked at soon: for events, and for changed webhooks.
+func (d *Dispatcher) Look() {
+	select {
+	case d.wake <- struct{}{}:
+	default: // it will be
+	}
+}
+
+// Run sends until the context ends. Each webhook has a queue of its own, so that
+// none waits for another's receiver.
+func (d *Dispatcher) Run(ctx context.Context) error {
+	queues := map[string]*queue{}
+	defer func() {
+		for _, q := range queues {
+			q.end()
+		}
+	}()
+	for {
+		if err := d.reconcile(ctx, queues); err != nil && ctx.Err() == nil {
+			d.log.Error().Err(err).Msg("webhooks could not be read; trying again")
+			d.Look()
+			sleep(ctx, troublePause)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-d.wake:
+		}
+		sleep(ctx, lookPause)
+	}
+}
+
+// reconcile makes the queues those of the webhooks that there are, and has each look.
+func (d *Dispatcher) reconcile(ctx context.Context, queues map[string]*queue) error {
+	reading, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	hooks, err := d.store.Webhooks(reading)
+	if err != nil {
+		return err
+	}
+	there := map[string]store.Webhook{}
+	for _, hook := range hooks {
+		if hook.Enabled() {
+			there[hook.Name] = hook
+		}
+	}
+	for name, q := range queues {
+		if hook, ok := there[name]; !ok || !same(hook, q.hook) {
+			q.end() // before the next begins: order is kept
+			delete(queues, name)
+		}
+	}
+	for name, hook := range there {
+		if q, ok := queues[name]; ok {
+			q.look()
+			continue
+		}
+		queues[name] = d.begin(ctx, hook)
+	}
+	return nil
+}
+
+// same says whether two are sent to in the same way. Whom they are for does not
+// matter here: that was decided when an event was queued.
+func same(a, b store.Webhook) bool {
+	return a.URL == b.URL && a.AllowHTTP == b.AllowHTTP && a.AllowPrivate == b.AllowPrivate &&
+		a.Secret == b.Secret && a.Previous == b.Previous && a.PreviousUntil.Equal(b.PreviousUntil) && a.CreatedAt.Equal(b.CreatedAt)
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// begin starts a webhook's queue.
+func (d *Dispatcher) begin(ctx context.Context, hook store.Webhook) *queue {
+	ctx, cancel := context.WithCancel(ctx)
+	q := &queue{
+		Dispatcher: d, hook: hook, sender: NewSender(hook, d.options), log: d.log.With().Str("webhook", hook.Name).Logger(),
+		wake: make(chan struct{}, 1), ended: make(chan string, lanesAtATime), busy: map[string]bool{}, cancel: cancel,
+	}
+	q.running = sync.WaitGroup{}
+	q.running.Go(func() { q.run(ctx) })
+	return q
+}

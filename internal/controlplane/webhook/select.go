@@ -1,0 +1,53 @@
+package webhook
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// types are those that a webhook may be for; AGENT.* and APP.* as well.
+var types = []announce.Type{
+	announce.AgentRegistered, announce.AgentOnline, announce.AgentOffline, announce.AgentUpdated, announce.AgentRemoved, announce.AgentCloned,
+	announce.AppProgressing, announce.AppHealthy, announce.AppDegraded, announce.AppFailed, announce.AppRemoved,
+}
+
+// CheckTypes says what is wrong with a list of types.
+func CheckTypes(list []string) error {
+	for _, t := range list {
+		if t != "agent.*" && t != "app.*" && !slices.Contains(types, announce.Type(t)) {
+			words := make([]string, len(types))
+			for i, known := range types {
+				words[i] = string(known)
+			}
+			return fmt.Errorf("--type: %q is no type of event; there are %s, and agent.* and app.*", t, strings.Join(words, ", "))
+		}
+	}
+	return nil
+}
+
+// wants says whether a webhook is for an event of an agent with such labels.
+func wants(hook store.Webhook, t announce.Type, labels func() (map[string]string, error)) (bool, error) {
+	ofType := func(want string) bool {
+		if group, ok := strings.CutSuffix(want, "*"); ok {
+			return strings.HasPrefix(string(t), group)
+		}
+		return want == string(t)
+	}
+	if !hook.Enabled() || len(hook.Types) > 0 && !slices.ContainsFunc(hook.Types, ofType) {
+		return false, nil
+	}
+	if hook.Agents == "" {
+		return true, nil
+	}
+	grant, err := runnerapi.ParseGrant(hook.Agents)
+	if err != nil {
+		return false, nil //nolint:nilerr // it was checked when it was made; what cannot be read selects nothing
+	}
+	has, err := labels()
+	return err == nil && grant.Allows(has), err
+}

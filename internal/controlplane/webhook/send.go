@@ -1,0 +1,158 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+const (
+	// callTimeout is how long a receiver may take for one event, connecting included.
+	callTimeout = 10 * time.Second
+	// maxAnswer is how much of an answer is read, so that the connection can be used
+	// again. It is kept nowhere.
+	maxAnswer       = 64 << 10
+	maxAnswerHeader = 32 << 10
+	idleFor         = time.Minute
+)
+
+// Sender calls one webhook's receiver. Close it in the end.
+type Sender struct {
+	hook      store.Webhook
+	client    *http.Client
+	userAgent string
+	now       func() time.Time
+}
+
+// Options are what all senders have in common.
+type Options struct {
+	// Roots are the CAs that receivers' certificates may be of; nil means the machine's.
+	Roots     *x509.CertPool
+	UserAgent string
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+}
+
+// NewSender makes a sender. Nothing that it does goes through a proxy: the check of
+// the receiver's address would be worth nothing.
+func NewSender(hook store.Webhook, o Options) *Sender {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	g := guard{loopbackOnly: strings.HasPrefix(strings.ToLower(hook.URL), "http:"), allowPrivate: hook.AllowPrivate}
+	transport := &http.Transport{
+		DialContext:            (&net.Dialer{Timeout: callTimeout / 2, Control: g.control}).DialContext,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.Roots},
+		ForceAttemptHTTP2:      true,
+		DisableCompression:     true,
+		MaxResponseHeaderBytes: maxAnswerHeader,
+		MaxConnsPerHost:        lanesAtATime,
+		IdleConnTimeout:        idleFor,
+	}
+	return &Sender{hook: hook, userAgent: o.UserAgent, now: o.Now, client: &http.Client{
+		Transport: transport, Timeout: callTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// Close closes idle connections.
+func (s *Sender) Close() { s.client.CloseIdleConnections() }
+
+// Result is what came of one call.
+type Result struct {
+	// Status is HTTP's, 0 when there was no answer.
+	Status int
+	// Err is why it counts for nothing; nil when the receiver has taken it.
+	Err error
+	// RetryAfter is how long the receiver wants to be left alone; 0 when it did not say.
+	RetryAfter time.Duration
+}
+
+// Gone says whether the receiver wants nothing more, ever.
+func (r Result) Gone() bool { return r.Status == http.StatusGone }
+
+// Send sends one event. Errors hold neither the URL, which may be secret, nor
+// anything that the receiver said.
+func (s *Sender) Send(ctx context.Context, id string, body []byte) Result {
+	req, err := s.request(ctx, id, body)
+	if err != nil {
+		return Result{Err: err}
+	}
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return Result{Err: explain(err)}
+	}
+	defer func() { _ = resp.Body.Close() }()
+	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer) // what it says does not matter
+	r := Result{Status: resp.StatusCode}
+	switch {
+	case r.Status >= 200 && r.Status < 300:
+		return r
+	case r.Status >= 300 && r.Status < 400:
+		r.Err = fmt.Errorf("it answered %d: redirects are not followed; make a webhook with the address that it leads to", r.Status)
+	default:
+		r.Err = fmt.Errorf("it answered %d %s", r.Status, http.StatusText(r.Status))
+		r.RetryAfter = retryAfter(resp.Header.Get("Retry-After"), s.now())
+	}
+	return r
+}
+
+func (s *Sender) request(ctx context.Context, id string, body []byte) (*http.Request, error) {
+	at, secrets := s.now(), []string{s.hook.Secret}
+	if s.hook.Previous != "" && at.Before(s.hook.PreviousUntil) {
+		secrets = append(secrets, s.hook.Previous)
+	}
+	signature, err := sign(secrets, id, at, body)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.hook.URL, bytes.NewReader(body))
+	if err != nil {
+		return nil, errors.New("the webhook's URL cannot be read; delete it and create it anew")
+	}
+	req.Header.Set("Content-Type", announce.ContentType)
+	req.Header.Set("User-Agent", s.userAgent)
+	req.Header.Set(headerID, id)
+	req.Header.Set(headerTimestamp, strconv.FormatInt(at.Unix(), 10))
+	req.Header.Set(headerSignature, signature)
+	return req, nil
+}
+
+// explain takes the URL off an error, and says a timeout in words.
+func explain(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		if u.Timeout() {
+			return fmt.Errorf("it did not answer within %s", callTimeout)
+		}
+		err = u.Err
+	}
+	return err
+}
+
+// maxRetryAfter is the longest for which a receiver is left alone on its own word.
+const maxRetryAfter = 24 * time.Hour
+
+// retryAfter reads the header of that name: seconds, or a date.
+func retryAfter(text string, now time.Time) time.Duration {
+	if s, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return min(time.Duration(s)*time.Second, maxRetryAfter)
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return min(max(at.Sub(now), 0), maxRetryAfter)
+	}
+	return 0
+}

@@ -1,0 +1,209 @@
+package controlplane
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/webhook"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/broker"
+)
+
+// pager is a receiver of webhooks, over real TLS. It verifies by itself what comes.
+type pager struct {
+	*httptest.Server
+	t      *testing.T
+	secret atomic.Value
+	status atomic.Int64
+
+	mu  sync.Mutex
+	got []string // AGENT SEQUENCE TYPE of what it has taken, each once
+	ids map[string]bool
+}
+
+func newPager(t *testing.T) *pager {
+	t.Helper()
+	r := &pager{t: t, ids: map[string]bool{}}
+	r.status.Store(http.StatusOK)
+	r.secret.Store("")
+	r.Server = httptest.NewTLSServer(r)
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *pager) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return // the control plane was stopped in the middle
+	}
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(r.secret.Load().(string), "whsec_"))
+	assert.NoError(r.t, err)
+	id, h := req.Header.Get("webhook-id"), hmac.New(sha256.New, key)
+	fmt.Fprintf(h, "%s.%s.%s", id, req.Header.Get("webhook-timestamp"), body)
+	assert.Contains(r.t, strings.Fields(req.Header.Get("webhook-signature")), "v1,"+base64.StdEncoding.EncodeToString(h.Sum(nil)))
+	status := int(r.status.Load())
+	if status == http.StatusOK {
+		var e struct{ AgentID, Sequence, Type string }
+		assert.NoError(r.t, json.Unmarshal(body, &e))
+		r.mu.Lock()
+		if !r.ids[id] {
+			r.got = append(r.got, e.AgentID+" "+e.Sequence+" "+e.Type)
+		}
+		r.ids[id] = true
+		r.mu.Unlock()
+	}
+	w.WriteHeader(status)
+}
+
+func (r *pager) taken() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]string(nil), r.got...)
+}
+
+func (r *pager) roots() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(r.Certificate())
+	return pool
+}
+
+// hook makes a webhook for it.
+func (r *pager) hook(p *plane, types ...string) store.Webhook {
+	r.t.Helper()
+	hook, err := p.admin.CreateWebhook(r.t.Context(), WebhookOptions{Name: "pager", URL: r.URL, Types: types, AllowPrivate: true})
+	require.NoError(r.t, err)
+	r.secret.Store(hook.Secret)
+	return hook
+}
+
+// TestWebhooksOutliveOutages has a real broker bring events while the receiver is
+// away, and the control plane start anew before it is back.
+func TestWebhooksOutliveOutages(t *testing.T) {
+	b, r := broker.ForTest(t, broker.Options{}), newPager(t)
+	first := start(t, func(c *Config) {
+		c.BrokerURLs, c.BrokerTLS, c.WebhookRoots = []string{b.URL(broker.UserControlPlane)}, b.TLSConfig(), r.roots()
+	})
+	r.hook(first)
+	shop := first.registered("shop")
+	slow(t, "the registration", func() bool { return len(r.taken()) == 1 })
+	r.status.Store(http.StatusServiceUnavailable)
+	var events []controlapi.Event
+	for i, kind := range []announce.Type{announce.AppProgressing, announce.AppFailed, announce.AppHealthy} {
+		events = append(events, controlapi.Event{ID: fmt.Sprint(i), Type: string(kind), Time: time.Now(), App: controlapi.AppEvent{Namespace: "n", Name: "web"}})
+	}
+	require.NoError(t, shop.client.Events(t.Context(), events))
+	waiting := func(p *plane) []store.Delivery {
+		list, err := p.admin.WebhookDeliveries(t.Context(), "pager", store.DeliveryPending, 10)
+		require.NoError(t, err)
+		return list
+	}
+	slow(t, "all wait, and the first was tried", func() bool {
+		list := waiting(first)
+		return len(list) == 3 && list[2].Attempts > 0 && list[2].Status == http.StatusServiceUnavailable
+	})
+	first.stop()
+	r.status.Store(http.StatusOK)
+	second := start(t, func(c *Config) { *c = first.cfg })
+	second.clock.forward(time.Hour) // past the next attempt; nobody has to wait for it
+	slow(t, "the rest", func() bool { return len(r.taken()) == 4 })
+	id := shop.id.AgentID
+	assert.Equal(t, []string{id + " 1 agent.registered", id + " 2 app.progressing", id + " 3 app.failed", id + " 4 app.healthy"}, r.taken())
+	slow(t, "it is noted", func() bool { return len(waiting(second)) == 0 })
+}
+
+func TestWebhooksOfTheOperator(t *testing.T) {
+	r := newPager(t)
+	p := start(t, func(c *Config) { c.WebhookRoots = r.roots() })
+	hook := r.hook(p, "app.failed")
+	_, err := p.admin.CreateWebhook(t.Context(), WebhookOptions{Name: "pager", URL: r.URL})
+	require.ErrorContains(t, err, "already")
+	_, err = p.admin.CreateWebhook(t.Context(), WebhookOptions{Name: "Pager", URL: "http://x", Types: []string{"app.fail"}})
+	require.ErrorContains(t, err, "no name for a webhook")
+	_, err = p.admin.CreateWebhook(t.Context(), WebhookOptions{Name: "p", URL: "http://x", Types: []string{"app.fail"}})
+	require.ErrorContains(t, err, "--allow-http")
+	require.ErrorContains(t, err, "no type of event")
+
+	list, err := p.admin.Webhooks(t.Context())
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	shown, err := json.Marshal(list)
+	require.NoError(t, err)
+	for _, text := range []string{fmt.Sprintf("%+v", list), string(shown)} {
+		assert.NotContains(t, text, strings.TrimPrefix(hook.Secret, "whsec_"), "a secret is shown once")
+	}
+	o := webhook.Options{Roots: r.roots()}
+	result, err := p.admin.TestWebhook(t.Context(), "pager", o)
+	require.NoError(t, err)
+	require.NoError(t, result.Err)
+	assert.Len(t, r.taken(), 1)
+
+	rotated, err := p.admin.RotateWebhook(t.Context(), "pager")
+	require.NoError(t, err)
+	assert.NotEqual(t, hook.Secret, rotated.Secret)
+	for _, secret := range []string{hook.Secret, rotated.Secret} { // both are good for a day
+		r.secret.Store(secret)
+		_, err = p.admin.TestWebhook(t.Context(), "pager", o)
+		require.NoError(t, err)
+	}
+	p.clock.forward(25 * time.Hour)
+	_, err = p.admin.TestWebhook(t.Context(), "pager", o)
+	require.NoError(t, err)
+
+	shop := p.registered("shop")
+	r.status.Store(http.StatusGone)
+	grant, err := runnerapi.ParseGrant("own=nobody")
+	require.NoError(t, err)
+	_, err = p.admin.CreateWebhook(t.Context(), WebhookOptions{Name: "nobody", URL: r.URL, Agents: grant, AllowPrivate: true})
+	require.NoError(t, err)
+	p.webhooks.Look()
+	p.happened(shop.id.AgentID, "web", announce.AppHealthy, announce.AppFailed)
+	eventually(t, "it is given up", func() bool {
+		gone, err := p.admin.WebhookDeliveries(t.Context(), "pager", store.DeliveryGivenUp, 10)
+		return err == nil && len(gone) == 1
+	})
+	none, err := p.admin.WebhookDeliveries(t.Context(), "nobody", "", 10)
+	require.NoError(t, err)
+	assert.Empty(t, none)
+	require.NoError(t, p.admin.DeleteWebhook(t.Context(), "pager"))
+	require.ErrorContains(t, p.admin.DeleteWebhook(t.Context(), "pager"), "webhook list")
+	_, err = p.admin.WebhookDeliveries(t.Context(), "pager", "", 10)
+	require.Error(t, err)
+}
+
+// TestAWebhookThatIsGoneCanBeTurnedOn again, without what came meanwhile.
+func TestAWebhookThatIsGoneCanBeTurnedOn(t *testing.T) {
+	r := newPager(t)
+	p := start(t, func(c *Config) { c.WebhookRoots = r.roots() })
+	r.hook(p)
+	shop := p.registered("shop")
+	r.status.Store(http.StatusGone)
+	p.happened(shop.id.AgentID, "web", announce.AppFailed)
+	eventually(t, "it is off", func() bool {
+		list, err := p.admin.Webhooks(t.Context())
+		return err == nil && !list[0].Enabled() && list[0].Counts[store.DeliveryGivenUp] == 1
+	})
+	p.happened(shop.id.AgentID, "web", announce.AppHealthy)
+	r.status.Store(http.StatusOK)
+	require.NoError(t, p.admin.EnableWebhook(t.Context(), "pager"))
+	p.happened(shop.id.AgentID, "web", announce.AppFailed)
+	eventually(t, "it is called again", func() bool { return len(r.taken()) == 1 })
+	assert.Contains(t, r.taken()[0], " 4 app.failed")
+}

@@ -1,0 +1,145 @@
+package announce_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/broker"
+)
+
+// testDeadLettersAreTreated has events die in a Runner's queue, and looks at them,
+// sends some again and drops others as an operator does.
+func testDeadLettersAreTreated(t *testing.T, b *broker.Broker) {
+	cfg := config(b, broker.UserControlPlane)
+	cfg.Seal = []byte("the control plane's secret")
+	p := publisher(t, cfg)
+	ch := channel(t, b)
+	publish(t, p, makeEvents(t, "before", 1, 1))
+	if _, err := ch.QueuePurge(announce.DeadQueue, false); err != nil {
+		t.Fatal(err)
+	}
+	got, heal := mortician(t, b, "treated")
+	events := makeEvents(t, "ill", 1, 3)
+	for i := range events {
+		events[i].Runners = []string{"treated"}
+	}
+	publish(t, p, events)
+	forge(t, b, events[0])
+	dead, err := announce.NewDeadLetters(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := func() int {
+		n, err := dead.Count(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	eventually(t, "all have died", func() bool { return count() == 4 })
+	for range 3 { // looking changes nothing
+		letters, total, err := dead.List(t.Context(), 10)
+		if err != nil || total != 4 || len(letters) != 4 {
+			t.Fatalf("List = %d of %d, %v", len(letters), total, err)
+		}
+		byID := map[string]announce.DeadLetter{}
+		for _, l := range letters {
+			byID[l.ID] = l
+		}
+		l := byID[events[1].ID]
+		if l.Queue != "pipeops.runner.treated" || l.Reason != "rejected" || l.Times != 1 || l.Type != "agent.updated" || l.AgentID != "ill" ||
+			l.Sequence != 2 || !l.Genuine || time.Since(l.At) > time.Hour {
+			t.Errorf("the letter says %+v", l)
+		}
+		if l := byID["forged"]; l.Genuine || l.Malformed == "" || l.Queue != "pipeops.runner.other" {
+			t.Errorf("what a Runner wrote says %+v", l)
+		}
+	}
+	if few, total, err := dead.List(t.Context(), 2); err != nil || len(few) != 2 || total != 4 {
+		t.Errorf("List(2) = %d of %d, %v", len(few), total, err)
+	}
+
+	heal()
+	sent, failed, err := dead.Requeue(t.Context(), announce.Chosen(events[0].ID, events[2].ID, "forged"))
+	if err != nil || len(sent) != 2 || !errors.Is(failed["forged"], announce.ErrNotGenuine) {
+		t.Fatalf("Requeue = %v, %v, %v", sent, failed, err)
+	}
+	got.until(t, "what was sent again", func(e []announce.Event) bool { return slices.Equal(sequences(e, "ill"), []uint64{1, 3}) })
+	dropped, err := dead.Drop(t.Context(), announce.Chosen("forged"))
+	if err != nil || len(dropped) != 1 || count() != 1 {
+		t.Fatalf("Drop = %v, %v; %d are left", dropped, err, count())
+	}
+	if _, err := ch.QueueDelete("pipeops.runner.treated", false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	// The consumer makes its queue again, unbound for a moment or not: either way the
+	// letter is at one place.
+	sent, failed, err = dead.Requeue(t.Context(), announce.Chosen())
+	if err != nil || len(sent)+len(failed) != 1 || count() != len(failed) {
+		t.Fatalf("Requeue = %v, %v, %v; %d are left", sent, failed, err, count())
+	}
+}
+
+// mortician consumes a Runner's queue, and cannot handle anything until it is healed.
+func mortician(t *testing.T, b *broker.Broker, runner string) (got *sink, heal func()) {
+	t.Helper()
+	got = newSink()
+	healed, ready := make(chan struct{}), make(chan struct{}, 8)
+	c, err := announce.NewConsumer(announce.ConsumerConfig{
+		Config: config(b, broker.UserRunner), Queue: announce.RunnerQueue(runner), Ready: func() { ready <- struct{}{} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, func(ctx context.Context) error {
+		return c.Run(ctx, func(ctx context.Context, e announce.Event) error {
+			if !isClosed(healed) {
+				return announce.Permanent(errors.New("it is ill"))
+			}
+			return got.handle(ctx, e)
+		})
+	})
+	wait(t, ready, "the queue")
+	return got, func() { close(healed) }
+}
+
+// forge writes to the dead letters as a Runner may, whose queues name them: an event
+// that would go to another Runner.
+func forge(t *testing.T, b *broker.Broker, like announce.Event) {
+	t.Helper()
+	conn, err := amqp.DialTLS(b.URL(broker.UserRunner), b.TLSConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.Confirm(false); err != nil {
+		t.Fatal(err)
+	}
+	body, err := like.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := ch.PublishWithDeferredConfirm(announce.DeadExchange, string(like.Type), true, false, amqp.Publishing{
+		MessageId: "forged", DeliveryMode: amqp.Persistent, Body: append([]byte(`{"specversion":"1.0",`), body...),
+		Headers: amqp.Table{
+			"x-death":        []any{amqp.Table{"queue": "pipeops.runner.other", "reason": "rejected", "count": int64(1), "time": time.Now()}},
+			"x-pipeops-seal": "0000", "CC": []any{"pipeops.runner.third"},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !c.Wait() {
+		t.Fatal("the broker did not take it")
+	}
+}

@@ -1,0 +1,66 @@
+package announce_test
+
+import (
+	"net"
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/broker"
+)
+
+// TestTwoBrokers has two real brokers take turns in dying. Each time the publisher and
+// the consumer go on at the other.
+func TestTwoBrokers(t *testing.T) {
+	both := []*broker.Broker{broker.ForTest(t, broker.Options{}), broker.ForTest(t, broker.Options{})}
+	brokers, urls := map[string]*broker.Broker{}, map[string][]string{}
+	tls := both[0].TLSConfig()
+	tls.RootCAs = tls.RootCAs.Clone()
+	for _, b := range both {
+		brokers[net.JoinHostPort("127.0.0.1", strconv.Itoa(b.Port()))] = b
+		for _, user := range []string{broker.UserControlPlane, broker.UserRunner} {
+			urls[user] = append(urls[user], b.URL(user))
+		}
+		if pem, err := os.ReadFile(b.CAFile()); err != nil || !tls.RootCAs.AppendCertsFromPEM(pem) {
+			t.Fatal("no CA: ", err)
+		}
+	}
+	cfg := func(user string) announce.Config {
+		return announce.Config{URLs: urls[user], TLS: tls, Log: zerolog.Nop()}
+	}
+	p := publisher(t, cfg(broker.UserControlPlane))
+	publish(t, p, makeEvents(t, "warm", 1, 1)) // the topology is at one of them
+	got, c, _ := consume(t, cfg(broker.UserRunner), announce.RunnerQueue("order"))
+	sequence, visited := uint64(0), map[string]bool{}
+	for range 3 {
+		at := p.Status().Broker
+		visited[at] = true
+		// RabbitMQ 3.10 notes a new quorum queue late: docs/adr/0006-young-quorum-queues.md.
+		if _, err := brokers[at].Ctl(t.Context(), "eval", "dets:sync(ra_directory_reverse)."); err != nil {
+			t.Fatal(err)
+		}
+		if err := brokers[at].Kill(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the publisher to be at the other", func() bool { return p.Connected() && p.Status().Broker != at })
+		eventually(t, "the consumer to be at the other", func() bool {
+			s := c.Status()
+			return s.Connected && s.Broker == p.Status().Broker
+		})
+		sequence++
+		publish(t, p, makeEvents(t, "moving", sequence, sequence))
+		got.until(t, "the announcement at the other", func(e []announce.Event) bool {
+			n := sequences(e, "moving")
+			return len(n) > 0 && n[len(n)-1] == sequence
+		})
+		if err := brokers[at].Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(visited) != 2 {
+		t.Errorf("was at %v only", visited)
+	}
+}

@@ -1,0 +1,251 @@
+package announce
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// DeadLetter is a message that a queue's reader could not take, or not in time. What
+// it says of itself may be anybody's word: Genuine says whether it is the control
+// plane's.
+type DeadLetter struct {
+	// ID is the event's, or made from the body where that is no event.
+	ID       string `json:"id"`
+	Type     string `json:"type,omitempty"`
+	AgentID  string `json:"agentId,omitempty"`
+	Sequence uint64 `json:"sequence,omitempty"`
+	// Malformed says why it is no event.
+	Malformed string `json:"malformed,omitempty"`
+	Genuine   bool   `json:"genuine"`
+
+	// Queue is where it died, for the reason that RabbitMQ gives: rejected (the reader
+	// could not handle it), delivery_limit (readers died of it), maxlen (the queue was
+	// full) or expired. Times is how often, At when for the first time.
+	Queue  string    `json:"queue"`
+	Reason string    `json:"reason"`
+	Times  int64     `json:"times"`
+	At     time.Time `json:"at,omitzero"`
+	Bytes  int       `json:"bytes"`
+}
+
+// DeadLetters reads what died. It needs the control plane's user.
+type DeadLetters struct {
+	cfg  Config
+	link *link
+}
+
+// NewDeadLetters checks the configuration. Each call connects anew.
+func NewDeadLetters(cfg Config) (*DeadLetters, error) {
+	if cfg.Name == "" {
+		cfg.Name = "pipeops dead letters"
+	}
+	l, err := newLink(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &DeadLetters{cfg: cfg, link: l}, nil
+}
+
+// List shows the first of the dead letters, in order, and says how many there are. All
+// of them stay.
+func (d *DeadLetters) List(ctx context.Context, limit int) (letters []DeadLetter, total int, err error) {
+	total, err = d.with(ctx, func(at *reading) error {
+		return d.each(ctx, at, limit, func(_ *amqp.Delivery, l DeadLetter) error {
+			letters = append(letters, l)
+			return nil
+		})
+	})
+	slices.SortStableFunc(letters, DeadLetter.compare)
+	return letters, total, err
+}
+
+// Count says how many dead letters there are.
+func (d *DeadLetters) Count(ctx context.Context) (int, error) {
+	return d.with(ctx, func(*reading) error { return nil })
+}
+
+// Drop removes those that are chosen.
+func (d *DeadLetters) Drop(ctx context.Context, chosen func(DeadLetter) bool) (dropped []DeadLetter, err error) {
+	_, err = d.with(ctx, func(at *reading) error {
+		return d.each(ctx, at, deadQueueMaxLength, func(m *amqp.Delivery, l DeadLetter) error {
+			if !chosen(l) {
+				return nil
+			}
+			dropped = append(dropped, l)
+			return at.settle(m)
+		})
+	})
+	return dropped, err
+}
+
+// reading is a look at the dead letters.
+type reading struct {
+	conn  *connection
+	ch    *amqp.Channel
+	total int // letters there were at the beginning
+	// held were read, settled are gone of them.
+	held, settled int
+}
+
+// settle takes a letter from the queue for good.
+func (r *reading) settle(m *amqp.Delivery) error {
+	r.settled++
+	return settle(m.Ack(false))
+}
+
+// hasQueue asks on a channel of its own, which a no ends.
+func (r *reading) hasQueue(ctx context.Context, name string) (bool, error) {
+	defer r.conn.bound(ctx)()
+	ch, err := r.conn.Channel()
+	if err != nil {
+		return false, fmt.Errorf("open a channel: %w", err)
+	}
+	defer func() { _ = ch.Close() }() // it is closed already when the queue is missing
+	_, err = ch.QueueDeclarePassive(name, true, false, false, false, nil)
+	if missing := (*amqp.Error)(nil); errors.As(err, &missing) && missing.Code == amqp.NotFound {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// with has the dead letters read on a connection of its own, and answers how many there
+// are. What is not settled then goes back.
+func (d *DeadLetters) with(ctx context.Context, read func(*reading) error) (total int, err error) {
+	conn, err := d.connect(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.close()
+	at, err := d.open(ctx, conn)
+	if err == nil {
+		total, err = at.total, read(at)
+		at.giveBack(ctx)
+	}
+	return total, withBroker(err, conn.addr)
+}
+
+// each shows the dead letters, at most so many.
+func (d *DeadLetters) each(ctx context.Context, at *reading, limit int, show func(*amqp.Delivery, DeadLetter) error) error {
+	for range min(at.total, limit) {
+		m, ok, err := at.get(ctx)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			break // somebody else reads them too
+		}
+		at.held++
+		if err := show(&m, d.letter(&m)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// giveBack returns what is not settled, and waits until the broker has put it back:
+// whoever looks next is to see all. The end of the connection returns it too, in time.
+func (r *reading) giveBack(ctx context.Context) {
+	if r.held == 0 || r.ch.IsClosed() {
+		return
+	}
+	defer r.conn.bound(ctx)()
+	if err := r.ch.Nack(0, true, true); err != nil {
+		return
+	}
+	for range 40 {
+		q, err := r.ch.QueueDeclarePassive(DeadQueue, true, false, false, false, nil)
+		if err != nil || q.Messages >= r.total-r.settled || ctx.Err() != nil {
+			return
+		}
+		sleep(ctx, 50*time.Millisecond)
+	}
+}
+
+// connect takes the first broker that answers.
+func (d *DeadLetters) connect(ctx context.Context) (*connection, error) {
+	var errs []error
+	for i := range d.link.brokers {
+		conn, err := d.link.brokers[i].dial(ctx, &d.cfg)
+		if err == nil {
+			return conn, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
+}
+
+func (d *DeadLetters) open(ctx context.Context, conn *connection) (*reading, error) {
+	defer conn.bound(ctx)()
+	ch, err := conn.Channel()
+	if err != nil {
+		return nil, fmt.Errorf("open a channel: %w", err)
+	}
+	q, err := ch.QueueDeclarePassive(DeadQueue, true, false, false, false, nil)
+	var missing *amqp.Error
+	if errors.As(err, &missing) && missing.Code == amqp.NotFound {
+		return nil, &BrokerError{Op: "look at queue " + DeadQueue, Code: CodeNoExchange, Err: err,
+			Fix: "the control plane makes it when it first connects: is this its broker and its virtual host?"}
+	}
+	if err != nil {
+		return nil, declareError("queue", DeadQueue, err)
+	}
+	return &reading{conn: conn, ch: ch, total: q.Messages}, nil
+}
+
+func (r *reading) get(ctx context.Context) (amqp.Delivery, bool, error) {
+	defer r.conn.bound(ctx)()
+	m, ok, err := r.ch.Get(DeadQueue, false)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return m, ok, fmt.Errorf("read queue %s: %w", DeadQueue, err)
+	}
+	return m, ok, nil
+}
+
+func (d *DeadLetters) letter(m *amqp.Delivery) DeadLetter {
+	l := DeadLetter{ID: clip(m.MessageId), Bytes: len(m.Body), Genuine: sealed(d.cfg.Seal, m.Body, m.Headers[headerSeal])}
+	if e, err := Decode(m.Body); err == nil {
+		l.ID, l.Type, l.AgentID, l.Sequence = e.ID, string(e.Type), e.AgentID, e.Sequence
+	} else {
+		l.Malformed = err.Error()
+	}
+	if l.ID == "" {
+		sum := sha256.Sum256(m.Body)
+		l.ID = "body-" + hex.EncodeToString(sum[:8])
+	}
+	l.died(m.Headers)
+	return l
+}
+
+// died reads RabbitMQ's record of deaths: the last is the first in the list.
+func (l *DeadLetter) died(headers amqp.Table) {
+	deaths, _ := headers["x-death"].([]any)
+	for i, death := range deaths {
+		table, ok := death.(amqp.Table)
+		if !ok {
+			continue
+		}
+		times, _ := table["count"].(int64)
+		l.Times += times
+		if i == 0 {
+			l.Queue, _ = table["queue"].(string)
+			l.Reason, _ = table["reason"].(string)
+			l.At, _ = table["time"].(time.Time)
+		}
+	}
+	l.Queue, l.Reason = clip(l.Queue), clip(l.Reason)
+}
+
+// Chosen chooses dead letters by their IDs; without any it chooses all.
+func Chosen(ids ...string) func(DeadLetter) bool {
+	return func(l DeadLetter) bool { return len(ids) == 0 || slices.Contains(ids, l.ID) }
+}

@@ -1,0 +1,132 @@
+package announce
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// ErrNotGenuine is why a dead letter is not sent again.
+var ErrNotGenuine = errors.New("the control plane did not write it; drop it")
+
+// maxAgain bounds what is held in memory to be sent again.
+const maxAgain = 64 << 20
+
+var errNextTime = errors.New("too much for one time; ask once more")
+
+// Requeue sends those that are chosen to the Runners that they died with, and to nobody
+// else, those of an agent in order. One that cannot go there stays; why is in failed, by
+// ID. Readers get them after what was announced since.
+func (d *DeadLetters) Requeue(ctx context.Context, chosen func(DeadLetter) bool) (sent []DeadLetter, failed map[string]error, err error) {
+	failed = map[string]error{}
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	_, err = d.with(ctx, func(at *reading) error {
+		picked, err := d.pick(ctx, at, chosen, failed)
+		if err != nil || len(picked) == 0 {
+			return err
+		}
+		s, err := confirming(ctx, at.ch, giveUp)
+		if err != nil {
+			return err
+		}
+		for _, p := range picked {
+			if err := again(ctx, at, s, &p.message, p.letter); err != nil {
+				if ctx.Err() != nil {
+					return context.Cause(ctx)
+				}
+				failed[p.letter.ID] = err
+				continue
+			}
+			if err := at.settle(&p.message); err != nil {
+				return err
+			}
+			sent = append(sent, p.letter)
+		}
+		return nil
+	})
+	return sent, failed, err
+}
+
+type picked struct {
+	letter  DeadLetter
+	message amqp.Delivery
+}
+
+// pick reads those that are chosen. The broker hands out what was looked at before in
+// another order than it died in.
+func (d *DeadLetters) pick(ctx context.Context, at *reading, chosen func(DeadLetter) bool, failed map[string]error) ([]picked, error) {
+	var list []picked
+	size := 0
+	err := d.each(ctx, at, deadQueueMaxLength, func(m *amqp.Delivery, l DeadLetter) error {
+		switch {
+		case !chosen(l):
+		case size+len(m.Body) > maxAgain:
+			failed[l.ID] = errNextTime
+		default:
+			list, size = append(list, picked{l, *m}), size+len(m.Body)
+		}
+		return nil
+	})
+	slices.SortStableFunc(list, func(a, b picked) int { return a.letter.compare(b.letter) })
+	return list, err
+}
+
+// compare puts the events of an agent in order, and all else by when it died.
+func (l DeadLetter) compare(other DeadLetter) int {
+	if l.AgentID != "" && l.AgentID == other.AgentID {
+		return cmp.Compare(l.Sequence, other.Sequence)
+	}
+	return cmp.Or(l.At.Compare(other.At), cmp.Compare(l.AgentID, other.AgentID), cmp.Compare(l.ID, other.ID))
+}
+
+// confirming makes a session of a channel. The loss of the channel ends the context.
+func confirming(ctx context.Context, ch *amqp.Channel, giveUp context.CancelCauseFunc) (*session, error) {
+	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
+	go func() { giveUp(channelError(<-closed)) }() // ends with the connection, which each closes
+	if err := ch.Confirm(false); err != nil {
+		return nil, fmt.Errorf("switch to publisher confirms: %w", err)
+	}
+	return &session{
+		ch: ch, returned: ch.NotifyReturn(make(chan amqp.Return, 1)),
+		lost: ctx.Done(), why: func() error { return context.Cause(ctx) }, giveUp: giveUp,
+	}, nil
+}
+
+// again has one message go to the Runner in whose queue it died, and waits until it is
+// there. It goes the way that all announcements go: the timeline, which has it, gets it
+// once more. Without the default exchange nobody needs a right to write to any queue.
+func again(ctx context.Context, at *reading, s *session, m *amqp.Delivery, l DeadLetter) error {
+	runner, isRunners := strings.CutPrefix(l.Queue, runnerQueuePrefix)
+	switch {
+	case !l.Genuine || l.Malformed != "":
+		return ErrNotGenuine
+	case !isRunners && l.Queue != TimelineQueue:
+		return fmt.Errorf("it died in queue %q, which is not one of ours", l.Queue)
+	}
+	if there, err := at.hasQueue(ctx, l.Queue); err != nil || !there {
+		return errors.Join(err, fmt.Errorf("its queue %s is gone; whoever reads it begins with the list of agents", l.Queue))
+	}
+	ctx, cancel := context.WithTimeout(ctx, setupTimeout)
+	defer cancel()
+	e := Encoded{ID: l.ID, Type: Type(l.Type), Time: m.Timestamp, Body: m.Body}
+	if isRunners {
+		e.Runners = []string{runner}
+	}
+	p := e.message(nil)
+	for _, name := range []string{headerSeal, "x-death"} { // no others: they may be anybody's
+		if v, ok := m.Headers[name]; ok {
+			p.Headers[name] = v
+		}
+	}
+	c, err := s.ch.PublishWithDeferredConfirmWithContext(ctx, Exchange, l.Type, true, false, p)
+	if err != nil {
+		return err
+	}
+	return s.await(ctx, c, e.ID, map[string]string{})
+}

@@ -1,0 +1,229 @@
+package announce_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/broker"
+)
+
+// truth is a registry that announces what changes in it, and counts the snapshots.
+type truth struct {
+	t *testing.T
+	p *announce.Publisher
+
+	mu     sync.Mutex
+	agents map[string]announce.Agent
+	away   bool
+	asked  int
+}
+
+func newTruth(t *testing.T, p *announce.Publisher) *truth {
+	return &truth{t: t, p: p, agents: map[string]announce.Agent{}}
+}
+
+func (r *truth) snapshot(context.Context) ([]announce.Agent, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked++
+	if r.away {
+		return nil, errors.New("the control plane is away")
+	}
+	list := make([]announce.Agent, 0, len(r.agents))
+	for _, a := range r.agents {
+		list = append(list, a)
+	}
+	return list, nil
+}
+
+func (r *truth) setAway(away bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.away = away
+}
+
+// change changes an agent n times; in the end it is removed, or in that state.
+func (r *truth) change(runner, id string, n int, end announce.State) {
+	r.t.Helper()
+	r.mu.Lock()
+	var events []announce.Event
+	a := r.agents[id]
+	a.ID, a.Name = id, id
+	for i := range n {
+		a.Sequence++
+		a.State = announce.StateOnline
+		if i%2 == 1 {
+			a.State = announce.StateOffline
+		}
+		kind := announce.AgentUpdated
+		if i == n-1 {
+			if a.State = end; end == announce.StateRevoked {
+				kind = announce.AgentRemoved
+			}
+		}
+		e, err := announce.NewAgentEvent(kind, "/controlplane", a, a.Sequence, time.Now())
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		e.Runners = []string{runner}
+		events = append(events, e)
+	}
+	if r.agents[id] = a; end == announce.StateRevoked {
+		delete(r.agents, id)
+	}
+	r.mu.Unlock()
+	if r.p != nil {
+		publish(r.t, r.p, events)
+	}
+}
+
+// is says whether a directory shows what is true, and nothing else.
+func (r *truth) is(d *announce.Directory) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := d.List()
+	return len(list) == len(r.agents) && !slices.ContainsFunc(list, func(a announce.Agent) bool {
+		want, ok := r.agents[a.ID]
+		return !ok || a.State != want.State || a.Sequence != want.Sequence
+	})
+}
+
+// seen notes what a directory ever showed of agents, from its first complete state on.
+func seen(t *testing.T, d *announce.Directory) func() []announce.Change {
+	var mu sync.Mutex
+	var changes []announce.Change
+	run(t, func(ctx context.Context) error {
+		if err := d.WaitSynced(ctx); err != nil {
+			return context.Canceled
+		}
+		return d.Watch(ctx, func(c announce.Change) error {
+			mu.Lock()
+			defer mu.Unlock()
+			changes = append(changes, c)
+			return nil
+		})
+	})
+	return func() []announce.Change {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(changes)
+	}
+}
+
+// TestARunnerThatWasAway comes back to more than its queue holds, or to no queue at all,
+// and shows within seconds what is true, and never what is long over.
+func TestARunnerThatWasAway(t *testing.T) {
+	b := broker.ForTest(t, broker.Options{})
+	p := publisher(t, config(b, broker.UserControlPlane))
+	for name, c := range map[string]struct {
+		most    int           // in the queue
+		expires time.Duration // of the queue
+	}{"all is in the queue": {10_000, time.Hour}, "the queue overflowed": {50, time.Hour}, "the queue ended": {10_000, time.Second}} {
+		t.Run(name, func(t *testing.T) {
+			r := newTruth(t, p)
+			queue := announce.RunnerQueue(fmt.Sprintf("away%d", c.most+int(c.expires.Seconds())))
+			queue.MaxLength, queue.Expires = c.most, c.expires
+			begin := func() (*announce.Directory, func()) {
+				ready := make(chan struct{}, 4)
+				d, err := announce.NewDirectory(announce.DirectoryConfig{Snapshot: r.snapshot, Events: &announce.ConsumerConfig{
+					Config: config(b, broker.UserRunner), Queue: queue, Ready: func() { ready <- struct{}{} },
+				}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(context.Background())
+				done := make(chan error, 1)
+				go func() { done <- d.Run(ctx) }()
+				stop := sync.OnceFunc(func() { cancel(); <-done })
+				t.Cleanup(stop)
+				wait(t, ready, "the queue")
+				return d, stop
+			}
+			first, leave := begin()
+			for i := range 5 {
+				r.change(queue.Runner, fmt.Sprintf("s%d", i), 2, announce.StateOnline)
+			}
+			eventually(t, "the first view", func() bool { return r.is(first) })
+			leave()
+
+			for i := range 5 {
+				r.change(queue.Runner, fmt.Sprintf("s%d", i), 400, announce.StateOffline)
+			}
+			r.change(queue.Runner, "gone", 100, announce.StateRevoked)
+			r.change(queue.Runner, "s0", 1, announce.StateRevoked)
+			if c.expires < time.Minute {
+				ch := channel(t, b)
+				eventually(t, "the queue to end", func() bool {
+					if _, err := ch.QueueDeclarePassive(queue.Name, true, false, false, false, nil); err == nil {
+						return false
+					}
+					return true
+				})
+			}
+			began := time.Now()
+			second, _ := begin()
+			changes := seen(t, second)
+			eventually(t, "the truth", func() bool { return r.is(second) })
+			t.Logf("right after %s", time.Since(began).Round(time.Millisecond))
+			if took := time.Since(began); took > 15*time.Second {
+				t.Errorf("it took %s", took)
+			}
+			// What comes now is behind all that waited.
+			r.change(queue.Runner, "s1", 1, announce.StateOnline)
+			eventually(t, "what comes now", func() bool { return r.is(second) && len(changes()) > 4 })
+			for _, ch := range changes() {
+				if ch.Agent.ID == "gone" || ch.Agent.ID == "s0" || ch.Agent.State == announce.StateOnline && ch.Agent.ID != "s1" {
+					t.Errorf("showed what was over: %s %s %s %d", ch.Type, ch.Agent.ID, ch.Agent.State, ch.Agent.Sequence)
+				}
+			}
+		})
+	}
+}
+
+// TestADirectoryWithHalfOfItsSources: with the broker away it lives on snapshots, with
+// the control plane away on announcements.
+func TestADirectoryWithHalfOfItsSources(t *testing.T) {
+	b := broker.ForTest(t, broker.Options{})
+	p := publisher(t, config(b, broker.UserControlPlane))
+	r := newTruth(t, p)
+	r.change("half", "a1", 1, announce.StateOnline)
+	ready := make(chan struct{}, 8)
+	queue := announce.RunnerQueue("half")
+	if err := b.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d, err := announce.NewDirectory(announce.DirectoryConfig{Snapshot: r.snapshot, Events: &announce.ConsumerConfig{
+		Config: config(b, broker.UserRunner), Queue: queue, Ready: func() { ready <- struct{}{} },
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, d.Run)
+	eventually(t, "a snapshot, without a broker", func() bool { return d.Synced() && r.is(d) && !d.Events().Connected })
+	if err := b.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, ready, "the queue")
+	r.setAway(true)
+	r.change("half", "a1", 3, announce.StateOffline)
+	r.change("half", "a2", 1, announce.StateOnline)
+	eventually(t, "announcements, without a control plane", func() bool { return r.is(d) })
+	r.mu.Lock()
+	a := r.agents["a1"]
+	a.Sequence++ // an announcement that is not for this Runner
+	r.agents["a1"] = a
+	r.mu.Unlock()
+	r.change("half", "a1", 1, announce.StateOnline)
+	eventually(t, "an announcement after a gap", func() bool { return r.is(d) })
+	r.setAway(false)
+	r.mu.Lock()
+	delete(r.agents, "a2") // which no announcement tells
+	r.mu.Unlock()
+	eventually(t, "the snapshot that the gap asked for", func() bool { return r.is(d) })
+}

@@ -1,0 +1,105 @@
+package announce
+
+import (
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+// OpenAPIPath is where the control plane serves the document of its calls for Runners.
+const OpenAPIPath = "/v1/openapi.json"
+
+// eventBody is what the document says of an event; Event.Encode writes it.
+type eventBody struct {
+	SpecVersion     string         `json:"specversion" enum:"1.0"`
+	ID              string         `json:"id" doc:"The same event sent twice has the same ID."`
+	Source          string         `json:"source"`
+	Type            Type           `json:"type" example:"app.failed"`
+	Subject         string         `json:"subject,omitempty" doc:"AGENT_ID, or AGENT_ID/NAMESPACE/APP."`
+	Time            time.Time      `json:"time"`
+	AgentID         string         `json:"agentid"`
+	Sequence        string         `json:"sequence" doc:"Counts the agent's events." pattern:"^[0-9]+$"`
+	DataContentType string         `json:"datacontenttype" enum:"application/json"`
+	Data            map[string]any `json:"data" doc:"An Agent for agent.*, an AppEvent for app.*."`
+}
+
+// timelineDocument is timelineBody as the document says it.
+type timelineDocument struct {
+	Events []eventBody `json:"events"`
+	More   bool        `json:"more" doc:"There are further events: ask with before, or in order oldest with after, and the last one's sequence."`
+}
+
+// OpenAPI is the document of the calls for Runners: OpenAPI 3.1 as JSON.
+func OpenAPI(version string) ([]byte, error) {
+	schemas := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
+	doc := &huma.OpenAPI{
+		OpenAPI: "3.1.0", Info: &huma.Info{Title: "PipeOps control plane: Runners' API", Version: version},
+		Components: &huma.Components{Schemas: schemas, SecuritySchemes: map[string]*huma.SecurityScheme{
+			"certificate": {Type: "mutualTLS", Description: "The Runner's certificate."},
+		}},
+	}
+	schemas.Schema(reflect.TypeFor[AppEvent](), true, "") // it is in an event's data
+	doc.AddOperation(documented(schemas, "list-agents", SnapshotPath, "List the agents that the Runner is granted", reflect.TypeFor[snapshotBody]()))
+	timeline := documented(schemas, "get-timeline", TimelinePath, "What happened to an agent and its Apps", reflect.TypeFor[timelineDocument](),
+		http.StatusNotFound, http.StatusUnprocessableEntity)
+	timeline.Parameters = append([]*huma.Param{{Name: "id", In: "path", Required: true, Description: "The agent's ID.", Schema: text()}}, timelineParameters()...)
+	doc.AddOperation(timeline)
+	raw, err := json.MarshalIndent(doc, "", "  ")
+	return append(raw, '\n'), err
+}
+
+func documented(schemas huma.Registry, id, path, summary string, answer reflect.Type, failures ...int) *huma.Operation {
+	op := &huma.Operation{
+		OperationID: id, Method: http.MethodGet, Path: path, Summary: summary, Security: []map[string][]string{{"certificate": {}}},
+		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{
+			"application/json": {Schema: schemas.Schema(answer, true, "")},
+		}}},
+	}
+	for _, status := range append(failures, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusInternalServerError) {
+		op.Responses[strconv.Itoa(status)] = &huma.Response{Description: http.StatusText(status), Content: map[string]*huma.MediaType{
+			problem.ContentType: {Schema: schemas.Schema(reflect.TypeFor[problem.Error](), true, "")},
+		}}
+	}
+	return op
+}
+
+func text() *huma.Schema { return &huma.Schema{Type: huma.TypeString} }
+
+// timelineParameters are those that parseTimelineQuery reads.
+func timelineParameters() []*huma.Param {
+	one, most := 1.0, float64(MaxTimelineLimit)
+	number := &huma.Schema{Type: huma.TypeInteger, Format: "int64", Minimum: &one}
+	param := func(name, description string, schema *huma.Schema) *huma.Param {
+		return &huma.Param{Name: name, In: "query", Description: description, Schema: schema}
+	}
+	types := maxTimelineTypes
+	return []*huma.Param{
+		param("namespace", "Events of Apps in this namespace.", text()),
+		param("app", "Events of this App of the namespace.", text()),
+		param("type", "Events of these types.", &huma.Schema{Type: huma.TypeArray, MaxItems: &types, Items: &huma.Schema{Type: huma.TypeString, Pattern: typePattern.String()}}),
+		param("since", "Events from this time on; an App's have the agent's time.", &huma.Schema{Type: huma.TypeString, Format: "date-time"}),
+		param("before", "Events with a smaller sequence.", number),
+		param("after", "Events with a larger sequence.", number),
+		param("order", "Which come first.", &huma.Schema{Type: huma.TypeString, Enum: []any{"newest", "oldest"}, Default: "newest"}),
+		param("limit", "How many. An answer has no more than 4 MiB of events.", &huma.Schema{Type: huma.TypeInteger, Minimum: &one, Maximum: &most, Default: DefaultTimelineLimit}),
+	}
+}
+
+// OpenAPIHandler serves the document to anybody.
+func OpenAPIHandler(version string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		document, err := OpenAPI(version)
+		if err != nil {
+			problem.Write(w, problem.RequestID(r.Context()), err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(document) // the client is gone if this fails
+	})
+}

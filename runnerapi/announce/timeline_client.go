@@ -1,0 +1,56 @@
+package announce
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/hashicorp/go-retryablehttp"
+)
+
+// maxTimelinePage is the longest answer that is read: a page, with room for one event
+// more and for what is around them.
+const maxTimelinePage = MaxTimelineBytes + 2*MaxEventSize
+
+// Timeline asks for a page of what happened to an agent, by its ID, and its Apps. A
+// refusal is a [problem.Error]: not found is also an agent that the Runner is not
+// granted. What may pass is tried again a few times first.
+func (c *SnapshotClient) Timeline(ctx context.Context, agentID string, q TimelineQuery) (TimelinePage, error) {
+	page, err := c.timeline(ctx, agentID, q)
+	if err != nil {
+		return page, fmt.Errorf("ask the control plane for the timeline of agent %s: %w", clip(agentID), err)
+	}
+	return page, nil
+}
+
+func (c *SnapshotClient) timeline(ctx context.Context, agentID string, q TimelineQuery) (TimelinePage, error) {
+	if err := checkAgentID(agentID); err != nil {
+		return TimelinePage{}, fmt.Errorf("its ID %w", err)
+	}
+	text, err := url.JoinPath(c.BaseURL, SnapshotPath, agentID, "timeline")
+	if err != nil {
+		return TimelinePage{}, fmt.Errorf("%w; check its URL", err)
+	}
+	if values := q.values(); len(values) > 0 {
+		text += "?" + values.Encode()
+	}
+	req, err := retryablehttp.NewRequestWithContext(ctx, http.MethodGet, text, nil)
+	if err != nil {
+		return TimelinePage{}, fmt.Errorf("%w; check its URL", err)
+	}
+	body, err := c.do(req, maxTimelinePage)
+	if err != nil {
+		return TimelinePage{}, err
+	}
+	var page timelineBody
+	if err := json.Unmarshal(body, &page); err != nil {
+		return TimelinePage{}, fmt.Errorf("the answer is not the JSON expected: %w; check the control plane's URL", err)
+	}
+	if page.Events == nil {
+		return TimelinePage{}, errors.New("the answer has no field events; check the control plane's URL")
+	}
+	return page.decode()
+}

@@ -1,0 +1,317 @@
+package server_test
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/edge"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/tunnel"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
+)
+
+// node is a control plane's: frps, and the edge that Runners come to.
+type node struct {
+	t            testing.TB
+	ca           *runnerapitest.CA
+	tunnel, edge string // addresses
+	wire         *tunneltest.Wire
+	*server.Server
+	stop func()
+}
+
+// start serves on the addresses of before, or on new ones.
+func (n *node) start() {
+	n.t.Helper()
+	cert := n.ca.Issue(n.t, runnerapi.ControlPlaneURI(runnerapitest.TrustDomain), tunneltest.ServerName)
+	s, err := server.New(server.Config{
+		TLS:      &tls.Config{Certificates: []tls.Certificate{cert}, ClientCAs: n.ca.Pool, MinVersion: tls.VersionTLS13},
+		Identify: func(tls.ConnectionState) (string, error) { return runnerapitest.AgentID, nil },
+		Log:      testLog(),
+	})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.Server = s
+	ctx, cancel := context.WithCancel(context.Background())
+	var serving sync.WaitGroup
+	serve := func(address *string, serve func(context.Context, net.Listener) error) {
+		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", cmp.Or(*address, "127.0.0.1:0"))
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		if *address == "" {
+			*address = ln.Addr().String()
+		}
+		serving.Go(func() {
+			if err := serve(ctx, ln); err != nil {
+				n.t.Errorf("serve: %v", err)
+			}
+		})
+	}
+	serve(&n.tunnel, s.Serve)
+	serve(&n.edge, edge.New(edge.Config{Domain: "agents.example.com", Handover: s.Handover, Log: testLog()}).Serve)
+	n.stop = sync.OnceFunc(func() { cancel(); serving.Wait() })
+	n.t.Cleanup(n.stop)
+}
+
+// twoNodes are two nodes, an agent with a tunnel to each, and a Runner that knows both edges.
+type twoNodes struct {
+	nodes  [2]*node
+	set    *tunnel.Set
+	agent  *runnerapitest.Agent
+	runner *runnerapi.Client
+}
+
+func startTwoNodes(t testing.TB) *twoNodes {
+	t.Helper()
+	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	agent.Stop() // from its port: it serves on the tunnels
+	all := &twoNodes{agent: agent}
+	var told []tunnel.Endpoint
+	for i := range all.nodes {
+		n := &node{t: t, ca: agent.CA}
+		n.start()
+		address := n.tunnel // it stays
+		n.wire = tunneltest.NewWire(t, func() string { return address })
+		all.nodes[i], told = n, append(told, at(n.wire.Addr()))
+	}
+	cert := agent.CA.Issue(t, runnerapi.AgentURI(runnerapitest.TrustDomain, runnerapitest.AgentID), runnerapitest.ServerName)
+	set, err := tunnel.NewSet(tunnel.SetConfig{Config: tunnel.Config{
+		ServerAddress: told[0].Address, ServerName: told[0].ServerName, AgentID: runnerapitest.AgentID, Instance: "one",
+		TLS: func(context.Context) (*tls.Config, error) {
+			return &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: agent.CA.Pool, MinVersion: tls.VersionTLS13}, nil
+		},
+		Backoff: tunnel.Backoff{Initial: 50 * time.Millisecond, Max: 200 * time.Millisecond}, Log: testLog(),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all.set = set
+	if _, err := set.Keep(told, told[0]); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = set.Run(ctx) })
+	agent.StartOn(set.Listener())
+	config := agent.ClientConfig()
+	config.EdgeAddresses = []string{all.nodes[0].edge, all.nodes[1].edge}
+	if all.runner, err = runnerapi.NewClient(config); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		all.runner.Close()
+		agent.Stop()
+		cancel()
+		running.Wait()
+	})
+	all.awaitBoth(t)
+	return all
+}
+
+// awaitBoth waits until Runners can come over either node.
+func (all *twoNodes) awaitBoth(t testing.TB) {
+	t.Helper()
+	eventually(t, "both tunnels are up", func() bool {
+		up, _ := all.set.Status().Up()
+		return up == 2 && all.nodes[0].Connected(runnerapitest.AgentID) && all.nodes[1].Connected(runnerapitest.AgentID)
+	})
+}
+
+// worker sends the commands of one App, and counts.
+type worker struct {
+	runner          *runnerapi.Client
+	key             runnerapi.Key
+	reads, restarts int
+	slowest         time.Duration
+}
+
+func (w *worker) timed(do func() error) error {
+	began := time.Now()
+	err := do()
+	w.slowest = max(w.slowest, time.Since(began))
+	return err
+}
+
+// work reads, and restarts its App now and then, until it is told to stop.
+func (w *worker) work(ctx context.Context, stop <-chan struct{}, random *rand.Rand) error {
+	if _, err := w.runner.Deploy(ctx, w.key, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{}); err != nil {
+		return fmt.Errorf("deploy: %w", err)
+	}
+	for {
+		select {
+		case <-stop:
+			return nil
+		default:
+		}
+		if err := w.timed(func() error { return w.command(ctx, random.IntN(4)) }); err != nil {
+			return err
+		}
+	}
+}
+
+func (w *worker) command(ctx context.Context, which int) (err error) {
+	switch which {
+	case 0:
+		if _, err = w.runner.Restart(ctx, w.key, runnerapi.WriteOptions{}); err != nil {
+			return fmt.Errorf("restart: %w", err)
+		}
+		w.restarts++
+		return nil
+	case 1:
+		_, err = w.runner.List(ctx, "")
+	default:
+		_, err = w.runner.Get(ctx, w.key)
+	}
+	w.reads++
+	if err != nil {
+		return fmt.Errorf("read: %w", err)
+	}
+	return nil
+}
+
+func seed(t testing.TB) uint64 {
+	t.Helper()
+	n := rand.Uint64()
+	if text := os.Getenv("TUNNEL_TEST_SEED"); text != "" {
+		n, _ = strconv.ParseUint(text, 10, 64)
+	}
+	t.Logf("TUNNEL_TEST_SEED=%d", n)
+	return n
+}
+
+// TestEitherNodeMayDie kills and restarts each of two nodes in turn under fifty Runners'
+// commands: none fails, no write is carried out twice, and a followed log loses no line.
+func TestEitherNodeMayDie(t *testing.T) {
+	const clients, rounds = 50, 8
+	all, n := startTwoNodes(t), seed(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	stop := make(chan struct{})
+	workers, errs := make([]*worker, clients), make([]error, clients)
+	var working sync.WaitGroup
+	for i := range workers {
+		w := &worker{runner: all.runner, key: runnerapi.Key{Namespace: "production", Name: fmt.Sprint("app-", i)}}
+		workers[i] = w
+		working.Go(func() { errs[i] = w.work(ctx, stop, rand.New(rand.NewPCG(n, uint64(i)))) })
+	}
+	lines := follow(ctx, t, all)
+
+	random := rand.New(rand.NewPCG(n, clients))
+	for round := range rounds {
+		dies := all.nodes[round%2]
+		pause(random, 300*time.Millisecond)
+		dies.stop()
+		all.agent.Backend.Log(runnerapi.LogLine{Pod: "pod", Time: time.Now(), Line: fmt.Sprint("line ", round)})
+		pause(random, time.Second)
+		dies.start()
+		all.awaitBoth(t)
+	}
+	close(stop)
+	working.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Error(err)
+	}
+	reads, restarts, slowest := 0, 0, time.Duration(0)
+	for _, w := range workers {
+		reads, restarts, slowest = reads+w.reads, restarts+w.restarts, max(slowest, w.slowest)
+		app, err := all.runner.Get(ctx, w.key)
+		if err != nil || app.Generation != int64(1+w.restarts) {
+			t.Errorf("%s: generation %d after %d restarts, %v", w.key, app.Generation, w.restarts, err)
+		}
+	}
+	t.Logf("%d reads, %d writes while nodes died %d times; the slowest took %s", reads, restarts, rounds, slowest)
+	want := make([]string, rounds)
+	for i := range want {
+		want[i] = fmt.Sprint("line ", i)
+	}
+	if got := lines(); !slices.Equal(got, want) {
+		t.Errorf("the followed log: %q", got)
+	}
+}
+
+func pause(random *rand.Rand, d time.Duration) {
+	time.Sleep(d/2 + time.Duration(random.Int64N(int64(d/2))))
+}
+
+// follow follows the log that all Apps share, to its end.
+func follow(ctx context.Context, t testing.TB, all *twoNodes) (lines func() []string) {
+	t.Helper()
+	var got []string
+	var count atomic.Int32
+	done := make(chan error, 1)
+	key := runnerapi.Key{Namespace: "production", Name: "logs"}
+	if _, err := all.runner.Deploy(ctx, key, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	following, stop := context.WithCancel(ctx)
+	go func() {
+		done <- all.runner.Logs(following, key, runnerapi.LogOptions{Follow: true, Tail: -1}, func(l runnerapi.LogLine) error {
+			got = append(got, l.Line)
+			count.Add(1)
+			return nil
+		})
+	}()
+	return func() []string {
+		eventually(t, "the log is there", func() bool { return count.Load() >= 8 })
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("the followed log: %v", err)
+		}
+		return got
+	}
+}
+
+// TestAFrozenNodeSlowsOnlyWhatIsOnIt freezes the wire of one tunnel: what a Runner asks over
+// the other node is as fast as ever, and what went over the frozen one comes back by another.
+func TestAFrozenNodeSlowsOnlyWhatIsOnIt(t *testing.T) {
+	all := startTwoNodes(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	config := all.agent.ClientConfig()
+	config.EdgeAddresses = []string{all.nodes[1].edge, all.nodes[0].edge}
+	other, err := runnerapi.NewClient(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	for _, runner := range []*runnerapi.Client{all.runner, other} { // each is on its own node now
+		if _, err := runner.List(ctx, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all.nodes[0].wire.Freeze()
+	slowest := time.Duration(0)
+	for range 50 {
+		began := time.Now()
+		if _, err := other.List(ctx, ""); err != nil {
+			t.Fatal(err)
+		}
+		slowest = max(slowest, time.Since(began))
+	}
+	if slowest > 500*time.Millisecond {
+		t.Errorf("over the node that is well it took up to %s", slowest)
+	}
+	began := time.Now()
+	if _, err := all.runner.List(ctx, ""); err != nil {
+		t.Errorf("over the frozen node: %v", err)
+	}
+	t.Logf("over the node that is well: up to %s; over the frozen one: %s", slowest, time.Since(began))
+	all.nodes[0].wire.Thaw()
+	all.awaitBoth(t)
+}

@@ -1,0 +1,382 @@
+package server_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
+)
+
+// newPlanes are n servers of one CA.
+func newPlanes(t testing.TB, n int) []*plane {
+	t.Helper()
+	ca := tunneltest.NewCA(t)
+	planes := make([]*plane, n)
+	for i := range planes {
+		planes[i] = startPlane(t, ca, "127.0.0.1:0")
+	}
+	return planes
+}
+
+func (p *plane) endpoint() tunnel.Endpoint { return at(p.addr) }
+
+func at(address string) tunnel.Endpoint {
+	return tunnel.Endpoint{Address: address, ServerName: tunneltest.ServerName}
+}
+
+func endpoints(planes ...*plane) (all []tunnel.Endpoint) {
+	for _, p := range planes {
+		all = append(all, p.endpoint())
+	}
+	return all
+}
+
+// set is an agent with a Set.
+type set struct {
+	*tunnel.Set
+	t        testing.TB
+	fallback tunnel.Endpoint
+	stop     func()
+}
+
+// newSet runs a Set of agent a1 whose fallback is p, with an HTTP server behind it.
+func newSet(p *plane, change ...func(*tunnel.SetConfig)) *set {
+	p.t.Helper()
+	certificate := p.ca.Agent("a1")
+	cfg := tunnel.SetConfig{
+		Config: tunnel.Config{
+			ServerAddress: p.addr, ServerName: tunneltest.ServerName, AgentID: "a1", Instance: "one",
+			TLS:     func(context.Context) (*tls.Config, error) { return certificate, nil },
+			Backoff: tunnel.Backoff{Initial: 20 * time.Millisecond, Max: 100 * time.Millisecond},
+			Log:     testLog(),
+		},
+		RefusedPause: 50 * time.Millisecond, FallbackAfter: 200 * time.Millisecond, Leave: 500 * time.Millisecond,
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	s, err := tunnel.NewSet(cfg)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	srv := &http.Server{Handler: echo{"one"}, ReadHeaderTimeout: patience, Protocols: new(http.Protocols)}
+	srv.Protocols.SetHTTP1(true)
+	srv.Protocols.SetUnencryptedHTTP2(true)
+	ctx, cancel := context.WithCancel(context.Background())
+	var parts sync.WaitGroup
+	parts.Go(func() {
+		if err := s.Run(ctx); err != nil {
+			p.t.Errorf("run: %v", err)
+		}
+	})
+	parts.Go(func() {
+		if err := srv.Serve(s.Listener()); !errors.Is(err, http.ErrServerClosed) {
+			p.t.Errorf("agent's server: %v", err)
+		}
+	})
+	all := &set{Set: s, t: p.t, fallback: at(cfg.ServerAddress), stop: sync.OnceFunc(func() {
+		cancel()
+		_ = srv.Close()
+		parts.Wait()
+	})}
+	p.t.Cleanup(all.stop)
+	return all
+}
+
+// told has the Set keep these, as a heartbeat would.
+func (s *set) told(all ...tunnel.Endpoint) {
+	s.t.Helper()
+	if _, err := s.Keep(all, s.fallback); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// await waits until what the Set says of itself is so.
+func (s *set) await(what string, is func(tunnel.SetStatus) bool) {
+	s.t.Helper()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	for {
+		changed := s.Changed()
+		status := s.Status()
+		if is(status) {
+			return
+		}
+		select {
+		case <-changed:
+		case <-deadline.C:
+			s.t.Fatalf("%s: %+v", what, status)
+		}
+	}
+}
+
+// awaitAt waits until the Set is connected to these and to no others, by both ends' accounts.
+func (s *set) awaitAt(all []*plane, at ...*plane) {
+	s.t.Helper()
+	s.await("the tunnels are the right ones", func(status tunnel.SetStatus) bool {
+		for _, n := range status.Nodes {
+			if n.Phase != tunnel.Connected || !slices.ContainsFunc(at, func(p *plane) bool { return p.addr == n.Address }) {
+				return false
+			}
+		}
+		return len(status.Nodes) == len(at)
+	})
+	for _, p := range all {
+		eventually(s.t, "the servers agree", func() bool {
+			return p.Connected("a1") == slices.Contains(at, p)
+		})
+	}
+}
+
+func TestASetKeepsTheFirstTwo(t *testing.T) {
+	p := newPlanes(t, 5)
+	s := newSet(p[0])
+	s.awaitAt(p, p[0])
+	s.told(p[0].endpoint(), p[0].endpoint(), p[1].endpoint(), p[2].endpoint(), p[3].endpoint())
+	s.awaitAt(p, p[0], p[1])
+	for _, i := range []int{0, 1} {
+		mustAsk(t, p[i].client("a1", http1), "over either")
+	}
+	s.told(endpoints(p[1], p[4])...)
+	s.awaitAt(p, p[1], p[4])
+	if told := p[1].told(); told != "up a1" {
+		t.Errorf("the node that stays was told %q", told)
+	}
+	s.told()
+	s.awaitAt(p, p[0])
+	if got := s.Status().Returns; got != 1 {
+		t.Errorf("%d times there was a tunnel again, it was there all the time", got)
+	}
+}
+
+// TestASetIsConnectedBeforeItLeaves names two nodes of which the first does not answer, and
+// then does.
+func TestASetIsConnectedBeforeItLeaves(t *testing.T) {
+	p := newPlanes(t, 4)
+	wire := tunneltest.NewWire(t, func() string { return p[2].addr })
+	s := newSet(p[0])
+	s.told(endpoints(p[0], p[1])...)
+	s.awaitAt(p, p[0], p[1])
+	wire.Freeze()
+	s.told(at(wire.Addr()), p[3].endpoint())
+	s.await("one old tunnel is left, the other is not", func(status tunnel.SetStatus) bool {
+		up, wanted := status.Up()
+		return up == 2 && wanted == 2 && len(status.Nodes) == 3
+	})
+	eventually(t, "both ends agree", func() bool { return p[3].Connected("a1") && p[0].Connected("a1") != p[1].Connected("a1") })
+	wire.Thaw()
+	eventually(t, "the new one is there, and no old one", func() bool {
+		return p[2].Connected("a1") && p[3].Connected("a1") && !p[0].Connected("a1") && !p[1].Connected("a1")
+	})
+	if got := s.Status().Returns; got != 1 {
+		t.Errorf("%d times there was a tunnel again, it was there all the time", got)
+	}
+}
+
+// TestWhatIsConnectedMayGoOn has a request under way over a tunnel that is left.
+func TestWhatIsConnectedMayGoOn(t *testing.T) {
+	p := newPlanes(t, 2)
+	s := newSet(p[0], func(c *tunnel.SetConfig) { c.Leave = patience })
+	s.awaitAt(p, p[0])
+	conn, err := p[0].Dial(t.Context(), "a1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	s.told(p[1].endpoint())
+	s.awaitAt(p, p[1])
+	if _, err := p[0].Dial(t.Context(), "a1"); !errors.Is(err, server.ErrNotConnected) {
+		t.Errorf("a new connection over the tunnel that is left: %v", err)
+	}
+	if _, err := conn.Write([]byte("GET / HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	answer := make([]byte, 12)
+	if _, err := conn.Read(answer); err != nil || string(answer) != "HTTP/1.1 200" {
+		t.Errorf("%q, %v", answer, err)
+	}
+	s.told(p[0].endpoint()) // it is wanted again while it is being left
+	s.awaitAt(p, p[0])
+}
+
+// TestAStaleListLocksNobodyOut starts with nodes that are gone, and with ones that accept
+// and say nothing.
+func TestAStaleListLocksNobodyOut(t *testing.T) {
+	p := newPlanes(t, 3)
+	p[1].stop()
+	wire := tunneltest.NewWire(t, func() string { return p[2].addr })
+	wire.Freeze()
+	s := newSet(p[0], func(c *tunnel.SetConfig) { c.FallbackAfter = time.Second })
+	s.told(p[1].endpoint(), at(wire.Addr()))
+	s.await("the fallback is there", func(status tunnel.SetStatus) bool {
+		up, wanted := status.Up()
+		return up == 1 && wanted == 2 && status.Phase == tunnel.Connected
+	})
+	mustAsk(t, p[0].client("a1", http1), "over the fallback")
+	wire.Thaw()
+	s.await("a node is back", func(status tunnel.SetStatus) bool {
+		return slices.ContainsFunc(status.Nodes, func(n tunnel.NodeStatus) bool { return n.Address == wire.Addr() && n.Phase == tunnel.Connected })
+	})
+}
+
+func TestAnEndpointThatMakesNoSenseIsPassedOver(t *testing.T) {
+	p := newPlanes(t, 3)
+	s := newSet(p[0])
+	s.told(endpoints(p[0], p[1])...)
+	s.awaitAt(p, p[0], p[1])
+	for _, test := range []struct {
+		told []tunnel.Endpoint
+		want []*plane
+	}{
+		{[]tunnel.Endpoint{at("nowhere"), at("http://evil.test/:80")}, p[:2]},
+		{[]tunnel.Endpoint{at("nowhere"), p[1].endpoint(), at(":0"), p[2].endpoint()}, p[1:]},
+	} {
+		kept, err := s.Keep(test.told, s.fallback)
+		if err == nil || !strings.Contains(err.Error(), `"nowhere"`) {
+			t.Errorf("the error does not name it: %v", err)
+		}
+		if !slices.Equal(kept, endpoints(test.want...)) {
+			t.Errorf("kept %v", kept)
+		}
+		s.awaitAt(p, test.want...)
+	}
+}
+
+// TestARefusalAtOneNodeEndsNoOther has one node refuse the agent for good, and take it back.
+func TestARefusalAtOneNodeEndsNoOther(t *testing.T) {
+	p := newPlanes(t, 2)
+	var mu sync.Mutex
+	refused := map[string]int{}
+	s := newSet(p[0], func(c *tunnel.SetConfig) {
+		c.RefusedPause = patience
+		c.Refused = func(at tunnel.Endpoint, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if !tunnel.IsFinal(err) {
+				t.Errorf("refused by %v", err)
+			}
+			refused[at.Address]++
+		}
+	})
+	s.told(endpoints(p...)...)
+	s.awaitAt(p, p...)
+	p[1].revoke("a1", server.ErrRevoked)
+	p[1].Disconnect("a1")
+	s.await("it is refused", func(status tunnel.SetStatus) bool {
+		up, wanted := status.Up()
+		return status.Nodes[1].Phase == tunnel.Refused && up == 1 && wanted == 2
+	})
+	mustAsk(t, p[0].client("a1", http1), "over the other")
+	p[1].revoke("a1", nil)
+	s.Retry() // sooner than the pause
+	s.awaitAt(p, p...)
+	mu.Lock()
+	defer mu.Unlock()
+	if len(refused) != 1 || refused[p[1].addr] != 1 {
+		t.Errorf("refused: %v", refused)
+	}
+	if told := p[0].told(); told != "up a1" {
+		t.Errorf("the other node was told %q", told)
+	}
+}
+
+func TestASetDrainsAllItsTunnels(t *testing.T) {
+	p := newPlanes(t, 3)
+	s := newSet(p[0])
+	s.told(endpoints(p[:2]...)...)
+	s.awaitAt(p, p[:2]...)
+	if err := s.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range p[:2] {
+		if _, err := node.Dial(t.Context(), "a1"); !errors.Is(err, server.ErrNotConnected) {
+			t.Errorf("dial of an agent that drains: %v", err)
+		}
+	}
+	s.told(p[2].endpoint())
+	s.stop()
+	if told := p[2].told(); told != "" {
+		t.Errorf("a node that was named while the agent drains was told %q", told)
+	}
+}
+
+// TestASetThatFlapsLeaksNothing changes the nodes hundreds of times, often before the
+// change before is through.
+func TestASetThatFlapsLeaksNothing(t *testing.T) {
+	p := newPlanes(t, 4)
+	s := newSet(p[0], func(c *tunnel.SetConfig) { c.Leave = 50 * time.Millisecond })
+	s.told(endpoints(p[:2]...)...)
+	s.awaitAt(p, p[:2]...)
+	// One connection at a time, which is made wherever there is a tunnel.
+	asking, stop := context.WithCancel(t.Context())
+	asked := make(chan int)
+	go func() {
+		n := 0
+		for ; asking.Err() == nil; n++ {
+			if err := reach(asking, p); err != nil && asking.Err() == nil {
+				t.Errorf("after %d requests: %v", n, err)
+				break
+			}
+		}
+		asked <- n
+	}()
+	before := runtime.NumGoroutine()
+	nowhere := at("127.0.0.1:1")
+	for i := range 400 {
+		switch lists := [][]tunnel.Endpoint{endpoints(p[2:]...), endpoints(p[:2]...), {p[1].endpoint(), nowhere}, nil}; {
+		case i%20 == 0:
+			s.told(endpoints(p[i/20%4], p[(i/20+1)%4])...)
+			s.awaitAt(p, p[i/20%4], p[(i/20+1)%4])
+		default:
+			s.told(lists[i%len(lists)]...)
+		}
+		if nodes := len(s.Status().Nodes); nodes > 2*tunnel.SetSize+1 {
+			t.Fatalf("%d tunnels", nodes)
+		}
+	}
+	s.told(endpoints(p[:2]...)...)
+	s.awaitAt(p, p[:2]...)
+	stop()
+	t.Logf("%d requests during the changes", <-asked)
+	if got := s.Status().Returns; got != 1 {
+		t.Errorf("%d times there was a tunnel again, it was there all the time", got)
+	}
+	// frps keeps up to ten connections of a tunnel ready once some were asked for.
+	eventually(t, "there are no more goroutines than before", func() bool { return runtime.NumGoroutine() <= before+30 })
+}
+
+// reach asks the agent over the first server that has a tunnel to it. A tunnel that is
+// left in the very moment costs another try, as it costs a Runner.
+func reach(ctx context.Context, planes []*plane) (err error) {
+	for range 200 {
+		for _, p := range planes {
+			var conn net.Conn
+			if conn, err = p.Dial(ctx, "a1"); err != nil {
+				continue
+			}
+			_, err = conn.Write([]byte("GET / HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n"))
+			if err == nil {
+				_, err = conn.Read(make([]byte, 1))
+			}
+			if closed := conn.Close(); err == nil && closed == nil {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Millisecond):
+		}
+	}
+	return err
+}
