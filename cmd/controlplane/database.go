@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 )
 
@@ -13,6 +15,7 @@ import (
 // file or the environment: what is on a command line is everybody's to read.
 type databaseFlags struct {
 	url, urlFile, passwordFile, caFile string
+	caKeyFile                          string
 }
 
 var databaseURL = secretURL{
@@ -25,6 +28,7 @@ func (d *databaseFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&d.urlFile, "database-file", "", "file with the URL of PostgreSQL, password included")
 	f.StringVar(&d.passwordFile, "database-password-file", "", "file with the password for --database")
 	f.StringVar(&d.caFile, "database-ca", "", "file with the CA of PostgreSQL's certificate (default: the machine's CAs)")
+	f.StringVar(&d.caKeyFile, "ca-key-file", "", "file with the key of the CA in PostgreSQL, the same for all control planes that serve it; see pipeops-controlplane ca key")
 	// The environment may hold a password, the flag may not: read tells them apart.
 	_ = f.SetAnnotation("database", notFromEnvironment, []string{})
 }
@@ -51,4 +55,12 @@ func (d *databaseFlags) read() (store.Postgres, error) {
 		return p, fmt.Errorf("--database: %w", err)
 	}
 	return p, nil
+}
+
+// readCAKey is the zero value where the CA is in the data directory.
+func (d *databaseFlags) readCAKey() (ca.Key, error) {
+	if d.caKeyFile == "" {
+		return ca.Key{}, nil
+	}
+	return controlplane.ReadCAKey(d.caKeyFile)
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -110,6 +111,26 @@ func TestDatabaseDocumentation(t *testing.T) {
 	must("sed s#/pipeops\\$#/restored# database-url >restored-url")
 	out = must("pipeops-controlplane token list --data-dir ./restored --database-file ./restored-url --database-ca ./ca.crt")
 	assert.Contains(t, out, "fleet")
+
+	must(doc["key"])
+	several := strings.Fields(strings.ReplaceAll(doc["several"], "\\\n", " "))
+	require.Equal(t, []string{"pipeops-controlplane", "serve", "--data-dir", "./data"}, several[:4])
+	args = slices.Concat(several[4:len(several)-1], []string{"127.0.0.1:8445", "--peer-listen", "127.0.0.1:0"})
+	require.Equal(t, "--advertise-peer", several[len(several)-2])
+	p = startServe(t, "data", args...)
+	require.FileExists(t, "data/ca.pem.moved")
+	second := startServe(t, "data2", args...)
+	waitFor(t, "two serve", func() bool {
+		return strings.Contains(second.get(t, "/readyz").Body.String(), "ok: 2 serve the database")
+	})
+	out = must("pipeops-controlplane token list --data-dir ./data2 --database-file ./database-url --database-ca ./ca.crt --ca-key-file ./ca-key")
+	assert.Contains(t, out, "fleet")
+	out, err = run("pipeops-controlplane token list --data-dir ./data --database-file ./database-url --database-ca ./ca.crt")
+	require.Error(t, err)
+	assert.Contains(t, out, "give --ca-key-file")
+	p.kill(t)
+	waitFor(t, "the other leads", func() bool { return strings.Contains(second.get(t, "/readyz").Body.String(), "this one leads") })
+	second.stop(t)
 }
 
 // TestASecondControlPlaneIsRefused has one on the same database, with a data

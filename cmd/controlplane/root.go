@@ -70,7 +70,7 @@ well: --data-dir is PIPEOPS_DATA_DIR, --api-listen is PIPEOPS_API_LISTEN.`,
 		SilenceErrors: true, SilenceUsage: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd) },
 	}
-	root.PersistentFlags().StringVar(&a.dataDir, "data-dir", defaultDataDir, "directory with the CA and, unless it is PostgreSQL, the database")
+	root.PersistentFlags().StringVar(&a.dataDir, "data-dir", defaultDataDir, "directory with the CA and the database, unless those are in PostgreSQL")
 	a.database.add(root.PersistentFlags())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{cli.FlagError(err)} })
 	root.AddCommand(newServe(a), newReady(a), newToken(a), newRunner(a), newAgents(a), newAgent(a), newRoutes(a), newWebhook(a), newRelease(a), newDeadLetters(a), newCA(a), newDatabase(a), cli.NewVersion("pipeops-controlplane", version, commit))
@@ -108,7 +108,14 @@ func (a *app) data() (controlplane.Data, error) {
 	if err != nil {
 		return controlplane.Data{}, usageError{err}
 	}
-	return controlplane.Data{Dir: a.dataDir, Database: database}, nil
+	key, err := a.database.readCAKey()
+	if err != nil {
+		return controlplane.Data{}, usageError{err}
+	}
+	if key.Given() && !database.Given() {
+		return controlplane.Data{}, usageError{errors.New("--ca-key-file: is for control planes that share a database; give --database as well, or leave it out")}
+	}
+	return controlplane.Data{Dir: a.dataDir, Database: database, CAKey: key}, nil
 }
 
 // admin opens the data directory for one command. There has to be one.

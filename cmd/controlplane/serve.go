@@ -35,15 +35,20 @@ func newServe(a *app) *cobra.Command {
 
 At the first start it makes the data directory with a certificate authority and a
 SQLite database: keep it, and back it up. With --database the registry is in
-PostgreSQL instead, and the directory holds the CA alone. Without a broker
-everything works but the announcements, which are kept until there is one.`,
+PostgreSQL instead, and the directory holds the CA alone; with --ca-key-file the CA
+is in PostgreSQL as well, and several control planes may serve it side by side, each
+with a directory of its own that need not be kept. Without a broker everything works but the announcements, which are kept until there is one.`,
 		Example: `  # On one machine, to try it out:
   pipeops-controlplane serve --data-dir ./data
 
   # For others to reach:
   pipeops-controlplane serve --advertise-api https://control.example.com:8443 \
     --advertise-tunnel control.example.com:7000 --advertise-edge control.example.com:8444 \
-    --broker-url-file /etc/pipeops/broker-url`,
+    --broker-url-file /etc/pipeops/broker-url
+
+  # One of several, on one PostgreSQL:
+  pipeops-controlplane serve --database-file /etc/pipeops/database-url --ca-key-file /etc/pipeops/ca-key \
+    --advertise-peer 10.0.0.4:8445`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd.Context()) },
 	}
@@ -51,6 +56,8 @@ everything works but the announcements, which are kept until there is one.`,
 	f.StringVar(&s.cfg.APIListen, "api-listen", controlplane.DefaultAPIListen, "address of the HTTPS API for agents and Runners")
 	f.StringVar(&s.cfg.TunnelListen, "tunnel-listen", controlplane.DefaultTunnelListen, "address for the agents' tunnels (FRP)")
 	f.StringVar(&s.cfg.EdgeListen, "edge-listen", controlplane.DefaultEdgeListen, "address at which Runners reach agents")
+	f.StringVar(&s.cfg.PeerListen, "peer-listen", controlplane.DefaultPeerListen, "address at which other control planes reach this one; listens only with --ca-key-file")
+	f.StringVar(&s.cfg.AdvertisePeer, "advertise-peer", "", "host:port of --peer-listen as other control planes reach it (default: where it listens)")
 	f.StringVar(&s.cfg.AdvertiseAPI, "advertise-api", "", "URL of the API as agents and Runners reach it (default: where it listens)")
 	f.StringVar(&s.cfg.AdvertiseTunnel, "advertise-tunnel", "", "host:port of the tunnel listener as agents reach it")
 	f.StringVar(&s.cfg.AdvertiseEdge, "advertise-edge", "", "host:port of the edge as Runners reach it")
@@ -73,7 +80,9 @@ func (s *serve) run(ctx context.Context) error {
 	if wrong == nil {
 		s.cfg.Database = database
 	}
-	if err := errors.Join(err, wrong, s.broker.apply(&s.cfg), s.limits.apply(&s.cfg), s.cfg.Validate()); err != nil {
+	var noKey error
+	s.cfg.CAKey, noKey = s.database.readCAKey()
+	if err := errors.Join(err, wrong, noKey, s.broker.apply(&s.cfg), s.limits.apply(&s.cfg), s.cfg.Validate()); err != nil {
 		return usageError{fmt.Errorf("the configuration has mistakes:\n%w", err)}
 	}
 	traces, err := tracing.Start(ctx, "pipeops-controlplane", version, os.Getenv, log)
@@ -103,6 +112,9 @@ func (s *serve) greet(cp *controlplane.ControlPlane) {
 	if s.cfg.Database.Given() {
 		s.say("  database %s", s.cfg.Database)
 	}
+	if listens.Peer != nil {
+		s.say("  peers   %-36s listens on %s", cp.AdvertisedPeer(), listens.Peer)
+	}
 	if len(s.cfg.BrokerURLs) == 0 {
 		s.say("  broker  none: announcements are kept until there is one (--broker-url-file)")
 	}
@@ -112,6 +124,9 @@ func (s *serve) greet(cp *controlplane.ControlPlane) {
 	where := ""
 	if s.cfg.Database.Given() {
 		where = " (and the database as here)"
+		if s.cfg.CAKey.Given() {
+			where = " (and the database and the CA's key as here)"
+		}
 	}
 	s.say("Next: pipeops-controlplane token create --data-dir %s%s", s.dataDir, where)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -29,7 +28,7 @@ type Admin struct {
 // mistypes its name is not to administer an empty one with a CA of its own. A
 // nil now means time.Now.
 func OpenAdmin(ctx context.Context, data Data, now func() time.Time) (*Admin, error) {
-	if data.Dir != "" && !data.Made() {
+	if data.Dir != "" && !data.Made() && !data.Shared() {
 		return nil, fmt.Errorf("%s is not the data directory of a control plane: it has no %s; "+
 			"give --data-dir (or PIPEOPS_DATA_DIR) as `pipeops-controlplane serve` has it, which makes the directory at its first start",
 			data.Dir, fileDatabase)
@@ -48,13 +47,13 @@ func MakeAdmin(ctx context.Context, data Data, now func() time.Time) (*Admin, er
 	if err := makeDataDir(data.Dir); err != nil {
 		return nil, err
 	}
-	authority, err := ca.Open(filepath.Join(data.Dir, fileCA), now)
-	if err != nil {
-		return nil, err
-	}
 	s, err := data.openStore(ctx)
 	if err != nil {
 		return nil, err
+	}
+	authority, err := data.openCA(ctx, s, now, false)
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
 	return &Admin{dir: data.Dir, store: s, ca: authority, now: now}, nil
 }

@@ -19,9 +19,14 @@ type directory struct {
 func (d directory) serverName(agentID string) string { return agentID + "." + d.agentsDomain }
 
 func (d directory) announced(a store.Agent) announce.Agent {
+	edges := edgesOf(a.EdgeAddress)
+	endpoints := make([]announce.Endpoint, len(edges))
+	for i, edge := range edges {
+		endpoints[i] = announce.Endpoint{Address: edge, ServerName: d.serverName(a.ID)}
+	}
 	return announce.Agent{
 		ID: a.ID, Name: a.Name, Labels: a.Labels, State: a.State,
-		Endpoints:         []announce.Endpoint{{Address: a.EdgeAddress, ServerName: d.serverName(a.ID)}},
+		Endpoints:         endpoints,
 		KubernetesVersion: a.KubernetesVersion, Distribution: a.Distribution, Provider: a.Provider,
 		AgentVersion: a.AgentVersion, RunnerAPIVersion: a.RunnerAPIVersion,
 		Capacity: a.Capacity, Update: a.Update, Clones: a.Clones,

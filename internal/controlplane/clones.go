@@ -133,8 +133,16 @@ func withClone(list []announce.Clone, clone announce.Clone, now time.Time) (all 
 // cleanIdentities drops requests for approval and clones that have had their time.
 func (c *ControlPlane) cleanIdentities(ctx context.Context) error {
 	now := c.cfg.Now()
-	c.registry.twins.forget(now)
 	return errors.Join(c.store.ForgetEnrolments(ctx, now.Add(-enrolmentLife), now.Add(-denialLife)), c.forgetClones(ctx))
+}
+
+// forgetTwins drops what this process alone remembers.
+func (c *ControlPlane) forgetTwins(ctx context.Context) error {
+	for ctx.Err() == nil {
+		c.registry.twins.forget(c.cfg.Now())
+		wait(ctx, cleanEvery)
+	}
+	return nil
 }
 
 // forgetClones takes those off the agents that were not seen for long.

@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/metrics"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
@@ -26,6 +27,7 @@ const (
 	DefaultAPIListen         = ":8443"
 	DefaultTunnelListen      = ":7000"
 	DefaultEdgeListen        = ":8444"
+	DefaultPeerListen        = ":8445"
 	DefaultAgentsDomain      = "agents.pipeops.internal"
 	DefaultTrustDomain       = "pipeops.internal"
 	DefaultHeartbeatInterval = 30 * time.Second
@@ -39,6 +41,13 @@ type Config struct {
 	DataDir string
 	// Database is PostgreSQL's; the zero value means SQLite in the data directory.
 	Database store.Postgres
+	// CAKey, with a Database, has the CA kept there as well, so that several control
+	// planes may serve it side by side.
+	CAKey ca.Key
+
+	// PeerListen is where the other control planes reach this one, and AdvertisePeer the
+	// host:port by which they do: with a CAKey only.
+	PeerListen, AdvertisePeer string
 
 	// Where to listen, host:port; port 0 takes any.
 	APIListen, TunnelListen, EdgeListen string
@@ -91,7 +100,7 @@ var domainPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a
 
 func (c *Config) setDefaults() {
 	for field, value := range map[*string]string{
-		&c.APIListen: DefaultAPIListen, &c.TunnelListen: DefaultTunnelListen, &c.EdgeListen: DefaultEdgeListen,
+		&c.APIListen: DefaultAPIListen, &c.TunnelListen: DefaultTunnelListen, &c.EdgeListen: DefaultEdgeListen, &c.PeerListen: DefaultPeerListen,
 		&c.AgentsDomain: DefaultAgentsDomain, &c.TrustDomain: DefaultTrustDomain, &c.Version: "dev",
 	} {
 		if *field == "" {
@@ -124,7 +133,13 @@ func (c *Config) Validate() error {
 			bad("--database: %w", err)
 		}
 	}
-	for flag, value := range map[string]string{"--api-listen": c.APIListen, "--tunnel-listen": c.TunnelListen, "--edge-listen": c.EdgeListen} {
+	if c.CAKey.Given() && !c.Database.Given() {
+		bad("--ca-key-file: is for control planes that share a database; give --database as well, or leave it out")
+	}
+	if c.AdvertisePeer != "" && !c.CAKey.Given() {
+		bad("--advertise-peer: is for several control planes on one database; give --ca-key-file as well, or leave it out")
+	}
+	for flag, value := range map[string]string{"--peer-listen": c.PeerListen, "--api-listen": c.APIListen, "--tunnel-listen": c.TunnelListen, "--edge-listen": c.EdgeListen} {
 		if _, _, err := net.SplitHostPort(value); value != "" && err != nil {
 			bad("%s: %q is not host:port; for example :8443", flag, value)
 		}
@@ -134,7 +149,7 @@ func (c *Config) Validate() error {
 			bad("--advertise-api: %w", err)
 		}
 	}
-	for flag, value := range map[string]string{"--advertise-tunnel": c.AdvertiseTunnel, "--advertise-edge": c.AdvertiseEdge} {
+	for flag, value := range map[string]string{"--advertise-peer": c.AdvertisePeer, "--advertise-tunnel": c.AdvertiseTunnel, "--advertise-edge": c.AdvertiseEdge} {
 		if host, _, err := net.SplitHostPort(value); value != "" && (err != nil || host == "") {
 			bad("%s: %q is not host:port; for example control.example.com:7000", flag, value)
 		}
@@ -165,7 +180,7 @@ func (c *Config) Validate() error {
 }
 
 func (c *Config) data() Data {
-	d := Data{Dir: c.DataDir, Database: c.Database}
+	d := Data{Dir: c.DataDir, Database: c.Database, CAKey: c.CAKey}
 	d.Database.Log = c.Log
 	return d
 }

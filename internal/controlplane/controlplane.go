@@ -40,6 +40,9 @@ type ControlPlane struct {
 	instruments *instruments
 	ports       *metrics.Ports
 	listeners   listeners
+	leader      *leader
+	replicas    *replicas     // nil where this is the only one
+	caChanged   chan struct{} // somebody may have changed it
 
 	serving atomic.Bool
 	closing sync.Once
@@ -47,9 +50,12 @@ type ControlPlane struct {
 }
 
 // Addrs are where it listens.
-type Addrs struct{ API, Tunnel, Edge net.Addr }
+type Addrs struct {
+	API, Tunnel, Edge net.Addr
+	Peer              net.Addr // nil where it is the only control plane
+}
 
-type listeners struct{ api, tunnel, edge net.Listener }
+type listeners struct{ api, tunnel, edge, peer net.Listener }
 
 // New opens the data directory and the ports. Close what is not run.
 func New(ctx context.Context, cfg Config) (*ControlPlane, error) {
@@ -57,7 +63,7 @@ func New(ctx context.Context, cfg Config) (*ControlPlane, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	c := &ControlPlane{cfg: cfg}
+	c := &ControlPlane{cfg: cfg, leader: newLeader(), caChanged: make(chan struct{}, 1)}
 	if err := c.open(ctx); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -75,16 +81,19 @@ func (c *ControlPlane) open(ctx context.Context) error {
 	if c.store, err = c.cfg.data().openStore(ctx); err != nil {
 		return err
 	}
-	if err := c.store.Serve(ctx); err != nil {
+	if err := c.claim(ctx); err != nil {
 		return err
 	}
-	if c.ca, err = ca.Open(filepath.Join(c.cfg.DataDir, fileCA), c.cfg.Now); err != nil {
+	if c.ca, err = c.cfg.data().openCA(ctx, c.store, c.cfg.Now, true); err != nil {
 		return err
 	}
 	if err := c.ca.Ended(); err != nil {
 		return err
 	}
 	if c.listeners, err = listen(ctx, &c.cfg); err != nil {
+		return err
+	}
+	if err := c.listenPeers(ctx); err != nil {
 		return err
 	}
 	c.cfg.advertise(c.listeners.api.Addr(), c.listeners.tunnel.Addr(), c.listeners.edge.Addr())
@@ -101,7 +110,14 @@ func (c *ControlPlane) open(ctx context.Context) error {
 	if c.ports, err = c.openPorts(ctx); err != nil {
 		return err
 	}
-	return saveAdvertised(ctx, c.store, c.Advertised())
+	if err := c.joinOthers(ctx); err != nil {
+		return err
+	}
+	at, err := c.advertised(ctx)
+	if err != nil {
+		return err
+	}
+	return saveAdvertised(ctx, c.store, at)
 }
 
 // assemble joins the parts. Nothing runs yet.
@@ -111,10 +127,14 @@ func (c *ControlPlane) assemble(seal []byte) error {
 	c.peers = &peers{store: c.store, ca: c.ca, trustDomain: c.cfg.TrustDomain, now: c.cfg.Now, clones: newClones(c.store, d, &c.cfg)}
 	c.liveness = newLiveness(c.store, d, &c.cfg)
 	c.registry = &registry{store: c.store, ca: c.ca, peers: c.peers, liveness: c.liveness, directory: d, cfg: &c.cfg, twins: newTwins(c.cfg.Now)}
+	if c.cfg.data().Shared() {
+		c.replicas = c.newReplicas()
+		c.registry.node = c.replicas.node
+	}
 	c.outbox = &outbox{store: c.store, limits: c.cfg.Limits.Outbox, log: c.cfg.Log, now: c.cfg.Now}
 	c.webhooks = webhook.NewDispatcher(c.store, webhook.Options{Roots: c.cfg.WebhookRoots, UserAgent: "pipeops-controlplane/" + c.cfg.Version, Now: c.cfg.Now}, c.cfg.Log)
 	var err error
-	if c.broker, err = newMessaging(c.store, c.outbox, seal, c.webhooks, &c.cfg); err != nil {
+	if c.broker, err = newMessaging(c.store, c.leader, c.outbox, seal, c.webhooks, &c.cfg); err != nil {
 		return err
 	}
 	c.tunnel, err = server.New(server.Config{
@@ -125,7 +145,7 @@ func (c *ControlPlane) assemble(seal []byte) error {
 			},
 		},
 		Identify: c.peers.agentOfTunnel, Authorize: c.peers.authorize, Admit: c.peers.admit,
-		OnUp: c.liveness.tunnelUp, OnDown: c.liveness.tunnelDown,
+		OnUp: c.tunnelUp, OnDown: c.tunnelDown,
 		Log: c.cfg.Log.With().Str("part", "tunnel").Logger(),
 	})
 	c.nudger = &nudger{
@@ -153,7 +173,11 @@ func listen(ctx context.Context, cfg *Config) (l listeners, err error) {
 
 // Addrs are the addresses that are listened on.
 func (c *ControlPlane) Addrs() Addrs {
-	return Addrs{API: c.listeners.api.Addr(), Tunnel: c.listeners.tunnel.Addr(), Edge: c.listeners.edge.Addr()}
+	at := Addrs{API: c.listeners.api.Addr(), Tunnel: c.listeners.tunnel.Addr(), Edge: c.listeners.edge.Addr()}
+	if c.listeners.peer != nil {
+		at.Peer = c.listeners.peer.Addr()
+	}
+	return at
 }
 
 // Advertised is where the others find it.
@@ -176,21 +200,21 @@ func (c *ControlPlane) Run(ctx context.Context) error {
 
 // start takes over from the last time.
 func (c *ControlPlane) start(ctx context.Context) error {
+	if err := c.nudger.begin(ctx); err != nil || c.replicas != nil { // else whoever leads does it
+		return err
+	}
 	agents, err := c.store.Agents(ctx)
 	if err != nil {
 		return err
 	}
 	c.liveness.resume(agents, c.cfg.StartGrace)
-	if err := c.nudger.begin(ctx); err != nil {
-		return err
-	}
-	return c.moveEndpoints(ctx, agents)
+	return c.moveEndpoints(ctx, agents, c.cfg.AdvertiseEdge)
 }
 
 // moveEndpoints announces the agents anew when Runners reach them elsewhere.
-func (c *ControlPlane) moveEndpoints(ctx context.Context, agents []store.Agent) error {
+func (c *ControlPlane) moveEndpoints(ctx context.Context, agents []store.Agent, to string) error {
 	for _, a := range agents {
-		if a.EdgeAddress == c.cfg.AdvertiseEdge || a.Revoked() {
+		if a.EdgeAddress == to || a.Revoked() {
 			continue
 		}
 		err := c.store.Update(ctx, func(tx *store.Tx) error {
@@ -198,7 +222,7 @@ func (c *ControlPlane) moveEndpoints(ctx context.Context, agents []store.Agent) 
 			if err != nil {
 				return err
 			}
-			current.EdgeAddress = c.cfg.AdvertiseEdge
+			current.EdgeAddress = to
 			return c.registry.directory.write(ctx, tx, announce.AgentUpdated, current, c.cfg.Now())
 		})
 		if err != nil {
@@ -210,23 +234,29 @@ func (c *ControlPlane) moveEndpoints(ctx context.Context, agents []store.Agent) 
 
 func (c *ControlPlane) serve(ctx context.Context) error {
 	group, running := errgroup.WithContext(ctx)
-	router := edge.New(edge.Config{Domain: c.cfg.AgentsDomain, Handover: c.tunnel.Handover, Log: c.cfg.Log})
+	router := edge.New(edge.Config{Domain: c.cfg.AgentsDomain, Handover: c.reach, Log: c.cfg.Log})
 	group.Go(func() error { return c.serveAPI(running, c.listeners.api) })
 	group.Go(func() error { return c.tunnel.Serve(running, c.listeners.tunnel) })
-	group.Go(func() error { return router.Serve(running, c.listeners.edge) })
-	group.Go(func() error { return c.liveness.run(running) })
+	group.Go(func() error {
+		defer c.endForwards() // when nothing more can come
+		return router.Serve(running, c.listeners.edge)
+	})
+	group.Go(func() error { return c.leader.run(running, c.store) })
+	c.serveReplicas(running, group)
 	group.Go(func() error {
 		return c.store.Watch(running, time.Second, func() {
 			c.dropRevoked(running)
 			c.nudger.look()
+			c.lookAtCA()
 			c.webhooks.Look()
 		})
 	})
 	group.Go(func() error { return c.nudger.run(running) })
-	group.Go(func() error { return c.clean(running) })
-	group.Go(func() error { return c.webhooks.Run(running) }) // in one process at a time
+	group.Go(func() error { return c.leader.while(running, c.clean) })
+	group.Go(func() error { return c.forgetTwins(running) })
+	group.Go(func() error { return c.leader.while(running, c.webhooks.Run) }) // in one process at a time
 	group.Go(func() error { return c.followCA(running) })
-	group.Go(func() error { return c.outbox.run(running) })
+	group.Go(func() error { return c.leader.while(running, c.outbox.run) })
 	group.Go(func() error { return c.ports.Run(running) })
 	if c.broker != nil {
 		group.Go(func() error { return c.broker.run(running) })
@@ -278,7 +308,7 @@ func (c *ControlPlane) clean(ctx context.Context) error {
 func (c *ControlPlane) Close() error {
 	c.closing.Do(func() {
 		errs := []error{c.ports.Close()}
-		for _, l := range []net.Listener{c.listeners.api, c.listeners.tunnel, c.listeners.edge} {
+		for _, l := range []net.Listener{c.listeners.api, c.listeners.tunnel, c.listeners.edge, c.listeners.peer} {
 			if l == nil {
 				continue
 			}

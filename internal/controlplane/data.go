@@ -9,16 +9,24 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 )
 
 // Data is where a control plane keeps what it must not forget.
 type Data struct {
-	// Dir is the data directory, with the CA.
+	// Dir is the data directory, with the CA unless that is in the database.
 	Dir string
 	// Database is PostgreSQL's; the zero value means SQLite in the data directory.
 	Database store.Postgres
+	// CAKey is what the CA is encrypted with that is in the database, for several
+	// control planes. Without one it is in the data directory.
+	CAKey ca.Key
 }
+
+// Shared says whether all there is to know is in the database, so that several control
+// planes may serve it.
+func (d Data) Shared() bool { return d.Database.Given() && d.CAKey.Given() }
 
 // The files in the data directory.
 const (

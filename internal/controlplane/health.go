@@ -47,6 +47,9 @@ func (c *ControlPlane) readiness(ctx context.Context) readiness {
 	c.checkDatabase(ctx, &r)
 	c.checkCertificates(&r)
 	c.checkListeners(&r)
+	if c.replicas != nil {
+		r.set("controlPlanes", false, true, c.replicas.standing(c.leader.leads()))
+	}
 	return r
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"sync"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
@@ -30,37 +29,49 @@ func (r *registry) takeBeat(ctx context.Context, agentID string, beat controlapi
 
 func (r *registry) hear(ctx context.Context, agentID string, beat controlapi.Heartbeat) (controlapi.HeartbeatAnswer, error) {
 	now := r.cfg.Now()
+	agent, err := r.store.Agent(ctx, agentID)
+	if errors.Is(err, store.ErrNotFound) {
+		err = unknownAgent(agentID)
+	}
+	if err != nil {
+		return controlapi.HeartbeatAnswer{}, err
+	}
 	if beat.Standby {
 		r.liveness.beat(agentID, now, nil)
-		return r.beatAnswer(ctx, agentID, nil, now)
+		return r.beatAnswer(ctx, agent, nil, now)
 	}
 	capacity := capacityOf(beat.Capacity)
 	r.liveness.beat(agentID, now, &capacity)
-	if facts := factsOf(beat); r.facts.changed(agentID, facts) {
-		if err := r.note(ctx, agentID, beat, capacity); err != nil {
+	// By what is stored, and not by what was heard last: other control planes hear the
+	// agent, too.
+	if !sameForRunners(agent, saidBy(agent, beat)) {
+		if err := r.note(ctx, agentID, beat); err != nil {
 			return controlapi.HeartbeatAnswer{}, err
 		}
-		r.facts.put(agentID, facts)
 	}
-	return r.beatAnswer(ctx, agentID, beat.Update, now)
+	return r.beatAnswer(ctx, agent, beat.Update, now)
 }
 
-func (r *registry) beatAnswer(ctx context.Context, agentID string, update *controlapi.Update, now time.Time) (controlapi.HeartbeatAnswer, error) {
-	answer := controlapi.HeartbeatAnswer{IntervalSeconds: seconds(r.cfg.HeartbeatInterval)}
+func (r *registry) beatAnswer(ctx context.Context, agent store.Agent, update *controlapi.Update, now time.Time) (controlapi.HeartbeatAnswer, error) {
+	answer := controlapi.HeartbeatAnswer{IntervalSeconds: seconds(r.cfg.HeartbeatInterval), Labels: agent.Labels, Tunnels: r.tunnels(agent.ID)}
 	var err error
-	if answer.RevokedRunners, err = r.store.RevokedSerials(ctx, now); err != nil {
+	if answer.RevokedRunners, err = r.store.RevokedSerials(ctx, now); err != nil || update == nil {
 		return answer, err
 	}
-	agent, err := r.store.Agent(ctx, agentID)
-	if answer.Labels = agent.Labels; err != nil || update == nil {
-		return answer, err
-	}
-	answer.Offer, err = offerFor(ctx, r.store, agentID, update.Offer)
+	answer.Offer, err = offerFor(ctx, r.store, agent.ID, update.Offer)
 	return answer, err
 }
 
+// saidBy is the agent with what a heartbeat says of it.
+func saidBy(a store.Agent, beat controlapi.Heartbeat) store.Agent {
+	a.AgentVersion, a.RunnerAPIVersion = beat.AgentVersion, beat.RunnerAPIVersion
+	a.KubernetesVersion, a.Distribution, a.Provider = beat.KubernetesVersion, beat.Distribution, beat.Provider
+	a.Capacity, a.Update = capacityOf(beat.Capacity), announcedUpdate(beat.Update)
+	return a
+}
+
 // note writes what the agent says of itself and announces it if it is news.
-func (r *registry) note(ctx context.Context, agentID string, beat controlapi.Heartbeat, capacity announce.Capacity) error {
+func (r *registry) note(ctx context.Context, agentID string, beat controlapi.Heartbeat) error {
 	now := r.cfg.Now()
 	return r.store.Update(ctx, func(tx *store.Tx) error {
 		a, err := tx.Agent(ctx, agentID)
@@ -71,9 +82,8 @@ func (r *registry) note(ctx context.Context, agentID string, beat controlapi.Hea
 			return err
 		}
 		before := a
-		a.AgentVersion, a.RunnerAPIVersion = beat.AgentVersion, beat.RunnerAPIVersion
-		a.KubernetesVersion, a.Distribution, a.Provider = beat.KubernetesVersion, beat.Distribution, beat.Provider
-		a.Capacity, a.LastSeen, a.Update = capacity, now, announcedUpdate(beat.Update)
+		a = saidBy(a, beat)
+		a.LastSeen = now
 		if sameForRunners(before, a) {
 			return nil
 		}
@@ -98,32 +108,6 @@ func sameForRunners(a, b store.Agent) bool {
 		a.Capacity.CPUMillis == b.Capacity.CPUMillis && a.Capacity.MemoryBytes == b.Capacity.MemoryBytes &&
 		valueOf(a.Update) == valueOf(b.Update)
 }
-
-// facts are what sameForRunners compares of a heartbeat.
-type facts struct {
-	agentVersion, runnerAPIVersion, kubernetesVersion, distribution, provider string
-	nodes                                                                     int
-	pods, cpu, memory                                                         int64
-	update                                                                    announce.AgentUpdate
-}
-
-func factsOf(b controlapi.Heartbeat) facts {
-	return facts{b.AgentVersion, b.RunnerAPIVersion, b.KubernetesVersion, b.Distribution, b.Provider,
-		b.Capacity.Nodes, b.Capacity.Pods, b.Capacity.CPUMillis, b.Capacity.MemoryBytes, valueOf(announcedUpdate(b.Update))}
-}
-
-// factsCache spares most heartbeats the transaction.
-type factsCache struct{ m sync.Map }
-
-func (c *factsCache) changed(agentID string, f facts) bool {
-	last, ok := c.m.Load(agentID)
-	return !ok || last != f
-}
-
-func (c *factsCache) put(agentID string, f facts) { c.m.Store(agentID, f) }
-
-// forget makes the next heartbeat write again, after somebody else wrote.
-func (c *factsCache) forget(agentID string) { c.m.Delete(agentID) }
 
 // Events implements controlapi.Backend.
 func (r *registry) Events(ctx context.Context, agentID string, events []controlapi.Event) error {

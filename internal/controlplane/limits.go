@@ -84,12 +84,13 @@ const (
 	listenerAPI    = "api"
 	listenerTunnel = "tunnel"
 	listenerEdge   = "edge"
+	listenerPeer   = "peer"
 )
 
-// Connections are the counts of the listeners by name: api, tunnel, edge.
+// Connections are the counts of the listeners by name: api, tunnel, edge, peer.
 func (c *ControlPlane) Connections() map[string]limit.Stats {
 	counts := map[string]limit.Stats{}
-	for name, l := range map[string]net.Listener{listenerAPI: c.listeners.api, listenerTunnel: c.listeners.tunnel, listenerEdge: c.listeners.edge} {
+	for name, l := range map[string]net.Listener{listenerAPI: c.listeners.api, listenerTunnel: c.listeners.tunnel, listenerEdge: c.listeners.edge, listenerPeer: c.listeners.peer} {
 		if limited, ok := l.(*limit.Listener); ok {
 			counts[name] = limited.Stats()
 		}

@@ -145,6 +145,34 @@ func (l *liveness) seen(a *store.Agent) {
 	}
 }
 
+// keep writes heartbeats until the context ends, where who is online is decided by a
+// census.
+func (l *liveness) keep(ctx context.Context) error {
+	flush := time.NewTicker(l.flushEvery)
+	defer flush.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return l.last(ctx)
+		case <-flush.C:
+			l.flushOrSay(ctx)
+		}
+	}
+}
+
+// last writes what there is when we stop.
+func (l *liveness) last(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), databaseTimeout)
+	defer cancel()
+	return l.flush(ctx)
+}
+
+func (l *liveness) flushOrSay(ctx context.Context) {
+	if err := l.flush(ctx); err != nil && ctx.Err() == nil {
+		l.log.Error().Err(err).Msg("heartbeats were not written; trying again")
+	}
+}
+
 // run decides until the context ends, and then writes what it has.
 func (l *liveness) run(ctx context.Context) error {
 	look, flush := time.NewTicker(lookEvery), time.NewTicker(l.flushEvery)
@@ -153,15 +181,11 @@ func (l *liveness) run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), databaseTimeout)
-			defer cancel()
-			return l.flush(ctx)
+			return l.last(ctx)
 		case <-l.wake:
 		case <-look.C:
 		case <-flush.C:
-			if err := l.flush(ctx); err != nil && ctx.Err() == nil {
-				l.log.Error().Err(err).Msg("heartbeats were not written; trying again")
-			}
+			l.flushOrSay(ctx)
 			continue
 		}
 		l.look(ctx)
@@ -260,15 +284,11 @@ func (l *liveness) transit(ctx context.Context, agentID string, state announce.S
 
 // flush writes the heartbeats since the last time.
 func (l *liveness) flush(ctx context.Context) error {
-	type beat struct {
-		at       time.Time
-		capacity *announce.Capacity
-	}
-	beats := map[string]beat{}
+	var beats []store.Beat
 	l.mu.Lock()
 	for id, v := range l.agents {
 		if v.unsaved {
-			beats[id] = beat{v.lastBeat, v.capacity}
+			beats = append(beats, store.Beat{AgentID: id, At: v.lastBeat, Capacity: v.capacity})
 			v.unsaved = false
 		}
 	}
@@ -276,20 +296,13 @@ func (l *liveness) flush(ctx context.Context) error {
 	if len(beats) == 0 {
 		return nil
 	}
-	err := l.store.Update(ctx, func(tx *store.Tx) error {
-		for id, b := range beats {
-			if err := tx.SaveBeat(ctx, id, b.at, b.capacity); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	err := l.store.UpdateQuietly(ctx, func(tx *store.Tx) error { return tx.SaveBeats(ctx, beats) })
 	l.unwritten.Store(err != nil)
 	if err != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		for id := range beats {
-			if v, ok := l.agents[id]; ok {
+		for _, b := range beats {
+			if v, ok := l.agents[b.AgentID]; ok {
 				v.unsaved = true
 			}
 		}

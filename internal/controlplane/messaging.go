@@ -21,12 +21,13 @@ type messaging struct {
 	publisher *announce.Publisher
 	consumer  *announce.Consumer
 	announcer *announcer
+	leader    *leader
 	dead      *deadCount
 	webhooks  *webhook.Dispatcher
 }
 
 // newMessaging answers nil when none is configured.
-func newMessaging(s *store.Store, o *outbox, seal []byte, webhooks *webhook.Dispatcher, cfg *Config) (*messaging, error) {
+func newMessaging(s *store.Store, l *leader, o *outbox, seal []byte, webhooks *webhook.Dispatcher, cfg *Config) (*messaging, error) {
 	if len(cfg.BrokerURLs) == 0 {
 		return nil, nil
 	}
@@ -45,7 +46,7 @@ func newMessaging(s *store.Store, o *outbox, seal []byte, webhooks *webhook.Disp
 	}
 	return &messaging{
 		dead:  &deadCount{letters: dead, log: link.Log},
-		store: s, link: link, publisher: publisher, consumer: consumer, webhooks: webhooks,
+		store: s, link: link, publisher: publisher, consumer: consumer, leader: l, webhooks: webhooks,
 		announcer: &announcer{store: s, publisher: publisher, log: cfg.Log, pause: time.Second, now: cfg.Now, counts: o},
 	}, nil
 }
@@ -54,7 +55,7 @@ func (b *messaging) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return unlessDone(ctx, b.publisher.Run(ctx)) })
 	group.Go(func() error { return unlessDone(ctx, b.consumer.Run(ctx, b.remember)) })
-	group.Go(func() error { return b.announcer.run(ctx) })
+	group.Go(func() error { return b.leader.while(ctx, b.announcer.run) })
 	group.Go(func() error { return unlessDone(ctx, b.narrow(ctx)) })
 	group.Go(func() error { return b.dead.run(ctx) })
 	return group.Wait()

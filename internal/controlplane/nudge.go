@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -46,7 +47,8 @@ type nudger struct {
 	nudged func(result string)
 
 	wake chan struct{}
-	last int64 // news up to this number have been heard; run's alone once it runs
+	all  atomic.Bool // there is something new for all
+	last int64       // news up to this number have been heard; run's alone once it runs
 
 	mu      sync.Mutex
 	cert    *tls.Certificate
@@ -59,6 +61,12 @@ func (n *nudger) look() {
 	case n.wake <- struct{}{}:
 	default: // it will be
 	}
+}
+
+// lookAtAll has all agents that are connected here hear their news soon.
+func (n *nudger) lookAtAll() {
+	n.all.Store(true)
+	n.look()
 }
 
 // begin is called before agents can connect: what is news by then they hear when
@@ -103,10 +111,15 @@ func (n *nudger) news(ctx context.Context) (agents []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
 	list, err := n.store.NewsAfter(ctx, n.last)
-	if err != nil || len(list) == 0 {
+	if err != nil {
 		return nil, err
 	}
-	n.last = list[len(list)-1].Number
+	if len(list) > 0 {
+		n.last = list[len(list)-1].Number
+	}
+	if n.all.Swap(false) {
+		return n.tunnel.Agents(), nil
+	}
 	for _, e := range list {
 		switch {
 		case e.AgentID == store.EveryAgent:

@@ -26,11 +26,11 @@ type registry struct {
 	liveness  *liveness
 	directory directory
 	cfg       *Config
-	facts     factsCache
 	trust     trustCache
 	twins     *twins
 	// audited is told how many audit records were taken; it may be nil.
 	audited func(records int)
+	node    *node // nil where this is the only control plane
 }
 
 // Register implements controlapi.Backend.
@@ -64,7 +64,6 @@ func (r *registry) Register(ctx context.Context, text string, req controlapi.Reg
 	case held != nil:
 		return controlapi.Identity{}, held
 	}
-	r.facts.forget(agent.ID)
 	r.cfg.Log.Info().Str("agent", agent.ID).Str("name", agent.Name).Str("token", token.ID).Msg("agent registered")
 	return r.identity(csr, agent.ID)
 }
@@ -79,7 +78,7 @@ func (r *registry) enrol(ctx context.Context, tx *store.Tx, token controlapi.Tok
 	if agent, err = agentOfCluster(ctx, tx, req.ClusterUID); err != nil {
 		return agent, nil, err
 	}
-	place := enrolment{directory: r.directory, edge: r.cfg.AdvertiseEdge, now: now}
+	place := enrolment{directory: r.directory, edge: r.edge(), now: now}
 	// The same request once more, because its answer was lost or it has been approved
 	// meanwhile, takes no other use.
 	repeated := agent.ID != "" && agent.Key == key && agent.TokenID == known.ID
@@ -279,7 +278,7 @@ func (r *registry) identity(csr *x509.CertificateRequest, agentID string) (contr
 	}
 	return controlapi.Identity{
 		AgentID: agentID, Certificate: issued.Certificate, CABundle: string(r.ca.Bundle()),
-		FormerCAs: string(r.ca.Former()), Tunnel: r.tunnelEndpoint(), ServerName: name, TrustDomain: r.cfg.TrustDomain, HeartbeatInterval: seconds(r.cfg.HeartbeatInterval),
+		FormerCAs: string(r.ca.Former()), Tunnel: r.tunnelEndpoint(), Tunnels: r.tunnels(agentID), ServerName: name, TrustDomain: r.cfg.TrustDomain, HeartbeatInterval: seconds(r.cfg.HeartbeatInterval),
 	}, nil
 }
 

@@ -87,7 +87,7 @@ func (a *Admin) IssueRunner(ctx context.Context, opts RunnerOptions) (runnerapi.
 		return runnerapi.Credentials{}, err
 	}
 	return runnerapi.Credentials{
-		Runner: opts.Name, ControlPlane: at.API, Edge: at.Edge, AgentsDomain: at.AgentsDomain, TrustDomain: at.TrustDomain,
+		Runner: opts.Name, ControlPlane: at.API, Edge: edgesOf(at.Edge)[0], AgentsDomain: at.AgentsDomain, TrustDomain: at.TrustDomain,
 		CA: string(a.ca.Bundle()), Certificate: issued.Certificate, Key: string(key), Broker: broker,
 	}, nil
 }

@@ -16,8 +16,13 @@ import (
 
 const (
 	// followEvery is how often a control plane looks whether a command changed the
-	// CA: a file of some kilobytes is read.
-	followEvery = time.Second
+	// CA: a file of some kilobytes is read. Where it is in the database, that tells of
+	// changes, and followAnyway is for when the word was lost.
+	followEvery  = time.Second
+	followAnyway = 15 * time.Second
+	// tellAfter is how long the other control planes have to hear of a change before
+	// agents ask one of them.
+	tellAfter = time.Second
 	// warnEvery and warnBefore are for a CA that ends.
 	warnEvery  = 24 * time.Hour
 	warnBefore = 180 * 24 * time.Hour
@@ -46,14 +51,42 @@ func (c *ControlPlane) followCA(ctx context.Context) error {
 			warned = now
 			c.warnOfEnd(now)
 		}
-		wait(ctx, followEvery)
+		c.awaitCA(ctx)
 	}
 	return nil
+}
+
+// awaitCA waits until it is worth looking at the CA again.
+func (c *ControlPlane) awaitCA(ctx context.Context) {
+	if c.replicas == nil {
+		wait(ctx, followEvery)
+		return
+	}
+	timer := time.NewTimer(followAnyway)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-c.caChanged:
+	}
+}
+
+// lookAtCA has the CA looked at soon.
+func (c *ControlPlane) lookAtCA() {
+	select {
+	case c.caChanged <- struct{}{}:
+	default: // it will be
+	}
 }
 
 // tellAll has the agents that are connected hear of a change now, not with their
 // next heartbeat, which tells the others.
 func (c *ControlPlane) tellAll(ctx context.Context) {
+	if c.replicas != nil { // each tells those that are connected to it
+		wait(ctx, tellAfter)
+		c.nudger.lookAtAll()
+		return
+	}
 	err := c.store.Update(ctx, func(tx *store.Tx) error { return tx.AddNews(ctx, store.EveryAgent) })
 	if err != nil {
 		c.cfg.Log.Warn().Err(err).Msg("agents could not be nudged; their next heartbeat tells them")
@@ -105,7 +138,7 @@ func (r *registry) noteAgent(ctx context.Context, agentID, bundle string, cert *
 		return nil
 	}
 	t := store.AgentTrust{AgentID: agentID, Bundle: bundle, Issuer: ca.IssuerID(cert)}
-	if !r.trust.changed(t) {
+	if r.node == nil && !r.trust.changed(t) {
 		return nil
 	}
 	// After a restart of ours all agents come at once, and have nothing new to say.
@@ -122,7 +155,7 @@ func (r *registry) noteAgent(ctx context.Context, agentID, bundle string, cert *
 	return nil
 }
 
-// trustCache spares most heartbeats the database.
+// trustCache spares most heartbeats the database, where nobody else hears them.
 type trustCache struct{ m sync.Map }
 
 func (c *trustCache) changed(t store.AgentTrust) bool {

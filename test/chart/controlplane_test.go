@@ -35,6 +35,13 @@ func TestControlPlaneValues(t *testing.T) {
 	settings = field[map[string]any](t, hosted["ConfigMap pipeops-controlplane"], "data")
 	assert.Equal(t, "/etc/pipeops/database/url", settings["PIPEOPS_DATABASE_FILE"])
 	assert.Equal(t, "/etc/pipeops/database/ca.crt", settings["PIPEOPS_DATABASE_CA"])
+	assert.NotContains(t, settings, "PIPEOPS_CA_KEY_FILE")
+	assert.NotContains(t, hosted, "PodDisruptionBudget pipeops-controlplane")
+
+	several := render(t, controlChart, "replicas.yaml")
+	assert.Equal(t, "/etc/pipeops/ca-key/ca-key", field[map[string]any](t, several["ConfigMap pipeops-controlplane"], "data")["PIPEOPS_CA_KEY_FILE"])
+	assert.Contains(t, several, "PodDisruptionBudget pipeops-controlplane")
+	assert.Len(t, field[[]any](t, several["NetworkPolicy pipeops-controlplane"], "spec", "ingress"), 2, "the port for control planes is for them alone")
 }
 
 func TestControlPlaneWrongValuesAreRefused(t *testing.T) {
@@ -43,7 +50,10 @@ func TestControlPlaneWrongValuesAreRefused(t *testing.T) {
 		{"advertise.tunnel=cp.example.com", "/advertise/tunnel"},
 		{"advertise.edge=", "/advertise/edge"},
 		{"advertise.edges=a:1", "'edges'"},
-		{"replicas=2", "'replicas'"},
+		{"replicas=2", "replicas: more than one need database.existingSecret and sharedCA.existingSecret"},
+		{"replicas=0", "/replicas"},
+		{"sharedCA.existingSecret=ca-key", "sharedCA.existingSecret: is for a CA in PostgreSQL"},
+		{"sharedCA.key=", "/sharedCA/key"},
 		{"postgresql.url=postgres://db", "'postgresql'"},
 		{"heartbeatInterval=soon", "/heartbeatInterval"},
 		{"certificateTtl=1 day", "/certificateTtl"},

@@ -1,5 +1,5 @@
 // Package ca is the control plane's certificate authority: it is made at first
-// start, kept in one file, and issues the certificates of agents, Runners and the
+// start, kept as a whole in one place, and issues the certificates of agents, Runners and the
 // control plane itself. It can be replaced step by step while it works (rotate.go).
 // Who may have a certificate, and when the next step may be taken, is not decided
 // here.
@@ -19,7 +19,6 @@ import (
 	"fmt"
 	"io/fs"
 	"math/big"
-	"os"
 	"sync/atomic"
 	"time"
 )
@@ -33,7 +32,7 @@ const (
 
 // CA issues certificates. It may be used by several goroutines while it is rotated.
 type CA struct {
-	file  string
+	keep  Keeper
 	now   func() time.Time
 	state atomic.Pointer[state]
 }
@@ -44,11 +43,27 @@ type pair struct {
 	key  crypto.Signer
 }
 
+// Keeper is where a CA is kept: all of it in one text, keys included.
+type Keeper interface {
+	// Load answers fs.ErrNotExist while there is none.
+	Load() (text []byte, err error)
+	// Make puts the first one there; when there is one by then, it is left as it is.
+	Make(text []byte) error
+	// Replace puts one in the place of the one that Load answered last, all of it or
+	// nothing.
+	Replace(text []byte) error
+	// String says to people where that is.
+	String() string
+}
+
 // Open reads the CA from that file, or makes a new one there. When several
 // processes make it at a time they end up with the same one. One that has ended is
 // opened as well, since rotating it is the way out; see Ended.
-func Open(file string, now func() time.Time) (*CA, error) {
-	c := &CA{file: file, now: now}
+func Open(file string, now func() time.Time) (*CA, error) { return OpenIn(inFile(file), now) }
+
+// OpenIn is Open for a CA that is kept elsewhere.
+func OpenIn(keep Keeper, now func() time.Time) (*CA, error) {
+	c := &CA{keep: keep, now: now}
 	err := c.load()
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = c.create(); err == nil {
@@ -70,11 +85,10 @@ func (c *CA) Ended() error {
 	}
 	return fmt.Errorf("certificate authority %s ended at %s; set this machine's clock if that is wrong, or replace it: "+
 		"`pipeops-controlplane ca rotate start`, then `sign --force` and `finish --force`; agents come back by themselves",
-		c.file, cert.NotAfter.Format(time.RFC3339))
+		c.keep, cert.NotAfter.Format(time.RFC3339))
 }
 
-// create makes the first CA, and links it into place, so that the first of several
-// processes wins.
+// create makes the first CA.
 func (c *CA) create() error {
 	first, err := generate(c.now())
 	if err != nil {
@@ -84,12 +98,7 @@ func (c *CA) create() error {
 	if err != nil {
 		return fmt.Errorf("certificate authority: %w", err)
 	}
-	return writeFile(c.file, text, func(tmp, file string) error {
-		if err := os.Link(tmp, file); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-		return nil
-	})
+	return c.keep.Make(text)
 }
 
 // generate makes a CA that signs itself.

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -11,9 +12,32 @@ import (
 // maxFile is room for some hundreds of rotations.
 const maxFile = 1 << 20
 
-// load reads the file, unless it is as it was.
+// inFile keeps a CA in a file of that name.
+type inFile string
+
+// String implements Keeper.
+func (f inFile) String() string { return string(f) }
+
+// Load implements Keeper.
+func (f inFile) Load() ([]byte, error) { return read(string(f)) }
+
+// Make implements Keeper. The file is linked into place, so that the first of several
+// processes wins.
+func (f inFile) Make(text []byte) error {
+	return writeFile(string(f), text, func(tmp, file string) error {
+		if err := os.Link(tmp, file); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		return nil
+	})
+}
+
+// Replace implements Keeper.
+func (f inFile) Replace(text []byte) error { return writeFile(string(f), text, os.Rename) }
+
+// load reads the CA, unless it is as it was.
 func (c *CA) load() error {
-	text, err := read(c.file)
+	text, err := c.keep.Load()
 	if err != nil {
 		return fmt.Errorf("certificate authority: %w", err)
 	}
@@ -23,7 +47,7 @@ func (c *CA) load() error {
 	}
 	s, err := parse(text)
 	if err != nil {
-		return fmt.Errorf("certificate authority %s: %w; restore it from a backup (a new one would lock out all agents)", c.file, err)
+		return fmt.Errorf("certificate authority %s: %w; restore it from a backup (a new one would lock out all agents)", c.keep, err)
 	}
 	s.sum = sum
 	c.state.Store(s)

@@ -4,7 +4,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 )
@@ -14,7 +13,7 @@ import (
 //	Settled ──Start──► Introduced ──Sign──► Signing ──Finish──► Settled
 //	Settled ◄──Abort── Introduced ◄──Abort── Signing
 //
-// Each step replaces the file at once. A step that was taken already changes
+// Each step replaces all of it at once. A step that was taken already changes
 // nothing and answers false, so that a command may be repeated. Two processes must
 // not take steps at a time: the caller holds a lock.
 
@@ -158,13 +157,13 @@ func withFormer(s *state) []*x509.Certificate {
 	return slices.Concat([]*x509.Certificate{s.other.cert}, s.former)
 }
 
-// replace writes the file, in one step, and goes on with what is in it.
+// replace keeps what is next, in one step, and goes on with what is there.
 func (c *CA) replace(next *state) error {
 	text, err := next.encode()
 	if err != nil {
 		return err
 	}
-	if err := writeFile(c.file, text, os.Rename); err != nil {
+	if err := c.keep.Replace(text); err != nil {
 		return err
 	}
 	return c.load()

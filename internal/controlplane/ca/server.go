@@ -2,6 +2,7 @@ package ca
 
 import (
 	"crypto/tls"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -11,11 +12,15 @@ import (
 // at each start, at two thirds of its life, and when the CA is rotated.
 const serverTTL = 90 * 24 * time.Hour
 
+// nodeTTL is the life of the certificate for other control planes.
+const nodeTTL = time.Hour
+
 // ServerCertificate is the control plane's own certificate, made when it is asked
 // for and again before it ends, so that nothing has to be restarted.
 type ServerCertificate struct {
-	ca    *CA
-	names []string
+	ca   *CA
+	make func() (*tls.Certificate, error)
+	ttl  time.Duration
 
 	mu      sync.Mutex
 	current *tls.Certificate
@@ -27,7 +32,13 @@ type ServerCertificate struct {
 func NewServerCertificate(c *CA, names []string) *ServerCertificate {
 	names = slices.Clone(names)
 	slices.Sort(names)
-	return &ServerCertificate{ca: c, names: slices.Compact(names)}
+	names = slices.Compact(names)
+	return &ServerCertificate{ca: c, ttl: serverTTL, make: func() (*tls.Certificate, error) { return c.Server(names, serverTTL) }}
+}
+
+// NewNodeCertificate makes one that is for other control planes: see CA.Node.
+func NewNodeCertificate(c *CA, id *url.URL, serverName string) *ServerCertificate {
+	return &ServerCertificate{ca: c, ttl: nodeTTL, make: func() (*tls.Certificate, error) { return c.Node(id, serverName, nodeTTL) }}
 }
 
 // Get is for tls.Config.GetCertificate.
@@ -38,10 +49,10 @@ func (s *ServerCertificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 	if s.current != nil && s.by == by && now.Before(s.renewAt) {
 		return s.current, nil
 	}
-	cert, err := s.ca.Server(s.names, serverTTL)
+	cert, err := s.make()
 	if err != nil {
 		return nil, err
 	}
-	s.current, s.by, s.renewAt = cert, by, now.Add(serverTTL*2/3)
+	s.current, s.by, s.renewAt = cert, by, now.Add(s.ttl*2/3)
 	return cert, nil
 }

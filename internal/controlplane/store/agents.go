@@ -118,15 +118,34 @@ func (q queries) SetClones(ctx context.Context, id string, clones []announce.Clo
 	return q.execOne(ctx, `UPDATE agents SET clones = $1 WHERE id = $2`, asJSON(clones), id)
 }
 
-// SaveBeat writes what each heartbeat changes; a nil capacity is not known and stays
-// what it was. An agent that is gone is no error.
-func (q queries) SaveBeat(ctx context.Context, id string, at time.Time, capacity *announce.Capacity) error {
-	var figures any
-	if capacity != nil {
-		figures = asJSON(capacity)
+// Beat is what a heartbeat changes; a nil capacity is not known and stays what it was.
+type Beat struct {
+	AgentID  string
+	At       time.Time
+	Capacity *announce.Capacity
+}
+
+// SaveBeats writes many heartbeats, hundreds with one statement. Older ones than what
+// is there, and those of agents that are gone, change nothing.
+func (q queries) SaveBeats(ctx context.Context, beats []Beat) error {
+	values := make([]any, 0, 3*len(beats))
+	for _, b := range beats {
+		var figures any
+		if b.Capacity != nil {
+			figures = asJSON(b.Capacity)
+		}
+		values = append(values, b.AgentID, micros(b.At), figures)
 	}
-	_, err := q.exec(ctx, `UPDATE agents SET last_seen = $1, capacity = COALESCE($2, capacity) WHERE id = $3 AND last_seen < $1`, micros(at), figures, id)
-	return err
+	for part := range chunks(values, 3) {
+		// Both databases call the columns of VALUES so.
+		_, err := q.exec(ctx, `UPDATE agents SET last_seen = beats.column2, capacity = COALESCE(beats.column3, capacity)
+			FROM (VALUES `+rowsOf(len(part)/3, 3, 1, "CAST($%d AS TEXT), CAST($%d AS BIGINT), CAST($%d AS TEXT)")+`) AS beats
+			WHERE agents.id = beats.column1 AND agents.last_seen < beats.column2`, part...)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // DeleteAgent forgets an agent and its timeline.

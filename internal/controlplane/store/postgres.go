@@ -25,7 +25,7 @@ type postgres struct {
 	writer chan struct{}
 	// session is what serve claimed the database with.
 	session *session
-	claimed bool
+	claim   claim
 }
 
 // The advisory locks, and the channel of notifications.
@@ -33,6 +33,7 @@ const (
 	lockSpace    = 0x70697065 // "pipe", so as not to meet the locks of others
 	lockWriter   = 1
 	lockServer   = 2
+	lockLeader   = 3
 	channelNews  = "pipeops_controlplane"
 	maxOpenConns = 16
 )
@@ -75,7 +76,7 @@ func prepare(ctx context.Context, cfg pgx.ConnConfig) (err error) {
 
 // begin takes the lock of the one writer, which the transaction's end releases,
 // and has the others told of the change when it is committed.
-func (e *postgres) begin(ctx context.Context) (transaction, queries, error) {
+func (e *postgres) begin(ctx context.Context, quietly bool) (transaction, queries, error) {
 	select {
 	case e.writer <- struct{}{}:
 	case <-ctx.Done():
@@ -94,7 +95,11 @@ func (e *postgres) begin(ctx context.Context) (transaction, queries, error) {
 		return nil, queries{}, err
 	}
 	t := &turn{tx: tx, release: release}
-	_, err = timed{tx}.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1, $2), pg_notify($3, $4)`, lockSpace, lockWriter, channelNews, e.me)
+	if quietly {
+		_, err = timed{tx}.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1, $2)`, lockSpace, lockWriter)
+	} else {
+		_, err = timed{tx}.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1, $2), pg_notify($3, $4)`, lockSpace, lockWriter, channelNews, e.me)
+	}
 	if err != nil {
 		return nil, queries{}, errors.Join(err, ignoreDone(t.Rollback()))
 	}
@@ -124,7 +129,7 @@ type alone struct {
 }
 
 func (a alone) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	tx, in, err := a.e.begin(ctx)
+	tx, in, err := a.e.begin(ctx, false)
 	if err != nil {
 		return nil, err
 	}
@@ -133,6 +138,12 @@ func (a alone) ExecContext(ctx context.Context, query string, args ...any) (sql.
 		return nil, errors.Join(err, ignoreDone(tx.Rollback()))
 	}
 	return result, tx.Commit()
+}
+
+func (e *postgres) quiet() queries { return queries{q: timed{e.db}} }
+
+func (e *postgres) clock() string {
+	return `CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)`
 }
 
 // timed bounds every statement.

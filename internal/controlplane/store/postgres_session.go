@@ -21,7 +21,18 @@ const (
 )
 
 // ErrServed says that another control plane serves the database.
-var ErrServed = errors.New("another control plane serves this database; stop that one: several on one database are not part of this version")
+var ErrServed = errors.New("another control plane serves this database; stop that one, " +
+	"or give all of them the same --ca-key-file: docs/database.md says how several serve one database")
+
+// claim is what a session holds of the database.
+type claim string
+
+// A claim is taken with one of PostgreSQL's functions.
+const (
+	noClaim claim = ""
+	sole    claim = "pg_try_advisory_lock"        // no other has one
+	beside  claim = "pg_try_advisory_lock_shared" // others have the same
+)
 
 // session is a connection of its own: what it holds, and what it hears, ends with it.
 type session struct {
@@ -54,14 +65,14 @@ func (s *session) close(ctx context.Context) error {
 	return s.conn.Close(ctx)
 }
 
-// claim takes the lock of the one server, which the server releases when the
+// take takes the lock of those that serve, which the server releases when the
 // connection ends.
-func (s *session) claim(ctx context.Context) error {
+func (s *session) take(ctx context.Context, what claim) error {
 	deadline := time.Now().Add(claimPatience)
 	for {
 		var ours bool
 		asking, cancel := context.WithTimeout(ctx, queryTimeout)
-		err := s.conn.QueryRow(asking, `SELECT pg_try_advisory_lock($1, $2)`, lockSpace, lockServer).Scan(&ours)
+		err := s.conn.QueryRow(asking, `SELECT `+string(what)+`($1, $2)`, lockSpace, lockServer).Scan(&ours)
 		cancel()
 		switch {
 		case err != nil || ours:
@@ -73,15 +84,19 @@ func (s *session) claim(ctx context.Context) error {
 	}
 }
 
-func (e *postgres) serve(ctx context.Context) error {
+func (e *postgres) serve(ctx context.Context, shared bool) error {
+	what := sole
+	if shared {
+		what = beside
+	}
 	s, err := e.connect(ctx)
 	if err != nil {
 		return fmt.Errorf("database: %w", err)
 	}
-	if err := s.claim(ctx); err != nil {
+	if err := s.take(ctx, what); err != nil {
 		return errors.Join(fmt.Errorf("database: %w", err), s.close(ctx))
 	}
-	e.session, e.claimed = s, true
+	e.session, e.claim = s, what
 	return nil
 }
 
@@ -119,8 +134,8 @@ func (e *postgres) reconnect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if e.claimed {
-		if err := s.claim(ctx); err != nil {
+	if e.claim != noClaim {
+		if err := s.take(ctx, e.claim); err != nil {
 			return errors.Join(err, s.close(ctx))
 		}
 	}

@@ -56,13 +56,25 @@ func dsn(file string) string {
 	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: file}).EscapedPath(), RawQuery: v.Encode()}).String()
 }
 
-func (e *sqlite) begin(ctx context.Context) (transaction, queries, error) {
+func (e *sqlite) begin(ctx context.Context, _ bool) (transaction, queries, error) {
 	tx, err := e.db.BeginTx(ctx, nil)
 	return tx, queries{q: tx}, err
 }
 
 // serve: the data directory, in which the file is, has a lock of its own.
-func (e *sqlite) serve(context.Context) error { return nil }
+func (e *sqlite) serve(context.Context, bool) error { return nil }
+
+// lead: who serves the file serves it alone.
+func (e *sqlite) lead(ctx context.Context, lead func(context.Context)) error {
+	lead(ctx)
+	return nil
+}
+
+func (e *sqlite) quiet() queries { return queries{q: e.db} }
+
+func (e *sqlite) clock() string {
+	return `CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)`
+}
 
 func (e *sqlite) close() error { return e.db.Close() }
 

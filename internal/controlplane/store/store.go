@@ -32,9 +32,18 @@ type Store struct {
 type engine interface {
 	// begin starts a transaction beside which no other writes, in this process or
 	// another. Its queries are what runs in it.
-	begin(ctx context.Context) (transaction, queries, error)
-	// serve claims the database for the one control plane that serves it.
-	serve(ctx context.Context) error
+	// Others are not told of what was changed quietly.
+	begin(ctx context.Context, quietly bool) (transaction, queries, error)
+	// quiet are for single statements about what is the caller's own: they wait for no
+	// other writer, and nobody is told.
+	quiet() queries
+	// clock is the database's, in an expression: microseconds since 1970.
+	clock() string
+	// serve claims the database for the one control plane that serves it, or for one
+	// of those that serve it side by side.
+	serve(ctx context.Context, beside bool) error
+	// lead runs lead while no other process does, until the context ends.
+	lead(ctx context.Context, lead func(context.Context)) error
 	// watch calls changed, at most once in that time, after another process wrote.
 	watch(ctx context.Context, every time.Duration, changed func()) error
 	close() error
@@ -71,7 +80,20 @@ func (s *Store) Ping(ctx context.Context) error {
 
 // Serve claims the database for the one control plane that serves it, until Close.
 // It fails if another has. Whoever administers it needs no claim.
-func (s *Store) Serve(ctx context.Context) error { return s.engine.serve(ctx) }
+func (s *Store) Serve(ctx context.Context) error { return s.engine.serve(ctx, false) }
+
+// ServeBeside claims the database for one of several control planes. It fails if one
+// has it for itself alone.
+func (s *Store) ServeBeside(ctx context.Context) error { return s.engine.serve(ctx, true) }
+
+// Lead runs lead whenever no other process leads, until the context ends. The context
+// that lead gets ends when that cannot be sure any more; others may lead when it has
+// returned, or a few seconds after it should have known.
+func (s *Store) Lead(ctx context.Context, lead func(context.Context)) error {
+	return s.engine.lead(ctx, lead)
+}
+
+func (s *Store) quiet() queries { return s.engine.quiet() }
 
 // Watch calls changed after another process changed the database, until the
 // context ends.
@@ -85,9 +107,18 @@ func (s *Store) Watch(ctx context.Context, every time.Duration, changed func()) 
 // Update runs change in a transaction, beside which no other writes: what it reads
 // stays true until it is done. An error undoes all of it.
 func (s *Store) Update(ctx context.Context, change func(*Tx) error) (err error) {
+	return s.update(ctx, false, change)
+}
+
+// UpdateQuietly is Update for what no other process waits for: none is told of it.
+func (s *Store) UpdateQuietly(ctx context.Context, change func(*Tx) error) (err error) {
+	return s.update(ctx, true, change)
+}
+
+func (s *Store) update(ctx context.Context, quietly bool, change func(*Tx) error) (err error) {
 	broken := false
 	defer s.observe(time.Now(), &broken)
-	tx, in, err := s.engine.begin(ctx)
+	tx, in, err := s.engine.begin(ctx, quietly)
 	if err != nil {
 		broken = ctx.Err() == nil
 		return fmt.Errorf("database: %w", err)

@@ -97,8 +97,8 @@ func TestAgents(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "a2", got.ID)
 
-	require.NoError(t, s.SaveBeat(ctx, "a2", noon.Add(time.Minute), &announce.Capacity{Nodes: 4}))
-	require.NoError(t, s.SaveBeat(ctx, "a2", noon.Add(time.Second), &announce.Capacity{Nodes: 5}), "an older beat is ignored")
+	require.NoError(t, s.SaveBeats(ctx, []store.Beat{{AgentID: "a2", At: noon.Add(time.Minute), Capacity: &announce.Capacity{Nodes: 4}}, {AgentID: "gone", At: noon}}))
+	require.NoError(t, s.SaveBeats(ctx, []store.Beat{{AgentID: "a2", At: noon.Add(time.Second), Capacity: &announce.Capacity{Nodes: 5}}}), "an older beat is ignored")
 	got, err = s.Agent(ctx, "a2")
 	require.NoError(t, err)
 	assert.Equal(t, 4, got.Capacity.Nodes)

@@ -44,6 +44,11 @@ PIPEOPS_DATABASE_CA: /etc/pipeops/database/{{ . }}
 {{- end }}
 {{- end }}
 {{- end }}
+{{- with .Values.sharedCA }}
+{{- if .existingSecret }}
+PIPEOPS_CA_KEY_FILE: /etc/pipeops/ca-key/{{ .key }}
+{{- end }}
+{{- end }}
 {{- with .Values.broker }}
 {{- if .existingSecret }}
 PIPEOPS_BROKER_URL_FILE: /etc/pipeops/broker/{{ .urlKey }}

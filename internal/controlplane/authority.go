@@ -1,0 +1,185 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+)
+
+// sealedCA keeps the CA in the database, where all control planes have it, encrypted
+// with a key that is not there. The version is bound into what is sealed.
+type sealedCA struct {
+	store *store.Store
+	key   ca.Key
+
+	mu      sync.Mutex
+	version int64 // of what Load answered last
+}
+
+var _ ca.Keeper = (*sealedCA)(nil)
+
+// String implements ca.Keeper.
+func (k *sealedCA) String() string { return "in the database" }
+
+// Load implements ca.Keeper.
+func (k *sealedCA) Load() ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), databaseTimeout)
+	defer cancel()
+	sealed, err := k.store.Authority(ctx)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, fs.ErrNotExist
+	}
+	if err != nil {
+		return nil, err
+	}
+	text, err := k.key.Unseal(sealed.Text, sealPurpose(sealed.Version))
+	if err != nil {
+		return nil, fmt.Errorf("the one in the database cannot be opened with the key of --ca-key-file: %w; give the file that the first control plane had", err)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.version = sealed.Version
+	return text, nil
+}
+
+// Make implements ca.Keeper.
+func (k *sealedCA) Make(text []byte) error {
+	return k.put(text, 1, k.store.MakeAuthority)
+}
+
+// Replace implements ca.Keeper.
+func (k *sealedCA) Replace(text []byte) error {
+	k.mu.Lock()
+	next := k.version + 1
+	k.mu.Unlock()
+	err := k.put(text, next, k.store.ReplaceAuthority)
+	if errors.Is(err, store.ErrNotFound) {
+		return errors.New(caBusy)
+	}
+	return err
+}
+
+func (k *sealedCA) put(text []byte, version int64, put func(context.Context, store.Sealed) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), databaseTimeout)
+	defer cancel()
+	sealed, err := k.key.Seal(text, sealPurpose(version))
+	if err != nil {
+		return err
+	}
+	return put(ctx, store.Sealed{Version: version, Text: sealed})
+}
+
+func sealPurpose(version int64) string { return fmt.Sprintf("ca %d", version) }
+
+// openCA opens the CA: in the data directory, or in the database of control planes
+// that share one. Only whoever serves moves it there: another may be serving from the
+// directory.
+func (d Data) openCA(ctx context.Context, s *store.Store, now func() time.Time, serving bool) (*ca.CA, error) {
+	_, err := s.Authority(ctx)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
+	switch inDatabase := err == nil; {
+	case !d.Shared() && inDatabase:
+		return nil, errors.New("the certificate authority is in the database, for several control planes; give --ca-key-file as `pipeops-controlplane serve` has it")
+	case !d.Shared():
+		return ca.Open(filepath.Join(d.Dir, fileCA), now)
+	case d.has(fileCA) && !serving && !inDatabase:
+		return nil, fmt.Errorf("the certificate authority is in %s still; start `pipeops-controlplane serve` with --ca-key-file once, which moves it into the database", d.Dir)
+	case d.has(fileCA) && serving:
+		if err := d.moveCA(s, now); err != nil { //nolint:contextcheck // a ca.Keeper has a bound of its own
+			return nil, err
+		}
+	case !inDatabase:
+		if err := d.mayMakeCA(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	return ca.OpenIn(&sealedCA{store: s, key: d.CAKey}, now)
+}
+
+// mayMakeCA refuses a new CA where agents have one already.
+func (d Data) mayMakeCA(ctx context.Context, s *store.Store) error {
+	_, err := loadAdvertised(ctx, s)
+	if errors.Is(err, ErrNeverServed) {
+		return nil
+	}
+	if err == nil {
+		err = fmt.Errorf("the database has been served with a certificate authority that is not in it and not in %s; "+
+			"start the control plane whose data directory has its %s first: it moves it into the database", d.Dir, fileCA)
+	}
+	return err
+}
+
+// moveCA moves the CA from the data directory into the database. What was stays under
+// another name.
+func (d Data) moveCA(s *store.Store, now func() time.Time) error {
+	file := filepath.Join(d.Dir, fileCA)
+	here, err := ca.Open(file, now) // makes sure of it
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	keep := &sealedCA{store: s, key: d.CAKey}
+	if err := keep.Make(text); err != nil {
+		return err
+	}
+	there, err := ca.OpenIn(keep, now)
+	if err != nil {
+		return err
+	}
+	if !here.Certificate().Equal(there.Certificate()) {
+		return fmt.Errorf("there are two certificate authorities: one in %s, and another in the database; move %s away if the one in the database is right", file, file)
+	}
+	if err := os.Rename(file, file+".moved"); err != nil {
+		return fmt.Errorf("data directory: %w; the CA is in the database: move %s away", err, file)
+	}
+	return nil
+}
+
+// maxKeyFile is more than a key needs.
+const maxKeyFile = 4 << 10
+
+// ReadCAKey reads the key that Data.CAKey takes from a file.
+func ReadCAKey(file string) (ca.Key, error) {
+	info, err := os.Stat(file)
+	switch {
+	case err != nil:
+		return ca.Key{}, fmt.Errorf("--ca-key-file: %w", err)
+	case info.Mode().Perm()&0o007 != 0:
+		return ca.Key{}, fmt.Errorf("--ca-key-file: %s can be read by everybody; run `chmod 600 %s`", file, file)
+	case info.Size() > maxKeyFile:
+		return ca.Key{}, fmt.Errorf("--ca-key-file: %s %w", file, ca.ErrBadKey)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return ca.Key{}, fmt.Errorf("--ca-key-file: %w", err)
+	}
+	key, err := ca.ParseKey(strings.TrimSpace(string(text)))
+	if err != nil {
+		return ca.Key{}, fmt.Errorf("--ca-key-file: %s %w", file, err)
+	}
+	return key, nil
+}
+
+// MakeCAKey writes a new key into a file that is not there yet.
+func MakeCAKey(file string) error {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("--output: %w", err)
+	}
+	_, err = f.WriteString(ca.NewKey().Text() + "\n")
+	return errors.Join(err, f.Sync(), f.Close())
+}

@@ -1,0 +1,99 @@
+package ca
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// keySize is a Key's in bytes.
+const keySize = 32
+
+// Key encrypts a CA that is kept where others read: in a database, and its backups.
+// Printing it shows nothing of it.
+type Key struct{ secret *[keySize]byte }
+
+// NewKey makes one at random.
+func NewKey() Key {
+	var secret [keySize]byte
+	_, _ = rand.Read(secret[:]) // never fails: crypto/rand ends the process
+	return Key{&secret}
+}
+
+// ErrBadKey says what a key looks like. It quotes nothing.
+var ErrBadKey = errors.New("holds no key: one is 32 random bytes in base64, as `pipeops-controlplane ca key` makes it")
+
+// ParseKey reads what Text wrote.
+func ParseKey(text string) (Key, error) {
+	raw, err := base64.StdEncoding.Strict().DecodeString(strings.TrimSpace(text))
+	if err != nil || len(raw) != keySize {
+		return Key{}, ErrBadKey
+	}
+	return Key{(*[keySize]byte)(raw)}, nil
+}
+
+// Text is the key itself, in base64.
+func (k Key) Text() string { return base64.StdEncoding.EncodeToString(k.secret[:]) }
+
+// Given says whether there is one.
+func (k Key) Given() bool { return k.secret != nil }
+
+// String implements fmt.Stringer without telling the key.
+func (k Key) String() string { return "key of a CA" }
+
+// GoString implements fmt.GoStringer without telling the key.
+func (k Key) GoString() string { return k.String() }
+
+// Seal encrypts what is to be read with the same purpose alone: AES-256-GCM with a
+// key of that purpose, so that one Key serves several.
+func (k Key) Seal(text []byte, purpose string) (string, error) {
+	aead, err := k.aead(purpose)
+	if err != nil {
+		return "", err
+	}
+	return base64.StdEncoding.EncodeToString(aead.Seal(nil, nil, text, []byte(purpose))), nil //nolint:gosec // it makes a nonce by itself
+}
+
+// ErrSealed says that what was sealed does not open.
+var ErrSealed = errors.New("it was sealed with another key, or is damaged")
+
+// Unseal reads what Seal wrote.
+func (k Key) Unseal(sealed, purpose string) ([]byte, error) {
+	aead, err := k.aead(purpose)
+	if err != nil {
+		return nil, err
+	}
+	if len(sealed) > 2*maxFile {
+		return nil, ErrSealed
+	}
+	raw, err := base64.StdEncoding.DecodeString(sealed)
+	if err != nil {
+		return nil, ErrSealed
+	}
+	text, err := aead.Open(nil, nil, raw, []byte(purpose))
+	if err != nil {
+		return nil, ErrSealed
+	}
+	return text, nil
+}
+
+func (k Key) aead(purpose string) (cipher.AEAD, error) {
+	if !k.Given() {
+		return nil, errors.New("there is no key")
+	}
+	key, err := hkdf.Key(sha256.New, k.secret[:], nil, "pipeops-controlplane "+purpose, keySize)
+	if err != nil {
+		return nil, fmt.Errorf("derive a key: %w", err)
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCMWithRandomNonce(block)
+}

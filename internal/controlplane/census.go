@@ -1,0 +1,113 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// nodeRemembered is how long it is known whose agents a control plane had that is gone.
+const nodeRemembered = 2 * time.Minute
+
+// census decides who is online where there are several control planes, as liveness
+// does where there is one: by what all of them have written. The one that leads takes
+// it; what it keeps between two looks is only how long it has waited.
+type census struct {
+	*liveness
+	// orphanGrace is how long agents may be away whose control plane is gone: that is no
+	// outage of theirs.
+	orphanGrace time.Duration
+	missing     map[string]time.Time // the agents without a tunnel, and until when they may be
+}
+
+// run takes it until the context ends.
+func (c *census) run(ctx context.Context) error {
+	c.missing = nil // another may have led meanwhile
+	began := time.Now()
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+	for {
+		c.take(ctx)
+		if time.Since(began) > nodeRemembered { // who led before may have had no time for it
+			c.bury(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		case <-c.wake:
+		}
+	}
+}
+
+// take looks once, and announces what is due.
+func (c *census) take(ctx context.Context) {
+	due, err := c.due(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			c.log.Error().Err(err).Msg("cannot see who is online; trying again")
+		}
+		return
+	}
+	for agentID, state := range due {
+		err := c.transit(ctx, agentID, state)
+		if err != nil && !errors.Is(err, errGone) && ctx.Err() == nil {
+			c.log.Error().Err(err).Str("agent", agentID).Msg("state was not written; trying again")
+		}
+	}
+}
+
+// due lists the agents whose state is not what it should be.
+func (c *census) due(ctx context.Context) (map[string]announce.State, error) {
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	now := c.now()
+	// A heartbeat may be as old as the last time it was written.
+	misplaced, err := c.store.Misplaced(ctx, now.Add(-c.lease-c.flushEvery))
+	if err != nil {
+		return nil, err
+	}
+	due, missing := map[string]announce.State{}, map[string]time.Time{}
+	for _, m := range misplaced {
+		switch {
+		case m.Tunnel && !m.Silent:
+			due[m.AgentID] = announce.StateOnline
+		case m.Tunnel:
+			due[m.AgentID] = announce.StateOffline
+		default:
+			until := c.until(m, now)
+			if missing[m.AgentID] = until; !now.Before(until) {
+				due[m.AgentID] = announce.StateOffline
+			}
+		}
+	}
+	c.missing = missing
+	return due, nil
+}
+
+// until is how long an agent may be without a tunnel.
+func (c *census) until(m store.Misplaced, now time.Time) time.Time {
+	if until, known := c.missing[m.AgentID]; known {
+		return until
+	}
+	if m.Orphaned {
+		return now.Add(c.orphanGrace)
+	}
+	return now.Add(c.grace)
+}
+
+// bury forgets control planes that have been gone for long.
+func (c *census) bury(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	n, err := c.store.RemoveNodes(ctx, nodeRemembered)
+	switch {
+	case err != nil && ctx.Err() == nil:
+		c.log.Error().Err(err).Msg("control planes that are gone were not removed")
+	case n > 0:
+		c.log.Info().Int64("controlPlanes", n).Msg("control planes that are gone were removed")
+	}
+}

@@ -1,0 +1,62 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/edge"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/peerlink"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
+)
+
+// forwarder hands the Runners' connections to the control plane that has the agent's
+// tunnel, if that is not this one.
+type forwarder struct {
+	store *store.Store
+	self  string
+	own   edge.Handover
+	link  *peerlink.Client
+	// known is where agents were last, for when the database is away.
+	known sync.Map // of agent IDs to []store.Node
+}
+
+// handover is an edge.Handover.
+func (f *forwarder) handover(ctx context.Context, agentID string, conn net.Conn) error {
+	err := f.own(ctx, agentID, conn)
+	if !errors.Is(err, server.ErrNotConnected) {
+		return err
+	}
+	nodes, lookup := f.where(ctx, agentID)
+	if lookup != nil {
+		return lookup
+	}
+	for _, n := range nodes {
+		if n.ID == f.self {
+			continue // what is written there is over
+		}
+		// What another says is worth more than that it could not be reached.
+		if next := f.link.Handover(ctx, n.ID, n.Peer, agentID, conn); next == nil || errors.Is(err, server.ErrNotConnected) {
+			err = next
+		}
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+	}
+	return err
+}
+
+func (f *forwarder) where(ctx context.Context, agentID string) ([]store.Node, error) {
+	nodes, err := f.store.NodesOf(ctx, agentID)
+	switch known, was := f.known.Load(agentID); {
+	case err == nil && len(nodes) == 0:
+		f.known.Delete(agentID)
+	case err == nil:
+		f.known.Store(agentID, nodes)
+	case was:
+		return known.([]store.Node), nil
+	}
+	return nodes, err
+}

@@ -1,0 +1,85 @@
+package controlplane
+
+import (
+	"context"
+	"sync"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+)
+
+// leader has what only one may do done by one of the control planes that serve a
+// database: by this one while it leads. Where there is only one, it leads always.
+type leader struct {
+	mu      sync.Mutex
+	term    context.Context // nil while another leads
+	changed chan struct{}   // closed at the next change of term
+	working sync.WaitGroup
+}
+
+func newLeader() *leader { return &leader{changed: make(chan struct{})} }
+
+// run stands by, and leads when the store says so.
+func (l *leader) run(ctx context.Context, s *store.Store) error { return s.Lead(ctx, l.lead) }
+
+// lead is a term. It ends when all who work in it have heard that it is over.
+func (l *leader) lead(ctx context.Context) {
+	l.set(ctx, true)
+	<-ctx.Done()
+	l.set(ctx, false)
+	l.working.Wait()
+}
+
+func (l *leader) set(term context.Context, leads bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.term = nil; leads {
+		l.term = term
+	}
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// leads says whether this control plane leads at the moment.
+func (l *leader) leads() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.term != nil
+}
+
+// while runs work whenever this control plane leads, until the context ends; the one
+// that work gets ends with the lead as well. An error of work, unless it was told to
+// end, is answered.
+func (l *leader) while(ctx context.Context, work func(context.Context) error) error {
+	for ctx.Err() == nil {
+		if err := l.once(ctx, work); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// once waits for a term, works in it and waits for its end.
+func (l *leader) once(ctx context.Context, work func(context.Context) error) error {
+	l.mu.Lock()
+	term, changed := l.term, l.changed
+	if term != nil {
+		l.working.Add(1)
+	}
+	l.mu.Unlock()
+	if term != nil {
+		running, end := context.WithCancel(ctx)
+		stop := context.AfterFunc(term, end) //nolint:contextcheck // both end it
+		err := unlessDone(running, work(running))
+		stop()
+		end()
+		l.working.Done()
+		if err != nil {
+			return err
+		}
+	}
+	select {
+	case <-changed:
+	case <-ctx.Done():
+	}
+	return nil
+}

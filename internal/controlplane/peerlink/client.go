@@ -1,0 +1,153 @@
+package peerlink
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
+)
+
+// ClientConfig is what a Client needs to know.
+type ClientConfig struct {
+	TrustDomain string
+	// TLS has the certificate and the RootCAs of this moment.
+	TLS func() (*tls.Config, error)
+}
+
+// connectTimeout bounds reaching another control plane: one that is gone without a word
+// shall leave time for the next.
+const connectTimeout = 3 * time.Second
+
+// KeepAlive notices within 14 s that the other end is gone without a word.
+func KeepAlive() net.KeepAliveConfig {
+	return net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 3 * time.Second, Count: 3}
+}
+
+// Client hands connections to other control planes.
+type Client struct {
+	cfg    ClientConfig
+	life   context.Context //nolint:containedctx // of the connections that are handed on
+	end    context.CancelFunc
+	relays sync.WaitGroup
+}
+
+// NewClient makes a Client. Close ends what it has handed on.
+func NewClient(cfg ClientConfig) *Client {
+	life, end := context.WithCancel(context.Background())
+	return &Client{cfg: cfg, life: life, end: end}
+}
+
+// Close closes the connections that were handed on. Nothing may be handed over any more.
+func (c *Client) Close() {
+	c.end()
+	c.relays.Wait()
+}
+
+// Handover connects conn with an agent at the control plane of that name and address,
+// and owns it from then on. On an error it is the caller's still: server.ErrNotConnected
+// and server.ErrBusy as the other one says.
+func (c *Client) Handover(ctx context.Context, node, address, agentID string, conn net.Conn) error {
+	far, err := c.dial(ctx, node, address)
+	if err != nil {
+		return fmt.Errorf("control plane %s at %s: %w", node, address, err)
+	}
+	if err := ask(ctx, far, request{agentID, addrPort(conn.RemoteAddr())}); err != nil {
+		_ = far.Close()
+		return fmt.Errorf("control plane %s at %s: %w", node, address, err)
+	}
+	c.relays.Go(func() { c.relay(conn, far) })
+	return nil
+}
+
+func (c *Client) dial(ctx context.Context, node, address string) (*tls.Conn, error) {
+	cfg, err := c.cfg.TLS()
+	if err != nil {
+		return nil, err
+	}
+	cfg.MinVersion, cfg.NextProtos = tls.VersionTLS13, []string{alpn}
+	cfg.ServerName = ServerName(c.cfg.TrustDomain, node)
+	cfg.VerifyConnection = func(cs tls.ConnectionState) error {
+		got, err := nodeOf(cs, c.cfg.TrustDomain)
+		if err == nil && got != node {
+			err = fmt.Errorf("it is control plane %s", got)
+		}
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	conn, err := (&tls.Dialer{NetDialer: &net.Dialer{KeepAliveConfig: KeepAlive()}, Config: cfg}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return conn.(*tls.Conn), nil
+}
+
+// ask says whom a connection is for, and hears whether that one takes it.
+func ask(ctx context.Context, far *tls.Conn, r request) error {
+	text, err := r.encode()
+	if err != nil {
+		return err
+	}
+	unblock := context.AfterFunc(ctx, func() { _ = far.SetDeadline(time.Unix(1, 0)) })
+	var status [1]byte
+	if _, err = far.Write(text); err == nil {
+		_, err = io.ReadFull(far, status[:])
+	}
+	switch {
+	case !unblock():
+		return ctx.Err()
+	case err != nil:
+		return err
+	}
+	switch status[0] {
+	case statusTaken:
+		return nil
+	case statusNotConnected:
+		return server.ErrNotConnected
+	case statusBusy:
+		return server.ErrBusy
+	}
+	return errors.New("it could not reach the agent")
+}
+
+// relayBuffer is what a TLS record holds, twice.
+const relayBuffer = 32 << 10
+
+var relayBuffers = sync.Pool{New: func() any { return new([relayBuffer]byte) }}
+
+// relay copies both ways until either end is through, then closes both.
+func (c *Client) relay(runner net.Conn, far *tls.Conn) {
+	hangUp := func() {
+		_ = runner.Close()
+		_ = far.Close()
+	}
+	stop := context.AfterFunc(c.life, hangUp)
+	defer stop()
+	var back sync.WaitGroup
+	back.Go(func() {
+		defer hangUp()
+		pump(runner, far)
+	})
+	pump(far, runner)
+	hangUp()
+	back.Wait()
+}
+
+// pump copies one way. Its errors are the usual end of a connection.
+func pump(dst io.Writer, src io.Reader) {
+	buffer := relayBuffers.Get().(*[relayBuffer]byte)
+	defer relayBuffers.Put(buffer)
+	_, _ = io.CopyBuffer(writerOnly{dst}, readerOnly{src}, buffer[:])
+}
+
+// Without the others' own ways to copy, which take buffers of their own.
+type (
+	writerOnly struct{ io.Writer }
+	readerOnly struct{ io.Reader }
+)

@@ -1,0 +1,105 @@
+// Package peerlink is between control planes that serve one database: it hands a
+// Runner's connection, still encrypted, from the one whose edge it came to to the one
+// that has the agent's tunnel, over mutual TLS. It does not know who has which; and what
+// it is handed it gives to its own tunnels alone, so that nothing goes in a circle.
+package peerlink
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"net/url"
+	"strings"
+)
+
+// alpn is the protocol: a request, a byte that answers it, and then the connection.
+const alpn = "pipeops-peer/1"
+
+// maxName bounds an agent's ID and an address in a request.
+const maxName = 255
+
+// What a request is answered. The numbers are the protocol's.
+const (
+	statusTaken        = 0
+	statusNotConnected = 1
+	statusBusy         = 2
+	statusFailed       = 3
+)
+
+// request is for whom a connection is, and whose.
+type request struct {
+	agentID string
+	from    netip.AddrPort
+}
+
+// encode writes two texts, each with its length in a byte before it.
+func (r request) encode() ([]byte, error) {
+	from := r.from.String()
+	if r.agentID == "" || len(r.agentID) > maxName || len(from) > maxName {
+		return nil, fmt.Errorf("%q is no agent's ID", r.agentID)
+	}
+	text := append([]byte{byte(len(r.agentID))}, r.agentID...) //nolint:gosec // at most maxName
+	return append(append(text, byte(len(from))), from...), nil //nolint:gosec // at most maxName
+}
+
+var errRequest = errors.New("not a request of a control plane")
+
+// readRequest reads what encode wrote, and not a byte more: at most 512.
+func readRequest(in io.Reader) (r request, err error) {
+	if r.agentID, err = readText(in); err != nil {
+		return r, err
+	}
+	from, err := readText(in)
+	if err != nil {
+		return r, err
+	}
+	if r.from, err = netip.ParseAddrPort(from); err != nil || r.agentID == "" {
+		return r, errRequest
+	}
+	return r, nil
+}
+
+func readText(in io.Reader) (string, error) {
+	var length [1]byte
+	if _, err := io.ReadFull(in, length[:]); err != nil {
+		return "", err
+	}
+	text := make([]byte, length[0])
+	_, err := io.ReadFull(in, text)
+	return string(text), err
+}
+
+const rolePath = "/controlplane/"
+
+// URI is the SPIFFE ID of a control plane among others.
+func URI(trustDomain, node string) *url.URL {
+	return &url.URL{Scheme: "spiffe", Host: trustDomain, Path: rolePath + node}
+}
+
+// ServerName is its name in TLS, which no DNS knows.
+func ServerName(trustDomain, node string) string { return node + ".controlplane." + trustDomain }
+
+// nodeOf is the control plane that a verified certificate names.
+func nodeOf(cs tls.ConnectionState, trustDomain string) (string, error) {
+	if len(cs.PeerCertificates) > 0 {
+		leaf := cs.PeerCertificates[0]
+		if len(leaf.URIs) == 1 && leaf.URIs[0].Scheme == "spiffe" && leaf.URIs[0].Host == trustDomain {
+			if node, ok := strings.CutPrefix(leaf.URIs[0].Path, rolePath); ok && node != "" {
+				return node, nil
+			}
+		}
+	}
+	return "", errors.New("the certificate is no control plane's")
+}
+
+// addrPort is an address as a request has it.
+func addrPort(addr net.Addr) netip.AddrPort {
+	at, err := netip.ParseAddrPort(addr.String())
+	if err != nil {
+		return netip.AddrPortFrom(netip.IPv4Unspecified(), 0) // it is for people
+	}
+	return at
+}

@@ -1,0 +1,197 @@
+package peerlink
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
+	"github.com/pipeops/pipeops-vm-agent/test/hostile"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
+)
+
+const domain = "pipeops.internal"
+
+func newCA(t *testing.T) *ca.CA {
+	t.Helper()
+	c, err := ca.Open(filepath.Join(t.TempDir(), "ca.pem"), time.Now)
+	require.NoError(t, err)
+	return c
+}
+
+// trusting is a TLS configuration with that certificate.
+func trusting(c *ca.CA, cert func() (*tls.Certificate, error)) func() (*tls.Config, error) {
+	return func() (*tls.Config, error) {
+		own, err := cert()
+		if err != nil {
+			return nil, err
+		}
+		return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*own}, RootCAs: c.Pool(), ClientCAs: c.Pool()}, nil
+	}
+}
+
+func nodeCert(c *ca.CA, node string) func() (*tls.Certificate, error) {
+	return func() (*tls.Certificate, error) {
+		return c.Node(URI(domain, node), ServerName(domain, node), time.Hour)
+	}
+}
+
+// startServer serves as node b, until the test ends.
+func startServer(t *testing.T, c *ca.CA, to Handover) (address string, limited *limit.Listener) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	limited = limit.Listen(ln, limit.Config{})
+	s := NewServer(ServerConfig{TrustDomain: domain, TLS: trusting(c, nodeCert(c, "b")), Handover: to, Log: zerolog.Nop()})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx, limited) }()
+	t.Cleanup(func() { cancel(); assert.NoError(t, <-done) })
+	return ln.Addr().String(), limited
+}
+
+func newClient(t *testing.T, c *ca.CA, cert func() (*tls.Certificate, error)) *Client {
+	t.Helper()
+	client := NewClient(ClientConfig{TrustDomain: domain, TLS: trusting(c, cert)})
+	t.Cleanup(client.Close)
+	return client
+}
+
+// runner is both ends of a Runner's connection.
+func runner(t *testing.T) (near, far net.Conn) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = ln.Close() }()
+	near, err = net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	far, err = ln.Accept()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = near.Close(); _ = far.Close() })
+	return near, far
+}
+
+// TestAConnectionIsHandedOn with all that is in it, and with the address of whose it is.
+func TestAConnectionIsHandedOn(t *testing.T) {
+	c := newCA(t)
+	var agent string
+	var from net.Addr
+	var echoing sync.WaitGroup
+	t.Cleanup(echoing.Wait)
+	address, limited := startServer(t, c, func(_ context.Context, id string, conn net.Conn) error {
+		agent, from = id, conn.RemoteAddr()
+		echoing.Go(func() {
+			_, _ = io.Copy(conn, conn)
+			_ = conn.Close()
+		})
+		return nil
+	})
+	near, far := runner(t)
+	require.NoError(t, newClient(t, c, nodeCert(c, "a")).Handover(t.Context(), "b", address, "agent1", far))
+	assert.Equal(t, "agent1", agent)
+	assert.Equal(t, near.LocalAddr().String(), from.String())
+	sent := bytes.Repeat([]byte("0123456789abcdef"), 64<<10)
+	var writing sync.WaitGroup
+	writing.Go(func() { _, _ = near.Write(sent) })
+	got := make([]byte, len(sent))
+	_, err := io.ReadFull(near, got)
+	require.NoError(t, err)
+	writing.Wait()
+	assert.True(t, bytes.Equal(sent, got))
+	require.NoError(t, near.Close())
+	require.Eventually(t, func() bool { return limited.Stats().Open == 0 }, 10*time.Second, 5*time.Millisecond, "one end closes the other")
+}
+
+// TestWhatTheOtherSaysIsHeard: on an error the connection is the caller's still.
+func TestWhatTheOtherSaysIsHeard(t *testing.T) {
+	c := newCA(t)
+	answers := map[string]error{"away": server.ErrNotConnected, "busy": server.ErrBusy, "broken": errors.New("secret detail")}
+	address, _ := startServer(t, c, func(_ context.Context, id string, _ net.Conn) error { return answers[id] })
+	client := newClient(t, c, nodeCert(c, "a"))
+	near, far := runner(t)
+	require.ErrorIs(t, client.Handover(t.Context(), "b", address, "away", far), server.ErrNotConnected)
+	require.ErrorIs(t, client.Handover(t.Context(), "b", address, "busy", far), server.ErrBusy)
+	err := client.Handover(t.Context(), "b", address, "broken", far)
+	require.ErrorContains(t, err, "it could not reach the agent")
+	assert.NotContains(t, err.Error(), "secret")
+	_, err = far.Write([]byte("x"))
+	require.NoError(t, err)
+	_, err = io.ReadFull(near, make([]byte, 1))
+	require.NoError(t, err)
+}
+
+// TestControlPlanesVerifyEachOther: nobody else's certificate will do, at either end.
+func TestControlPlanesVerifyEachOther(t *testing.T) {
+	c, stranger := newCA(t), newCA(t)
+	address, limited := startServer(t, c, func(context.Context, string, net.Conn) error {
+		t.Error("it was let in")
+		return server.ErrNotConnected
+	})
+	spiffe := func(path string) *url.URL { return &url.URL{Scheme: "spiffe", Host: domain, Path: path} }
+	for what, cert := range map[string]func() (*tls.Certificate, error){
+		"another CA's":           nodeCert(stranger, "a"),
+		"an agent's":             func() (*tls.Certificate, error) { return c.Node(spiffe("/agent/a"), "a", time.Hour) },
+		"a Runner's":             func() (*tls.Certificate, error) { return c.ControlPlane(spiffe("/runner/a"), time.Hour) },
+		"the one that nudges":    func() (*tls.Certificate, error) { return c.ControlPlane(spiffe("/controlplane"), time.Hour) },
+		"one without a name":     func() (*tls.Certificate, error) { return c.Node(spiffe("/controlplane/"), "a", time.Hour) },
+		"another trust domain's": func() (*tls.Certificate, error) { return c.Node(URI("example.org", "a"), "a", time.Hour) },
+		"one that has ended":     func() (*tls.Certificate, error) { return c.Node(URI(domain, "a"), "a", -time.Minute) },
+	} {
+		_, far := runner(t)
+		require.Error(t, newClient(t, c, cert).Handover(t.Context(), "b", address, "agent1", far), what)
+	}
+	_, far := runner(t)
+	err := newClient(t, c, nodeCert(c, "a")).Handover(t.Context(), "c", address, "agent1", far)
+	require.ErrorContains(t, err, "certificate is valid for b.controlplane."+domain)
+	err = newClient(t, stranger, nodeCert(c, "a")).Handover(t.Context(), "b", address, "agent1", far)
+	require.ErrorContains(t, err, "unknown authority")
+	require.Eventually(t, func() bool { return limited.Stats().Open == 0 }, 10*time.Second, 5*time.Millisecond)
+}
+
+// TestTheListenerForControlPlanesEndsEveryAttack sends what is hostile to TLS.
+func TestTheListenerForControlPlanesEndsEveryAttack(t *testing.T) {
+	c := newCA(t)
+	address, limited := startServer(t, c, func(context.Context, string, net.Conn) error {
+		t.Error("it was let in")
+		return server.ErrNotConnected
+	})
+	target := hostile.Target{Addr: address, TLS: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: c.Pool(), ServerName: ServerName(domain, "b"), NextProtos: []string{alpn}}}
+	left, err := target.LeftOpen(t.Context(), hostile.TLS(ServerName(domain, "b")), 2*requestTimeout, func([]byte) bool { return true })
+	require.NoError(t, err)
+	assert.Empty(t, left)
+	require.Eventually(t, func() bool { return limited.Stats().Open == 0 }, 2*requestTimeout, 5*time.Millisecond)
+}
+
+func FuzzRequest(f *testing.F) {
+	text, err := request{"agent1", netip.MustParseAddrPort("[2001:db8::1]:443")}.encode()
+	require.NoError(f, err)
+	f.Add(text)
+	f.Add([]byte{0, 0})
+	f.Fuzz(func(t *testing.T, text []byte) {
+		in := bytes.NewReader(text)
+		r, err := readRequest(in)
+		if err != nil {
+			return
+		}
+		require.LessOrEqual(t, len(text)-in.Len(), 2+2*maxName)
+		again, err := r.encode()
+		require.NoError(t, err)
+		back, err := readRequest(bytes.NewReader(again))
+		require.NoError(t, err)
+		require.Equal(t, r, back)
+	})
+}

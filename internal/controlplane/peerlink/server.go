@@ -1,0 +1,192 @@
+package peerlink
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
+)
+
+// Handover gives a connection to an agent's tunnel, which owns it from then on. On an
+// error it is still the caller's.
+type Handover func(ctx context.Context, agentID string, conn net.Conn) error
+
+// ServerConfig is what a Server needs to know.
+type ServerConfig struct {
+	TrustDomain string
+	// TLS has the certificate and the ClientCAs of this moment.
+	TLS      func() (*tls.Config, error)
+	Handover Handover
+	Log      zerolog.Logger
+}
+
+// The limits of a Server.
+const (
+	maxHandshakes = 4096 // connections that have not said whom they are for
+	// Connections that wait for an agent; and for the same one.
+	maxPending, maxPendingPerAgent = 4096, 512
+	// requestTimeout bounds the handshake and the request, handoverTimeout reaching the
+	// agent, as on the edge.
+	requestTimeout  = 5 * time.Second
+	handoverTimeout = 10 * time.Second
+)
+
+// Server takes connections from other control planes.
+type Server struct {
+	cfg     ServerConfig
+	room    *limit.Room
+	pending *limit.Shares
+}
+
+// NewServer makes a Server.
+func NewServer(cfg ServerConfig) *Server {
+	return &Server{cfg: cfg, room: limit.NewRoom(maxHandshakes), pending: limit.NewShares(maxPending, maxPendingPerAgent)}
+}
+
+// Serve accepts connections until the context ends, then closes the listener and
+// returns when none is on its way any more.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
+	defer stop()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for {
+		conn, err := ln.Accept()
+		switch {
+		case ctx.Err() != nil:
+			if conn != nil {
+				_ = conn.Close()
+			}
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return err
+		case err != nil: // out of file descriptors, for one
+			s.cfg.Log.Warn().Err(err).Msg("cannot accept a connection of another control plane")
+			pause(ctx, 100*time.Millisecond)
+			continue
+		}
+		leave := s.room.Enter(conn)
+		wg.Go(func() { s.take(ctx, conn, leave) })
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// take hands a connection over or closes it.
+func (s *Server) take(ctx context.Context, raw net.Conn, leave func()) {
+	conn, r, err := s.greet(ctx, raw)
+	leave()
+	if err != nil {
+		_ = raw.Close()
+		s.cfg.Log.Debug().Err(err).Str("peer", raw.RemoteAddr().String()).Msg("not a connection of another control plane")
+		return
+	}
+	done, ok := s.pending.Enter(r.agentID)
+	if !ok {
+		refuse(conn, statusBusy)
+		return
+	}
+	defer done()
+	ctx, cancel := context.WithTimeout(ctx, handoverTimeout)
+	defer cancel()
+	arrived := &arriving{Conn: conn, from: net.TCPAddrFromAddrPort(r.from)}
+	if err := s.cfg.Handover(ctx, r.agentID, arrived); err != nil {
+		refuse(conn, statusOf(err))
+		s.cfg.Log.Debug().Err(err).Str("agent", r.agentID).Msg("agent not reached for another control plane")
+	}
+}
+
+// greet makes sure of the other control plane, and hears what it wants.
+func (s *Server) greet(ctx context.Context, raw net.Conn) (*tls.Conn, request, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	unblock := context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Unix(1, 0)) })
+	conn := tls.Server(raw, &tls.Config{MinVersion: tls.VersionTLS13, GetConfigForClient: s.config})
+	if err := conn.HandshakeContext(ctx); err != nil {
+		return nil, request{}, err
+	}
+	r, err := readRequest(conn)
+	if err == nil && !unblock() {
+		err = ctx.Err() // the deadline is being set in this moment
+	}
+	return conn, r, err
+}
+
+func (s *Server) config(*tls.ClientHelloInfo) (*tls.Config, error) {
+	cfg, err := s.cfg.TLS()
+	if err != nil {
+		return nil, err
+	}
+	cfg.MinVersion, cfg.NextProtos = tls.VersionTLS13, []string{alpn}
+	cfg.ClientAuth = tls.RequireAndVerifyClientCert
+	cfg.SessionTicketsDisabled = true // a session would outlive a rotation of the CA
+	cfg.VerifyConnection = func(cs tls.ConnectionState) error {
+		if cs.NegotiatedProtocol != alpn {
+			return errors.New("it does not speak " + alpn)
+		}
+		_, err := nodeOf(cs, s.cfg.TrustDomain)
+		return err
+	}
+	return cfg, nil
+}
+
+func statusOf(err error) byte {
+	switch {
+	case errors.Is(err, server.ErrNotConnected):
+		return statusNotConnected
+	case errors.Is(err, server.ErrBusy), errors.Is(err, context.DeadlineExceeded):
+		return statusBusy
+	}
+	return statusFailed
+}
+
+func refuse(conn *tls.Conn, status byte) {
+	_ = conn.SetDeadline(time.Now().Add(time.Second))
+	_, _ = conn.Write([]byte{status})
+	_ = conn.Close()
+}
+
+// arriving is a Runner's connection that another control plane has handed on. Whoever
+// begins to use it has taken it, which the other is told first.
+type arriving struct {
+	*tls.Conn
+	from net.Addr
+	told sync.Once
+	err  error
+}
+
+// RemoteAddr is the Runner's address.
+func (a *arriving) RemoteAddr() net.Addr { return a.from }
+
+func (a *arriving) Read(p []byte) (int, error) {
+	if err := a.taken(); err != nil {
+		return 0, err
+	}
+	return a.Conn.Read(p)
+}
+
+func (a *arriving) Write(p []byte) (int, error) {
+	if err := a.taken(); err != nil {
+		return 0, err
+	}
+	return a.Conn.Write(p)
+}
+
+func (a *arriving) taken() error {
+	a.told.Do(func() { _, a.err = a.Conn.Write([]byte{statusTaken}) })
+	return a.err
+}

@@ -1,0 +1,52 @@
+package controlplane
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"slices"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+)
+
+// tunnelsEach is how many nodes an agent keeps a tunnel to: either may go.
+const tunnelsEach = 2
+
+// placed are the best addresses for an agent, the best first: those whose hash with the
+// agent's name is highest (rendezvous hashing). Whatever order they are given in, all
+// control planes answer the same; an address that comes or goes moves only the agents
+// that it gains or loses.
+func placed(agentID string, addresses []string, n int) []string {
+	type weighed struct {
+		address string
+		weight  [sha256.Size]byte
+	}
+	list := make([]weighed, 0, len(addresses))
+	for _, a := range slices.Compact(slices.Sorted(slices.Values(addresses))) {
+		list = append(list, weighed{a, sha256.Sum256([]byte(agentID + " " + a))})
+	}
+	slices.SortFunc(list, func(a, b weighed) int { return bytes.Compare(b.weight[:], a.weight[:]) })
+	best := make([]string, 0, n)
+	for _, w := range list[:min(n, len(list))] {
+		best = append(best, w.address)
+	}
+	return best
+}
+
+// tunnelsFor are the nodes that an agent is to keep a tunnel to. It is empty where all
+// of them are reached at the same address: whatever spreads connections there does.
+func tunnelsFor(agentID string, nodes []store.Node) []controlapi.TunnelEndpoint {
+	addresses := make([]string, len(nodes))
+	for i, n := range nodes {
+		addresses[i] = n.Tunnel
+	}
+	best := placed(agentID, addresses, tunnelsEach)
+	if len(best) < 2 {
+		return nil
+	}
+	endpoints := make([]controlapi.TunnelEndpoint, len(best))
+	for i, address := range best {
+		endpoints[i] = controlapi.TunnelEndpoint{Address: address, ServerName: hostOf(address)}
+	}
+	return endpoints
+}

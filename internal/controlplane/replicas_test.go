@@ -1,0 +1,492 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/postgres"
+)
+
+// cable is what a control plane reaches its database by.
+type cable struct {
+	ln net.Listener
+	to string
+
+	mu    sync.Mutex
+	conns []net.Conn
+	cut   bool
+}
+
+func newCable(t *testing.T, to string) *cable {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	c := &cable{ln: ln, to: to}
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			near, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			running.Go(func() { c.join(near) })
+		}
+	})
+	t.Cleanup(func() { c.sever(); running.Wait() })
+	return c
+}
+
+func (c *cable) join(near net.Conn) {
+	far, err := net.Dial("tcp", c.to)
+	if err != nil {
+		_ = near.Close()
+		return
+	}
+	c.mu.Lock()
+	if c.cut {
+		_ = near.Close()
+		_ = far.Close()
+	}
+	c.conns = append(c.conns, near, far)
+	c.mu.Unlock()
+	var both sync.WaitGroup
+	for _, way := range [][2]net.Conn{{near, far}, {far, near}} {
+		both.Go(func() {
+			_, _ = io.Copy(way[0], way[1])
+			_ = near.Close()
+			_ = far.Close()
+		})
+	}
+	both.Wait()
+}
+
+// sever cuts it for good.
+func (c *cable) sever() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cut = true
+	_ = c.ln.Close()
+	for _, conn := range c.conns {
+		_ = conn.Close()
+	}
+}
+
+// fleet is several control planes on one database.
+type fleet struct {
+	t        *testing.T
+	database *postgres.Database
+	key      ca.Key
+}
+
+// member is one of them, which can be killed.
+type member struct {
+	*plane
+	cable *cable
+	kill  func()
+}
+
+func newFleet(t *testing.T) *fleet {
+	t.Helper()
+	if !onPostgres {
+		t.Skip("SQLite has one control plane")
+	}
+	return &fleet{t: t, database: databases.Database(t), key: ca.NewKey()}
+}
+
+func (f *fleet) config(at string, change ...func(*Config)) Config {
+	u, err := url.Parse(f.database.URL())
+	require.NoError(f.t, err)
+	if at != "" {
+		u.Host = at
+	}
+	cfg := Config{
+		DataDir: f.t.TempDir(), Database: store.Postgres{URL: u.String(), Log: zerolog.Nop()}, CAKey: f.key,
+		APIListen: "127.0.0.1:0", TunnelListen: "127.0.0.1:0", EdgeListen: "127.0.0.1:0", PeerListen: "127.0.0.1:0",
+		OfflineGrace: 200 * time.Millisecond, StartGrace: time.Second, Log: zerolog.Nop(), Now: time.Now,
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	return cfg
+}
+
+// data is what a command is given.
+func (f *fleet) data(change ...func(*Config)) Data {
+	cfg := f.config("", change...)
+	return cfg.data()
+}
+
+func (f *fleet) start(change ...func(*Config)) *member {
+	f.t.Helper()
+	u, err := url.Parse(f.database.URL())
+	require.NoError(f.t, err)
+	cable := newCable(f.t, u.Host)
+	cfg := f.config(cable.ln.Addr().String(), change...)
+	m := &member{cable: cable, plane: &plane{t: f.t, clock: &clock{}}}
+	m.ControlPlane, err = New(f.t.Context(), cfg)
+	require.NoError(f.t, err)
+	m.admin, err = OpenAdmin(f.t.Context(), f.data(change...), time.Now)
+	require.NoError(f.t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- m.Run(ctx) }()
+	end := sync.OnceValue(func() error {
+		cancel()
+		select {
+		case err := <-done:
+			return err
+		case <-time.After(time.Minute):
+			return fmt.Errorf("Run does not end")
+		}
+	})
+	var killed atomic.Bool
+	m.stop = func() { assert.NoError(f.t, end()) }
+	m.kill = func() { // what it still wants to say, nobody hears
+		killed.Store(true)
+		cable.sever()
+		_ = end()
+	}
+	f.t.Cleanup(func() {
+		if !killed.Load() {
+			m.stop()
+		}
+		assert.NoError(f.t, m.admin.Close())
+	})
+	return m
+}
+
+// at is the same agent as it speaks with another control plane.
+func (c *cluster) at(m *member) *cluster {
+	c.t.Helper()
+	other := m.cluster(c.name)
+	id := c.id
+	id.Tunnel = m.registry.tunnelEndpoint()
+	other.adopt(id, c.key)
+	return other
+}
+
+// events counts what was announced of an agent.
+func (m *member) events(agentID string) map[announce.Type]int {
+	counts := map[announce.Type]int{}
+	for _, e := range m.queued() {
+		if e.AgentID == agentID {
+			counts[e.Type]++
+		}
+	}
+	return counts
+}
+
+// through are a Runner's credentials for an edge.
+func through(c runnerapi.Credentials, m *member) runnerapi.Credentials {
+	c.Edge = m.Addrs().Edge.String()
+	return c
+}
+
+func (m *member) leads() bool { return m.leader.leads() }
+
+// TestAnyControlPlaneAnswersAnyAgent: it registers at one, its heartbeats come to
+// another, its tunnel is at a third, and Runners reach it over each.
+func TestAnyControlPlaneAnswersAnyAgent(t *testing.T) {
+	f := newFleet(t)
+	a, b, c := f.start(), f.start(), f.start()
+	agent := a.registered("shop")
+	for range 3 {
+		require.NoError(t, agent.at(b).beat())
+		require.NoError(t, agent.beat())
+	}
+	s := agent.at(c).serve()
+	assert.Len(t, s.heard().Tunnels, tunnelsEach, "it is told of two nodes")
+	for _, m := range []*member{a, b, c} {
+		eventually(t, "the agent is online", func() bool { return m.state(agent.id.AgentID) == announce.StateOnline })
+	}
+	credentials := a.issue("ci", "")
+	for _, m := range []*member{a, b, c} {
+		client := s.visit(through(credentials, m))
+		_, err := client.Cluster(t.Context())
+		require.NoError(t, err)
+	}
+	eventually(t, "Runners are told of all edges", func() bool {
+		stored, err := b.store.Agent(t.Context(), agent.id.AgentID)
+		require.NoError(t, err)
+		return len(b.registry.directory.announced(stored).Endpoints) == 3
+	})
+	counts := b.events(agent.id.AgentID)
+	assert.Equal(t, []int{1, 1, 0}, []int{counts[announce.AgentRegistered], counts[announce.AgentOnline], counts[announce.AgentOffline]})
+
+	t.Run("a revoked Runner is cut off wherever the tunnel is", func(t *testing.T) {
+		ended := s.follow(s.visit(through(a.issue("gone", ""), b)))
+		require.NoError(t, a.admin.RevokeRunner(t.Context(), "gone"))
+		select {
+		case err := <-ended:
+			requireProblem(t, err, runnerapi.CodeRefused)
+		case <-time.After(within):
+			t.Fatal("the stream goes on")
+		}
+	})
+	t.Run("a revoked agent is disconnected wherever it is", func(t *testing.T) {
+		_, err := b.admin.RevokeAgent(t.Context(), agent.id.AgentID)
+		require.NoError(t, err)
+		eventually(t, "it is disconnected", func() bool { return !c.tunnel.Connected(agent.id.AgentID) })
+	})
+}
+
+// TestRunnersReachAgentsWithoutTheDatabase, those that they have reached before: the one
+// that their edge is of remembers where.
+func TestRunnersReachAgentsWithoutTheDatabase(t *testing.T) {
+	f := newFleet(t)
+	a, b := f.start(), f.start()
+	agent := a.registered("shop")
+	s := agent.at(a).serve()
+	client := s.visit(through(a.issue("ci", ""), b))
+	eventually(t, "it is known where the agent is", func() bool {
+		_, err := client.Cluster(t.Context())
+		return err == nil
+	})
+	b.cable.sever()
+	again := s.visit(through(a.issue("other", ""), b))
+	_, err := again.Cluster(t.Context())
+	require.NoError(t, err)
+	b.kill()
+}
+
+// TestTheCAsKeyIsForItsOwner: a file that all can read is refused, one that is there is
+// not overwritten.
+func TestTheCAsKeyIsForItsOwner(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca-key")
+	require.NoError(t, MakeCAKey(file))
+	key, err := ReadCAKey(file)
+	require.NoError(t, err)
+	assert.True(t, key.Given())
+	require.ErrorContains(t, MakeCAKey(file), "exists")
+	require.NoError(t, os.Chmod(file, 0o644))
+	_, err = ReadCAKey(file)
+	require.ErrorContains(t, err, "chmod 600")
+	require.NoError(t, os.Remove(file))
+	require.NoError(t, os.WriteFile(file, []byte("secret but no key"), 0o600))
+	_, err = ReadCAKey(file)
+	require.ErrorContains(t, err, "holds no key")
+	assert.NotContains(t, err.Error(), "secret")
+}
+
+// TestAControlPlaneMayDie: the one that leads, and has the agent's tunnel.
+func TestAControlPlaneMayDie(t *testing.T) {
+	f := newFleet(t)
+	first := f.start()
+	eventually(t, "it leads", first.leads)
+	second, third := f.start(), f.start()
+	agent, lost := second.registered("shop"), second.registered("lost")
+	agent.at(first).serve()
+	lost.at(first).serve()
+	for _, id := range []string{agent.id.AgentID, lost.id.AgentID} {
+		eventually(t, "it is online", func() bool { return second.state(id) == announce.StateOnline })
+	}
+	credentials := second.issue("ci", "")
+	eventually(t, "each knows of the others", func() bool {
+		return first.readiness(t.Context()).Checks["controlPlanes"] == "ok: 3 serve the database, this one leads"
+	})
+
+	began := time.Now()
+	first.kill()
+	back := agent.at(third).serve() // agents come to another by themselves
+	client := back.visit(through(credentials, second))
+	eventually(t, "forwarded commands work again", func() bool {
+		_, err := client.Cluster(t.Context())
+		return err == nil
+	})
+	t.Logf("forwarded commands worked again after %s", time.Since(began).Round(time.Millisecond))
+	eventually(t, "another leads", func() bool { return second.leads() || third.leads() })
+	t.Logf("another led after %s", time.Since(began).Round(time.Millisecond))
+	assert.False(t, second.leads() && third.leads())
+
+	require.Eventually(t, func() bool { return second.state(lost.id.AgentID) == announce.StateOffline },
+		nodeLease+time.Minute, 20*time.Millisecond, "who does not come back is offline")
+	t.Logf("who did not come back was offline after %s", time.Since(began).Round(time.Millisecond))
+	lost.at(second).serve()
+	eventually(t, "and is online again", func() bool { return third.state(lost.id.AgentID) == announce.StateOnline })
+	assert.Equal(t, 1, second.events(agent.id.AgentID)[announce.AgentOnline], "nobody noticed")
+	assert.Zero(t, second.events(agent.id.AgentID)[announce.AgentOffline])
+	assert.Equal(t, 2, second.events(lost.id.AgentID)[announce.AgentOnline])
+	assert.Equal(t, 1, second.events(lost.id.AgentID)[announce.AgentOffline])
+}
+
+// TestASilentAgentIsOfflineOnce, though its tunnel is up at one control plane and its
+// heartbeats came to another, and online once when they come again.
+func TestASilentAgentIsOfflineOnce(t *testing.T) {
+	f := newFleet(t)
+	often := func(c *Config) { c.HeartbeatInterval = time.Second }
+	a, b := f.start(often), f.start(often)
+	agent := a.registered("shop")
+	agent.at(a).serve()
+	eventually(t, "it is online", func() bool { return b.state(agent.id.AgentID) == announce.StateOnline })
+	began := time.Now()
+	eventually(t, "its lease ends", func() bool { return b.state(agent.id.AgentID) == announce.StateOffline })
+	assert.GreaterOrEqual(t, time.Since(began), 2*time.Second, "not before three heartbeats were missed")
+	t.Logf("it was offline %s after it was online, without a heartbeat", time.Since(began).Round(time.Millisecond))
+	elsewhere := agent.at(b)
+	eventually(t, "it is heard again", func() bool {
+		require.NoError(t, elsewhere.beat())
+		return a.state(agent.id.AgentID) == announce.StateOnline
+	})
+	counts := a.events(agent.id.AgentID)
+	assert.Equal(t, []int{2, 1}, []int{counts[announce.AgentOnline], counts[announce.AgentOffline]})
+}
+
+// TestEachFollowsARotationOfTheCA, and they go on trusting each other.
+func TestEachFollowsARotationOfTheCA(t *testing.T) {
+	f := newFleet(t)
+	a, b := f.start(), f.start()
+	agent := a.registered("shop")
+	s := agent.at(b).serve()
+	credentials := a.issue("ci", "")
+	reached := func() {
+		t.Helper()
+		_, err := s.visit(through(credentials, a)).Cluster(t.Context())
+		require.NoError(t, err)
+	}
+	reached()
+	for _, step := range []struct {
+		step  ca.Step
+		stage ca.Stage
+	}{{ca.Start, ca.Introduced}, {ca.Sign, ca.Signing}, {ca.Abort, ca.Introduced}} {
+		before := s.heard().CABundleHash
+		_, changed, err := b.admin.RotateCA(t.Context(), step.step, RotateOptions{Force: true})
+		require.NoError(t, err)
+		require.True(t, changed)
+		for _, m := range []*member{a, b} {
+			eventually(t, "each follows", func() bool { return m.ca.Stage() == step.stage })
+		}
+		if step.step == ca.Start {
+			eventually(t, "the agent hears of it at once", func() bool { return s.heard().CABundleHash != before })
+		}
+		reached()
+	}
+	assert.Equal(t, a.ca.Bundle(), b.ca.Bundle())
+	sealed, err := a.store.Authority(t.Context())
+	require.NoError(t, err)
+	assert.NotContains(t, sealed.Text, "PRIVATE")
+	wrong := f.config("")
+	wrong.CAKey = ca.NewKey()
+	_, err = New(t.Context(), wrong)
+	require.ErrorContains(t, err, "--ca-key-file")
+	wrong.CAKey = ca.Key{}
+	_, err = OpenAdmin(t.Context(), wrong.data(), nil)
+	require.ErrorContains(t, err, "give --ca-key-file")
+}
+
+// TestATokenIsUsedAsOftenAsItSays, however many control planes it is used at.
+func TestATokenIsUsedAsOftenAsItSays(t *testing.T) {
+	f := newFleet(t)
+	planes := []*member{f.start(), f.start()}
+	token := planes[0].token(func(o *TokenOptions) { o.Uses = 3 })
+	clusters := make([]*cluster, 10)
+	for i := range clusters {
+		clusters[i] = planes[i%2].cluster(fmt.Sprintf("shop%d", i))
+	}
+	var in atomic.Int32
+	var all sync.WaitGroup
+	for _, c := range clusters {
+		all.Go(func() {
+			if _, err := c.client.Register(t.Context(), token, c.request()); err == nil {
+				in.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	assert.EqualValues(t, 3, in.Load())
+}
+
+// TestHeartbeatsAreWrittenInOneTransaction measures what a thousand cost the database.
+func TestHeartbeatsAreWrittenInOneTransaction(t *testing.T) {
+	const agents = 1000
+	f, now := newFleet(t), time.Now().Truncate(time.Microsecond).UTC()
+	s, err := f.data().openStore(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	l := newLiveness(s, directory{}, &Config{Log: zerolog.Nop(), Now: time.Now, HeartbeatInterval: 30 * time.Second})
+	require.NoError(t, s.Update(t.Context(), func(tx *store.Tx) error {
+		for i := range agents {
+			id := fmt.Sprintf("agent%d", i)
+			err := tx.InsertAgent(t.Context(), store.Agent{ID: id, Name: id, ClusterUID: id, State: announce.StateOnline, RegisteredAt: now, LastSeen: now})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	conn, err := pgx.Connect(t.Context(), f.database.URL())
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, conn.Close(context.Background())) })
+	spent := func() (transactions, wal int64) {
+		require.NoError(t, conn.QueryRow(t.Context(), `SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint, (pg_current_wal_insert_lsn() - '0/0')::bigint`).Scan(&transactions, &wal))
+		return transactions, wal
+	}
+	began := time.Now()
+	cost := func(do func()) (transactions, wal int64) {
+		before, walBefore := spent()
+		do()
+		after, walAfter := spent()
+		return after - before, walAfter - walBefore
+	}
+	capacity := announce.Capacity{Nodes: 3, CPUMillis: 1000}
+	transactions, wal := cost(func() {
+		for i := range agents {
+			l.beat(fmt.Sprintf("agent%d", i), now.Add(time.Minute), &capacity)
+		}
+		require.NoError(t, l.flush(t.Context()))
+	})
+	t.Logf("%d heartbeats: %d transactions, %d bytes of write-ahead log (%d each), %s", agents, transactions, wal, wal/agents, time.Since(began).Round(time.Millisecond))
+	assert.LessOrEqual(t, transactions, int64(3))
+	a, err := l.store.Agent(t.Context(), "agent999")
+	require.NoError(t, err)
+	assert.Equal(t, []any{now.Add(time.Minute), 3}, []any{a.LastSeen, a.Capacity.Nodes})
+	transactions, _ = cost(func() { require.NoError(t, l.flush(t.Context())) })
+	assert.LessOrEqual(t, transactions, int64(1), "nothing is written where nothing was heard")
+}
+
+// TestACAMovesIntoTheDatabase when a control plane that had it in its directory is
+// started with a key; one that has it not must not make another.
+func TestACAMovesIntoTheDatabase(t *testing.T) {
+	f := newFleet(t)
+	alone := f.config("")
+	alone.CAKey = ca.Key{}
+	p, err := New(t.Context(), alone)
+	require.NoError(t, err)
+	was := controlapi.Fingerprint(p.ca.Certificate())
+	shared := f.config("")
+	_, err = New(t.Context(), shared)
+	require.ErrorIs(t, err, store.ErrServed, "one that is alone stays alone")
+	require.NoError(t, p.Close())
+
+	_, err = New(t.Context(), shared)
+	require.ErrorContains(t, err, "start the control plane whose data directory has its ca.pem first")
+	shared.DataDir = alone.DataDir
+	_, err = OpenAdmin(t.Context(), shared.data(), nil)
+	require.ErrorContains(t, err, "with --ca-key-file once")
+	p, err = New(t.Context(), shared)
+	require.NoError(t, err)
+	assert.Equal(t, was, controlapi.Fingerprint(p.ca.Certificate()))
+	assert.NoFileExists(t, alone.DataDir+"/ca.pem")
+	assert.FileExists(t, alone.DataDir+"/ca.pem.moved")
+	other := f.start()
+	assert.Equal(t, was, controlapi.Fingerprint(other.ca.Certificate()))
+	require.NoError(t, p.Close())
+}

@@ -1,0 +1,159 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Node is one of the control planes that serve a database side by side.
+type Node struct {
+	ID      string
+	Version string
+	// Peer is where the others reach it, Tunnel where agents do and Edge where Runners
+	// do: host:port each.
+	Peer, Tunnel, Edge string
+	StartedAt          time.Time
+}
+
+const nodeColumns = `id, version, peer_address, tunnel_address, edge_address, started_at`
+
+func scanNode(row scanner, n *Node) error {
+	return row.Scan(&n.ID, &n.Version, &n.Peer, &n.Tunnel, &n.Edge, moment{&n.StartedAt})
+}
+
+// JoinNode says that a control plane lives, for as long as the lease by the
+// database's clock.
+func (s *Store) JoinNode(ctx context.Context, n Node, lease time.Duration) error {
+	_, err := s.exec(ctx, `INSERT INTO nodes (`+nodeColumns+`, lease_until) VALUES ($1, $2, $3, $4, $5, $6, `+s.engine.clock()+` + $7)
+		ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until`,
+		n.ID, n.Version, n.Peer, n.Tunnel, n.Edge, micros(n.StartedAt), lease.Microseconds())
+	return err
+}
+
+// RenewNode renews a lease. It answers false for a node that the others have removed.
+// A lease of 0 ends it.
+func (s *Store) RenewNode(ctx context.Context, id string, lease time.Duration) (bool, error) {
+	n, err := s.quiet().exec(ctx, `UPDATE nodes SET lease_until = `+s.engine.clock()+` + $1 WHERE id = $2`, lease.Microseconds(), id)
+	return n > 0, err
+}
+
+// Nodes lists those that live, in the order of their IDs.
+func (s *Store) Nodes(ctx context.Context) ([]Node, error) {
+	return all(ctx, s.q, scanNode, `SELECT `+nodeColumns+` FROM nodes WHERE lease_until > `+s.engine.clock()+` ORDER BY id`)
+}
+
+// RemoveNodes forgets those whose lease ended so long ago, with their tunnels.
+func (s *Store) RemoveNodes(ctx context.Context, ago time.Duration) (int64, error) {
+	dead, err := all(ctx, s.q, func(row scanner, id *string) error { return row.Scan(id) },
+		`SELECT id FROM nodes WHERE lease_until < `+s.engine.clock()+` - $1`, ago.Microseconds())
+	if err != nil || len(dead) == 0 {
+		return 0, err
+	}
+	return s.exec(ctx, `DELETE FROM nodes WHERE lease_until < `+s.engine.clock()+` - $1`, ago.Microseconds())
+}
+
+// NodesOf lists the nodes that live and have a tunnel to the agent, the newest
+// tunnel's first.
+func (s *Store) NodesOf(ctx context.Context, agentID string) ([]Node, error) {
+	return all(ctx, s.q, scanNode, `SELECT `+nodeColumns+` FROM nodes JOIN tunnels ON node_id = id
+		WHERE agent_id = $1 AND lease_until > `+s.engine.clock()+` ORDER BY since DESC, id`, agentID)
+}
+
+// rowsAtATime bounds how many rows one statement writes: SQLite takes 32766 values.
+const rowsAtATime = 500
+
+// SetTunnels notes which agents have a tunnel to a node since when, and with the zero
+// time which have none any more.
+func (s *Store) SetTunnels(ctx context.Context, nodeID string, since map[string]time.Time) error {
+	up, down := []any{}, []any{}
+	for agentID, at := range since {
+		if at.IsZero() {
+			down = append(down, agentID)
+		} else {
+			up = append(up, agentID, micros(at))
+		}
+	}
+	q := s.quiet()
+	for part := range chunks(up, 2) {
+		_, err := q.exec(ctx, `INSERT INTO tunnels (node_id, agent_id, since) VALUES `+rowsOf(len(part)/2, 2, 2, "$1, $%d, $%d")+`
+			ON CONFLICT (node_id, agent_id) DO UPDATE SET since = excluded.since`, append([]any{nodeID}, part...)...)
+		if err != nil {
+			return err
+		}
+	}
+	for part := range chunks(down, 1) {
+		_, err := q.exec(ctx, `DELETE FROM tunnels WHERE node_id = $1 AND agent_id IN `+rowsOf(1, len(part), 2, strings.TrimSuffix(strings.Repeat("$%d, ", len(part)), ", ")),
+			append([]any{nodeID}, part...)...)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// chunks are the values for one statement each.
+func chunks(values []any, perRow int) func(yield func([]any) bool) {
+	return func(yield func([]any) bool) {
+		for len(values) > 0 {
+			n := min(len(values), rowsAtATime*perRow)
+			if !yield(values[:n]) {
+				return
+			}
+			values = values[n:]
+		}
+	}
+}
+
+// rowsOf writes rows of a statement, whose values are numbered from first on.
+func rowsOf(rows, values, first int, row string) string {
+	var text strings.Builder
+	numbers := make([]any, values)
+	for i := range rows {
+		for j := range numbers {
+			numbers[j] = first + i*values + j
+		}
+		if i > 0 {
+			text.WriteString(", ")
+		}
+		fmt.Fprintf(&text, "("+row+")", numbers...)
+	}
+	return text.String()
+}
+
+// Misplaced is an agent whose state is not what its tunnels and heartbeats say.
+type Misplaced struct {
+	AgentID string
+	// Tunnel says whether it has one to a node that lives; if so it is online, unless
+	// Silent: no heartbeat for too long.
+	Tunnel, Silent bool
+	// Orphaned says that it had one to a node that is gone.
+	Orphaned bool
+}
+
+// Misplaced lists the agents that are online without a tunnel or a heartbeat after
+// that time, and those that are not and have both. Having connected counts as a
+// heartbeat. One statement compares all agents with all tunnels.
+func (s *Store) Misplaced(ctx context.Context, silentSince time.Time) ([]Misplaced, error) {
+	scan := func(row scanner, m *Misplaced) error {
+		var heard, up, orphaned int64
+		err := row.Scan(&m.AgentID, &heard, &up, &orphaned)
+		m.Tunnel, m.Silent, m.Orphaned = up > 0, max(heard, up) < micros(silentSince), orphaned > 0
+		return err
+	}
+	clock := s.engine.clock()
+	return all(ctx, s.q, scan, `SELECT id, last_seen, up, orphaned FROM (
+		SELECT agents.id, agents.state, agents.last_seen,
+			COALESCE(MAX(CASE WHEN nodes.lease_until > `+clock+` THEN tunnels.since END), 0) AS up,
+			COALESCE(MAX(CASE WHEN nodes.lease_until <= `+clock+` THEN 1 END), 0) AS orphaned
+		FROM agents LEFT JOIN tunnels ON tunnels.agent_id = agents.id LEFT JOIN nodes ON nodes.id = tunnels.node_id
+		WHERE agents.revoked_at = 0 GROUP BY agents.id, agents.state, agents.last_seen) AS presence
+		WHERE state = 'online' AND (up = 0 OR up < $1 AND last_seen < $1)
+			OR state <> 'online' AND up <> 0 AND (up >= $1 OR last_seen >= $1)`, micros(silentSince))
+}
+
+// AgentsElsewhere lists the agents that Runners were told to find at another address.
+func (q queries) AgentsElsewhere(ctx context.Context, edge string) ([]Agent, error) {
+	return all(ctx, q.q, scanAgent, `SELECT `+agentSelect+` FROM agents WHERE edge_address <> $1 AND revoked_at = 0 ORDER BY name, id`, edge)
+}

@@ -1,0 +1,170 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+func node(id string) store.Node {
+	return store.Node{ID: id, Version: "v1", Peer: id + ":8445", Tunnel: id + ":7000", Edge: "edge:8444", StartedAt: noon}
+}
+
+func TestANodeLivesAsLongAsItsLease(t *testing.T) {
+	s, ctx := fresh(t), t.Context()
+	require.NoError(t, s.JoinNode(ctx, node("b"), time.Minute))
+	require.NoError(t, s.JoinNode(ctx, node("a"), time.Minute))
+	live, err := s.Nodes(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, []store.Node{node("a"), node("b")}, live)
+
+	there, err := s.RenewNode(ctx, "a", 0)
+	require.NoError(t, err)
+	assert.True(t, there)
+	live, err = s.Nodes(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, []store.Node{node("b")}, live, "a lease of nothing has ended")
+
+	n, err := s.RemoveNodes(ctx, time.Hour)
+	require.NoError(t, err)
+	assert.Zero(t, n, "it is remembered for a while")
+	require.NoError(t, eventually(ctx, func() error {
+		if n, err = s.RemoveNodes(ctx, 0); err == nil && n == 0 {
+			return fmt.Errorf("nothing was removed")
+		}
+		return err
+	}))
+	there, err = s.RenewNode(ctx, "a", time.Minute)
+	require.NoError(t, err)
+	assert.False(t, there, "a removed node has to join anew")
+}
+
+func TestTunnelsAreFoundWhereTheyAre(t *testing.T) {
+	s, ctx := fresh(t), t.Context()
+	for _, id := range []string{"n1", "n2", "n3"} {
+		require.NoError(t, s.JoinNode(ctx, node(id), time.Minute))
+	}
+	many := map[string]time.Time{}
+	for i := range 1234 { // several statements
+		many[fmt.Sprintf("agent%d", i)] = noon
+	}
+	require.NoError(t, s.SetTunnels(ctx, "n1", many))
+	require.NoError(t, s.SetTunnels(ctx, "n2", map[string]time.Time{"agent7": noon.Add(time.Second), "agent8": noon}))
+	require.NoError(t, s.SetTunnels(ctx, "n3", map[string]time.Time{"agent7": noon.Add(-time.Second)}))
+	where := func(agent string) (ids []string) {
+		list, err := s.NodesOf(ctx, agent)
+		require.NoError(t, err)
+		for _, n := range list {
+			ids = append(ids, n.ID)
+		}
+		return ids
+	}
+	assert.Equal(t, []string{"n2", "n1", "n3"}, where("agent7"), "the newest tunnel first")
+	assert.Equal(t, []string{"n1"}, where("agent1233"))
+	for id := range many {
+		many[id] = time.Time{}
+	}
+	require.NoError(t, s.SetTunnels(ctx, "n1", many))
+	assert.Equal(t, []string{"n2"}, where("agent8"))
+	assert.Empty(t, where("agent1233"))
+	_, err := s.RenewNode(ctx, "n2", 0)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"n3"}, where("agent7"), "a node's tunnels go with it")
+	require.Error(t, s.SetTunnels(ctx, "stranger", map[string]time.Time{"agent7": noon}))
+}
+
+func TestMisplacedAgentsAreFound(t *testing.T) {
+	s, ctx := fresh(t), t.Context()
+	require.NoError(t, s.JoinNode(ctx, node("live"), time.Minute))
+	require.NoError(t, s.JoinNode(ctx, node("dead"), 0))
+	tunnels := map[string]map[string]time.Time{"live": {}, "dead": {}}
+	add := func(id string, state announce.State, seen time.Time, at string, since time.Time) {
+		a := agent(id, id)
+		a.State, a.LastSeen = state, seen
+		require.NoError(t, s.InsertAgent(ctx, a))
+		if at != "" {
+			tunnels[at][id] = since
+		}
+	}
+	limit, before, after := noon, noon.Add(-time.Minute), noon.Add(time.Minute)
+	add("fine", announce.StateOnline, after, "live", before)
+	add("connected", announce.StateOnline, before, "live", after)
+	add("silent", announce.StateOnline, before, "live", before)
+	add("cut", announce.StateOnline, after, "", time.Time{})
+	add("orphan", announce.StateOnline, after, "dead", after)
+	add("new", announce.StatePending, before, "live", after)
+	add("never", announce.StatePending, after, "", time.Time{})
+	add("back", announce.StateOffline, after, "live", before)
+	add("away", announce.StateOffline, before, "live", before)
+	add("gone", announce.StateOffline, before, "dead", before)
+	for id, since := range tunnels {
+		require.NoError(t, s.SetTunnels(ctx, id, since))
+	}
+	got, err := s.Misplaced(ctx, limit)
+	require.NoError(t, err)
+	assert.ElementsMatch(t, []store.Misplaced{
+		{AgentID: "silent", Tunnel: true, Silent: true}, {AgentID: "cut"}, {AgentID: "orphan", Orphaned: true},
+		{AgentID: "new", Tunnel: true}, {AgentID: "back", Tunnel: true},
+	}, got)
+}
+
+func TestTheAuthorityIsReplacedOnlyByItsSuccessor(t *testing.T) {
+	s, ctx := fresh(t), t.Context()
+	_, err := s.Authority(ctx)
+	require.ErrorIs(t, err, store.ErrNotFound)
+	first, second := store.Sealed{Version: 1, Text: "1"}, store.Sealed{Version: 2, Text: "2"}
+	require.NoError(t, s.MakeAuthority(ctx, first))
+	require.NoError(t, s.MakeAuthority(ctx, second), "the first wins")
+	got, err := s.Authority(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, first, got)
+	require.NoError(t, s.ReplaceAuthority(ctx, second))
+	require.ErrorIs(t, s.ReplaceAuthority(ctx, second), store.ErrNotFound, "another was faster")
+}
+
+// TestOneLeads: another takes over when the leader ends, and when its connection does.
+func TestOneLeads(t *testing.T) {
+	d, ctx := hosted(t), t.Context()
+	var leading atomic.Int32
+	lead := func(s *store.Store) (led chan struct{}, stop func()) {
+		ctx, cancel := context.WithCancel(ctx)
+		led = make(chan struct{}, 10)
+		done := make(chan error, 1)
+		go func() {
+			done <- s.Lead(ctx, func(ctx context.Context) {
+				assert.EqualValues(t, 1, leading.Add(1), "one leads")
+				led <- struct{}{}
+				<-ctx.Done()
+				leading.Add(-1)
+			})
+		}()
+		return led, func() { cancel(); require.NoError(t, <-done) }
+	}
+	first, stopFirst := lead(openHosted(t, d))
+	await(t, first)
+	second, stopSecond := lead(openHosted(t, d))
+	assert.Empty(t, second)
+	began := time.Now()
+	stopFirst()
+	await(t, second)
+	assert.Less(t, time.Since(began), 5*time.Second)
+	stopSecond()
+	assert.Zero(t, leading.Load())
+}
+
+// TestSeveralServeBesideEachOther, or one alone.
+func TestSeveralServeBesideEachOther(t *testing.T) {
+	d, ctx := hosted(t), t.Context()
+	first, second := openHosted(t, d), openHosted(t, d)
+	require.NoError(t, first.ServeBeside(ctx))
+	require.NoError(t, second.ServeBeside(ctx))
+	require.ErrorIs(t, openHosted(t, d).Serve(ctx), store.ErrServed)
+}

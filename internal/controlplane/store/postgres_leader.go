@@ -1,0 +1,93 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	// leadEvery is how often whoever stands by tries to lead. To wait for the lock in the
+	// database would keep it from cleaning up what is old.
+	leadEvery = 500 * time.Millisecond
+	// leadPing is how often whoever leads looks whether the lock is still there, and
+	// leadPatience how long the answer may take.
+	leadPing     = 2 * time.Second
+	leadPatience = 3 * time.Second
+)
+
+// lead holds an advisory lock on a connection of its own: the server releases it when
+// the process dies. What runs is told to end when the connection is not sure any more.
+func (e *postgres) lead(ctx context.Context, lead func(context.Context)) error {
+	for ctx.Err() == nil {
+		s, err := e.connectLeader(ctx)
+		if err != nil {
+			if ctx.Err() == nil {
+				e.log.Warn().Err(err).Msg("cannot stand by to lead; trying again")
+			}
+			pause(ctx, reconnectEvery)
+			continue
+		}
+		if s.await(ctx) {
+			s.term(ctx, lead)
+		}
+		_ = s.close(ctx) // which gives the lock away
+	}
+	return nil
+}
+
+func (e *postgres) connectLeader(ctx context.Context) (*session, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	conn, err := pgx.ConnectConfig(ctx, e.cfg.Copy())
+	if err != nil {
+		return nil, err
+	}
+	return &session{conn: conn}, nil
+}
+
+// await answers true when the lock is ours, and false when the connection is lost or
+// the context ends.
+func (s *session) await(ctx context.Context) bool {
+	for ctx.Err() == nil {
+		var ours bool
+		asking, cancel := context.WithTimeout(ctx, leadPatience)
+		err := s.conn.QueryRow(asking, `SELECT pg_try_advisory_lock($1, $2)`, lockSpace, lockLeader).Scan(&ours)
+		cancel()
+		if err != nil || ours {
+			return err == nil
+		}
+		pause(ctx, leadEvery)
+	}
+	return false
+}
+
+// term has lead run until it is over, or the connection.
+func (s *session) term(ctx context.Context, lead func(context.Context)) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		lead(ctx)
+	}()
+	defer func() { end(); <-done }()
+	ticker := time.NewTicker(leadPing)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		pinging, cancel := context.WithTimeout(context.WithoutCancel(ctx), leadPatience)
+		err := s.conn.Ping(pinging)
+		cancel()
+		if err != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,1 @@
+INSERT INTO authority (name, version, sealed) VALUES ('ca', 3, '123');
