@@ -45,7 +45,7 @@ func newMessaging(s *store.Store, cfg *Config) (*messaging, error) {
 func (b *messaging) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return unlessDone(ctx, b.publisher.Run(ctx)) })
-	group.Go(func() error { return unlessDone(ctx, b.consumer.Run(ctx, b.remember)) })
+	group.Go(func() error { return unlessDone(ctx, b.consumer.Run(ctx, patient(b.remember))) })
 	group.Go(func() error { return b.announcer.run(ctx) })
 	group.Go(func() error { return unlessDone(ctx, b.narrow(ctx)) })
 	return group.Wait()
