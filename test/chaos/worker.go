@@ -221,7 +221,10 @@ func final(c *ledger.Command, err error) bool {
 			c.Outcome, c.NotFound = ledger.Acknowledged, false
 		}
 		return true
-	case known.Status == http.StatusConflict, known.Passing():
+	// An API server that has just begun forbids everything, for a second or two: it
+	// has not read yet who may what. The agent passes that on, and then refuses all
+	// until it has read its customer's policy again.
+	case known.Status == http.StatusConflict, known.Status == http.StatusForbidden, known.Passing():
 		return false
 	}
 	c.Outcome = ledger.Refused
