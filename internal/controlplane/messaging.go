@@ -54,7 +54,7 @@ func newMessaging(s *store.Store, l *leader, o *outbox, seal []byte, webhooks *w
 func (b *messaging) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return unlessDone(ctx, b.publisher.Run(ctx)) })
-	group.Go(func() error { return unlessDone(ctx, b.consumer.Run(ctx, b.remember)) })
+	group.Go(func() error { return unlessDone(ctx, b.consumer.Run(ctx, patient(b.remember))) })
 	group.Go(func() error { return b.leader.while(ctx, b.announcer.run) })
 	group.Go(func() error { return unlessDone(ctx, b.narrow(ctx)) })
 	group.Go(func() error { return b.dead.run(ctx) })

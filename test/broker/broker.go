@@ -149,10 +149,14 @@ func (b *Broker) URL(user string) string {
 }
 
 func (b *Broker) url(user, password string) string {
+	return b.urlAt(user, password, "127.0.0.1:"+strconv.Itoa(b.state.AMQPSPort))
+}
+
+func (b *Broker) urlAt(user, password, address string) string {
 	u := url.URL{
 		Scheme: "amqps",
 		User:   url.UserPassword(user, password),
-		Host:   "127.0.0.1:" + strconv.Itoa(b.state.AMQPSPort),
+		Host:   address,
 		Path:   "/",
 	}
 	return u.String()

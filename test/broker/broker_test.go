@@ -78,6 +78,7 @@ func TestLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkDurable(t, a, "pipeops.kept")
+	checkHold(ctx, t, a)
 	if err := a.Stop(ctx); err != nil || a.Running() {
 		t.Fatalf("Stop = %v, running %v", err, a.Running())
 	}
@@ -99,6 +100,24 @@ func TestLife(t *testing.T) {
 	}
 	if err := b.accepts(ctx); err != nil {
 		t.Errorf("the other broker went down too: %v", err)
+	}
+}
+
+// checkHold holds the server: it lives, and answers nobody until it goes on.
+func checkHold(ctx context.Context, t *testing.T, b *Broker) {
+	if err := b.Hold(); err != nil {
+		t.Fatal(err)
+	}
+	waiting, cancel := context.WithTimeout(ctx, time.Second)
+	if !b.Running() || b.accepts(waiting) == nil {
+		t.Error("held, yet it is gone or answers")
+	}
+	cancel()
+	if err := b.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.accepts(ctx); err != nil {
+		t.Errorf("it goes on, yet: %v", err)
 	}
 }
 

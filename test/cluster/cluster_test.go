@@ -239,6 +239,19 @@ func TestControlPlaneOnly(t *testing.T) {
 	c := bringUp(t, Options{Name: "d", ControlPlaneOnly: true})
 	require.Equal(t, "configmap/x created", kubectl(t, c, "create", "configmap", "x"))
 	require.Error(t, c.LoadImage(t.Context(), "x", nil), "there is no registry")
+
+	const apiServer = "kube-apiserver"
+	before, err := c.componentPID(apiServer)
+	require.NoError(t, err)
+	require.NoError(t, c.SignalComponent(apiServer, unix.SIGKILL))
+	eventually(t, time.Minute, func() (bool, string) {
+		_, err := c.Kubectl(t.Context(), "get", "configmap", "x")
+		return err == nil, fmt.Sprint(err)
+	})
+	after, err := c.componentPID(apiServer)
+	require.NoError(t, err)
+	require.NotEqual(t, before, after)
+	require.ErrorContains(t, c.SignalComponent("kubelet", unix.SIGKILL), "kubelet does not run")
 }
 
 // machine is what a cluster could leave behind.

@@ -65,6 +65,13 @@ func (d *Database) URLAt(host string) string {
 	return u.String()
 }
 
+// URLOver is URL with another port of 127.0.0.1, which a forwarder to the server has.
+func (d *Database) URLOver(port int) string {
+	over := *d.server
+	over.port = port
+	return over.url(d.Name, d.Password, d.Name)
+}
+
 // Drop cuts the database's connections and removes it with its owner.
 func (d *Database) Drop(ctx context.Context) error {
 	return d.server.Run(ctx, `DROP DATABASE IF EXISTS `+d.Name+` WITH (FORCE)`, `DROP ROLE IF EXISTS `+d.Name)

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
@@ -59,6 +60,7 @@ func TestLife(t *testing.T) {
 	require.NoError(t, err)
 	var kept int
 	require.NoError(t, conn.QueryRow(ctx, "SELECT COUNT(*) FROM kept").Scan(&kept))
+	checkHold(t, s, one)
 	require.NoError(t, one.Cut(ctx))
 	require.Error(t, conn.Ping(ctx))
 	require.NoError(t, one.Drop(ctx))
@@ -69,6 +71,27 @@ func TestLife(t *testing.T) {
 	require.NoError(t, s.Stop())
 	_, err = os.Stat(dir)
 	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// checkHold holds the server: what it is asked meanwhile it answers later.
+func checkHold(t *testing.T, s *Server, d *Database) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), d.URLOver(s.Port()))
+	require.NoError(t, err)
+	require.NoError(t, s.Hold())
+	answer := make(chan error, 1)
+	go func() {
+		_, err := conn.Exec(t.Context(), "SELECT 1")
+		answer <- err
+	}()
+	select {
+	case err = <-answer:
+		t.Errorf("a server that is held answered: %v", err)
+	case <-time.After(200 * time.Millisecond):
+	}
+	require.NoError(t, s.Resume())
+	require.NoError(t, <-answer)
+	require.NoError(t, conn.Close(t.Context()))
 }
 
 func TestTheNewestServerIsChosen(t *testing.T) {

@@ -43,9 +43,9 @@ var (
 	// then do these find everything compiled. All programs share theirs.
 	programs = compile{
 		flags:    []string{"-trimpath"},
-		patterns: []string{"./cmd/...", "./test/cluster/cmd/cluster", "./test/broker/cmd/broker", "./test/postgres/cmd/postgres", "./test/demo", "./test/bench"},
+		patterns: []string{"./cmd/...", "./test/cluster/cmd/cluster", "./test/broker/cmd/broker", "./test/postgres/cmd/postgres", "./test/demo", "./test/bench", "./test/chaos"},
 	}
-	e2e   = compile{flags: []string{"-trimpath", "-test"}, patterns: []string{"./test/e2e/..."}}
+	e2e   = compile{flags: []string{"-trimpath", "-test"}, patterns: []string{"./test/e2e/...", "./test/chaos"}}
 	plain = compile{flags: []string{"-test"}, patterns: []string{"./..."}}
 	// The charts' tests build them with these flags.
 	chart = compile{dir: "test/chart/tools", flags: []string{"-trimpath"}, patterns: []string{"tool"}}
@@ -71,6 +71,8 @@ func stepsFor(what string) []step {
 		return []step{compilePrograms, getCluster, getBroker}
 	case "bench":
 		return []step{compilePrograms, {"get the test cluster's parts", goRun("./test/cluster/cmd/cluster", "build", "--simulation")}, getBroker}
+	case "chaos":
+		return []step{compilePrograms, {"get the test cluster's parts", goRun("./test/cluster/cmd/cluster", "build", "--simulation")}, getBroker, getPostgres}
 	case "test":
 		getTools := step{"get what the documentation's examples use", packages("curl", "jq", "minisign")}
 		return []step{
@@ -87,7 +89,7 @@ func stepsFor(what string) []step {
 func run(ctx context.Context, out io.Writer, args []string) error {
 	steps := stepsFor(strings.Join(args, " "))
 	if steps == nil {
-		return errors.New("say what for: `setup demo`, `setup test`, `setup bench` or `setup check`")
+		return errors.New("say what for: `setup demo`, `setup test`, `setup bench`, `setup chaos` or `setup check`")
 	}
 	for i, s := range steps {
 		fmt.Fprintf(out, "== setup %d/%d: %s\n", i+1, len(steps), s.title)

@@ -1,0 +1,30 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Away says that the database could not be asked, or gave up what it was asked
+// because it stops, starts or is full: the same will work later. What it answered
+// otherwise it will answer again.
+func Away(err error) bool {
+	var answer *pgconn.PgError
+	if errors.As(err, &answer) {
+		for _, class := range []string{"08", "53", "57"} { // connection, resources, operator intervention
+			if strings.HasPrefix(answer.Code, class) {
+				return true
+			}
+		}
+		return false
+	}
+	var connecting *pgconn.ConnectError
+	var network net.Error
+	return errors.As(err, &connecting) || errors.As(err, &network) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.ErrUnexpectedEOF)
+}

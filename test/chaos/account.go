@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/chaos/ledger"
+)
+
+// apps are all Apps there are, read past the agent.
+func (c *chaos) apps(ctx context.Context) ([]app.App, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion(app.GroupVersion.String())
+	list.SetKind(app.Kind + "List")
+	if err := c.sys.Kube.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, err
+	}
+	apps := make([]app.App, len(list.Items))
+	for i := range list.Items {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &apps[i]); err != nil {
+			return nil, err
+		}
+	}
+	return apps, nil
+}
+
+// appsSettled says which App is still on its way, or was not announced as it is.
+func (c *chaos) appsSettled(ctx context.Context) error {
+	apps, err := c.apps(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range apps {
+		a, s := &apps[i], &apps[i].Status
+		switch {
+		case a.DeletionTimestamp != nil:
+			return fmt.Errorf("the App %s is being deleted", a.Name)
+		case s.ObservedGeneration != a.Generation || s.Phase != runnerapi.PhaseHealthy:
+			return fmt.Errorf("the App %s of generation %d is %s at generation %d", a.Name, a.Generation, s.Phase, s.ObservedGeneration)
+		case s.Announced == nil || s.Announced.Generation != a.Generation || s.Announced.Phase != s.Phase:
+			return fmt.Errorf("the App %s was not announced as it is", a.Name)
+		}
+	}
+	return nil
+}
+
+// allHeard says what the Runner does not know.
+func (c *chaos) allHeard(ctx context.Context) error {
+	list, err := c.listener.runner.snapshots.Agents(ctx)
+	if err != nil {
+		return err
+	}
+	for _, a := range list {
+		if problems := ledger.Heard(c.listener.all(), a.Sequence); len(problems) > 0 {
+			return errors.New(problems[0])
+		}
+	}
+	if problems := ledger.Known(c.listener.directory.List(), list); len(problems) > 0 {
+		return errors.New(problems[0])
+	}
+	apps, err := c.apps(ctx)
+	if err != nil {
+		return err
+	}
+	if problems := ledger.Told(c.listener.all(), generations(apps)); len(problems) > 0 {
+		return errors.New(problems[0])
+	}
+	return nil
+}
+
+func generations(apps []app.App) map[string]int64 {
+	all := map[string]int64{}
+	for i := range apps {
+		all[apps[i].Name] = apps[i].Generation
+	}
+	return all
+}
+
+// account takes stock of everything while nothing happens.
+func (c *chaos) account(ctx context.Context, r round) error {
+	commands, err := c.ledger.Commands()
+	if err != nil {
+		return fmt.Errorf("the ledger was not written: %w", err)
+	}
+	held, err := c.held(ctx)
+	if err != nil {
+		return err
+	}
+	var agents []string
+	for _, a := range c.agents {
+		agents = append(agents, a.name)
+	}
+	records := c.auditor.all()
+	audited, excused := ledger.Audited(commands, records, c.kills.of(agents...))
+	problems := slices.Concat(ledger.Effects(commands, held), ledger.Chain(records), audited)
+	if said, err := c.verifyAudit(ctx); err != nil {
+		problems = append(problems, fmt.Sprintf("audit verify: %v: %s", err, said))
+	}
+	problems = append(problems, c.dead(ctx)...)
+	problems = append(problems, c.grown(ctx, r)...)
+	c.say("%s", c.figures())
+	if excused > 0 {
+		c.say("%d acknowledged commands have no record in the audit log: their agent was killed before it had kept it", excused)
+	}
+	for _, p := range problems {
+		c.say("DOES NOT BALANCE: %s", p)
+	}
+	if len(problems) > 0 {
+		return fmt.Errorf("%d things do not balance; the first: %s", len(problems), problems[0])
+	}
+	c.say("the books balance: %d objects", len(held))
+	return nil
+}
+
+// held is what the cluster holds of what the agent made, read past the agent.
+func (c *chaos) held(ctx context.Context) (map[ledger.Target]ledger.Held, error) {
+	held := map[ledger.Target]ledger.Held{}
+	apps, err := c.apps(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range apps {
+		if held[ledger.Target{Object: "App", Name: apps[i].Name}], err = c.heldApp(ctx, &apps[i]); err != nil {
+			return nil, err
+		}
+	}
+	ours := metav1.ListOptions{LabelSelector: managed.By + "=" + managed.ByAgent}
+	secrets, err := c.sys.Kube.Clientset.CoreV1().Secrets(namespace).List(ctx, ours)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range secrets.Items {
+		held[ledger.Target{Object: "Secret", Name: s.Name}] = ledger.Held{State: ledger.State{Exists: true, Value: string(s.Data[valueKey])}}
+	}
+	configs, err := c.sys.Kube.Clientset.CoreV1().ConfigMaps(namespace).List(ctx, ours)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range configs.Items {
+		held[ledger.Target{Object: "ConfigMap", Name: m.Name}] = ledger.Held{State: ledger.State{Exists: true, Value: m.Data[valueKey]}}
+	}
+	return held, nil
+}
+
+// heldApp is an App with what became of it: its Deployment has to be what the App
+// says.
+func (c *chaos) heldApp(ctx context.Context, a *app.App) (ledger.Held, error) {
+	is := ledger.State{Exists: true, Value: value(a.Spec.Env), Generation: a.Generation, RestartedAt: a.Annotations[managed.RestartedAt]}
+	if a.Spec.Replicas != nil {
+		is.Replicas = *a.Spec.Replicas
+	}
+	d, err := c.sys.Kube.Clientset.AppsV1().Deployments(namespace).Get(ctx, a.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return ledger.Held{State: ledger.State{Value: "an App without a Deployment"}}, nil
+	}
+	if err != nil {
+		return ledger.Held{}, err
+	}
+	if got := deployed(d); got != [2]any{is.Value, is.Replicas} || d.Status.ReadyReplicas != is.Replicas {
+		is.Value = fmt.Sprintf("%s, and a Deployment of %v with %d ready", is.Value, got, d.Status.ReadyReplicas)
+	}
+	return ledger.Held{State: is, Rollouts: d.Generation}, nil
+}
+
+func value(env []runnerapi.EnvVar) string {
+	for _, e := range env {
+		if e.Name == valueVariable {
+			return e.Value
+		}
+	}
+	return ""
+}
+
+// deployed are the value and the replicas of a Deployment.
+func deployed(d *appsv1.Deployment) [2]any {
+	of, replicas := "", int32(0)
+	if d.Spec.Replicas != nil {
+		replicas = *d.Spec.Replicas
+	}
+	for _, container := range d.Spec.Template.Spec.Containers {
+		if at := slices.IndexFunc(container.Env, func(e corev1.EnvVar) bool { return e.Name == valueVariable }); at >= 0 {
+			of = container.Env[at].Value
+		}
+	}
+	return [2]any{of, replicas}
+}
+
+// sabotage changes one object behind everybody's back and expects to be found out.
+func (c *chaos) sabotage(ctx context.Context) error {
+	held, err := c.held(ctx)
+	if err != nil {
+		return err
+	}
+	names := slices.SortedFunc(maps.Keys(held), func(a, b ledger.Target) int { return len(a.Name) - len(b.Name) })
+	at := slices.IndexFunc(names, func(t ledger.Target) bool { return t.Object == "Secret" })
+	if at < 0 {
+		return errors.New("there is no Secret to sabotage: run longer")
+	}
+	if err := c.sys.Kube.Clientset.CoreV1().Secrets(namespace).Delete(ctx, names[at].Name, metav1.DeleteOptions{}); err != nil {
+		return err
+	}
+	c.say("sabotage: Secret %s was deleted behind everybody's back", names[at].Name)
+	if err := c.account(ctx, round{}); err == nil {
+		return errors.New("the accountant did not notice")
+	}
+	c.say("the accountant noticed")
+	return nil
+}

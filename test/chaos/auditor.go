@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+const (
+	auditEvery = 3 * time.Second
+	auditLimit = 200 // the most that the call answers
+)
+
+// auditor reads the agent's audit log as it grows: it keeps the last records only.
+type auditor struct {
+	worker
+	mu      sync.Mutex
+	records []runnerapi.AuditRecord
+}
+
+// follow reads until rest is closed. What cannot be read now is read later.
+func (a *auditor) follow(ctx context.Context, rest <-chan struct{}) {
+	tick := time.NewTicker(auditEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-rest:
+			return
+		case <-tick.C:
+			_ = a.read(ctx)
+		}
+	}
+}
+
+// read takes all records that there are; an error says that it could not.
+func (a *auditor) read(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	client, err := a.reach()
+	if err != nil {
+		return err
+	}
+	for {
+		list, err := client.Audit(ctx, a.last(), auditLimit)
+		if err != nil {
+			return err
+		}
+		a.mu.Lock()
+		a.records = append(a.records, list.Items...)
+		a.mu.Unlock()
+		if len(list.Items) == 0 || a.last() >= list.Head.Seq {
+			return nil
+		}
+	}
+}
+
+func (a *auditor) last() int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.records) == 0 {
+		return 0
+	}
+	return a.records[len(a.records)-1].Seq
+}
+
+func (a *auditor) all() []runnerapi.AuditRecord {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return append([]runnerapi.AuditRecord(nil), a.records...)
+}
+
+// handedOver compares the end of the log with the one that the control plane has.
+func (c *chaos) handedOver(ctx context.Context) error {
+	if err := c.auditor.read(ctx); err != nil {
+		return err
+	}
+	out, err := c.operate(ctx, "agent", "audit", agentName, "--limit", "1")
+	if err != nil {
+		return err
+	}
+	if strings.Contains(out, "BROKEN") {
+		return fmt.Errorf("the control plane says that the audit log is broken:\n%s", out)
+	}
+	records := c.auditor.all()
+	if len(records) == 0 {
+		return nil
+	}
+	last := records[len(records)-1]
+	if want := fmt.Sprintf("%d:%s", last.Seq, last.Hash); !strings.Contains(out, want) {
+		return fmt.Errorf("the audit log ends with %s; the control plane has:\n%s", want, out)
+	}
+	return nil
+}
+
+// verifyAudit has the agent's own program look at the log.
+func (c *chaos) verifyAudit(ctx context.Context) (string, error) {
+	return c.sys.Agent(ctx, []string{"KUBECONFIG=" + c.kubeconfig()}, "audit", "verify")
+}

@@ -1,0 +1,104 @@
+package ledger
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// Heard compares what a Runner was told about one agent, in the order in which it
+// came, with the sequence number that the control plane has reached: each number
+// was heard, as the same event each time, and for the first time in its order.
+func Heard(events []announce.Event, last uint64) (problems []string) {
+	ids := map[uint64]string{}
+	newest := uint64(0)
+	for _, e := range events {
+		id, known := ids[e.Sequence]
+		switch {
+		case known && id != e.ID:
+			problems = append(problems, fmt.Sprintf("two events have sequence %d: %s and %s", e.Sequence, id, e.ID))
+		case !known && e.Sequence < newest:
+			problems = append(problems, fmt.Sprintf("event %d (%s) was first heard after event %d", e.Sequence, e.Type, newest))
+		}
+		ids[e.Sequence] = e.ID
+		newest = max(newest, e.Sequence)
+	}
+	missing := 0
+	for n := uint64(1); n <= last; n++ {
+		if _, ok := ids[n]; !ok {
+			if missing++; missing <= 10 {
+				problems = append(problems, fmt.Sprintf("event %d of %d was never heard", n, last))
+			}
+		}
+	}
+	if newest > last {
+		problems = append(problems, fmt.Sprintf("event %d was heard; the control plane has announced %d", newest, last))
+	}
+	return problems
+}
+
+// Told compares the last event that was heard about each App with the App: a Runner
+// that knows events alone knows how all of them are. healthy are the Apps that are
+// so, by name, with their generation.
+func Told(events []announce.Event, healthy map[string]int64) (problems []string) {
+	type news struct {
+		kind       announce.Type
+		generation int64
+		sequence   uint64
+	}
+	last := map[string]news{}
+	for i := range events {
+		e := &events[i]
+		if !e.Type.IsApp() {
+			continue
+		}
+		app, err := e.App()
+		if err != nil {
+			problems = append(problems, err.Error())
+			continue
+		}
+		if e.Sequence > last[app.Name].sequence {
+			last[app.Name] = news{e.Type, app.Generation, e.Sequence}
+		}
+	}
+	for name, generation := range healthy {
+		if got := last[name]; got.kind != announce.AppHealthy || got.generation != generation {
+			problems = append(problems, fmt.Sprintf("App %s is healthy at generation %d; last heard was %s of generation %d", name, generation, got.kind, got.generation))
+		}
+	}
+	for name, got := range last {
+		if _, there := healthy[name]; !there && got.kind != announce.AppRemoved {
+			problems = append(problems, fmt.Sprintf("App %s is not there; last heard was %s of generation %d", name, got.kind, got.generation))
+		}
+	}
+	slices.Sort(problems)
+	return problems
+}
+
+// Known compares a Runner's directory with the control plane's list. When an agent
+// was last seen and what is in use of its cluster changes all the time, is not
+// announced, and may differ.
+func Known(directory, list []announce.Agent) (problems []string) {
+	for i := range directory {
+		at := slices.IndexFunc(list, func(a announce.Agent) bool { return a.ID == directory[i].ID })
+		if at < 0 {
+			problems = append(problems, fmt.Sprintf("the Runner's directory has agent %s; the control plane has not", directory[i].Name))
+			continue
+		}
+		got, want := directory[i], list[at]
+		got.LastSeen = want.LastSeen
+		got.Capacity.RunningPods = want.Capacity.RunningPods
+		got.Capacity.UsedCPUMillis, got.Capacity.UsedMemoryBytes = want.Capacity.UsedCPUMillis, want.Capacity.UsedMemoryBytes
+		if !reflect.DeepEqual(got, want) {
+			problems = append(problems, fmt.Sprintf("agent %s: the Runner's directory has %+v; the control plane %+v", got.Name, got, want))
+		}
+	}
+	for i := range list {
+		if !slices.ContainsFunc(directory, func(a announce.Agent) bool { return a.ID == list[i].ID }) {
+			problems = append(problems, fmt.Sprintf("the control plane has agent %s; the Runner's directory has not", list[i].Name))
+		}
+	}
+	return problems
+}

@@ -1,0 +1,234 @@
+package ledger_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/chaos/ledger"
+)
+
+// books are the commands on one App, its Secret and its ConfigMap, which balance
+// with held.
+func books() (commands []ledger.Command, held map[ledger.Target]ledger.Held) {
+	commands = []ledger.Command{
+		done(ledger.Deploy, "v1", 1, 1), done(ledger.Scale, "", 3, 2), restarted("noon", 2), done(ledger.PutSecret, "s1", 0, 0),
+		done(ledger.Scale, "", 3, 2), done(ledger.Deploy, "v2", 2, 3), done(ledger.PutConfig, "c1", 0, 0), done(ledger.PutSecret, "s2", 0, 0),
+	}
+	held = map[ledger.Target]ledger.Held{
+		target("App"):       {State: ledger.State{Exists: true, Value: "v2", Replicas: 2, Generation: 3, RestartedAt: "noon"}, Rollouts: 4},
+		target("Secret"):    {State: ledger.State{Exists: true, Value: "s2"}},
+		target("ConfigMap"): {State: ledger.State{Exists: true, Value: "c1"}},
+	}
+	return commands, held
+}
+
+func target(object string) ledger.Target { return ledger.Target{Object: object, Name: "web"} }
+
+func done(kind ledger.Kind, value string, replicas int32, generation int64) ledger.Command {
+	return ledger.Command{
+		Kind: kind, Name: "web", Value: value, Replicas: replicas, Outcome: ledger.Acknowledged, Tries: 1,
+		Answer: ledger.Answer{Generation: generation},
+	}
+}
+
+func restarted(at string, generation int64) ledger.Command {
+	c := done(ledger.Restart, "", 0, generation)
+	c.Answer.RestartedAt = at
+	return c
+}
+
+func unanswered(c ledger.Command) ledger.Command {
+	c.Outcome, c.Answer = ledger.Unanswered, ledger.Answer{}
+	return c
+}
+
+func notFound(c ledger.Command) ledger.Command {
+	c.Outcome, c.NotFound, c.Answer = ledger.Refused, true, ledger.Answer{}
+	return c
+}
+
+func TestBooksThatBalance(t *testing.T) {
+	assert.Empty(t, ledger.Effects(books()))
+}
+
+// TestWhatDoesNotBalanceIsFound doctors the books, each time in one place.
+func TestWhatDoesNotBalanceIsFound(t *testing.T) {
+	for name, doctor := range map[string]struct {
+		change func(map[ledger.Target]ledger.Held)
+		want   string
+	}{
+		"a lost deploy": {func(h map[ledger.Target]ledger.Held) {
+			h[target("App")] = ledger.Held{State: ledger.State{Exists: true, Value: "v1", Replicas: 3, Generation: 2, RestartedAt: "noon"}, Rollouts: 3}
+		}, "App web: the cluster has value v1"},
+		"an App that is gone": {func(h map[ledger.Target]ledger.Held) { delete(h, target("App")) }, "the cluster has nothing"},
+		"a write that was applied twice": {func(h map[ledger.Target]ledger.Held) {
+			is := h[target("App")]
+			is.Generation = 5
+			h[target("App")] = is
+		}, "generation 5"},
+		"a restart that was carried out twice": {func(h map[ledger.Target]ledger.Held) {
+			is := h[target("App")]
+			is.RestartedAt, is.Rollouts = "one", 5
+			h[target("App")] = is
+		}, `restarted at "one"`},
+		"a rollout that nobody commanded": {func(h map[ledger.Target]ledger.Held) {
+			is := h[target("App")]
+			is.Rollouts = 5
+			h[target("App")] = is
+		}, "rolled out 5 times"},
+		"an old secret": {func(h map[ledger.Target]ledger.Held) {
+			h[target("Secret")] = ledger.Held{State: ledger.State{Exists: true, Value: "s1"}}
+		}, "Secret web: the cluster has value s1"},
+		"a lost config map": {func(h map[ledger.Target]ledger.Held) { delete(h, target("ConfigMap")) }, "ConfigMap web"},
+		"what was never commanded": {func(h map[ledger.Target]ledger.Held) {
+			h[ledger.Target{Object: "Secret", Name: "stray"}] = ledger.Held{State: ledger.State{Exists: true}}
+		}, "never commanded"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			commands, held := books()
+			doctor.change(held)
+			problems := ledger.Effects(commands, held)
+			require.Len(t, problems, 1)
+			assert.Contains(t, problems[0], doctor.want)
+		})
+	}
+}
+
+// TestAnswersThatDoNotFitAreFound doctors what was answered.
+func TestAnswersThatDoNotFitAreFound(t *testing.T) {
+	deploy := done(ledger.Deploy, "v1", 1, 1)
+	for name, commands := range map[string][]ledger.Command{
+		"an App with a generation too many": {deploy, done(ledger.Deploy, "v2", 1, 3)},
+		"an App that is new again":          {deploy, done(ledger.Deploy, "v2", 1, 1)},
+		"an App that was forgotten":         {deploy, notFound(done(ledger.Scale, "", 2, 0))},
+		"a command that was refused":        {deploy, {Kind: ledger.Scale, Name: "web", Outcome: ledger.Refused}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.NotEmpty(t, ledger.Effects(commands, map[ledger.Target]ledger.Held{
+				target("App"): {State: ledger.State{Exists: true, Value: "v1", Replicas: 1, Generation: 1}},
+			}))
+		})
+	}
+}
+
+// TestWithoutAnAnswerEitherMayBe holds what a command that was given up can have
+// done: nothing, its effect, or its effect later than what was commanded after it;
+// never anything else.
+func TestWithoutAnAnswerEitherMayBe(t *testing.T) {
+	first := done(ledger.Deploy, "v1", 1, 1)
+	lost := unanswered(done(ledger.Deploy, "v2", 1, 0))
+	is := func(value string, generation int64) ledger.Held {
+		return ledger.Held{State: ledger.State{Exists: true, Value: value, Replicas: 1, Generation: generation}, Rollouts: generation}
+	}
+	for name, c := range map[string]struct {
+		commands []ledger.Command
+		held     ledger.Held
+		balances bool
+	}{
+		"not carried out":                        {[]ledger.Command{first, lost}, is("v1", 1), true},
+		"carried out":                            {[]ledger.Command{first, lost}, is("v2", 2), true},
+		"carried out twice":                      {[]ledger.Command{first, lost}, is("v2", 3), false},
+		"carried out, then another":              {[]ledger.Command{first, lost, done(ledger.Deploy, "v3", 1, 3)}, is("v3", 3), true},
+		"not carried out, then another":          {[]ledger.Command{first, lost, done(ledger.Deploy, "v3", 1, 2)}, is("v3", 2), true},
+		"carried out after another":              {[]ledger.Command{first, lost, done(ledger.Deploy, "v3", 1, 2)}, is("v2", 3), true},
+		"carried out before and after another":   {[]ledger.Command{first, lost, done(ledger.Deploy, "v3", 1, 3)}, is("v2", 4), false},
+		"the one before, after another":          {[]ledger.Command{first, lost, done(ledger.Deploy, "v3", 1, 2)}, is("v1", 3), false},
+		"a delete of which nobody knows":         {[]ledger.Command{first, unanswered(done(ledger.Delete, "", 0, 0))}, ledger.Held{}, true},
+		"an App that a late deploy brought back": {[]ledger.Command{first, lost, done(ledger.Delete, "", 0, 0)}, is("v2", 1), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			problems := ledger.Effects(c.commands, map[ledger.Target]ledger.Held{target("App"): c.held})
+			assert.Equal(t, c.balances, len(problems) == 0, "%v", problems)
+		})
+	}
+}
+
+func TestARestartThatNobodyWasToldOf(t *testing.T) {
+	commands := []ledger.Command{done(ledger.Deploy, "v1", 1, 1), unanswered(restarted("", 0))}
+	is := ledger.State{Exists: true, Value: "v1", Replicas: 1, Generation: 1}
+	assert.Empty(t, ledger.Effects(commands, map[ledger.Target]ledger.Held{target("App"): {State: is, Rollouts: 1}}))
+	is.RestartedAt = "noon"
+	assert.Empty(t, ledger.Effects(commands, map[ledger.Target]ledger.Held{target("App"): {State: is, Rollouts: 2}}))
+	assert.NotEmpty(t, ledger.Effects(commands[:1], map[ledger.Target]ledger.Held{target("App"): {State: is, Rollouts: 2}}))
+}
+
+func event(sequence uint64, id string, kind announce.Type, data string) announce.Event {
+	return announce.Event{ID: id, Sequence: sequence, Type: kind, Data: []byte(data)}
+}
+
+func TestEventsThatWereNotHeardAreFound(t *testing.T) {
+	one, two, three := event(1, "a", announce.AgentOnline, ""), event(2, "b", announce.AgentUpdated, ""), event(3, "c", announce.AgentUpdated, "")
+	assert.Empty(t, ledger.Heard([]announce.Event{one, two, one, two, three}, 3), "repeated is no harm")
+	for name, events := range map[string][]announce.Event{
+		"unheard":         {one, three},
+		"the last":        {one, two},
+		"out of order":    {one, three, two},
+		"two of a number": {one, two, event(2, "x", announce.AgentUpdated, ""), three},
+		"too many":        {one, two, three, event(4, "d", announce.AgentUpdated, "")},
+	} {
+		assert.Len(t, ledger.Heard(events, 3), 1, name)
+	}
+}
+
+func TestWhatTheLastEventToldIsCompared(t *testing.T) {
+	healthy := func(sequence uint64, generation string) announce.Event {
+		return event(sequence, "", announce.AppHealthy, `{"namespace":"n","name":"web","generation":`+generation+`}`)
+	}
+	assert.Empty(t, ledger.Told([]announce.Event{healthy(1, "1"), healthy(2, "2"), healthy(1, "1")}, map[string]int64{"web": 2}))
+	assert.Len(t, ledger.Told([]announce.Event{healthy(1, "1")}, map[string]int64{"web": 2}), 1)
+	assert.Len(t, ledger.Told([]announce.Event{healthy(1, "1")}, nil), 1, "its end was not told")
+	assert.Len(t, ledger.Told(nil, map[string]int64{"web": 1}), 1)
+}
+
+func TestADirectoryThatDiffersIsFound(t *testing.T) {
+	a, b := announce.Agent{ID: "a", Name: "a", Sequence: 7}, announce.Agent{ID: "b", Name: "b"}
+	seen := a
+	seen.LastSeen = time.Now()
+	assert.Empty(t, ledger.Known([]announce.Agent{a, b}, []announce.Agent{b, seen}))
+	stale := a
+	stale.Sequence = 6
+	assert.Len(t, ledger.Known([]announce.Agent{stale, b}, []announce.Agent{a, b}), 1)
+	assert.Len(t, ledger.Known([]announce.Agent{a}, []announce.Agent{a, b}), 1)
+	assert.Len(t, ledger.Known([]announce.Agent{a, b}, []announce.Agent{a}), 1)
+}
+
+func TestTheSecondWitness(t *testing.T) {
+	commands := []ledger.Command{done(ledger.PutSecret, "1", 0, 0), done(ledger.PutSecret, "2", 0, 0)}
+	for i := range commands {
+		commands[i].Sent, commands[i].Ended = time.Unix(1000, 0), time.Unix(1001, 0)
+	}
+	record := func(operation string) runnerapi.AuditRecord {
+		return runnerapi.AuditRecord{Command: string(ledger.PutSecret), Name: "web", Outcome: runnerapi.AuditDone, Operation: operation}
+	}
+	problems, _ := ledger.Audited(commands, []runnerapi.AuditRecord{record("a"), record("b"), record("b")}, nil)
+	assert.Empty(t, problems, "a repeated one is the same operation")
+	problems, _ = ledger.Audited(commands, []runnerapi.AuditRecord{record("a")}, nil)
+	assert.Len(t, problems, 1, "one is missing")
+	problems, excused := ledger.Audited(commands, []runnerapi.AuditRecord{record("a")}, []time.Time{time.Unix(1002, 0)})
+	assert.Empty(t, problems, "its agent was killed")
+	assert.Equal(t, 1, excused)
+	problems, _ = ledger.Audited(commands, []runnerapi.AuditRecord{record("a")}, []time.Time{time.Unix(2000, 0)})
+	assert.Len(t, problems, 1, "its agent was killed much later")
+	problems, _ = ledger.Audited(commands, []runnerapi.AuditRecord{record("a"), record("b"), record("c")}, nil)
+	assert.Len(t, problems, 1, "one was never sent")
+}
+
+func TestAChainThatIsBrokenIsFound(t *testing.T) {
+	whole := []runnerapi.AuditRecord{{Seq: 1, Hash: "x"}, {Seq: 2, Prev: "x", Hash: "y"}, {Seq: 3, Prev: "y", Hash: "z"}}
+	assert.Empty(t, ledger.Chain(whole))
+	assert.Len(t, ledger.Chain(whole[1:]), 1)
+	assert.Len(t, ledger.Chain([]runnerapi.AuditRecord{whole[0], whole[2]}), 1)
+	assert.Len(t, ledger.Chain([]runnerapi.AuditRecord{whole[0], {Seq: 2, Prev: "q", Hash: "y"}, whole[2]}), 1)
+}
+
+func TestGrowthIsFound(t *testing.T) {
+	before := []ledger.Size{{Process: "agent", Resident: 60 << 20, Threads: 10, Files: 20}}
+	assert.Empty(t, ledger.Growth(before, []ledger.Size{{Process: "agent", Resident: 70 << 20, Threads: 14, Files: 24}}))
+	assert.Len(t, ledger.Growth(before, []ledger.Size{{Process: "agent", Resident: 100 << 20, Threads: 10, Files: 20}}), 1)
+	assert.Len(t, ledger.Growth(before, []ledger.Size{{Process: "agent", Resident: 60 << 20, Threads: 30, Files: 60}}), 2)
+}

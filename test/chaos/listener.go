@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
+)
+
+const onlineTimeout = time.Minute
+
+// runner is one Runner's credentials in use.
+type runner struct {
+	*login.Login
+	snapshots announce.SnapshotClient
+}
+
+// newRunner makes a Runner. Its way to the API is not the agents'.
+func (c *chaos) newRunner(ctx context.Context, name string) (*runner, error) {
+	file := filepath.Join(c.dir, "runner-"+name+".json")
+	if _, err := c.operate(ctx, "runner", "create", name, "-o", file); err != nil {
+		return nil, err
+	}
+	credentials, err := runnerapi.LoadCredentials(file)
+	if err != nil {
+		return nil, err
+	}
+	credentials.ControlPlane = "https://" + c.wires[runnerToAPI].Addr()
+	l, err := login.New(login.Config{Credentials: credentials})
+	if err != nil {
+		return nil, err
+	}
+	return &runner{Login: l, snapshots: announce.SnapshotClient{BaseURL: credentials.ControlPlane, HTTPClient: l.HTTPClient()}}, nil
+}
+
+// queue is what a Runner's own queue is consumed with.
+func (r *runner) queue(log zerolog.Logger) announce.ConsumerConfig {
+	credentials := r.Credentials()
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM([]byte(credentials.Broker.CA))
+	return announce.ConsumerConfig{
+		Config: announce.Config{
+			URLs: []string{credentials.Broker.URL}, TLS: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}, Log: log, Name: "chaos " + credentials.Runner,
+		},
+		Queue: announce.RunnerQueue(credentials.Runner),
+	}
+}
+
+// listener is the Runner's side of the announcements: all events as they came, and
+// the directory that a second Runner keeps from its own.
+type listener struct {
+	runner    *runner
+	directory *announce.Directory
+
+	mu     sync.Mutex
+	events []announce.Event
+	out    *json.Encoder
+}
+
+// listen has both Runners listen from before there is an agent, so that they hear
+// its first event.
+func (c *chaos) listen(ctx context.Context) error {
+	heard, err := c.create("heard.jsonl")
+	if err != nil {
+		return err
+	}
+	logs, err := c.create("runner.log")
+	if err != nil {
+		return err
+	}
+	log := zerolog.New(zerolog.SyncWriter(logs)).Level(zerolog.DebugLevel).With().Timestamp().Logger()
+	l := &listener{out: json.NewEncoder(heard)}
+	if l.runner, err = c.newRunner(ctx, "worker"); err != nil {
+		return err
+	}
+	watcher, err := c.newRunner(ctx, "watcher")
+	if err != nil {
+		return err
+	}
+	events, bound := l.runner.queue(log), make(chan struct{})
+	events.Ready = sync.OnceFunc(func() { close(bound) })
+	consumer, err := announce.NewConsumer(events)
+	if err != nil {
+		return err
+	}
+	theirs := watcher.queue(log)
+	if l.directory, err = announce.NewDirectory(announce.DirectoryConfig{Snapshot: watcher.snapshots.Agents, Events: &theirs, Log: log}); err != nil {
+		return err
+	}
+	c.listener = l
+	c.background(func(ctx context.Context) { _ = consumer.Run(ctx, l.hear) }) // ends with ctx only
+	c.background(func(ctx context.Context) { _ = l.directory.Run(ctx) })
+	select {
+	case <-bound:
+		return l.directory.WaitSynced(ctx)
+	case <-ctx.Done():
+		return fmt.Errorf("no queue for the Runner: %w", consumer.Status().Err)
+	}
+}
+
+// background runs until the end of the run, which waits for it.
+func (c *chaos) background(do func(context.Context)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); do(ctx) }()
+	c.onClose(func(context.Context) error { cancel(); <-done; return nil })
+}
+
+func (l *listener) hear(_ context.Context, e announce.Event) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.events = append(l.events, e)
+	return l.out.Encode(e)
+}
+
+// all are the events so far.
+func (l *listener) all() []announce.Event {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.events)
+}
+
+// online says why the Runner's directory would not have it call the agent.
+func (l *listener) online(context.Context) error {
+	a, err := l.directory.Get(agentName)
+	switch {
+	case err != nil:
+		return err
+	case a.State != announce.StateOnline:
+		return fmt.Errorf("the agent is %s to the Runner", a.State)
+	case len(a.Endpoints) == 0:
+		return errors.New("the agent has no endpoint to the Runner")
+	}
+	return nil
+}
+
+func (l *listener) awaitOnline(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, onlineTimeout)
+	defer cancel()
+	return harness.Eventually(ctx, "the agent is announced", l.online)
+}

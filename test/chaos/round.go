@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/test/chaos/ledger"
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
+)
+
+const (
+	// settleTimeout is how long everything may take to become quiet once nothing
+	// fails any more: the longest pauses between tries are half a minute.
+	settleTimeout = 3 * time.Minute
+	progressEvery = 30 * time.Second
+)
+
+// round has Runners work while parts fail, waits until all is quiet, and takes
+// stock.
+func (c *chaos) round(ctx context.Context, r round) error {
+	if r.number > 0 {
+		c.say("round %d: %s, %d faults%s", r.number, r.length.Round(time.Second), len(r.faults),
+			map[bool]string{true: ", which kill no process of the product"}[r.whole])
+	}
+	working, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	rest := make(chan struct{})
+	var work sync.WaitGroup
+	for _, w := range c.workers {
+		work.Go(func() { w.work(working, rest) })
+	}
+	work.Go(func() { c.auditor.follow(working, rest) })
+	work.Go(func() { c.progress(working, rest) })
+	over := time.Now().Add(r.length)
+	err := c.fail(ctx, r.faults)
+	if err == nil && !sleep(ctx, time.Until(over)) {
+		err = ctx.Err()
+	}
+	close(rest)
+	if err == nil {
+		err = c.settle(ctx, &work)
+	}
+	giveUp()
+	work.Wait()
+	if err != nil {
+		return err
+	}
+	return c.account(ctx, r)
+}
+
+// progress tells how far it is, now and then.
+func (c *chaos) progress(ctx context.Context, rest <-chan struct{}) {
+	tick := time.NewTicker(progressEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-rest:
+			return
+		case <-tick.C:
+			c.say("%s", c.figures())
+		}
+	}
+}
+
+func (c *chaos) figures() string {
+	commands, _ := c.ledger.Commands() // an error is told by the accountant
+	n := ledger.Count(commands)
+	return fmt.Sprintf("commands: %d acknowledged, %d refused, %d without an answer; %d events heard; %d records of the audit log",
+		n[ledger.Acknowledged], n[ledger.Refused], n[ledger.Unanswered], len(c.listener.all()), len(c.auditor.all()))
+}
+
+// settle waits until nothing is under way: each command has ended, the cluster has
+// done what it was told, and everybody was told of it.
+func (c *chaos) settle(ctx context.Context, work *sync.WaitGroup) error {
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	done := make(chan struct{})
+	go func() { work.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return fmt.Errorf("nothing fails any more, and after %s there is still: %w", settleTimeout, c.busy())
+	}
+	for _, step := range []struct {
+		what  string
+		check func(context.Context) error
+	}{
+		{"every process of the product runs", c.allRun},
+		{"the agent is online to the Runner", c.listener.online},
+		{"every App is healthy and was announced", c.appsSettled},
+		{"the Runner knows what the control plane knows", c.allHeard},
+		{"the control plane has the whole audit log", c.handedOver},
+	} {
+		if err := harness.Eventually(ctx, step.what, step.check); err != nil {
+			return err
+		}
+	}
+	c.say("all is quiet, %s after the last fault", time.Since(start).Round(100*time.Millisecond))
+	return nil
+}
+
+// busy says what the workers are still at.
+func (c *chaos) busy() error {
+	var errs []error
+	for _, w := range c.workers {
+		if text := w.doing.Load(); text != nil {
+			errs = append(errs, errors.New(*text))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// allRun says who has ended although nobody killed him.
+func (c *chaos) allRun(ctx context.Context) error {
+	var errs []error
+	for _, p := range c.planes {
+		errs = append(errs, c.awaitPlane(ctx, p))
+	}
+	for _, a := range c.agents {
+		if !a.Running() {
+			errs = append(errs, fmt.Errorf("%s has ended by itself; its last lines:\n%s", a.name, a.LastLines(10)))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,152 @@
+package wire_test
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/test/chaos/wire"
+)
+
+// patience bounds the wait for what has to happen; silence is how long is looked at
+// what must not.
+const (
+	patience = 20 * time.Second
+	silence  = 150 * time.Millisecond
+)
+
+// echo is a wire to a server that sends every line back, and a connection over it.
+func echo(t *testing.T) (*wire.Wire, net.Conn, *bufio.Reader) {
+	t.Helper()
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = server.Close() })
+	go func() {
+		for {
+			conn, err := server.Accept()
+			if err != nil {
+				return
+			}
+			go func() { _, _ = io.Copy(conn, conn); _ = conn.Close() }()
+		}
+	}()
+	w, err := wire.Listen(t.Context(), "echo", server.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, w.Close()) })
+	conn, lines := dial(t, w)
+	return w, conn, lines
+}
+
+func dial(t *testing.T, w *wire.Wire) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	conn, err := net.Dial("tcp", w.Addr())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn, bufio.NewReader(conn)
+}
+
+func say(t *testing.T, conn net.Conn, line string) {
+	t.Helper()
+	_, err := io.WriteString(conn, line+"\n")
+	require.NoError(t, err)
+}
+
+func hear(t *testing.T, conn net.Conn, lines *bufio.Reader, want string) {
+	t.Helper()
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(patience)))
+	got, err := lines.ReadString('\n')
+	require.NoError(t, err)
+	assert.Equal(t, want+"\n", got)
+}
+
+func hearNothing(t *testing.T, conn net.Conn, lines *bufio.Reader) {
+	t.Helper()
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(silence)))
+	_, err := lines.Peek(1)
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+}
+
+func TestWhatIsHeldArrivesLater(t *testing.T) {
+	for name, c := range map[string]wire.Condition{
+		"both ways": {HoldUp: true, HoldDown: true}, "up": {HoldUp: true}, "down": {HoldDown: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, conn, lines := echo(t)
+			say(t, conn, "before")
+			hear(t, conn, lines, "before")
+			w.Set(c)
+			say(t, conn, "meanwhile")
+			hearNothing(t, conn, lines)
+			w.Set(wire.Condition{})
+			hear(t, conn, lines, "meanwhile")
+		})
+	}
+}
+
+func TestANewConnectionIsHeldToo(t *testing.T) {
+	w, _, _ := echo(t)
+	w.Set(wire.Condition{HoldDown: true})
+	conn, lines := dial(t, w)
+	say(t, conn, "hello")
+	hearNothing(t, conn, lines)
+	w.Set(wire.Condition{})
+	hear(t, conn, lines, "hello")
+}
+
+func TestACutEndsWhatThereIsAndRefusesWhatComes(t *testing.T) {
+	w, conn, lines := echo(t)
+	say(t, conn, "before")
+	hear(t, conn, lines, "before")
+	w.Set(wire.Condition{Cut: true})
+	over(t, conn, lines)
+	again, more := dial(t, w)
+	over(t, again, more)
+	w.Set(wire.Condition{})
+	healed, healedLines := dial(t, w)
+	say(t, healed, "after")
+	hear(t, healed, healedLines, "after")
+}
+
+// over waits for the end of a connection, whichever way it is told.
+func over(t *testing.T, conn net.Conn, lines *bufio.Reader) {
+	t.Helper()
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(patience)))
+	_, err := lines.ReadByte()
+	require.Error(t, err)
+	require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
+}
+
+func TestDelayIsForEachDirection(t *testing.T) {
+	w, conn, lines := echo(t)
+	w.Set(wire.Condition{Delay: 60 * time.Millisecond})
+	start := time.Now()
+	say(t, conn, "slow")
+	hear(t, conn, lines, "slow")
+	assert.GreaterOrEqual(t, time.Since(start), 120*time.Millisecond)
+}
+
+func TestLossMakesLateAndLosesNothing(t *testing.T) {
+	w, conn, lines := echo(t)
+	w.Set(wire.Condition{Loss: 1})
+	start := time.Now()
+	say(t, conn, "lost and found")
+	hearNothing(t, conn, lines)
+	w.Set(wire.Condition{})
+	hear(t, conn, lines, "lost and found")
+	assert.Greater(t, time.Since(start), silence)
+}
+
+func TestAnOrderlyEndIsPassedOn(t *testing.T) {
+	_, conn, lines := echo(t)
+	say(t, conn, "last words")
+	require.NoError(t, conn.(*net.TCPConn).CloseWrite())
+	hear(t, conn, lines, "last words")
+	_, err := lines.ReadByte()
+	assert.ErrorIs(t, err, io.EOF)
+}
