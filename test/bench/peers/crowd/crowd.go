@@ -1,0 +1,3 @@
+package crowd
+type Crowd struct{}
+func New() *Crowd { return &Crowd{} }
