@@ -106,12 +106,12 @@ func CPU(pid int) (time.Duration, error) {
 
 func cpuOf(stat string) (time.Duration, error) {
 	end := strings.LastIndex(stat, ") ")   // of the name, which may hold anything
-	fields := strings.Fields(stat[end+1:]) // the first is the end of the name
-	if end < 0 || len(fields) < 14 {
+	fields := strings.Fields(stat[end+1:])
+	if end < 0 || len(fields) < 13 {
 		return 0, fmt.Errorf("stat %q: not in the form of proc(5)", stat)
 	}
 	var ticks int64
-	for _, field := range fields[12:14] {
+	for _, field := range fields[11:13] {
 		n, err := strconv.ParseInt(field, 10, 64)
 		if err != nil {
 			return 0, err
