@@ -105,7 +105,7 @@ func CPU(pid int) (time.Duration, error) {
 }
 
 func cpuOf(stat string) (time.Duration, error) {
-	end := strings.LastIndex(stat, ") ")   // of the name, which may hold anything
+	end := strings.LastIndex(stat, ") ") // of the name, which may hold anything
 	fields := strings.Fields(stat[end+1:])
 	if end < 0 || len(fields) < 13 {
 		return 0, fmt.Errorf("stat %q: not in the form of proc(5)", stat)
