@@ -13,7 +13,10 @@ import (
 )
 
 // sqlite is a file. Several processes may use it.
-type sqlite struct{ db *sql.DB }
+type sqlite struct {
+	db  *sql.DB
+	pen pen
+}
 
 // Open opens the SQLite database in that file, makes it if there is none and
 // brings its tables up to date.
@@ -25,7 +28,7 @@ func Open(ctx context.Context, file string) (*Store, error) {
 	if err := migrate(ctx, sqliteDialect, db); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the database %s: %w", file, err), db.Close())
 	}
-	return &Store{queries: queries{q: db}, engine: &sqlite{db: db}, queued: make(chan struct{}, 1)}, nil
+	return &Store{queries: queries{q: db}, engine: &sqlite{db: db, pen: newPen()}, queued: make(chan struct{}, 1)}, nil
 }
 
 func openFile(file string) (*sql.DB, error) {
@@ -57,8 +60,11 @@ func dsn(file string) string {
 }
 
 func (e *sqlite) begin(ctx context.Context) (transaction, queries, error) {
-	tx, err := e.db.BeginTx(ctx, nil)
-	return tx, queries{q: tx}, err
+	t, err := e.pen.take(ctx, e.db)
+	if err != nil {
+		return nil, queries{}, err
+	}
+	return t, queries{q: t.tx}, nil
 }
 
 // serve: the data directory, in which the file is, has a lock of its own.
