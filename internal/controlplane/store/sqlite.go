@@ -14,8 +14,11 @@ import (
 
 // sqlite is a file. Several processes may use it.
 type sqlite struct {
-	db  *sql.DB
-	pen pen
+	db *sql.DB
+	// writer is one connection, for transactions: whoever writes waits for it in turn.
+	// On those of db writers would wait for SQLite's lock, each on its own, and nobody
+	// could read meanwhile.
+	writer *sql.DB
 }
 
 // Open opens the SQLite database in that file, makes it if there is none and
@@ -28,7 +31,12 @@ func Open(ctx context.Context, file string) (*Store, error) {
 	if err := migrate(ctx, sqliteDialect, db); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the database %s: %w", file, err), db.Close())
 	}
-	return &Store{queries: queries{q: db}, engine: &sqlite{db: db, pen: newPen()}, queued: make(chan struct{}, 1)}, nil
+	writer, err := sql.Open("sqlite", dsn(file))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the database %s: %w", file, err), db.Close())
+	}
+	writer.SetMaxOpenConns(1)
+	return &Store{queries: queries{q: db}, engine: &sqlite{db: db, writer: writer}, queued: make(chan struct{}, 1)}, nil
 }
 
 func openFile(file string) (*sql.DB, error) {
@@ -44,7 +52,7 @@ func openFile(file string) (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Readers do not block each other; there is only ever one writer.
+	// Readers do not block each other.
 	db.SetMaxOpenConns(8)
 	return db, nil
 }
@@ -60,17 +68,14 @@ func dsn(file string) string {
 }
 
 func (e *sqlite) begin(ctx context.Context) (transaction, queries, error) {
-	t, err := e.pen.take(ctx, e.db)
-	if err != nil {
-		return nil, queries{}, err
-	}
-	return t, queries{q: t.tx}, nil
+	tx, err := e.writer.BeginTx(ctx, nil)
+	return tx, queries{q: tx}, err
 }
 
 // serve: the data directory, in which the file is, has a lock of its own.
 func (e *sqlite) serve(context.Context) error { return nil }
 
-func (e *sqlite) close() error { return e.db.Close() }
+func (e *sqlite) close() error { return errors.Join(e.writer.Close(), e.db.Close()) }
 
 // watch polls: SQLite has no way to be told, and a glance at a counter in shared
 // memory costs microseconds.
