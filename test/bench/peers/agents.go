@@ -25,6 +25,7 @@ type agentsSettings struct {
 	Idle      time.Duration `json:"idle"`
 	Events    int           `json:"events"`
 	Tellers   int           `json:"tellers"`
+	Kills     int           `json:"kills"`
 }
 
 const (
@@ -73,12 +74,13 @@ func runAgents(ctx context.Context, args []string) (err error) {
 	flags.DurationVar(&b.Settle, "settle", 45*time.Second, "wait after the storm, until heartbeats are as seldom as they get")
 	flags.DurationVar(&b.Idle, "idle", time.Minute, "how long idleness is measured")
 	flags.IntVar(&b.Events, "events", 20000, "announcements over the broker's outages")
+	flags.IntVar(&b.Kills, "kills", 3, "how often RabbitMQ is killed while it makes up for an outage")
 	flags.IntVar(&b.Tellers, "tellers", 2000, "agents whose Apps these announcements are about")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if *short {
-		b.Agents, b.Settle, b.Idle, b.Events, b.Tellers = 500, 12*time.Second, 30*time.Second, 4000, 400
+		b.Agents, b.Settle, b.Idle, b.Events, b.Tellers, b.Kills = 500, 6*time.Second, 20*time.Second, 4000, 400, 1
 	}
 	if err := b.fit(); err != nil {
 		return err
@@ -110,8 +112,8 @@ func (b *agentsBench) fit() error {
 		b.say("a process may have %d files open here: %d agents in place of %d (ulimit -Hn)", limit.Max, room, b.Agents)
 		b.Agents = room
 	}
-	if b.Agents < 1 || b.Events < 1 || b.Tellers < 1 {
-		return errors.New("-agents, -events and -tellers have to be 1 or more")
+	if b.Agents < 1 || b.Events < 1 || b.Tellers < 1 || b.Kills < 0 {
+		return errors.New("-agents, -events and -tellers have to be 1 or more, and -kills not less than none")
 	}
 	b.Tellers = min(b.Tellers, b.Agents)
 	b.Events = max(b.Events/b.Tellers, 1) * b.Tellers

@@ -16,7 +16,6 @@ import (
 
 const (
 	leastAnnounced = 3000 // a second
-	brokerKills    = 3
 	drainTimeout   = 5 * time.Minute
 	prefetch       = 500
 )
@@ -111,18 +110,18 @@ func (b *agentsBench) announce(ctx context.Context) error {
 	}
 	start := time.Now()
 	b.consumer.look(func(l *ledger) { l.begin(start) })
-	for kill := 1; kill <= brokerKills; kill++ {
+	for kill := 1; kill <= b.Kills; kill++ {
 		if err := b.sys.Broker.Start(ctx); err != nil {
 			return err
 		}
-		if err := b.consumer.awaitApps(ctx, kill*b.Events/(brokerKills+1)); err != nil {
+		if err := b.consumer.awaitApps(ctx, kill*b.Events/(b.Kills+1)); err != nil {
 			return err
 		}
 		if err := b.sys.Broker.Kill(); err != nil {
 			return err
 		}
 		b.consumer.look(func(l *ledger) {
-			b.say("killed for the %d. time, %d announcements heard", kill, len(l.apps))
+			b.say("RabbitMQ was killed for the %d. time, %d announcements heard", kill, len(l.apps))
 			l.begin(start)
 		})
 	}
@@ -149,7 +148,7 @@ func (b *agentsBench) post(ctx context.Context) error {
 
 func (b *agentsBench) settleAnnounced() {
 	b.consumer.look(func(l *ledger) {
-		b.AtMost(0, "announced.lost", fmt.Sprintf("lost of %d announcements, RabbitMQ killed %d times", b.Events, brokerKills+1), float64(b.Events-len(l.apps)), "")
+		b.AtMost(0, "announced.lost", fmt.Sprintf("lost of %d announcements, RabbitMQ killed %d times", b.Events, b.Kills+1), float64(b.Events-len(l.apps)), "")
 		b.AtMost(0, "announced.disorder", "announcements that came before one of the same agent that is older", float64(l.disorder), "")
 		b.Add("announced.again", "announcements that came again", float64(l.again), "")
 		b.AtLeast(leastAnnounced, "announced.rate", "announcements while the broker is up", l.rate(), "/s")

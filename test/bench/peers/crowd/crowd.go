@@ -63,7 +63,6 @@ func (c *Crowd) Enrol(e Enrolment, took *time.Duration) error {
 			return err
 		})
 	}
-	*took = time.Since(start)
 	err = group.Wait()
 	*took = time.Since(start)
 	return err
