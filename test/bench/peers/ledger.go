@@ -13,7 +13,8 @@ const curveEvery = 50 * time.Millisecond
 // what is missing and what came too early is seen.
 type ledger struct {
 	latest   map[string]uint64 // by agent
-	apps     map[string]bool   // by the event's ID
+	seen     map[string]bool   // by agent and the event's ID
+	apps     int               // different events of Apps
 	again    int
 	disorder int
 
@@ -29,7 +30,7 @@ type segment struct {
 	count       int
 }
 
-func newLedger() ledger { return ledger{latest: map[string]uint64{}, apps: map[string]bool{}} }
+func newLedger() ledger { return ledger{latest: map[string]uint64{}, seen: map[string]bool{}} }
 
 // begin starts another segment; the curve's time is since then.
 func (l *ledger) begin(since time.Time) {
@@ -37,19 +38,22 @@ func (l *ledger) begin(since time.Time) {
 	l.segments = append(l.segments, segment{})
 }
 
-// enter takes what came. What came before is known by its number.
+// enter takes what came. What came before is known by its ID; what is older than the
+// latest and new came too late.
 func (l *ledger) enter(e announce.Event, now time.Time) {
-	latest := l.latest[e.AgentID]
-	switch {
-	case e.Sequence <= latest:
+	id := e.AgentID + "/" + e.ID
+	if l.seen[id] {
 		l.again++
 		return
-	case e.Sequence > latest+1:
-		l.disorder++
 	}
-	l.latest[e.AgentID] = e.Sequence
+	l.seen[id] = true
+	if latest := l.latest[e.AgentID]; e.Sequence < latest {
+		l.disorder++
+	} else {
+		l.latest[e.AgentID] = e.Sequence
+	}
 	if e.Type.IsApp() {
-		l.apps[e.AgentID+"/"+e.ID] = true
+		l.apps++
 	}
 	if len(l.segments) == 0 {
 		return
@@ -67,7 +71,7 @@ func (l *ledger) draw(now time.Time) {
 	if n := len(l.curve); n > 0 && at-l.curve[n-1].Seconds < curveEvery.Seconds() {
 		return
 	}
-	l.curve = append(l.curve, point{at, len(l.apps)})
+	l.curve = append(l.curve, point{at, l.apps})
 }
 
 // rate is how many came a second while any came.
