@@ -188,7 +188,9 @@ func (b *agentsBench) measureIdle(ctx context.Context) error {
 	b.AtMost(mostCPU, "agents.cpu", "control plane's idle CPU an agent, of a core", share/n, "%")
 	beats := float64(after.beats - before.beats)
 	b.Add("agents.beats", "heartbeats meanwhile", beats/after.at.Sub(before.at).Seconds(), "/s")
-	b.Add("agents.written", "written to disk a heartbeat", float64(after.written-before.written)/beats/1e3, "KB")
+	if beats > 0 {
+		b.Add("agents.written", "written to disk a heartbeat", float64(after.written-before.written)/beats/1e3, "KB")
+	}
 	return nil
 }
 
