@@ -13,6 +13,8 @@ BIN     := bin
 TOOL    := go tool -modfile=internal/tools/go.mod
 SCRIPTS := $(shell git ls-files '*.sh' .ci/run deployments/openrc 2>/dev/null)
 GOTEST  := go test -timeout 25m
+# A module of its own, for what only the benchmark needs.
+PEERS   := test/bench/peers
 # The same, with a word on how far it is, and at the end on how to run again what failed.
 # `go vet` is a check of its own.
 REPORT  := $(BIN)/report -timeout 25m -vet=off
@@ -35,6 +37,8 @@ test: ## Every test: unit, integration and end to end, on real parts (installs w
 	@go build -o $(BIN)/report ./test/report
 	@echo "== unit and integration tests, with the race detector"
 	@CGO_ENABLED=1 $(REPORT) -race -p 2 $$(go list ./... | grep -v -e /test/e2e -e '/test/chaos$$')
+	@echo "== tests of the benchmark's own module"
+	@cd $(PEERS) && $(GOTEST) ./...
 	@echo "== end-to-end tests"
 	@$(REPORT) -trimpath -v -count=1 ./test/e2e/...
 	@echo "== five minutes of chaos"
@@ -48,17 +52,31 @@ test-debians: ## The installer's whole life on booted Debian 11, 12 and 13
 .PHONY: test-short
 test-short: ## The seconds-long loop for daily work: no cluster, no broker
 	$(GOTEST) -short ./...
+	cd $(PEERS) && $(GOTEST) -short ./...
 
-.PHONY: bench bench-short
-bench: ## Measure the agent against its bounds, beside 25 000 pods: some ten minutes (docs/bench.md)
-bench: BENCH_FLAGS := -out docs/bench/latest.json
-bench-short: ## The same at a tenth of the size, for working on what is measured: minutes
-bench-short: BENCH_FLAGS := -apps 100 -unmanaged 2000 -lists 30 -deploys 20 -rounds 5
+.PHONY: bench bench-short bench-apps bench-tunnel bench-agents
+bench: ## Measure everything against its bounds: Apps, tunnel, agents; some half an hour (docs/bench.md)
+bench-short: ## The same, small and short, for working on what is measured: some three minutes
+bench-short: export SHORT := yes
 bench bench-short:
 	@go run ./test/setup bench
+	@broken=; for part in apps tunnel agents; do echo "== bench-$$part"; \
+	  $(MAKE) --no-print-directory bench-$$part || broken="$$broken bench-$$part"; done; \
+	  test -z "$$broken" || { echo "failed:$$broken"; exit 1; }
+
+PEERS_FLAGS := $(if $(SHORT),-short,-out docs/bench)
+bench-apps: ## Of these the agent beside 25 000 pods: some ten minutes
+	@go run ./test/setup bench-apps
 	@mkdir -p $(BIN)
 	@go build -trimpath -o $(BIN)/bench ./test/bench
-	@exec $(BIN)/bench $(BENCH_FLAGS)
+	@exec $(BIN)/bench $(if $(SHORT),-apps 30 -unmanaged 500 -lists 20 -deploys 10 -rounds 3,-out docs/bench/latest.json)
+bench-tunnel: ## Of these the tunnel beside its peers: some six minutes
+bench-agents: ## Of these a control plane with 10 000 agents: some six minutes
+bench-tunnel bench-agents: bench-%:
+	@go run ./test/setup bench-$*
+	@mkdir -p $(BIN)
+	@cd $(PEERS) && go build -trimpath -o $(CURDIR)/$(BIN)/peers .
+	@exec $(BIN)/peers $* $(PEERS_FLAGS)
 
 .PHONY: chaos
 DURATION ?= 1h
@@ -122,6 +140,7 @@ check-setup:
 tidy-check:
 	@echo "== go.mod is tidy"
 	@go mod tidy -diff || { echo "fix: go mod tidy"; exit 1; }
+	@cd $(PEERS) && go mod tidy -diff || { echo "fix: cd $(PEERS) && go mod tidy"; exit 1; }
 
 .PHONY: format
 format: ## Format Go and shell files
@@ -138,6 +157,7 @@ format-check:
 vet:
 	@echo "== go vet"
 	@go vet ./...
+	@cd $(PEERS) && go vet ./...
 
 .PHONY: vet-windows
 vet-windows: # and, with the same build tags, macOS; `make release` builds both

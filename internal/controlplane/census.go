@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
@@ -52,12 +51,7 @@ func (c *census) take(ctx context.Context) {
 		}
 		return
 	}
-	for agentID, state := range due {
-		err := c.transit(ctx, agentID, state)
-		if err != nil && !errors.Is(err, errGone) && ctx.Err() == nil {
-			c.log.Error().Err(err).Str("agent", agentID).Msg("state was not written; trying again")
-		}
-	}
+	c.announce(ctx, due)
 }
 
 // due lists the agents whose state is not what it should be.

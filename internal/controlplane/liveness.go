@@ -3,6 +3,8 @@ package controlplane
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,6 +23,8 @@ const (
 	flushEvery = 10 * time.Second
 	// lookEvery is how often leases and graces are looked at.
 	lookEvery = time.Second
+	// transitBatch is how many transitions are written in one transaction.
+	transitBatch = 128
 )
 
 // liveness decides who is online: an agent is while its tunnel is up and its
@@ -193,16 +197,19 @@ func (l *liveness) run(ctx context.Context) error {
 }
 
 // look announces the transitions that are due.
-func (l *liveness) look(ctx context.Context) {
-	for agentID, state := range l.due() {
-		err := l.transit(ctx, agentID, state)
-		switch {
-		case err == nil:
-			l.settle(agentID, state)
-		case errors.Is(err, errGone):
-			l.forget(agentID)
-		case ctx.Err() == nil:
-			l.log.Error().Err(err).Str("agent", agentID).Msg("state was not written; trying again")
+func (l *liveness) look(ctx context.Context) { l.announce(ctx, l.due()) }
+
+// announce writes and announces states, many in a transaction.
+func (l *liveness) announce(ctx context.Context, due map[string]announce.State) {
+	for some := range slices.Chunk(slices.Sorted(maps.Keys(due)), transitBatch) {
+		err := l.transit(ctx, some, due)
+		if err == nil || ctx.Err() != nil {
+			continue
+		}
+		for _, agentID := range some { // one of them must not keep the others
+			if err := l.transit(ctx, []string{agentID}, due); err != nil && ctx.Err() == nil {
+				l.log.Error().Err(err).Str("agent", agentID).Msg("state was not written; trying again")
+			}
 		}
 	}
 }
@@ -243,7 +250,9 @@ func latest(a, b time.Time) time.Time {
 func (l *liveness) settle(agentID string, state announce.State) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.of(agentID).state = state
+	if v, here := l.agents[agentID]; here {
+		v.state = state
+	}
 }
 
 // forget drops an agent that was revoked or removed.
@@ -255,31 +264,58 @@ func (l *liveness) forget(agentID string) {
 
 var errGone = errors.New("agent is gone")
 
-// transit writes and announces a state, unless it is stored already.
-func (l *liveness) transit(ctx context.Context, agentID string, state announce.State) error {
+// transit writes and announces the states of agents, in one transaction: when many come
+// at once, a commit for each would take longer than their coming.
+func (l *liveness) transit(ctx context.Context, agents []string, due map[string]announce.State) error {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
+	from := map[string]announce.State{}
+	err := l.store.Update(ctx, func(tx *store.Tx) error {
+		for _, agentID := range agents {
+			was, err := l.transitIn(ctx, tx, agentID, due[agentID])
+			if err != nil && !errors.Is(err, errGone) {
+				return err
+			}
+			if err == nil {
+				from[agentID] = was
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, agentID := range agents {
+		was, there := from[agentID]
+		if !there {
+			l.forget(agentID)
+			continue
+		}
+		state := due[agentID]
+		l.settle(agentID, state)
+		if was != state {
+			l.log.Info().Str("agent", agentID).Str("state", string(state)).Str("was", string(was)).Msg("agent changed state")
+		}
+	}
+	return nil
+}
+
+// transitIn writes and announces a state, unless it is stored already.
+func (l *liveness) transitIn(ctx context.Context, tx *store.Tx, agentID string, state announce.State) (from announce.State, err error) {
+	a, err := tx.Agent(ctx, agentID)
+	if errors.Is(err, store.ErrNotFound) || err == nil && a.Revoked() {
+		return "", errGone
+	}
+	if from = a.State; err != nil || from == state {
+		return from, err
+	}
 	kind := announce.AgentOnline
 	if state == announce.StateOffline {
 		kind = announce.AgentOffline
 	}
-	var from announce.State
-	err := l.store.Update(ctx, func(tx *store.Tx) error {
-		a, err := tx.Agent(ctx, agentID)
-		if errors.Is(err, store.ErrNotFound) || err == nil && a.Revoked() {
-			return errGone
-		}
-		if from = a.State; err != nil || from == state {
-			return err
-		}
-		a.State = state
-		l.seen(&a)
-		return l.directory.write(ctx, tx, kind, a, l.now())
-	})
-	if err == nil && from != state {
-		l.log.Info().Str("agent", agentID).Str("state", string(state)).Str("was", string(from)).Msg("agent changed state")
-	}
-	return err
+	a.State = state
+	l.seen(&a)
+	return from, l.directory.write(ctx, tx, kind, a, l.now())
 }
 
 // flush writes the heartbeats since the last time.

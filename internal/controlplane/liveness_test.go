@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -127,4 +128,28 @@ func TestWhatIsAnnouncedIsUpToDate(t *testing.T) {
 	assert.Equal(t, 7, agent.Capacity.Nodes)
 	assert.Equal(t, announce.StateOnline, agent.State)
 	assert.Equal(t, "a1.agents", agent.Endpoints[0].ServerName)
+}
+
+func TestManyComeInAFewTransactions(t *testing.T) {
+	l := newLives(t)
+	const many = 2*transitBatch + 1
+	for i := range many {
+		id := fmt.Sprintf("many%d", i)
+		require.NoError(t, l.store.InsertAgent(t.Context(), store.Agent{
+			ID: id, Name: id, ClusterUID: id, State: announce.StatePending, EdgeAddress: "edge:1", RegisteredAt: l.at, LastSeen: l.at,
+		}))
+		l.tunnelUp(id)
+	}
+	l.tunnelUp("stranger") // who keeps none of them
+	l.look(t.Context())
+	queued, err := l.store.Outbox(t.Context(), 2*many)
+	require.NoError(t, err)
+	told := map[string]int{}
+	for _, q := range queued {
+		assert.Equal(t, online, q.Event.Type)
+		told[q.Event.AgentID]++
+	}
+	assert.Len(t, told, many)
+	assert.Len(t, queued, many, "each once")
+	assert.NotContains(t, l.agents, "stranger")
 }

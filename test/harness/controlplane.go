@@ -127,3 +127,6 @@ func (s *System) ControlPlane(ctx context.Context, args ...string) (string, erro
 
 // ControlPlaneLog is where the control plane's log is.
 func (s *System) ControlPlaneLog() string { return s.control.log }
+
+// ControlPlanePID is the control plane's process, 0 before it was started.
+func (s *System) ControlPlanePID() int { return s.control.pid() }

@@ -51,14 +51,20 @@ var (
 	chart = compile{dir: "test/chart/tools", flags: []string{"-trimpath"}, patterns: []string{"tool"}}
 	// The alert rules' tests build it with these flags.
 	promtool = compile{dir: "test/observe/tools", flags: []string{"-trimpath", "-tags=remove_all_sd"}, patterns: []string{"tool"}}
-	lint     = compile{flags: []string{"-modfile=internal/tools/go.mod"}, patterns: []string{"tool"}}
-	tests    = compile{flags: []string{"-test", "-race"}, cgo: true, patterns: []string{"./..."}}
+	// The tunnel's peers, for the benchmark; and the same for its tests.
+	peers     = compile{dir: "test/bench/peers", flags: []string{"-trimpath"}, patterns: []string{"."}}
+	peerTests = compile{dir: "test/bench/peers", flags: []string{"-test"}, patterns: []string{"./..."}}
+	lint      = compile{flags: []string{"-modfile=internal/tools/go.mod"}, patterns: []string{"tool"}}
+	tests     = compile{flags: []string{"-test", "-race"}, cgo: true, patterns: []string{"./..."}}
 )
 
 // stepsFor answers nil for what it does not know.
 func stepsFor(what string) []step {
 	compilePrograms := step{"compile agent, control plane, Runner and the tools around them", programs.run}
 	getCluster := step{"get the test cluster's parts", goRun("./test/cluster/cmd/cluster", "build")}
+	getSimulation := step{"get the test cluster's parts", goRun("./test/cluster/cmd/cluster", "build", "--simulation")}
+	compilePeers := step{"compile the tunnel's peers (some minutes the first time)", peers.run}
+	compilePeerTests := step{"compile the tests of the benchmark's own module", peerTests.run}
 	getBroker := step{"get RabbitMQ", goRun("./test/broker/cmd/broker", "install")}
 	getPostgres := step{"get PostgreSQL", goRun("./test/postgres/cmd/postgres", "install")}
 	getMachine := step{"get Debians for test machines, with systemd and with OpenRC", goRun("./test/machine/cmd/rootfs", "bookworm", "bookworm-openrc")}
@@ -70,17 +76,23 @@ func stepsFor(what string) []step {
 		}
 		return []step{compilePrograms, getCluster, getBroker}
 	case "bench":
-		return []step{compilePrograms, {"get the test cluster's parts", goRun("./test/cluster/cmd/cluster", "build", "--simulation")}, getBroker}
+		return []step{compilePrograms, compilePeers, getSimulation, getBroker}
+	case "bench-apps":
+		return []step{compilePrograms, getSimulation, getBroker}
+	case "bench-tunnel":
+		return []step{compilePeers}
+	case "bench-agents":
+		return []step{compilePrograms, compilePeers, getBroker}
 	case "chaos":
-		return []step{compilePrograms, {"get the test cluster's parts", goRun("./test/cluster/cmd/cluster", "build", "--simulation")}, getBroker, getPostgres}
+		return []step{compilePrograms, getSimulation, getBroker, getPostgres}
 	case "test":
 		getTools := step{"get what the documentation's examples use", packages("curl", "jq", "minisign")}
 		return []step{
 			compilePrograms, getCluster, getBroker, getPostgres, getMachine, getTools, {"compile Helm and kubeconform", chart.run}, {"compile promtool", promtool.run},
-			{"compile the end-to-end tests", e2e.run}, compileTests,
+			{"compile the end-to-end tests", e2e.run}, compileTests, compilePeerTests,
 		}
 	case "check":
-		return []step{{"compile the linters", lint.run}, {"compile what is to be vetted", plain.run}, compileTests,
+		return []step{{"compile the linters", lint.run}, {"compile what is to be vetted", plain.run}, compilePeerTests, compileTests,
 			{"lint once, which fills the linter's cache", warm("go", "tool", "-modfile=internal/tools/go.mod", "golangci-lint", "run", "--issues-exit-code=0", "./...")}}
 	}
 	return nil
@@ -89,7 +101,7 @@ func stepsFor(what string) []step {
 func run(ctx context.Context, out io.Writer, args []string) error {
 	steps := stepsFor(strings.Join(args, " "))
 	if steps == nil {
-		return errors.New("say what for: `setup demo`, `setup test`, `setup bench`, `setup chaos` or `setup check`")
+		return errors.New("say what for: `setup demo`, `setup test`, `setup bench` (or bench-apps, bench-tunnel, bench-agents), `setup chaos` or `setup check`")
 	}
 	for i, s := range steps {
 		fmt.Fprintf(out, "== setup %d/%d: %s\n", i+1, len(steps), s.title)

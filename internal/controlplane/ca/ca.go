@@ -162,7 +162,14 @@ func (c *CA) Pool() *x509.CertPool { return c.state.Load().trusted }
 // before it, for clients, and is valid at that time. Whoever holds one of a former
 // CA is to be told apart by more than that: see Trusted.
 func (c *CA) Verify(cert *x509.Certificate, at time.Time) error {
-	_, err := cert.Verify(x509.VerifyOptions{Roots: c.state.Load().known, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	s := c.state.Load()
+	if s.verified.has(cert, at) {
+		return nil
+	}
+	chains, err := cert.Verify(x509.VerifyOptions{Roots: s.known, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	if err == nil {
+		s.verified.add(cert, spanOf(chains[0]))
+	}
 	return err
 }
 

@@ -39,6 +39,7 @@ type state struct {
 	sum            [32]byte // the file's SHA-256
 	bundle         []byte
 	trusted, known *x509.CertPool
+	verified       verified // by known
 }
 
 // The file is a CA's certificate and key in PEM, as it always was, and what a

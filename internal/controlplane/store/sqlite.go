@@ -13,7 +13,13 @@ import (
 )
 
 // sqlite is a file. Several processes may use it.
-type sqlite struct{ db *sql.DB }
+type sqlite struct {
+	db *sql.DB
+	// writer is one connection, for transactions: whoever writes waits for it in turn.
+	// On those of db writers would wait for SQLite's lock, each on its own, and nobody
+	// could read meanwhile.
+	writer *sql.DB
+}
 
 // Open opens the SQLite database in that file, makes it if there is none and
 // brings its tables up to date.
@@ -25,7 +31,12 @@ func Open(ctx context.Context, file string) (*Store, error) {
 	if err := migrate(ctx, sqliteDialect, db); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the database %s: %w", file, err), db.Close())
 	}
-	return &Store{queries: queries{q: db}, engine: &sqlite{db: db}, queued: make(chan struct{}, 1)}, nil
+	writer, err := sql.Open("sqlite", dsn(file))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the database %s: %w", file, err), db.Close())
+	}
+	writer.SetMaxOpenConns(1)
+	return &Store{queries: queries{q: db}, engine: &sqlite{db: db, writer: writer}, queued: make(chan struct{}, 1)}, nil
 }
 
 func openFile(file string) (*sql.DB, error) {
@@ -41,7 +52,7 @@ func openFile(file string) (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Readers do not block each other; there is only ever one writer.
+	// Readers do not block each other.
 	db.SetMaxOpenConns(8)
 	return db, nil
 }
@@ -57,7 +68,7 @@ func dsn(file string) string {
 }
 
 func (e *sqlite) begin(ctx context.Context, _ bool) (transaction, queries, error) {
-	tx, err := e.db.BeginTx(ctx, nil)
+	tx, err := e.writer.BeginTx(ctx, nil)
 	return tx, queries{q: tx}, err
 }
 
@@ -76,7 +87,7 @@ func (e *sqlite) clock() string {
 	return `CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)`
 }
 
-func (e *sqlite) close() error { return e.db.Close() }
+func (e *sqlite) close() error { return errors.Join(e.writer.Close(), e.db.Close()) }
 
 // watch polls: SQLite has no way to be told, and a glance at a counter in shared
 // memory costs microseconds.

@@ -1,0 +1,53 @@
+package ca_test
+
+import (
+	"crypto/elliptic"
+	"crypto/x509"
+	"encoding/asn1"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+func TestACertificateThatWasVerifiedIsStillJudgedByItsTime(t *testing.T) {
+	c, stranger := open(t), open(t)
+	req, err := ca.ParseRequest(request(t, ecKey(t, elliptic.P256())))
+	require.NoError(t, err)
+	issued, err := c.Agent(req, "a1.agents", runnerapi.AgentURI("trust", "a1"), time.Hour)
+	require.NoError(t, err)
+	cert, err := ca.ParseCertificate(issued.Certificate)
+	require.NoError(t, err)
+	for range 2 {
+		require.NoError(t, c.Verify(cert, noon))
+		require.NoError(t, c.Verify(cert, cert.NotAfter))
+		require.Error(t, c.Verify(cert, cert.NotAfter.Add(time.Second)))
+		require.Error(t, c.Verify(cert, cert.NotBefore.Add(-time.Second)))
+		require.Error(t, stranger.Verify(cert, noon))
+	}
+	odd := *cert
+	odd.UnhandledCriticalExtensions = []asn1.ObjectIdentifier{{1, 2, 3}}
+	assert.Error(t, c.Verify(&odd, noon), "who understands less of it is told so")
+}
+
+func TestARequestToVerifyAnotherCertificateFindsNothing(t *testing.T) {
+	c := open(t)
+	req, err := ca.ParseRequest(request(t, ecKey(t, elliptic.P256())))
+	require.NoError(t, err)
+	issued, err := c.Agent(req, "a1.agents", runnerapi.AgentURI("trust", "a1"), time.Hour)
+	require.NoError(t, err)
+	good, err := ca.ParseCertificate(issued.Certificate)
+	require.NoError(t, err)
+	require.NoError(t, c.Verify(good, noon))
+	forged, err := x509.ParseCertificate(good.Raw)
+	require.NoError(t, err)
+	forged.Raw = append([]byte(nil), good.Raw...)
+	forged.Raw[len(forged.Raw)-1] ^= 1 // of the signature
+	forged.Signature = append([]byte(nil), forged.Signature...)
+	forged.Signature[len(forged.Signature)-1] ^= 1
+	assert.Error(t, c.Verify(forged, noon))
+}

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net/rpc"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/figure"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/proc"
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
+)
+
+// agentsSettings are the sizes of the agents' part.
+type agentsSettings struct {
+	Agents    int           `json:"agents"`
+	Processes int           `json:"processes"`
+	Settle    time.Duration `json:"settle"`
+	Idle      time.Duration `json:"idle"`
+	Events    int           `json:"events"`
+	Tellers   int           `json:"tellers"`
+	Kills     int           `json:"kills"`
+}
+
+const (
+	benchRunner = "bench"
+	// loopback is an address of this machine that nobody else uses.
+	loopback = "127.0.66.1"
+	// perProcess is how many agents a process has at most.
+	perProcess = 5000
+	// descriptorsPerAgent are those of the control plane: the tunnel's and the heartbeats'
+	// connection; otherDescriptors are those of everything else.
+	descriptorsPerAgent, otherDescriptors = 2, 300
+	closeTimeout                          = 2 * time.Minute
+)
+
+type agentsBench struct {
+	agentsSettings
+	*progress
+	figure.Set
+	sys       *harness.System
+	processes []*proc.Process
+	crowds    []*rpc.Client
+	consumer  *listener
+	curves    agentsCurves
+	empty     usage // the control plane's, before there was an agent
+}
+
+// agentsCurves are what the plots show.
+type agentsCurves struct {
+	Storm         []point `json:"storm"`
+	Restart       []point `json:"restart"`
+	Announcements []point `json:"announcements"`
+}
+
+// point is how many there were after so many seconds.
+type point struct {
+	Seconds float64 `json:"s"`
+	Count   int     `json:"n"`
+}
+
+func runAgents(ctx context.Context, args []string) (err error) {
+	b := &agentsBench{progress: &progress{out: os.Stdout, start: time.Now()}}
+	flags := flag.NewFlagSet("agents", flag.ContinueOnError)
+	short := flags.Bool("short", false, "500 agents and shorter waits: for working on what is measured")
+	out := flags.String("out", "", "directory that takes the figures as JSON and SVG")
+	flags.IntVar(&b.Agents, "agents", 10000, "simulated agents; as many as there may be open files for, if that is less")
+	flags.DurationVar(&b.Settle, "settle", 45*time.Second, "wait after the storm, until heartbeats are as seldom as they get")
+	flags.DurationVar(&b.Idle, "idle", time.Minute, "how long idleness is measured")
+	flags.IntVar(&b.Events, "events", 20000, "announcements over the broker's outages")
+	flags.IntVar(&b.Kills, "kills", 3, "how often RabbitMQ is killed while it makes up for an outage")
+	flags.IntVar(&b.Tellers, "tellers", 2000, "agents whose Apps these announcements are about")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if *short {
+		b.Agents, b.Settle, b.Idle, b.Events, b.Tellers, b.Kills = 500, 6*time.Second, 20*time.Second, 4000, 400, 1
+	}
+	if err := b.fit(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	if err := b.perform(ctx); err != nil {
+		return err
+	}
+	b.Part, b.Short, b.Settings, b.Details = "agents", *short, b.agentsSettings, b.curves
+	b.Time, b.Seconds = b.start.UTC().Truncate(time.Second), int(time.Since(b.start).Seconds())
+	if b.Machine, err = figure.ThisMachine(); err != nil {
+		return err
+	}
+	fmt.Printf("\n%d simulated agents and one control plane; took %s\n\n", b.Agents, time.Since(b.start).Round(time.Second))
+	broken := b.Report(os.Stdout)
+	if *out != "" {
+		err = errors.Join(b.Save(*out+"/agents.json"), b.curves.plot(*out, b.Agents))
+	}
+	return errors.Join(err, broken)
+}
+
+// fit bounds the agents by the files that a process may have open here.
+func (b *agentsBench) fit() error {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return err
+	}
+	if room := (int(limit.Max) - otherDescriptors) / descriptorsPerAgent; room < b.Agents { //nolint:gosec // it is no such number
+		b.say("a process may have %d files open here: %d agents in place of %d (ulimit -Hn)", limit.Max, room, b.Agents)
+		b.Agents = room
+	}
+	if b.Agents < 1 || b.Events < 1 || b.Tellers < 1 || b.Kills < 0 {
+		return errors.New("-agents, -events and -tellers have to be 1 or more, and -kills not less than none")
+	}
+	b.Tellers = min(b.Tellers, b.Agents)
+	b.Events = max(b.Events/b.Tellers, 1) * b.Tellers
+	b.Processes = (b.Agents + perProcess - 1) / perProcess
+	return nil
+}
+
+func (b *agentsBench) perform(ctx context.Context) error {
+	for _, step := range []struct {
+		title string
+		do    func(context.Context) error
+	}{
+		{"RabbitMQ, the control plane on SQLite, a Runner that listens", b.begin},
+		{fmt.Sprintf("%d simulated agents register", b.Agents), b.enrol},
+		{"all connect at once", b.storm},
+		{fmt.Sprintf("memory and CPU while nothing happens, for %s after %s", b.Idle, b.Settle), b.measureIdle},
+		{"the control plane is killed and comes back", b.restart},
+		{fmt.Sprintf("%d announcements, and RabbitMQ killed among them", b.Events), b.announce},
+	} {
+		if err := b.step(step.title, func() error { return step.do(ctx) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *agentsBench) begin(ctx context.Context) (err error) {
+	b.sys, err = harness.New(harness.Options{
+		Name: "bench-agents", Out: os.Stdout, ListenIP: loopback,
+		// The crowd comes from one address, as agents do behind a load balancer.
+		ControlPlaneArgs: []string{"--log-level", "warn", "--shared-address", "127.0.0.0/8"},
+	})
+	if err != nil {
+		return err
+	}
+	if b.sys.Binaries, err = harness.Build(ctx); err != nil {
+		return err
+	}
+	if err := b.sys.StartBroker(ctx); err != nil {
+		return err
+	}
+	if err := b.sys.StartControlPlane(ctx); err != nil {
+		return err
+	}
+	if _, err := b.sys.CreateRunner(ctx, benchRunner); err != nil {
+		return err
+	}
+	if b.consumer, err = listen(b.sys.Broker); err != nil {
+		return err
+	}
+	if err := b.consumer.awaitReady(ctx); err != nil {
+		return err
+	}
+	b.empty, err = b.look()
+	return err
+}
+
+// enrol starts the crowds and has their agents register.
+func (b *agentsBench) enrol(ctx context.Context) error {
+	token, err := b.sys.CreateToken(ctx, "--uses", "0")
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	for i := range b.Processes {
+		p, c, err := startCrowd(b.sys.Dir, i)
+		if err != nil {
+			return err
+		}
+		b.processes, b.crowds = append(b.processes, p), append(b.crowds, c)
+	}
+	if err := b.enrolAll(ctx, token); err != nil {
+		return err
+	}
+	b.Add("agents.enrolled", "registrations", float64(b.Agents)/time.Since(start).Seconds(), "/s")
+	return nil
+}
+
+func startCrowd(dir string, number int) (*proc.Process, *rpc.Client, error) {
+	name := "crowd " + strconv.Itoa(number+1)
+	return proc.StartServing(name, dir+"/crowd.log", roleCommand, roleCrowd)
+}
+
+// close takes everything down. It does not hang on what is broken.
+func (b *agentsBench) close() error {
+	for i, p := range b.processes {
+		p.Kill()
+		_ = b.crowds[i].Close() // the process has gone
+	}
+	if b.consumer != nil {
+		b.consumer.stop()
+	}
+	if b.sys == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	return b.sys.Close(ctx)
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/crowd"
+	"github.com/pipeops/pipeops-vm-agent/test/broker"
+)
+
+const (
+	leastAnnounced = 3000 // a second
+	// drainTimeout is how long the last announcement may take, after all outages.
+	drainTimeout = time.Minute
+	prefetch     = 500
+)
+
+// listener is a Runner that reads its queue and keeps account.
+type listener struct {
+	ready chan struct{}
+	stop  func()
+
+	mu     sync.Mutex
+	ledger ledger
+	told   chan struct{} // closed at the next event
+}
+
+// listen consumes the Runner's queue from now on, over all outages.
+func listen(b *broker.Broker) (*listener, error) {
+	l := &listener{ready: make(chan struct{}), told: make(chan struct{}), ledger: newLedger()}
+	consumer, err := announce.NewConsumer(announce.ConsumerConfig{
+		Config: announce.Config{
+			URLs: []string{b.URL(broker.UserRunner)}, TLS: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: b.CAPool()}, Log: zerolog.Nop(),
+		},
+		Queue: announce.RunnerQueue(benchRunner), Prefetch: prefetch, Ready: sync.OnceFunc(func() { close(l.ready) }),
+	})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = consumer.Run(ctx, l.take) // it ends when it is told to
+	}()
+	l.stop = func() { cancel(); <-ended }
+	return l, nil
+}
+
+func (l *listener) awaitReady(ctx context.Context) error {
+	select {
+	case <-l.ready:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (l *listener) take(_ context.Context, e announce.Event) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ledger.enter(e, time.Now())
+	close(l.told)
+	l.told = make(chan struct{})
+	return nil
+}
+
+func (l *listener) look(use func(*ledger)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	use(&l.ledger)
+}
+
+// awaitApps waits for that many different events of Apps.
+func (l *listener) awaitApps(ctx context.Context, n int) error {
+	for {
+		l.mu.Lock()
+		got, told := l.ledger.apps, l.told
+		l.mu.Unlock()
+		if got >= n {
+			return nil
+		}
+		select {
+		case <-told:
+		case <-ctx.Done():
+			return fmt.Errorf("%d of %d announcements came: %w", got, n, ctx.Err())
+		}
+	}
+}
+
+// announce has RabbitMQ down while the agents tell, and killed again and again while the
+// control plane makes up for it.
+func (b *agentsBench) announce(ctx context.Context) error {
+	// RabbitMQ 3.10 writes late what it knows of its queues: docs/adr/0006.
+	if _, err := b.sys.Broker.Ctl(ctx, "eval", "dets:sync(ra_directory_reverse)."); err != nil {
+		return err
+	}
+	if err := b.sys.Broker.Kill(); err != nil {
+		return err
+	}
+	if err := b.post(ctx); err != nil {
+		return err
+	}
+	start := time.Now()
+	b.consumer.look(func(l *ledger) { l.begin(start) })
+	for kill := 1; kill <= b.Kills; kill++ {
+		if err := b.sys.Broker.Start(ctx); err != nil {
+			return err
+		}
+		if err := b.awaitShare(ctx, kill); err != nil {
+			return err
+		}
+		if err := b.sys.Broker.Kill(); err != nil {
+			return err
+		}
+		b.consumer.look(func(l *ledger) {
+			b.say("RabbitMQ was killed for the %d. time, %d announcements heard", kill, l.apps)
+			l.begin(start)
+		})
+	}
+	if err := b.sys.Broker.Start(ctx); err != nil {
+		return err
+	}
+	draining, end := context.WithTimeout(ctx, drainTimeout)
+	defer end()
+	if err := b.consumer.awaitApps(draining, b.Events); ctx.Err() != nil {
+		return err // else what is missing is told by the table
+	}
+	b.settleAnnounced()
+	return nil
+}
+
+// awaitShare waits for as many as the Runner shall have heard before RabbitMQ is killed
+// for that time.
+func (b *agentsBench) awaitShare(ctx context.Context, kill int) error {
+	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
+	defer cancel()
+	return b.consumer.awaitApps(ctx, kill*b.Events/(b.Kills+1))
+}
+
+// post hands the events over to the control plane while there is no broker.
+func (b *agentsBench) post(ctx context.Context) error {
+	start := time.Now()
+	tellers := b.Tellers / b.Processes
+	each := b.Events / b.Tellers
+	b.Events = tellers * b.Processes * each
+	err := b.all(ctx, func(i int) error {
+		return b.crowds[i].Call("Crowd.Post", crowd.Posting{Agents: tellers, Each: each}, new(int))
+	})
+	b.Add("announced.taken", "events taken from agents while the broker is down", float64(b.Events)/time.Since(start).Seconds(), "/s")
+	return err
+}
+
+func (b *agentsBench) settleAnnounced() {
+	b.consumer.look(func(l *ledger) {
+		b.AtMost(0, "announced.lost", fmt.Sprintf("lost of %d announcements, RabbitMQ killed %d times", b.Events, b.Kills+1), float64(b.Events-l.apps), "")
+		b.AtMost(0, "announced.disorder", "announcements that came before one of the same agent that is older", float64(l.disorder), "")
+		b.Add("announced.again", "announcements that came again", float64(l.again), "")
+		b.AtLeast(leastAnnounced, "announced.rate", "announcements while the broker is up", l.rate(), "/s")
+		b.curves.Announcements = l.curve
+	})
+}

@@ -1,0 +1,164 @@
+package crowd
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/agent/identity"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/tunnel"
+)
+
+// busyInterval is the agent's own, while something changes.
+const busyInterval = 5 * time.Second
+
+const kubernetesVersion = "v1.36.3"
+
+// capacity is what every simulated cluster has.
+var capacity = controlapi.Capacity{Nodes: 3, ReadyNodes: 3, Pods: 330, RunningPods: 42, CPUMillis: 12000, MemoryBytes: 48 << 30}
+
+// agent is one of the crowd.
+type agent struct {
+	id       *identity.Identity
+	instance string
+	process  string
+	control  *controlapi.Client
+	tunnel   *tunnel.Tunnel
+	nudged   chan struct{}
+
+	ticket  string // the heartbeat's
+	idle    time.Duration
+	beats   atomic.Int64
+	heard   atomic.Int64 // when the last heartbeat was answered, in Unix nanoseconds
+	trouble atomic.Pointer[string]
+}
+
+func newAgent(id *identity.Identity, number int, url string) (*agent, error) {
+	secure := id.ControlPlaneTLS(nil)
+	a := &agent{
+		id: id, instance: "pod-" + strconv.Itoa(number), process: rand.Text(), nudged: make(chan struct{}, 1),
+		idle: time.Duration(id.HeartbeatInterval) * time.Second,
+	}
+	cluster := clusterUID(number)
+	var err error
+	if a.control, err = controlapi.NewClient(controlapi.ClientConfig{
+		URL: url, TLS: func() *tls.Config { return secure }, Log: zerolog.Nop(),
+		Origin: func() controlapi.Origin { return controlapi.Origin{Instance: a.instance, ClusterUID: cluster} },
+	}); err != nil {
+		return nil, err
+	}
+	a.tunnel, err = tunnel.New(tunnel.Config{
+		ServerAddress: id.Tunnel.Address, ServerName: id.Tunnel.ServerName, AgentID: id.AgentID, Instance: a.instance,
+		Cluster: func() string { return cluster }, Log: zerolog.Nop(),
+		TLS: func(context.Context) (*tls.Config, error) { return id.TLS(), nil },
+	})
+	return a, err
+}
+
+// live keeps the tunnel up, serves what comes through it and sends heartbeats.
+func (a *agent) live(ctx context.Context) {
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	parts.Go(func() { a.note(a.tunnel.Run(ctx)) })
+	parts.Go(func() {
+		a.note(runnerapi.Serve(ctx, a.tunnel.Listener(), runnerapi.ServeConfig{
+			Handler: http.NotFoundHandler(), Log: zerolog.Nop(),
+			TLS: runnerapi.ServerTLS(runnerapi.ServerTLSConfig{
+				Certificate: func() (*tls.Certificate, error) { return &a.id.Certificate, nil },
+				Roots:       func() *x509.CertPool { return a.id.Roots }, TrustDomain: a.id.TrustDomain,
+				Nudge: a.nudge,
+			}),
+		}))
+	})
+	a.heartbeats(ctx)
+}
+
+func (a *agent) nudge(context.Context) error {
+	select {
+	case a.nudged <- struct{}{}:
+	default: // one is due already
+	}
+	return nil
+}
+
+func (a *agent) note(err error) {
+	if err != nil {
+		text := a.id.AgentID + ": " + err.Error()
+		a.trouble.Store(&text)
+	}
+}
+
+// heartbeats go as the agent's do: at once when the tunnel changes, soon after a change or
+// a failure, else as seldom as the control plane says.
+func (a *agent) heartbeats(ctx context.Context) {
+	var last tunnel.Phase
+	for ctx.Err() == nil {
+		changed := a.tunnel.Changed()
+		phase := a.tunnel.Status().Phase
+		next := busyInterval
+		if err := a.beat(ctx, phase); err != nil {
+			a.note(err)
+		} else if phase == last {
+			next = a.idle
+		}
+		last = phase
+		timer := time.NewTimer(next)
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-a.nudged:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+func (a *agent) beat(ctx context.Context, phase tunnel.Phase) error {
+	answer, err := a.control.Heartbeat(ctx, controlapi.Heartbeat{
+		Clock: time.Now(), AgentVersion: version, RunnerAPIVersion: "v1", KubernetesVersion: kubernetesVersion,
+		Distribution: "simulated", Capacity: capacity, TunnelPhase: string(phase), Instance: a.instance, Process: a.process, Ticket: a.ticket,
+	})
+	if err != nil {
+		return err
+	}
+	a.ticket = answer.Ticket
+	if answer.IntervalSeconds > 0 {
+		a.idle = time.Duration(answer.IntervalSeconds) * time.Second
+	}
+	a.beats.Add(1)
+	a.heard.Store(time.Now().UnixNano())
+	return nil
+}
+
+func (a *agent) connectedSince(t time.Time) bool {
+	s := a.tunnel.Status()
+	return s.Phase == tunnel.Connected && s.Since.After(t)
+}
+
+func (a *agent) heardSince(t time.Time) bool { return a.heard.Load() > t.UnixNano() }
+
+// tell sends that many events of an App, numbered from first.
+func (a *agent) tell(ctx context.Context, first, n int) error {
+	events := make([]controlapi.Event, n)
+	for i := range events {
+		events[i] = controlapi.Event{
+			ID: fmt.Sprintf("bench-%d", first+i), Type: "app.progressing", Time: time.Now(),
+			App: controlapi.AppEvent{
+				Namespace: "shop", Name: "web", Image: "registry.example.com/shop/web:1.4.2", Generation: int64(first + i + 1),
+				Replicas: 3, Ready: 2, Message: "2 of 3 pods are ready",
+			},
+		}
+	}
+	return a.control.Events(ctx, events)
+}

@@ -1,0 +1,62 @@
+package crowd
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/agent/identity"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+)
+
+const version = "v0.0.0-bench"
+
+// desk is where agents register.
+type desk struct {
+	url    string
+	token  controlapi.Token
+	client *controlapi.Client
+}
+
+func newDesk(url string, roots []byte, token controlapi.Token) (*desk, error) {
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(roots) {
+		return nil, errors.New("the control plane's CA is no certificate")
+	}
+	secure := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool}
+	client, err := controlapi.NewClient(controlapi.ClientConfig{URL: url, TLS: func() *tls.Config { return secure }, Log: zerolog.Nop()})
+	return &desk{url, token, client}, err
+}
+
+func (d *desk) close() { d.client.Close() }
+
+func (d *desk) enrol(ctx context.Context, number int) (*agent, error) {
+	key, err := identity.NewKey()
+	if err != nil {
+		return nil, err
+	}
+	request, err := identity.CSR(key)
+	if err != nil {
+		return nil, err
+	}
+	name := fmt.Sprintf("bench-%05d", number)
+	answer, err := d.client.Register(ctx, d.token, controlapi.RegisterRequest{
+		Name: name, ClusterUID: clusterUID(number), CSR: request, Clock: time.Now(), AgentVersion: version, RunnerAPIVersion: "v1",
+		KubernetesVersion: kubernetesVersion, Distribution: "simulated", Capacity: capacity,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("register agent %s: %w", name, err)
+	}
+	id, err := identity.New(key, answer, false)
+	if err != nil {
+		return nil, err
+	}
+	return newAgent(id, number, d.url)
+}
+
+func clusterUID(number int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", number) }

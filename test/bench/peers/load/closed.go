@@ -1,0 +1,89 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Closed is how clients fared of which each sends its next request when the one before
+// has been answered.
+type Closed struct {
+	Clients   int
+	PerSecond float64
+	P50, P99  time.Duration
+}
+
+// RunClosed has that many clients get the URL for as long as it says, after each has made
+// its connection and all have warmed up. A request that fails ends it.
+func RunClosed(ctx context.Context, client *http.Client, url string, clients int, warmUp, measured time.Duration) (Closed, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	each := func(do func(i int) error) {
+		var all sync.WaitGroup
+		for i := range clients {
+			all.Go(func() {
+				if err := do(i); err != nil {
+					cancel(err)
+				}
+			})
+		}
+		all.Wait()
+	}
+	each(func(int) error { return Get(ctx, client, url) })
+	took := make([][]time.Duration, clients)
+	begin := time.Now().Add(warmUp)
+	each(func(i int) (err error) {
+		took[i], err = oneClient(ctx, client, url, begin, begin.Add(measured))
+		return err
+	})
+	if err := context.Cause(ctx); err != nil {
+		return Closed{}, fmt.Errorf("%d clients: %w", clients, err)
+	}
+	every := slices.Concat(took...)
+	slices.Sort(every)
+	return Closed{
+		Clients: clients, PerSecond: float64(len(every)) / measured.Seconds(),
+		P50: Percentile(every, 0.5), P99: Percentile(every, 0.99),
+	}, nil
+}
+
+// oneClient answers how long those of its requests took that began and ended in time.
+func oneClient(ctx context.Context, client *http.Client, url string, begin, end time.Time) ([]time.Duration, error) {
+	var took []time.Duration
+	for ctx.Err() == nil {
+		start := time.Now()
+		if !start.Before(end) {
+			break
+		}
+		if err := Get(ctx, client, url); err != nil {
+			return nil, err
+		}
+		if now := time.Now(); !start.Before(begin) && !now.After(end) {
+			took = append(took, now.Sub(start))
+		}
+	}
+	return took, nil
+}
+
+// Get gets a URL and reads its answer to the end.
+func Get(ctx context.Context, client *http.Client, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	if err = errors.Join(err, resp.Body.Close()); err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", url, resp.Status)
+	}
+	return err
+}

@@ -1,0 +1,40 @@
+// Command peers is the part of the benchmark that needs more than the product: the tunnel
+// beside its peers (`peers tunnel`), and a control plane with thousands of simulated
+// agents (`peers agents`). It is a module of its own, so that the product's has none of the
+// peers' dependencies. `make bench-tunnel` and `make bench-agents` run it; docs/bench.md
+// says how to read what it prints.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench: failed:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) == 0 {
+		return errors.New("say which part: `peers tunnel` or `peers agents`; -help after it lists its sizes")
+	}
+	switch args[0] {
+	case "tunnel":
+		return runTunnel(ctx, args[1:])
+	case "agents":
+		return runAgents(ctx, args[1:])
+	case roleCommand:
+		return runRole(ctx, args[1:])
+	}
+	return fmt.Errorf("%q is no part; there are `peers tunnel` and `peers agents`", args[0])
+}

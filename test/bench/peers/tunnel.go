@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/figure"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/way"
+)
+
+// tunnelSettings are the sizes of the tunnel's part.
+type tunnelSettings struct {
+	Rounds     int           `json:"rounds"`
+	Measure    time.Duration `json:"measure"`
+	BulkRounds int           `json:"bulkRounds"`
+	Bulk       time.Duration `json:"bulk"`
+	RoundTrip  time.Duration `json:"roundTrip"`
+	Reconnect  time.Duration `json:"reconnect"`
+	Only       string        `json:"only,omitempty"`
+}
+
+// contender is a way with a protocol, and a Runner's client that takes it.
+type contender struct {
+	name     string
+	protocol way.Protocol
+	at       *instance
+	client   *http.Client
+}
+
+type tunnelBench struct {
+	tunnelSettings
+	*progress
+	dir        string
+	instances  []*instance
+	contenders []*contender
+	results    tunnelResults
+}
+
+func runTunnel(ctx context.Context, args []string) (err error) {
+	b := &tunnelBench{progress: &progress{out: os.Stdout, start: time.Now()}}
+	flags := flag.NewFlagSet("tunnel", flag.ContinueOnError)
+	short := flags.Bool("short", false, "one short round of each: for working on what is measured")
+	out := flags.String("out", "", "directory that takes the figures as JSON and SVG")
+	flags.IntVar(&b.Rounds, "rounds", 5, "rounds of requests; in each all ways take turns")
+	flags.DurationVar(&b.Measure, "measure", time.Second, "how long each way is measured in a round, at each number of clients")
+	flags.IntVar(&b.BulkRounds, "bulk-rounds", 3, "rounds of bulk")
+	flags.DurationVar(&b.Bulk, "bulk", 700*time.Millisecond, "how long a bulk transfer goes on, about")
+	flags.DurationVar(&b.RoundTrip, "round-trip", 40*time.Millisecond, "the long way's round trip")
+	flags.DurationVar(&b.Reconnect, "reconnect", 60*time.Second, "how long a way may take until it is back")
+	flags.StringVar(&b.Only, "only", "", "measure these ways alone, with commas between; direct is always there")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if *short {
+		b.Rounds, b.Measure, b.BulkRounds, b.Bulk, b.Reconnect = 1, 400*time.Millisecond, 1, 200*time.Millisecond, 15*time.Second
+	}
+	if b.dir, err = os.MkdirTemp("", "pipeops-bench-tunnel-"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	if err := b.perform(ctx, *short); err != nil {
+		return err
+	}
+	machine, err := figure.ThisMachine()
+	if err != nil {
+		return err
+	}
+	set := &figure.Set{
+		Part: "tunnel", Time: b.progress.start.UTC().Truncate(time.Second), Seconds: int(time.Since(b.progress.start).Seconds()),
+		Machine: machine, Short: *short, Settings: b.tunnelSettings, Details: b.results.rows(),
+	}
+	b.results.figures(set)
+	fmt.Printf("\nthe tunnel beside its peers; took %s\n\n", time.Since(b.progress.start).Round(time.Second))
+	b.results.print(os.Stdout)
+	broken := set.Report(os.Stdout)
+	if *out != "" {
+		err = errors.Join(set.Save(*out+"/tunnel.json"), b.results.plot(*out))
+	}
+	return errors.Join(err, broken)
+}
+
+func (b *tunnelBench) perform(ctx context.Context, short bool) error {
+	for _, step := range []struct {
+		title string
+		do    func(context.Context) error
+	}{
+		{"start all ways, each side in a process of its own", b.begin},
+		{fmt.Sprintf("requests of 1, 50 and 200 clients, %d rounds in turns", b.Rounds), b.measureRequests},
+		{"memory of both sides, after that", b.measureMemory},
+		{fmt.Sprintf("bulk down and up, %d rounds", b.BulkRounds), b.measureBulk},
+		{fmt.Sprintf("50 clients beside a download, stalled and at full speed, %d rounds", b.Rounds), b.measureDisturbed},
+		{"killed relays, until the next request is answered", b.measureReconnect},
+		{fmt.Sprintf("the same at a round trip of %s", b.RoundTrip), func(ctx context.Context) error { return b.measureFar(ctx, short) }},
+	} {
+		if err := b.step(step.title, func() error { return step.do(ctx) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wanted are the ways that are measured.
+func (b *tunnelBench) wanted() []way.Way {
+	if b.Only == "" {
+		return way.All()
+	}
+	names := append(strings.Split(b.Only, ","), way.Direct)
+	return slices.DeleteFunc(way.All(), func(w way.Way) bool { return !slices.Contains(names, w.Name) })
+}
+
+// begin starts all ways. They stay up together: those that nobody uses take next to no CPU.
+func (b *tunnelBench) begin(ctx context.Context) error {
+	if err := way.NewCertificates(b.dir); err != nil {
+		return err
+	}
+	for _, w := range b.wanted() {
+		i, err := startInstance(w, b.dir, 0)
+		if err != nil {
+			return err
+		}
+		b.instances = append(b.instances, i)
+	}
+	for _, i := range b.instances {
+		if err := i.await(ctx, upTimeout); err != nil {
+			return err
+		}
+		b.say("%-13s %s", i.way.Name, i.way.Note)
+		contenders, err := contendersOf(i)
+		if err != nil {
+			return err
+		}
+		b.contenders = append(b.contenders, contenders...)
+	}
+	return nil
+}
+
+// contendersOf has HTTP/2, too, on the ways that bounds compare.
+func contendersOf(i *instance) ([]*contender, error) {
+	protocols := []way.Protocol{way.HTTP1}
+	if i.way.Name == way.Ours || i.way.Name == way.Direct {
+		protocols = append(protocols, way.HTTP2)
+	}
+	var all []*contender
+	for _, p := range protocols {
+		client, err := way.Runner(i.at.Dir, i.at.Public, p)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, &contender{name: i.way.Name, protocol: p, at: i, client: client})
+	}
+	return all, nil
+}
+
+// close ends everything and leaves nothing.
+func (b *tunnelBench) close() error {
+	for _, i := range b.instances {
+		i.stop()
+	}
+	return os.RemoveAll(b.dir)
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"sync"
+	"text/tabwriter"
+
+	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/figure"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/load"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/way"
+)
+
+// tunnelResults are all samples, round by round.
+type tunnelResults struct {
+	mu      sync.Mutex
+	order   []rowKey
+	samples map[rowKey]map[string][]float64
+}
+
+// rowKey names a contender.
+type rowKey struct {
+	Way      string       `json:"way"`
+	Protocol way.Protocol `json:"protocol"`
+}
+
+// row is a contender with the medians of what was measured.
+type row struct {
+	rowKey
+	Medians map[string]float64 `json:"medians"`
+}
+
+// add may be called by several at a time: the ways come back together.
+func (r *tunnelResults) add(name string, p way.Protocol, what string, value float64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := rowKey{name, p}
+	if r.samples == nil {
+		r.samples = map[rowKey]map[string][]float64{}
+	}
+	if r.samples[key] == nil {
+		r.samples[key] = map[string][]float64{}
+		r.order = append(r.order, key)
+	}
+	r.samples[key][what] = append(r.samples[key][what], value)
+}
+
+func (r *tunnelResults) closed(c *contender, got load.Closed) {
+	r.add(c.name, c.protocol, fmt.Sprintf("rps.%d", got.Clients), got.PerSecond)
+	r.add(c.name, c.protocol, fmt.Sprintf("p50.%d", got.Clients), micros(got.P50))
+	r.add(c.name, c.protocol, fmt.Sprintf("p99.%d", got.Clients), micros(got.P99))
+}
+
+func (r *tunnelResults) median(key rowKey, what string) float64 {
+	return load.Median(r.samples[key][what])
+}
+
+// ratio is the median over the rounds of one's figure to the other's in the same round.
+func (r *tunnelResults) ratio(of, to rowKey, what string) float64 {
+	return ratioOf(r.samples[of][what], r.samples[to][what])
+}
+
+func ratioOf(of, to []float64) float64 {
+	var ratios []float64
+	for i := range min(len(of), len(to)) {
+		ratios = append(ratios, of[i]/to[i])
+	}
+	return load.Median(ratios)
+}
+
+func (r *tunnelResults) rows() []row {
+	var rows []row
+	for _, key := range r.order {
+		medians := map[string]float64{}
+		for what, values := range r.samples[key] {
+			medians[what] = math.Round(100*load.Median(values)) / 100
+		}
+		rows = append(rows, row{key, medians})
+	}
+	return rows
+}
+
+// The bounds: of issue 6.
+const (
+	leastRate50, leastRate200 = 0.65, 0.75
+	mostP99                   = 1.0
+	mostP50                   = 1.7
+	leastDown, leastUp        = 0.55, 0.5
+	leastFar                  = 180 // MB/s
+	mostStalled               = 1.2
+	mostFullSpeed             = 1.4
+	leastAhead                = 1.4
+)
+
+// figures are what the bounds are about: for each protocol ours to direct in the same
+// round.
+func (r *tunnelResults) figures(set *figure.Set) {
+	for _, p := range []way.Protocol{way.HTTP1, way.HTTP2} {
+		ours, direct := rowKey{way.Ours, p}, rowKey{way.Direct, p}
+		if r.samples[ours] == nil {
+			continue
+		}
+		id, of := "tunnel."+string(p)+".", fmt.Sprintf("%s: ", p)
+		set.AtLeast(leastRate50, id+"rps50", of+"requests/s of 50 clients, to direct TLS", r.ratio(ours, direct, "rps.50"), "")
+		set.AtMost(mostP99, id+"p99", of+"p99 of 50 clients, to direct TLS", r.ratio(ours, direct, "p99.50"), "")
+		set.AtLeast(leastRate200, id+"rps200", of+"requests/s of 200 clients, to direct TLS", r.ratio(ours, direct, "rps.200"), "")
+		set.AtMost(mostP50, id+"p50", of+"p50 of one client, to direct TLS", r.ratio(ours, direct, "p50.1"), "")
+		set.AtLeast(leastDown, id+"down", of+"bulk down, to direct TLS", r.ratio(ours, direct, "bulk.down"), "")
+		set.AtLeast(leastUp, id+"up", of+"bulk up, to direct TLS", r.ratio(ours, direct, "bulk.up"), "")
+		set.AtLeast(leastFar, id+"far.down", of+"bulk down, far", r.median(ours, "far.down"), "MB/s")
+		set.AtLeast(leastFar, id+"far.up", of+"bulk up, far", r.median(ours, "far.up"), "MB/s")
+		set.AtMost(mostStalled, id+"stalled", of+"p99 of 50 beside a stalled download, to alone", r.change(ours, load.Stalled), "")
+		set.AtMost(mostFullSpeed, id+"full", of+"what a download at full speed does to the p99 of 50, to the same of direct TLS",
+			r.change(ours, load.FullSpeed)/r.change(direct, load.FullSpeed), "")
+	}
+	r.ahead(set)
+	if ours := (rowKey{way.Ours, way.HTTP1}); r.samples[ours] != nil {
+		set.Add("tunnel.reconnect", "back after its relay was killed", r.median(ours, "reconnect"), "s")
+	}
+}
+
+// change is what a disturbance does to the p99.
+func (r *tunnelResults) change(key rowKey, by load.Disturbance) float64 {
+	return ratioOf(r.samples[key]["beside."+string(by)], r.samples[key]["beside."+string(load.Alone)])
+}
+
+func (r *tunnelResults) ahead(set *figure.Set) {
+	ours := rowKey{way.Ours, way.HTTP1}
+	for _, peer := range []string{"chisel", "konnectivity", "frp"} {
+		key := rowKey{peer, way.HTTP1}
+		if r.samples[key] == nil || r.samples[ours] == nil {
+			continue
+		}
+		for _, level := range levels[1:] {
+			set.AtLeast(leastAhead, fmt.Sprintf("tunnel.ahead.%s.%d", peer, level),
+				fmt.Sprintf("requests/s of %d clients, to those over %s", level, peer), r.ratio(ours, key, fmt.Sprintf("rps.%d", level)), "")
+		}
+	}
+}
+
+// columns of the table for people.
+var columns = []struct{ title, what, format string }{
+	{"RPS@1", "rps.1", "%.0f"}, {"P50@1 µs", "p50.1", "%.0f"}, {"P99@1 µs", "p99.1", "%.0f"},
+	{"RPS@50", "rps.50", "%.0f"}, {"P50@50", "p50.50", "%.0f"}, {"P99@50", "p99.50", "%.0f"},
+	{"RPS@200", "rps.200", "%.0f"}, {"P50@200", "p50.200", "%.0f"}, {"P99@200", "p99.200", "%.0f"},
+	{"DOWN MB/s", "bulk.down", "%.0f"}, {"UP MB/s", "bulk.up", "%.0f"},
+	{"FAR DOWN", "far.down", "%.0f"}, {"FAR UP", "far.up", "%.0f"}, {"FAR P50@50 µs", "far.p50.50", "%.0f"},
+	{"RELAY MiB", "memory.relay", "%.0f"}, {"AGENT MiB", "memory.agent", "%.0f"}, {"BACK s", "reconnect", "%.1f"},
+}
+
+func (r *tunnelResults) print(out io.Writer) {
+	table := tabwriter.NewWriter(out, 0, 4, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(table, "WAY\t")
+	for _, c := range columns {
+		fmt.Fprint(table, c.title+"\t")
+	}
+	fmt.Fprintln(table)
+	for _, key := range r.order {
+		fmt.Fprintf(table, "%s %s\t", key.Way, key.Protocol)
+		for _, c := range columns {
+			if v := r.median(key, c.what); math.IsNaN(v) {
+				fmt.Fprint(table, "\t")
+			} else {
+				fmt.Fprintf(table, c.format+"\t", v)
+			}
+		}
+		fmt.Fprintln(table)
+	}
+	_ = table.Flush() // there is nobody left to tell
+	fmt.Fprintln(out)
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"bytes"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/figure"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/way"
+)
+
+func TestRatiosAreOfTheSameRound(t *testing.T) {
+	var r tunnelResults
+	for i, direct := range []float64{100, 50, 200} { // the machine is busy in the second round
+		r.add(way.Direct, way.HTTP1, "rps.50", direct)
+		r.add(way.Ours, way.HTTP1, "rps.50", direct*[]float64{0.7, 0.6, 0.8}[i])
+	}
+	assert.InDelta(t, 0.7, r.ratio(rowKey{way.Ours, way.HTTP1}, rowKey{way.Direct, way.HTTP1}, "rps.50"), 1e-9)
+	assert.True(t, math.IsNaN(r.ratio(rowKey{"frp", way.HTTP1}, rowKey{way.Direct, way.HTTP1}, "rps.50")))
+}
+
+// sample is a run of one round in which all of ours is that share of direct's.
+func sample(share float64) *tunnelResults {
+	r := &tunnelResults{}
+	for _, p := range []way.Protocol{way.HTTP1, way.HTTP2} {
+		for _, what := range []string{"rps.50", "rps.200", "bulk.down", "bulk.up"} {
+			r.add(way.Direct, p, what, 1000)
+			r.add(way.Ours, p, what, 1000*share)
+		}
+		for _, what := range []string{"p99.50", "p50.1"} {
+			r.add(way.Direct, p, what, 100)
+			r.add(way.Ours, p, what, 100/share)
+		}
+		for _, what := range []string{"beside.alone", "beside.stalled", "beside.full speed"} {
+			r.add(way.Direct, p, what, 100)
+			r.add(way.Ours, p, what, 100)
+		}
+		r.add(way.Ours, p, "far.down", 400*share)
+		r.add(way.Ours, p, "far.up", 400*share)
+	}
+	r.add("frp", way.HTTP1, "rps.50", 500)
+	r.add("frp", way.HTTP1, "rps.200", 500)
+	r.add(way.Ours, way.HTTP1, "reconnect", 1)
+	return r
+}
+
+func TestTheBoundsOfTheTunnelAreChecked(t *testing.T) {
+	for share, broken := range map[float64]bool{1: false, 0.4: true} {
+		var set figure.Set
+		sample(share).figures(&set)
+		assert.Len(t, set.Figures, 2*10+2+1)
+		var out bytes.Buffer
+		if err := set.Report(&out); broken {
+			assert.ErrorIs(t, err, figure.ErrBroken)
+			assert.Contains(t, out.String(), "requests/s of 50 clients, to those over frp is 0.80, and must be ≥ 1.40")
+		} else {
+			assert.NoError(t, err, out.String())
+		}
+	}
+}
