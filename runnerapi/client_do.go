@@ -67,7 +67,7 @@ func (c *Client) call(ctx context.Context, r *request, out any) (int, error) {
 	ctx, t := withTry(ctx)
 	for n := 0; ; n++ {
 		body, err := c.exchange(ctx, t, r)
-		broken := &brokenOff{}
+		broken := &brokenOffError{}
 		if errors.As(err, &broken) {
 			t.last = err
 			if time.Since(t.start) < c.config.Patience && pause(ctx, n) == nil {
@@ -86,11 +86,11 @@ func (c *Client) call(ctx context.Context, r *request, out any) (int, error) {
 	}
 }
 
-// brokenOff is the end of a connection in the middle of an answer.
-type brokenOff struct{ err error }
+// brokenOffError is the end of a connection in the middle of an answer.
+type brokenOffError struct{ err error }
 
-func (b *brokenOff) Error() string { return "the answer broke off: " + b.err.Error() }
-func (b *brokenOff) Unwrap() error { return b.err }
+func (b *brokenOffError) Error() string { return "the answer broke off: " + b.err.Error() }
+func (b *brokenOffError) Unwrap() error { return b.err }
 
 // exchange makes a call and reads its answer whole; nil is that of a call without one.
 func (c *Client) exchange(ctx context.Context, t *try, r *request) ([]byte, error) {
@@ -104,7 +104,7 @@ func (c *Client) exchange(ctx context.Context, t *try, r *request) ([]byte, erro
 	case resp.StatusCode == http.StatusNoContent:
 		return nil, nil
 	case err != nil:
-		return nil, &brokenOff{err}
+		return nil, &brokenOffError{err}
 	}
 	return body, nil
 }

@@ -38,7 +38,7 @@ func (t *Tunnel) connectWebsocket(ctx context.Context) (*line, error) {
 	}
 	transport.Protocols.SetHTTP1(true) // websockets are HTTP/1.1's
 	defer transport.CloseIdleConnections()
-	upgraded, resp, err := websocket.Dial(ctx, t.websocketURL(), &websocket.DialOptions{
+	upgraded, resp, err := websocket.Dial(ctx, t.websocketURL(), &websocket.DialOptions{ //nolint:bodyclose // the library does
 		HTTPClient: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse // it would take the certificate elsewhere
 		}},
@@ -48,7 +48,7 @@ func (t *Tunnel) connectWebsocket(ctx context.Context) (*line, error) {
 	if err != nil {
 		return nil, t.websocketError(resp, err)
 	}
-	conn := link.NewWebsocket(upgraded)
+	conn := link.NewWebsocket(upgraded) //nolint:contextcheck // it lives longer than its making
 	if upgraded.Subprotocol() != link.Subprotocol {
 		return nil, errors.Join(t.websocketError(nil, errors.New("what answers there is no control plane")), conn.Close())
 	}

@@ -17,11 +17,11 @@ func (c *ControlPlane) serveTunnel(sockets *server.Websockets) http.HandlerFunc 
 				"register first, then call with the agent's certificate", "no client certificate was presented"))
 			return
 		}
-		id, err := c.peers.agentOfTunnel(*r.TLS)
+		id, err := c.peers.agentOfTunnel(*r.TLS) //nolint:contextcheck // of the tunnel's own port there is none
 		if err != nil {
 			problem.Write(w, problem.RequestID(r.Context()), err)
 			return
 		}
-		sockets.Serve(w, r, id)
+		sockets.Serve(w, r, id) //nolint:contextcheck // the tunnel is not the request's
 	}
 }

@@ -334,11 +334,11 @@ func TestASetThatFlapsLeaksNothing(t *testing.T) {
 	before := runtime.NumGoroutine()
 	nowhere := at("127.0.0.1:1")
 	for i := range 400 {
-		switch lists := [][]tunnel.Endpoint{endpoints(p[2:]...), endpoints(p[:2]...), {p[1].endpoint(), nowhere}, nil}; {
-		case i%20 == 0:
+		lists := [][]tunnel.Endpoint{endpoints(p[2:]...), endpoints(p[:2]...), {p[1].endpoint(), nowhere}, nil}
+		if i%20 == 0 {
 			s.told(endpoints(p[i/20%4], p[(i/20+1)%4])...)
 			s.awaitAt(p, p[i/20%4], p[(i/20+1)%4])
-		default:
+		} else {
 			s.told(lists[i%len(lists)]...)
 		}
 		if nodes := len(s.Status().Nodes); nodes > 2*tunnel.SetSize+1 {

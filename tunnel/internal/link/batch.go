@@ -133,7 +133,7 @@ func (b *batch) flush() {
 func (b *batch) send(data []byte) error {
 	if now := time.Now(); now.Sub(b.deadline) > writeDeadlineEvery-writeTimeout {
 		b.deadline = now.Add(writeTimeout)
-		if err := b.Conn.SetWriteDeadline(b.deadline); err != nil {
+		if err := b.SetWriteDeadline(b.deadline); err != nil {
 			return err
 		}
 	}
