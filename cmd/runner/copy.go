@@ -32,6 +32,7 @@ type copyCommand struct {
 	limits archive.Limits
 	tally  archive.Tally
 	leaves leavings
+	caveat string // of what the tally says when it fails
 }
 
 func newCopy(a *app) *cobra.Command {
@@ -45,8 +46,8 @@ file on standard input or output. A local path with a colon is written ./like:th
 
 What is copied comes to lie in DESTINATION if that is a directory there, and takes its name
 otherwise. Modes and times (to the second) are kept, owners are not. Symbolic links stay
-links; those out of the container that lead out of what is copied are left out. Files
-appear when they are complete.
+links; those out of the container that lead out of what is copied are left out. Files that
+come out of it appear when they are complete.
 
 It needs tar in the container's image. The customer's policy has to name the command
 exec-app: nothing else allows it.`,
@@ -61,7 +62,7 @@ exec-app: nothing else allows it.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			do := c.download
 			if _, _, into := inContainer(args[2]); into {
-				do = c.upload
+				do, c.caveat = c.upload, " were sent; the last file may be incomplete in the container"
 			}
 			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error { return c.run(ctx, t, do) })
 		},
@@ -120,10 +121,10 @@ func (c *copyCommand) run(ctx context.Context, t *target, do func(context.Contex
 	left := c.leaves.tell(c.app)
 	switch {
 	case ctx.Err() != nil:
-		c.say("interrupted; copied before: %s", &c.tally)
+		c.say("interrupted; copied before: %s%s", &c.tally, c.caveat)
 		return &exitError{error: ctx.Err(), code: exitInterrupted, told: true}
 	case err != nil && (c.tally.Bytes() > 0 || c.tally.Files() > 0):
-		c.say("not all was copied; before it failed: %s", &c.tally)
+		c.say("not all was copied; before it failed: %s%s", &c.tally, c.caveat)
 		return at(t, key.String(), err)
 	case err != nil:
 		return at(t, key.String(), err)

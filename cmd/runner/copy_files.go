@@ -32,7 +32,7 @@ func (c *copyCommand) download(ctx context.Context, t *tarCall) error {
 	}
 	defer func() { _ = root.Close() }()
 	x := archive.Extraction{Root: root, From: base, To: to, Limits: c.limits, Tally: &c.tally, LeftOut: c.leaves.add}
-	return t.receive(ctx, func(r io.Reader) error { return x.Extract(r) }, args...)
+	return t.receive(ctx, x.Extract, args...)
 }
 
 // destination is the directory that the copy comes to lie in, and its name there.

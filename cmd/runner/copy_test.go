@@ -31,7 +31,7 @@ func site(t *testing.T, at string) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(filepath.Join(at, "sub"), 0o750))
 	require.NoError(t, os.WriteFile(filepath.Join(at, "sub", "page"), []byte("hello"), 0o640))
-	require.NoError(t, os.WriteFile(filepath.Join(at, "run"), []byte("#!"), 0o755)) //nolint:gosec // a program
+	require.NoError(t, os.WriteFile(filepath.Join(at, "run"), []byte("#!"), 0o755))
 	require.NoError(t, os.Symlink("sub/page", filepath.Join(at, "index")))
 	require.NoError(t, os.Chtimes(filepath.Join(at, "sub", "page"), long, long))
 	require.NoError(t, os.Chtimes(filepath.Join(at, "sub"), long, long))
@@ -168,8 +168,7 @@ func TestCopyWithoutTar(t *testing.T) {
 	}
 }
 
-// TestCopyInterrupted has a pipe in place of a file, so that the copy is under way for as long as
-// the test needs.
+// TestCopyInterrupted copies a file of holes, which is larger than what can be copied until then.
 func TestCopyInterrupted(t *testing.T) {
 	w := withTar(t)
 	there, here := t.TempDir(), t.TempDir()
@@ -177,7 +176,7 @@ func TestCopyInterrupted(t *testing.T) {
 	require.NoError(t, os.WriteFile(there+"/d/a", make([]byte, 1<<20), 0o600))
 	big, err := os.Create(there + "/d/z")
 	require.NoError(t, err)
-	require.NoError(t, big.Truncate(1<<40)) // more than can be copied meanwhile
+	require.NoError(t, big.Truncate(1<<40))
 	require.NoError(t, big.Close())
 	r := w.start(t, true, "", "cp", "shop", "web:"+there+"/d", here, "--max-size", "2Ti")
 	r.sees(t, "/s)")
@@ -186,5 +185,18 @@ func TestCopyInterrupted(t *testing.T) {
 	assert.Regexp(t, `interrupted; copied before: [01] files?`, r.err.String())
 	_, err = os.Stat(here + "/d/z")
 	require.ErrorIs(t, err, fs.ErrNotExist, "half a file does not appear")
+	require.Eventually(t, func() bool { return w.agent.Backend.Inside() == 0 }, 20*time.Second, 5*time.Millisecond, "tar has ended")
+}
+
+func TestCopyIntoTheContainerInterrupted(t *testing.T) {
+	w := withTar(t)
+	there, here := t.TempDir(), t.TempDir()
+	require.NoError(t, os.WriteFile(here+"/big", nil, 0o600))
+	require.NoError(t, os.Truncate(here+"/big", 4<<30))
+	r := w.start(t, true, "", "cp", "shop", here+"/big", "web:"+there+"/big")
+	r.sees(t, "/s)")
+	r.cancel()
+	assert.Equal(t, exitInterrupted, <-r.code)
+	assert.Contains(t, r.err.String(), "were sent; the last file may be incomplete")
 	require.Eventually(t, func() bool { return w.agent.Backend.Inside() == 0 }, 20*time.Second, 5*time.Millisecond, "tar has ended")
 }

@@ -289,9 +289,13 @@ func (x *Extraction) hardLink(name string, header *tar.Header) error {
 			return fmt.Errorf("a link to %q, which is not in a directory of the archive", clip(header.Linkname))
 		}
 	}
-	if info, err := x.Root.Lstat(first); err != nil || !info.Mode().IsRegular() {
+	info, err := x.Root.Lstat(first)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
 		x.LeftOut(header.Name, fmt.Sprintf("it is a link to %q, which is no file that came before", clip(header.Linkname)))
 		return nil
+	}
+	if err != nil {
+		return err
 	}
 	return x.replace(name, func() error { return x.Root.Link(first, name) })
 }
