@@ -76,7 +76,7 @@ Exit codes:
 	_ = root.MarkPersistentFlagFilename("credentials", "json") // fails for an unknown flag only
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{cli.FlagError(err)} })
 	root.AddCommand(
-		newAgents(a), newTimeline(a), newCluster(a), newAudit(a), newApps(a), newDeploy(a), newStatus(a), newScale(a), newRestart(a), newLogs(a), newExec(a), newPortForward(a), newDelete(a),
+		newAgents(a), newTimeline(a), newCluster(a), newAudit(a), newApps(a), newDeploy(a), newStatus(a), newScale(a), newRestart(a), newLogs(a), newExec(a), newCopy(a), newPortForward(a), newDelete(a),
 		newPause(a), newResume(a), newRollback(a), newRevisions(a), newEvents(a), newOperation(a),
 		newSecret(a), newConfig(a), newMetrics(a), newNamespace(a), cli.NewVersion("pipeops-runner", version, commit),
 	)

@@ -21,7 +21,8 @@ import (
 // waited for, unless its image says otherwise: one with "missing" in its name
 // fails, one with "slow" goes on progressing until Finish.
 type FakeBackend struct {
-	inside atomic.Int32 // commands and connections
+	inside  atomic.Int32 // commands and connections
+	machine bool         // tar and test are this machine's
 
 	mu         sync.Mutex
 	changed    chan struct{} // closed and replaced at each change

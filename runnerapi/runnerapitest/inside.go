@@ -11,8 +11,11 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
+// program runs until it ends, with an exit code.
+type program func(ctx context.Context, args []string, s runnerapi.ExecStreams) (int, error)
+
 // commands are the programs that there are in the fake's containers.
-var commands = map[string]func(ctx context.Context, args []string, s runnerapi.ExecStreams) (int, error){
+var commands = map[string]program{
 	// cat copies its input.
 	"cat": func(_ context.Context, _ []string, s runnerapi.ExecStreams) (int, error) {
 		_, err := io.Copy(s.Stdout, s.Stdin)
@@ -64,7 +67,7 @@ func (b *FakeBackend) Exec(ctx context.Context, key runnerapi.Key, opts runnerap
 	if err := b.reach(ctx, "Exec", key); err != nil {
 		return nil, err
 	}
-	run, ok := commands[opts.Command[0]]
+	run, ok := b.program(opts.Command[0])
 	if !ok {
 		return nil, problem.Errorf(problem.Invalid, "give a program that is in the image", "there is no program %q", opts.Command[0]).WithField("query.command")
 	}

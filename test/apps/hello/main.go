@@ -39,6 +39,9 @@ type options struct {
 }
 
 func main() {
+	if isTar() {
+		os.Exit(tar(os.Args[1:]))
+	}
 	log.SetFlags(log.LstdFlags | log.LUTC)
 	log.SetOutput(os.Stdout)
 	o := parseFlags()

@@ -1,0 +1,120 @@
+//go:build linux
+
+package agent_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/test/cluster"
+)
+
+// copySize is how much TestCopy copies each way: $COPY_MIB MiB, or few.
+func copySize(t *testing.T) int64 {
+	t.Helper()
+	mib := int64(64)
+	if set := os.Getenv("COPY_MIB"); set != "" {
+		n, err := strconv.ParseInt(set, 10, 32)
+		require.NoError(t, err)
+		mib = n
+	}
+	return mib<<20 + 5
+}
+
+// TestCopy copies into a real pod and out again through a real tunnel, and looks how much memory
+// that takes. The image has one program, which stands in for tar.
+func TestCopy(t *testing.T) {
+	s := openShop(t)
+	ref, err := s.env.Cluster.LoadProgram(t.Context(), cluster.Program{Package: "./test/apps/hello", Name: "tar", Ref: "apps.test/tar"})
+	require.NoError(t, err)
+	s.write(t, "files.yaml", "image: "+ref+"\nvolumes: [{name: data, mountPath: /data, emptyDir: {}}]\n")
+	s.run(t, "pipeops-runner namespace create shop production || true; pipeops-runner deploy shop files -f files.yaml")
+	size, sent := copySize(t), sha256.New()
+	file, err := os.Create(filepath.Join(s.dir, "big"))
+	require.NoError(t, err)
+	_, err = io.CopyN(io.MultiWriter(file, sent), rand.NewChaCha8([32]byte{3}), size)
+	require.NoError(t, err)
+	require.NoError(t, file.Close())
+
+	before := peak(os.Getpid())
+	for _, args := range [][]string{{"big", "files:/data/copy"}, {"files:/data/copy", "back"}} {
+		took, resident := s.copy(t, args...)
+		t.Logf("cp %v: %d MiB in %s, %.0f MiB/s, the command's memory at most %d MiB", args, size>>20,
+			took.Round(time.Millisecond), float64(size>>20)/took.Seconds(), resident>>20)
+		assert.Positive(t, resident)
+		assert.Less(t, resident, int64(128<<20), "the command streams")
+	}
+	after := peak(os.Getpid())
+	t.Logf("agent, control plane and tunnel in one process: %d MiB at most before, %d MiB after", before>>20, after>>20)
+	assert.Less(t, after-before, int64(128<<20), "the agent streams")
+	back, err := os.Open(filepath.Join(s.dir, "back"))
+	require.NoError(t, err)
+	defer func() { _ = back.Close() }()
+	got := sha256.New()
+	_, err = io.Copy(got, back)
+	require.NoError(t, err)
+	assert.Equal(t, sent.Sum(nil), got.Sum(nil))
+
+	// A tree, with its links and modes.
+	s.run(t, `mkdir -p tree/sub && echo page >tree/sub/page && ln -s sub/page tree/index && chmod 640 tree/sub/page
+pipeops-runner cp shop tree files:/data/
+pipeops-runner cp shop files:/data/tree again
+test "$(readlink again/index)" = sub/page && test "$(cat again/index)" = page && test "$(stat -c %a again/sub/page)" = 640`)
+	s.run(t, `! pipeops-runner cp shop files:/data/nothing . 2>said; grep -q 'nothing' said`)
+	s.run(t, "pipeops-runner deploy shop web --image registry.example.com/shop/web:1.4.2")
+	s.run(t, `! pipeops-runner cp shop web:/hello . 2>said; cat said >&2; grep -q 'there is no tar in the image of production/web' said`)
+}
+
+func (s *shop) write(t *testing.T, name, text string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600))
+}
+
+// copy is how long a copy takes, and how much memory it has at most, in bytes.
+func (s *shop) copy(t *testing.T, args ...string) (took time.Duration, resident int64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), examplePatience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(s.dir, "bin", "pipeops-runner"), append([]string{"cp", "shop"}, args...)...)
+	cmd.Dir, cmd.Env = s.dir, s.vars
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	start := time.Now()
+	require.NoError(t, cmd.Start())
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	looking := time.NewTicker(20 * time.Millisecond)
+	defer looking.Stop()
+	for {
+		select {
+		case err := <-done:
+			require.NoError(t, err, "%s\nthe agent's complaints:\n%s", &said, s.rec.complaints())
+			return time.Since(start), resident
+		case <-looking.C: // not rusage: a process begins with its parent's there
+			resident = max(resident, peak(cmd.Process.Pid))
+		}
+	}
+}
+
+// peak is the most memory that a process has had, in bytes; 0 when it is gone.
+func peak(pid int) int64 {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	_, line, _ := strings.Cut(string(text), "VmHWM:")
+	var kib int64
+	_, _ = fmt.Sscan(line, &kib)
+	return kib << 10
+}

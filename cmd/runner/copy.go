@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	quantity "k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/archive"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// maxCopied bounds how many files, directories and links one copy takes out.
+const maxCopied = 10_000_000
+
+// copyCommand copies files between a container and this machine: as an archive, through
+// the tar that is in the container's image.
+type copyCommand struct {
+	*app
+	namespace string
+	opts      runnerapi.ExecOptions // pod and container
+	maxSize   string
+
+	name   string // the App
+	remote string // a path in the container
+	local  string // a path here, or "-"
+	limits archive.Limits
+	tally  archive.Tally
+	leaves leavings
+	caveat string // of what the tally says when it fails
+}
+
+func newCopy(a *app) *cobra.Command {
+	c := &copyCommand{app: a}
+	cmd := &cobra.Command{
+		Use:   "cp AGENT SOURCE DESTINATION",
+		Short: "Copy files out of a container of an App, or into it",
+		Long: `Copy a file or a directory out of a container of an App, or into it. NAME:PATH is the
+side in the container of App NAME; the other is a path on this machine, or - for a single
+file on standard input or output. A local path with a colon is written ./like:this.
+
+What is copied comes to lie in DESTINATION if that is a directory there, and takes its name
+otherwise. Modes and times (to the second) are kept, owners are not. Symbolic links stay
+links; those out of the container that lead out of what is copied are left out. Files that
+come out of it appear when they are complete.
+
+It needs tar in the container's image. The customer's policy has to name the command
+exec-app: nothing else allows it.`,
+		Example: "  pipeops-runner cp shop web:/var/log/app ./logs\n  pipeops-runner cp shop ./site web:/srv/\n  pipeops-runner cp shop web:/etc/app.conf - | less",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := exactArgs("AGENT", "SOURCE", "DESTINATION")(cmd, args); err != nil {
+				return err
+			}
+			return c.parse(args[1], args[2])
+		},
+		ValidArgsFunction: a.completeCopy,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			do := c.download
+			if _, _, into := inContainer(args[2]); into {
+				do, c.caveat = c.upload, " were sent; the last file may be incomplete in the container"
+			}
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error { return c.run(ctx, t, do) })
+		},
+	}
+	f := cmd.Flags()
+	namespaceFlag(cmd, &c.namespace)
+	podFlags(cmd, &c.opts.Pod)
+	f.StringVarP(&c.opts.Container, "container", "c", "", "container (default: the App's own)")
+	f.StringVar(&c.maxSize, "max-size", "100Gi", "the most that is taken out of a container, in bytes")
+	return cmd
+}
+
+// completeCopy offers agents, then files.
+func (a *app) completeCopy(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	return a.completeAgent(cmd, args, typed)
+}
+
+// inContainer takes NAME:PATH apart.
+func inContainer(arg string) (name, path string, ok bool) {
+	name, path, ok = strings.Cut(arg, ":")
+	ok = ok && name != "" && !strings.ContainsAny(name, `/\.`) && filepath.VolumeName(arg) == ""
+	return name, path, ok
+}
+
+func (c *copyCommand) parse(source, destination string) error {
+	name, path, out := inContainer(source)
+	c.local = destination
+	if !out {
+		name, path, _ = inContainer(destination)
+		c.local = source
+	}
+	if _, _, into := inContainer(destination); into == out {
+		return usageError{errors.New("one of SOURCE and DESTINATION is NAME:PATH, the other a path on this machine")}
+	}
+	if path == "" || c.local == "" || strings.ContainsRune(path, 0) {
+		return usageError{errors.New("a path is missing; NAME:. is the directory that the container's programs run in")}
+	}
+	size, err := quantity.ParseQuantity(c.maxSize)
+	if err != nil || size.Sign() <= 0 {
+		return usageError{fmt.Errorf("--max-size %q is no size, such as 100Gi", c.maxSize)}
+	}
+	c.name, c.remote = name, path
+	c.limits = archive.Limits{Entries: maxCopied, Bytes: size.Value()}
+	return nil
+}
+
+// run copies, and says how much and what was not, however it ends.
+func (c *copyCommand) run(ctx context.Context, t *target, do func(context.Context, *tarCall) error) error {
+	key := runnerapi.Key{Namespace: c.namespace, Name: c.name}
+	shown := c.show()
+	err := do(ctx, &tarCall{Client: t.Client, key: key, opts: c.opts})
+	shown()
+	left := c.leaves.tell(c.app)
+	switch {
+	case ctx.Err() != nil:
+		c.say("interrupted; copied before: %s%s", &c.tally, c.caveat)
+		return &exitError{error: ctx.Err(), code: exitInterrupted, told: true}
+	case err != nil && (c.tally.Bytes() > 0 || c.tally.Files() > 0):
+		c.say("not all was copied; before it failed: %s%s", &c.tally, c.caveat)
+		return at(t, key.String(), err)
+	case err != nil:
+		return at(t, key.String(), err)
+	}
+	c.say("copied %s", &c.tally)
+	if left > 0 {
+		return fmt.Errorf("%d of what was to be copied were left out", left)
+	}
+	return nil
+}
+
+// leavings are what was left out, of which the first few are named.
+type leavings struct {
+	count int
+	named []string
+}
+
+const maxNamed = 20
+
+func (l *leavings) add(name, why string) {
+	if l.count++; l.count <= maxNamed {
+		l.named = append(l.named, fmt.Sprintf("left out %q: %s", name[:min(len(name), 512)], why))
+	}
+}
+
+func (l *leavings) tell(a *app) int {
+	for _, line := range l.named {
+		a.say("%s", line)
+	}
+	if more := l.count - len(l.named); more > 0 {
+		a.say("left out: %d more", more)
+	}
+	return l.count
+}
+
+var errNothing = errors.New("nothing came")
+
+// counted says whether anything was read at all.
+type counted struct {
+	io.Reader
+	any bool
+}
+
+// Read implements io.Reader.
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.any = c.any || n > 0
+	return n, err
+}
