@@ -36,6 +36,7 @@ type FakeBackend struct {
 	logEnd     error
 	calls      []Call
 	following  int
+	node       fakeNode
 
 	// Intercept, where set, is asked before each call; its error is the answer.
 	// It may block until ctx ends. Set it before the first call.
