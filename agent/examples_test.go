@@ -14,11 +14,10 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/agent"
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
+	"github.com/pipeops/pipeops-vm-agent/deployments"
 	"github.com/pipeops/pipeops-vm-agent/internal/image"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/cluster"
@@ -58,13 +57,28 @@ func openShop(t *testing.T) *shop {
 	return s
 }
 
-// allowAll has a policy that names what no other rule allows.
+// allowAll grants what docs/nodes.md tells of, and has a policy that names what no
+// other rule allows.
 func (s *shop) allowAll(t *testing.T) {
 	t.Helper()
-	require.NoError(t, s.env.Client.Create(t.Context(), &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.AgentNamespace, Name: "pipeops-policy"},
-		Data:       map[string]string{"policy.yaml": "rules: [{name: all, commands: ['*', exec-app, port-forward-app]}]"},
-	}))
+	for _, manifest := range []string{string(deployments.NodeRights()), `
+apiVersion: v1
+kind: ConfigMap
+metadata: {namespace: ` + kubetest.AgentNamespace + `, name: pipeops-policy}
+data:
+  policy.yaml: |
+    rules: [{name: all, commands: ["*", exec-app, port-forward-app, cordon-node, uncordon-node, drain-node]}]
+`} {
+		kubectl := func(verb string) {
+			cmd := s.env.Cluster.KubectlCommand(context.Background(), verb, "-f", "-")
+			cmd.Stdin = strings.NewReader(manifest)
+			out, err := cmd.CombinedOutput()
+			require.NoError(t, err, string(out))
+		}
+		kubectl("apply")
+		t.Cleanup(func() { kubectl("delete") })
+	}
+	s.vars = append(s.vars, "NODE="+s.env.Cluster.NodeName())
 }
 
 // runAgent runs the agent as in its pod: it keeps its identity in the cluster.
@@ -94,7 +108,7 @@ func (s *shop) becomeRunner(t *testing.T, p *planetest.Plane) {
 	require.NoError(t, creds.Write(file))
 	build := image.GoBuild{Dir: harness.Root(), Package: "./cmd/runner", Output: filepath.Join(s.dir, "bin", "pipeops-runner")}
 	require.NoError(t, build.Run(t.Context()))
-	s.vars = append(os.Environ(), "PATH="+filepath.Join(s.dir, "bin")+":"+os.Getenv("PATH"),
+	s.vars = append(append(os.Environ(), s.vars...), "PATH="+filepath.Join(s.dir, "bin")+":"+os.Getenv("PATH"),
 		"PIPEOPS_RUNNER_CREDENTIALS="+file)
 	byHand, err := harness.ShellWith("docs/runner-api.md", "> runner.key")
 	require.NoError(t, err)
@@ -151,7 +165,11 @@ func TestEveryExample(t *testing.T) {
 			continue
 		}
 		t.Run("curl "+c.Method+c.Path, func(t *testing.T) {
-			answer := s.run(t, c.Curl())
+			line := c.Curl()
+			if strings.HasSuffix(c.Path, "/drain") { // the cluster's only node has what the next examples need
+				line = dryRun(c)
+			}
+			answer := s.run(t, line)
 			if strings.HasSuffix(c.Path, "/restart") { // its operation is asked for further on
 				var app runnerapi.App
 				require.NoError(t, json.Unmarshal([]byte(answer), &app))

@@ -1,11 +1,14 @@
 package deployments
 
+import "slices"
+
 // Right is a use that the agent makes of the Kubernetes API, for which
 // agent/rbac.yaml has to grant it.
 type Right struct {
 	Resource string // with its group, as in deployments.apps or pods/log
 	Verbs    []string
 	Own      bool // in the agent's own namespace
+	Nodes    bool // granted by node-rights.yaml, where the cluster's owner applies it
 }
 
 // Upkeep is what the agent does without being called, or for many calls alike.
@@ -18,6 +21,10 @@ func on(resource string, verbs ...string) Right { return Right{Resource: resourc
 
 func own(resource string, verbs ...string) Right {
 	return Right{Resource: resource, Verbs: verbs, Own: true}
+}
+
+func forNodes(resource string, verbs ...string) Right {
+	return Right{Resource: resource, Verbs: verbs, Nodes: true}
 }
 
 // kinds are what an App can become; a Job, which is checked otherwise, stands last.
@@ -35,6 +42,7 @@ func onEach(resources []string, verbs ...string) []Right {
 }
 
 const (
+	node       = "/v1/nodes/{name}"
 	app        = "/v1/namespaces/{namespace}/apps/{name}"
 	secret     = "/v1/namespaces/{namespace}/secrets/{name}" //nolint:gosec // a path, no credential
 	configMap  = "/v1/namespaces/{namespace}/configmaps/{name}"
@@ -52,7 +60,16 @@ func Calls() map[string][]Right {
 	admitted := on(namespaces, "get")
 	// A spec that the reconciler has not come to is kept before another replaces it.
 	unseen := on(revisions, "list", "create", "delete")
+	nodes := []Right{on("nodes", "list"), on("nodes.metrics.k8s.io", "list"), on("pods", "list")}
+	cordon := append(slices.Clone(nodes), forNodes("nodes", "patch"))
 	return map[string][]Right{
+		"GET /v1/nodes":                nodes,
+		"GET " + node:                  nodes,
+		"POST " + node + "/cordon":     cordon,
+		"POST " + node + "/uncordon":   cordon,
+		"POST " + node + "/drain":      append(slices.Clone(cordon), forNodes("pods/eviction", "create")),
+		"GET " + namespace + "/events": {admitted, on("events", "list")},
+
 		"GET /v1/cluster":    {on("nodes", "list"), on("nodes.metrics.k8s.io", "list"), on("pods", "list")},
 		"GET /v1/namespaces": {on(namespaces, "list"), on(apps, "list")},
 		"GET " + namespace:   append(onEach(bounds, "get"), admitted, on(apps, "list")),

@@ -1,6 +1,7 @@
 package deployments_test
 
 import (
+	"bytes"
 	"maps"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/pipeops/pipeops-vm-agent/deployments"
 )
@@ -18,10 +20,13 @@ import (
 // holds against what is really asked of the API server, with rbac.yaml: nothing
 // that is used is missing, and nothing that is granted is not used.
 func TestRightsAreGrantedAndUsed(t *testing.T) {
-	used, usedOwn := map[string]bool{}, map[string]bool{}
+	used, usedOwn, usedNodes := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	note := func(rights []deployments.Right) {
 		for _, r := range rights {
 			into := used
+			if r.Nodes {
+				into = usedNodes
+			}
 			if r.Own {
 				into = usedOwn
 			}
@@ -53,6 +58,14 @@ func TestRightsAreGrantedAndUsed(t *testing.T) {
 	}
 	assert.Equal(t, slices.Sorted(maps.Keys(granted)), slices.Sorted(maps.Keys(used)))
 	assert.Equal(t, slices.Sorted(maps.Keys(grantedOwn)), slices.Sorted(maps.Keys(usedOwn)), "in the agent's own namespace")
+
+	var manages rbacv1.ClusterRole
+	require.NoError(t, yaml.NewYAMLOrJSONDecoder(bytes.NewReader(deployments.NodeRights()), 4096).Decode(&manages))
+	grantedNodes := map[string]bool{}
+	for _, rule := range manages.Rules {
+		add(grantedNodes, rule)
+	}
+	assert.Equal(t, slices.Sorted(maps.Keys(grantedNodes)), slices.Sorted(maps.Keys(usedNodes)), "of node-rights.yaml")
 }
 
 func add(into map[string]bool, rule rbacv1.PolicyRule) {

@@ -93,6 +93,8 @@ func list(rights []deployments.Right) string {
 		v := strings.Join(r.Verbs, ", ")
 		if r.Own {
 			v = "own: " + v
+		} else if r.Nodes {
+			v = "[granted apart](nodes.md): " + v
 		}
 		switch {
 		case v == verbs:

@@ -69,7 +69,7 @@ func TestEveryCommandIsRecorded(t *testing.T) {
 	send := func(c runnerapi.Call) *http.Response {
 		_, path, _ := strings.Cut(c.Curl(), `"https://$AGENT`)
 		path, _, _ = strings.Cut(path, `"`)
-		resp, _ := r.do(c.Method, strings.ReplaceAll(path, "$OPERATION", "abc"), c.Body, "Content-Type", "application/json", "Request-Id", "req-"+c.ID)
+		resp, _ := r.do(c.Method, strings.NewReplacer("$OPERATION", "abc", "$NODE", runnerapitest.NodeName).Replace(path), c.Body, "Content-Type", "application/json", "Request-Id", "req-"+c.ID)
 		return resp
 	}
 	for _, c := range runnerapi.Calls() {

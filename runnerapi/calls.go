@@ -34,6 +34,8 @@ const (
 	secretRoute    = "/v1/namespaces/{namespace}/secrets/{name}" //nolint:gosec // a path, no credential
 	configMapRoute = "/v1/namespaces/{namespace}/configmaps/{name}"
 	namespaceRoute = "/v1/namespaces/{namespace}"
+	nodeRoute      = "/v1/nodes/{name}"
+	firstNode      = `"$(pipeops-runner node list shop -o json | jq -r '.items[0].name')"`
 )
 
 // Calls are all calls. Their examples work one after the other, in this order:
@@ -119,6 +121,9 @@ func Calls() []Call {
 			"GET", appRoute + "/logs", "get-app-logs", Reads, []string{"Logs"}, "logs", read, "",
 			"pipeops-runner logs shop web --tail 20",
 		}, {
+			"GET", namespaceRoute + "/events", "list-events", Reads, []string{"ListEvents"}, "cluster-events", read, "",
+			"pipeops-runner cluster-events shop --since 30m",
+		}, {
 			"GET", appRoute + "/exec", "exec-app", Named, []string{"Exec"}, "exec", "no", "",
 			"pipeops-runner exec shop web -- /hello -get http://127.0.0.1:8080/",
 		}, {
@@ -140,6 +145,22 @@ func Calls() []Call {
 		{
 			"GET", "/v1/audit", "list-audit", Reads, []string{"Audit"}, "audit", read, "",
 			"pipeops-runner audit shop --limit 20",
+		}, {
+			"GET", "/v1/nodes", "list-nodes", Reads, []string{"ListNodes"}, "node list", read, "",
+			"pipeops-runner node list shop",
+		}, {
+			"GET", nodeRoute, "get-node", Reads, []string{"GetNode"}, "node get", read, "",
+			"pipeops-runner node get shop " + firstNode,
+		}, {
+			"POST", nodeRoute + "/cordon", "cordon-node", Named, []string{"CordonNode"}, "node cordon", same, "",
+			"pipeops-runner node cordon shop " + firstNode,
+		}, {
+			"POST", nodeRoute + "/drain", "drain-node", Named, []string{"DrainNode"}, "node drain", same,
+			`{"force":true,"deleteEmptyDirData":true}`,
+			"pipeops-runner node drain shop " + firstNode + " --force --delete-emptydir-data --dry-run",
+		}, {
+			"POST", nodeRoute + "/uncordon", "uncordon-node", Named, []string{"UncordonNode"}, "node uncordon", same, "",
+			"pipeops-runner node uncordon shop " + firstNode,
 		},
 		{"GET", "/healthz", "", Open, nil, "", read, "", curl("GET", "/healthz", "")},
 		{"GET", "/readyz", "", Open, nil, "", read, "", curl("GET", "/readyz", "")},

@@ -74,6 +74,7 @@ func TestEveryExampleBodyIsTaken(t *testing.T) {
 		}
 		_, path, _ := strings.Cut(c.Curl(), `"https://$AGENT`)
 		path, _, _ = strings.Cut(path, `"`)
+		path = strings.ReplaceAll(path, "$NODE", runnerapitest.NodeName)
 		resp, answer := r.do(c.Method, path, c.Body, "Content-Type", "application/json")
 		require.Less(t, resp.StatusCode, 300, "%s %s: %s", c.Method, path, answer)
 		taken++

@@ -37,6 +37,7 @@ type Config struct {
 	ConfigMaps ConfigMaps
 	Namespaces Namespaces
 	Clusters   Clusters
+	Nodes      Nodes
 	// Journal and Outcomes make writes operations. Without a Journal nothing is
 	// remembered, which is for tests only.
 	Journal  Journal
@@ -113,6 +114,7 @@ func newRouter(c Config) (chi.Router, *server) {
 		s.metricsRoutes()
 		s.namespaceRoutes()
 		s.clusterRoutes()
+		s.nodeRoutes()
 		s.auditRoutes()
 		addSamples(s.api.OpenAPI())
 	})

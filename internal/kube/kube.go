@@ -16,6 +16,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -42,7 +43,7 @@ type Options struct {
 }
 
 // Client implements runnerapi.Secrets, runnerapi.ConfigMaps,
-// runnerapi.Namespaces and runnerapi.Clusters.
+// runnerapi.Namespaces, runnerapi.Clusters and runnerapi.Nodes.
 type Client struct {
 	opts   Options
 	client client.Client
@@ -57,6 +58,7 @@ var (
 	_ runnerapi.ConfigMaps = (*Client)(nil)
 	_ runnerapi.Namespaces = (*Client)(nil)
 	_ runnerapi.Clusters   = (*Client)(nil)
+	_ runnerapi.Nodes      = (*Client)(nil)
 )
 
 // Passing says whether trying again may help without anybody changing anything.
@@ -77,7 +79,7 @@ func New(given *rest.Config, opts Options) (*Client, error) {
 		opts.ServiceAccount = managed.FieldManager
 	}
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, rbacv1.AddToScheme, networkingv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, rbacv1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}
@@ -108,7 +110,7 @@ func New(given *rest.Config, opts Options) (*Client, error) {
 func newMapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	core := corev1.SchemeGroupVersion
-	for _, kind := range []string{"Secret", "ConfigMap", "Pod", "ResourceQuota", "LimitRange"} {
+	for _, kind := range []string{"Secret", "ConfigMap", "Pod", "Event", "ResourceQuota", "LimitRange"} {
 		m.Add(core.WithKind(kind), meta.RESTScopeNamespace)
 	}
 	m.Add(networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"), meta.RESTScopeNamespace)

@@ -37,6 +37,7 @@ type FakeBackend struct {
 	logEnd     error
 	calls      []Call
 	following  int
+	node       fakeNode
 
 	// Intercept, where set, is asked before each call; its error is the answer.
 	// It may block until ctx ends. Set it before the first call.

@@ -81,6 +81,20 @@ type Audit struct {
 	Limit int   `query:"limit" default:"100" minimum:"1" maximum:"200" doc:"How many records at most."`
 }
 
+// Node is the path of a node.
+type Node struct {
+	Name string `path:"name" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$" doc:"Name of the node." example:"node-1"`
+}
+
+// EventFilter selects the events of a namespace.
+type EventFilter struct {
+	Kind  string `query:"kind" maxLength:"63" pattern:"^[A-Za-z]+$" doc:"Kind of the object that they are about." example:"Pod"`
+	Name  string `query:"name" maxLength:"253" pattern:"^[a-z0-9][a-z0-9.:-]*$" doc:"Name of the object that they are about."`
+	Type  string `query:"type" enum:"Normal,Warning" doc:"Type of event."`
+	Since string `query:"since" maxLength:"16" doc:"No events older than this." example:"10m"`
+	Limit int    `query:"limit" default:"200" minimum:"1" maximum:"1000" doc:"How many events at most."`
+}
+
 // Exec is a command in a container.
 type Exec struct {
 	Command   []string `query:"command,explode" required:"true" minItems:"1" maxItems:"256" doc:"The program, then each of its arguments: the parameter comes once for each. No shell takes them apart."`

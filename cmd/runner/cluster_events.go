@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+func newClusterEvents(a *app) *cobra.Command {
+	var out cli.Output
+	var namespace string
+	var filter runnerapi.EventFilter
+	cmd := &cobra.Command{
+		Use: "cluster-events AGENT", Short: "List Kubernetes' events of a namespace, the newest first",
+		Example: `  pipeops-runner cluster-events shop -n production --type Warning
+  pipeops-runner cluster-events shop --kind Pod --name web-7d4b9c6f5-x2x4q --since 10m`,
+		Args:              exactArgs("AGENT"),
+		ValidArgsFunction: a.completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if filter.Since < 0 || filter.Limit < 1 || filter.Limit > runnerapi.MaxEvents {
+				return usageError{fmt.Errorf("--since is no negative duration, and --limit is from 1 to %d", runnerapi.MaxEvents)}
+			}
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
+				events, err := t.ListEvents(ctx, namespace, filter)
+				if err != nil {
+					return at(t, namespace, err)
+				}
+				return out.Write(a.out, runnerapi.EventList{Items: events}, func(w io.Writer) { clusterEventTable(w, events) })
+			})
+		},
+	}
+	out.Add(cmd)
+	namespaceFlag(cmd, &namespace)
+	fl := cmd.Flags()
+	fl.StringVar(&filter.Kind, "kind", "", "only of objects of this kind, such as Pod")
+	fl.StringVar(&filter.Name, "name", "", "only of the object of this name")
+	fl.StringVar(&filter.Type, "type", "", "only Normal or Warning")
+	fl.DurationVar(&filter.Since, "since", 0, "no older than this")
+	fl.IntVar(&filter.Limit, "limit", 200, "how many at most")
+	return cmd
+}
+
+func clusterEventTable(w io.Writer, events []runnerapi.ClusterEvent) {
+	cli.Row(w, "AGE", "TYPE", "REASON", "OBJECT", "COUNT", "MESSAGE")
+	for _, e := range events {
+		cli.Row(w, cli.Age(e.LastSeen), e.Type, e.Reason, e.Object.Kind+"/"+e.Object.Name, e.Count, e.Message)
+	}
+}

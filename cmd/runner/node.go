@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+func newNode(a *app) *cobra.Command {
+	return group("node", "See, cordon and drain the nodes of an agent's cluster",
+		newNodeList(a), newNodeGet(a),
+		newNodeCordon(a, "cordon", "Keep new pods off a node", (*runnerapi.Client).CordonNode),
+		newNodeDrain(a),
+		newNodeCordon(a, "uncordon", "Let new pods come to a node again", (*runnerapi.Client).UncordonNode))
+}
+
+func newNodeList(a *app) *cobra.Command {
+	var out cli.Output
+	cmd := &cobra.Command{
+		Use: "list AGENT", Short: "List the nodes of an agent's cluster",
+		Example:           "  pipeops-runner node list shop",
+		Args:              exactArgs("AGENT"),
+		ValidArgsFunction: a.completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
+				nodes, err := t.ListNodes(ctx)
+				if err != nil {
+					return at(t, "", err)
+				}
+				return out.Write(a.out, runnerapi.NodeList{Items: nodes}, func(w io.Writer) { nodeTable(w, nodes...) })
+			})
+		},
+	}
+	out.Add(cmd)
+	return cmd
+}
+
+func newNodeGet(a *app) *cobra.Command {
+	var out cli.Output
+	cmd := &cobra.Command{
+		Use: "get AGENT NODE", Short: "Show a node with its conditions and taints",
+		Example:           "  pipeops-runner node get shop node-1",
+		Args:              exactArgs("AGENT", "NODE"),
+		ValidArgsFunction: a.completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
+				node, err := t.GetNode(ctx, args[1])
+				if err != nil {
+					return at(t, "node "+args[1], err)
+				}
+				return out.Write(a.out, node, func(w io.Writer) { nodeDetails(w, node) })
+			})
+		},
+	}
+	out.Add(cmd)
+	return cmd
+}
+
+type nodeCommand func(*runnerapi.Client, context.Context, string, runnerapi.WriteOptions) (runnerapi.Node, error)
+
+func newNodeCordon(a *app, verb, short string, do nodeCommand) *cobra.Command {
+	var out cli.Output
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use: verb + " AGENT NODE", Short: short,
+		Example:           "  pipeops-runner node " + verb + " shop node-1",
+		Args:              exactArgs("AGENT", "NODE"),
+		ValidArgsFunction: a.completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
+				node, err := do(t.Client, ctx, args[1], runnerapi.WriteOptions{DryRun: dryRun})
+				if err != nil {
+					return at(t, "node "+args[1], err)
+				}
+				return out.Write(a.out, node, func(w io.Writer) { nodeTable(w, node) })
+			})
+		},
+	}
+	out.Add(cmd)
+	dryRunFlag(cmd, &dryRun)
+	return cmd
+}
+
+func newNodeDrain(a *app) *cobra.Command {
+	var out cli.Output
+	var dryRun bool
+	var options runnerapi.DrainOptions
+	var grace int64
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use: "drain AGENT NODE", Short: "Cordon a node and have its pods evicted",
+		Long: `Cordon a node and have its pods evicted, as their disruption budgets allow.
+
+Pods of DaemonSets and static pods stay. What is refused is tried again until --timeout;
+called again, the command goes on where it ended.`,
+		Example:           "  pipeops-runner node drain shop node-1 --timeout 10m",
+		Args:              exactArgs("AGENT", "NODE"),
+		ValidArgsFunction: a.completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if timeout <= 0 {
+				return usageError{errors.New("--timeout: give a duration above zero, such as 10m")}
+			}
+			if cmd.Flags().Changed("grace-period") {
+				if grace < 0 {
+					return usageError{errors.New("--grace-period: give a number of seconds, 0 or more")}
+				}
+				options.GracePeriodSeconds = &grace
+			}
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
+				drain, err := a.drain(ctx, t, args[1], options, dryRun, timeout)
+				if err != nil {
+					return err
+				}
+				return out.Write(a.out, drain, func(w io.Writer) { drainTable(w, drain) })
+			})
+		},
+	}
+	out.Add(cmd)
+	dryRunFlag(cmd, &dryRun)
+	fl := cmd.Flags()
+	fl.Int64Var(&grace, "grace-period", 0, "seconds that pods get to end, instead of what each asks for")
+	fl.DurationVar(&timeout, "timeout", 5*time.Minute, "how long to try")
+	fl.BoolVar(&options.Force, "force", false, "also pods that no controller makes again elsewhere: they are lost")
+	fl.BoolVar(&options.DeleteEmptyDirData, "delete-emptydir-data", false, "also pods with emptyDir volumes, whose data is lost")
+	return cmd
+}
+
+// drain drains and says what it sees change.
+func (a *app) drain(ctx context.Context, t *target, node string, options runnerapi.DrainOptions, dryRun bool, timeout time.Duration) (runnerapi.Drain, error) {
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	said := ""
+	drain, err := t.DrainNode(limited, node, options, runnerapi.WriteOptions{DryRun: dryRun}, func(d runnerapi.Drain) {
+		if now := drainProgress(d); now != said && !dryRun {
+			a.say("%s", now)
+			said = now
+		}
+	})
+	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		return drain, &exitError{
+			code: exitTimeout, error: fmt.Errorf("node %s is not drained after %s: %s", node, timeout, drainProgress(drain)),
+			fix: "see what the budgets wait for; run it again to go on, or let the node have pods again: pipeops-runner node uncordon " + t.agent.Name + " " + node,
+		}
+	}
+	if err != nil {
+		return drain, at(t, "node "+node, err)
+	}
+	return drain, nil
+}
+
+func drainProgress(d runnerapi.Drain) string {
+	line := fmt.Sprintf("%d evicted, %d remain", len(d.Evicted), len(d.Remaining))
+	for _, p := range d.Remaining {
+		if p.State == "blocked" {
+			line += fmt.Sprintf("\n  %s/%s is kept: %s", p.Namespace, p.Name, cli.Printable(p.Message))
+		}
+	}
+	return line
+}
+
+func drainTable(w io.Writer, d runnerapi.Drain) {
+	cli.Row(w, "POD", "STATE", "MESSAGE")
+	going := map[string]bool{}
+	for _, p := range d.Remaining {
+		going[p.Namespace+"/"+p.Name] = true
+		cli.Row(w, p.Namespace+"/"+p.Name, p.State, p.Message)
+	}
+	for _, name := range d.Evicted {
+		if !going[name] {
+			cli.Row(w, name, "evicted", "")
+		}
+	}
+}
+
+func nodeTable(w io.Writer, nodes ...runnerapi.Node) {
+	cli.Row(w, "NAME", "STATUS", "ROLES", "CPU", "MEMORY", "PODS", "VERSION", "AGE")
+	for _, n := range nodes {
+		cli.Row(w, n.Name, nodeStatus(n), strings.Join(n.Roles, ","), ofNode(n.CPU, cli.Cores), ofNode(n.Memory, cli.Mebibytes),
+			fmt.Sprintf("%d/%d", n.Pods.Count, n.Pods.Allocatable), n.KubeletVersion, cli.Age(n.CreatedAt))
+	}
+}
+
+func nodeStatus(n runnerapi.Node) string {
+	status := "Ready"
+	if !n.Ready {
+		status = "NotReady"
+	}
+	if !n.Schedulable {
+		status += ",Cordoned"
+	}
+	return status
+}
+
+// ofNode is what is used, or requested where that is not known, of what there is.
+func ofNode(r runnerapi.NodeResource, show func(int64) string) string {
+	if r.Used == nil {
+		return show(r.Requested) + " requested of " + show(r.Allocatable)
+	}
+	return show(*r.Used) + " used of " + show(r.Allocatable)
+}
+
+func nodeDetails(w io.Writer, n runnerapi.Node) {
+	nodeTable(w, n)
+	cli.Row(w, "SYSTEM", n.OS+"/"+n.Architecture, strings.Join(n.Addresses, ","))
+	cli.Row(w, "REQUESTED", cli.Cores(n.CPU.Requested)+" cores", cli.Mebibytes(n.Memory.Requested))
+	for _, t := range n.Taints {
+		cli.Row(w, "TAINT", t.Key+"="+t.Value, t.Effect)
+	}
+	cli.Row(w, "CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE")
+	for _, c := range n.Conditions {
+		cli.Row(w, c.Type, c.Status, c.Reason, cli.Age(c.Since), c.Message)
+	}
+}

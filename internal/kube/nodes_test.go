@@ -1,0 +1,262 @@
+package kube_test
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/deployments"
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+)
+
+// makeNode is a node without a kubelet: its pods end when they are evicted with
+// no time to end.
+func makeNode(t *testing.T, env *kubetest.Env, name string) {
+	t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"node-role.kubernetes.io/worker": ""}}}
+	node.Spec.Taints = []corev1.Taint{{Key: "example.com/own", Value: "yes", Effect: corev1.TaintEffectPreferNoSchedule}}
+	require.NoError(t, env.Client.Create(t.Context(), node))
+	t.Cleanup(func() { assert.NoError(t, client.IgnoreNotFound(env.Client.Delete(context.Background(), node))) })
+	node.Status.Capacity = corev1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("8Gi"), "pods": resource.MustParse("20")}
+	node.Status.Allocatable = corev1.ResourceList{"cpu": resource.MustParse("3900m"), "memory": resource.MustParse("7Gi"), "pods": resource.MustParse("20")}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", Message: "no network"}}
+	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.1.2.3"}, {Type: corev1.NodeExternalIP, Address: "192.0.2.1"}}
+	require.NoError(t, env.Client.Status().Update(t.Context(), node))
+}
+
+// podOn makes a pod on a node, of a controller of that kind or of none.
+func podOn(t *testing.T, env *kubetest.Env, node, name, owner string, change func(*corev1.Pod)) {
+	t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: production, Name: name, Labels: map[string]string{"app": name}}}
+	pod.Spec.NodeName = node
+	pod.Spec.Containers = []corev1.Container{{Name: "c", Image: "example.com/x:1", Resources: corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{"cpu": resource.MustParse("250m"), "memory": resource.MustParse("64Mi")},
+	}}}
+	if owner != "" {
+		pod.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: appsv1.SchemeGroupVersion.String(), Kind: owner, Name: name, UID: types.UID(name), Controller: new(true),
+		}}
+	}
+	if change != nil {
+		change(pod)
+	}
+	require.NoError(t, env.Client.Create(t.Context(), pod))
+	t.Cleanup(func() {
+		assert.NoError(t, client.IgnoreNotFound(env.Client.Delete(context.Background(), pod, client.GracePeriodSeconds(0))))
+	})
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	require.NoError(t, env.Client.Status().Update(t.Context(), pod))
+}
+
+// grantNodes applies node-rights.yaml for the length of a test.
+func grantNodes(t *testing.T, env *kubetest.Env) {
+	t.Helper()
+	kubectl := func(args ...string) {
+		cmd := env.Cluster.KubectlCommand(context.Background(), args...)
+		cmd.Stdin = bytes.NewReader(deployments.NodeRights())
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, string(out))
+	}
+	kubectl("apply", "-f", "-")
+	t.Cleanup(func() { kubectl("delete", "-f", "-") })
+}
+
+// awaitRights waits until the API server has taken up what was granted.
+func awaitRights(t *testing.T, try func() error) {
+	t.Helper()
+	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.NoError(c, try()) }, 30*time.Second, 50*time.Millisecond)
+}
+
+func TestNodesAreDescribed(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	makeNode(t, env, "described")
+	podOn(t, env, "described", "one", "ReplicaSet", nil)
+	podOn(t, env, "described", "two", "ReplicaSet", func(p *corev1.Pod) {
+		first := p.Spec.Containers[0]
+		first.Name, first.Resources.Requests = "init", corev1.ResourceList{"cpu": resource.MustParse("1")}
+		p.Spec.InitContainers = []corev1.Container{first}
+	})
+	k := asAgent(t, env)
+	node, err := k.GetNode(t.Context(), "described")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"worker"}, node.Roles)
+	assert.False(t, node.Ready)
+	assert.True(t, node.Schedulable)
+	assert.Equal(t, runnerapi.NodeResource{Capacity: 4000, Allocatable: 3900, Requested: 1250}, node.CPU, "an init container counts where it needs more")
+	assert.Equal(t, int64(128<<20), node.Memory.Requested)
+	assert.Equal(t, runnerapi.NodePods{Allocatable: 20, Count: 2}, node.Pods)
+	assert.Equal(t, []string{"10.1.2.3"}, node.Addresses)
+	assert.Equal(t, "no network", node.Conditions[0].Message)
+	assert.Contains(t, node.Taints, runnerapi.NodeTaint{Key: "example.com/own", Value: "yes", Effect: "PreferNoSchedule"})
+
+	nodes, err := k.ListNodes(t.Context())
+	require.NoError(t, err)
+	assert.Contains(t, nodes, node)
+	_, err = k.GetNode(t.Context(), "nowhere")
+	assert.Equal(t, runnerapi.CodeNotFound, problemOf(t, err).Code)
+}
+
+func TestNodesAreLeftAloneWithoutTheRights(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	makeNode(t, env, "foreign")
+	k := asAgent(t, env)
+	_, err := k.CordonNode(t.Context(), "foreign", true, byTest)
+	p := problemOf(t, err)
+	assert.Equal(t, runnerapi.CodeForbidden, p.Code)
+	assert.Contains(t, p.Fix, "node-rights.yaml")
+	_, err = k.DrainNode(t.Context(), "foreign", runnerapi.DrainOptions{}, byTest)
+	assert.Contains(t, problemOf(t, err).Fix, "node-rights.yaml")
+}
+
+func TestADrainRespectsDisruptionBudgets(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	makeNode(t, env, "drained")
+	podOn(t, env, "drained", "kept", "ReplicaSet", nil)
+	podOn(t, env, "drained", "free", "ReplicaSet", nil)
+	podOn(t, env, "drained", "everywhere", "DaemonSet", nil)
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: production, Name: "keeps"},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: new(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "kept"}},
+		},
+	}
+	require.NoError(t, env.Client.Create(t.Context(), budget))
+	t.Cleanup(func() { assert.NoError(t, env.Client.Delete(context.Background(), budget)) })
+	allow := func(n int32) { // as the disruption controller, which does not run here, would
+		budget.Status = policyv1.PodDisruptionBudgetStatus{
+			ObservedGeneration: budget.Generation, DisruptionsAllowed: n, CurrentHealthy: 1 + n, DesiredHealthy: 1, ExpectedPods: 1,
+		}
+		require.NoError(t, env.Client.Status().Update(t.Context(), budget))
+	}
+	allow(0)
+	grantNodes(t, env)
+	k := asAgent(t, env)
+	dry := byTest
+	dry.DryRun = true
+	now := runnerapi.DrainOptions{GracePeriodSeconds: new(int64(0))}
+	awaitRights(t, func() error {
+		_, err := k.DrainNode(t.Context(), "drained", now, dry)
+		return err
+	})
+	node, err := k.GetNode(t.Context(), "drained")
+	require.NoError(t, err)
+	assert.True(t, node.Schedulable, "a dry run changes nothing")
+	assert.Equal(t, 3, node.Pods.Count)
+
+	drain, err := k.DrainNode(t.Context(), "drained", now, byTest)
+	require.NoError(t, err)
+	assert.False(t, drain.Done)
+	assert.Equal(t, []string{production + "/free"}, drain.Evicted)
+	assert.Equal(t, 1, drain.Skipped, "the DaemonSet's pod stays")
+	blocked := map[string]string{}
+	for _, p := range drain.Remaining {
+		if p.State == "blocked" {
+			blocked[p.Name] = p.Message
+		}
+	}
+	require.Contains(t, blocked, "kept")
+	assert.Len(t, blocked, 1)
+	assert.Contains(t, blocked["kept"], "keeps", "the budget is named")
+
+	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKeyFromObject(budget), budget))
+	allow(1)
+	require.Eventually(t, func() bool {
+		drain, err = k.DrainNode(t.Context(), "drained", now, byTest)
+		return err == nil && drain.Done
+	}, 30*time.Second, 50*time.Millisecond)
+	node, err = k.GetNode(t.Context(), "drained")
+	require.NoError(t, err)
+	assert.False(t, node.Schedulable)
+	assert.Equal(t, 1, node.Pods.Count)
+
+	for range 2 { // it is the same twice
+		node, err = k.CordonNode(t.Context(), "drained", false, byTest)
+		require.NoError(t, err)
+		assert.True(t, node.Schedulable)
+	}
+	var signed corev1.Node
+	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKey{Name: "drained"}, &signed))
+	assert.Equal(t, "tester", signed.Annotations[managed.ChangedBy])
+}
+
+func TestADrainIsRefusedBeforeAnythingIsLost(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	grantNodes(t, env)
+	k := asAgent(t, env)
+	for name, c := range map[string]struct {
+		owner  string
+		change func(*corev1.Pod)
+		says   string
+	}{
+		"alone": {"", nil, "no controller"},
+		"scratch": {"ReplicaSet", func(p *corev1.Pod) {
+			p.Spec.Volumes = []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+		}, "emptyDir"},
+		"agent": {"ReplicaSet", func(p *corev1.Pod) {
+			p.Namespace, p.Labels["app.kubernetes.io/name"] = kubetest.AgentNamespace, "pipeops-agent"
+			hardened(p)
+		}, "the agent itself"},
+	} {
+		makeNode(t, env, "refused-"+name)
+		podOn(t, env, "refused-"+name, name, c.owner, c.change)
+		_, err := k.DrainNode(t.Context(), "refused-"+name, runnerapi.DrainOptions{}, byTest)
+		p := problemOf(t, err)
+		assert.Equal(t, runnerapi.CodeConflict, p.Code, name)
+		assert.Contains(t, p.Detail, c.says)
+		assert.Contains(t, p.Detail, "/"+name, "the pod is named")
+		node, err := k.GetNode(t.Context(), "refused-"+name)
+		require.NoError(t, err)
+		assert.True(t, node.Schedulable, "nothing was changed")
+	}
+}
+
+// hardened is what the agent's own namespace asks of pods.
+func hardened(p *corev1.Pod) {
+	p.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
+	p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{
+		AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+	}
+}
+
+func TestEventsAreFilteredAndSorted(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	now := time.Now().Truncate(time.Second)
+	for name, age := range map[string]time.Duration{"newest": 0, "older": time.Minute, "oldest": 2 * time.Hour} {
+		event := &corev1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: production, Name: "tale-" + name}, Type: "Warning", Reason: "Tale", Message: name, Count: 2,
+			InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: production, Name: "hero"}, LastTimestamp: metav1.NewTime(now.Add(-age)),
+		}
+		require.NoError(t, env.Client.Create(t.Context(), event))
+		t.Cleanup(func() { assert.NoError(t, env.Client.Delete(context.Background(), event)) })
+	}
+	k := asAgent(t, env)
+	list := func(f runnerapi.EventFilter) (messages []string) {
+		events, err := k.ListEvents(t.Context(), production, f)
+		require.NoError(t, err)
+		for _, e := range events {
+			messages = append(messages, e.Message)
+		}
+		return messages
+	}
+	assert.Equal(t, []string{"newest", "older", "oldest"}, list(runnerapi.EventFilter{Kind: "Pod", Name: "hero", Type: "Warning"}))
+	assert.Equal(t, []string{"newest", "older"}, list(runnerapi.EventFilter{Name: "hero", Since: time.Hour}))
+	assert.Equal(t, []string{"newest"}, list(runnerapi.EventFilter{Name: "hero", Limit: 1}))
+	assert.Empty(t, list(runnerapi.EventFilter{Name: "hero", Type: "Normal"}))
+	_, err := k.ListEvents(t.Context(), metav1.NamespaceSystem, runnerapi.EventFilter{})
+	assert.Equal(t, runnerapi.CodeNamespaceNotManaged, problemOf(t, err).Code)
+}

@@ -1,0 +1,89 @@
+package runnerapi
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+)
+
+func nodeURL(name string) string { return "/nodes/" + url.PathEscape(name) }
+
+// ListNodes reads all nodes.
+func (c *Client) ListNodes(ctx context.Context) ([]Node, error) {
+	var list NodeList
+	_, err := c.call(ctx, &request{method: http.MethodGet, path: "/nodes"}, &list)
+	return list.Items, err
+}
+
+// GetNode reads one node.
+func (c *Client) GetNode(ctx context.Context, name string) (Node, error) {
+	var node Node
+	_, err := c.call(ctx, &request{method: http.MethodGet, path: nodeURL(name)}, &node)
+	return node, err
+}
+
+// ListEvents reads the events of a namespace, the newest first.
+func (c *Client) ListEvents(ctx context.Context, namespace string, filter EventFilter) ([]ClusterEvent, error) {
+	q := map[string]string{}
+	for name, value := range map[string]string{"kind": filter.Kind, "name": filter.Name, "type": filter.Type} {
+		if value != "" {
+			q[name] = value
+		}
+	}
+	if filter.Since != 0 {
+		q["since"] = filter.Since.String()
+	}
+	if filter.Limit != 0 {
+		q["limit"] = strconv.Itoa(filter.Limit)
+	}
+	var list EventList
+	_, err := c.call(ctx, &request{method: http.MethodGet, path: namespaceURL(namespace) + "/events", query: q}, &list)
+	return list.Items, err
+}
+
+// CordonNode keeps new pods off a node.
+func (c *Client) CordonNode(ctx context.Context, name string, opts WriteOptions) (Node, error) {
+	return c.nodeCommand(ctx, nodeURL(name)+"/cordon", opts)
+}
+
+// UncordonNode lets new pods come to a node.
+func (c *Client) UncordonNode(ctx context.Context, name string, opts WriteOptions) (Node, error) {
+	return c.nodeCommand(ctx, nodeURL(name)+"/uncordon", opts)
+}
+
+func (c *Client) nodeCommand(ctx context.Context, path string, opts WriteOptions) (Node, error) {
+	var node Node
+	_, err := c.call(ctx, (&request{method: http.MethodPost, path: path}).write(opts), &node)
+	return node, err
+}
+
+// DrainNode cordons a node and has its pods evicted until none is left, and
+// reports how far it has come every other second. When ctx ends before, the
+// answer is how far it had come, with ctx's error; what was evicted stays so, and
+// calling again goes on. Each report is of a command of its own, so an
+// Idempotency-Key is not taken.
+func (c *Client) DrainNode(ctx context.Context, name string, options DrainOptions, opts WriteOptions, report func(Drain)) (Drain, error) {
+	var evicted []string
+	last := Drain{Node: name}
+	for {
+		r := (&request{method: http.MethodPost, path: nodeURL(name) + "/drain", body: options}).write(WriteOptions{DryRun: opts.DryRun})
+		if !opts.DryRun {
+			r.query = map[string]string{"wait": progressWait.String()}
+		}
+		var now Drain
+		if _, err := c.call(ctx, r, &now); err != nil {
+			if ctx.Err() != nil {
+				err = ctx.Err()
+			}
+			return last, err
+		}
+		evicted = append(evicted, now.Evicted...)
+		now.Evicted = evicted
+		last = now
+		report(last)
+		if last.Done || opts.DryRun {
+			return last, nil
+		}
+	}
+}

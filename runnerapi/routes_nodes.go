@@ -1,0 +1,126 @@
+package runnerapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
+)
+
+type (
+	nodeOutput      struct{ Body Node }
+	nodeListOutput  struct{ Body NodeList }
+	eventListOutput struct{ Body EventList }
+	drainOutput     struct {
+		Status int
+		Body   Drain
+	}
+)
+
+const nodePattern = "/nodes/{name}"
+
+func (s *server) nodeRoutes() {
+	register(s, operation("list-nodes", http.MethodGet, "/nodes", "Cluster", "List the nodes",
+		"All nodes, with capacity, use and conditions.", 0), s.listNodes)
+	register(s, operation("get-node", http.MethodGet, nodePattern, "Cluster", "Get a node",
+		"Its capacity, use, conditions, taints and addresses.", 0), s.getNode)
+	register(s, operation("list-events", http.MethodGet, namespacePattern+"/events", "Cluster", "List the events of a namespace",
+		"What Kubernetes tells of the objects in a managed namespace, the newest first. It forgets events, usually after an hour.", 0), s.listEvents)
+	register(s, operation("cordon-node", http.MethodPost, nodePattern+"/cordon", "Cluster", "Keep new pods off a node",
+		"Pods that are there stay. The customer's policy has to name this command, and the agent needs rights that are not among its own: see docs/nodes.md.", 0), s.cordon(true))
+	register(s, operation("uncordon-node", http.MethodPost, nodePattern+"/uncordon", "Cluster", "Let new pods come to a node",
+		"Takes back what cordon or drain did. The customer's policy has to name this command.", 0), s.cordon(false))
+	registerLong(s, operation("drain-node", http.MethodPost, nodePattern+"/drain", "Cluster", "Drain a node",
+		"Cordons the node and has its pods evicted, as their disruption budgets allow; pods of DaemonSets and static pods stay. "+
+			"With wait, refused evictions are tried again for so long. Answers 200 when the node is empty and 202 when pods remain: "+
+			"the body says which and why, and calling again goes on. The customer's policy has to name this command.", maxSmallBody), s.drainNode)
+}
+
+func (s *server) listNodes(ctx context.Context, _ *struct{}) (*nodeListOutput, error) {
+	items, err := s.Nodes.ListNodes(ctx)
+	return &nodeListOutput{Body: NodeList{Items: notNil(items)}}, err
+}
+
+func (s *server) getNode(ctx context.Context, in *params.Node) (*nodeOutput, error) {
+	node, err := s.Nodes.GetNode(ctx, in.Name)
+	return &nodeOutput{Body: node}, err
+}
+
+type cordonInput struct {
+	params.Node
+	params.Write
+}
+
+func (s *server) cordon(cordoned bool) func(context.Context, *cordonInput) (*nodeOutput, error) {
+	return func(ctx context.Context, in *cordonInput) (*nodeOutput, error) {
+		node, err := s.Nodes.CordonNode(ctx, in.Name, cordoned, s.writeOptions(ctx, in.Write))
+		return &nodeOutput{Body: node}, err
+	}
+}
+
+func (s *server) drainNode(ctx context.Context, in *struct {
+	params.Node
+	params.Write
+	params.Wait
+	Body DrainOptions
+}) (*drainOutput, error) {
+	wait, err := in.Duration()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait+s.CallTimeout)
+	defer cancel()
+	drain, err := s.drain(ctx, in.Name, in.Body, s.writeOptions(ctx, in.Write), time.Now().Add(wait))
+	if err != nil {
+		return nil, err
+	}
+	out := &drainOutput{Status: http.StatusOK, Body: drain}
+	if !drain.Done {
+		out.Status = http.StatusAccepted
+	}
+	return out, nil
+}
+
+// drainPause is between two tries at the pods that remain.
+const drainPause = time.Second
+
+// drain makes passes until the node is empty or it is end.
+func (s *server) drain(ctx context.Context, name string, options DrainOptions, opts WriteOptions, end time.Time) (Drain, error) {
+	var evicted []string
+	for {
+		drain, err := s.Nodes.DrainNode(ctx, name, options, opts)
+		if err != nil {
+			return Drain{}, err
+		}
+		evicted = append(evicted, drain.Evicted...)
+		drain.Evicted = evicted
+		if drain.Done || opts.DryRun || time.Until(end) < drainPause {
+			return drain, nil
+		}
+		timer := time.NewTimer(drainPause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return Drain{}, ctx.Err()
+		}
+	}
+}
+
+func (s *server) listEvents(ctx context.Context, in *struct {
+	params.Namespace
+	params.EventFilter
+}) (*eventListOutput, error) {
+	filter := EventFilter{Kind: in.Kind, Name: in.Name, Type: in.Type, Limit: in.Limit}
+	if in.Since != "" {
+		d, err := time.ParseDuration(in.Since)
+		if err != nil || d <= 0 {
+			return nil, problem.Errorf(problem.Invalid, "give a duration such as 10m", "since is no positive duration").WithField("query.since")
+		}
+		filter.Since = d
+	}
+	items, err := s.Nodes.ListEvents(ctx, in.Namespace.Namespace, filter)
+	return &eventListOutput{Body: EventList{Items: notNil(items)}}, err
+}
