@@ -114,6 +114,11 @@ func (p *Policy) Explain(i runnerapi.Intent) (rule string, err error) {
 	case !known:
 		return "", problem.Errorf(problem.Unavailable, "send it again; if it stays so, see the agent's log", "the customer's policy is not known yet").
 			WithRetryAfter(retryAfter)
+	case wrong != nil && wrong.Code == problem.Forbidden:
+		// It may be sound, and an API server that has just started forbids everything for a
+		// moment: no reason for a Runner to give up.
+		return "", problem.Errorf(problem.Unavailable, "send it again; if it stays so: "+wrong.Fix,
+			"the customer's policy cannot be read, so nothing is allowed: %s", located(wrong)).WithRetryAfter(retryAfter)
 	case wrong != nil:
 		return "", runnerapi.PolicyDenied("the owner of the cluster has to correct "+p.source+": "+wrong.Fix,
 			"the customer's policy cannot be understood, so nothing is allowed: %s", located(wrong))

@@ -246,6 +246,19 @@ func TestWhatIsNotKnownYetIsToBeTriedAgain(t *testing.T) {
 	assert.Positive(t, e.RetryAfter)
 }
 
+// TestWhatMayNotBeReadIsToBeTriedAgain: an API server that has just started forbids
+// everything for a moment.
+func TestWhatMayNotBeReadIsToBeTriedAgain(t *testing.T) {
+	p := load(t, "")
+	require.True(t, p.Set(policy.Document{}, problem.Errorf(problem.Forbidden, "apply the manifest", "the ConfigMap may not be read")))
+	e := &problem.Error{}
+	require.ErrorAs(t, p.Decide(intent("ci", "get-app", "shop")), &e)
+	assert.Equal(t, problem.Unavailable, e.Code)
+	assert.Positive(t, e.RetryAfter)
+	assert.Contains(t, e.Fix, "apply the manifest")
+	require.NoError(t, p.Decide(intent("ci", "get-cluster", "")))
+}
+
 func TestEachMistakeIsNamedWithItsField(t *testing.T) {
 	for text, field := range map[string]string{
 		"rules: [{name: a, commands: [dance]}]":                           "rules[0].commands[0]",
