@@ -139,11 +139,13 @@ type worker struct {
 	key             runnerapi.Key
 	reads, restarts int
 	slowest         time.Duration
+	commands        *atomic.Int64 // of all workers
 }
 
 func (w *worker) timed(do func() error) error {
 	began := time.Now()
 	err := do()
+	w.commands.Add(1)
 	w.slowest = max(w.slowest, time.Since(began))
 	return err
 }
@@ -205,8 +207,9 @@ func TestEitherNodeMayDie(t *testing.T) {
 	stop := make(chan struct{})
 	workers, errs := make([]*worker, clients), make([]error, clients)
 	var working sync.WaitGroup
+	var commands atomic.Int64
 	for i := range workers {
-		w := &worker{runner: all.runner, key: runnerapi.Key{Namespace: "production", Name: fmt.Sprint("app-", i)}}
+		w := &worker{runner: all.runner, commands: &commands, key: runnerapi.Key{Namespace: "production", Name: fmt.Sprint("app-", i)}}
 		workers[i] = w
 		working.Go(func() { errs[i] = w.work(ctx, stop, rand.New(rand.NewPCG(n, uint64(i)))) })
 	}
@@ -215,10 +218,10 @@ func TestEitherNodeMayDie(t *testing.T) {
 	random := rand.New(rand.NewPCG(n, clients))
 	for round := range rounds {
 		dies := all.nodes[round%2]
-		pause(random, 300*time.Millisecond)
+		awaitSome(t, &commands, random)
 		dies.stop()
 		all.agent.Backend.Log(runnerapi.LogLine{Pod: "pod", Time: time.Now(), Line: fmt.Sprint("line ", round)})
-		pause(random, time.Second)
+		awaitSome(t, &commands, random)
 		dies.start()
 		all.awaitBoth(t)
 	}
@@ -245,8 +248,12 @@ func TestEitherNodeMayDie(t *testing.T) {
 	}
 }
 
-func pause(random *rand.Rand, d time.Duration) {
-	time.Sleep(d/2 + time.Duration(random.Int64N(int64(d/2))))
+// awaitSome waits for any moment: until some more commands are done, which they have to be
+// whichever node is away.
+func awaitSome(t *testing.T, commands *atomic.Int64, random *rand.Rand) {
+	t.Helper()
+	until := commands.Load() + 1 + random.Int64N(50)
+	eventually(t, "commands go on", func() bool { return commands.Load() >= until })
 }
 
 // follow follows the log that all Apps share, to its end.
