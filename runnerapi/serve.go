@@ -91,6 +91,7 @@ func Serve(ctx context.Context, ln net.Listener, c ServeConfig) error {
 	}()
 	select {
 	case err := <-served:
+		startDrain()
 		return errors.Join(fmt.Errorf("runner API: the listener failed: %w", err), srv.Close())
 	case <-ctx.Done():
 	}
