@@ -25,7 +25,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/cluster"
 )
 
-// copySize is how much TestCopy copies each way: $COPY_MIB MiB, or few.
+// copySize is how much is copied each way: $COPY_MIB MiB, or few.
 func copySize(t *testing.T) int64 {
 	t.Helper()
 	mib := int64(64)
@@ -37,14 +37,13 @@ func copySize(t *testing.T) int64 {
 	return mib<<20 + 5
 }
 
-// TestCopy copies into a real pod and out again through a real tunnel, and looks how much memory
+// copies copies into a real pod and out again through a real tunnel, and looks how much memory
 // that takes. The image has one program, which stands in for tar.
-func TestCopy(t *testing.T) {
-	s := openShop(t)
+func (s *shop) copies(t *testing.T) {
 	ref, err := s.env.Cluster.LoadProgram(t.Context(), cluster.Program{Package: "./test/apps/hello", Name: "tar", Ref: "apps.test/tar"})
 	require.NoError(t, err)
 	s.write(t, "files.yaml", "image: "+ref+"\nvolumes: [{name: data, mountPath: /data, emptyDir: {}}]\n")
-	s.run(t, "pipeops-runner namespace create shop production || true; pipeops-runner deploy shop files -f files.yaml")
+	s.run(t, "pipeops-runner deploy shop files -f files.yaml")
 	size, sent := copySize(t), sha256.New()
 	file, err := os.Create(filepath.Join(s.dir, "big"))
 	require.NoError(t, err)
@@ -79,6 +78,7 @@ test "$(readlink again/index)" = sub/page && test "$(cat again/index)" = page &&
 	s.run(t, `! pipeops-runner cp shop files:/data/nothing . 2>said; grep -q 'nothing' said`)
 	s.run(t, "pipeops-runner deploy shop web --image registry.example.com/shop/web:1.4.2")
 	s.run(t, `! pipeops-runner cp shop web:/hello . 2>said; cat said >&2; grep -q 'there is no tar in the image of production/web' said`)
+	s.run(t, "pipeops-runner delete shop web; pipeops-runner delete shop files")
 }
 
 func (s *shop) write(t *testing.T, name, text string) {

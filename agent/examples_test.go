@@ -186,6 +186,7 @@ func TestEveryExample(t *testing.T) {
 			s.run(t, block)
 		}
 	})
+	t.Run("copies", func(t *testing.T) { s.copies(t) })
 	t.Run("upkeep", func(t *testing.T) { s.exercise(t) })
 	t.Run("rights", func(t *testing.T) { s.compare(t) })
 }

@@ -30,6 +30,10 @@ func TestInside(t *testing.T) {
 	k := key(ns, "web")
 	deploy(t, e, k, runnerapi.AppSpec{Image: image, Ports: []runnerapi.Port{{Port: 8080}}, Probes: ready(8080)})
 	require.Equal(t, runnerapi.PhaseHealthy, settled(t, e, k, 1).Status.Phase)
+	defer func() { // the node's CPU is wanted by others
+		require.NoError(t, e.Delete(t.Context(), k, byTest))
+		assert.Eventually(t, func() bool { return len(podsOf(t, env, k)) == 0 }, podPatience, pollEvery)
+	}()
 	t.Run("exec", func(t *testing.T) { execInside(t, e, k) })
 	t.Run("terminal", func(t *testing.T) { terminalInside(t, e, k) })
 	t.Run("port", func(t *testing.T) { forwardInside(t, e, k) })
