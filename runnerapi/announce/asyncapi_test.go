@@ -19,7 +19,7 @@ import (
 
 //go:generate go test . -run TestAsyncAPIIsCommitted -update
 
-var update = flag.Bool("update", false, "write docs/asyncapi.json anew")
+var update = flag.Bool("update", false, "write docs/asyncapi.json or docs/openapi-runners.json anew")
 
 const (
 	asyncAPIFile   = "../../docs/asyncapi.json"

@@ -1,40 +1,12 @@
 package announce
 
 import (
-	"bytes"
 	"encoding/json"
-	"flag"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"testing"
 )
-
-//go:generate go test . -run TestOpenAPIIsCommitted -update
-
-var update = flag.Bool("update", false, "write docs/openapi-runners.json anew")
-
-const openAPIFile = "../../docs/openapi-runners.json"
-
-func TestOpenAPIIsCommitted(t *testing.T) {
-	now, err := OpenAPI("v1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if *update {
-		if err := os.WriteFile(openAPIFile, now, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	committed, err := os.ReadFile(openAPIFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(now, committed) {
-		t.Errorf("%s is not what the code says; run: go generate ./runnerapi/announce", openAPIFile)
-	}
-}
 
 // TestTheDocumentSaysWhatIsRead: each parameter that is documented is known, and an
 // event has no field that is not.

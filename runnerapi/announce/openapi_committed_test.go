@@ -1,0 +1,32 @@
+package announce_test
+
+import (
+	"bytes"
+	"os"
+	"testing"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+//go:generate go test . -run TestOpenAPIIsCommitted -update
+
+const openAPIFile = "../../docs/openapi-runners.json"
+
+func TestOpenAPIIsCommitted(t *testing.T) {
+	now, err := announce.OpenAPI("v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(openAPIFile, now, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	committed, err := os.ReadFile(openAPIFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(now, committed) {
+		t.Errorf("%s is not what the code says; run: go generate ./runnerapi/announce", openAPIFile)
+	}
+}
