@@ -209,13 +209,21 @@ func TestTheExamplesOfTheCommandLineRun(t *testing.T) {
 	}
 	s := newShell(t)
 	require.NoError(t, sys.Cluster.WaitMetrics(t.Context()))
+	s.allow(t)
 	blocks, err := harness.Shell("docs/runner-cli.md")
 	require.NoError(t, err)
 	lines := strings.Split(strings.TrimSpace(strings.Join(blocks, "")), "\n")
 	slices.SortStableFunc(lines, func(a, b string) int { return turn(a) - turn(b) })
 	for _, line := range lines {
 		t.Run(line, func(t *testing.T) {
+			line := s.here(t, line)
 			switch {
+			case strings.Contains(line, "runner cp "): // agent.TestEveryExample copies; in this image there is no tar
+				s.fails(t, line, "there is no tar in the image")
+			case strings.Contains(line, " node drain "):
+				s.fails(t, line, "the agent itself runs on node")
+			case listensOn.MatchString(line):
+				s.follow(t, line, "goes to port 8080")
 			case strings.Contains(line, "--watch"):
 				s.follow(t, line, agentName)
 			case goesOn.MatchString(line):
@@ -229,7 +237,53 @@ func TestTheExamplesOfTheCommandLineRun(t *testing.T) {
 	}
 }
 
-var goesOn = regexp.MustCompile(`pipeops-runner (logs|events) .* -f\b`)
+var (
+	goesOn    = regexp.MustCompile(`pipeops-runner (logs|events|timeline) .* -f\b`)
+	listensOn = regexp.MustCompile(`pipeops-runner port-forward [^-]*$`)
+)
+
+// allow has a policy that names what no other rule allows, and the rights for it.
+func (s *shell) allow(t *testing.T) {
+	t.Helper()
+	policyBecomes(t, "active", map[string]string{
+		"policy.yaml": "rules: [{name: all, commands: ['*', exec-app, port-forward-app, cordon-node, uncordon-node, drain-node]}]",
+	})
+	rights := filepath.Join(harness.Root(), "deployments", "node-rights.yaml")
+	_, err := sys.Cluster.Kubectl(t.Context(), "apply", "-f", rights)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		_, err := sys.Cluster.Kubectl(ctx, "delete", "--ignore-not-found", "-f", rights)
+		assert.NoError(t, err)
+	})
+	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "dump.sql"), []byte("SELECT 1;\n"), 0o600))
+	require.NoError(t, os.MkdirAll(filepath.Join(s.dir, "site"), 0o700))
+}
+
+// here is an example with what there is here: the image has one program, and no database.
+func (s *shell) here(t *testing.T, line string) string {
+	t.Helper()
+	if strings.Contains(line, " node-1") {
+		name, err := sys.Cluster.Kubectl(t.Context(), "get", "nodes", "-o", "jsonpath={.items[0].metadata.name}")
+		require.NoError(t, err)
+		line = strings.Replace(line, " node-1", " "+strings.TrimSpace(string(name)), 1)
+	}
+	return strings.NewReplacer(
+		"-- env", "-- /hello -get http://127.0.0.1:8080/", "-it -- sh", "-i -- /hello -cat </dev/null", "-- psql", "-- /hello -cat",
+		"forward shop web 8080", "forward shop web 18080:8080", "forward shop db 15432:5432", "forward shop web 15432:8080",
+	).Replace(line)
+}
+
+// fails runs a line that is refused, for that reason.
+func (s *shell) fails(t *testing.T, line, why string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), docsPatience)
+	defer cancel()
+	out, err := s.command(ctx, line).CombinedOutput()
+	require.Error(t, err, "%s\n%s", line, out)
+	assert.Contains(t, string(out), why)
+}
 
 // turn puts examples into an order in which each finds what it is about.
 func turn(line string) int {
