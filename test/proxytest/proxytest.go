@@ -46,7 +46,10 @@ func Start(t *testing.T, cfg Config) *Proxy {
 	require.NoError(t, server.Listener.Close())
 	server.Listener = listener
 	server.Start()
-	t.Cleanup(server.CloseClientConnections)
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
 	return p
 }
 
