@@ -91,7 +91,7 @@ func (s *shop) write(t *testing.T, name, text string) {
 func heap() int64 {
 	of := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(of)
-	return int64(of[0].Value.Uint64()) //nolint:gosec // a size in memory
+	return int64(of[0].Value.Uint64())
 }
 
 // copy is how long a copy takes, and how much memory it has at most, and how much heap this
