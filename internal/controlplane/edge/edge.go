@@ -9,7 +9,6 @@ import (
 	"errors"
 	"net"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -73,37 +72,11 @@ const (
 // Serve accepts connections until the context ends, then closes the listener and
 // returns when no connection is on its way any more.
 func (e *Edge) Serve(ctx context.Context, ln net.Listener) error {
-	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
-	defer stop()
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	for {
-		conn, err := ln.Accept()
-		switch {
-		case ctx.Err() != nil:
-			if conn != nil {
-				_ = conn.Close()
-			}
-			return nil
-		case errors.Is(err, net.ErrClosed):
-			return err
-		case err != nil: // out of file descriptors, for one
-			e.cfg.Log.Warn().Err(err).Msg("edge: cannot accept a connection")
-			pause(ctx, 100*time.Millisecond)
-			continue
-		}
+	failed := func(err error) { e.cfg.Log.Warn().Err(err).Msg("edge: cannot accept a connection") }
+	return limit.Accept(ctx, ln, failed, func(conn net.Conn) func() {
 		heard := e.hellos.Enter(conn) // here, so that the line is in the order of arrival
-		wg.Go(func() { e.route(ctx, conn, heard) })
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
+		return func() { e.route(ctx, conn, heard) }
+	})
 }
 
 // route hands a connection over or closes it. It calls heard when it knows whom the

@@ -53,37 +53,11 @@ func NewServer(cfg ServerConfig) *Server {
 // Serve accepts connections until the context ends, then closes the listener and
 // returns when none is on its way any more.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
-	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
-	defer stop()
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	for {
-		conn, err := ln.Accept()
-		switch {
-		case ctx.Err() != nil:
-			if conn != nil {
-				_ = conn.Close()
-			}
-			return nil
-		case errors.Is(err, net.ErrClosed):
-			return err
-		case err != nil: // out of file descriptors, for one
-			s.cfg.Log.Warn().Err(err).Msg("cannot accept a connection of another control plane")
-			pause(ctx, 100*time.Millisecond)
-			continue
-		}
+	failed := func(err error) { s.cfg.Log.Warn().Err(err).Msg("cannot accept a connection of another control plane") }
+	return limit.Accept(ctx, ln, failed, func(conn net.Conn) func() {
 		leave := s.room.Enter(conn)
-		wg.Go(func() { s.take(ctx, conn, leave) })
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
+		return func() { s.take(ctx, conn, leave) }
+	})
 }
 
 // take hands a connection over or closes it.
