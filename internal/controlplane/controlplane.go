@@ -57,12 +57,16 @@ type Addrs struct {
 
 type listeners struct{ api, tunnel, edge, peer net.Listener }
 
-// New opens the data directory and the ports. Close what is not run.
+// New opens the data directory, the database and the ports. Close what is not run.
 func New(ctx context.Context, cfg Config) (*ControlPlane, error) {
 	cfg.setDefaults()
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	return outwaiting(ctx, cfg.Log, func() (*ControlPlane, error) { return open(ctx, cfg) })
+}
+
+func open(ctx context.Context, cfg Config) (*ControlPlane, error) {
 	c := &ControlPlane{cfg: cfg, leader: newLeader(), caChanged: make(chan struct{}, 1)}
 	if err := c.open(ctx); err != nil {
 		return nil, errors.Join(err, c.Close())

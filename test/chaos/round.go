@@ -85,7 +85,8 @@ func (c *chaos) settle(ctx context.Context, work *sync.WaitGroup) error {
 	select {
 	case <-done:
 	case <-ctx.Done():
-		return fmt.Errorf("nothing fails any more, and after %s there is still: %w", settleTimeout, c.busy())
+		// Nobody is there to answer where a process ended by itself.
+		return errors.Join(fmt.Errorf("nothing fails any more, and after %s there is still: %w", settleTimeout, c.busy()), c.ended())
 	}
 	for _, step := range []struct {
 		what  string
@@ -122,10 +123,22 @@ func (c *chaos) allRun(ctx context.Context) error {
 	for _, p := range c.planes {
 		errs = append(errs, c.awaitPlane(ctx, p))
 	}
-	for _, a := range c.agents {
-		if !a.Running() {
-			errs = append(errs, fmt.Errorf("%s has ended by itself; its last lines:\n%s", a.name, a.LastLines(10)))
+	return errors.Join(append(errs, c.ended())...)
+}
+
+// ended says which process of the product has ended by itself.
+func (c *chaos) ended() error {
+	var errs []error
+	tell := func(name string, p *harness.Program) {
+		if !p.Running() {
+			errs = append(errs, fmt.Errorf("%s has ended by itself; its last lines:\n%s", name, p.LastLines(10)))
 		}
+	}
+	for _, p := range c.planes {
+		tell(p.name, p.Program)
+	}
+	for _, a := range c.agents {
+		tell(a.name, a.Program)
 	}
 	return errors.Join(errs...)
 }

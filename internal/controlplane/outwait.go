@@ -1,0 +1,45 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+)
+
+const (
+	// startPatience is how long a control plane that starts waits for a database that
+	// is away. Who supervises it starts it again after that.
+	startPatience   = 2 * time.Minute
+	withoutDatabase = "cannot start without the database; trying again"
+)
+
+// outwaiting opens until the database is there: after a power cut, or when both are
+// moved, a control plane may well start before its database does.
+func outwaiting(ctx context.Context, log zerolog.Logger, open func() (*ControlPlane, error)) (*ControlPlane, error) {
+	started := time.Now()
+	for failures := 1; ; failures++ {
+		c, err := open()
+		if err == nil || !worthWaitingFor(err) || ctx.Err() != nil {
+			return c, err
+		}
+		pause := min(backoff(time.Second, failures), 5*time.Second)
+		if waited := time.Since(started); waited+pause > startPatience {
+			return nil, fmt.Errorf("waited %s for the database: %w", waited.Round(time.Second), err)
+		}
+		log.Warn().Err(err).Msg(withoutDatabase)
+		wait(ctx, pause)
+	}
+}
+
+// worthWaitingFor says that the database is away. One that shows another's certificate
+// is there, and will show the same again.
+func worthWaitingFor(err error) bool {
+	var stranger *tls.CertificateVerificationError
+	return store.Away(err) && !errors.As(err, &stranger)
+}
