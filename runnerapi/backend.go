@@ -91,6 +91,10 @@ type WriteOptions struct {
 	// IdempotencyKey is the caller's name for this very command; empty where
 	// the caller gave none.
 	IdempotencyKey string
+	// Command tells this very command from all others: the same wherever and however
+	// often it is carried out, another one where its key is used anew. Empty where no
+	// one would know it again.
+	Command string
 	// Caller is who sent the command.
 	Caller Caller
 	// Admit is asked, where it is set, about a spec that the command brings without

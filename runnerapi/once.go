@@ -36,6 +36,10 @@ type command struct {
 	taken bool // its key was taken by an earlier call, which may still be under way
 }
 
+// name tells the command from all others. A key may be used anew for another command
+// when its record is gone.
+func (c *command) name() string { return c.ID + "@" + strconv.FormatInt(c.StartedAt.UnixNano(), 36) }
+
 // commandFrom is the write that ctx belongs to, or nil.
 func commandFrom(ctx context.Context) *command {
 	c, _ := ctx.Value(commandKey{}).(*command)

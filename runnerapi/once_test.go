@@ -62,6 +62,28 @@ func TestTheSameCommandIsCarriedOutOnce(t *testing.T) {
 	}
 }
 
+// TestACommandHasANameOfItsOwn looks at what tells the backend one command from another.
+func TestACommandHasANameOfItsOwn(t *testing.T) {
+	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	r := newRaw(t, agent)
+	names := map[string]bool{}
+	for _, body := range []string{`{"image":"a"}`, `{"image":"b"}`} {
+		resp, text := r.do("PUT", appPath, body)
+		require.Less(t, resp.StatusCode, 300, string(text))
+	}
+	resp, text := r.do("PUT", appPath, `{"image":"c"}`, "Idempotency-Key", "mine")
+	require.Less(t, resp.StatusCode, 300, string(text))
+	for _, c := range agent.Backend.Calls() {
+		if c.Verb == "Deploy" {
+			name := c.Command
+			assert.NotEmpty(t, name)
+			assert.False(t, names[name], name)
+			names[name] = true
+		}
+	}
+	assert.Len(t, names, 3)
+}
+
 func TestARefusedCommandGivesItsKeyBack(t *testing.T) {
 	r := newRaw(t, runnerapitest.Start(t, runnerapitest.NewBackend()))
 	for _, tc := range []struct {

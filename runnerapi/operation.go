@@ -20,6 +20,9 @@ func objectKey(p params.Object) Key { return Key{Namespace: p.Namespace, Name: p
 
 func (s *server) writeOptions(ctx context.Context, p params.Write) WriteOptions {
 	opts := WriteOptions{DryRun: p.DryRun, IdempotencyKey: p.IdempotencyKey, Caller: callerFrom(ctx)}
+	if c := commandFrom(ctx); c != nil {
+		opts.Command = c.name()
+	}
 	if s.Policy != nil {
 		opts.Admit = func(spec AppSpec) error { return s.bringApp(ctx, spec) }
 	}

@@ -85,6 +85,9 @@ func (e *Engine) put(ctx context.Context, key runnerapi.Key, spec runnerapi.AppS
 	if !a.DeletionTimestamp.IsZero() {
 		return nil, beingDeleted(key)
 	}
+	if !managed.Note(a, opts.Command) {
+		return a, nil
+	}
 	return a, e.replace(ctx, a, spec, opts)
 }
 
@@ -128,6 +131,7 @@ func (e *Engine) create(ctx context.Context, key runnerapi.Key, spec runnerapi.A
 		Spec: *spec.DeepCopy(),
 	}
 	sign(a, opts.Caller)
+	managed.Note(a, opts.Command)
 	for _, child := range children(a) {
 		if err := e.refuseForeign(ctx, a, child); err != nil {
 			return nil, err

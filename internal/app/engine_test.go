@@ -258,7 +258,7 @@ func TestRestartOncePerKey(t *testing.T) {
 	require.NoError(t, err)
 
 	opts := byTest
-	opts.IdempotencyKey = "deploy-17"
+	opts.Command = "deploy-17"
 	a, err := e.Restart(t.Context(), k, opts)
 	require.NoError(t, err)
 	assert.Equal(t, runnerapi.PhaseProgressing, a.Status.Phase, "what was healthy before the restart says nothing of after it")

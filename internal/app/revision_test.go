@@ -111,7 +111,7 @@ func TestRollbackGoesToAnyRevision(t *testing.T) {
 	assert.Equal(t, "example.com/web:3", get(t, env, k, &app.App{}).Spec.Image)
 
 	once := byTest
-	once.IdempotencyKey = "back-once"
+	once.Command = "back-once"
 	for range 2 {
 		a, err := e.Rollback(t.Context(), k, runnerapi.RollbackTo{}, once)
 		require.NoError(t, err)

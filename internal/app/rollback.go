@@ -14,13 +14,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// Rollback goes back to a revision, as a new revision. Like Restart it keeps
-// the keys that were used on the App itself: by default it goes to the one
-// before, and doing that twice is not doing it once.
+// Rollback goes back to a revision, as a new revision. By default it goes
+// to the one before, and doing that twice is not doing it once.
 func (e *Engine) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.RollbackTo, opts runnerapi.WriteOptions) (runnerapi.App, error) {
 	e.traces.note(ctx, key)
 	if err := e.admit(ctx, key.Namespace); err != nil {
@@ -35,7 +35,7 @@ func (e *Engine) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.R
 		if !a.DeletionTimestamp.IsZero() {
 			return beingDeleted(key)
 		}
-		if !useKey(a, opts.IdempotencyKey) {
+		if !managed.Note(a, opts.Command) {
 			return nil
 		}
 		all, err := e.revise(ctx, a)

@@ -53,6 +53,24 @@ func TestConfigMaps(t *testing.T) {
 	assert.Empty(t, digest)
 }
 
+// TestAHeldWriteDoesNotUndoANewerOne has a write come again after a newer one: from a
+// replica that was held in the middle of it, while another carried it out.
+func TestAHeldWriteDoesNotUndoANewerOne(t *testing.T) {
+	k := asAgent(t, kubetest.ControlPlane(t))
+	name := key(production, "held")
+	put := func(command, value string) runnerapi.ConfigMap {
+		opts := byTest
+		opts.Command = command
+		cm, err := k.PutConfigMap(t.Context(), name, runnerapi.ConfigMapSpec{Data: map[string]string{"a": value}}, opts)
+		require.NoError(t, err)
+		return cm
+	}
+	put("first", "old")
+	newer := put("second", "new")
+	assert.Equal(t, newer.Digest, put("first", "old").Digest, "it is answered as it is now")
+	assert.NotEqual(t, newer.Digest, put("third", "old").Digest)
+}
+
 func TestForeignConfigMapsAreNotTouched(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	k := asAgent(t, env)

@@ -55,6 +55,9 @@ func (c contents[O]) tryPut(ctx context.Context, key runnerapi.Key, opts runnera
 			fmt.Sprintf("use another name, or delete the existing one (kubectl -n %s delete %s %s)", key.Namespace, c.kind, key.Name),
 			"%s %s exists and was not made through the agent", c.what, key).WithField("name")
 	}
+	if !managed.Note(o, opts.Command) {
+		return o, nil
+	}
 	if err := fill(o); err != nil {
 		return o, err
 	}

@@ -27,7 +27,7 @@ const (
 	Applied     = "pipeops.io/applied"      // digest of what the agent applied
 	Run         = "pipeops.io/run"          // on a Job: what tells its run from another of the same App
 	RestartedAt = "pipeops.io/restarted-at" // when a restart was last asked for
-	CommandKeys = "pipeops.io/command-keys" // digests of the Idempotency-Keys of the last restarts and rollbacks
+	Commands    = "pipeops.io/commands"     // digests of the last commands that changed the object
 	Notes       = "pipeops.io/notes"        // who made the newest generations of an App, and what for
 	Changes     = "pipeops.io/changes"      // what a revision changed
 	Restores    = "pipeops.io/restores"     // the revision that this one went back to

@@ -1,0 +1,37 @@
+package managed
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// keptCommands bounds how many commands an object remembers.
+const keptCommands = 16
+
+// Note keeps on an object, in the write that carries out a command, that it was
+// carried out, and says whether it was not before. A replica that was held in the
+// middle of a command, which another one carried out in its place, finds it there and
+// leaves alone what newer commands have made since. Empty stands for no command.
+func Note(o metav1.Object, command string) (first bool) {
+	if command == "" {
+		return true
+	}
+	sum := sha256.Sum256([]byte(command))
+	digest := hex.EncodeToString(sum[:8])
+	annotations := o.GetAnnotations()
+	done := strings.Fields(annotations[Commands])
+	if slices.Contains(done, digest) {
+		return false
+	}
+	done = append(done, digest)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[Commands] = strings.Join(done[max(len(done)-keptCommands, 0):], " ")
+	o.SetAnnotations(annotations)
+	return true
+}
