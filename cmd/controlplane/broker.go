@@ -61,12 +61,16 @@ func (b *brokerFlags) urls() ([]string, error) {
 	return split(text), err
 }
 
+// loadCAs reads CAs that are trusted alone.
 func loadCAs(name, file string) (*x509.CertPool, error) {
+	return addCAs(x509.NewCertPool(), name, file)
+}
+
+func addCAs(pool *x509.CertPool, name, file string) (*x509.CertPool, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
 		return nil, fmt.Errorf("%s: %s holds no certificate in PEM", name, file)
 	}

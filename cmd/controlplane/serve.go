@@ -23,6 +23,7 @@ type serve struct {
 	cfg      controlplane.Config
 	broker   brokerFlags
 	limits   limitFlags
+	hooks    webhookCA
 	logLevel string
 }
 
@@ -70,6 +71,7 @@ with a directory of its own that need not be kept. Without a broker everything w
 	s.limits.add(f)
 	f.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
 	s.broker.add(f)
+	s.hooks.add(f)
 	return cmd
 }
 
@@ -82,7 +84,9 @@ func (s *serve) run(ctx context.Context) error {
 	}
 	var noKey error
 	s.cfg.CAKey, noKey = s.database.readCAKey()
-	if err := errors.Join(err, wrong, noKey, s.broker.apply(&s.cfg), s.limits.apply(&s.cfg), s.cfg.Validate()); err != nil {
+	var unread error
+	s.cfg.WebhookRoots, unread = s.hooks.roots()
+	if err := errors.Join(err, wrong, noKey, unread, s.broker.apply(&s.cfg), s.limits.apply(&s.cfg), s.cfg.Validate()); err != nil {
 		return usageError{fmt.Errorf("the configuration has mistakes:\n%w", err)}
 	}
 	traces, err := tracing.Start(ctx, "pipeops-controlplane", version, os.Getenv, log)

@@ -12,7 +12,8 @@ import (
 )
 
 func newWebhookTest(a *app) *cobra.Command {
-	return &cobra.Command{
+	var ca webhookCA
+	cmd := &cobra.Command{
 		Use:   "test NAME",
 		Short: "Send one event to a webhook now, and say what came of it",
 		Long: `Send one event of type webhook.test to a webhook now, and say what came of it. It is
@@ -20,8 +21,12 @@ sent from where this command runs, past what waits for the webhook.`,
 		Example: "  pipeops-controlplane webhook test pager",
 		Args:    exactArgs("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			roots, err := ca.roots()
+			if err != nil {
+				return usageError{err}
+			}
 			return a.admin(cmd, func(ctx context.Context, admin *controlplane.Admin) error {
-				result, err := admin.TestWebhook(ctx, args[0], webhook.Options{UserAgent: "pipeops-controlplane/" + version})
+				result, err := admin.TestWebhook(ctx, args[0], webhook.Options{Roots: roots, UserAgent: "pipeops-controlplane/" + version})
 				if err != nil {
 					return err
 				}
@@ -33,6 +38,8 @@ sent from where this command runs, past what waits for the webhook.`,
 			})
 		},
 	}
+	ca.add(cmd.Flags())
+	return cmd
 }
 
 func newWebhookRotate(a *app) *cobra.Command {

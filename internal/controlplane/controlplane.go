@@ -136,7 +136,11 @@ func (c *ControlPlane) assemble(seal []byte) error {
 		c.registry.node = c.replicas.node
 	}
 	c.outbox = &outbox{store: c.store, limits: c.cfg.Limits.Outbox, log: c.cfg.Log, now: c.cfg.Now}
-	c.webhooks = webhook.NewDispatcher(c.store, webhook.Options{Roots: c.cfg.WebhookRoots, UserAgent: "pipeops-controlplane/" + c.cfg.Version, Now: c.cfg.Now}, c.cfg.Log)
+	c.instruments = newInstruments(c.cfg.Version)
+	c.webhooks = webhook.NewDispatcher(c.store, webhook.Options{
+		Roots: c.cfg.WebhookRoots, UserAgent: "pipeops-controlplane/" + c.cfg.Version, Now: c.cfg.Now,
+		Tried: func(state store.DeliveryState) { c.instruments.webhooks.WithLabelValues(attempt(state)).Inc() },
+	}, c.cfg.Log)
 	var err error
 	if c.broker, err = newMessaging(c.store, c.leader, c.outbox, seal, c.webhooks, &c.cfg); err != nil {
 		return err
@@ -156,7 +160,6 @@ func (c *ControlPlane) assemble(seal []byte) error {
 		store: c.store, ca: c.ca, tunnel: c.tunnel, directory: d, trustDomain: c.cfg.TrustDomain, now: c.cfg.Now,
 		log: c.cfg.Log, wake: make(chan struct{}, 1),
 	}
-	c.instruments = newInstruments(c.cfg.Version)
 	c.instruments.watch(c)
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/metrics"
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
@@ -33,6 +34,7 @@ type instruments struct {
 	announced  *prometheus.CounterVec // by result
 	nudges     *prometheus.CounterVec // by result
 	audited    prometheus.Counter
+	webhooks   *prometheus.CounterVec // by result
 }
 
 func newInstruments(version string) *instruments {
@@ -58,6 +60,7 @@ func newInstruments(version string) *instruments {
 		announced: make.NewCounterVec(counter("announcements_total", "Announcements by what became of them at the broker."), []string{"result"}),
 		nudges:    make.NewCounterVec(counter("nudges_total", "Nudges of agents by result."), []string{"result"}),
 		audited:   make.NewCounter(counter("audit_records_total", "Audit records taken from agents.")),
+		webhooks:  make.NewCounterVec(counter("webhook_attempts_total", "Attempts to send an event to a webhook's receiver, by result."), []string{"result"}),
 	}
 }
 
@@ -68,6 +71,9 @@ func (i *instruments) watch(c *ControlPlane) {
 	}
 	for _, result := range []string{nudgeHeard, nudgeUnable, nudgeUnheard} {
 		i.nudges.WithLabelValues(result)
+	}
+	for _, state := range []store.DeliveryState{store.DeliveryDelivered, store.DeliveryPending, store.DeliveryGivenUp} {
+		i.webhooks.WithLabelValues(attempt(state))
 	}
 	c.store.Observed = func(took time.Duration, failed bool) {
 		i.store.Observe(took.Seconds())
@@ -82,6 +88,18 @@ func (i *instruments) watch(c *ControlPlane) {
 		c.broker.announcer.publisher = &measuredPublisher{c.broker.announcer.publisher, i}
 	}
 	i.registry.MustRegister(readNumbers(c))
+}
+
+// attempt is what is counted of one that made this of its delivery.
+func attempt(state store.DeliveryState) string {
+	switch state {
+	case store.DeliveryDelivered:
+		return "delivered"
+	case store.DeliveryGivenUp:
+		return "given_up"
+	default:
+		return "failed"
+	}
 }
 
 // measured counts and times the calls of the HTTPS API, and makes their spans. Probes are

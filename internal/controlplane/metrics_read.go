@@ -23,6 +23,8 @@ func readNumbers(c *ControlPlane) *metrics.Read {
 		Gauge("heartbeat_oldest_age_seconds", "Age of the oldest last heartbeat among agents whose tunnel is up.").
 		Gauge("outbox_events", "Announcements that wait for the broker.").
 		Gauge("outbox_oldest_age_seconds", "How long ago what the first of them tells of happened; 0 for none.").
+		Gauge("webhook_events", "Events that wait for webhooks' receivers.").
+		Gauge("webhook_oldest_age_seconds", "How long the first of them has waited; 0 for none.").
 		Gauge("broker_connected", "Whether announcements can go out now.").
 		Gauge("store_up", "Whether the database answered this very scrape.").
 		Gauge("certificate_expiry_timestamp_seconds", "When the CA's and the control plane's own certificate end.", "certificate")
@@ -80,7 +82,12 @@ func (c *ControlPlane) readStore(ctx context.Context, now time.Time, set setter)
 		set("outbox_events", float64(outbox.Length))
 		set("outbox_oldest_age_seconds", age(now, outbox.Oldest).Seconds())
 	}
-	set("store_up", metrics.Bool(err == nil && wrong == nil))
+	waiting, oldest, unread := c.store.WaitingDeliveries(ctx)
+	if unread == nil {
+		set("webhook_events", float64(waiting))
+		set("webhook_oldest_age_seconds", age(now, oldest).Seconds())
+	}
+	set("store_up", metrics.Bool(err == nil && wrong == nil && unread == nil))
 }
 
 func (c *ControlPlane) readConnections(set setter) {

@@ -191,7 +191,7 @@ func TestWebhooksOfTheOperator(t *testing.T) {
 // TestAWebhookThatIsGoneCanBeTurnedOn again, without what came meanwhile.
 func TestAWebhookThatIsGoneCanBeTurnedOn(t *testing.T) {
 	r := newPager(t)
-	p := start(t, func(c *Config) { c.WebhookRoots = r.roots() })
+	p := start(t, func(c *Config) { c.WebhookRoots, c.MetricsListen = r.roots(), "127.0.0.1:0" })
 	r.hook(p)
 	shop := p.registered("shop")
 	r.status.Store(http.StatusGone)
@@ -206,4 +206,11 @@ func TestAWebhookThatIsGoneCanBeTurnedOn(t *testing.T) {
 	p.happened(shop.id.AgentID, "web", announce.AppFailed)
 	eventually(t, "it is called again", func() bool { return len(r.taken()) == 1 })
 	assert.Contains(t, r.taken()[0], " 4 app.failed")
+	at, _ := p.ObservedAt()
+	for _, result := range []string{"delivered", "given_up"} {
+		eventually(t, "it is counted", func() bool {
+			return sample(t, scrape(t, at), `pipeops_controlplane_webhook_attempts_total{result="`+result+`"}`) == "1"
+		})
+	}
+	eventually(t, "none waits", func() bool { return sample(t, scrape(t, at), "pipeops_controlplane_webhook_events") == "0" })
 }

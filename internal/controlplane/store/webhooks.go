@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -119,6 +120,16 @@ func (t *Tx) QueueDelivery(ctx context.Context, d Delivery, most int) error {
 		(SELECT id FROM deliveries WHERE webhook = $2 AND state = 'pending' ORDER BY id DESC LIMIT 1 OFFSET $3)`,
 		DeliveryGivenUp, d.Webhook, most)
 	return err
+}
+
+// WaitingDeliveries says how many events wait for webhooks, and when the first of
+// them was queued; zero when none waits.
+func (q queries) WaitingDeliveries(ctx context.Context) (n int, oldest time.Time, err error) {
+	err = q.q.QueryRowContext(ctx, `SELECT COUNT(*), COALESCE(MIN(created_at), 0) FROM deliveries WHERE state = 'pending'`).Scan(&n, moment{&oldest})
+	if err != nil {
+		return 0, oldest, fmt.Errorf("database: deliveries: %w", err)
+	}
+	return n, oldest, nil
 }
 
 // Lane is an agent that a webhook is to hear of, and when it is time for that.

@@ -138,6 +138,9 @@ func (q *queue) deliver(ctx context.Context, d store.Delivery) bool {
 		return false // told to stop: it counts for nothing
 	}
 	q.judge(&d, result)
+	if q.options.Tried != nil {
+		q.options.Tried(d.State)
+	}
 	// Noted even when we are stopping, or it is sent again.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), databaseTimeout)
 	defer cancel()

@@ -44,6 +44,10 @@ type Options struct {
 	UserAgent string
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
+	// Tried, where it is set, is told what each attempt of a Dispatcher made of its
+	// delivery; one that stays pending is tried again. It may be called from several
+	// goroutines.
+	Tried func(store.DeliveryState)
 }
 
 // NewSender makes a sender. Nothing that it does goes through a proxy: the check of
