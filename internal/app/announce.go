@@ -23,11 +23,9 @@ const (
 	maxBackoff    = 30 * time.Second
 )
 
-// announcer tells the control plane of every App whose state differs from what
-// was announced last. It compares states instead of passing on changes, and
-// what was announced stands in the App's status: so nothing is lost when the
-// agent restarts or the control plane is away, and what changed many times in
-// between is told once.
+// announcer tells the control plane what became of every App, in order. What is to be
+// announced waits in the App's status, and what was announced last stands beside it: so
+// nothing is lost when the agent restarts or the control plane is away.
 type announcer struct {
 	e    *Engine
 	wake chan struct{}
@@ -102,12 +100,10 @@ func (n *announcer) batch(ctx context.Context) ([]Event, error) {
 	}
 	var living []Event
 	for i := range apps.Items {
-		if ev, ok := pending(&apps.Items[i]); ok {
-			living = append(living, ev)
-		}
+		living = append(living, events(&apps.Items[i])...)
 	}
 	slices.SortFunc(living, func(a, b Event) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.done.Sequence, b.done.Sequence))
 	})
 	batch = append(batch, living...)
 	return batch[:min(len(batch), maxBatch)], nil
@@ -117,10 +113,13 @@ func (n *announcer) batch(ctx context.Context) ([]Event, error) {
 // the same ID.
 func (n *announcer) remember(ctx context.Context, batch []Event) error {
 	var gone []types.UID
-	for _, ev := range batch {
+	for i, ev := range batch {
 		if ev.Type == EventRemoved {
 			gone = append(gone, ev.uid)
 			continue
+		}
+		if i+1 < len(batch) && batch[i+1].uid == ev.uid {
+			continue // the last one stands for those before
 		}
 		patch, err := json.Marshal(map[string]any{
 			"metadata": map[string]any{"uid": ev.uid}, // not of a namesake

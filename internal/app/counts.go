@@ -32,7 +32,7 @@ func (e *Engine) Counts(ctx context.Context) (c Counts, ok bool) {
 		if d := a.Status.Diagnosis; d != nil {
 			c.Causes[d.Cause]++
 		}
-		if _, waits := pending(a); waits {
+		if len(unannounced(a.Status)) > 0 {
 			c.Unannounced++
 		}
 	}

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -44,46 +45,79 @@ type Event struct {
 	done Announced // what to remember once it was accepted
 }
 
-// pending is the event that an App's state calls for, or false when that was
-// announced already or is not known yet.
-func pending(a *App) (Event, bool) {
-	if !a.observed() || a.Status.Phase == "" || a.Status.Phase == runnerapi.PhasePaused {
-		return Event{}, false // pausing changes nothing of what runs
+// keptTransitions bounds how many changes of an App wait to be announced. What is
+// over it was long ago: the oldest go, and the sequence has a gap.
+const keptTransitions = 10
+
+// transition is the change from the App's state to the new status, if it is one that is
+// announced. It is written with the status: so an agent that is killed, or cut off from
+// the control plane, loses none.
+func transition(a *App, s *Status, at time.Time) (Transition, bool) {
+	if s.Phase == "" || s.Phase == runnerapi.PhasePaused { // pausing changes nothing of what runs
+		return Transition{}, false
 	}
-	last := Announced{}
-	if a.Status.Announced != nil {
-		last = *a.Status.Announced
+	last := lastKept(a.Status)
+	state := Announced{Phase: s.Phase, Generation: a.Generation, Restart: a.restart(), Sequence: last.Sequence}
+	if s.Diagnosis != nil {
+		state.Cause = s.Diagnosis.Cause
 	}
-	now := Announced{
-		Phase: a.Status.Phase, Generation: a.Generation, Restart: a.restart(), Sequence: last.Sequence,
+	if state == last {
+		return Transition{}, false
 	}
-	if a.Status.Diagnosis != nil {
-		now.Cause = a.Status.Diagnosis.Cause
+	state.Sequence++
+	now := *a
+	now.Status = *s
+	t := Transition{
+		Announced: state, At: at.UTC().Format(time.RFC3339), Image: a.Spec.Image, Replicas: now.asked(), Ready: s.ReadyReplicas,
 	}
-	if a.Status.Announced != nil && now == last {
-		return Event{}, false
+	if d := s.Diagnosis; d != nil {
+		t.Message, t.Fix = bounded(d.Message), bounded(d.Fix)
 	}
-	now.Sequence++
-	ev := event(a, EventType("app."+strings.ToLower(string(a.Status.Phase))), now)
-	if d := a.Status.Diagnosis; d != nil {
-		ev.Cause, ev.Message, ev.Fix = d.Cause, bounded(d.Message), bounded(d.Fix)
+	if u := s.Undone; u != nil && u.Diagnosis != nil && s.Diagnosis == nil {
+		t.Undid, t.Fix = u.Diagnosis.Cause, bounded(u.Diagnosis.Fix)
+		t.Message = bounded(fmt.Sprintf("went back to revision %d because revision %d failed: %s", u.Restored, u.Revision, u.Diagnosis.Message))
 	}
-	if u := a.Status.Undone; u != nil && u.Diagnosis != nil && a.Status.Diagnosis == nil {
-		ev.Cause, ev.Fix = u.Diagnosis.Cause, bounded(u.Diagnosis.Fix)
-		ev.Message = bounded(fmt.Sprintf("went back to revision %d because revision %d failed: %s", u.Restored, u.Revision, u.Diagnosis.Message))
+	return t, true
+}
+
+// unannounced are the transitions that the control plane has not taken yet.
+func unannounced(s Status) (waiting []Transition) {
+	for _, t := range s.Unannounced {
+		if s.Announced == nil || t.Sequence > s.Announced.Sequence {
+			waiting = append(waiting, t)
+		}
 	}
-	if t := a.Status.LastTransition; t != nil {
-		ev.Time = *t
+	return waiting
+}
+
+// lastKept is the newest state that was announced, or waits for it.
+func lastKept(s Status) Announced {
+	if waiting := unannounced(s); len(waiting) > 0 {
+		return waiting[len(waiting)-1].Announced
 	}
-	return ev, true
+	if s.Announced != nil {
+		return *s.Announced
+	}
+	return Announced{}
+}
+
+// events are what is to be announced of the App, in order.
+func events(a *App) (all []Event) {
+	for _, t := range unannounced(a.Status) {
+		ev := event(a, EventType("app."+strings.ToLower(string(t.Phase))), t.Announced)
+		ev.Image, ev.Replicas, ev.Ready, ev.Message, ev.Fix = t.Image, t.Replicas, t.Ready, t.Message, t.Fix
+		ev.Cause = cmp.Or(t.Cause, t.Undid)
+		ev.Time, _ = time.Parse(time.RFC3339, t.At) // we wrote it
+		all = append(all, ev)
+	}
+	return all
 }
 
 func event(a *App, kind EventType, state Announced) Event {
 	sum := sha256.Sum256([]byte(fmt.Sprintf("%s/%d/%s/%d/%s/%s", a.UID, state.Sequence, kind, state.Generation, state.Cause, state.Restart)))
 	return Event{
 		ID: hex.EncodeToString(sum[:16]), Type: kind,
-		Namespace: a.Namespace, Name: a.Name, Image: a.Spec.Image, Generation: a.Generation,
-		Replicas: a.asked(), Ready: a.Status.ReadyReplicas,
+		Namespace: a.Namespace, Name: a.Name, Image: a.Spec.Image, Generation: state.Generation,
 		uid: a.UID, done: state,
 	}
 }
@@ -97,8 +131,8 @@ func (a *App) asked() int32 {
 }
 
 // maxText bounds what others wrote into a message, so that no event is too
-// large to be taken.
-const maxText = 2000
+// large to be taken, nor an App with all that wait.
+const maxText = 1000
 
 func bounded(s string) string {
 	if len(s) <= maxText {
@@ -107,14 +141,9 @@ func bounded(s string) string {
 	return strings.ToValidUTF8(s[:maxText], "") + "…"
 }
 
-// removed is the last event of an App.
+// removed is the last event of an App. What else waits to be announced ends with it.
 func removed(a *App) Event {
-	state := Announced{Generation: a.Generation}
-	if a.Status.Announced != nil {
-		state.Sequence = a.Status.Announced.Sequence
-	}
-	state.Sequence++
-	ev := event(a, EventRemoved, state)
-	ev.Replicas, ev.Ready, ev.Time = 0, 0, a.DeletionTimestamp.UTC()
+	ev := event(a, EventRemoved, Announced{Generation: a.Generation, Sequence: lastKept(a.Status).Sequence + 1})
+	ev.Time = a.DeletionTimestamp.UTC()
 	return ev
 }

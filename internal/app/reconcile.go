@@ -254,11 +254,17 @@ func (e *Engine) ownWorkload(ctx context.Context, a *App) (client.Object, error)
 // writeStatus writes what changed. It does not overwrite a status that speaks
 // of a newer App than this one.
 func (e *Engine) writeStatus(ctx context.Context, a *App, status Status) error {
-	if reflect.DeepEqual(a.Status, status) {
+	t, isNew := transition(a, &status, e.now())
+	if !isNew && reflect.DeepEqual(a.Status, status) {
 		return nil
 	}
 	before := a.DeepCopy()
 	a.Status = status
+	a.Status.Unannounced = unannounced(status) // what was announced goes with the next write, and is worth none of its own
+	if isNew {
+		a.Status.Unannounced = append(a.Status.Unannounced, t)
+		a.Status.Unannounced = a.Status.Unannounced[max(len(a.Status.Unannounced)-keptTransitions, 0):]
+	}
 	return e.cached.Status().Patch(ctx, a, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}),
 		client.FieldOwner(managed.FieldManager))
 }

@@ -21,7 +21,7 @@ const (
 // SchemaVersion counts changes of the App's schema. The CustomResourceDefinition
 // carries it, so that an agent which meets an older one says so instead of
 // having its fields dropped. A newer one is fine: that is a rollback of the agent.
-const SchemaVersion = 4
+const SchemaVersion = 5
 
 // SchemaVersionAnnotation is where the CustomResourceDefinition carries it.
 const SchemaVersionAnnotation = "pipeops.io/schema-version"
@@ -59,6 +59,7 @@ type Status struct {
 	HealthyRevision int64         `json:"healthyRevision,omitempty" doc:"The last revision that was healthy."`
 	Outcomes        []Settlement  `json:"outcomes,omitempty" doc:"How the last changes and restarts came out."`
 	Announced       *Announced    `json:"announced,omitempty" doc:"What was announced last."`
+	Unannounced     []Transition  `json:"unannounced,omitempty" doc:"The last changes that are to be announced, in order: those with a sequence past that of announced."`
 	Made            []string      `json:"made,omitempty" doc:"Objects that the agent made for this spec, as kind/name: one that is missing somebody deleted."`
 	Finished        string        `json:"finished,omitempty" doc:"Digest of the Job that ran to its end, so that it does not run again."`
 	Sizing          *SizingStatus `json:"sizing,omitempty" doc:"What right-sizing measured and did."`
@@ -100,6 +101,22 @@ type Announced struct {
 	Cause      runnerapi.Cause `json:"cause,omitempty"`
 	Restart    string          `json:"restart,omitempty" doc:"The restart that was announced last."`
 	Sequence   int64           `json:"sequence" doc:"Counts the announcements of this App."`
+}
+
+// Transition is a change of an App's state, as it is to be announced.
+//
+// +kubebuilder:object:generate=true
+type Transition struct {
+	Announced // without a tag, as in Status
+
+	At       string `json:"at" doc:"When (RFC 3339)."`
+	Image    string `json:"image,omitempty"`
+	Replicas int32  `json:"replicas" doc:"Asked for."`
+	Ready    int32  `json:"ready"`
+	Message  string `json:"message,omitempty"`
+	Fix      string `json:"fix,omitempty"`
+
+	Undid runnerapi.Cause `json:"undid,omitempty" doc:"Why the revision before was taken back."`
 }
 
 // AddToScheme registers the App resource.
