@@ -21,7 +21,7 @@ const (
 // SchemaVersion counts changes of the App's schema. The CustomResourceDefinition
 // carries it, so that an agent which meets an older one says so instead of
 // having its fields dropped. A newer one is fine: that is a rollback of the agent.
-const SchemaVersion = 4
+const SchemaVersion = 5
 
 // SchemaVersionAnnotation is where the CustomResourceDefinition carries it.
 const SchemaVersionAnnotation = "pipeops.io/schema-version"
@@ -60,7 +60,8 @@ type Status struct {
 	Outcomes        []Settlement  `json:"outcomes,omitempty" doc:"How the last changes and restarts came out."`
 	Announced       *Announced    `json:"announced,omitempty" doc:"What was announced last."`
 	Made            []string      `json:"made,omitempty" doc:"Objects that the agent made for this spec, as kind/name: one that is missing somebody deleted."`
-	Finished        string        `json:"finished,omitempty" doc:"Digest of the Job that ran to its end, so that it does not run again."`
+	JobsRun         string        `json:"jobsRun,omitempty" doc:"Digest of the Pipeline's run that its jobs' states speak of."`
+	Finished        string        `json:"finished,omitempty" doc:"Digest of the Job or Pipeline that ran to its end, so that it does not run again."`
 	Sizing          *SizingStatus `json:"sizing,omitempty" doc:"What right-sizing measured and did."`
 }
 

@@ -278,6 +278,18 @@ func (b *FakeBackend) Finish(key runnerapi.Key) {
 	b.notify()
 }
 
+// jobResult has a Pipeline's job succeed, fail where its image is missing, and not run after one that did.
+func jobResult(app runnerapi.App, j runnerapi.PipelineJob) runnerapi.JobResult {
+	last := len(app.Status.Jobs) - 1
+	switch {
+	case last >= 0 && app.Status.Jobs[last].State != runnerapi.JobSucceeded:
+		return runnerapi.JobResult{Name: j.Name, State: runnerapi.JobNotRun}
+	case strings.Contains(j.Image, "missing"):
+		return runnerapi.JobResult{Name: j.Name, State: runnerapi.JobFailed, StartedAt: &epoch, FinishedAt: &epoch, Tries: 1}
+	}
+	return runnerapi.JobResult{Name: j.Name, State: runnerapi.JobSucceeded, StartedAt: &epoch, FinishedAt: &epoch, Tries: 1}
+}
+
 func settle(app runnerapi.App) runnerapi.App {
 	replicas := int32(1)
 	if app.Spec.Replicas != nil {
@@ -291,6 +303,9 @@ func settle(app runnerapi.App) runnerapi.App {
 	if app.Spec.Type.Runs() {
 		app.Status.Replicas, app.Status.UpdatedReplicas, app.Status.ReadyReplicas, app.Status.DesiredReplicas = 0, 0, 0, 0
 		app.Status.Runs = []runnerapi.Run{{Name: app.Name, Outcome: runnerapi.RunSucceeded, StartedAt: epoch, FinishedAt: &epoch}}
+	}
+	for _, j := range app.Spec.Jobs {
+		app.Status.Jobs = append(app.Status.Jobs, jobResult(app, j))
 	}
 	if in := app.Spec.Ingress; in != nil {
 		app.Status.PublicURLs = []string{"http://" + in.Hosts[0].Host + "/"}
