@@ -220,20 +220,20 @@ func Phases() []Phase {
 
 // AppStatus is what is there.
 type AppStatus struct {
-	Phase              Phase      `json:"phase,omitempty" enum:"Progressing,Healthy,Degraded,Failed,Paused"`
-	ObservedGeneration int64      `json:"observedGeneration,omitempty" doc:"Generation of the spec that this status speaks of."`
-	Replicas           int32      `json:"replicas" doc:"Pods that exist."`
-	UpdatedReplicas    int32      `json:"updatedReplicas" doc:"Pods that run the newest spec."`
-	ReadyReplicas      int32      `json:"readyReplicas" doc:"Pods that are ready."`
-	DesiredReplicas    int32      `json:"desiredReplicas" doc:"Pods asked for: by the spec, by autoscaling, one for each node, or by a run."`
-	Restarts           int32      `json:"restarts" doc:"Container restarts of the pods that exist."`
-	URLs               []string   `json:"urls,omitempty" doc:"Where the App answers inside the cluster."`
-	PublicURLs         []string   `json:"publicUrls,omitempty" doc:"Where the App's ingress serves it."`
+	Phase              Phase       `json:"phase,omitempty" enum:"Progressing,Healthy,Degraded,Failed,Paused"`
+	ObservedGeneration int64       `json:"observedGeneration,omitempty" doc:"Generation of the spec that this status speaks of."`
+	Replicas           int32       `json:"replicas" doc:"Pods that exist."`
+	UpdatedReplicas    int32       `json:"updatedReplicas" doc:"Pods that run the newest spec."`
+	ReadyReplicas      int32       `json:"readyReplicas" doc:"Pods that are ready."`
+	DesiredReplicas    int32       `json:"desiredReplicas" doc:"Pods asked for: by the spec, by autoscaling, one for each node, or by a run."`
+	Restarts           int32       `json:"restarts" doc:"Container restarts of the pods that exist."`
+	URLs               []string    `json:"urls,omitempty" doc:"Where the App answers inside the cluster."`
+	PublicURLs         []string    `json:"publicUrls,omitempty" doc:"Where the App's ingress serves it."`
 	Jobs               []JobResult `json:"jobs,omitempty" doc:"The jobs of a Pipeline, in their order."`
-	Runs               []Run      `json:"runs,omitempty" doc:"Runs of a Job or CronJob, the newest first."`
-	Diagnosis          *Diagnosis `json:"diagnosis,omitempty" doc:"What is wrong, when something is."`
-	Revision           int64      `json:"revision,omitempty" doc:"Revision of the spec that this status speaks of."`
-	Undone             *Undone    `json:"undone,omitempty" doc:"The failed rollout that the agent took back, while the revision it went back to holds."`
-	Drift              *Drift     `json:"drift,omitempty" doc:"What somebody else changed of the App's objects and the agent put back."`
-	LastTransition     *time.Time `json:"lastTransition,omitempty" doc:"When the phase last changed."`
+	Runs               []Run       `json:"runs,omitempty" doc:"Runs of a Job or CronJob, the newest first."`
+	Diagnosis          *Diagnosis  `json:"diagnosis,omitempty" doc:"What is wrong, when something is."`
+	Revision           int64       `json:"revision,omitempty" doc:"Revision of the spec that this status speaks of."`
+	Undone             *Undone     `json:"undone,omitempty" doc:"The failed rollout that the agent took back, while the revision it went back to holds."`
+	Drift              *Drift      `json:"drift,omitempty" doc:"What somebody else changed of the App's objects and the agent put back."`
+	LastTransition     *time.Time  `json:"lastTransition,omitempty" doc:"When the phase last changed."`
 }
