@@ -315,6 +315,9 @@ func settle(app runnerapi.App) runnerapi.App {
 	}
 	if strings.Contains(app.Spec.Image, "missing") {
 		app.Status.Phase, app.Status.ReadyReplicas = runnerapi.PhaseFailed, 0
+		for i := range app.Status.Runs { // which wait for the image
+			app.Status.Runs[i].Outcome, app.Status.Runs[i].FinishedAt = runnerapi.RunRunning, nil
+		}
 		app.Status.Diagnosis = &runnerapi.Diagnosis{
 			Cause: runnerapi.CauseImageNotFound, Message: "the image " + app.Spec.Image + " does not exist",
 			Fix: "check the image's name and tag", Object: "Pod/" + app.Name + "-1",
