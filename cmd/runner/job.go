@@ -119,7 +119,7 @@ func (c *jobRunCommand) overlay(spec *runnerapi.JobSpec) error {
 		set   func(seconds int64)
 	}{
 		"--deadline": {c.deadline, func(s int64) { spec.DeadlineSeconds = &s }},
-		"--ttl":      {c.ttl, func(s int64) { n := int32(min(s, 1<<30)); spec.TTLSeconds = &n }},
+		"--ttl":      {c.ttl, func(s int64) { n := int32(min(s, 1<<30)); spec.TTLSeconds = &n }}, //nolint:gosec // it fits
 	} {
 		switch {
 		case f.given == 0:
