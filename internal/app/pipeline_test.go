@@ -46,9 +46,7 @@ func TestPipelineStopsAtTheFirstFailure(t *testing.T) {
 		deploy(t, e, k, spec.AppSpec())
 		return e.Logs(ctx, k, runnerapi.LogOptions{Follow: true, Tail: -1, UntilDone: true}, emit)
 	})
-	t.Log("TIME logged", time.Now())
 	p := runnerapi.PipelineOf(settled(t, e, k, 1))
-	t.Log("TIME failed", time.Now())
 	assert.Equal(t, runnerapi.JobFailed, p.Status.State)
 	assert.Equal(t, "migrate", p.Status.FailedJob)
 	assert.Equal(t, []runnerapi.JobState{runnerapi.JobSucceeded, runnerapi.JobFailed, runnerapi.JobNotRun}, states(p))
@@ -69,13 +67,11 @@ func TestPipelineStopsAtTheFirstFailure(t *testing.T) {
 		j := &batchv1.Job{}
 		return env.Client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "release-test"}, j) == nil && j.UID != failed && j.Status.Active == 1
 	}, podPatience, pollEvery)
-	t.Log("TIME began again", time.Now())
 	stop()
 	e, _ = start(t, env.Agent, nil)
 	p = runnerapi.PipelineOf(settled(t, e, k, mended.Generation))
 	assert.Equal(t, runnerapi.JobSucceeded, p.Status.State, "%+v", p.Status)
 	assert.NotNil(t, p.Status.FinishedAt)
-	t.Log("TIME mended", time.Now())
 	ran := get(t, env, key(ns, "release-test"), &batchv1.Job{}).UID
 
 	again := deploy(t, e, k, spec.AppSpec())
@@ -86,18 +82,15 @@ func TestPipelineStopsAtTheFirstFailure(t *testing.T) {
 	assert.Equal(t, ran, get(t, env, key(ns, "release-test"), &batchv1.Job{}).UID)
 	assert.False(t, exists(t, env, key(ns, "release-migrate"), &batchv1.Job{}), "what ended does not run again")
 
-	t.Log("TIME same", time.Now())
 	spec.Run, spec.TTLSeconds = "another", none
 	anew := deploy(t, e, k, spec.AppSpec())
 	p = runnerapi.PipelineOf(settled(t, e, k, anew.Generation))
 	assert.Equal(t, runnerapi.JobSucceeded, p.Status.State, "a run of another name: %+v", p.Status)
-	t.Log("TIME anew", time.Now())
 	for _, name := range []string{"release-test", "release-migrate", "release-deploy"} {
 		require.Eventually(t, func() bool { return !exists(t, env, key(ns, name), &batchv1.Job{}) }, podPatience, pollEvery, "its time is up")
 	}
 	p = runnerapi.PipelineOf(settled(t, e, k, anew.Generation))
 	assert.Equal(t, []runnerapi.JobState{runnerapi.JobSucceeded, runnerapi.JobSucceeded, runnerapi.JobSucceeded}, states(p), "the outcome stays")
-	t.Log("TIME swept", time.Now())
 	require.NoError(t, e.Delete(t.Context(), k, byTest))
 }
 
