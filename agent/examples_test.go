@@ -186,6 +186,13 @@ func TestEveryExample(t *testing.T) {
 			s.run(t, block)
 		}
 	})
+	t.Run("jobs and pipelines", func(t *testing.T) {
+		blocks, err := harness.Shell("docs/jobs.md")
+		require.NoError(t, err)
+		for _, block := range blocks {
+			t.Log(s.run(t, block))
+		}
+	})
 	t.Run("copies", func(t *testing.T) { s.copies(t) })
 	t.Run("upkeep", func(t *testing.T) { s.exercise(t) })
 	t.Run("rights", func(t *testing.T) { s.compare(t) })

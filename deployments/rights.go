@@ -43,6 +43,8 @@ func onEach(resources []string, verbs ...string) []Right {
 
 const (
 	node       = "/v1/nodes/{name}"
+	job        = "/v1/namespaces/{namespace}/jobs/{name}"
+	pipeline   = "/v1/namespaces/{namespace}/pipelines/{name}"
 	app        = "/v1/namespaces/{namespace}/apps/{name}"
 	secret     = "/v1/namespaces/{namespace}/secrets/{name}" //nolint:gosec // a path, no credential
 	configMap  = "/v1/namespaces/{namespace}/configmaps/{name}"
@@ -60,6 +62,7 @@ func Calls() map[string][]Right {
 	admitted := on(namespaces, "get")
 	// A spec that the reconciler has not come to is kept before another replaces it.
 	unseen := on(revisions, "list", "create", "delete")
+	run := append([]Right{on("jobs.batch", "get", "create"), on(apps, "get", "create", "update")}, unseen)
 	nodes := []Right{on("nodes", "list"), on("nodes.metrics.k8s.io", "list"), on("pods", "list")}
 	cordon := append(slices.Clone(nodes), forNodes("nodes", "patch"))
 	return map[string][]Right{
@@ -104,11 +107,23 @@ func Calls() map[string][]Right {
 		"GET " + app + "/exec":                {on("pods/exec", "get")},
 		"GET " + app + "/portforward":         {on("pods/portforward", "get")},
 		"GET " + app + "/metrics":             {on("pods.metrics.k8s.io", "list")},
-		"GET /v1/operations/{id}":             {own(revisions, "get")},
-		"GET /v1/audit":                       {own(revisions, "get", "list")},
-		"GET /healthz":                        nil,
-		"GET /readyz":                         nil,
-		"GET /openapi.json":                   nil,
+
+		"PUT " + job:                               run,
+		"GET " + job:                               nil,
+		"GET /v1/namespaces/{namespace}/jobs":      nil,
+		"GET " + job + "/logs":                     {on("pods/log", "get")},
+		"DELETE " + job:                            {on(apps, "get", "delete")},
+		"PUT " + pipeline:                          run,
+		"GET " + pipeline:                          nil,
+		"GET /v1/namespaces/{namespace}/pipelines": nil,
+		"GET " + pipeline + "/logs":                {on("pods/log", "get")},
+		"DELETE " + pipeline:                       {on(apps, "get", "delete")},
+
+		"GET /v1/operations/{id}": {own(revisions, "get")},
+		"GET /v1/audit":           {own(revisions, "get", "list")},
+		"GET /healthz":            nil,
+		"GET /readyz":             nil,
+		"GET /openapi.json":       nil,
 	}
 }
 

@@ -49,10 +49,11 @@ const (
 	TypeDaemonSet   AppType = "DaemonSet"   // one pod on each node
 	TypeJob         AppType = "Job"         // runs to its end, once for each change of the spec
 	TypeCronJob     AppType = "CronJob"     // runs to its end, on a schedule
+	TypePipeline    AppType = "Pipeline"    // jobs that run to their end, one after the other
 )
 
 // Runs says whether an App of this type comes to an end by itself.
-func (t AppType) Runs() bool { return t == TypeJob || t == TypeCronJob }
+func (t AppType) Runs() bool { return t == TypeJob || t == TypeCronJob || t == TypePipeline }
 
 // Scales says whether an App of this type has a number of pods to set.
 func (t AppType) Scales() bool { return t == "" || t == TypeDeployment || t == TypeStatefulSet }
@@ -62,14 +63,15 @@ func (t AppType) Scales() bool { return t == "" || t == TypeDeployment || t == T
 //
 // +kubebuilder:object:generate=true
 type AppSpec struct {
-	Type                 AppType         `json:"type,omitempty" enum:"Deployment,StatefulSet,DaemonSet,Job,CronJob" default:"Deployment" doc:"Kind of workload the App becomes. It cannot change later."`
+	Type                 AppType         `json:"type,omitempty" enum:"Deployment,StatefulSet,DaemonSet,Job,CronJob,Pipeline" default:"Deployment" doc:"Kind of workload the App becomes. It cannot change later."`
 	Image                string          `json:"image" minLength:"1" maxLength:"512" pattern:"^[^\\s]+$" doc:"Container image reference." example:"registry.example.com/shop/web:1.4.2"`
 	Command              []string        `json:"command,omitempty" maxItems:"64" doc:"Replaces the image's entrypoint."`
 	Args                 []string        `json:"args,omitempty" maxItems:"256" doc:"Replaces the image's arguments."`
 	Replicas             *int32          `json:"replicas,omitempty" minimum:"0" maximum:"1000" default:"1" doc:"Number of pods of a Deployment or StatefulSet. With autoscaling it says only whether to run at all: 0 stops the App."`
 	Autoscaling          *Autoscaling    `json:"autoscaling,omitempty" doc:"Lets the load decide the number of pods of a Deployment or StatefulSet."`
 	Schedule             *Schedule       `json:"schedule,omitempty" doc:"When a CronJob runs."`
-	Job                  *JobOptions     `json:"job,omitempty" doc:"How a Job or each run of a CronJob is tried."`
+	Job                  *JobOptions     `json:"job,omitempty" doc:"How a Job, each run of a CronJob, or each job of a Pipeline that does not say otherwise, is tried."`
+	Jobs                 []PipelineJob   `json:"jobs,omitempty" maxItems:"32" doc:"The jobs of a Pipeline, in their order. The first that fails ends it. They have the App's environment, files and volumes."`
 	Ports                []Port          `json:"ports,omitempty" maxItems:"32" doc:"Ports the container listens on. With at least one, the App gets a Service of its own name."`
 	Ingress              *Ingress        `json:"ingress,omitempty" doc:"Host names under which the cluster's ingress controller serves the App."`
 	Env                  []EnvVar        `json:"env,omitempty" maxItems:"512" doc:"Environment variables."`
@@ -218,19 +220,20 @@ func Phases() []Phase {
 
 // AppStatus is what is there.
 type AppStatus struct {
-	Phase              Phase      `json:"phase,omitempty" enum:"Progressing,Healthy,Degraded,Failed,Paused"`
-	ObservedGeneration int64      `json:"observedGeneration,omitempty" doc:"Generation of the spec that this status speaks of."`
-	Replicas           int32      `json:"replicas" doc:"Pods that exist."`
-	UpdatedReplicas    int32      `json:"updatedReplicas" doc:"Pods that run the newest spec."`
-	ReadyReplicas      int32      `json:"readyReplicas" doc:"Pods that are ready."`
-	DesiredReplicas    int32      `json:"desiredReplicas" doc:"Pods asked for: by the spec, by autoscaling, one for each node, or by a run."`
-	Restarts           int32      `json:"restarts" doc:"Container restarts of the pods that exist."`
-	URLs               []string   `json:"urls,omitempty" doc:"Where the App answers inside the cluster."`
-	PublicURLs         []string   `json:"publicUrls,omitempty" doc:"Where the App's ingress serves it."`
-	Runs               []Run      `json:"runs,omitempty" doc:"Runs of a Job or CronJob, the newest first."`
-	Diagnosis          *Diagnosis `json:"diagnosis,omitempty" doc:"What is wrong, when something is."`
-	Revision           int64      `json:"revision,omitempty" doc:"Revision of the spec that this status speaks of."`
-	Undone             *Undone    `json:"undone,omitempty" doc:"The failed rollout that the agent took back, while the revision it went back to holds."`
-	Drift              *Drift     `json:"drift,omitempty" doc:"What somebody else changed of the App's objects and the agent put back."`
-	LastTransition     *time.Time `json:"lastTransition,omitempty" doc:"When the phase last changed."`
+	Phase              Phase       `json:"phase,omitempty" enum:"Progressing,Healthy,Degraded,Failed,Paused"`
+	ObservedGeneration int64       `json:"observedGeneration,omitempty" doc:"Generation of the spec that this status speaks of."`
+	Replicas           int32       `json:"replicas" doc:"Pods that exist."`
+	UpdatedReplicas    int32       `json:"updatedReplicas" doc:"Pods that run the newest spec."`
+	ReadyReplicas      int32       `json:"readyReplicas" doc:"Pods that are ready."`
+	DesiredReplicas    int32       `json:"desiredReplicas" doc:"Pods asked for: by the spec, by autoscaling, one for each node, or by a run."`
+	Restarts           int32       `json:"restarts" doc:"Container restarts of the pods that exist."`
+	URLs               []string    `json:"urls,omitempty" doc:"Where the App answers inside the cluster."`
+	PublicURLs         []string    `json:"publicUrls,omitempty" doc:"Where the App's ingress serves it."`
+	Jobs               []JobResult `json:"jobs,omitempty" doc:"The jobs of a Pipeline, in their order."`
+	Runs               []Run       `json:"runs,omitempty" doc:"Runs of a Job or CronJob, the newest first."`
+	Diagnosis          *Diagnosis  `json:"diagnosis,omitempty" doc:"What is wrong, when something is."`
+	Revision           int64       `json:"revision,omitempty" doc:"Revision of the spec that this status speaks of."`
+	Undone             *Undone     `json:"undone,omitempty" doc:"The failed rollout that the agent took back, while the revision it went back to holds."`
+	Drift              *Drift      `json:"drift,omitempty" doc:"What somebody else changed of the App's objects and the agent put back."`
+	LastTransition     *time.Time  `json:"lastTransition,omitempty" doc:"When the phase last changed."`
 }

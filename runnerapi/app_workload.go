@@ -23,7 +23,7 @@ type Schedule struct {
 	Suspended               bool   `json:"suspended,omitempty" doc:"Start no further runs."`
 }
 
-// JobOptions say how a Job, or each run of a CronJob, is tried.
+// JobOptions say how a Job, each run of a CronJob, or each job of a Pipeline, is tried.
 //
 // +kubebuilder:object:generate=true
 type JobOptions struct {
@@ -32,6 +32,7 @@ type JobOptions struct {
 	TTLSeconds      *int32 `json:"ttlSeconds,omitempty" minimum:"0" maximum:"31536000" doc:"When the pods of a finished run are deleted, and their logs with them. The outcome stays in the App's status. Kept when absent; of a CronJob the last three."`
 	Completions     int32  `json:"completions,omitempty" minimum:"1" maximum:"10000" doc:"Pods that have to succeed; 1 when absent."`
 	Parallelism     int32  `json:"parallelism,omitempty" minimum:"1" maximum:"1000" doc:"Pods at a time; 1 when absent."`
+	Run             string `json:"run,omitempty" maxLength:"128" pattern:"^[A-Za-z0-9._:-]+$" doc:"Names the run of a Job or Pipeline. Under another name the same spec runs again; under the same it does not." example:"build-1742"`
 }
 
 // Ingress has the cluster's ingress controller serve the App.
@@ -87,4 +88,6 @@ type Run struct {
 	Outcome    RunOutcome `json:"outcome" enum:"Running,Succeeded,Failed"`
 	StartedAt  time.Time  `json:"startedAt"`
 	FinishedAt *time.Time `json:"finishedAt,omitempty"`
+	Tries      int32      `json:"tries,omitempty" doc:"Pods that have come to their end so far, or run now."`
+	ExitCode   *int32     `json:"exitCode,omitempty" doc:"Of the container that ended last."`
 }

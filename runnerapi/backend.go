@@ -124,6 +124,7 @@ type LogOptions struct {
 	Since     time.Duration // no older than this; 0 for all
 	Previous  bool          // of the run before the last restart
 	Container string        // empty for the App's own container
+	UntilDone bool          // Follow ends when what runs to its end has: a Job's or Pipeline's
 }
 
 // LogLine is one line of one container.

@@ -34,6 +34,8 @@ const (
 	secretRoute    = "/v1/namespaces/{namespace}/secrets/{name}" //nolint:gosec // a path, no credential
 	configMapRoute = "/v1/namespaces/{namespace}/configmaps/{name}"
 	namespaceRoute = "/v1/namespaces/{namespace}"
+	jobRoute       = "/v1/namespaces/{namespace}/jobs/{name}"
+	pipelineRoute  = "/v1/namespaces/{namespace}/pipelines/{name}"
 	nodeRoute      = "/v1/nodes/{name}"
 	firstNode      = `"$(pipeops-runner node list shop -o json | jq -r '.items[0].name')"`
 )
@@ -143,6 +145,38 @@ func Calls() []Call {
 			"pipeops-runner secret delete shop web-env",
 		},
 		{
+			"PUT", jobRoute, "put-job", Writes, []string{"RunJob"}, "job run", same,
+			`{"image":"registry.example.com/shop/web:1.4.2","args":["-crash-after","100ms","-exit-code","0"],"retries":1,"deadlineSeconds":600,"run":"build-1742"}`,
+			"pipeops-runner job run shop migrate --image registry.example.com/shop/web:1.4.2 --retries 1 --deadline 10m -- -crash-after 100ms -exit-code 0",
+		}, {
+			"GET", jobRoute, "get-job", Reads, []string{"GetJob", "WaitJob"}, "job status", read, "",
+			"pipeops-runner job status shop migrate",
+		}, {
+			"GET", "/v1/namespaces/{namespace}/jobs", "list-jobs", Reads, []string{"ListJobs"}, "job list", read, "",
+			"pipeops-runner job list shop",
+		}, {
+			"GET", jobRoute + "/logs", "get-job-logs", Reads, []string{"JobLogs"}, "job logs", read, "",
+			"pipeops-runner job logs shop migrate --tail 20",
+		}, {
+			"DELETE", jobRoute, "delete-job", Writes, []string{"DeleteJob"}, "job delete", thenGone, "",
+			"pipeops-runner job delete shop migrate",
+		}, {
+			"PUT", pipelineRoute, "put-pipeline", Writes, []string{"RunPipeline"}, "pipeline run", same,
+			`{"image":"registry.example.com/shop/web:1.4.2","jobs":[{"name":"test","args":["-crash-after","100ms","-exit-code","0"]},{"name":"migrate","args":["-crash-after","100ms","-exit-code","0"]}],"run":"build-1742"}`,
+			`echo '{"image":"registry.example.com/shop/web:1.4.2","jobs":[{"name":"test","args":["-crash-after","100ms","-exit-code","0"]},{"name":"migrate","args":["-crash-after","100ms","-exit-code","0"]}]}' | pipeops-runner pipeline run shop release -f -`,
+		}, {
+			"GET", pipelineRoute, "get-pipeline", Reads, []string{"GetPipeline", "WaitPipeline"}, "pipeline status", read, "",
+			"pipeops-runner pipeline status shop release",
+		}, {
+			"GET", "/v1/namespaces/{namespace}/pipelines", "list-pipelines", Reads, []string{"ListPipelines"}, "pipeline list", read, "",
+			"pipeops-runner pipeline list shop",
+		}, {
+			"GET", pipelineRoute + "/logs", "get-pipeline-logs", Reads, []string{"PipelineLogs"}, "pipeline logs", read, "",
+			"pipeops-runner pipeline logs shop release --tail 20",
+		}, {
+			"DELETE", pipelineRoute, "delete-pipeline", Writes, []string{"DeletePipeline"}, "pipeline delete", thenGone, "",
+			"pipeops-runner pipeline delete shop release",
+		}, {
 			"GET", "/v1/audit", "list-audit", Reads, []string{"Audit"}, "audit", read, "",
 			"pipeops-runner audit shop --limit 20",
 		}, {

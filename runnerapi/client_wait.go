@@ -36,26 +36,37 @@ func (c *Client) Watch(ctx context.Context, key Key, generation int64, report fu
 }
 
 func (c *Client) wait(ctx context.Context, key Key, generation int64, step time.Duration, report func(Progress)) (App, error) {
-	r := &request{method: http.MethodGet, path: appURL(key)}
-	var newest App
+	return await(ctx, c, appURL(key), generation, step,
+		func(app App, err error) { report(Progress{App: app, Unreachable: err}) },
+		func(app App) bool { return app.Generation >= generation && app.Settled() })
+}
+
+// await asks for what is at path until it is settled or ctx ends, and answers the
+// newest known either way.
+func await[T any](ctx context.Context, c *Client, path string, generation int64, step time.Duration,
+	report func(T, error), settled func(T) bool,
+) (T, error) {
+	r := &request{method: http.MethodGet, path: path}
+	var newest T
 	var failure error
+	answered := false
 	for n := 0; ctx.Err() == nil; n++ {
 		r.query = map[string]string{"wait": within(ctx, step).String(), "generation": strconv.FormatInt(generation, 10)}
-		var app App
-		_, err := c.call(ctx, r, &app)
+		var now T
+		_, err := c.call(ctx, r, &now)
 		known := &Error{}
 		switch {
 		case err == nil:
-			newest, failure, n = app, nil, 0
-			report(Progress{App: app})
-			if app.Generation >= generation && app.Settled() {
-				return app, nil
+			newest, failure, answered, n = now, nil, true, 0
+			report(now, nil)
+			if settled(now) {
+				return now, nil
 			}
 		case ctx.Err() != nil:
 			failure = err
 		case errors.As(err, &known) && known.Passing() && known.Code != CodeUntrusted:
 			failure = err
-			report(Progress{App: newest, Unreachable: err})
+			report(newest, err)
 		default:
 			return newest, err
 		}
@@ -64,7 +75,7 @@ func (c *Client) wait(ctx context.Context, key Key, generation int64, step time.
 			break
 		}
 	}
-	if newest.Name == "" && failure != nil {
+	if !answered && failure != nil {
 		return newest, failure
 	}
 	return newest, nil

@@ -13,11 +13,13 @@ func (s *AppStatus) DeepCopyInto(out *AppStatus) {
 	}
 	out.Runs = nil
 	for _, r := range s.Runs {
-		if r.FinishedAt != nil {
-			t := *r.FinishedAt
-			r.FinishedAt = &t
-		}
+		r.FinishedAt, r.ExitCode = clone(r.FinishedAt), clone(r.ExitCode)
 		out.Runs = append(out.Runs, r)
+	}
+	out.Jobs = nil
+	for _, j := range s.Jobs {
+		j.StartedAt, j.FinishedAt, j.ExitCode, j.Diagnosis = clone(j.StartedAt), clone(j.FinishedAt), clone(j.ExitCode), j.Diagnosis.DeepCopy()
+		out.Jobs = append(out.Jobs, j)
 	}
 	if s.Undone != nil {
 		out.Undone = s.Undone.DeepCopy()
@@ -41,4 +43,13 @@ func (s *AppStatus) DeepCopy() *AppStatus {
 	out := new(AppStatus)
 	s.DeepCopyInto(out)
 	return out
+}
+
+// clone copies what a pointer points to.
+func clone[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	c := *p
+	return &c
 }

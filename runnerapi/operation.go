@@ -58,15 +58,20 @@ func operation(id, method, path, tag, summary, text string, bodyLimit int64) hum
 
 // mayWait documents the answer 202 of a call that has a wait parameter.
 func (s *server) mayWait(op huma.Operation) huma.Operation {
+	return s.mayWaitFor(op, reflect.TypeFor[App]())
+}
+
+// mayWaitFor is mayWait of an App that is answered in other words.
+func (s *server) mayWaitFor(op huma.Operation, answer reflect.Type) huma.Operation {
 	op.Metadata = map[string]any{answersApp: true}
-	schema := s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[App](), true, "App")
+	schema := s.api.OpenAPI().Components.Schemas.Schema(answer, true, answer.Name())
 	op.Responses = map[string]*huma.Response{
 		"200": {
-			Description: "The outcome: the App's newest spec has settled, well or not, or it was a dry run.",
+			Description: "The outcome: the newest spec has settled, well or not, or it was a dry run.",
 			Content:     map[string]*huma.MediaType{"application/json": {Schema: schema}},
 		},
 		"202": {
-			Description: "Accepted; the rollout goes on.",
+			Description: "Accepted; it goes on.",
 			Content:     map[string]*huma.MediaType{"application/json": {Schema: schema}},
 		},
 	}

@@ -80,9 +80,9 @@ func (s *server) getOperation(ctx context.Context, in *params.Operation) (*opera
 		Runner: r.Caller.Runner, RequestID: r.Caller.RequestID, StartedAt: r.StartedAt,
 	}
 	switch {
-	case !r.Done && r.Command != deleteApp:
+	case !r.Done && !deletes(r.Command):
 		op.Message = "it was taken, and nothing is known of it yet; send it again with its Idempotency-Key if that stays so"
-	case r.App == nil && r.Command != deleteApp:
+	case r.App == nil && !deletes(r.Command):
 		op.State = OperationSucceeded
 	default:
 		if r.App != nil {
@@ -97,6 +97,8 @@ func (s *server) getOperation(ctx context.Context, in *params.Operation) (*opera
 	return &operationOutput{Body: op}, nil
 }
 
-// deleteApp is the command whose outcome may come after its answer without
+// deletes says whether a command's outcome may come after its answer without
 // being an App.
-const deleteApp = "delete-app"
+func deletes(command string) bool {
+	return command == "delete-app" || command == "delete-job" || command == "delete-pipeline"
+}

@@ -41,8 +41,12 @@ func (in *logsInput) options() (LogOptions, error) {
 }
 
 func (s *server) logRoutes() {
-	op := operation("get-app-logs", http.MethodGet, appPattern+"/logs", "Apps", "Read an App's log",
-		"All pods' lines, interleaved by time. Sent as they come; where the log breaks off, the last line says why, in an object with the key \"error\".", 0)
+	huma.Register(s.api, s.sendsLog(operation("get-app-logs", http.MethodGet, appPattern+"/logs", "Apps", "Read an App's log",
+		"All pods' lines, interleaved by time. Sent as they come; where the log breaks off, the last line says why, in an object with the key \"error\".", 0)), s.getLogs)
+}
+
+// sendsLog documents the answer of a call that sends a log.
+func (s *server) sendsLog(op huma.Operation) huma.Operation {
 	schemas := s.api.OpenAPI().Components.Schemas
 	op.Responses = map[string]*huma.Response{"200": {
 		Description: "One line of the log in each line.",
@@ -54,7 +58,7 @@ func (s *server) logRoutes() {
 			"text/plain": {Schema: &huma.Schema{Type: huma.TypeString}},
 		},
 	}}
-	huma.Register(s.api, op, s.getLogs)
+	return op
 }
 
 func (s *server) getLogs(ctx context.Context, in *logsInput) (*streamOutput, error) {
@@ -62,6 +66,10 @@ func (s *server) getLogs(ctx context.Context, in *logsInput) (*streamOutput, err
 	if err != nil {
 		return nil, s.wireError(ctx, err)
 	}
+	return s.sendLog(ctx, in, opts), nil
+}
+
+func (s *server) sendLog(ctx context.Context, in *logsInput, opts LogOptions) *streamOutput {
 	return &streamOutput{Body: func(hc huma.Context) {
 		_, w := humachi.Unwrap(hc)
 		stream := newLogStream(w, NDJSON, encodeNDJSON, s.Limits.withDefaults().Stall)
@@ -76,7 +84,7 @@ func (s *server) getLogs(ctx context.Context, in *logsInput) (*streamOutput, err
 		if err != nil {
 			problem.Write(w, problem.RequestID(ctx), err)
 		}
-	}}, nil
+	}}
 }
 
 // logs is the backend's, with errors that may be told.
@@ -113,4 +121,19 @@ func wantsText(accept string) bool {
 		}
 	}
 	return text
+}
+
+// registerLog adds a call for the log of what runs to its end.
+func (s *server) registerLog(op huma.Operation, kind AppType) {
+	huma.Register(s.api, s.sendsLog(op), func(ctx context.Context, in *logsInput) (*streamOutput, error) {
+		opts, err := in.options()
+		if err == nil {
+			_, err = s.run(ctx, appKey(in.App), kind)
+		}
+		if err != nil {
+			return nil, s.wireError(ctx, err)
+		}
+		opts.UntilDone = true
+		return s.sendLog(ctx, in, opts), nil
+	})
 }

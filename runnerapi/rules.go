@@ -45,13 +45,35 @@ var workloadRules = []Rule{
 		func(s AppSpec) bool { return (s.Schedule != nil) == (s.Type == TypeCronJob) },
 	},
 	{
-		"job", "only a Job or CronJob has these options",
-		`!has(self.job) || self.type in ['Job', 'CronJob']`,
+		"job", "only a Job, CronJob or Pipeline has these options",
+		`!has(self.job) || self.type in ['Job', 'CronJob', 'Pipeline']`,
 		func(s AppSpec) bool { return s.Job == nil || s.Type.Runs() },
 	},
 	{
-		"ports", "a Job or CronJob serves nothing and has no ports",
-		`!has(self.ports) || self.ports.size() == 0 || !(self.type in ['Job', 'CronJob'])`,
+		"jobs", "a Pipeline needs jobs, and nothing else has them",
+		`(has(self.jobs) && self.jobs.size() > 0) == (self.type == 'Pipeline')`,
+		func(s AppSpec) bool { return (len(s.Jobs) > 0) == (s.Type == TypePipeline) },
+	},
+	{
+		"command", "each job of a Pipeline has a command and arguments of its own",
+		`self.type != 'Pipeline' || !has(self.command) && !has(self.args)`,
+		func(s AppSpec) bool { return s.Type != TypePipeline || len(s.Command)+len(s.Args) == 0 },
+	},
+	{
+		"job.completions", "a job of a Pipeline is one pod",
+		`self.type != 'Pipeline' || !has(self.job) || !has(self.job.completions) && !has(self.job.parallelism)`,
+		func(s AppSpec) bool {
+			return s.Type != TypePipeline || s.Job == nil || s.Job.Completions == 0 && s.Job.Parallelism == 0
+		},
+	},
+	{
+		"rightSizing", "the jobs of a Pipeline are too different to be measured together",
+		`self.type != 'Pipeline' || !has(self.rightSizing)`,
+		func(s AppSpec) bool { return s.Type != TypePipeline || s.RightSizing == nil },
+	},
+	{
+		"ports", "a Job, CronJob or Pipeline serves nothing and has no ports",
+		`!has(self.ports) || self.ports.size() == 0 || !(self.type in ['Job', 'CronJob', 'Pipeline'])`,
 		func(s AppSpec) bool { return len(s.Ports) == 0 || !s.Type.Runs() },
 	},
 	{
@@ -110,8 +132,8 @@ var zero = regexp.MustCompile(zeroPattern)
 
 var updateRules = []Rule{
 	{
-		"update", "a Job or CronJob is not updated but run again",
-		`!has(self.update) || !(self.type in ['Job', 'CronJob'])`,
+		"update", "a Job, CronJob or Pipeline is not updated but run again",
+		`!has(self.update) || !(self.type in ['Job', 'CronJob', 'Pipeline'])`,
 		func(s AppSpec) bool { return s.Update == nil || !s.Type.Runs() },
 	},
 	{

@@ -41,6 +41,10 @@ func (c Call) exampleURL() string {
 		name = "web-env"
 	case strings.HasPrefix(c.Path, configMapRoute):
 		name = "web-settings"
+	case strings.HasPrefix(c.Path, jobRoute):
+		name = "migrate"
+	case strings.HasPrefix(c.Path, pipelineRoute):
+		name = "release"
 	case strings.HasPrefix(c.Path, nodeRoute):
 		name = "$NODE"
 	case c.Path == namespaceRoute:

@@ -108,6 +108,8 @@ func newRouter(c Config) (chi.Router, *server) {
 		s.lifecycleRoutes()
 		s.eventRoutes()
 		s.logRoutes()
+		s.jobRoutes()
+		s.pipelineRoutes()
 		s.insideRoutes()
 		s.secretRoutes()
 		s.configMapRoutes()

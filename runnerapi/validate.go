@@ -47,6 +47,11 @@ func (s AppSpec) ValidateName(name string) []FieldError {
 	if len(name) > maxSetName && s.is(TypeStatefulSet, TypeCronJob) {
 		v.add("name", "the name of a StatefulSet or CronJob has at most 52 letters")
 	}
+	for i, j := range s.Jobs {
+		if len(name)+1+len(j.Name) > maxLabel {
+			v.add(fmt.Sprintf("jobs[%d].name", i), "the names of the Pipeline and of the job together have at most %d letters", maxLabel-1)
+		}
+	}
 	for i, c := range s.InitContainers {
 		if c.Name == name {
 			v.add(fmt.Sprintf("initContainers[%d].name", i), "an init container may not have the App's name: its own container has it")
@@ -95,7 +100,7 @@ func (s AppSpec) Validate() []FieldError {
 	v := &validation{}
 	v.ports(s.Ports)
 	v.env("env", s.Env)
-	v.envFrom(s.EnvFrom)
+	v.envFrom("envFrom", s.EnvFrom)
 	v.resources("resources", s.Resources)
 	v.rightSizing(s.RightSizing)
 	v.probe("probes.startup", s.Probes.Startup)
@@ -210,9 +215,9 @@ func (v *validation) keyRef(field string, ref *KeyRef) {
 	v.dataKey(field+".key", ref.Key)
 }
 
-func (v *validation) envFrom(sources []EnvSource) {
+func (v *validation) envFrom(field string, sources []EnvSource) {
 	for i, s := range sources {
-		at := fmt.Sprintf("envFrom[%d]", i)
+		at := fmt.Sprintf("%s[%d]", field, i)
 		if count(s.Secret != "", s.ConfigMap != "") != 1 {
 			v.add(at, "exactly one of secret and configMap must be set")
 			continue
@@ -246,6 +251,14 @@ func (v *validation) named(s AppSpec) {
 		v.unique(names, c.Name, at+".name", "init container")
 		v.env(at+".env", c.Env)
 		v.resources(at+".resources", c.Resources)
+	}
+	names = map[string]bool{}
+	for i, j := range s.Jobs {
+		at := fmt.Sprintf("jobs[%d]", i)
+		v.unique(names, j.Name, at+".name", "job")
+		v.env(at+".env", j.Env)
+		v.envFrom(at+".envFrom", j.EnvFrom)
+		v.resources(at+".resources", j.Resources)
 	}
 	names = map[string]bool{}
 	for i, volume := range s.Volumes {

@@ -198,3 +198,15 @@ func FuzzParsePort(f *testing.F) {
 		}
 	})
 }
+
+func FuzzParseSpec(f *testing.F) {
+	f.Add([]byte("image: a\nargs: [x]\n"))
+	f.Add([]byte("jobs:\n  - {name: a, image: b}\n"))
+	f.Add([]byte("a: &a [*a]\n---\n{}"))
+	f.Fuzz(func(_ *testing.T, text []byte) {
+		if len(text) <= maxManifest {
+			_ = parseSpec(text, &runnerapi.JobSpec{})
+			_ = parseSpec(text, &runnerapi.PipelineSpec{})
+		}
+	})
+}

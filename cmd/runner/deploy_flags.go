@@ -35,15 +35,10 @@ type specFlags struct {
 }
 
 func (f *specFlags) add(cmd *cobra.Command) {
+	f.addContainer(cmd)
 	fl := cmd.Flags()
-	fl.StringVar(&f.image, "image", "", "container image")
 	fl.Var(&f.replicas, "replicas", "number of pods (default: what the App has, 1 for a new one)")
 	fl.StringArrayVarP(&f.ports, "port", "p", nil, "port the container listens on, as [NAME=]PORT[:SERVICE-PORT][/udp]; may be repeated")
-	fl.StringArrayVarP(&f.env, "env", "e", nil, "environment variable, as NAME=VALUE; may be repeated")
-	fl.StringArrayVar(&f.envFrom, "env-from", nil, "secret whose keys all become environment variables; may be repeated")
-	fl.StringArrayVar(&f.envSecret, "env-secret", nil, "environment variable from a secret, as NAME=SECRET/KEY; may be repeated")
-	fl.StringVar(&f.cpu, "cpu", "", "CPU of each pod, as REQUEST[:LIMIT], e.g. 250m:1")
-	fl.StringVar(&f.memory, "memory", "", "memory of each pod, as REQUEST[:LIMIT], e.g. 128Mi:256Mi")
 	fl.StringVar(&f.probePath, "probe-path", "", "path that answers when a pod is ready")
 	fl.Int32Var(&f.probePort, "probe-port", 0, "port of --probe-path (default: the first port)")
 	fl.StringVar(&f.workload, "type", "", "Deployment (the default), StatefulSet, DaemonSet, Job or CronJob")
@@ -52,9 +47,20 @@ func (f *specFlags) add(cmd *cobra.Command) {
 	fl.StringVar(&f.tlsSecret, "tls-secret", "", "TLS secret with the certificate of each --host")
 	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions( // fails for an unknown flag only
 		[]string{"Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob"}, cobra.ShellCompDirectiveNoFileComp))
-	fl.StringArrayVar(&f.pullSecret, "pull-secret", nil, "secret to pull the image with; may be repeated")
 	fl.StringSliceVar(&f.restartOn, "restart-on", nil, "restart when what the App uses changes: secrets, config-maps, or none")
 	fl.StringVar(&f.sizing, "right-sizing", "", "fit the requests to the use: off, recommend or apply (bounds: in a file)")
+}
+
+// addContainer adds the flags for what everything has that runs.
+func (f *specFlags) addContainer(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.image, "image", "", "container image")
+	fl.StringArrayVarP(&f.env, "env", "e", nil, "environment variable, as NAME=VALUE; may be repeated")
+	fl.StringArrayVar(&f.envFrom, "env-from", nil, "secret whose keys all become environment variables; may be repeated")
+	fl.StringArrayVar(&f.envSecret, "env-secret", nil, "environment variable from a secret, as NAME=SECRET/KEY; may be repeated")
+	fl.StringVar(&f.cpu, "cpu", "", "CPU of each pod, as REQUEST[:LIMIT], e.g. 250m:1")
+	fl.StringVar(&f.memory, "memory", "", "memory of each pod, as REQUEST[:LIMIT], e.g. 128Mi:256Mi")
+	fl.StringArrayVar(&f.pullSecret, "pull-secret", nil, "secret to pull the image with; may be repeated")
 }
 
 // probePeriod is how often --probe-path is asked, in seconds. Kubernetes' ten

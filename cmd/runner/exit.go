@@ -27,10 +27,10 @@ var exitCodes = []struct {
 	code int
 	what string
 }{
-	{exitOK, "done; where it waited, the App is healthy"},
+	{exitOK, "done; where it waited, the App is healthy, or the job or pipeline has succeeded"},
 	{exitFailure, "any other error"},
 	{exitUsage, "a mistake on the command line or in a file"},
-	{exitAppFailed, "the App is failed or degraded; the diagnosis is on standard error"},
+	{exitAppFailed, "the App is failed or degraded, or the job or pipeline failed or cannot go on; the diagnosis is on standard error"},
 	{exitNotFound, "no such agent, App, secret or namespace"},
 	{exitUnreachable, "the control plane or the agent could not be reached"},
 	{exitTimeout, "no outcome in the time to wait; it goes on in the cluster"},

@@ -39,17 +39,21 @@ interrupted, and outlives restarts of the App and of the agent.`,
 			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error { return c.run(ctx, t, args[1]) })
 		},
 	}
+	c.flags(cmd, "go on with new lines until interrupted")
+	cmd.Flags().BoolVar(&c.opts.Previous, "previous", false, "of the run before the last restart")
+	return cmd
+}
+
+func (c *logsCommand) flags(cmd *cobra.Command, follow string) {
 	f := cmd.Flags()
 	namespaceFlag(cmd, &c.namespace)
-	f.BoolVarP(&c.opts.Follow, "follow", "f", false, "go on with new lines until interrupted")
+	f.BoolVarP(&c.opts.Follow, "follow", "f", false, follow)
 	f.IntVar(&c.opts.Tail, "tail", -1, "last lines of each pod; -1 for all")
 	f.DurationVar(&c.opts.Since, "since", 0, "no lines older than this, e.g. 10m")
-	f.BoolVar(&c.opts.Previous, "previous", false, "of the run before the last restart")
 	f.StringVarP(&c.opts.Container, "container", "c", "", "container (default: the App's own)")
 	f.BoolVar(&c.prefix, "prefix", false, "put the pod's name before each line")
 	f.BoolVar(&c.timestamps, "timestamps", false, "put the time before each line")
 	f.BoolVar(&c.json, "json", false, "one JSON object per line, with time, pod and line")
-	return cmd
 }
 
 func (c *logsCommand) run(ctx context.Context, t *target, name string) error {

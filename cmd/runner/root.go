@@ -77,7 +77,7 @@ Exit codes:
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{cli.FlagError(err)} })
 	root.AddCommand(
 		newAgents(a), newTimeline(a), newCluster(a), newAudit(a), newApps(a), newDeploy(a), newStatus(a), newScale(a), newRestart(a), newLogs(a), newExec(a), newCopy(a), newPortForward(a), newDelete(a),
-		newPause(a), newResume(a), newRollback(a), newRevisions(a), newEvents(a), newOperation(a),
+		newPause(a), newResume(a), newRollback(a), newRevisions(a), newEvents(a), newOperation(a), newJob(a), newPipeline(a),
 		newSecret(a), newConfig(a), newMetrics(a), newNamespace(a), newNode(a), newClusterEvents(a), cli.NewVersion("pipeops-runner", version, commit),
 	)
 	root.InitDefaultCompletionCmd("completion")

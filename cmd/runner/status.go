@@ -78,7 +78,10 @@ func statusTable(w io.Writer, app runnerapi.App) {
 	if d := app.Status.Drift; d != nil {
 		cli.Row(w, "Drift:", driftText(d))
 	}
-	d := app.Status.Diagnosis
+	diagnosisRows(w, app.Status.Diagnosis)
+}
+
+func diagnosisRows(w io.Writer, d *runnerapi.Diagnosis) {
 	if d == nil {
 		return
 	}

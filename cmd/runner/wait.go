@@ -102,6 +102,11 @@ func (a *app) sayDiagnosis(app runnerapi.App) {
 		return
 	}
 	a.say("Error: %s/%s is %s: %s", app.Namespace, app.Name, strings.ToLower(string(app.Status.Phase)), cli.Printable(d.Message))
+	a.sayEvidence(d)
+}
+
+// sayEvidence prints what there is beside a diagnosis' message.
+func (a *app) sayEvidence(d *runnerapi.Diagnosis) {
 	a.say("  cause: %s", d.Cause)
 	if d.Object != "" {
 		a.say("  object: %s", cli.Printable(d.Object))
@@ -131,9 +136,10 @@ func newProgress(w io.Writer, terminal bool) *progress {
 	return &progress{w: w, terminal: terminal, start: time.Now()}
 }
 
-func (p *progress) report(r runnerapi.Progress) {
-	text := summary(r.App)
-	if r.Unreachable != nil {
+func (p *progress) report(r runnerapi.Progress) { p.show(summary(r.App), r.Unreachable) }
+
+func (p *progress) show(text string, unreachable error) {
+	if unreachable != nil {
 		text = "the agent does not answer now; still waiting"
 	}
 	if p.terminal {

@@ -45,7 +45,16 @@ func childMeta(a *App) metav1.ObjectMeta {
 }
 
 // children are the objects that an App becomes, its workload first.
-func children(a *App) []client.Object { return append([]client.Object{workload(a)}, besides(a)...) }
+func children(a *App) []client.Object {
+	if a.Spec.Type != runnerapi.TypePipeline {
+		return append([]client.Object{workload(a)}, besides(a)...)
+	}
+	jobs := make([]client.Object, 0, len(a.Spec.Jobs))
+	for _, spec := range a.Spec.Jobs {
+		jobs = append(jobs, pipelineJob(a, spec))
+	}
+	return jobs
+}
 
 // besides are the objects that an App becomes beside its workload.
 func besides(a *App) []client.Object {
@@ -95,7 +104,7 @@ func blank(t runnerapi.AppType) client.Object {
 		return &appsv1.StatefulSet{}
 	case runnerapi.TypeDaemonSet:
 		return &appsv1.DaemonSet{}
-	case runnerapi.TypeJob:
+	case runnerapi.TypeJob, runnerapi.TypePipeline:
 		return &batchv1.Job{}
 	case runnerapi.TypeCronJob:
 		return &batchv1.CronJob{}

@@ -108,6 +108,16 @@ func (e *Engine) letGo(ctx context.Context, a *App) error {
 // takeDown deletes the App's own objects and says whether anything that could
 // still serve is left.
 func (e *Engine) takeDown(ctx context.Context, a *App) (left bool, err error) {
+	jobs, err := e.pipelineJobs(ctx, a)
+	if err != nil {
+		return true, err
+	}
+	for _, j := range jobs {
+		left = true
+		if err := e.deleteOwn(ctx, a, j); err != nil {
+			return true, err
+		}
+	}
 	for _, o := range possible(a) {
 		err := e.cached.Get(ctx, client.ObjectKeyFromObject(o), o)
 		if apierrors.IsNotFound(err) {

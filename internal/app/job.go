@@ -10,6 +10,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
@@ -59,6 +60,9 @@ func (e *Engine) makeJob(ctx context.Context, a *App, want *batchv1.Job) error {
 // sweepJob removes a finished Job whose time is up, once the status remembers
 // its end, and otherwise says how long it has left.
 func (e *Engine) sweepJob(ctx context.Context, a *App, m made) (time.Duration, error) {
+	if a.Spec.Type == runnerapi.TypePipeline {
+		return e.sweepPipeline(ctx, a)
+	}
 	j, ok := m.workload.(*batchv1.Job)
 	if !ok || a.Spec.Job == nil || a.Spec.Job.TTLSeconds == nil || a.Status.Finished != runKey(a) {
 		return 0, nil
@@ -117,21 +121,48 @@ func (e *Engine) jobsOf(ctx context.Context, a *App, w client.Object) ([]*batchv
 }
 
 // runs are what a status tells of the jobs.
-func runs(jobs []*batchv1.Job) []runnerapi.Run {
+func runs(jobs []*batchv1.Job, pods []*corev1.Pod) []runnerapi.Run {
 	if len(jobs) == 0 {
 		return nil
 	}
 	out := make([]runnerapi.Run, 0, min(len(jobs), maxRuns))
 	for _, j := range jobs[:min(len(jobs), maxRuns)] {
-		run := runnerapi.Run{Name: j.Name, StartedAt: j.CreationTimestamp.UTC()}
-		var at *metav1.Time
-		if run.Outcome, at = outcomeOfJob(j); at != nil {
-			t := at.UTC()
-			run.FinishedAt = &t
-		}
-		out = append(out, run)
+		out = append(out, runOf(j, pods))
 	}
 	return out
+}
+
+func runOf(j *batchv1.Job, pods []*corev1.Pod) runnerapi.Run {
+	run := runnerapi.Run{
+		Name: j.Name, StartedAt: j.CreationTimestamp.UTC(), ExitCode: exitCodeOf(j, pods),
+		Tries: j.Status.Active + j.Status.Succeeded + j.Status.Failed,
+	}
+	var at *metav1.Time
+	if run.Outcome, at = outcomeOfJob(j); at != nil {
+		t := at.UTC()
+		run.FinishedAt = &t
+	}
+	return run
+}
+
+// exitCodeOf is that of the container that ended last, of those that are told of:
+// the pods may be gone.
+func exitCodeOf(j *batchv1.Job, pods []*corev1.Pod) *int32 {
+	var last *corev1.ContainerStateTerminated
+	for _, pod := range pods {
+		if !metav1.IsControlledBy(pod, j) {
+			continue
+		}
+		for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+			if end := c.State.Terminated; end != nil && (last == nil || !end.FinishedAt.Before(&last.FinishedAt)) {
+				last = end
+			}
+		}
+	}
+	if last == nil {
+		return nil
+	}
+	return ptr.To(last.ExitCode)
 }
 
 // currentRuns are those of the newest spec: what an older one did says nothing

@@ -26,22 +26,45 @@ func (r *logReader) follow(ctx context.Context, news <-chan struct{}) error {
 	reading := map[types.UID]bool{}
 
 	for {
+		done := r.done(ctx)
 		pods, err := r.pods(ctx)
 		if err != nil {
 			return err
 		}
 		for _, pod := range pods {
-			if reading[pod.UID] || !r.runs(pod) {
+			if reading[pod.UID] || !r.wants(pod) {
 				continue
 			}
 			reading[pod.UID] = true
 			opts, skip := r.followOptions(pod), skipper{from: r.seen[pod.UID]}
 			readers.Go(func() { r.tail(ctx, pod, opts, skip, lines, ends) })
 		}
+		if done && len(reading) == 0 {
+			return nil
+		}
 		if again, err := r.relay(ctx, reading, lines, ends, news); !again {
 			return err
 		}
 	}
+}
+
+// wants says whether there is something to be read of a pod. What ends has pods
+// that may have come and gone between two looks.
+func (r *logReader) wants(pod *corev1.Pod) bool {
+	if r.runs(pod) || !r.opts.UntilDone || r.ended[pod.UID] {
+		return r.runs(pod)
+	}
+	r.ended[pod.UID] = true
+	return true
+}
+
+// done says whether the run has ended whose log is read until then.
+func (r *logReader) done(ctx context.Context) bool {
+	if !r.opts.UntilDone {
+		return false
+	}
+	a, err := r.e.get(ctx, r.app.key())
+	return err == nil && a.observed() && a.Status.Finished == runKey(a)
 }
 
 // followOptions go on where this pod's log was read to. A pod that was there

@@ -35,7 +35,7 @@ func (e *Engine) Logs(ctx context.Context, key runnerapi.Key, opts runnerapi.Log
 	news, unsubscribe := e.hub.subscribe(key)
 	defer unsubscribe()
 
-	r := &logReader{e: e, app: a, opts: opts, emit: emit, seen: map[types.UID]position{}, first: map[types.UID]bool{}}
+	r := &logReader{e: e, app: a, opts: opts, emit: emit, seen: map[types.UID]position{}, first: map[types.UID]bool{}, ended: map[types.UID]bool{}}
 	pods, err := r.pods(ctx)
 	if err != nil {
 		return err
@@ -78,6 +78,7 @@ type logReader struct {
 	emit  func(runnerapi.LogLine) error
 	seen  map[types.UID]position
 	first map[types.UID]bool // pods that were there when the call began
+	ended map[types.UID]bool // pods that are read to their end; with UntilDone
 }
 
 // position is how far a pod's log was read: the time of the last line, and how

@@ -35,7 +35,7 @@ func (a *App) mayOwn(owner *metav1.OwnerReference) bool {
 	switch a.Spec.Type {
 	case runnerapi.TypeStatefulSet, runnerapi.TypeDaemonSet, runnerapi.TypeJob:
 		return owner.Kind == string(a.Spec.Type) && owner.Name == a.Name
-	case runnerapi.TypeCronJob:
+	case runnerapi.TypeCronJob, runnerapi.TypePipeline:
 		return owner.Kind == "Job" && strings.HasPrefix(owner.Name, a.Name+"-")
 	}
 	return owner.Kind == "ReplicaSet" && strings.HasPrefix(owner.Name, a.Name+"-")

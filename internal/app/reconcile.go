@@ -190,8 +190,11 @@ func (e *Engine) converge(ctx context.Context, a *App) (made, error) {
 }
 
 func (e *Engine) convergeWorkload(ctx context.Context, a *App) (client.Object, error) {
-	if a.Spec.Type == runnerapi.TypeJob {
+	switch a.Spec.Type {
+	case runnerapi.TypeJob:
 		return e.convergeJob(ctx, a)
+	case runnerapi.TypePipeline:
+		return e.convergePipeline(ctx, a)
 	}
 	w := workload(a)
 	if err := e.ensure(ctx, a, w); err != nil {

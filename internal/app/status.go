@@ -41,6 +41,11 @@ func (e *Engine) observe(ctx context.Context, a *App, m made) (Status, time.Dura
 	if !a.ranBefore(m) {
 		count(&s, a, m.workload, pods, jobs)
 		s.Phase, s.Diagnosis = phase(a, m, pods, currentRuns(a, jobs), finding), finding.Diagnosis
+		if a.Spec.Type == runnerapi.TypePipeline {
+			if err := e.notePipeline(ctx, a, &s, m, pods); err != nil {
+				return Status{}, 0, err
+			}
+		}
 	}
 	if !a.Spec.Paused {
 		s.Made = m.objects
@@ -56,7 +61,7 @@ func (e *Engine) observe(ctx context.Context, a *App, m made) (Status, time.Dura
 // ranBefore says whether the App's run came to its end and was removed since:
 // then the status is what tells of it.
 func (a *App) ranBefore(m made) bool {
-	return a.Spec.Type == runnerapi.TypeJob && m.workload == nil && m.refusal == nil && a.Status.Finished == runKey(a)
+	return (a.Spec.Type == runnerapi.TypeJob || a.Spec.Type == runnerapi.TypePipeline) && m.workload == nil && m.refusal == nil && a.Status.Finished == runKey(a)
 }
 
 func count(s *Status, a *App, w client.Object, pods []*corev1.Pod, jobs []*batchv1.Job) {
@@ -71,7 +76,7 @@ func count(s *Status, a *App, w client.Object, pods []*corev1.Pod, jobs []*batch
 	if f.seen {
 		s.UpdatedReplicas = f.updated
 	}
-	s.Runs = runs(jobs)
+	s.Runs = runs(jobs, pods)
 	if j := newestEnded(jobs); j != nil && a.Spec.Type == runnerapi.TypeJob {
 		s.Finished = j.Annotations[managed.Run]
 	}
@@ -87,7 +92,7 @@ func phase(a *App, m made, pods []*corev1.Pod, jobs []*batchv1.Job, f diagnose.F
 	figures := figuresOf(m.workload)
 	serves := figures.available > 0 || anyReady(pods)
 	switch a.Spec.Type {
-	case runnerapi.TypeJob:
+	case runnerapi.TypeJob, runnerapi.TypePipeline:
 		serves = false
 	case runnerapi.TypeCronJob:
 		last := newestEnded(jobs)
@@ -104,6 +109,7 @@ func phase(a *App, m made, pods []*corev1.Pod, jobs []*batchv1.Job, f diagnose.F
 		return runnerapi.PhaseProgressing
 	case a.Spec.Type == runnerapi.TypeCronJob && serves,
 		a.Spec.Type == runnerapi.TypeJob && len(jobs) > 0 && succeeded(jobs[0]),
+		a.Spec.Type == runnerapi.TypePipeline && len(jobs) > 0 && succeeded(jobs[0]) && a.isLast(jobs[0]),
 		!a.Spec.Type.Runs() && figures.complete() && !f.Unsettled:
 		return runnerapi.PhaseHealthy
 	case serves && wasComplete(a):

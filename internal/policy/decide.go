@@ -133,7 +133,12 @@ func (r ruling) app(s runnerapi.AppSpec) error {
 			return err
 		}
 	}
-	if err := r.resources("resources.limits", s.Resources.Limits); err != nil {
+	if s.Type != runnerapi.TypePipeline { // whose own are for jobs that have none
+		if err := r.resources("resources.limits", s.Resources.Limits); err != nil {
+			return err
+		}
+	}
+	if err := r.jobs(s); err != nil {
 		return err
 	}
 	for n, c := range s.InitContainers {
@@ -144,6 +149,22 @@ func (r ruling) app(s runnerapi.AppSpec) error {
 			}
 		}
 		if err := r.resources(at+".resources.limits", c.Resources.Limits); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// jobs looks at those of a Pipeline, each with what it has of the Pipeline.
+func (r ruling) jobs(s runnerapi.AppSpec) error {
+	for n, j := range s.Jobs {
+		at := fmt.Sprintf("jobs[%d]", n)
+		if j.Image != "" { // else it is the App's
+			if err := r.image(at+".image", j.Image); err != nil {
+				return err
+			}
+		}
+		if err := r.resources(at+".resources.limits", s.JobSpec(j).Resources.Limits); err != nil {
 			return err
 		}
 	}

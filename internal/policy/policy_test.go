@@ -311,3 +311,36 @@ func TestTheSwitchesOfTheConfigMap(t *testing.T) {
 		assert.Equal(t, key, e.Field)
 	}
 }
+
+func TestThePolicyBoundsJobsAndPipelines(t *testing.T) {
+	p := load(t, rules)
+	limits := runnerapi.Resources{Limits: runnerapi.ResourceAmounts{CPU: "1", Memory: "512Mi"}}
+	ask := func(command string, spec runnerapi.AppSpec) error {
+		i := intent("ci", command, "shop")
+		i.App = &spec
+		return p.Decide(i)
+	}
+	job := runnerapi.JobSpec{Image: "registry.example.com/shop/web:1", Resources: limits}
+	require.NoError(t, ask("put-job", job.AppSpec()))
+	job.Parallelism = 6
+	require.ErrorContains(t, ask("put-job", job.AppSpec()), "at most 5 pods")
+
+	pipeline := runnerapi.PipelineSpec{
+		Image: "registry.example.com/shop/web:1",
+		Jobs:  []runnerapi.PipelineJob{{Name: "test", Resources: limits}, {Name: "deploy", Resources: limits, Image: "nginx"}},
+	}
+	require.NoError(t, ask("put-pipeline", pipeline.AppSpec()), "each job has its own limits")
+	for field, spoil := range map[string]func(*runnerapi.PipelineJob){
+		"jobs[1].image":                   func(j *runnerapi.PipelineJob) { j.Image = "evil.example.com/x" },
+		"jobs[1].resources.limits.cpu":    func(j *runnerapi.PipelineJob) { j.Resources = runnerapi.Resources{} },
+		"jobs[1].resources.limits.memory": func(j *runnerapi.PipelineJob) { j.Resources.Limits.Memory = "2Gi" },
+	} {
+		broken := pipeline
+		broken.Jobs = append([]runnerapi.PipelineJob(nil), pipeline.Jobs...)
+		spoil(&broken.Jobs[1])
+		known := &problem.Error{}
+		require.ErrorAs(t, ask("put-pipeline", broken.AppSpec()), &known, field)
+		assert.Equal(t, field, known.Field)
+		require.ErrorAs(t, ask("put-app", broken.AppSpec()), &known, "nor by the other way")
+	}
+}

@@ -278,6 +278,18 @@ func (b *FakeBackend) Finish(key runnerapi.Key) {
 	b.notify()
 }
 
+// jobResult has a Pipeline's job succeed, fail where its image is missing, and not run after one that did.
+func jobResult(app runnerapi.App, j runnerapi.PipelineJob) runnerapi.JobResult {
+	last := len(app.Status.Jobs) - 1
+	switch {
+	case last >= 0 && app.Status.Jobs[last].State != runnerapi.JobSucceeded:
+		return runnerapi.JobResult{Name: j.Name, State: runnerapi.JobNotRun}
+	case strings.Contains(j.Image, "missing"):
+		return runnerapi.JobResult{Name: j.Name, State: runnerapi.JobFailed, StartedAt: &epoch, FinishedAt: &epoch, Tries: 1}
+	}
+	return runnerapi.JobResult{Name: j.Name, State: runnerapi.JobSucceeded, StartedAt: &epoch, FinishedAt: &epoch, Tries: 1}
+}
+
 func settle(app runnerapi.App) runnerapi.App {
 	replicas := int32(1)
 	if app.Spec.Replicas != nil {
@@ -292,6 +304,9 @@ func settle(app runnerapi.App) runnerapi.App {
 		app.Status.Replicas, app.Status.UpdatedReplicas, app.Status.ReadyReplicas, app.Status.DesiredReplicas = 0, 0, 0, 0
 		app.Status.Runs = []runnerapi.Run{{Name: app.Name, Outcome: runnerapi.RunSucceeded, StartedAt: epoch, FinishedAt: &epoch}}
 	}
+	for _, j := range app.Spec.Jobs {
+		app.Status.Jobs = append(app.Status.Jobs, jobResult(app, j))
+	}
 	if in := app.Spec.Ingress; in != nil {
 		app.Status.PublicURLs = []string{"http://" + in.Hosts[0].Host + "/"}
 	}
@@ -300,6 +315,9 @@ func settle(app runnerapi.App) runnerapi.App {
 	}
 	if strings.Contains(app.Spec.Image, "missing") {
 		app.Status.Phase, app.Status.ReadyReplicas = runnerapi.PhaseFailed, 0
+		for i := range app.Status.Runs { // which wait for the image
+			app.Status.Runs[i].Outcome, app.Status.Runs[i].FinishedAt = runnerapi.RunRunning, nil
+		}
 		app.Status.Diagnosis = &runnerapi.Diagnosis{
 			Cause: runnerapi.CauseImageNotFound, Message: "the image " + app.Spec.Image + " does not exist",
 			Fix: "check the image's name and tag", Object: "Pod/" + app.Name + "-1",

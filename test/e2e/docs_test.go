@@ -259,6 +259,8 @@ func (s *shell) allow(t *testing.T) {
 	})
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "dump.sql"), []byte("SELECT 1;\n"), 0o600))
 	require.NoError(t, os.MkdirAll(filepath.Join(s.dir, "site"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "pipeline.yaml"), []byte("image: "+harness.ExampleImage+
+		"\njobs: [{name: test, args: [-crash-after, 100ms, -exit-code, '0']}, {name: migrate, args: [-crash-after, 100ms, -exit-code, '0']}]\n"), 0o600))
 }
 
 // here is an example with what there is here: the image has one program, and no database.

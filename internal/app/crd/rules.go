@@ -34,6 +34,8 @@ var (
 var nameRules = apiextensions.ValidationRules{
 	rule(`!(self.spec.type in ['StatefulSet', 'CronJob']) || self.metadata.name.size() <= 52`,
 		"the name of a StatefulSet or CronJob has at most 52 letters"),
+	rule(`!has(self.spec.jobs) || self.spec.jobs.all(j, self.metadata.name.size() + 1 + j.name.size() <= 63)`,
+		"the names of the Pipeline and of the job together have at most 62 letters"),
 	rule(`!has(self.spec.initContainers) || self.spec.initContainers.all(c, c.name != self.metadata.name)`,
 		"an init container may not have the App's name: its own container has it"),
 }
@@ -71,7 +73,12 @@ func addRules(spec *apiextensions.JSONSchemaProps) {
 	forItems(init, "env", envRule)
 	at(*init, "resources", less...)
 	keyed(init, "env", "name")
-	for list, key := range map[string]string{"env": "name", "volumes": "name", "initContainers": "name", "files": "path"} {
+	jobs := spec.Properties["jobs"].Items.Schema
+	forItems(jobs, "env", envRule)
+	forItems(jobs, "envFrom", envFromRule)
+	at(*jobs, "resources", less...)
+	keyed(jobs, "env", "name")
+	for list, key := range map[string]string{"env": "name", "jobs": "name", "volumes": "name", "initContainers": "name", "files": "path"} {
 		keyed(spec, list, key)
 	}
 	bound(spec.Properties["imagePullSecrets"].Items.Schema, 253, `^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)

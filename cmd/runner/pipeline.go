@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+func newPipeline(a *app) *cobra.Command {
+	return group("pipeline", "Run jobs one after the other, until one fails",
+		newPipelineRun(a), newPipelineStatus(a), newPipelineList(a),
+		newRunLogs(a, "pipeline", "Print the log of a Pipeline's jobs, and follow it until the Pipeline ends", (*runnerapi.Client).PipelineLogs, "release"),
+		newRunDelete(a, "pipeline", "Stop a Pipeline if it runs, and remove it with its pods", (*runnerapi.Client).DeletePipeline, "release"))
+}
+
+var pipelines = runKind[runnerapi.Pipeline]{
+	of: func(p runnerapi.Pipeline) standing {
+		return standing{
+			kind: "pipeline", key: runnerapi.Key{Namespace: p.Namespace, Name: p.Name}, operation: p.Operation,
+			settled: p.Settled(), state: p.Status.State, doing: underWay(p), diagnosis: p.Status.Diagnosis,
+		}
+	},
+	wait: func(ctx context.Context, t *target, p runnerapi.Pipeline, report func(runnerapi.Pipeline, error)) (runnerapi.Pipeline, error) {
+		return t.WaitPipeline(ctx, runnerapi.Key{Namespace: p.Namespace, Name: p.Name}, p.Generation, report)
+	},
+	table: pipelineDetails,
+}
+
+// underWay names the job that a Pipeline has come to.
+func underWay(p runnerapi.Pipeline) string {
+	for i, j := range p.Status.Jobs {
+		if j.State != runnerapi.JobSucceeded && j.State != runnerapi.JobWaiting {
+			return fmt.Sprintf("job %d of %d, %s", i+1, len(p.Status.Jobs), j.Name)
+		}
+	}
+	return ""
+}
+
+func newPipelineRun(a *app) *cobra.Command {
+	c := &runFlags{rollout: rollout{app: a}}
+	var image string
+	cmd := &cobra.Command{
+		Use:   "run AGENT NAME -f FILE [flags]",
+		Short: "Run a Pipeline and wait for its end",
+		Long: `Run a Pipeline's jobs one after the other, and wait for the end of the last or for the
+first that fails. The exit code is 0 only if all succeeded.
+
+The file has the Pipeline in YAML or JSON. Each call is a new run, from the first job on,
+which takes the place of the one before; with --run, the same Pipeline under the same name
+runs once, however often this is called.`,
+		Example: `  pipeops-runner pipeline run shop release -f pipeline.yaml
+  pipeops-runner pipeline run shop release -f pipeline.yaml --image registry.example.com/shop/web:1.4.2 --run build-1742 --wait=30m`,
+		Args:              exactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if c.file == "" {
+				return usageError{errors.New("no jobs: give them in a file, with -f FILE")}
+			}
+			return c.pipeline(cmd.Context(), args[0], args[1], image)
+		},
+	}
+	c.add(cmd, "Pipeline")
+	cmd.Flags().StringVar(&image, "image", "", "container image of the jobs that name none")
+	return cmd
+}
+
+func (f *runFlags) pipeline(ctx context.Context, agent, name, image string) error {
+	var spec runnerapi.PipelineSpec
+	if err := f.read(&spec); err != nil {
+		return err
+	}
+	if image != "" {
+		spec.Image = image
+	}
+	spec.Run = f.runName(spec.Run)
+	return f.on(ctx, agent, func(ctx context.Context, t *target) error {
+		key := runnerapi.Key{Namespace: f.namespace, Name: name}
+		p, err := t.RunPipeline(ctx, key, spec, f.options())
+		if err != nil {
+			return at(t, key.String(), err)
+		}
+		if f.dryRun {
+			f.say("dry run: %s would be taken; nothing was changed", key)
+			return f.out.Write(f.app.out, p, func(w io.Writer) { pipelineDetails(w, p) })
+		}
+		return pipelines.conclude(ctx, f.app, t, p, &f.wait, &f.out)
+	})
+}
+
+func newPipelineStatus(a *app) *cobra.Command {
+	return newRunStatus(a, pipelines, "pipeline", "Show how a Pipeline and its jobs stand, and why one failed",
+		(*runnerapi.Client).GetPipeline, "release")
+}
+
+func newPipelineList(a *app) *cobra.Command {
+	var out cli.Output
+	var namespace string
+	cmd := &cobra.Command{
+		Use: "list AGENT", Short: "List the Pipelines of a namespace",
+		Example:           "  pipeops-runner pipeline list shop",
+		Args:              exactArgs("AGENT"),
+		ValidArgsFunction: a.completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
+				items, err := t.ListPipelines(ctx, namespace)
+				if err != nil {
+					return at(t, namespace, err)
+				}
+				return out.Write(a.out, runnerapi.PipelineList{Items: items}, func(w io.Writer) { pipelineTable(w, items) })
+			})
+		},
+	}
+	out.Add(cmd)
+	namespaceFlag(cmd, &namespace)
+	return cmd
+}
+
+func pipelineTable(w io.Writer, items []runnerapi.Pipeline) {
+	cli.Row(w, "NAME", "STATE", "JOB", "STARTED", "CAUSE")
+	for _, p := range items {
+		cli.Row(w, p.Name, p.Status.State, underWay(p), since(p.Status.StartedAt), causeOf(p.Status.Diagnosis))
+	}
+}
+
+func pipelineDetails(w io.Writer, p runnerapi.Pipeline) {
+	cli.Row(w, "Pipeline:", runnerapi.Key{Namespace: p.Namespace, Name: p.Name})
+	cli.Row(w, "State:", p.Status.State)
+	if p.Status.FailedJob != "" {
+		cli.Row(w, "Failed job:", p.Status.FailedJob)
+	}
+	if p.Spec.Run != "" {
+		cli.Row(w, "Run:", p.Spec.Run)
+	}
+	runTimes(w, p.Status.StartedAt, p.Status.FinishedAt)
+	for _, j := range p.Status.Jobs {
+		row := string(j.State)
+		if j.Tries > 1 {
+			row += fmt.Sprintf(", %d tries", j.Tries)
+		}
+		if j.ExitCode != nil && *j.ExitCode != 0 {
+			row += fmt.Sprintf(", exit code %d", *j.ExitCode)
+		}
+		cli.Row(w, "Job "+j.Name+":", row)
+	}
+	diagnosisRows(w, p.Status.Diagnosis)
+}

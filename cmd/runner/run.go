@@ -1,0 +1,192 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// runWait is how long what runs to its end is waited for: longer than a rollout.
+const runWait = time.Hour
+
+// runFlags are those of the commands that run a job or a pipeline.
+type runFlags struct {
+	rollout
+	file, name string
+}
+
+func (f *runFlags) add(cmd *cobra.Command, what string) {
+	f.out.Add(cmd)
+	addRunWait(cmd, &f.wait, runWait)
+	namespaceFlag(cmd, &f.namespace)
+	dryRunFlag(cmd, &f.dryRun)
+	fl := cmd.Flags()
+	fl.StringVar(&f.key, "idempotency-key", "", "name of this very command: given again, it is carried out once")
+	fl.StringVarP(&f.file, "filename", "f", "", "file with the "+what+" in YAML or JSON, - for standard input")
+	fl.StringVar(&f.name, "run", "", "name of the run: given again with the same "+what+", nothing runs (default: a new one each time)")
+	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json") // fails for an unknown flag only
+}
+
+func addRunWait(cmd *cobra.Command, w *waiting, initial time.Duration) {
+	w.add(cmd, initial)
+	cmd.Flags().Lookup("wait").NoOptDefVal = runWait.String()
+}
+
+// read fills a spec from the file, if there is one.
+func (f *runFlags) read(spec any) error {
+	if f.file == "" {
+		return nil
+	}
+	text, err := readLimited(f.file, f.in, maxManifest)
+	if err == nil {
+		err = parseSpec(text, spec)
+	}
+	if err != nil {
+		return usageError{fmt.Errorf("%s: %w", f.file, err)}
+	}
+	return nil
+}
+
+// parseSpec reads a bare spec, in YAML or JSON, and refuses what it does not know.
+func parseSpec(text []byte, spec any) error {
+	if several(text) {
+		return errors.New("holds more than one document")
+	}
+	doc, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		return err
+	}
+	return kjsonStrict(doc, spec)
+}
+
+// runName is the run's: the flag's, the file's, or one that no other has.
+func (f *runFlags) runName(inFile string) string {
+	if f.key == "" {
+		f.key = uuid.NewString()
+	}
+	return cmp.Or(f.name, inFile, f.key)
+}
+
+// standing is how a job or a pipeline stands, in what they have in common.
+type standing struct {
+	kind      string // job or pipeline
+	key       runnerapi.Key
+	operation string
+	settled   bool
+	state     runnerapi.JobState
+	doing     string // which job is under way, or failed; empty for a job
+	diagnosis *runnerapi.Diagnosis
+}
+
+func (s standing) String() string {
+	text := fmt.Sprintf("%s: %s", s.key, s.state)
+	if s.doing != "" {
+		text += ", " + s.doing
+	}
+	if s.diagnosis != nil {
+		text += ", " + string(s.diagnosis.Cause)
+	}
+	return text
+}
+
+// runKind is what the commands have to know of jobs, or of pipelines.
+type runKind[T any] struct {
+	of    func(T) standing
+	wait  func(context.Context, *target, T, func(T, error)) (T, error)
+	table func(io.Writer, T)
+}
+
+// conclude waits, where it was asked to, until a run has ended, prints it, and
+// answers an error unless it succeeded.
+func (k runKind[T]) conclude(ctx context.Context, a *app, t *target, run T, f *waiting, out *cli.Output) error {
+	s := k.of(run)
+	if f.noWait || f.limit <= 0 {
+		a.say("accepted: %s; it goes on in the cluster", s.key)
+		if s.operation != "" {
+			a.say("see what becomes of it with: pipeops-runner operation %s %s", t.agent.Name, s.operation)
+		}
+		return out.Write(a.out, run, func(w io.Writer) { k.table(w, run) })
+	}
+	waitCtx, cancel := context.WithTimeout(ctx, f.limit)
+	defer cancel()
+	p := newProgress(a.err, a.terminal)
+	newest := run
+	var err error
+	if !s.settled {
+		newest, err = k.wait(waitCtx, t, run, func(now T, away error) { p.show(k.of(now).String(), away) })
+	}
+	p.end()
+	status := fmt.Sprintf("pipeops-runner %s status %s %s -n %s --wait", s.kind, t.agent.Name, s.key.Name, s.key.Namespace)
+	switch {
+	case ctx.Err() != nil:
+		a.say("stopped waiting; %s goes on in the cluster. See how it ends with:\n  %s", s.key, status)
+		return &exitError{error: ctx.Err(), code: exitInterrupted, told: true}
+	case err != nil:
+		return fmt.Errorf("%s: %s: waiting: %w", t, s.key, err)
+	}
+	if k.of(newest).key.Name == "" {
+		newest = run
+	}
+	if err := out.Write(a.out, newest, func(w io.Writer) { k.table(w, newest) }); err != nil {
+		return err
+	}
+	return a.runVerdict(t, k.of(newest), f.limit, status)
+}
+
+// runVerdict turns the state of a job or pipeline into the command's error.
+func (a *app) runVerdict(t *target, s standing, waited time.Duration, status string) error {
+	switch {
+	case s.settled && s.state == runnerapi.JobSucceeded:
+		return nil
+	case s.settled:
+		a.sayStanding(s)
+		return &exitError{error: errors.New("it did not succeed"), code: exitAppFailed, told: true}
+	}
+	return &exitError{
+		error: fmt.Errorf("%s: %s has not ended after %s: %s", t, s.key, waited, s), code: exitTimeout,
+		fix: "it goes on in the cluster; see how it ends with: " + status,
+	}
+}
+
+func (a *app) sayStanding(s standing) {
+	what := strings.ToLower(string(s.state))
+	if s.doing != "" {
+		what += ": " + s.doing
+	}
+	a.say("Error: %s %s is %s", s.kind, s.key, what)
+	if d := s.diagnosis; d != nil {
+		a.say("  reason: %s", cli.Printable(d.Message))
+		a.sayEvidence(d)
+	}
+	if s.state == runnerapi.JobBlocked {
+		a.say("  it goes on by itself when that is mended, and ends with its deadline or with: pipeops-runner %s delete", s.kind)
+	}
+}
+
+// runTimes are the rows that jobs and pipelines have in common.
+func runTimes(w io.Writer, started, finished *time.Time) {
+	if started != nil {
+		cli.Row(w, "Started:", started.Local().Format(time.DateTime))
+	}
+	if started != nil && finished != nil {
+		cli.Row(w, "Took:", finished.Sub(*started).Round(time.Second))
+	}
+}
+
+func exitText(code *int32) string {
+	if code == nil {
+		return ""
+	}
+	return fmt.Sprint(*code)
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// readLog is a method of the client that reads a log.
+type readLog func(c *runnerapi.Client, ctx context.Context, key runnerapi.Key, opts runnerapi.LogOptions, emit func(runnerapi.LogLine) error) error
+
+func newRunLogs(a *app, kind, short string, read readLog, name string) *cobra.Command {
+	c := &logsCommand{app: a}
+	cmd := &cobra.Command{
+		Use: "logs AGENT NAME", Short: short,
+		Long:              short + ". Lines are there for as long as the pods are.",
+		Example:           fmt.Sprintf("  pipeops-runner %[1]s logs shop %[2]s --tail 100\n  pipeops-runner %[1]s logs shop %[2]s -f --prefix", kind, name),
+		Args:              exactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key := runnerapi.Key{Namespace: c.namespace, Name: args[1]}
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
+				if err := read(t.Client, ctx, key, c.opts, c.print); err != nil {
+					return at(t, key.String(), err)
+				}
+				return nil
+			})
+		},
+	}
+	c.flags(cmd, "go on with new lines until the "+kind+" ends")
+	return cmd
+}
+
+// remove is a method of the client that deletes.
+type remove func(c *runnerapi.Client, ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error
+
+func newRunDelete(a *app, kind, short string, do remove, name string) *cobra.Command {
+	var namespace string
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use: "delete AGENT NAME", Short: short,
+		Example:           fmt.Sprintf("  pipeops-runner %s delete shop %s", kind, name),
+		Args:              exactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
+				if err := do(t.Client, ctx, key, runnerapi.WriteOptions{DryRun: dryRun}); err != nil {
+					return at(t, key.String(), err)
+				}
+				a.sayDeleted(kind+" "+key.String(), dryRun)
+				return nil
+			})
+		},
+	}
+	namespaceFlag(cmd, &namespace)
+	dryRunFlag(cmd, &dryRun)
+	return cmd
+}

@@ -1,0 +1,205 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// pipelineJob is the Job of one of a Pipeline's jobs. Its pods are the App's, so
+// that logs, diagnosis and deletion find them as any App's.
+func pipelineJob(a *App, spec runnerapi.PipelineJob) *batchv1.Job {
+	alone := &App{ObjectMeta: a.ObjectMeta, Spec: a.Spec.JobSpec(spec).AppSpec()}
+	j := job(alone)
+	j.Name = pipelineJobName(a, spec)
+	j.Annotations = map[string]string{managed.Run: runKey(a)}
+	return j
+}
+
+func pipelineJobName(a *App, spec runnerapi.PipelineJob) string { return a.Name + "-" + spec.Name }
+
+// convergePipeline makes the Job whose turn it is, and answers it: the first that
+// has not succeeded, or the last. Of a run before nothing may be left when the
+// first begins. What ended stands in the App's status, so that it does not run
+// again though its Job is gone; like a Job that runs alone, one that somebody
+// deletes before it has ended is made again.
+func (e *Engine) convergePipeline(ctx context.Context, a *App) (client.Object, error) {
+	have, err := e.pipelineJobs(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	key := runKey(a)
+	if waits, err := e.removeOtherRuns(ctx, have, key); waits || err != nil {
+		return nil, err
+	}
+	var last *batchv1.Job
+	for _, spec := range a.Spec.Jobs {
+		j := named(have, pipelineJobName(a, spec))
+		switch {
+		case j == nil && a.Status.Finished == key:
+			return nil, nil // the status alone tells of it
+		case j == nil && a.jobEnded(spec.Name, key):
+			continue
+		case j == nil:
+			want := pipelineJob(a, spec)
+			if err := e.refuseForeign(ctx, a, want); err != nil {
+				return nil, err
+			}
+			return want, e.makeJob(ctx, a, want)
+		case !j.DeletionTimestamp.IsZero() && a.Status.Finished != key:
+			return nil, nil // an event comes when it is gone
+		case !succeeded(j):
+			return j, nil
+		}
+		last = j
+	}
+	if last == nil {
+		return nil, nil // not a nil *Job, which is no nil
+	}
+	return last, nil
+}
+
+// isLast says whether a Job is that of the last of a Pipeline's jobs.
+func (a *App) isLast(j *batchv1.Job) bool {
+	return j.Name == pipelineJobName(a, a.Spec.Jobs[len(a.Spec.Jobs)-1])
+}
+
+// removeOtherRuns removes the Jobs of other runs, with their pods, and says
+// whether there are any: two runs at a time is nothing that was asked for.
+func (e *Engine) removeOtherRuns(ctx context.Context, have []*batchv1.Job, key string) (waits bool, err error) {
+	for _, j := range have {
+		if j.Annotations[managed.Run] == key {
+			continue
+		}
+		waits = true
+		if j.DeletionTimestamp.IsZero() {
+			if err := e.deleteObject(ctx, j, metav1.DeletePropagationForeground); err != nil {
+				return true, err
+			}
+		}
+	}
+	return waits, nil
+}
+
+// pipelineJobs are the Jobs that the cluster has of a Pipeline, of whichever run.
+func (e *Engine) pipelineJobs(ctx context.Context, a *App) ([]*batchv1.Job, error) {
+	if a.Spec.Type != runnerapi.TypePipeline {
+		return nil, nil
+	}
+	var list batchv1.JobList
+	if err := e.cached.List(ctx, &list, client.InNamespace(a.Namespace), client.MatchingLabels(managed.AppLabels(a.Name))); err != nil {
+		return nil, fmt.Errorf("list the Jobs of Pipeline %s: %w", a.key(), err)
+	}
+	var jobs []*batchv1.Job
+	for i := range list.Items {
+		if owns(a, &list.Items[i]) {
+			jobs = append(jobs, &list.Items[i])
+		}
+	}
+	return jobs, nil
+}
+
+func named(jobs []*batchv1.Job, name string) *batchv1.Job {
+	i := slices.IndexFunc(jobs, func(j *batchv1.Job) bool { return j.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return jobs[i]
+}
+
+// result is what the status says of a job in this run, or nil.
+func (a *App) result(name, key string) *runnerapi.JobResult {
+	i := slices.IndexFunc(a.Status.Jobs, func(r runnerapi.JobResult) bool { return r.Name == name })
+	if i < 0 || a.Status.JobsRun != key {
+		return nil
+	}
+	return &a.Status.Jobs[i]
+}
+
+func (a *App) jobEnded(name, key string) bool {
+	r := a.result(name, key)
+	return r != nil && r.State.Ended()
+}
+
+// notePipeline writes into a status how each job stands, and whether the run has
+// ended.
+func (e *Engine) notePipeline(ctx context.Context, a *App, s *Status, m made, pods []*corev1.Pod) error {
+	have, err := e.pipelineJobs(ctx, a)
+	if err != nil {
+		return err
+	}
+	key := runKey(a)
+	s.JobsRun, s.Jobs, s.Finished = key, make([]runnerapi.JobResult, 0, len(a.Spec.Jobs)), ""
+	failed, refused := false, false
+	for _, spec := range a.Spec.Jobs {
+		r := runnerapi.JobResult{Name: spec.Name, State: runnerapi.JobWaiting}
+		j := named(have, pipelineJobName(a, spec))
+		current := m.workload != nil && m.workload.GetName() == pipelineJobName(a, spec)
+		if j == nil && current { // made just now
+			j, _ = m.workload.(*batchv1.Job)
+		}
+		switch earlier := a.result(spec.Name, key); {
+		case j != nil && j.Annotations[managed.Run] == key:
+			r = resultOf(spec.Name, j, pods)
+			if current {
+				r.Diagnosis = s.Diagnosis.DeepCopy()
+			}
+		case earlier != nil && earlier.State.Ended():
+			r = *earlier
+		case failed:
+			r.State = runnerapi.JobNotRun
+		case m.refusal != nil && !refused: // it is this one's turn
+			r.Diagnosis, refused = m.refusal.DeepCopy(), true
+		}
+		if r.Diagnosis != nil && !r.State.Ended() {
+			r.State = runnerapi.JobBlocked
+		}
+		failed = failed || r.State == runnerapi.JobFailed
+		s.Jobs = append(s.Jobs, r)
+	}
+	if failed || !slices.ContainsFunc(s.Jobs, func(r runnerapi.JobResult) bool { return r.State != runnerapi.JobSucceeded }) {
+		s.Finished = key
+	}
+	return nil
+}
+
+func resultOf(name string, j *batchv1.Job, pods []*corev1.Pod) runnerapi.JobResult {
+	run := runOf(j, pods)
+	return runnerapi.JobResult{
+		Name: name, State: runnerapi.JobState(run.Outcome), StartedAt: &run.StartedAt, FinishedAt: run.FinishedAt,
+		Tries: run.Tries, ExitCode: run.ExitCode,
+	}
+}
+
+// sweepPipeline removes the Jobs of a finished Pipeline whose time is up, and
+// otherwise says how long they have left.
+func (e *Engine) sweepPipeline(ctx context.Context, a *App) (time.Duration, error) {
+	if a.Spec.Job == nil || a.Spec.Job.TTLSeconds == nil || a.Status.Finished != runKey(a) {
+		return 0, nil
+	}
+	var at time.Time
+	for _, r := range a.Status.Jobs {
+		if r.FinishedAt != nil && r.FinishedAt.After(at) {
+			at = *r.FinishedAt
+		}
+	}
+	if left := time.Duration(*a.Spec.Job.TTLSeconds)*time.Second - e.now().Sub(at); left > 0 {
+		return left, nil
+	}
+	have, err := e.pipelineJobs(ctx, a)
+	for _, j := range have {
+		if err := e.deleteOwn(ctx, a, j); err != nil {
+			return 0, err
+		}
+	}
+	return 0, err
+}

@@ -1,0 +1,91 @@
+package runnerapi
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+)
+
+func jobURL(key Key) string {
+	return namespaceURL(key.Namespace) + "/jobs/" + url.PathEscape(key.Name)
+}
+
+func pipelineURL(key Key) string {
+	return namespaceURL(key.Namespace) + "/pipelines/" + url.PathEscape(key.Name)
+}
+
+// RunJob runs a Job once. It does not wait for the outcome: see WaitJob.
+func (c *Client) RunJob(ctx context.Context, key Key, spec JobSpec, opts WriteOptions) (Job, error) {
+	return fetch[Job](ctx, c, (&request{method: http.MethodPut, path: jobURL(key), body: spec}).write(opts))
+}
+
+// GetJob reads one Job.
+func (c *Client) GetJob(ctx context.Context, key Key) (Job, error) {
+	return fetch[Job](ctx, c, &request{method: http.MethodGet, path: jobURL(key)})
+}
+
+// ListJobs reads the Jobs of a namespace.
+func (c *Client) ListJobs(ctx context.Context, namespace string) ([]Job, error) {
+	list, err := fetch[JobList](ctx, c, &request{method: http.MethodGet, path: namespaceURL(namespace) + "/jobs"})
+	return list.Items, err
+}
+
+// WaitJob blocks until the Job of at least this generation has ended or cannot go
+// on, or ctx ends, and answers the newest state known either way. It reports the
+// state every other second, or why the agent does not answer now, and outlives the
+// agent's restarts and outages.
+func (c *Client) WaitJob(ctx context.Context, key Key, generation int64, report func(Job, error)) (Job, error) {
+	return await(ctx, c, jobURL(key), generation, progressWait, report,
+		func(j Job) bool { return j.Generation >= generation && j.Settled() })
+}
+
+// JobLogs is Logs of a Job. With Follow it ends when the Job does.
+func (c *Client) JobLogs(ctx context.Context, key Key, opts LogOptions, emit func(LogLine) error) error {
+	return c.logs(ctx, jobURL(key)+"/logs", opts, emit)
+}
+
+// DeleteJob stops a Job and removes it with its pods.
+func (c *Client) DeleteJob(ctx context.Context, key Key, opts WriteOptions) error {
+	return c.remove(ctx, jobURL(key), opts)
+}
+
+// RunPipeline runs a Pipeline once. It does not wait for the outcome: see
+// WaitPipeline.
+func (c *Client) RunPipeline(ctx context.Context, key Key, spec PipelineSpec, opts WriteOptions) (Pipeline, error) {
+	return fetch[Pipeline](ctx, c, (&request{method: http.MethodPut, path: pipelineURL(key), body: spec}).write(opts))
+}
+
+// GetPipeline reads one Pipeline.
+func (c *Client) GetPipeline(ctx context.Context, key Key) (Pipeline, error) {
+	return fetch[Pipeline](ctx, c, &request{method: http.MethodGet, path: pipelineURL(key)})
+}
+
+// ListPipelines reads the Pipelines of a namespace.
+func (c *Client) ListPipelines(ctx context.Context, namespace string) ([]Pipeline, error) {
+	list, err := fetch[PipelineList](ctx, c, &request{method: http.MethodGet, path: namespaceURL(namespace) + "/pipelines"})
+	return list.Items, err
+}
+
+// WaitPipeline is WaitJob of a Pipeline.
+func (c *Client) WaitPipeline(ctx context.Context, key Key, generation int64, report func(Pipeline, error)) (Pipeline, error) {
+	return await(ctx, c, pipelineURL(key), generation, progressWait, report,
+		func(p Pipeline) bool { return p.Generation >= generation && p.Settled() })
+}
+
+// PipelineLogs is Logs of all jobs of a Pipeline. With Follow it ends when the
+// Pipeline does.
+func (c *Client) PipelineLogs(ctx context.Context, key Key, opts LogOptions, emit func(LogLine) error) error {
+	return c.logs(ctx, pipelineURL(key)+"/logs", opts, emit)
+}
+
+// DeletePipeline stops a Pipeline and removes it with its pods.
+func (c *Client) DeletePipeline(ctx context.Context, key Key, opts WriteOptions) error {
+	return c.remove(ctx, pipelineURL(key), opts)
+}
+
+// fetch is a call that is answered with a T.
+func fetch[T any](ctx context.Context, c *Client, r *request) (T, error) {
+	var out T
+	_, err := c.call(ctx, r, &out)
+	return out, err
+}
