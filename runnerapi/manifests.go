@@ -78,6 +78,7 @@ type ApplyResult struct {
 	Name      string          `json:"name" doc:"Name of the set."`
 	DryRun    bool            `json:"dryRun,omitempty" doc:"Nothing was done: this is what would be."`
 	Objects   []AppliedObject `json:"objects" doc:"In the order in which they were applied, then those that left the set."`
+	Problem   *Error          `json:"problem,omitempty" doc:"Why the inventory could not be brought up to date in the end. It names everything that is there; apply again."`
 	Failed    int             `json:"failed" doc:"How many of them could not be applied or deleted."`
 	Ready     bool            `json:"ready" doc:"None failed and all that are applied are ready."`
 }

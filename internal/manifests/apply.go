@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"regexp"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -31,6 +31,7 @@ type run struct {
 	defined    map[schema.GroupVersionKind]*meta.RESTMapping
 	made       map[string]bool  // namespaces that come with the set
 	namespaces map[string]error // those that were asked about
+	unsettled  *problem.Error   // why the inventory could not be written in the end
 }
 
 var setName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
@@ -64,37 +65,58 @@ func (a *Applier) begin(ctx context.Context, set Set, o Options) (*run, func(), 
 // nothing was done then. What goes wrong later is in the result, object by object; the
 // others are applied all the same. The objects are not changed.
 func (a *Applier) Apply(ctx context.Context, set Set, objects []*unstructured.Unstructured, o Options) (Result, error) {
-	r, leave, err := a.begin(ctx, set, o)
+	r, leave, err := a.start(ctx, set, objects, o)
 	if err != nil {
 		return Result{}, err
 	}
 	defer leave()
+	if !o.DryRun {
+		r.await(ctx)
+	}
+	return r.result(), nil
+}
+
+// start is Apply without waiting for what it made. It keeps nothing of the objects, and
+// holds the set until leave is called.
+func (a *Applier) start(ctx context.Context, set Set, objects []*unstructured.Unstructured, o Options) (*run, func(), error) {
+	r, leave, err := a.begin(ctx, set, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := r.do(ctx, objects); err != nil {
+		leave()
+		return nil, nil, err
+	}
+	for _, i := range r.items {
+		i.object, i.live = nil, nil
+	}
+	return r, leave, nil
+}
+
+func (r *run) do(ctx context.Context, objects []*unstructured.Unstructured) error {
 	if err := r.resolve(ctx, objects); err != nil {
-		return Result{}, err
+		return err
 	}
 	if err := r.leftovers(ctx); err != nil {
-		return Result{}, err
+		return err
 	}
-	next := inventory{set: set, entries: r.inv.with(r.refs()), at: time.Now(), by: o.By, version: r.inv.version}
+	next := inventory{set: r.set, entries: r.inv.with(r.refs()), at: time.Now(), by: r.opts.By, version: r.inv.version}
 	if err := fits(next.entries); err != nil {
-		return Result{}, err
+		return err
 	}
 	if err := r.plan(ctx); err != nil {
-		return Result{}, err
+		return err
 	}
-	if o.DryRun {
-		return r.result(), nil
+	if r.opts.DryRun {
+		return nil
 	}
 	if err := r.api.write(ctx, &next); err != nil {
-		return Result{}, err
+		return err
 	}
 	r.applyAll(ctx)
 	r.prune(ctx)
-	if err := r.settle(ctx, next); err != nil {
-		return r.result(), err
-	}
-	r.await(ctx)
-	return r.result(), nil
+	r.settle(ctx, next)
+	return nil
 }
 
 func (r *run) refs() []Ref {
@@ -108,7 +130,8 @@ func (r *run) refs() []Ref {
 // result tells of all objects.
 func (r *run) result() Result {
 	out := Result{Namespace: r.set.Namespace, Name: r.set.Name, DryRun: r.opts.DryRun, Objects: []runnerapi.AppliedObject{}, Ready: !r.opts.DryRun}
-	for _, i := range append(append([]*item{}, r.items...), r.left...) {
+	out.Problem = r.unsettled
+	for _, i := range slices.Concat(r.items, r.left) {
 		out.Objects = append(out.Objects, i.out)
 		if i.out.Action == runnerapi.ApplyFailed {
 			out.Failed++
@@ -202,10 +225,20 @@ func (r *run) read(ctx context.Context, i *item) error {
 }
 
 // settle writes what the set holds now: what was applied, and what is still there of what
-// left it.
-func (r *run) settle(ctx context.Context, next inventory) error {
-	held := r.refs()
-	complete := true
+// left it. If that fails the inventory names more than there is, and is not complete: the
+// next apply or deletion of the set goes by it.
+func (r *run) settle(ctx context.Context, next inventory) {
+	next.entries, next.complete = r.held()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleLimit)
+	defer cancel()
+	if err := r.api.write(ctx, &next); err != nil {
+		r.unsettled = asProblem(err)
+	}
+}
+
+// held is what the set holds, and whether all was done.
+func (r *run) held() (held []Ref, complete bool) {
+	held, complete = r.refs(), true
 	for _, i := range r.items {
 		complete = complete && i.out.Action != runnerapi.ApplyFailed
 	}
@@ -218,13 +251,7 @@ func (r *run) settle(ctx context.Context, next inventory) error {
 			held = append(held, i.out.ManifestRef)
 		}
 	}
-	next.entries, next.complete = held, complete
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleLimit)
-	defer cancel()
-	if err := r.api.write(ctx, &next); err != nil {
-		return kubeproblem.From(err, "writing the inventory")
-	}
-	return nil
+	return held, complete
 }
 
 // servedLimit is for the API server to serve what it has said that it serves.

@@ -17,15 +17,16 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // What a stream of manifests may be.
 const (
-	MaxBytes     = 4 << 20 // of the stream
-	MaxDocuments = 1000    // and objects, those of Lists included
+	MaxBytes     = runnerapi.MaxManifestsBody // of the stream
+	MaxDocuments = 1000                       // and objects, those of Lists included
 	// maxValues bounds the lines, entries and levels of the stream, and what its aliases
 	// stand for: a value takes some hundred bytes while it is read.
-	maxValues = 300_000
+	maxValues = 100_000
 	// maxExpanded bounds the texts, in bytes, with what aliases stand for.
 	maxExpanded = 2 * MaxBytes
 	maxNesting  = 100 // the deepest schema of a well-known CRD has half of that

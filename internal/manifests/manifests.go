@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
@@ -77,6 +78,8 @@ type Applier struct {
 	mu     sync.Mutex
 	api    *api // made with the first set
 	inWork map[Set]bool
+
+	room *semaphore.Weighted // for the values of manifests that are in memory
 }
 
 // New makes an Applier. It asks the cluster nothing and loads nothing yet.
@@ -84,7 +87,7 @@ func New(c Config) *Applier {
 	if c.ServiceAccount == "" {
 		c.ServiceAccount = managed.FieldManager
 	}
-	return &Applier{config: c, scope: managed.Scope{Agent: c.Namespace, Only: c.Namespaces}, inWork: map[Set]bool{}}
+	return &Applier{config: c, scope: managed.Scope{Agent: c.Namespace, Only: c.Namespaces}, inWork: map[Set]bool{}, room: semaphore.NewWeighted(maxValues)}
 }
 
 // api is the Kubernetes API for any kind.

@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -133,6 +134,9 @@ func asProblem(err error) *problem.Error {
 	p := &problem.Error{}
 	if errors.As(err, &p) {
 		return p
+	}
+	if errors.Is(err, context.Canceled) {
+		return problem.Errorf(problem.Unavailable, "apply it again", "the call was given up before")
 	}
 	return problem.Errorf(problem.Internal, "look at the agent's log and the cluster's API server", "the cluster answered something unexpected")
 }

@@ -135,9 +135,10 @@ func (a *Applier) Delete(ctx context.Context, set Set, o Options) (Result, error
 		return r.result(), nil
 	}
 	r.prune(ctx)
-	out := r.result()
-	if out.Failed == 0 {
-		return out, r.api.drop(ctx, r.inv)
+	if len(refused(r.left)) > 0 {
+		r.settle(ctx, r.inv)
+	} else if err := r.api.drop(ctx, r.inv); err != nil {
+		r.unsettled = asProblem(err)
 	}
-	return out, r.settle(ctx, r.inv)
+	return r.result(), nil
 }
