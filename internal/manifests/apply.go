@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -147,35 +148,57 @@ func (r *run) result() Result {
 // there for a reason.
 func (r *run) applyAll(ctx context.Context) {
 	for _, i := range r.items {
-		if i.out.Action == runnerapi.ApplyUnchanged {
-			continue
+		var err error
+		switch {
+		case i.out.Action != runnerapi.ApplyUnchanged:
+			err = r.apply(ctx, i)
+		case kindOf(i.out.ManifestRef) == kindNamespace: // the agent's rights in it may be missing still
+			err = r.applier.config.Manage(ctx, i.out.Name)
 		}
-		if err := r.apply(ctx, i); err != nil {
+		if err != nil {
 			i.fail(i.located(err))
 		}
 	}
 }
 
 func (r *run) apply(ctx context.Context, i *item) error {
-	if i.pending { // its kind or namespace should be there now, and could be somebody else's
-		if err := r.settlePending(ctx, i); err != nil {
-			return err
-		}
-	}
-	applied, err := r.patch(ctx, i, false)
-	for end := time.Now().Add(servedLimit); i.pending && apierrors.IsNotFound(err) && time.Now().Before(end) && pause(ctx, firstPause); {
-		applied, err = r.patch(ctx, i, false) // a new kind is served a moment after it is said to be
+	err := r.applyOnce(ctx, i)
+	for end := time.Now().Add(servedLimit); i.pending && soon(err) && time.Now().Before(end) && pause(ctx, firstPause); {
+		err = r.applyOnce(ctx, i)
 	}
 	if err != nil {
-		return problemOf(err, i.out.ManifestRef, "applying it")
+		return err
 	}
-	i.live = applied
 	switch kindOf(i.out.ManifestRef) {
 	case kindNamespace:
 		return r.applier.config.Manage(ctx, i.out.Name)
 	case kindCRD:
 		return r.established(ctx, i)
 	}
+	return nil
+}
+
+// soon says whether the API server may be about to know a kind that it says it serves, or
+// rights that were just granted.
+func soon(err error) bool {
+	if err == nil {
+		return false
+	}
+	p := asProblem(err)
+	return p.Code == problem.NotFound || p.Code == problem.Unavailable || p.Code == problem.Forbidden && strings.HasPrefix(p.Detail, missingRight)
+}
+
+func (r *run) applyOnce(ctx context.Context, i *item) error {
+	if i.pending { // its kind or namespace should be there now, and could be somebody else's
+		if err := r.settlePending(ctx, i); err != nil {
+			return err
+		}
+	}
+	applied, err := r.patch(ctx, i, false)
+	if err != nil {
+		return problemOf(err, i.out.ManifestRef, "applying it")
+	}
+	i.live = applied
 	return nil
 }
 
@@ -254,7 +277,7 @@ func (r *run) held() (held []Ref, complete bool) {
 	return held, complete
 }
 
-// servedLimit is for the API server to serve what it has said that it serves.
+// servedLimit is for the API server to know what was just made.
 const servedLimit = 5 * time.Second
 
 // pause waits; false says that ctx has ended.
