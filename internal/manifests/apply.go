@@ -33,6 +33,7 @@ type run struct {
 	made       map[string]bool  // namespaces that come with the set
 	namespaces map[string]error // those that were asked about
 	unsettled  *problem.Error   // why the inventory could not be written in the end
+	soonUntil  time.Time        // what was just made is waited for until then; zero for not yet
 }
 
 var setName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
@@ -163,7 +164,10 @@ func (r *run) applyAll(ctx context.Context) {
 
 func (r *run) apply(ctx context.Context, i *item) error {
 	err := r.applyOnce(ctx, i)
-	for end := time.Now().Add(servedLimit); i.pending && soon(err) && time.Now().Before(end) && pause(ctx, firstPause); {
+	if i.pending && soon(err) && r.soonUntil.IsZero() {
+		r.soonUntil = time.Now().Add(servedLimit)
+	}
+	for i.pending && soon(err) && time.Now().Before(r.soonUntil) && pause(ctx, firstPause) {
 		err = r.applyOnce(ctx, i)
 	}
 	if err != nil {
@@ -198,7 +202,7 @@ func (r *run) applyOnce(ctx context.Context, i *item) error {
 	if err != nil {
 		return problemOf(err, i.out.ManifestRef, "applying it")
 	}
-	i.live = applied
+	i.live = identityOf(applied)
 	return nil
 }
 
@@ -209,6 +213,11 @@ func (r *run) settlePending(ctx context.Context, i *item) error {
 		return err
 	}
 	i.mapping = mapping
+	if i.out.Namespace != "" {
+		if err := r.managed(ctx, i.out.Namespace); err != nil {
+			return err
+		}
+	}
 	if err := r.read(ctx, i); err != nil {
 		return err
 	}
@@ -231,6 +240,16 @@ func (r *run) patch(ctx context.Context, i *item, dryRun bool) (*unstructured.Un
 		opts.DryRun = []string{metav1.DryRunAll}
 	}
 	return r.api.on(i.mapping, u.GetNamespace()).Patch(ctx, u.GetName(), types.ApplyPatchType, body, opts)
+}
+
+// identityOf is an object of which nothing is kept but which one it is.
+func identityOf(u *unstructured.Unstructured) *unstructured.Unstructured {
+	if u == nil {
+		return nil
+	}
+	bare := &unstructured.Unstructured{Object: map[string]any{}}
+	bare.SetUID(u.GetUID())
+	return bare
 }
 
 // read finds out how an object is now.
@@ -277,8 +296,8 @@ func (r *run) held() (held []Ref, complete bool) {
 	return held, complete
 }
 
-// servedLimit is for the API server to know what was just made.
-const servedLimit = 5 * time.Second
+// servedLimit is for the API server to know what was just made, of all that a set makes.
+const servedLimit = 15 * time.Second
 
 // pause waits; false says that ctx has ended.
 func pause(ctx context.Context, d time.Duration) bool {
