@@ -100,5 +100,5 @@ func TestOneKeyIsOfOneSet(t *testing.T) {
 	again, _ := r.do(http.MethodPost, applyWeb, manifest("ConfigMap", "a"), "Content-Type", "application/yaml", "Idempotency-Key", "k1")
 	assert.Equal(t, http.StatusOK, again.StatusCode)
 	other, answer := r.do(http.MethodPost, "/v1/apply?namespace=production&set=other", manifest("ConfigMap", "a"), "Content-Type", "application/yaml", "Idempotency-Key", "k1")
-	assert.Equal(t, http.StatusUnprocessableEntity, other.StatusCode, "%s", answer)
+	assert.Equal(t, http.StatusConflict, other.StatusCode, "%s", answer)
 }
