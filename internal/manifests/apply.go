@@ -102,7 +102,12 @@ func (r *run) do(ctx context.Context, objects []*unstructured.Unstructured) erro
 	if err := r.leftovers(ctx); err != nil {
 		return err
 	}
-	next := inventory{set: r.set, entries: r.inv.with(r.refs()), at: time.Now(), by: r.opts.By, version: r.inv.version}
+	next := inventory{set: r.set, entries: r.refs(), at: time.Now(), by: r.opts.By, version: r.inv.version}
+	for _, i := range r.left {
+		if i.live != nil { // what is gone leaves the inventory
+			next.entries = append(next.entries, i.out.ManifestRef)
+		}
+	}
 	if err := fits(next.entries); err != nil {
 		return err
 	}

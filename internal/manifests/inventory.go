@@ -3,7 +3,6 @@ package manifests
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -100,21 +99,6 @@ func formatEntries(entries []Ref) string {
 		fmt.Fprintf(&text, "%s %s %s %s\n", r.APIVersion, r.Kind, namespace, r.Name)
 	}
 	return text.String()
-}
-
-// with is what an inventory holds with others, which stand for those of the same object.
-func (inv inventory) with(added []Ref) []Ref {
-	all := slices.Clone(added)
-	known := map[Ref]bool{}
-	for _, r := range added {
-		known[same(r)] = true
-	}
-	for _, r := range inv.entries {
-		if !known[same(r)] {
-			all = append(all, r)
-		}
-	}
-	return all
 }
 
 // fits refuses what a ConfigMap cannot hold.

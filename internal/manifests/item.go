@@ -113,6 +113,9 @@ func (i *item) located(err error) error {
 	if i.where != "" {
 		at = i.where + ": " + at
 	}
+	if p.Field != "" {
+		at += ": " + p.Field
+	}
 	p.Detail, p.Field = at+": "+p.Detail, i.where
 	if p.Field == "" {
 		p.Field = i.out.String()

@@ -87,13 +87,17 @@ func problemOf(err error, ref Ref, doing string) error {
 			return problem.Errorf(problem.Conflict, "leave these fields out of the manifest, or have their owner give them up", "others have set fields of it: %s", owners)
 		}
 	}
+	if mistyped := status != nil && strings.Contains(status.Status().Message, "failed to create typed patch object"); mistyped {
+		// A 500 of the API server's for what is the manifest's mistake.
+		err = problem.Errorf(problem.Invalid, "correct the field", "%s", status.Status().Message)
+	}
 	p := asProblem(kubeproblem.From(err, doing))
 	if p.Code == problem.Forbidden && strings.HasPrefix(p.Detail, missingRight) {
 		c := *p
 		c.Fix = fixRights
 		return &c
 	}
-	if kindOf(ref) == kindSecret && (p.Code == problem.Invalid || p.Code == problem.BadRequest || p.Code == problem.Internal) {
+	if quotes := p.Code != problem.Forbidden && p.Code != problem.NotFound && p.Code != problem.Conflict; quotes && status != nil && kindOf(ref) == kindSecret {
 		return problem.Errorf(p.Code, "correct the manifest; kubectl apply --dry-run=server tells more to who may know the values",
 			"the cluster refused this Secret; what it says could quote values")
 	}

@@ -135,7 +135,7 @@ func (r *run) admitLeft(ctx context.Context, i *item) error {
 	}
 	i.mapping = mapping
 	if err := r.read(ctx, i); err != nil || i.live == nil {
-		return err
+		return err // or it is gone already
 	}
 	if i.live.GetAnnotations()[managed.SetOf] != r.set.String() {
 		i.out.Action, i.out.Message = runnerapi.ApplyKept, "it is left alone: it "+owner(i.live)
