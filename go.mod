@@ -65,7 +65,11 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
-require k8s.io/streaming v0.37.2
+require (
+	github.com/fluxcd/cli-utils v1.2.2 // kstatus alone: when an object of any kind is ready
+	go.yaml.in/yaml/v3 v3.0.5 // its nodes know their lines, and aliases unexpanded
+	k8s.io/streaming v0.37.2
+)
 
 require (
 	github.com/Azure/go-ntlmssp v0.1.0 // indirect
@@ -150,7 +154,6 @@ require (
 	go.opentelemetry.io/otel/metric v1.47.0 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
-	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	go.yaml.in/yaml/v4 v4.0.0-rc.4 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/oauth2 v0.37.0 // indirect

@@ -45,6 +45,10 @@ func (c Call) exampleURL() string {
 		name = "migrate"
 	case strings.HasPrefix(c.Path, pipelineRoute):
 		name = "release"
+	case c.Path == applyRoute:
+		return c.Path + "?namespace=production&set=web-extras"
+	case strings.HasPrefix(c.Path, setRoute):
+		name = "web-extras"
 	case strings.HasPrefix(c.Path, nodeRoute):
 		name = "$NODE"
 	case c.Path == namespaceRoute:

@@ -38,6 +38,7 @@ type Config struct {
 	Namespaces Namespaces
 	Clusters   Clusters
 	Nodes      Nodes
+	Manifests  Manifests
 	// Journal and Outcomes make writes operations. Without a Journal nothing is
 	// remembered, which is for tests only.
 	Journal  Journal
@@ -117,6 +118,7 @@ func newRouter(c Config) (chi.Router, *server) {
 		s.namespaceRoutes()
 		s.clusterRoutes()
 		s.nodeRoutes()
+		s.manifestRoutes()
 		s.auditRoutes()
 		addSamples(s.api.OpenAPI())
 	})

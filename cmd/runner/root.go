@@ -77,8 +77,10 @@ Exit codes:
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{cli.FlagError(err)} })
 	root.AddCommand(
 		newAgents(a), newTimeline(a), newCluster(a), newAudit(a), newApps(a), newDeploy(a), newStatus(a), newScale(a), newRestart(a), newLogs(a), newExec(a), newCopy(a), newPortForward(a), newDelete(a),
-		newPause(a), newResume(a), newRollback(a), newRevisions(a), newEvents(a), newOperation(a), newJob(a), newPipeline(a),
-		newSecret(a), newConfig(a), newMetrics(a), newNamespace(a), newNode(a), newClusterEvents(a), cli.NewVersion("pipeops-runner", version, commit),
+		newPause(a), newResume(a), newRollback(a), newRevisions(a), newEvents(a), newOperation(a),
+		newSecret(a), newConfig(a), newMetrics(a), newNamespace(a), newNode(a), newClusterEvents(a),
+		newJob(a), newPipeline(a), newApply(a), newSet(a),
+		cli.NewVersion("pipeops-runner", version, commit),
 	)
 	root.InitDefaultCompletionCmd("completion")
 	return root

@@ -1,0 +1,34 @@
+package manifests
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestAnInventoryIsBounded, by entries and by bytes, below what a ConfigMap holds.
+func TestAnInventoryIsBounded(t *testing.T) {
+	entries := make([]Ref, maxEntries)
+	for n := range entries {
+		entries[n] = Ref{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "production", Name: fmt.Sprintf("web-%d", n)}
+	}
+	require.NoError(t, fits(entries))
+	require.ErrorContains(t, fits(append(entries, entries[0])), "10001 objects")
+	for n := range entries {
+		entries[n].Name = strings.Repeat("x", 200)
+	}
+	require.ErrorContains(t, fits(entries), "983040 bytes")
+	assert.Less(t, maxInventory, 1<<20)
+}
+
+func TestInventoriesAreReadAsTheyWereWritten(t *testing.T) {
+	entries := []Ref{{"v1", "Namespace", "", "a"}, {"apps/v1", "Deployment", "b", "c.d"}}
+	read, err := parseEntries(formatEntries(entries))
+	require.NoError(t, err)
+	assert.Equal(t, entries, read)
+	_, err = parseEntries("v1 ConfigMap a\n")
+	require.ErrorContains(t, err, "changed by somebody")
+}
