@@ -25,7 +25,7 @@ func TestAnInventoryIsBounded(t *testing.T) {
 }
 
 func TestInventoriesAreReadAsTheyWereWritten(t *testing.T) {
-	entries := []Ref{{"v1", "Namespace", "", "a"}, {"apps/v1", "Deployment", "b", "c.d"}}
+	entries := []Ref{{APIVersion: "v1", Kind: "Namespace", Name: "a"}, {APIVersion: "apps/v1", Kind: "Deployment", Namespace: "b", Name: "c.d"}}
 	read, err := parseEntries(formatEntries(entries))
 	require.NoError(t, err)
 	assert.Equal(t, entries, read)
