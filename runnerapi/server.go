@@ -38,6 +38,9 @@ type Config struct {
 	Namespaces Namespaces
 	Clusters   Clusters
 	Nodes      Nodes
+	Joins      Joins
+	// Kubernetes is the cluster's own API. Without one nothing is passed on to it.
+	Kubernetes KubernetesAPI
 	// Journal and Outcomes make writes operations. Without a Journal nothing is
 	// remembered, which is for tests only.
 	Journal  Journal
@@ -71,9 +74,10 @@ type Config struct {
 // server holds what the handlers share.
 type server struct {
 	Config
-	api    huma.API
-	calls  *limit.Shares // by Runner
-	bodies *limit.Shares // by Runner
+	api     huma.API
+	calls   *limit.Shares // by Runner
+	bodies  *limit.Shares // by Runner
+	streams *limit.Shares // of the Kubernetes API, by Runner
 }
 
 // NewServer is the agent's side of the Runner API. Mount it on connections
@@ -95,7 +99,7 @@ func newRouter(c Config) (chi.Router, *server) {
 		c.CallTimeout = DefaultCallTimeout
 	}
 	l := c.Limits.withDefaults()
-	s := &server{Config: c, calls: limit.NewShares(l.Calls, l.CallsPerRunner), bodies: limit.NewShares(l.Bodies, l.BodiesPerRunner)}
+	s := &server{Config: c, calls: limit.NewShares(l.Calls, l.CallsPerRunner), bodies: limit.NewShares(l.Bodies, l.BodiesPerRunner), streams: limit.NewShares(l.Streams, l.StreamsPerRunner)}
 	r := chi.NewRouter()
 	r.Use(problem.WithRequestID, s.observed, s.identify, s.logCalls, s.recoverPanics)
 	r.NotFound(s.noRoute)
@@ -115,6 +119,8 @@ func newRouter(c Config) (chi.Router, *server) {
 		s.namespaceRoutes()
 		s.clusterRoutes()
 		s.nodeRoutes()
+		s.joinRoutes()
+		s.kubernetesRoutes(r.MethodFunc)
 		s.auditRoutes()
 		addSamples(s.api.OpenAPI())
 	})
