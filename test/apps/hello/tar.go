@@ -12,9 +12,13 @@ import (
 )
 
 // tar stands in for the tar that images usually have, where this program is called by that
-// name: `-cf - -C DIRECTORY ./NAME` and `-xopf - -C DIRECTORY` alone.
+// name: `-cf - -C DIRECTORY ./NAME` and `-xopf - -C DIRECTORY` alone, and of kubectl's
+// `cf - /PATH` and `-xmf - -C DIRECTORY`.
 func tar(args []string) int {
 	log.SetOutput(os.Stderr)
+	if len(args) == 3 && args[0] == "cf" {
+		args = []string{"-cf", args[1], "-C", "/", "." + args[2]}
+	}
 	if len(args) < 4 || args[1] != "-" || args[2] != "-C" {
 		log.Printf("tar: %q is not what this one can do", args)
 		return 2
@@ -32,7 +36,7 @@ func tar(args []string) int {
 		name := path.Clean(args[4])
 		p := archive.Packing{Root: root, From: name, To: name, Tally: &archive.Tally{}, LeftOut: leftOut}
 		err = p.Pack(context.Background(), os.Stdout)
-	case args[0] == "-xopf" && len(args) == 4:
+	case (args[0] == "-xopf" || args[0] == "-xmf") && len(args) == 4:
 		x := archive.Extraction{Root: root, From: ".", To: ".", Tally: &archive.Tally{}, LeftOut: leftOut,
 			Limits: archive.Limits{Entries: 1 << 20, Bytes: 1 << 40}}
 		err = x.Extract(os.Stdin)
