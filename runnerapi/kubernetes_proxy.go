@@ -54,7 +54,7 @@ func (s *server) kubernetesRoutes(handle func(method, pattern string, h http.Han
 		"Everything below /v1/kubernetes is passed on to the cluster's API server, with any method and any number of parts in its path, as the user and the groups that the customer's policy "+
 			"names. Watches, logs that are followed, WebSockets and SPDY go on for as long as both sides like. `pipeops-runner kubeconfig` makes a kubeconfig for it. "+
 			"Errors are Kubernetes' Status. A policy has to name this command.", 0)
-	op.Parameters = []*huma.Param{{Name: "path", In: "path", Required: true, Description: "Path of the API server.", Example: "version", Schema: &huma.Schema{Type: huma.TypeString}}}
+	op.Parameters = []*huma.Param{{Name: "path", In: "path", Required: true, Description: "Path of the API server.", Example: "api/v1/pods", Schema: &huma.Schema{Type: huma.TypeString}}}
 	op.Responses = map[string]*huma.Response{"default": {Description: "What the API server answers, or a Status of the agent's."}}
 	op.Errors = nil
 	s.api.OpenAPI().AddOperation(&op)
@@ -201,12 +201,38 @@ func (s *server) answered(r *http.Request, k *KubernetesRequest, resp *http.Resp
 	if resp.StatusCode == http.StatusUnauthorized {
 		return problem.Errorf(problem.Unavailable, "see the agent's log, and whether its ServiceAccount is there", "the API server does not take the agent's own credentials")
 	}
+	if resp.StatusCode == http.StatusForbidden {
+		if err := mayImpersonate(k, resp); err != nil {
+			return err
+		}
+	}
 	for _, name := range []string{"Set-Cookie", "Www-Authenticate", "Alt-Svc"} {
 		resp.Header.Del(name)
 	}
 	if k.Long() && resp.StatusCode < http.StatusBadRequest {
 		s.auditBegin(r, resp.StatusCode)
 	}
+	return nil
+}
+
+// maxRefused is how much of a refusal is looked at, in bytes.
+const maxRefused = 8 << 10
+
+// mayImpersonate says of a refusal whether it is the agent's own: no request of a Runner's
+// asks for impersonation.
+func mayImpersonate(k *KubernetesRequest, resp *http.Response) error {
+	if resp.ContentLength < 0 || resp.ContentLength > maxRefused {
+		return nil
+	}
+	said, err := io.ReadAll(io.LimitReader(resp.Body, maxRefused))
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		return err
+	}
+	if bytes.Contains(said, []byte("cannot impersonate resource")) {
+		return problem.Errorf(problem.Forbidden, "the owner of the cluster has to allow it, with these names: kubectl apply -f kubernetes-api-rights.yaml; see docs/kubernetes-api.md",
+			"the API server does not let the agent ask in the name of user %q and groups %q", k.As.User, k.As.Groups)
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(said))
 	return nil
 }
 

@@ -22,6 +22,10 @@ func (s *server) answerError(w http.ResponseWriter, r *http.Request, err error) 
 	for k, v := range e.GetHeaders() {
 		w.Header()[k] = v
 	}
+	if k, bad := readKubernetes(r); bad == nil && k.Discovery { // of which client-go shows text alone, and of a Status nothing
+		http.Error(w, kubernetesMessage(e), e.Status)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(e.Status)
 	_ = json.NewEncoder(w).Encode(kubernetesStatus(e)) // the peer is gone if this fails
@@ -29,18 +33,22 @@ func (s *server) answerError(w http.ResponseWriter, r *http.Request, err error) 
 
 // kubernetesStatus is a problem as Kubernetes would tell it. The code is the cause's type.
 func kubernetesStatus(e *Error) metav1.Status {
-	message := "PipeOps agent: " + e.Detail
-	if e.Fix != "" {
-		message += " (fix: " + e.Fix + ")"
-	}
 	return metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
-		Status:   metav1.StatusFailure, Message: message, Reason: reasons[e.Status], Code: int32(e.Status), //nolint:gosec // an HTTP status
+		Status:   metav1.StatusFailure, Message: kubernetesMessage(e), Reason: reasons[e.Status], Code: int32(e.Status), //nolint:gosec // an HTTP status
 		Details: &metav1.StatusDetails{
 			RetryAfterSeconds: int32(e.RetryAfter.Seconds()),
 			Causes:            []metav1.StatusCause{{Type: metav1.CauseType(e.Code), Message: e.Detail, Field: e.Field}},
 		},
 	}
+}
+
+func kubernetesMessage(e *Error) string {
+	message := "PipeOps agent: " + e.Detail
+	if e.Fix != "" {
+		message += " (fix: " + e.Fix + ")"
+	}
+	return message
 }
 
 var reasons = map[int]metav1.StatusReason{

@@ -220,6 +220,11 @@ func TestRefusalsAreKubernetesStatus(t *testing.T) {
 		assert.EqualValues(t, want, statusIn(t, answer).Code)
 		assert.Empty(t, resp.Header.Get("WWW-Authenticate"))
 	}
+	p.become(refuseAll)
+	resp, answer = r.do(http.MethodGet, "/v1/kubernetes/apis", "")
+	assert.Equal(t, http.StatusForbidden, resp.StatusCode)
+	assert.Equal(t, "PipeOps agent: rule \"none\" does not allow kubernetes-api (fix: ask the owner)\n", string(answer), "kubectl shows a Status of these as: unknown")
+	p.become(func(runnerapi.Intent) error { return nil })
 	api.Close()
 	resp, answer = r.do(http.MethodGet, "/v1/kubernetes/version", "")
 	assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)

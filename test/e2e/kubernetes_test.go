@@ -57,7 +57,7 @@ func asKubectl(t *testing.T) *shell {
 // edge, the tunnel and the agent, with the rights of its ServiceAccount alone.
 func TestKubectlThroughTheTunnel(t *testing.T) {
 	s := asKubectl(t)
-	s.fails(t, "kubectl get pods", `cannot impersonate resource "users"`)
+	s.fails(t, "kubectl get pods", `Error from server (Forbidden): PipeOps agent: the API server does not let the agent ask in the name of user "pipeops-runner"`)
 	owner, err := harness.ShellWith("docs/kubernetes-api.md", "create rolebinding")
 	require.NoError(t, err)
 	for line := range strings.SplitSeq(strings.TrimSpace(owner), "\n") {
