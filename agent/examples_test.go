@@ -111,7 +111,7 @@ func (s *shop) becomeRunner(t *testing.T, p *planetest.Plane) {
 	build := image.GoBuild{Dir: harness.Root(), Package: "./cmd/runner", Output: filepath.Join(s.dir, "bin", "pipeops-runner")}
 	require.NoError(t, build.Run(t.Context()))
 	kubectl := "#!/bin/sh\nHOME=" + s.dir + " exec " + strings.Join(s.env.Cluster.KubectlCommand(t.Context()).Args, " ") + " \"$@\"\n"
-	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "bin", "kubectl"), []byte(kubectl), 0o755)) //nolint:gosec // a program
+	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "bin", "kubectl"), []byte(kubectl), 0o755))
 	s.vars = append(append(os.Environ(), s.vars...), "PATH="+filepath.Join(s.dir, "bin")+":"+os.Getenv("PATH"),
 		"PIPEOPS_RUNNER_CREDENTIALS="+file)
 	byHand, err := harness.ShellWith("docs/runner-api.md", "> runner.key")

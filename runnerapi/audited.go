@@ -43,7 +43,7 @@ func (s *server) audited(next http.Handler) http.Handler {
 		answer := &beginning{}
 		ww.Tee(answer)
 		ended := false
-		defer func() { //nolint:contextcheck // the request's own; a panic is an answer too
+		defer func() { // a panic is an answer too
 			call := callOf(calls, r)
 			status := ww.Status()
 			if !ended && status == 0 {

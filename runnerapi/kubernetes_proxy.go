@@ -44,7 +44,7 @@ var passedHeaders = map[string]bool{
 
 // bearerProtocol begins a bearer token that stands among a WebSocket's protocols, where
 // the API server takes it from browsers.
-const bearerProtocol = "base64url.bearer.authorization.k8s.io."
+const bearerProtocol = "base64url.bearer.authorization.k8s.io." //nolint:gosec // what is before the token
 
 func (s *server) kubernetesRoutes(handle func(method, pattern string, h http.HandlerFunc)) {
 	for _, method := range kubernetesMethods {

@@ -21,8 +21,8 @@ const maxKubernetesPath = 4 << 10
 func readKubernetes(r *http.Request) (KubernetesRequest, error) {
 	p := strings.TrimPrefix(r.URL.Path, kubernetesPrefix)
 	plain := strings.TrimSuffix(p, "/")
-	switch {
-	case !isKubernetes(r) || r.URL.RawPath != "" || len(p) > maxKubernetesPath || strings.ContainsAny(p, "\\\x00") || strings.Contains(p, "//") || plain != "" && path.Clean(plain) != plain:
+	unclean := plain != "" && path.Clean(plain) != plain || strings.Contains(p, "//") || strings.ContainsAny(p, "\\\x00")
+	if !isKubernetes(r) || r.URL.RawPath != "" || len(p) > maxKubernetesPath || unclean {
 		return KubernetesRequest{}, problem.Errorf(problem.BadRequest, `send a path without "//", "." and ".." as its parts, and without escaped slashes`,
 			"the path of the Kubernetes API is not written in its one plain way")
 	}

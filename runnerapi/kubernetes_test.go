@@ -258,7 +258,7 @@ func upgraded(t *testing.T, agent *runnerapitest.Agent, path, protocol string) (
 	_, err = io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: "+protocol+"\r\n\r\n")
 	require.NoError(t, err)
 	in := bufio.NewReader(conn)
-	resp, err := http.ReadResponse(in, nil) //nolint:bodyclose // there is none after 101, and else the connection is closed
+	resp, err := http.ReadResponse(in, nil)
 	require.NoError(t, err)
 	return &buffered{conn, in}, resp
 }

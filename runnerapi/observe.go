@@ -33,7 +33,7 @@ func (s *server) observed(next http.Handler) http.Handler {
 		r, served := span.Served(r, s.Observation.Tracer)
 		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
 		whole := false
-		defer func() { //nolint:contextcheck // the request's own; an answer that broke off is told of too
+		defer func() { // an answer that broke off is told of too
 			id, status := OtherCall, ww.Status()
 			if call := callOf(calls, r); call.ID != "" {
 				id = observedID(call, r)

@@ -110,7 +110,7 @@ func (r ruling) bounds(i runnerapi.Intent) error {
 			}
 		}
 	}
-	if i.Kubernetes != nil {
+	if i.Command == runnerapi.KubernetesCall {
 		if err := r.kubernetes(i); err != nil {
 			return err
 		}

@@ -75,6 +75,8 @@ func (r ruling) kubernetes(i runnerapi.Intent) error {
 	switch {
 	case r.Kubernetes == nil:
 		return r.refuse("", "kubernetes", "does not say as whom %s is allowed: kubernetes: {user: NAME, groups: [NAME]}", i.Command)
+	case k == nil: // of a policy that is tried, no more is known
+		return nil
 	case k.As.User != "" && !k.As.Equal(r.Kubernetes.as()):
 		return r.refuse("", "kubernetes", "names another user or other groups than when this began")
 	case k.OwnNamespace && !slices.Contains(r.Namespaces, i.Namespace):

@@ -7,7 +7,7 @@ import (
 )
 
 // JoinToken is the fake's, marked so that it can be searched for.
-const JoinToken = "K10join-token-of-the-fake" //nolint:gosec // nobody's
+const JoinToken = "K10join-token-of-the-fake"
 
 // JoinCommand implements runnerapi.Joins.
 func (b *FakeBackend) JoinCommand(ctx context.Context) (runnerapi.JoinCommand, error) {

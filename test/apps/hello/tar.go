@@ -1,12 +1,15 @@
 package main
 
 import (
+	stdtar "archive/tar"
 	"context"
+	"errors"
 	"io"
 	"log"
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/archive"
 )
@@ -17,7 +20,7 @@ import (
 func tar(args []string) int {
 	log.SetOutput(os.Stderr)
 	if len(args) == 3 && args[0] == "cf" {
-		args = []string{"-cf", args[1], "-C", "/", "." + args[2]}
+		return tarOne(args[2])
 	}
 	if len(args) < 4 || args[1] != "-" || args[2] != "-C" {
 		log.Printf("tar: %q is not what this one can do", args)
@@ -47,6 +50,29 @@ func tar(args []string) int {
 		return 2
 	}
 	return code
+}
+
+// tarOne packs one file under its whole name, as kubectl wants it.
+func tarOne(name string) int {
+	file, err := os.Open(name)
+	if err != nil {
+		log.Printf("tar: %v", err)
+		return 2
+	}
+	defer func() { _ = file.Close() }()
+	out := stdtar.NewWriter(os.Stdout)
+	info, err := file.Stat()
+	if err == nil {
+		err = out.WriteHeader(&stdtar.Header{Name: strings.TrimPrefix(name, "/"), Mode: 0o600, Size: info.Size()})
+	}
+	if err == nil {
+		_, err = io.Copy(out, file)
+	}
+	if err = errors.Join(err, out.Close()); err != nil {
+		log.Printf("tar: %v", err)
+		return 2
+	}
+	return 0
 }
 
 // isTar says whether this program is called as tar is. The image's own command has no
