@@ -68,7 +68,7 @@ func (s *server) intendKubernetes(r *http.Request, i Intent) (Intent, error) {
 	}
 	noteKubernetes(r.Context(), &k)
 	if s.Kubernetes == nil || s.Policy == nil {
-		return i, NotSupported("report this", "this agent passes nothing on to the Kubernetes API")
+		return i, PolicyDenied("report this", "this agent passes nothing on to the Kubernetes API")
 	}
 	k.OwnNamespace = k.Namespace == s.Kubernetes.OwnNamespace()
 	i.Namespace, i.Kubernetes = k.Namespace, &k

@@ -71,7 +71,7 @@ func TestAKubeconfigKeepsWhatElseIsInIt(t *testing.T) {
 }
 
 func TestWhatIsNoKubeconfigStays(t *testing.T) {
-	for _, text := range []string{"kind: Pod\n", "a: b\n", "- a\n", "kind: Config\nusers: {a: b}\n", "\t"} {
+	for _, text := range []string{"kind: Pod\n", "a: b\n", "- a\n", "kind: Config\nusers: {a: b}\n"} {
 		config, err := parseKubeconfig("file", []byte(text))
 		if err == nil {
 			err = config.add(kubeEntryOf("ours"), false)
