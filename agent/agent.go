@@ -68,10 +68,12 @@ type Agent struct {
 	kube    *kube.Client
 	// manifests loads nothing before the first set.
 	manifests *manifests.Applier
-	store     identity.Store
-	health    *health
-	policy    *policy.Policy
-	audit     *audit.Log
+	// kubernetes is the cluster's API for Runners.
+	kubernetes *kube.APIServer
+	store      identity.Store
+	health     *health
+	policy     *policy.Policy
+	audit      *audit.Log
 
 	current atomic.Pointer[identity.Identity]
 	// news are what the control plane says of Runners.
@@ -110,13 +112,14 @@ type Agent struct {
 // New makes an Agent. It does not talk to anybody yet.
 func New(opts Options) (*Agent, error) {
 	seen := &clusterSeen{now: time.Now}
+	kubernetes := kube.NewAPIServer(opts.Kubernetes, opts.Config.Namespace) // what Runners ask is not the agent's
 	opts.Kubernetes = seen.watched(opts.Kubernetes)
 	k, err := kube.New(opts.Kubernetes, kube.Options{Namespace: opts.Config.Namespace, Namespaces: opts.Config.Namespaces})
 	if err != nil {
 		return nil, err
 	}
 	a := &Agent{
-		opts: opts, replica: opts.Replica, log: opts.Log, now: opts.Now, kube: k,
+		opts: opts, replica: opts.Replica, log: opts.Log, now: opts.Now, kube: k, kubernetes: kubernetes,
 		health: newHealth(), policy: newPolicy(opts.Config, k), beat: make(chan struct{}, 1), routed: make(chan struct{}, 1), news: newNews(),
 		hurry: make(chan struct{}, 1), fresh: make(chan struct{}, 1),
 		process: rand.Text(), instruments: newInstruments(opts.Version),

@@ -61,13 +61,14 @@ func openShop(t *testing.T) *shop {
 // other rule allows.
 func (s *shop) allowAll(t *testing.T) {
 	t.Helper()
-	for _, manifest := range []string{string(deployments.NodeRights()), `
+	for _, manifest := range []string{string(deployments.NodeRights()), string(deployments.KubernetesAPIRights()), `
 apiVersion: v1
 kind: ConfigMap
 metadata: {namespace: ` + kubetest.AgentNamespace + `, name: pipeops-policy}
 data:
   policy.yaml: |
-    rules: [{name: all, commands: ["*", exec-app, port-forward-app, cordon-node, uncordon-node, drain-node, apply-manifests, delete-set], kinds: ["*"]}]
+    rules: [{name: all, commands: ["*", exec-app, port-forward-app, cordon-node, uncordon-node, drain-node, apply-manifests, delete-set, get-join-token, kubernetes-api],
+      kinds: ["*"], kubernetes: {user: pipeops-runner, groups: [pipeops-runners]}}]
 `} {
 		kubectl := func(verb string) {
 			cmd := s.env.Cluster.KubectlCommand(context.Background(), verb, "-f", "-")
@@ -88,6 +89,7 @@ func (s *shop) runAgent(t *testing.T, p *planetest.Plane) {
 		Config: config.Config{
 			ControlPlaneURL: p.URL(), Token: token(t, p), ClusterName: exampleAgent,
 			Namespace: kubetest.AgentNamespace, HealthAddress: "127.0.0.1:0",
+			K3sURL: "https://server.example.com:6443", K3sToken: "K10token", // it is no k3s, but may be called one
 		},
 		Version: "test", Log: zerolog.New(s.rec), Kubernetes: s.rec.config(s.env.Agent), Now: p.Clock.Now,
 	})
@@ -108,6 +110,8 @@ func (s *shop) becomeRunner(t *testing.T, p *planetest.Plane) {
 	require.NoError(t, creds.Write(file))
 	build := image.GoBuild{Dir: harness.Root(), Package: "./cmd/runner", Output: filepath.Join(s.dir, "bin", "pipeops-runner")}
 	require.NoError(t, build.Run(t.Context()))
+	kubectl := "#!/bin/sh\nHOME=" + s.dir + " exec " + strings.Join(s.env.Cluster.KubectlCommand(t.Context()).Args, " ") + " \"$@\"\n"
+	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "bin", "kubectl"), []byte(kubectl), 0o755))
 	s.vars = append(append(os.Environ(), s.vars...), "PATH="+filepath.Join(s.dir, "bin")+":"+os.Getenv("PATH"),
 		"PIPEOPS_RUNNER_CREDENTIALS="+file)
 	byHand, err := harness.ShellWith("docs/runner-api.md", "> runner.key")

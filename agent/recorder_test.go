@@ -48,7 +48,11 @@ type recording struct {
 
 // RoundTrip implements http.RoundTripper.
 func (r recording) RoundTrip(req *http.Request) (*http.Response, error) {
-	for _, u := range usesOf(req) {
+	uses := usesOf(req)
+	if who := req.Header.Get("Impersonate-User"); who != "" && !strings.HasPrefix(who, "system:serviceaccount:") { // which is how the test is the agent
+		uses = []use{{verb: "impersonate", resource: "users"}, {verb: "impersonate", resource: "groups"}}
+	}
+	for _, u := range uses {
 		r.note(problem.RequestID(req.Context()), u)
 	}
 	return r.next.RoundTrip(req)
@@ -72,7 +76,7 @@ func (r *recorder) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if line.Message == "runner API call" {
-		r.calls[line.RequestID] = line.Method + " " + line.Route
+		r.calls[line.RequestID] = line.Method + " " + strings.Replace(line.Route, "/*", "/{path}", 1)
 	}
 	if line.Level == "warn" || line.Level == "error" {
 		r.said.Write(p)

@@ -9,6 +9,7 @@ type Right struct {
 	Verbs    []string
 	Own      bool // in the agent's own namespace
 	Nodes    bool // granted by node-rights.yaml, where the cluster's owner applies it
+	Users    bool // granted by kubernetes-api-rights.yaml, where the cluster's owner applies it
 }
 
 // Upkeep is what the agent does without being called, or for many calls alike.
@@ -25,6 +26,10 @@ func own(resource string, verbs ...string) Right {
 
 func forNodes(resource string, verbs ...string) Right {
 	return Right{Resource: resource, Verbs: verbs, Nodes: true}
+}
+
+func forUsers(resource string, verbs ...string) Right {
+	return Right{Resource: resource, Verbs: verbs, Users: true}
 }
 
 // kinds are what an App can become; a Job, which is checked otherwise, stands last.
@@ -72,6 +77,9 @@ func Calls() map[string][]Right {
 		"POST " + node + "/cordon":     cordon,
 		"POST " + node + "/uncordon":   cordon,
 		"POST " + node + "/drain":      append(slices.Clone(cordon), forNodes("pods/eviction", "create")),
+		"GET /v1/cluster/join":         {on("nodes", "list")},
+		"GET /v1/cluster/join/token":   nil,
+		"GET /v1/kubernetes/{path}":    {forUsers("users", "impersonate"), forUsers("groups", "impersonate")},
 		"GET " + namespace + "/events": {admitted, on("events", "list")},
 
 		"GET /v1/cluster":    {on("nodes", "list"), on("nodes.metrics.k8s.io", "list"), on("pods", "list")},

@@ -20,12 +20,15 @@ import (
 // holds against what is really asked of the API server, with rbac.yaml: nothing
 // that is used is missing, and nothing that is granted is not used.
 func TestRightsAreGrantedAndUsed(t *testing.T) {
-	used, usedOwn, usedNodes := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	used, usedOwn, usedNodes, usedUsers := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	note := func(rights []deployments.Right) {
 		for _, r := range rights {
 			into := used
 			if r.Nodes {
 				into = usedNodes
+			}
+			if r.Users {
+				into = usedUsers
 			}
 			if r.Own {
 				into = usedOwn
@@ -59,13 +62,21 @@ func TestRightsAreGrantedAndUsed(t *testing.T) {
 	assert.Equal(t, slices.Sorted(maps.Keys(granted)), slices.Sorted(maps.Keys(used)))
 	assert.Equal(t, slices.Sorted(maps.Keys(grantedOwn)), slices.Sorted(maps.Keys(usedOwn)), "in the agent's own namespace")
 
-	var manages rbacv1.ClusterRole
-	require.NoError(t, yaml.NewYAMLOrJSONDecoder(bytes.NewReader(deployments.NodeRights()), 4096).Decode(&manages))
-	grantedNodes := map[string]bool{}
-	for _, rule := range manages.Rules {
-		add(grantedNodes, rule)
+	for name, apart := range map[string]struct {
+		manifest []byte
+		used     map[string]bool
+	}{"node-rights.yaml": {deployments.NodeRights(), usedNodes}, "kubernetes-api-rights.yaml": {deployments.KubernetesAPIRights(), usedUsers}} {
+		var role rbacv1.ClusterRole
+		require.NoError(t, yaml.NewYAMLOrJSONDecoder(bytes.NewReader(apart.manifest), 4096).Decode(&role))
+		granted := map[string]bool{}
+		for _, rule := range role.Rules {
+			add(granted, rule)
+			if apart.used["impersonate users"] {
+				assert.NotEmpty(t, rule.ResourceNames, "the agent may become nobody but those who are named")
+			}
+		}
+		assert.Equal(t, slices.Sorted(maps.Keys(granted)), slices.Sorted(maps.Keys(apart.used)), "of "+name)
 	}
-	assert.Equal(t, slices.Sorted(maps.Keys(grantedNodes)), slices.Sorted(maps.Keys(usedNodes)), "of node-rights.yaml")
 }
 
 func add(into map[string]bool, rule rbacv1.PolicyRule) {

@@ -91,10 +91,13 @@ func list(rights []deployments.Right) string {
 	verbs := ""
 	for _, r := range rights {
 		v := strings.Join(r.Verbs, ", ")
-		if r.Own {
+		switch {
+		case r.Own:
 			v = "own: " + v
-		} else if r.Nodes {
+		case r.Nodes:
 			v = "[granted apart](nodes.md): " + v
+		case r.Users:
+			v = "[granted apart](kubernetes-api.md): " + v
 		}
 		switch {
 		case v == verbs:

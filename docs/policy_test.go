@@ -57,9 +57,7 @@ func policyCommands() string {
 
 // TestThePoliciesOfTheDocumentAreSound reads each of its examples.
 func TestThePoliciesOfTheDocumentAreSound(t *testing.T) {
-	text, err := os.ReadFile(policyDoc)
-	require.NoError(t, err)
-	blocks := strings.Split(string(text), "```yaml\n")[1:]
+	blocks := strings.Split(read(t, policyDoc)+read(t, "kubernetes-api.md"), "```yaml\n")[1:]
 	require.NotEmpty(t, blocks)
 	for _, block := range blocks {
 		example, _, _ := strings.Cut(block, "```")

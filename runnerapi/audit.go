@@ -29,6 +29,7 @@ type AuditOutcome string
 // The outcomes of a call. What became of the rollout that a command started is
 // told by its operation.
 const (
+	AuditBegun   AuditOutcome = "begun"   // a stream of the Kubernetes API, whose end is another record
 	AuditDone    AuditOutcome = "done"    // carried out, or taken and going on
 	AuditRefused AuditOutcome = "refused" // not allowed, or not possible as it was sent
 	AuditFailed  AuditOutcome = "failed"  // tried in vain
@@ -52,7 +53,7 @@ type AuditRecord struct {
 	Namespace   string          `json:"namespace,omitempty"`
 	Name        string          `json:"name,omitempty"`
 	Arguments   json.RawMessage `json:"arguments,omitempty" doc:"What was sent, without what may be secret."`
-	Outcome     AuditOutcome    `json:"outcome" enum:"done,refused,failed"`
+	Outcome     AuditOutcome    `json:"outcome" enum:"begun,done,refused,failed"`
 	Status      int             `json:"status" doc:"HTTP status of the answer; 0 where there was none."`
 	Code        Code            `json:"code,omitempty" doc:"Code of the refusal."`
 	Message     string          `json:"message,omitempty" doc:"Which rule of the policy refused it, or why a connection was refused."`

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -17,8 +16,10 @@ type auditKey struct{}
 
 // auditNote is what the audit log is to know of a call that is under way.
 type auditNote struct {
-	body    []byte
-	objects []ManifestRef
+	body       []byte
+	objects    []ManifestRef      // of the call that applies some
+	kubernetes *KubernetesRequest // of the call that is for the Kubernetes API
+	problem    error              // what was answered, where the answer is in other words
 }
 
 // noteBody keeps a call's body for the audit log.
@@ -50,18 +51,15 @@ func (s *server) audited(next http.Handler) http.Handler {
 		answer := &beginning{}
 		ww.Tee(answer)
 		ended := false
-		defer func() { //nolint:contextcheck // the request's own; a panic is an answer too
-			call := calls[r.Method+" "+chi.RouteContext(r.Context()).RoutePattern()]
+		defer func() { // a panic is an answer too
+			call := callOf(calls, r)
 			status := ww.Status()
 			if !ended && status == 0 {
 				status = http.StatusInternalServerError
 			}
-			if record, told := auditRecord(r, call, status, ww.Header(), answer.Bytes()); told {
+			if record, told := auditRecord(r, call, note, status, ww.Header(), answer.Bytes()); told {
 				record.Time, record.Millis = start.UTC(), time.Since(start).Milliseconds()
-				record.Arguments = auditArguments(call, r.URL.Query(), note.body)
-				if call.Path == applyRoute || call.Path == setRoute {
-					record.Arguments = setArguments(r.URL.Query(), note.objects)
-				}
+				record.Arguments = noteArguments(call, r, note, &record)
 				s.Audit.Record(record)
 			}
 		}()
@@ -72,9 +70,10 @@ func (s *server) audited(next http.Handler) http.Handler {
 
 // auditRecord says what there is to be told of a call, and whether it is to be
 // told at all: reading that is allowed is not.
-func auditRecord(r *http.Request, call Call, status int, header http.Header, answer []byte) (AuditRecord, bool) {
+func auditRecord(r *http.Request, call Call, note *auditNote, status int, header http.Header, answer []byte) (AuditRecord, bool) {
 	refused := status == http.StatusUnauthorized || status == http.StatusForbidden
-	if call.Access == Reads && !refused {
+	discovered := note.kubernetes != nil && note.kubernetes.Discovery // kubectl does so before anything else
+	if (call.Access == Reads || discovered) && !refused {
 		return AuditRecord{}, false
 	}
 	caller := callerFrom(r.Context())
@@ -97,7 +96,7 @@ func auditRecord(r *http.Request, call Call, status int, header http.Header, ans
 		a.Outcome = AuditRefused
 	}
 	if status >= http.StatusBadRequest {
-		e := problem.Parse(status, header.Get("Content-Type"), answer)
+		e := problemIn(note, func() *Error { return problem.Parse(status, header.Get("Content-Type"), answer) })
 		a.Code = e.Code
 		if e.Code == CodePolicyDenied { // others may quote what was sent
 			a.Message = e.Detail
@@ -127,10 +126,21 @@ const (
 	maxKeys      = 64
 )
 
+// noteArguments are the arguments of a call, and with them what else is known of it.
+func noteArguments(call Call, r *http.Request, note *auditNote, record *AuditRecord) json.RawMessage {
+	if call.Path == applyRoute || call.Path == setRoute {
+		return setArguments(r.URL.Query(), note.objects)
+	}
+	args := map[string]any{}
+	if note.kubernetes != nil {
+		note.kubernetes.about(record, r.Method, args)
+	}
+	return auditArguments(call, r.URL.Query(), note.body, args)
+}
+
 // auditArguments are a call's query and body without what may be secret: texts
 // are told only of fields that hold none, of all others that they are there.
-func auditArguments(call Call, query map[string][]string, body []byte) json.RawMessage {
-	args := map[string]any{}
+func auditArguments(call Call, query map[string][]string, body []byte, args map[string]any) json.RawMessage {
 	for key, values := range query {
 		if auditedQuery[key] && len(values) > 0 {
 			args[key] = clip(values[0])

@@ -55,7 +55,7 @@ func watched(t *testing.T, p runnerapi.Policy) (*runnerapitest.Agent, *auditor) 
 	t.Helper()
 	agent, log := runnerapitest.Start(t, runnerapitest.NewBackend()), &auditor{}
 	agent.Stop()
-	agent.Policy, agent.Audit = p, log
+	agent.Policy, agent.Audit, agent.Kubernetes = p, log, newAPIServer(t)
 	agent.Start()
 	return agent, log
 }

@@ -211,6 +211,16 @@ func Calls() []Call {
 			"POST", nodeRoute + "/uncordon", "uncordon-node", Named, []string{"UncordonNode"}, "node uncordon", same, "",
 			"pipeops-runner node uncordon shop " + firstNode,
 		},
+		{
+			"GET", "/v1/cluster/join", "get-join-command", Reads, []string{"JoinCommand"}, "node join", read, "",
+			"pipeops-runner node join shop",
+		}, {
+			"GET", "/v1/cluster/join/token", "get-join-token", Named, []string{"JoinToken"}, "node join", read, "",
+			"pipeops-runner node join shop --token",
+		}, {
+			"GET", kubernetesRoute, KubernetesCall, Named, nil, "kubeconfig", "as the API server has it", "",
+			"pipeops-runner kubeconfig shop -o shop.kubeconfig && kubectl --kubeconfig shop.kubeconfig get pods",
+		},
 		{"GET", "/healthz", "", Open, nil, "", read, "", curl("GET", "/healthz", "")},
 		{"GET", "/readyz", "", Open, nil, "", read, "", curl("GET", "/readyz", "")},
 		{"GET", "/openapi.json", "", Open, nil, "", read, "", curl("GET", "/openapi.json", "") + " -o openapi.json"},

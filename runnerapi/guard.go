@@ -7,8 +7,6 @@ import (
 	"net/url"
 
 	"github.com/go-chi/chi/v5"
-
-	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
 type intentKey struct{}
@@ -19,12 +17,12 @@ func (s *server) guard(next http.Handler) http.Handler {
 	calls := callsByRoute()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := r.Context()
-		intent, err := s.intend(r, calls[r.Method+" "+chi.RouteContext(ctx).RoutePattern()])
+		intent, err := s.intend(r, callOf(calls, r))
 		if err == nil {
 			err = s.decide(intent)
 		}
 		if err != nil {
-			problem.Write(w, problem.RequestID(ctx), s.wireError(ctx, err))
+			s.answerError(w, r, s.wireError(ctx, err))
 			return
 		}
 		ctx = context.WithValue(ctx, intentKey{}, intent)
@@ -46,6 +44,16 @@ func callsByRoute() map[string]Call {
 	return calls
 }
 
+// callOf is the call that a request is routed to. Below /v1/kubernetes all methods and
+// paths are one.
+func callOf(calls map[string]Call, r *http.Request) Call {
+	pattern := chi.RouteContext(r.Context()).RoutePattern()
+	if pattern == kubernetesPrefix+"/*" {
+		return calls[http.MethodGet+" "+kubernetesRoute]
+	}
+	return calls[r.Method+" "+pattern]
+}
+
 // intend describes a call for the policy.
 func (s *server) intend(r *http.Request, c Call) (Intent, error) {
 	if c.ID == "" || c.Access == "" {
@@ -54,6 +62,9 @@ func (s *server) intend(r *http.Request, c Call) (Intent, error) {
 	i := Intent{Command: c.ID, Access: c.Access, Runner: callerFrom(r.Context()).Runner, Namespace: pathParam(r, "namespace")}
 	if c.Path == applyRoute {
 		i.Namespace = applyTarget(r).Namespace
+	}
+	if c.ID == KubernetesCall {
+		return s.intendKubernetes(r, i)
 	}
 	if id := pathParam(r, "id"); id != "" && s.Journal != nil {
 		// An operation is of the namespace that its command was about.

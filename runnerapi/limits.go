@@ -30,6 +30,9 @@ type Limits struct {
 	// Bodies of more than 64 KiB at a time, and those of one Runner (16, 8): the agent has
 	// them in memory, of which it has little.
 	Bodies, BodiesPerRunner int
+	// Streams of the Kubernetes API at a time, and those of one Runner (256, 128): each
+	// takes a connection to the API server.
+	Streams, StreamsPerRunner int
 	// Stall is how long a connection, or a followed log, may take nothing of what it is sent (1 min).
 	Stall time.Duration
 }
@@ -38,6 +41,7 @@ func (l Limits) withDefaults() Limits {
 	for field, value := range map[*int]int{
 		&l.Connections: 1024, &l.ConnectionsPerRunner: 512, &l.Handshakes: 256,
 		&l.Calls: 2048, &l.CallsPerRunner: 1024, &l.Bodies: 16, &l.BodiesPerRunner: 8,
+		&l.Streams: 256, &l.StreamsPerRunner: 128,
 	} {
 		if *field <= 0 {
 			*field = value
@@ -58,7 +62,7 @@ func (s *server) shared(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		leave, ok := s.calls.Enter(callerFrom(r.Context()).Runner)
 		if !ok {
-			problem.Write(w, problem.RequestID(r.Context()), busy("too many of this Runner's calls are under way"))
+			s.answerError(w, r, busy("too many of this Runner's calls are under way"))
 			return
 		}
 		defer leave()

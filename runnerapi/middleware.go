@@ -40,7 +40,7 @@ func (s *server) identify(next http.Handler) http.Handler {
 func (s *server) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if callerFrom(r.Context()).Runner == "" {
-			problem.Write(w, problem.RequestID(r.Context()), problem.Errorf(problem.Unauthorized,
+			s.answerError(w, r, problem.Errorf(problem.Unauthorized,
 				"connect with a certificate made by: pipeops-controlplane runner create NAME",
 				"the Runner API needs a Runner's client certificate"))
 			return
@@ -104,7 +104,7 @@ func (s *server) recoverPanics(next http.Handler) http.Handler {
 			if ww, ok := w.(middleware.WrapResponseWriter); ok && ww.Status() != 0 {
 				panic(http.ErrAbortHandler)
 			}
-			problem.Write(w, id, problem.Errorf(problem.Internal,
+			s.answerError(w, r, problem.Errorf(problem.Internal,
 				"look for the request ID in the agent's log", "an unexpected error occurred"))
 		}()
 		next.ServeHTTP(w, r)

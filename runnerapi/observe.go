@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
 	"go.opentelemetry.io/otel/trace"
 
@@ -34,10 +33,10 @@ func (s *server) observed(next http.Handler) http.Handler {
 		r, served := span.Served(r, s.Observation.Tracer)
 		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
 		whole := false
-		defer func() { //nolint:contextcheck // the request's own; an answer that broke off is told of too
+		defer func() { // an answer that broke off is told of too
 			id, status := OtherCall, ww.Status()
-			if call := calls[r.Method+" "+chi.RouteContext(r.Context()).RoutePattern()]; call.ID != "" {
-				id = call.ID
+			if call := callOf(calls, r); call.ID != "" {
+				id = observedID(call, r)
 			}
 			if status == 0 {
 				status = http.StatusOK
@@ -53,4 +52,17 @@ func (s *server) observed(next http.Handler) http.Handler {
 		next.ServeHTTP(ww, r)
 		whole = true
 	})
+}
+
+// observedID is a call's ID; of requests to the Kubernetes API with their verb, since a
+// watch takes as long as its caller likes.
+func observedID(call Call, r *http.Request) string {
+	if call.ID != KubernetesCall {
+		return call.ID
+	}
+	k, err := readKubernetes(r)
+	if err != nil {
+		return call.ID + "/" + OtherCall
+	}
+	return call.ID + "/" + k.kind()
 }

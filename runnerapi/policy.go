@@ -33,6 +33,9 @@ type Policy interface {
 	Decide(Intent) error
 	// Changed is closed when the policy changes.
 	Changed() <-chan struct{}
+	// KubernetesIdentity answers as whom the policy has a request to the Kubernetes API
+	// made, or an *Error that says why it is not allowed.
+	KubernetesIdentity(Intent) (KubernetesIdentity, error)
 	// State describes the policy for the cluster call.
 	State() PolicyState
 }
@@ -48,6 +51,8 @@ type Intent struct {
 	App   *AppSpec // the App as it would be
 	Scale *Scale
 	Kinds []string // of manifests: KIND or KIND.GROUP
+	// Kubernetes is the request to the Kubernetes API.
+	Kubernetes *KubernetesRequest
 }
 
 // PolicyState says what policy holds in a cluster.

@@ -54,7 +54,7 @@ func (c Call) exampleURL() string {
 	case c.Path == namespaceRoute:
 		namespace = "staging"
 	}
-	return strings.NewReplacer("{namespace}", namespace, "{name}", name, "{id}", "$OPERATION").Replace(c.Path)
+	return strings.NewReplacer("{path}", "api/v1/pods", "{namespace}", namespace, "{name}", name, "{id}", "$OPERATION").Replace(c.Path)
 }
 
 // addSamples puts the examples into the OpenAPI document.

@@ -39,6 +39,9 @@ type Config struct {
 	Clusters   Clusters
 	Nodes      Nodes
 	Manifests  Manifests
+	Joins      Joins
+	// Kubernetes is the cluster's own API. Without one nothing is passed on to it.
+	Kubernetes KubernetesAPI
 	// Journal and Outcomes make writes operations. Without a Journal nothing is
 	// remembered, which is for tests only.
 	Journal  Journal
@@ -72,9 +75,10 @@ type Config struct {
 // server holds what the handlers share.
 type server struct {
 	Config
-	api    huma.API
-	calls  *limit.Shares // by Runner
-	bodies *limit.Shares // by Runner
+	api     huma.API
+	calls   *limit.Shares // by Runner
+	bodies  *limit.Shares // by Runner
+	streams *limit.Shares // of the Kubernetes API, by Runner
 }
 
 // NewServer is the agent's side of the Runner API. Mount it on connections
@@ -96,7 +100,7 @@ func newRouter(c Config) (chi.Router, *server) {
 		c.CallTimeout = DefaultCallTimeout
 	}
 	l := c.Limits.withDefaults()
-	s := &server{Config: c, calls: limit.NewShares(l.Calls, l.CallsPerRunner), bodies: limit.NewShares(l.Bodies, l.BodiesPerRunner)}
+	s := &server{Config: c, calls: limit.NewShares(l.Calls, l.CallsPerRunner), bodies: limit.NewShares(l.Bodies, l.BodiesPerRunner), streams: limit.NewShares(l.Streams, l.StreamsPerRunner)}
 	r := chi.NewRouter()
 	r.Use(problem.WithRequestID, s.observed, s.identify, s.logCalls, s.recoverPanics)
 	r.NotFound(s.noRoute)
@@ -119,6 +123,8 @@ func newRouter(c Config) (chi.Router, *server) {
 		s.clusterRoutes()
 		s.nodeRoutes()
 		s.manifestRoutes()
+		s.joinRoutes()
+		s.kubernetesRoutes(r.MethodFunc)
 		s.auditRoutes()
 		addSamples(s.api.OpenAPI())
 	})

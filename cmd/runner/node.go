@@ -18,7 +18,7 @@ func newNode(a *app) *cobra.Command {
 	return group("node", "See, cordon and drain the nodes of an agent's cluster",
 		newNodeList(a), newNodeGet(a),
 		newNodeCordon(a, "cordon", "Keep new pods off a node", (*runnerapi.Client).CordonNode),
-		newNodeDrain(a),
+		newNodeDrain(a), newNodeJoin(a),
 		newNodeCordon(a, "uncordon", "Let new pods come to a node again", (*runnerapi.Client).UncordonNode))
 }
 

@@ -41,6 +41,8 @@ func (r Rule) about(i runnerapi.Intent) bool {
 	namespace := matches(r.Namespaces, i.Namespace)
 	if i.Namespace == "" {
 		namespace = r.Namespaces == nil || slices.Contains(r.Namespaces, anything)
+		// Which resources there are, all may know that may do anything with some.
+		namespace = namespace || i.Kubernetes != nil && i.Kubernetes.Discovery && !r.Deny
 	}
 	return namespace && matches(r.Runners, i.Runner) && r.names(i)
 }
@@ -106,6 +108,11 @@ func (r ruling) bounds(i runnerapi.Intent) error {
 			if err := r.replicas(field, n); err != nil {
 				return err
 			}
+		}
+	}
+	if i.Command == runnerapi.KubernetesCall {
+		if err := r.kubernetes(i); err != nil {
+			return err
 		}
 	}
 	for n, kind := range i.Kinds {

@@ -47,6 +47,8 @@ type Rule struct {
 	MaxResources *runnerapi.ResourceAmounts `json:"maxResources,omitempty"`
 	// Kinds are those that raw manifests may have: KIND or KIND.GROUP.
 	Kinds []string `json:"kinds,omitempty"`
+	// Kubernetes says as whom Runners use the Kubernetes API, which kubernetes-api allows.
+	Kubernetes *Kubernetes `json:"kubernetes,omitempty"`
 }
 
 // The sets of commands.
@@ -64,7 +66,7 @@ var defaultRules = []Rule{{Name: "default"}}
 // planned are commands that a policy may name before this agent has calls for
 // them, so that one policy serves agents of several versions.
 var planned = map[string]runnerapi.Access{
-	"kubernetes-api": runnerapi.Named, runnerapi.AdoptNamespace: runnerapi.Named,
+	runnerapi.AdoptNamespace: runnerapi.Named,
 }
 
 // ApplyManifests is the command that brings raw manifests, which kinds bounds.

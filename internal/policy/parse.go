@@ -150,6 +150,7 @@ func (c *checking) rule(at string, r Rule) {
 	if len(r.Kinds) > 0 && !slices.Contains(r.Commands, ApplyManifests) {
 		c.add(at+".kinds", "bounds %s, which the rule's commands have to name", ApplyManifests)
 	}
+	c.kubernetes(at, r)
 	if r.Deny && (r.Images != nil || r.MaxReplicas != nil || r.MaxResources != nil || r.Kinds != nil) {
 		c.add(at+".deny", "a rule that denies takes no images, maxReplicas, maxResources and kinds: it has nothing to bound")
 	}

@@ -222,6 +222,8 @@ func TestTheExamplesOfTheCommandLineRun(t *testing.T) {
 				s.fails(t, line, "there is no tar in the image")
 			case strings.Contains(line, " node drain "):
 				s.fails(t, line, "the agent itself runs on node")
+			case strings.Contains(line, " node join "):
+				s.fails(t, line, "the cluster is not k3s")
 			case listensOn.MatchString(line):
 				s.follow(t, line, "goes to port 8080")
 			case strings.Contains(line, "--watch"):
@@ -246,9 +248,22 @@ var (
 func (s *shell) allow(t *testing.T) {
 	t.Helper()
 	policyBecomes(t, "active", map[string]string{
-		"policy.yaml": "rules: [{name: all, commands: ['*', exec-app, port-forward-app, cordon-node, uncordon-node, drain-node, apply-manifests, delete-set], kinds: ['*']}]",
+		"policy.yaml": "rules: [{name: all, commands: ['*', exec-app, port-forward-app, cordon-node, uncordon-node, drain-node, apply-manifests, delete-set, get-join-token, kubernetes-api],\n" +
+			"  kinds: ['*'], kubernetes: {user: pipeops-runner, groups: [pipeops-runners]}}]",
 	})
-	rights := filepath.Join(harness.Root(), "deployments", "node-rights.yaml")
+	grant(t, "node-rights.yaml")
+	grant(t, "kubernetes-api-rights.yaml")
+	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "dump.sql"), []byte("SELECT 1;\n"), 0o600))
+	require.NoError(t, os.MkdirAll(filepath.Join(s.dir, "site"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "pipeline.yaml"), []byte("image: "+harness.ExampleImage+
+		"\njobs: [{name: test, args: [-crash-after, 100ms, -exit-code, '0']}, {name: migrate, args: [-crash-after, 100ms, -exit-code, '0']}]\n"), 0o600))
+}
+
+// grant applies a manifest of rights that the agent does not have by itself; they go with
+// the test.
+func grant(t *testing.T, manifest string) {
+	t.Helper()
+	rights := filepath.Join(harness.Root(), "deployments", manifest)
 	_, err := sys.Cluster.Kubectl(t.Context(), "apply", "-f", rights)
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -257,10 +272,6 @@ func (s *shell) allow(t *testing.T) {
 		_, err := sys.Cluster.Kubectl(ctx, "delete", "--ignore-not-found", "-f", rights)
 		assert.NoError(t, err)
 	})
-	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "dump.sql"), []byte("SELECT 1;\n"), 0o600))
-	require.NoError(t, os.MkdirAll(filepath.Join(s.dir, "site"), 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "pipeline.yaml"), []byte("image: "+harness.ExampleImage+
-		"\njobs: [{name: test, args: [-crash-after, 100ms, -exit-code, '0']}, {name: migrate, args: [-crash-after, 100ms, -exit-code, '0']}]\n"), 0o600))
 }
 
 // here is an example with what there is here: the image has one program, and no database.
@@ -289,18 +300,18 @@ func (s *shell) fails(t *testing.T, line, why string) {
 
 // turn puts examples into an order in which each finds what it is about.
 func turn(line string) int {
-	for i, part := range []string{" namespace create ", " set shop ", " deploy shop "} {
+	for i, part := range []string{" namespace create ", " set shop ", " deploy shop ", " kubeconfig shop -o shop.kubeconfig"} {
 		if strings.Contains(line, part) {
 			return i
 		}
 	}
 	switch {
 	case strings.Contains(line, " delete shop "):
-		return 5
+		return 6
 	case strings.HasSuffix(line, "--previous"): // breaks the App, so that there is a previous run
-		return 4
+		return 5
 	}
-	return 3
+	return 4
 }
 
 // crashed runs a line that is about the run before the last restart, with an App

@@ -1,0 +1,44 @@
+package agent
+
+import (
+	"context"
+	"net"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// k3sPort is where a server of k3s is joined.
+const k3sPort = "6443"
+
+// joins answers how workers join the agent's cluster.
+type joins struct{ *Agent }
+
+// JoinCommand implements runnerapi.Joins. K3S_URL, where it is set, is what its owner wants
+// workers to join; else it is a server that the cluster has.
+func (j joins) JoinCommand(ctx context.Context) (runnerapi.JoinCommand, error) {
+	address, version, err := j.kube.K3sServer(ctx)
+	if err != nil {
+		return runnerapi.JoinCommand{}, err
+	}
+	server := j.opts.Config.K3sURL
+	switch {
+	case server == "" && version == "":
+		return runnerapi.JoinCommand{}, runnerapi.NotSupported("add nodes in the way of that cluster's own; where it is k3s all the same, set K3S_URL for the agent",
+			"the cluster is not k3s: no server of it is among its nodes")
+	case server == "" && address == "":
+		return runnerapi.JoinCommand{}, runnerapi.NotSupported("set K3S_URL for the agent", "the server of k3s has no internal address")
+	case server == "":
+		server = "https://" + net.JoinHostPort(address, k3sPort)
+	}
+	return runnerapi.JoinCommand{Server: server, Version: version, Command: `bash join-worker.sh ` + server + ` - <<<"$K3S_TOKEN"`}, nil
+}
+
+// JoinToken implements runnerapi.Joins. The agent has only what it was given.
+func (j joins) JoinToken(context.Context) (runnerapi.JoinToken, error) {
+	token := j.opts.Config.K3sToken
+	if token == "" {
+		return runnerapi.JoinToken{}, runnerapi.NotSupported("set K3S_TOKEN for the agent, or read the token on the server: sudo cat /var/lib/rancher/k3s/server/node-token",
+			"the agent was given no token of k3s")
+	}
+	return runnerapi.JoinToken{Token: token}, nil
+}

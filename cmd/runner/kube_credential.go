@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// execAPIVersion is of kubectl's credential plugins (client.authentication.k8s.io).
+const execAPIVersion = "client.authentication.k8s.io/v1"
+
+// followPatience is what a kubectl waits at most for the control plane, which it does not need.
+const followPatience = time.Second
+
+// execCredential is what a credential plugin prints.
+type execCredential struct {
+	APIVersion string               `json:"apiVersion"`
+	Kind       string               `json:"kind"`
+	Status     execCredentialStatus `json:"status"`
+}
+
+type execCredentialStatus struct {
+	Expiration  time.Time `json:"expirationTimestamp"`
+	Certificate string    `json:"clientCertificateData"`
+	Key         string    `json:"clientKeyData"`
+}
+
+func newKubeCredential(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "kube-credential",
+		Short: "Give kubectl the Runner's certificate",
+		Long: `Print the Runner's certificate and its key as kubectl wants them of a credential plugin.
+kubectl runs this by itself: a kubeconfig of pipeops-runner kubeconfig names it. What it
+prints is as secret as the file of credentials.
+
+Like any other command it follows the control plane's CA, where that can be asked.`,
+		Example: "  pipeops-runner kube-credential | jq -r .status.expirationTimestamp",
+		Args:    exactArgs(),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.kubeCredential(cmd.Context()) },
+	}
+}
+
+func (a *app) kubeCredential(ctx context.Context) error {
+	l, err := a.login()
+	if err != nil {
+		return err
+	}
+	asking, cancel := context.WithTimeout(ctx, followPatience)
+	defer cancel()
+	_, _ = l.snapshot(asking) // the certificate is good without it, until it is followed another time
+	cert, err := l.keep.Certificate()
+	if err != nil {
+		return err
+	}
+	now := l.keep.Credentials()
+	return json.NewEncoder(a.out).Encode(execCredential{
+		APIVersion: execAPIVersion, Kind: "ExecCredential",
+		Status: execCredentialStatus{Expiration: cert.Leaf.NotAfter.UTC(), Certificate: now.Certificate, Key: now.Key},
+	})
+}

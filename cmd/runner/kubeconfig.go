@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+)
+
+// kubeconfigCommand makes a kubeconfig with which kubectl reaches an agent's cluster.
+type kubeconfigCommand struct {
+	*app
+	file, context, namespace string
+	use                      bool
+}
+
+func newKubeconfig(a *app) *cobra.Command {
+	c := &kubeconfigCommand{app: a}
+	cmd := &cobra.Command{
+		Use:   "kubeconfig AGENT",
+		Short: "Make a kubeconfig for an agent's cluster",
+		Long: `Make a kubeconfig with which kubectl, helm and whatever else reads one reach the Kubernetes
+API of an agent's cluster, through the agent. They do so as the user that the customer's
+policy names for this Runner, and with the rights that he has given to that user.
+
+No secret is in it: kubectl asks pipeops-runner kube-credential for the Runner's certificate
+whenever it starts. A file that is there keeps its other contexts.
+
+The customer's policy has to name the command kubernetes-api: nothing else allows it.`,
+		Example: "  pipeops-runner kubeconfig shop -o shop.kubeconfig\n  KUBECONFIG=shop.kubeconfig kubectl get pods\n" +
+			"  pipeops-runner kubeconfig shop -o shop.kubeconfig --context shop-staging -n staging --use",
+		Args:              exactArgs("AGENT"),
+		ValidArgsFunction: a.completeAgent,
+		RunE:              func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0]) },
+	}
+	f := cmd.Flags()
+	namespaceFlag(cmd, &c.namespace)
+	f.StringVarP(&c.file, "output", "o", "", "file to write, or to add to, for its owner only (default: print it)")
+	f.StringVar(&c.context, "context", "", "name of the context (default: pipeops-AGENT)")
+	f.BoolVar(&c.use, "use", false, "make it the current context of a file that has another one")
+	return cmd
+}
+
+func (c *kubeconfigCommand) run(ctx context.Context, nameOrID string) error {
+	l, err := c.login()
+	if err != nil {
+		return err
+	}
+	agents, err := c.agents(ctx, l)
+	if err != nil {
+		return err
+	}
+	agent, err := announce.FindAgent(agents, nameOrID)
+	if err != nil {
+		return explainUnknown(err, nameOrID, agents)
+	}
+	entry, err := c.entry(l, agent)
+	if err != nil {
+		return err
+	}
+	config := kubeconfig{}
+	if c.file != "" {
+		if config, err = readKubeconfig(c.file); err != nil {
+			return &exitError{error: err, code: exitUsage}
+		}
+	}
+	if err := config.add(entry, c.use); err != nil {
+		return &exitError{error: fmt.Errorf("%s: %w", c.file, err), code: exitUsage}
+	}
+	text, err := config.encode()
+	if err != nil {
+		return err
+	}
+	if c.file == "" {
+		_, err = c.out.Write(text)
+		return err
+	}
+	if err := replaceFile(c.file, text); err != nil {
+		return fmt.Errorf("kubeconfig: %w", err)
+	}
+	c.say("wrote context %s to %s; try: kubectl --kubeconfig %s --context %s get pods", entry.name, c.file, c.file, entry.name)
+	return nil
+}
+
+// entry is the way to one agent. Of its endpoints a kubeconfig has room for one.
+func (c *kubeconfigCommand) entry(l *login, agent announce.Agent) (kubeEntry, error) {
+	path, err := c.credentialsFile()
+	if err != nil {
+		return kubeEntry{}, err
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return kubeEntry{}, err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return kubeEntry{}, err
+	}
+	e := kubeEntry{
+		name: c.context, namespace: c.namespace, address: l.Edge, serverName: agent.ID + "." + l.AgentsDomain,
+		ca: l.keep.Credentials().CA, program: program, credentials: path,
+	}
+	if e.name == "" {
+		e.name = "pipeops-" + agent.Name
+	}
+	if len(agent.Endpoints) > 0 {
+		e.address, e.serverName = agent.Endpoints[0].Address, agent.Endpoints[0].ServerName
+	}
+	return e, nil
+}
+
+// replaceFile writes a file for its owner only, in one step. A link stays one.
+func replaceFile(path string, text []byte) error {
+	switch target, err := filepath.EvalSymlinks(path); {
+	case err == nil:
+		path = target
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".kubeconfig-*") // 0600
+	if err != nil {
+		return err
+	}
+	_, err = tmp.Write(text)
+	if err = errors.Join(err, tmp.Close()); err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(tmp.Name())
+	}
+	return err
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// plainToken is a token that no shell reads anything into; those of k3s are.
+var plainToken = regexp.MustCompile(`^[A-Za-z0-9:._-]+$`)
+
+// joined is how a machine joins, with the token where that was asked for.
+type joined struct {
+	runnerapi.JoinCommand
+	Token string `json:"token,omitempty"`
+}
+
+func newNodeJoin(a *app) *cobra.Command {
+	var out cli.Output
+	var token bool
+	cmd := &cobra.Command{
+		Use: "join AGENT", Short: "Show how a worker joins an agent's cluster",
+		Long: `Show the line of shell with which a machine joins an agent's cluster as a worker, where that
+is k3s. join-worker.sh is part of every release.
+
+The token is not in it: the line takes it from the variable K3S_TOKEN. With --token it is,
+where the agent was given one and the customer's policy names the command get-join-token.
+Whoever has it can make a node of the cluster.`,
+		Example:           "  pipeops-runner node join shop\n  pipeops-runner node join shop --token",
+		Args:              exactArgs("AGENT"),
+		ValidArgsFunction: a.completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
+				how, err := join(ctx, t, token)
+				if err != nil {
+					return at(t, "", err)
+				}
+				return out.Write(a.out, how, func(w io.Writer) { _, _ = io.WriteString(w, how.Command+"\n") })
+			})
+		},
+	}
+	out.Add(cmd)
+	cmd.Flags().BoolVar(&token, "token", false, "with the token, which is a secret")
+	return cmd
+}
+
+func join(ctx context.Context, t *target, token bool) (joined, error) {
+	command, err := t.JoinCommand(ctx)
+	if err != nil || !token {
+		return joined{JoinCommand: command}, err
+	}
+	secret, err := t.JoinToken(ctx)
+	if err != nil {
+		return joined{}, err
+	}
+	if !plainToken.MatchString(secret.Token) {
+		return joined{}, errors.New("the agent's K3S_TOKEN is no token of k3s: it has characters that a shell may read something into")
+	}
+	command.Command = strings.Replace(command.Command, `"$K3S_TOKEN"`, secret.Token, 1)
+	return joined{JoinCommand: command, Token: secret.Token}, nil
+}

@@ -1,0 +1,124 @@
+package policy_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/policy"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+const kubernetesRules = `
+rules:
+  - name: never there
+    deny: true
+    namespaces: [kube-system]
+  - name: developers
+    runners: [dev]
+    namespaces: [shop, shop-*, p*]
+    commands: [kubernetes-api]
+    kubernetes: {user: dev@example.com, groups: [developers, "team:web"]}
+  - name: lookers
+    runners: [look]
+    commands: [kubernetes-api]
+    kubernetes: {user: looker, readOnly: true}
+  - name: who
+    runners: [nobody]
+    commands: [kubernetes-api]
+  - name: owner
+    runners: [owner]
+    namespaces: ["*", pipeops]
+    commands: [kubernetes-api]
+    kubernetes: {user: owner}
+`
+
+func request(runner, namespace, verb, resource string) runnerapi.Intent {
+	i := intent(runner, runnerapi.KubernetesCall, namespace)
+	resource, sub, _ := strings.Cut(resource, "/")
+	i.Kubernetes = &runnerapi.KubernetesRequest{
+		Verb: verb, Resource: resource, Subresource: sub, Namespace: namespace, OwnNamespace: namespace == "pipeops", Discovery: resource == "",
+	}
+	return i
+}
+
+func TestTheKubernetesAPIIsForWhomItIsNamed(t *testing.T) {
+	p := load(t, kubernetesRules)
+	for name, c := range map[string]struct {
+		intent runnerapi.Intent
+		says   string // empty where it is allowed
+	}{
+		"a namespace":                 {request("dev", "shop", "create", "pods"), ""},
+		"a pattern of namespaces":     {request("dev", "shop-2", "create", "pods"), ""},
+		"into a pod":                  {request("dev", "shop", "create", "pods/exec"), ""},
+		"another namespace":           {request("dev", "web", "get", "pods"), "no rule"},
+		"all namespaces":              {request("dev", "", "list", "pods"), "no rule"},
+		"what there is":               {request("dev", "", "get", ""), ""},
+		"the agent's own":             {request("dev", "pipeops", "get", "secrets"), "agent's own namespace pipeops"},
+		"the agent's own, named":      {request("owner", "pipeops", "update", "configmaps"), ""},
+		"a namespace that is denied":  {request("look", "kube-system", "get", "pods"), "never there"},
+		"what there is, though":       {request("look", "", "get", ""), ""},
+		"reading everywhere":          {request("look", "", "list", "pods"), ""},
+		"watching":                    {request("look", "shop", "watch", "pods"), ""},
+		"a log":                       {request("look", "shop", "get", "pods/log"), ""},
+		"writing":                     {request("look", "shop", "patch", "pods"), "not to patch pods"},
+		"deleting":                    {request("look", "shop", "deletecollection", "pods"), "reading only"},
+		"a WebSocket, which is a GET": {request("look", "shop", "get", "pods/exec"), "not to get pods/exec"},
+		"a proxy":                     {request("look", "shop", "get", "services/proxy"), "reading only"},
+		"nobody in particular":        {request("nobody", "shop", "get", "pods"), "as whom"},
+		"nobody's name":               {request("else", "shop", "get", "pods"), "no rule"},
+	} {
+		who, err := p.KubernetesIdentity(c.intent)
+		if c.says == "" {
+			require.NoError(t, err, name)
+			assert.NotEmpty(t, who.User, name)
+			continue
+		}
+		e := &problem.Error{}
+		require.ErrorAs(t, err, &e, name)
+		assert.Equal(t, runnerapi.CodePolicyDenied, e.Code, name)
+		assert.Contains(t, e.Detail, c.says, name)
+		assert.Empty(t, who, name)
+	}
+	who, err := p.KubernetesIdentity(request("dev", "shop", "get", "pods"))
+	require.NoError(t, err)
+	assert.Equal(t, runnerapi.KubernetesIdentity{User: "dev@example.com", Groups: []string{"developers", "team:web"}}, who)
+
+	kept := request("dev", "shop", "watch", "pods")
+	kept.Kubernetes.As = who
+	require.NoError(t, p.Decide(kept))
+	doc, err := policy.Parse([]byte(strings.Replace(kubernetesRules, "team:web", "team:shop", 1)))
+	require.NoError(t, err)
+	p.Set(doc, nil)
+	require.ErrorContains(t, p.Decide(kept), "another user", "what began as somebody does not go on as him")
+}
+
+// TestNobodyBecomesKubernetesItself refuses the names that Kubernetes keeps for itself, and those
+// that HTTP would make into others.
+func TestNobodyBecomesKubernetesItself(t *testing.T) {
+	for name, kubernetes := range map[string]string{
+		"a group":           `{user: a, groups: [b, "system:masters"]}`,
+		"a user":            `{user: "system:admin"}`,
+		"a ServiceAccount":  `{user: "system:serviceaccount:kube-system:default"}`,
+		"with a space":      `{user: a, groups: [" system:masters"]}`,
+		"with a line break": `{user: "a\nImpersonate-Group: system:masters"}`,
+		"nobody":            `{groups: [a]}`,
+		"a long name":       `{user: ` + strings.Repeat("a", 254) + `}`,
+	} {
+		_, err := policy.Parse([]byte("rules: [{name: a, commands: [kubernetes-api], kubernetes: " + kubernetes + "}]"))
+		e := &problem.Error{}
+		require.ErrorAs(t, err, &e, name)
+		assert.Contains(t, e.Field, "rules[0].kubernetes.", name)
+	}
+	for name, rule := range map[string]string{
+		"without the command": `{name: a, commands: [read], kubernetes: {user: a}}`,
+		"a denial":            `{name: a, deny: true, commands: [kubernetes-api], kubernetes: {user: a}}`,
+		"an unknown field":    `{name: a, commands: [kubernetes-api], kubernetes: {user: a, uid: b}}`,
+	} {
+		_, err := policy.Parse([]byte("rules: [" + rule + "]"))
+		require.Error(t, err, name)
+	}
+}

@@ -1,0 +1,99 @@
+package runnerapi
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// KubernetesCall is the ID of the call that passes requests on to the Kubernetes API. A
+// policy that names it says as whom.
+const KubernetesCall = "kubernetes-api"
+
+// kubernetesRoute is its path in the table of calls. Any number of parts stand for path.
+const kubernetesRoute = "/v1/kubernetes/{path}"
+
+// KubernetesAPI is what the server needs for the Kubernetes API.
+type KubernetesAPI interface {
+	// APIServer answers where the cluster's API server is, and a transport that
+	// speaks HTTP/1.1 to it with the agent's own credentials.
+	APIServer() (*url.URL, http.RoundTripper, error)
+	// OwnNamespace is the agent's own, with its identity and its owner's policy in it.
+	OwnNamespace() string
+}
+
+// KubernetesIdentity is as whom a Runner uses the Kubernetes API.
+type KubernetesIdentity struct {
+	User   string
+	Groups []string
+}
+
+// Equal says whether both are the same.
+func (k KubernetesIdentity) Equal(other KubernetesIdentity) bool {
+	return k.User == other.User && slices.Equal(k.Groups, other.Groups)
+}
+
+// KubernetesRequest is a request to the Kubernetes API, as far as its method and its URL
+// tell. It is told as the API server itself tells it (k8s.io/apiserver's RequestInfo).
+type KubernetesRequest struct {
+	// Verb is that of RBAC; for what is no resource, the method in small letters.
+	Verb string
+	// Path is that of the API server, cleaned.
+	Path string
+	// Group, Resource, Subresource, Namespace and Name are empty where there are none.
+	Group, Resource, Subresource, Namespace, Name string
+	// Discovery says that it asks which resources there are, and nothing else.
+	Discovery bool
+	// Upgrade is the protocol that the connection is to become, or empty.
+	Upgrade string
+	// Follow says that the answer goes on until somebody ends it.
+	Follow bool
+	// OwnNamespace says that it is about the agent's own namespace.
+	OwnNamespace bool
+	// As is what the policy said when the request began: when it says something else, the
+	// request is not allowed any more.
+	As KubernetesIdentity
+}
+
+// connects are the subresources that lead into a pod, or past the API server: whoever may
+// read them may write.
+var connects = []string{"exec", "attach", "portforward", "proxy"}
+
+// Connects says whether it leads into a pod, or past the API server.
+func (k KubernetesRequest) Connects() bool { return slices.Contains(connects, k.Subresource) }
+
+// Reads says whether it changes nothing, by what the API server promises.
+func (k KubernetesRequest) Reads() bool {
+	if k.Connects() || k.Upgrade != "" {
+		return false
+	}
+	switch k.Verb {
+	case "get", "list", "watch", "head":
+		return true
+	case "create": // a question about oneself has a body
+		return k.Group == "authorization.k8s.io" && (k.Resource == "selfsubjectaccessreviews" || k.Resource == "selfsubjectrulesreviews") ||
+			k.Group == "authentication.k8s.io" && k.Resource == "selfsubjectreviews"
+	}
+	return false
+}
+
+// Long says whether it may go on for as long as its caller likes.
+func (k KubernetesRequest) Long() bool { return k.Follow || k.Upgrade != "" || k.Connects() }
+
+// kind is what metrics tell of it: there are only a few.
+func (k KubernetesRequest) kind() string {
+	switch {
+	case k.Discovery:
+		return "discovery"
+	case k.Connects():
+		return "connect"
+	case slices.Contains([]string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}, k.Verb):
+		return k.Verb
+	}
+	return OtherCall
+}
+
+// isKubernetes says whether a request is for the Kubernetes API: its errors are in the
+// words of that.
+func isKubernetes(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, kubernetesPrefix+"/") }

@@ -1,0 +1,41 @@
+package runnerapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+)
+
+// noteProblem keeps what was answered, where the answer does not tell it in our words.
+func noteProblem(ctx context.Context, e *Error) {
+	if n, ok := ctx.Value(auditKey{}).(*auditNote); ok {
+		n.problem = e
+	}
+}
+
+// noteKubernetes keeps for the audit log which request it was.
+func noteKubernetes(ctx context.Context, k *KubernetesRequest) {
+	if n, ok := ctx.Value(auditKey{}).(*auditNote); ok {
+		n.kubernetes = k
+	}
+}
+
+// about adds to a record what the request was about. Bodies are not told, and of the query
+// what is told of any call.
+func (k *KubernetesRequest) about(a *AuditRecord, method string, args map[string]any) {
+	a.Namespace, a.Name = clip(k.Namespace), clip(k.Name)
+	args["method"], args["path"], args["verb"], args["user"] = method, shorten(k.Path, maxArgument), k.Verb, k.As.User
+}
+
+// auditBegin records that a stream has begun; its end is recorded as that of any call.
+func (s *server) auditBegin(r *http.Request, status int) {
+	note, ok := r.Context().Value(auditKey{}).(*auditNote)
+	if s.Audit == nil || !ok {
+		return
+	}
+	call := callOf(callsByRoute(), r)
+	record, _ := auditRecord(r, call, note, status, http.Header{}, nil)
+	record.Time, record.Outcome = time.Now().UTC(), AuditBegun
+	record.Arguments = noteArguments(call, r, note, &record)
+	s.Audit.Record(record)
+}

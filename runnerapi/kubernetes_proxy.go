@@ -1,0 +1,254 @@
+package runnerapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	stdlog "log"
+	"net/http"
+	"net/http/httputil"
+	"net/textproto"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+const (
+	// maxKubernetesBody is what the API server takes of a body itself.
+	maxKubernetesBody = 3 << 20
+	// kubernetesAnswer is how long the API server may take to begin an answer that is no
+	// stream: its own limit is a minute.
+	kubernetesAnswer = 75 * time.Second
+)
+
+// kubernetesMethods are those that the Kubernetes API has.
+var kubernetesMethods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
+
+// passedHeaders are what is passed on of a caller's header. Whatever could say who asks is
+// not among them, nor what somebody may take for that some day.
+var passedHeaders = map[string]bool{
+	"Accept": true, "Accept-Encoding": true, "Accept-Language": true, "Cache-Control": true,
+	"Content-Type": true, "Content-Encoding": true, "Content-Language": true,
+	"If-Match": true, "If-None-Match": true, "If-Modified-Since": true, "If-Unmodified-Since": true, "Range": true,
+	"User-Agent": true, "Kubectl-Command": true, "Kubectl-Session": true,
+	"Connection": true, "Upgrade": true, // ReverseProxy has left those of the upgrade alone
+	"Sec-Websocket-Key": true, "Sec-Websocket-Version": true, "Sec-Websocket-Protocol": true, "Sec-Websocket-Extensions": true,
+	"X-Stream-Protocol-Version": true,
+}
+
+// bearerProtocol begins a bearer token that stands among a WebSocket's protocols, where
+// the API server takes it from browsers.
+const bearerProtocol = "base64url.bearer.authorization.k8s.io." //nolint:gosec // what is before the token
+
+func (s *server) kubernetesRoutes(handle func(method, pattern string, h http.HandlerFunc)) {
+	for _, method := range kubernetesMethods {
+		handle(method, kubernetesPrefix+"/*", s.kubernetes)
+	}
+	op := operation(KubernetesCall, http.MethodGet, strings.TrimPrefix(kubernetesRoute, "/v1"), "Kubernetes", "Use the Kubernetes API",
+		"Everything below /v1/kubernetes is passed on to the cluster's API server, with any method and any number of parts in its path, as the user and the groups that the customer's policy "+
+			"names. Watches, logs that are followed, WebSockets and SPDY go on for as long as both sides like. `pipeops-runner kubeconfig` makes a kubeconfig for it. "+
+			"Errors are Kubernetes' Status. A policy has to name this command.", 0)
+	op.Parameters = []*huma.Param{{Name: "path", In: "path", Required: true, Description: "Path of the API server.", Example: "api/v1/pods", Schema: &huma.Schema{Type: huma.TypeString}}}
+	op.Responses = map[string]*huma.Response{"default": {Description: "What the API server answers, or a Status of the agent's."}}
+	op.Errors = nil
+	s.api.OpenAPI().AddOperation(&op)
+}
+
+// intendKubernetes adds to an intent which request it is, and as whom the policy has it made.
+func (s *server) intendKubernetes(r *http.Request, i Intent) (Intent, error) {
+	k, err := readKubernetes(r)
+	if err != nil {
+		return i, err
+	}
+	noteKubernetes(r.Context(), &k)
+	if s.Kubernetes == nil || s.Policy == nil {
+		return i, PolicyDenied("report this", "this agent passes nothing on to the Kubernetes API")
+	}
+	k.OwnNamespace = k.Namespace == s.Kubernetes.OwnNamespace()
+	i.Namespace, i.Kubernetes = k.Namespace, &k
+	k.As, err = s.Policy.KubernetesIdentity(i)
+	return i, err
+}
+
+// kubernetes passes a request on to the API server.
+func (s *server) kubernetes(w http.ResponseWriter, r *http.Request) {
+	intent, _ := r.Context().Value(intentKey{}).(Intent)
+	k := intent.Kubernetes
+	if k == nil { // the guard did not see it
+		s.answerError(w, r, problem.Errorf(problem.Internal, "report this", "the request was not asked about"))
+		return
+	}
+	target, transport, err := s.Kubernetes.APIServer()
+	if err != nil {
+		s.answerError(w, r, err)
+		return
+	}
+	if k.Long() {
+		leave, ok := s.streams.Enter(intent.Runner)
+		if !ok {
+			s.answerError(w, r, busy("too many of this Runner's watches, logs and connections are open"))
+			return
+		}
+		defer leave()
+	}
+	if k.Upgrade != "" {
+		defer enterUpgraded(r.Context())()
+	}
+	done, err := s.holdBody(w, r, intent.Runner)
+	if err != nil {
+		s.answerError(w, r, err)
+		return
+	}
+	defer done()
+	s.pass(&pacedWriter{ResponseWriter: w, rc: http.NewResponseController(w), stall: s.Limits.withDefaults().Stall}, r, k, target, transport)
+}
+
+// holdBody has the request's body read, as bodies are read of all calls.
+func (s *server) holdBody(w http.ResponseWriter, r *http.Request, runner string) (done func(), err error) {
+	if r.Body == nil || r.ContentLength == 0 {
+		return func() {}, nil
+	}
+	leave := func() {}
+	if r.ContentLength < 0 || r.ContentLength > maxSmallBody {
+		var ok bool
+		if leave, ok = s.bodies.Enter(runner); !ok {
+			return nil, busy("too many large bodies of this Runner's are under way")
+		}
+	}
+	body, err := readBody(w, r, maxKubernetesBody)
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+	return leave, nil
+}
+
+// errNoAnswer ends a request that the API server does not begin to answer.
+var errNoAnswer = problem.Errorf(problem.Timeout, "try again; if it stays so, see whether the cluster's API server is healthy",
+	"the API server did not begin to answer within %s", kubernetesAnswer)
+
+// pass is httputil.ReverseProxy, which passes upgrades on to any protocol. It panics with
+// http.ErrAbortHandler where an answer breaks off, so that nobody takes it for whole.
+func (s *server) pass(w http.ResponseWriter, r *http.Request, k *KubernetesRequest, target *url.URL, transport http.RoundTripper) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	began := func() {}
+	if k.Long() {
+		var stop context.CancelFunc
+		ctx, stop = untilDrain(ctx)
+		defer stop()
+	} else {
+		timer := time.AfterFunc(kubernetesAnswer, func() { cancel(errNoAnswer) })
+		defer timer.Stop()
+		began = func() { timer.Stop() }
+	}
+	proxy := &httputil.ReverseProxy{
+		Transport: transport, FlushInterval: -1, ErrorLog: stdlog.New(logWriter{s.Log}, "", 0),
+		Rewrite: func(p *httputil.ProxyRequest) { p.Out = impersonated(p.Out, k, target) },
+		ModifyResponse: func(resp *http.Response) error {
+			began()
+			return s.answered(r, k, resp)
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) { s.answerError(w, r, s.passing(ctx, err)) },
+	}
+	proxy.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// impersonated is a request to the API server by the agent, in the name of somebody else.
+func impersonated(out *http.Request, k *KubernetesRequest, target *url.URL) *http.Request {
+	out.Host = ""
+	out.URL.Scheme, out.URL.Host, out.URL.User = target.Scheme, target.Host, nil
+	out.URL.Path, out.URL.RawPath = strings.TrimSuffix(target.Path, "/")+k.Path, ""
+	for name := range out.Header {
+		if !passedHeaders[textproto.CanonicalMIMEHeaderKey(name)] {
+			delete(out.Header, name)
+		}
+	}
+	withoutBearer(out.Header)
+	out.Header.Set("Impersonate-User", k.As.User)
+	for _, group := range k.As.Groups {
+		out.Header.Add("Impersonate-Group", group)
+	}
+	return out
+}
+
+// withoutBearer takes tokens out of the protocols of a WebSocket.
+func withoutBearer(h http.Header) {
+	const name = "Sec-Websocket-Protocol"
+	var kept []string
+	for _, line := range h.Values(name) {
+		for p := range strings.SplitSeq(line, ",") {
+			if p = strings.TrimSpace(p); p != "" && !strings.HasPrefix(p, bearerProtocol) {
+				kept = append(kept, p)
+			}
+		}
+	}
+	h.Del(name)
+	if len(kept) > 0 {
+		h.Set(name, strings.Join(slices.Compact(kept), ", "))
+	}
+}
+
+// answered looks at what the API server answers before it is passed on.
+func (s *server) answered(r *http.Request, k *KubernetesRequest, resp *http.Response) error {
+	if resp.StatusCode == http.StatusUnauthorized {
+		return problem.Errorf(problem.Unavailable, "see the agent's log, and whether its ServiceAccount is there", "the API server does not take the agent's own credentials")
+	}
+	if resp.StatusCode == http.StatusForbidden {
+		if err := mayImpersonate(k, resp); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"Set-Cookie", "Www-Authenticate", "Alt-Svc"} {
+		resp.Header.Del(name)
+	}
+	if k.Long() && resp.StatusCode < http.StatusBadRequest {
+		s.auditBegin(r, resp.StatusCode)
+	}
+	return nil
+}
+
+// maxRefused is how much of a refusal is looked at, in bytes.
+const maxRefused = 8 << 10
+
+// mayImpersonate says of a refusal whether it is the agent's own: no request of a Runner's
+// asks for impersonation.
+func mayImpersonate(k *KubernetesRequest, resp *http.Response) error {
+	if resp.ContentLength < 0 || resp.ContentLength > maxRefused {
+		return nil
+	}
+	said, err := io.ReadAll(io.LimitReader(resp.Body, maxRefused))
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		return err
+	}
+	if bytes.Contains(said, []byte("cannot impersonate resource")) {
+		return problem.Errorf(problem.Forbidden, "the owner of the cluster has to allow it, with these names: kubectl apply -f kubernetes-api-rights.yaml; see docs/kubernetes-api.md",
+			"the API server does not let the agent ask in the name of user %q and groups %q", k.As.User, k.As.Groups)
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(said))
+	return nil
+}
+
+// passing says why a request could not be passed on.
+func (s *server) passing(ctx context.Context, err error) error {
+	switch known := (*Error)(nil); {
+	case errors.As(err, &known):
+		return err
+	case errors.As(context.Cause(ctx), &known):
+		return known
+	case drained(ctx):
+		return problem.Errorf(problem.Unavailable, "call again: another instance goes on", "the agent is shutting down")
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	s.Log.Warn().Err(err).Msg("runner API: the API server could not be asked")
+	return problem.Errorf(problem.Unavailable, "try again; if it stays so, see whether the cluster's API server is healthy",
+		"the agent could not reach the API server")
+}

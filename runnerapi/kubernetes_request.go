@@ -1,0 +1,125 @@
+package runnerapi
+
+import (
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+const kubernetesPrefix = "/v1/kubernetes"
+
+// maxKubernetesPath bounds a path, in bytes: names have at most 253 each.
+const maxKubernetesPath = 4 << 10
+
+// readKubernetes reads what a request to the Kubernetes API is about. A path that is
+// written in two ways is refused: it could be asked about as one thing and carried out
+// as another.
+func readKubernetes(r *http.Request) (KubernetesRequest, error) {
+	p := strings.TrimPrefix(r.URL.Path, kubernetesPrefix)
+	plain := strings.TrimSuffix(p, "/")
+	unclean := plain != "" && path.Clean(plain) != plain || strings.Contains(p, "//") || strings.ContainsAny(p, "\\\x00")
+	if !isKubernetes(r) || r.URL.RawPath != "" || len(p) > maxKubernetesPath || unclean {
+		return KubernetesRequest{}, problem.Errorf(problem.BadRequest, `send a path without "//", "." and ".." as its parts, and without escaped slashes`,
+			"the path of the Kubernetes API is not written in its one plain way")
+	}
+	upgrade, err := upgradeOf(r)
+	if err != nil {
+		return KubernetesRequest{}, err
+	}
+	k := KubernetesRequest{Verb: strings.ToLower(r.Method), Path: p, Upgrade: upgrade}
+	k.resource(strings.Split(strings.TrimPrefix(plain, "/"), "/"), r.Method, r.URL.Query())
+	return k, nil
+}
+
+// upgradeOf is what a connection is to become. kubectl knows these two.
+func upgradeOf(r *http.Request) (string, error) {
+	asked := r.Header.Values("Upgrade")
+	if len(asked) == 0 {
+		return "", nil
+	}
+	if protocol := strings.ToLower(asked[0]); len(asked) == 1 && (protocol == "websocket" || protocol == "spdy/3.1") {
+		return protocol, nil
+	}
+	return "", problem.Errorf(problem.BadRequest, "ask for websocket or SPDY/3.1", "the connection cannot become what the header Upgrade asks for")
+}
+
+// resource takes a path apart as k8s.io/apiserver does (RequestInfoFactory.NewRequestInfo),
+// which is not imported for the sake of this: a server's whole machinery comes with it.
+func (k *KubernetesRequest) resource(parts []string, method string, query url.Values) {
+	groups := parts[0] == "apis"
+	least := 3 // api/VERSION/RESOURCE
+	if groups {
+		least = 4 // apis/GROUP/VERSION/RESOURCE
+	}
+	if parts[0] != "api" && !groups || len(parts) < least {
+		k.Discovery = method == http.MethodGet && discovers(parts)
+		return
+	}
+	if groups {
+		k.Group = parts[1]
+	}
+	rest := parts[least-1:]
+	k.Verb = verbs[method]
+	legacy := rest[0] == "watch" || rest[0] == "proxy" // /api/v1/watch/…, which the API server still has
+	if legacy && len(rest) > 1 {
+		k.Verb, k.Follow = rest[0], true
+		rest = rest[1:]
+	}
+	if rest[0] == "namespaces" && len(rest) > 1 {
+		k.Namespace = rest[1]
+		if len(rest) > 2 && rest[2] != "status" && rest[2] != "finalize" {
+			rest = rest[2:]
+		}
+	}
+	k.Resource = rest[0]
+	if len(rest) > 1 {
+		k.Name = rest[1]
+	}
+	if len(rest) > 2 {
+		k.Subresource = rest[2]
+	}
+	if !legacy {
+		k.many(query)
+	}
+	k.Follow = k.Follow || k.Subresource == "log" && isTrue(query, "follow")
+}
+
+// many tells the verbs of collections, and watching, which may be of one object too.
+func (k *KubernetesRequest) many(query url.Values) {
+	switch {
+	case k.Verb == "get" && isTrue(query, "watch") && k.Subresource == "":
+		k.Verb, k.Follow = "watch", true
+	case k.Verb == "get" && k.Name == "":
+		k.Verb = "list"
+	case k.Verb == "delete" && k.Name == "":
+		k.Verb = "deletecollection"
+	}
+}
+
+// verbs are those of RBAC.
+var verbs = map[string]string{
+	http.MethodGet: "get", http.MethodHead: "get", http.MethodPost: "create",
+	http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete",
+}
+
+// isTrue reads a switch of a query as the API server does: all is true but these.
+func isTrue(query url.Values, name string) bool {
+	values, there := query[name]
+	return there && !slices.Contains([]string{"false", "0"}, strings.ToLower(values[0]))
+}
+
+// discovers says whether a path that is no resource's tells which resources there are. Any
+// user that is somebody may read those (ClusterRole system:discovery).
+func discovers(parts []string) bool {
+	switch parts[0] {
+	case "api", "apis", "openapi":
+		return true
+	case "version":
+		return len(parts) == 1
+	}
+	return false
+}
