@@ -144,7 +144,7 @@ func (c *ControlPlane) assemble(seal []byte) error {
 				return &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: c.certificate.Get, ClientCAs: c.ca.Pool(), Time: c.cfg.Now}, nil
 			},
 		},
-		Identify: c.peers.agentOfTunnel, Authorize: c.peers.authorize, Admit: c.peers.admit,
+		Identify: c.peers.agentOfTunnel, Admit: c.peers.admit,
 		OnUp: c.tunnelUp, OnDown: c.tunnelDown,
 		Log: c.cfg.Log.With().Str("part", "tunnel").Logger(),
 	})
