@@ -166,6 +166,9 @@ func (b *agentsBench) measureIdle(ctx context.Context) error {
 	if err := b.rest(ctx, b.Settle); err != nil {
 		return err
 	}
+	if err := b.all(ctx, func(i int) error { return b.crowds[i].Call("Crowd.Rest", crowd.None{}, new(crowd.None)) }); err != nil {
+		return err
+	}
 	before, err := b.lookWithBeats(ctx)
 	if err != nil {
 		return err

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/crowd"
 )
 
 const (
@@ -37,11 +39,21 @@ func (b *agentsBench) profileStorm(ctx context.Context) (wait func() error) {
 // profileMemory profiles what memory holds after a collection, and what waits.
 func (b *agentsBench) profileMemory(ctx context.Context) error {
 	return errors.Join(
+		b.profileCrowds(ctx),
 		b.fetchProfile(ctx, "goroutine", "idle-goroutines"),
 		b.fetchProfile(ctx, "heap", "idle-heap-as-it-was"),
 		b.fetchProfile(ctx, "heap?gc=1&debug=1", "idle-heap-and-statistics"),
 		b.fetchProfile(ctx, "heap", "idle-heap"),
 	)
+}
+
+func (b *agentsBench) profileCrowds(ctx context.Context) error {
+	if b.profile == "" {
+		return nil
+	}
+	return b.all(ctx, func(i int) error {
+		return b.crowds[i].Call("Crowd.Profile", filepath.Join(b.profile, fmt.Sprintf("crowd-%d-heap", i)), new(crowd.None))
+	})
 }
 
 func (b *agentsBench) fetchProfile(ctx context.Context, what, name string) (err error) {
