@@ -45,7 +45,6 @@ const (
 	DefaultConnections  = 65536
 	DefaultPerPeer      = 16384
 	DefaultNewPerSecond = 256
-	DefaultHandshakes   = 16384
 	defaultQuiet        = 65536
 )
 
