@@ -34,10 +34,10 @@ const (
 	loopback = "127.0.66.1"
 	// perProcess is how many agents a process has at most.
 	perProcess = 5000
-	// descriptorsPerAgent are those of the control plane: the tunnel's and the heartbeats'
-	// connection; otherDescriptors are those of everything else.
-	descriptorsPerAgent, otherDescriptors = 2, 300
-	closeTimeout                          = 2 * time.Minute
+	// descriptorsPerTwo agents are those of the control plane: their tunnels, and, of those that
+	// are in a hurry, a connection for heartbeats; otherDescriptors are those of everything else.
+	descriptorsPerTwo, otherDescriptors = 3, 300
+	closeTimeout                        = 2 * time.Minute
 )
 
 type agentsBench struct {
@@ -110,7 +110,7 @@ func (b *agentsBench) fit() error {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return err
 	}
-	if room := (int(limit.Max) - otherDescriptors) / descriptorsPerAgent; room < b.Agents { //nolint:gosec // it is no such number
+	if room := 2 * (int(limit.Max) - otherDescriptors) / descriptorsPerTwo; room < b.Agents { //nolint:gosec // it is no such number
 		b.say("a process may have %d files open here: %d agents in place of %d (ulimit -Hn)", limit.Max, room, b.Agents)
 		b.Agents = room
 	}
