@@ -104,7 +104,7 @@ func (c *ControlPlane) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.assemble(seal); err != nil {
+	if err := c.assemble(seal); err != nil { //nolint:contextcheck // handshakes have contexts of their own
 		return err
 	}
 	if c.ports, err = c.openPorts(ctx); err != nil {

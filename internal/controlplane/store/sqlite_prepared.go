@@ -101,7 +101,7 @@ func (p *prepared) wants() bool {
 
 // ExecContext implements querier.
 func (p *prepared) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if stmt := p.statement(ctx, query); stmt != nil {
+	if stmt := p.statement(ctx, query); stmt != nil { //nolint:sqlclosecheck // it is kept, until close
 		return stmt.ExecContext(ctx, args...)
 	}
 	return p.db.ExecContext(ctx, query, args...)
@@ -109,7 +109,7 @@ func (p *prepared) ExecContext(ctx context.Context, query string, args ...any) (
 
 // QueryContext implements querier.
 func (p *prepared) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	if stmt := p.statement(ctx, query); stmt != nil {
+	if stmt := p.statement(ctx, query); stmt != nil { //nolint:sqlclosecheck // it is kept, until close
 		return stmt.QueryContext(ctx, args...)
 	}
 	return p.db.QueryContext(ctx, query, args...)
@@ -117,7 +117,7 @@ func (p *prepared) QueryContext(ctx context.Context, query string, args ...any) 
 
 // QueryRowContext implements querier.
 func (p *prepared) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	if stmt := p.statement(ctx, query); stmt != nil {
+	if stmt := p.statement(ctx, query); stmt != nil { //nolint:sqlclosecheck // it is kept, until close
 		return stmt.QueryRowContext(ctx, args...)
 	}
 	return p.db.QueryRowContext(ctx, query, args...)
