@@ -17,9 +17,9 @@ import (
 const (
 	// loginTimeout bounds the time from a connection to a registered proxy.
 	loginTimeout = 20 * time.Second
-	// pollInterval is how often frpc is asked whether its proxy runs, which it does not
-	// tell by itself. Only while logging in.
-	pollInterval = 10 * time.Millisecond
+	// pollInterval is how soon frpc is asked whether its proxy runs, which it does not
+	// tell by itself, and maxPoll how seldom at last. Only while logging in.
+	pollInterval, maxPoll = 10 * time.Millisecond, 200 * time.Millisecond
 )
 
 // session makes one connection and returns when it has ended, and why.
@@ -94,7 +94,8 @@ var errBetterWay = errors.New("there is a better way")
 
 // watch follows frpc from login to its end. It also reports whether the tunnel was up.
 func (t *Tunnel) watch(f *frpc, way Way, ended <-chan error, hangUp func()) (up bool, err error) {
-	poll := time.NewTicker(pollInterval)
+	wait := pollInterval
+	poll := time.NewTimer(wait)
 	defer poll.Stop()
 	deadline := time.NewTimer(loginTimeout)
 	defer deadline.Stop()
@@ -123,6 +124,9 @@ func (t *Tunnel) watch(f *frpc, way Way, ended <-chan error, hangUp func()) (up 
 				poll.Stop()
 				failure = errors.New(problem)
 				hangUp()
+			default:
+				wait = min(wait+wait/4, maxPoll)
+				poll.Reset(wait)
 			}
 		case <-deadline.C:
 			failure = fmt.Errorf("no answer within %s", loginTimeout)

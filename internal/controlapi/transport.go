@@ -14,6 +14,11 @@ import (
 	"github.com/hashicorp/go-retryablehttp"
 )
 
+// idleTimeout is how long a connection is kept that is not in use: over heartbeats in a
+// hurry, and not over those of an agent at rest, of which a control plane has thousands. It
+// is shorter than the control plane's own.
+const idleTimeout = 8 * time.Second
+
 // rotatingTransport is an http.Transport that follows a TLS configuration: when
 // that changes, new requests go over new connections.
 type rotatingTransport struct {
@@ -49,6 +54,8 @@ func (t *rotatingTransport) newTransport(cfg *tls.Config) *http.Transport {
 		cfg = &tls.Config{MinVersion: tls.VersionTLS13}
 	}
 	cfg = cfg.Clone()
+	// For what the certificate of now has proven alone: another one gets another transport.
+	cfg.ClientSessionCache = tls.NewLRUClientSessionCache(1)
 	if t.anonymous {
 		cfg.Certificates, cfg.GetClientCertificate = nil, nil
 	}
@@ -58,7 +65,7 @@ func (t *rotatingTransport) newTransport(cfg *tls.Config) *http.Transport {
 		TLSClientConfig:       cfg,
 		TLSHandshakeTimeout:   10 * time.Second,
 		ResponseHeaderTimeout: attemptTime,
-		IdleConnTimeout:       90 * time.Second,
+		IdleConnTimeout:       idleTimeout,
 		MaxIdleConnsPerHost:   1,
 	}
 }

@@ -48,13 +48,21 @@ func (p *peers) sameCluster(ctx context.Context, id string, from controlapi.Orig
 		return nil
 	}
 	a, err := p.store.Agent(ctx, id)
-	if errors.Is(err, store.ErrNotFound) || err == nil && a.ClusterUID == from.ClusterUID {
+	if errors.Is(err, store.ErrNotFound) {
 		return nil // who is unknown is told so elsewhere
 	}
 	if err != nil {
 		return err
 	}
-	p.clones.seen(ctx, id, announce.Clone{ClusterUID: from.ClusterUID, Instance: from.Instance, Address: from.Address})
+	return p.ofCluster(ctx, a, from)
+}
+
+// ofCluster is sameCluster for an agent that was read already.
+func (p *peers) ofCluster(ctx context.Context, a store.Agent, from controlapi.Origin) error {
+	if from.ClusterUID == "" || a.ClusterUID == from.ClusterUID {
+		return nil
+	}
+	p.clones.seen(ctx, a.ID, announce.Clone{ClusterUID: from.ClusterUID, Instance: from.Instance, Address: from.Address})
 	return cloned(a, from.ClusterUID)
 }
 

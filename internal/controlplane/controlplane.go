@@ -108,7 +108,7 @@ func (c *ControlPlane) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.assemble(seal); err != nil {
+	if err := c.assemble(seal); err != nil { //nolint:contextcheck // handshakes have contexts of their own
 		return err
 	}
 	if c.ports, err = c.openPorts(ctx); err != nil {
@@ -152,7 +152,7 @@ func (c *ControlPlane) assemble(seal []byte) error {
 				return &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: c.certificate.Get, ClientCAs: c.ca.Pool(), Time: c.cfg.Now}, nil
 			},
 		},
-		Identify: c.peers.agentOfTunnel, Authorize: c.peers.authorize, Admit: c.peers.admit,
+		Identify: c.peers.agentOfTunnel, Admit: c.peers.admit,
 		OnUp: c.tunnelUp, OnDown: c.tunnelDown,
 		Log: c.cfg.Log.With().Str("part", "tunnel").Logger(),
 	})
@@ -261,6 +261,7 @@ func (c *ControlPlane) serve(ctx context.Context) error {
 	group.Go(func() error { return c.nudger.run(running) })
 	group.Go(func() error { return c.leader.while(running, c.clean) })
 	group.Go(func() error { return c.forgetTwins(running) })
+	group.Go(func() error { return c.giveBack(running) })
 	group.Go(func() error { return c.leader.while(running, c.webhooks.Run) }) // in one process at a time
 	group.Go(func() error { return c.followCA(running) })
 	group.Go(func() error { return c.leader.while(running, c.outbox.run) })

@@ -29,10 +29,7 @@ func (r *registry) takeBeat(ctx context.Context, agentID string, beat controlapi
 
 func (r *registry) hear(ctx context.Context, agentID string, beat controlapi.Heartbeat) (controlapi.HeartbeatAnswer, error) {
 	now := r.cfg.Now()
-	agent, err := r.store.Agent(ctx, agentID)
-	if errors.Is(err, store.ErrNotFound) {
-		err = unknownAgent(agentID)
-	}
+	agent, err := r.caller(ctx, agentID)
 	if err != nil {
 		return controlapi.HeartbeatAnswer{}, err
 	}
@@ -50,6 +47,18 @@ func (r *registry) hear(ctx context.Context, agentID string, beat controlapi.Hea
 		}
 	}
 	return r.beatAnswer(ctx, agent, beat.Update, now)
+}
+
+// caller is the agent that calls, as it was read to see whether it may.
+func (r *registry) caller(ctx context.Context, agentID string) (store.Agent, error) {
+	if c := callOf(ctx); c != nil && c.agent.ID == agentID {
+		return c.agent, nil
+	}
+	agent, err := r.store.Agent(ctx, agentID)
+	if errors.Is(err, store.ErrNotFound) {
+		err = unknownAgent(agentID)
+	}
+	return agent, err
 }
 
 func (r *registry) beatAnswer(ctx context.Context, agent store.Agent, update *controlapi.Update, now time.Time) (controlapi.HeartbeatAnswer, error) {

@@ -67,16 +67,24 @@ func SharedAddress(text string) (netip.Prefix, error) {
 	return netip.PrefixFrom(address, address.BitLen()), nil
 }
 
+const (
+	// apiHandshakes may wait for a handshake or a first request. More than these do not get
+	// their turn in time, and would take the open files that tunnels need.
+	apiHandshakes = 4096
+	// apiPatience is how long one waits for its turn; net/http ends it after ten seconds.
+	apiPatience = 6 * time.Second
+)
+
 // limited puts the limits before a listener. The tunnel's and the edge's have waiting
 // rooms of their own.
 func (c *Config) limited(name string, ln net.Listener) net.Listener {
-	handshakes := 0
+	handshakes, turns := 0, (*limit.Turns)(nil)
 	if name == listenerAPI {
-		handshakes = limit.DefaultHandshakes
+		handshakes, turns = apiHandshakes, limit.NewTurns(apiPatience)
 	}
 	return limit.Listen(ln, limit.Config{
 		Name: name, Connections: c.Limits.Connections, PerPeer: c.Limits.PerAddress, NewPerSecond: c.Limits.NewPerSecond,
-		Shared: c.Limits.SharedAddresses, Handshakes: handshakes, Log: c.Log,
+		Shared: c.Limits.SharedAddresses, Handshakes: handshakes, Turns: turns, Log: c.Log,
 	})
 }
 

@@ -26,6 +26,9 @@ type messaging struct {
 	webhooks  *webhook.Dispatcher
 }
 
+// timelinePrefetch is how many events are put into the timeline in one transaction at most.
+const timelinePrefetch = 256
+
 // newMessaging answers nil when none is configured.
 func newMessaging(s *store.Store, l *leader, o *outbox, seal []byte, webhooks *webhook.Dispatcher, cfg *Config) (*messaging, error) {
 	if len(cfg.BrokerURLs) == 0 {
@@ -36,7 +39,7 @@ func newMessaging(s *store.Store, l *leader, o *outbox, seal []byte, webhooks *w
 	if err != nil {
 		return nil, fmt.Errorf("broker: %w", err)
 	}
-	consumer, err := announce.NewConsumer(announce.ConsumerConfig{Config: link, Queue: announce.Timeline()})
+	consumer, err := announce.NewConsumer(announce.ConsumerConfig{Config: link, Queue: announce.Timeline(), Prefetch: timelinePrefetch})
 	if err != nil {
 		return nil, fmt.Errorf("broker: %w", err)
 	}
@@ -54,7 +57,7 @@ func newMessaging(s *store.Store, l *leader, o *outbox, seal []byte, webhooks *w
 func (b *messaging) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return unlessDone(ctx, b.publisher.Run(ctx)) })
-	group.Go(func() error { return unlessDone(ctx, b.consumer.Run(ctx, patient(b.remember))) })
+	group.Go(func() error { return unlessDone(ctx, b.consumer.RunBatches(ctx, patient(b.remember), b.rememberAll)) })
 	group.Go(func() error { return b.leader.while(ctx, b.announcer.run) })
 	group.Go(func() error { return unlessDone(ctx, b.narrow(ctx)) })
 	group.Go(func() error { return b.dead.run(ctx) })
@@ -78,21 +81,39 @@ func (b *messaging) narrow(ctx context.Context) error {
 // remember puts an event that came back from the broker into the timeline, and queues
 // it for the webhooks that want it.
 func (b *messaging) remember(ctx context.Context, e announce.Event) error {
-	if e.Type == announce.AgentRemoved {
-		if agent, err := e.Agent(); err == nil && isHiding(e.Type, agent) {
-			return nil // for Runners who may not see it any more; it is there
-		}
-	}
+	return b.rememberAll(ctx, []announce.Event{e})
+}
+
+// rememberAll is the same for several, in one transaction.
+func (b *messaging) rememberAll(ctx context.Context, events []announce.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
 	err := b.store.Update(ctx, func(tx *store.Tx) error {
-		if err := tx.AddToTimeline(ctx, e); err != nil {
-			return err
+		for _, e := range events {
+			if hides(e) {
+				continue
+			}
+			if err := tx.AddToTimeline(ctx, e); err != nil {
+				return err
+			}
+			if err := b.webhooks.Queue(ctx, tx, e); err != nil {
+				return err
+			}
 		}
-		return b.webhooks.Queue(ctx, tx, e)
+		return nil
 	})
 	b.webhooks.Look()
 	return err
+}
+
+// hides says that an event is for Runners who may not see its agent any more, which is
+// there all the same.
+func hides(e announce.Event) bool {
+	if e.Type != announce.AgentRemoved {
+		return false
+	}
+	agent, err := e.Agent()
+	return err == nil && isHiding(e.Type, agent)
 }
 
 // check says in words how the broker is, without where it is: /readyz is open to

@@ -64,27 +64,27 @@ func (p *peers) name(cert *x509.Certificate, role string) (string, *problem.Erro
 }
 
 // agent is which agent a certificate proves, if that may still come.
-func (p *peers) agent(ctx context.Context, cert *x509.Certificate) (string, error) {
+func (p *peers) agent(ctx context.Context, cert *x509.Certificate) (store.Agent, error) {
 	id, bad := p.verify(cert, roleAgent)
 	if bad != nil {
-		return "", bad
+		return store.Agent{}, bad
 	}
 	a, err := p.store.Agent(ctx, id)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return "", unknownAgent(id)
+		return a, unknownAgent(id)
 	case err != nil:
-		return "", err
+		return a, err
 	case a.Revoked():
-		return "", revokedAgent(a)
+		return a, revokedAgent(a)
 	}
 	// The certificates of an earlier installation in the same cluster end with the
 	// registration of the next: there is one agent with that ID.
 	if key := keyPrint(cert); key != a.Key && key != a.PreviousKey {
-		return "", controlapi.Errorf(controlapi.CodeCertificateUnknown, fixRegister+"; or end this installation, if the cluster has a newer one",
+		return a, controlapi.Errorf(controlapi.CodeCertificateUnknown, fixRegister+"; or end this installation, if the cluster has a newer one",
 			"agent %s has registered with another key since", id)
 	}
-	return id, nil
+	return a, nil
 }
 
 func unknownAgent(id string) *problem.Error {
@@ -102,11 +102,14 @@ func (p *peers) agentOfRequest(r *http.Request) (string, error) {
 	if cert == nil {
 		return "", controlapi.Errorf(controlapi.CodeCertificateUnknown, "register first, then call with the agent's certificate", "no client certificate was presented")
 	}
-	id, err := p.agent(r.Context(), cert)
+	a, err := p.agent(r.Context(), cert)
 	if err != nil {
 		return "", err
 	}
-	return id, p.sameCluster(r.Context(), id, controlapi.OriginOf(r))
+	if c := callOf(r.Context()); c != nil {
+		c.agent = a
+	}
+	return a.ID, p.ofCluster(r.Context(), a, controlapi.OriginOf(r))
 }
 
 // agentOfTunnel is for server.Config.Identify.
@@ -117,12 +120,12 @@ func (p *peers) agentOfTunnel(cs tls.ConnectionState) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), databaseTimeout)
 	defer cancel()
-	id, err := p.agent(ctx, cert)
+	a, err := p.agent(ctx, cert)
 	if is(err, controlapi.CodeRevoked) || is(err, controlapi.CodeAgentUnknown) {
-		// Authorize is asked next, and can tell the agent that it is for good.
+		// Admit is asked next, and can tell the agent that it is for good.
 		return p.nameOnly(cert)
 	}
-	return id, err
+	return a.ID, err
 }
 
 func (p *peers) nameOnly(cert *x509.Certificate) (string, error) {
@@ -133,19 +136,17 @@ func (p *peers) nameOnly(cert *x509.Certificate) (string, error) {
 	return name, nil
 }
 
-// authorize is for server.Config.Authorize.
-func (p *peers) authorize(ctx context.Context, id string) error {
+// admit is for server.Config.Admit: before the tunnel takes a connection over from
+// another of the same name, and before Runners are sent there.
+func (p *peers) admit(ctx context.Context, id string, login server.Login) error {
 	a, err := p.store.Agent(ctx, id)
 	if errors.Is(err, store.ErrNotFound) || err == nil && a.Revoked() {
 		return server.ErrRevoked
 	}
-	return err
-}
-
-// admit is for server.Config.Admit: before the tunnel takes a connection over from
-// another of the same name, and before Runners are sent there.
-func (p *peers) admit(ctx context.Context, id string, login server.Login) error {
-	err := p.sameCluster(ctx, id, controlapi.Origin{ClusterUID: login.Cluster, Instance: login.Instance, Address: login.Address})
+	if err != nil {
+		return err
+	}
+	err = p.ofCluster(ctx, a, controlapi.Origin{ClusterUID: login.Cluster, Instance: login.Instance, Address: login.Address})
 	var refusal *problem.Error
 	if errors.As(err, &refusal) {
 		return &server.RefusalError{Reason: refusal.Detail}
@@ -194,17 +195,28 @@ func is(err error, code problem.Code) bool {
 	return errors.As(err, &e) && e.Code == code
 }
 
-type provenKey struct{}
+type callKey struct{}
 
-// withProvenKey notes a call's certificate: for renewals, since its key stays good
-// until its successor has been used, and for telling who renews with which CA.
-func withProvenKey(next http.Handler) http.Handler {
+// call is what is known of a call once it is known whose it is.
+type call struct {
+	cert  *x509.Certificate
+	agent store.Agent // as it was read for this call; without an ID if it is no agent's
+}
+
+// withCall notes a call's certificate: for renewals, since its key stays good until its
+// successor has been used, and for telling who renews with which CA.
+func withCall(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if cert := certificateOf(r.TLS); cert != nil {
-			r = r.WithContext(context.WithValue(r.Context(), provenKey{}, cert))
+			r = r.WithContext(context.WithValue(r.Context(), callKey{}, &call{cert: cert}))
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+func callOf(ctx context.Context) *call {
+	c, _ := ctx.Value(callKey{}).(*call)
+	return c
 }
 
 func provenKeyOf(ctx context.Context) string {
@@ -216,6 +228,8 @@ func provenKeyOf(ctx context.Context) string {
 
 // presentedOf is the certificate that a call came with; nil for none.
 func presentedOf(ctx context.Context) *x509.Certificate {
-	cert, _ := ctx.Value(provenKey{}).(*x509.Certificate)
-	return cert
+	if c := callOf(ctx); c != nil {
+		return c.cert
+	}
+	return nil
 }

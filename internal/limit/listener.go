@@ -30,6 +30,8 @@ type Config struct {
 	// at a time: those for which nobody has called Settled. Past it the one that has
 	// waited longest is closed.
 	Handshakes int
+	// Turns, if not nil, are those that TakeTurn takes for the connections.
+	Turns *Turns
 	// Quiet is how many addresses with nothing open are remembered, for their rate (65536).
 	Quiet int
 	Log   zerolog.Logger
@@ -43,7 +45,6 @@ const (
 	DefaultConnections  = 65536
 	DefaultPerPeer      = 16384
 	DefaultNewPerSecond = 256
-	DefaultHandshakes   = 16384
 	defaultQuiet        = 65536
 )
 
@@ -116,7 +117,11 @@ func (l *Listener) Accept() (net.Conn, error) {
 			l.refuse(raw, from, reason)
 			continue
 		}
-		c := &conn{Conn: raw, leave: sync.OnceFunc(func() { l.leave(from, time.Now()) })}
+		at := raw
+		if l.cfg.Turns != nil {
+			at = l.cfg.Turns.Conn(raw)
+		}
+		c := &conn{Conn: at, leave: sync.OnceFunc(func() { l.leave(from, time.Now()) })}
 		if l.room != nil {
 			c.settled = l.room.Enter(raw)
 		}

@@ -66,6 +66,10 @@ func (c *Consumer) Status() Status { return c.link.Status() }
 // Run consumes until the context ends, and returns its cause. It reconnects for
 // as long as it takes.
 func (c *Consumer) Run(ctx context.Context, handler Handler) error {
+	return c.run(ctx, func(ctx context.Context, sub *subscription) error { return c.consume(ctx, sub, handler) })
+}
+
+func (c *Consumer) run(ctx context.Context, consume func(context.Context, *subscription) error) error {
 	return c.link.run(ctx, func(ctx context.Context, conn *connection) error {
 		sub, err := c.subscribe(ctx, conn)
 		if err != nil {
@@ -75,7 +79,7 @@ func (c *Consumer) Run(ctx context.Context, handler Handler) error {
 		if c.cfg.Ready != nil {
 			c.cfg.Ready()
 		}
-		return c.consume(ctx, sub, handler)
+		return consume(ctx, sub)
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 )
 
@@ -43,37 +44,95 @@ func (s *Server) acceptAll(ctx context.Context, ln net.Listener, handle func(net
 // runs it.
 func (s *Server) handle(ctx context.Context, raw net.Conn, leave func()) {
 	defer func() { _ = raw.Close() }()
-	socket := link.NewSocket(raw)
-	conn, agentID, err := s.handshake(ctx, raw, socket)
+	// In a goroutine of its own: what a handshake takes of the stack is several times what
+	// the session will, and would stay with it.
+	met := make(chan greeted, 1)
+	go func() { met <- s.greet(ctx, raw) }()
+	g := <-met
 	leave()
-	if err != nil {
+	if g.err != nil {
 		s.counts.refused.Add(1)
-		s.cfg.Log.Debug().Err(err).Stringer("remote", raw.RemoteAddr()).Msg("tunnel connection refused")
+		s.cfg.Log.Debug().Err(g.err).Stringer("remote", raw.RemoteAddr()).Msg("tunnel connection refused")
 		return
 	}
 	s.counts.accepted.Add(1)
-	newSession(s, raw, conn, socket, agentID).serve(ctx)
+	newSession(s, raw, g.conn, g.below, g.agentID).serve(ctx)
 }
 
-// handshake finds out which agent connects. Whoever does not even get here is cheap: a
+// greeted is what a handshake comes to.
+type greeted struct {
+	conn    *tls.Conn
+	below   *link.Socket
+	agentID string
+	err     error
+}
+
+// greet finds out which agent connects. Whoever does not even get here is cheap: a
 // goroutine and a socket, for a few seconds, in bounded number.
-func (s *Server) handshake(ctx context.Context, raw net.Conn, socket *link.Socket) (*tls.Conn, string, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Limits.HandshakeTimeout)
+func (s *Server) greet(ctx context.Context, raw net.Conn) (g greeted) {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	conn := tls.Server(socket, s.tls)
-	if err := conn.HandshakeContext(ctx); err != nil {
+	timeout := s.cfg.Limits.HandshakeTimeout
+	below := &greeting{TurnConn: s.turns.Conn(raw), timeout: timeout, late: time.AfterFunc(timeout, cancel)}
+	defer below.late.Stop()
+	g.below = link.NewSocket(below)
+	g.conn = tls.Server(g.below, s.tls)
+	if g.err = g.conn.HandshakeContext(ctx); g.err != nil {
 		linger(ctx, raw)
-		return nil, "", err
+		return g
 	}
-	state := conn.ConnectionState()
+	state := g.conn.ConnectionState()
 	if len(state.VerifiedChains) == 0 {
-		return nil, "", errors.New("the client certificate was not verified")
+		g.err = errors.New("the client certificate was not verified")
+		return g
 	}
-	agentID, err := s.cfg.Identify(state)
-	if err == nil && agentID == "" {
-		err = errors.New("the client certificate names no agent")
+	g.agentID, g.err = s.cfg.Identify(state)
+	if g.err == nil && g.agentID == "" {
+		g.err = errors.New("the client certificate names no agent")
 	}
-	return conn, agentID, err
+	return g
+}
+
+// turnPatience is how long an agent waits for its handshake to be computed. It gives up
+// after 20 s.
+const turnPatience = 15 * time.Second
+
+// greeting is a connection before its handshake is done, whose time does not run while it
+// waits for its turn.
+type greeting struct {
+	*limit.TurnConn
+	timeout time.Duration
+	late    *time.Timer
+}
+
+func (g *greeting) await(ctx context.Context) error {
+	if !g.late.Stop() {
+		return context.DeadlineExceeded
+	}
+	err := g.Take(ctx)
+	g.late.Reset(g.timeout)
+	return err
+}
+
+// inTurn has handshakes wait for their turn when their client has said all that the
+// server's part of it takes.
+func inTurn(cfg *tls.Config) *tls.Config {
+	choose := cfg.GetConfigForClient
+	cfg = cfg.Clone()
+	cfg.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if socket, ok := hello.Conn.(*link.Socket); ok {
+			if g, ok := socket.Conn.(*greeting); ok {
+				if err := g.await(hello.Context()); err != nil {
+					return nil, err
+				}
+			}
+		}
+		if choose == nil {
+			return nil, nil //nolint:nilnil // that is: the configuration as it is
+		}
+		return choose(hello)
+	}
+	return cfg
 }
 
 // linger lets the peer read the alert that says why its certificate was refused. In TLS 1.3

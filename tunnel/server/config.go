@@ -57,8 +57,8 @@ type Limits struct {
 	Handshakes int
 	// HandshakeTimeout bounds the TLS handshake and FRP's login (10 s).
 	HandshakeTimeout time.Duration
-	// Busy is how many connections may be on their way to a session, handshake and login
-	// together, until agents are asked to come later (8192).
+	// Busy is how many connections may be between their TLS handshake and the end of their
+	// login, until agents are asked to come later (2048).
 	Busy int
 	// Instances is how many replicas of one agent may be connected (8). One more is
 	// refused until another has gone.
@@ -95,7 +95,7 @@ type Stats struct {
 func (l Limits) withDefaults() Limits {
 	defaultTo(&l.Handshakes, 16384)
 	defaultTo(&l.HandshakeTimeout, 10*time.Second)
-	defaultTo(&l.Busy, 8192)
+	defaultTo(&l.Busy, 2048)
 	defaultTo(&l.Instances, 8)
 	defaultTo(&l.Logins, 32)
 	defaultTo(&l.Streams, 4096)

@@ -41,6 +41,7 @@ type Server struct {
 	engine *engine
 	agents *agents
 	wait   *limit.Room
+	turns  *limit.Turns
 	login  *limit.Shares // by agent
 	told   rate.Sometimes
 	counts counters
@@ -60,6 +61,9 @@ func New(cfg Config) (*Server, error) {
 		return nil, errors.New("tunnel server: no Identify; it must read the agent's ID from its certificate")
 	}
 	secure, err := cfg.tlsConfig()
+	if err == nil {
+		secure = inTurn(secure)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -81,6 +85,7 @@ func New(cfg Config) (*Server, error) {
 		engine: engine,
 		agents: newAgents(cfg.OnUp, cfg.OnDown, cfg.Limits.Instances),
 		wait:   limit.NewRoom(cfg.Limits.Handshakes),
+		turns:  limit.NewTurns(turnPatience),
 		login:  limit.NewShares(math.MaxInt, cfg.Limits.Logins),
 		told:   limit.Seldom(),
 	}, nil

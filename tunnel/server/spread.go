@@ -27,11 +27,12 @@ func spread(agents int) time.Duration {
 	return min(max(minSpread, time.Duration(agents)*time.Second/loginsPerSecond), maxSpread)
 }
 
-// busy says whether more agents are on their way than there should be, and in what time
-// those are to come again that are sent away.
+// busy says whether more agents are logging in than there should be, and in what time those
+// are to come again that are sent away. Whoever waits for the handshake before that is not
+// told: that would take the handshake.
 func (s *Server) busy() (within time.Duration, busy bool) {
-	n := s.wait.Len() + s.login.Taken()
-	return spread(n), n > s.cfg.Limits.Busy
+	n := s.login.Taken()
+	return spread(s.wait.Len() + n), n > s.cfg.Limits.Busy
 }
 
 // farewell tells the agent that the server stops and when to come again, and waits until

@@ -36,7 +36,7 @@ func Copy(ctx context.Context, file string, to Postgres) ([]Copied, error) {
 	if err := target.Serve(ctx); err != nil {
 		return nil, errors.Join(err, target.Close())
 	}
-	done, err := target.engine.(*postgres).copyFrom(ctx, from.engine.(*sqlite).db)
+	done, err := target.engine.(*postgres).copyFrom(ctx, from.engine.(*sqlite).db.db)
 	if err != nil {
 		err = fmt.Errorf("copy %s to %s: %w", file, to, err)
 	}

@@ -14,12 +14,15 @@ import (
 
 // sqlite is a file. Several processes may use it.
 type sqlite struct {
-	db *sql.DB
+	db *prepared
 	// writer is one connection, for transactions: whoever writes waits for it in turn.
 	// On those of db writers would wait for SQLite's lock, each on its own, and nobody
 	// could read meanwhile.
-	writer *sql.DB
+	writer *prepared
 }
+
+// readers is how many connections read at a time.
+const readers = 8
 
 // Open opens the SQLite database in that file, makes it if there is none and
 // brings its tables up to date.
@@ -36,7 +39,8 @@ func Open(ctx context.Context, file string) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("open the database %s: %w", file, err), db.Close())
 	}
 	writer.SetMaxOpenConns(1)
-	return &Store{queries: queries{q: db}, engine: &sqlite{db: db, writer: writer}, queued: make(chan struct{}, 1)}, nil
+	e := &sqlite{db: newPrepared(db), writer: newPrepared(writer)}
+	return &Store{queries: queries{q: e.db}, engine: e, queued: make(chan struct{}, 1)}, nil
 }
 
 func openFile(file string) (*sql.DB, error) {
@@ -53,7 +57,8 @@ func openFile(file string) (*sql.DB, error) {
 		return nil, err
 	}
 	// Readers do not block each other.
-	db.SetMaxOpenConns(8)
+	db.SetMaxOpenConns(readers)
+	db.SetMaxIdleConns(readers) // opening one, and compiling its statements, costs more than many reads
 	return db, nil
 }
 
@@ -68,8 +73,8 @@ func dsn(file string) string {
 }
 
 func (e *sqlite) begin(ctx context.Context, _ bool) (transaction, queries, error) {
-	tx, err := e.writer.BeginTx(ctx, nil)
-	return tx, queries{q: tx}, err
+	tx, err := e.writer.begin(ctx)
+	return tx, queries{q: preparedTx{tx, e.writer}}, err
 }
 
 // serve: the data directory, in which the file is, has a lock of its own.
@@ -87,13 +92,13 @@ func (e *sqlite) clock() string {
 	return `CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)`
 }
 
-func (e *sqlite) close() error { return errors.Join(e.writer.Close(), e.db.Close()) }
+func (e *sqlite) close() error { return errors.Join(e.writer.close(), e.db.close()) }
 
 // watch polls: SQLite has no way to be told, and a glance at a counter in shared
 // memory costs microseconds.
 func (e *sqlite) watch(ctx context.Context, every time.Duration, changed func()) error {
 	// The counter tells of others' changes, from the view of one connection.
-	conn, err := e.db.Conn(ctx)
+	conn, err := e.db.db.Conn(ctx)
 	if err != nil {
 		return fmt.Errorf("database: watch: %w", err)
 	}

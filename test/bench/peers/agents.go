@@ -34,10 +34,10 @@ const (
 	loopback = "127.0.66.1"
 	// perProcess is how many agents a process has at most.
 	perProcess = 5000
-	// descriptorsPerAgent are those of the control plane: the tunnel's and the heartbeats'
-	// connection; otherDescriptors are those of everything else.
-	descriptorsPerAgent, otherDescriptors = 2, 300
-	closeTimeout                          = 2 * time.Minute
+	// descriptorsPerTwo agents are those of the control plane: their tunnels, and, of those that
+	// are in a hurry, a connection for heartbeats; otherDescriptors are those of everything else.
+	descriptorsPerTwo, otherDescriptors = 3, 300
+	closeTimeout                        = 2 * time.Minute
 )
 
 type agentsBench struct {
@@ -50,6 +50,7 @@ type agentsBench struct {
 	consumer  *listener
 	curves    agentsCurves
 	empty     usage // the control plane's, before there was an agent
+	profile   string
 }
 
 // agentsCurves are what the plots show.
@@ -70,6 +71,7 @@ func runAgents(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet("agents", flag.ContinueOnError)
 	short := flags.Bool("short", false, "500 agents and shorter waits: for working on what is measured")
 	out := flags.String("out", "", "directory that takes the figures as JSON and SVG")
+	flags.StringVar(&b.profile, "profile", "", "directory that takes profiles of the control plane: where its CPU goes while agents connect, and its memory when they have")
 	flags.IntVar(&b.Agents, "agents", 10000, "simulated agents; as many as there may be open files for, if that is less")
 	flags.DurationVar(&b.Settle, "settle", 45*time.Second, "wait after the storm, until heartbeats are as seldom as they get")
 	flags.DurationVar(&b.Idle, "idle", time.Minute, "how long idleness is measured")
@@ -108,7 +110,7 @@ func (b *agentsBench) fit() error {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return err
 	}
-	if room := (int(limit.Max) - otherDescriptors) / descriptorsPerAgent; room < b.Agents { //nolint:gosec // it is no such number
+	if room := 2 * (int(limit.Max) - otherDescriptors) / descriptorsPerTwo; room < b.Agents { //nolint:gosec // it is no such number
 		b.say("a process may have %d files open here: %d agents in place of %d (ulimit -Hn)", limit.Max, room, b.Agents)
 		b.Agents = room
 	}
@@ -144,7 +146,7 @@ func (b *agentsBench) begin(ctx context.Context) (err error) {
 	b.sys, err = harness.New(harness.Options{
 		Name: "bench-agents", Out: os.Stdout, ListenIP: loopback,
 		// The crowd comes from one address, as agents do behind a load balancer.
-		ControlPlaneArgs: []string{"--log-level", "warn", "--shared-address", "127.0.0.0/8"},
+		ControlPlaneArgs: append([]string{"--log-level", "warn", "--shared-address", "127.0.0.0/8"}, b.profileArgs()...),
 	})
 	if err != nil {
 		return err

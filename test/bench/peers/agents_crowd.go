@@ -104,6 +104,11 @@ func (b *agentsBench) awaitBack(ctx context.Context, since time.Time) ([]point, 
 func last(curve []point) float64 { return curve[len(curve)-1].Seconds }
 
 func (b *agentsBench) storm(ctx context.Context) (err error) {
+	before, err := b.look()
+	if err != nil {
+		return err
+	}
+	profiled := b.profileStorm(ctx)
 	start := time.Now()
 	if err := b.all(ctx, func(i int) error { return b.crowds[i].Call("Crowd.Connect", crowd.None{}, new(crowd.None)) }); err != nil {
 		return err
@@ -111,6 +116,11 @@ func (b *agentsBench) storm(ctx context.Context) (err error) {
 	if b.curves.Storm, err = b.awaitBack(ctx, start); err != nil {
 		return err
 	}
+	after, err := b.look()
+	if err := errors.Join(err, profiled()); err != nil {
+		return err
+	}
+	b.Add("agents.storm.cpu", "control plane's CPU an agent of the storm, heartbeats and announcements included", (after.cpu-before.cpu).Seconds()*1e3/float64(b.Agents), "ms")
 	b.AtMost(mostStorm, "agents.storm", "all connected and heard, of a storm", last(b.curves.Storm), "s")
 	return nil
 }
@@ -156,6 +166,9 @@ func (b *agentsBench) measureIdle(ctx context.Context) error {
 	if err := b.rest(ctx, b.Settle); err != nil {
 		return err
 	}
+	if err := b.all(ctx, func(i int) error { return b.crowds[i].Call("Crowd.Rest", crowd.None{}, new(crowd.None)) }); err != nil {
+		return err
+	}
 	before, err := b.lookWithBeats(ctx)
 	if err != nil {
 		return err
@@ -165,6 +178,9 @@ func (b *agentsBench) measureIdle(ctx context.Context) error {
 	}
 	after, err := b.lookWithBeats(ctx)
 	if err != nil {
+		return err
+	}
+	if err := b.profileMemory(ctx); err != nil {
 		return err
 	}
 	var crowds int64

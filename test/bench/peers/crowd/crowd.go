@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
+	"runtime/pprof"
 	"sync"
 	"time"
 
@@ -77,6 +79,21 @@ func (c *Crowd) Connect(None, *None) error {
 		c.life.Go(func() { a.live(context.Background()) }) // to the end of the process
 	}
 	return nil
+}
+
+// Rest gives back the memory that connecting took, as an agent does that becomes idle.
+func (c *Crowd) Rest(None, *None) error {
+	debug.FreeOSMemory()
+	return nil
+}
+
+// Profile writes what the memory of these agents holds into a file.
+func (c *Crowd) Profile(path string, _ *None) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(pprof.WriteHeapProfile(file), file.Close())
 }
 
 // State is how the agents are.

@@ -1,0 +1,93 @@
+package limit
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+)
+
+// TestTurnsEndWithTheNextRead has all places taken, one given back by who waits for its
+// client, and the others late.
+func TestTurnsEndWithTheNextRead(t *testing.T) {
+	turns := NewTurns(time.Minute)
+	near, far := net.Pipe()
+	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
+	first := turns.Conn(near)
+	if err := first.Take(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range cap(turns.places) - 1 {
+		if err := turns.Conn(near).Take(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	taken := make(chan error, 1)
+	go func() { taken <- turns.Conn(near).Take(t.Context()) }()
+	select {
+	case err := <-taken:
+		t.Fatalf("there was one more place: %v", err)
+	default:
+	}
+	go func() { _, _ = first.Read(make([]byte, 1)) }() // for as long as far is silent
+	if err := <-taken; err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(turns.places); n != cap(turns.places) {
+		t.Errorf("%d of %d places are taken: one turn ended twice", n, cap(turns.places))
+	}
+}
+
+func TestWhoIsLateIsTurnedAway(t *testing.T) {
+	turns := NewTurns(time.Millisecond)
+	for range cap(turns.places) {
+		turns.places <- struct{}{}
+	}
+	near, far := net.Pipe()
+	defer func() { _ = far.Close() }()
+	c := turns.Conn(near)
+	if err := c.Take(t.Context()); !errors.Is(err, ErrLate) || turns.Late() != 1 {
+		t.Errorf("%v, %d late", err, turns.Late())
+	}
+	if _, err := far.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the client was told %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := NewTurns(time.Hour).Conn(near).Take(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func TestTurnsOfAListener(t *testing.T) {
+	turns := NewTurns(time.Minute)
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	limited := Listen(l, Config{Turns: turns, Handshakes: 1})
+	defer func() { _ = limited.Close() }()
+	client, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	conn, err := limited.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := TakeTurn(t.Context(), conn); err != nil || len(turns.places) != 1 {
+		t.Errorf("%v, %d places are taken", err, len(turns.places))
+	}
+	if err := conn.Close(); err != nil || len(turns.places) != 0 {
+		t.Errorf("%v, %d places are taken after the end", err, len(turns.places))
+	}
+	if err := TakeTurn(t.Context(), client); err != nil {
+		t.Errorf("a connection without turns: %v", err)
+	}
+}

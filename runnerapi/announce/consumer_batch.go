@@ -1,0 +1,85 @@
+package announce
+
+import (
+	"context"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// BatchHandler takes several events at once, in their order: all of them, or with an error
+// none.
+type BatchHandler func(ctx context.Context, events []Event) error
+
+// RunBatches is Run with events that have come already handled together: where each is a
+// commit, that is what bounds their rate. What a batch fails for is found out by handing its
+// events to handler one by one.
+func (c *Consumer) RunBatches(ctx context.Context, handler Handler, several BatchHandler) error {
+	return c.run(ctx, func(ctx context.Context, sub *subscription) error {
+		return c.consumeBatches(ctx, sub, handler, several)
+	})
+}
+
+func (c *Consumer) consumeBatches(ctx context.Context, sub *subscription, handler Handler, several BatchHandler) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case d, ok := <-sub.deliveries:
+			if !ok {
+				return c.ended(sub.closed)
+			}
+			batch := c.gather(d, sub.deliveries)
+			if err := c.deliverBatch(ctx, batch, handler, several); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// gather takes what has come already, and waits for nothing.
+func (c *Consumer) gather(first amqp.Delivery, more <-chan amqp.Delivery) []amqp.Delivery {
+	batch := []amqp.Delivery{first}
+	for len(batch) < c.cfg.Prefetch {
+		select {
+		case d, ok := <-more:
+			if !ok {
+				return batch // the next to receive learns why
+			}
+			batch = append(batch, d)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+func (c *Consumer) deliverBatch(ctx context.Context, batch []amqp.Delivery, handler Handler, several BatchHandler) error {
+	if events, ok := c.decodeAll(batch); ok && len(events) > 1 {
+		err := several(ctx, events)
+		if err == nil {
+			return settle(batch[len(batch)-1].Ack(true)) // and all before it
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx) // unsettled, so they come again
+		}
+		c.link.log.Warn().Err(err).Int("events", len(events)).Msg("announcements were not handled together; handling one by one")
+	}
+	for i := range batch {
+		if err := c.deliver(ctx, &batch[i], handler); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decodeAll answers false if one of them is malformed, which deliver tells.
+func (c *Consumer) decodeAll(batch []amqp.Delivery) ([]Event, bool) {
+	events := make([]Event, len(batch))
+	for i := range batch {
+		var err error
+		if events[i], err = c.decode(&batch[i]); err != nil {
+			return nil, false
+		}
+	}
+	return events, true
+}

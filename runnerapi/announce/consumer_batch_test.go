@@ -1,0 +1,85 @@
+package announce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// settled notes what became of deliveries; of AMQP it stands for the channel.
+type settled struct{ said []string }
+
+func (s *settled) Ack(tag uint64, multiple bool) error {
+	s.said = append(s.said, fmt.Sprintf("ack %d %v", tag, multiple))
+	return nil
+}
+
+func (s *settled) Nack(tag uint64, _, requeue bool) error {
+	s.said = append(s.said, fmt.Sprintf("nack %d %v", tag, requeue))
+	return nil
+}
+
+func (s *settled) Reject(uint64, bool) error { return errors.New("nobody rejects") }
+
+func deliveriesOf(t *testing.T, to *settled, n int) []amqp.Delivery {
+	t.Helper()
+	list := make([]amqp.Delivery, n)
+	for i := range list {
+		e, err := NewAppEvent(AppHealthy, "/controlplane", "a1", AppEvent{Namespace: "shop", Name: "web"}, uint64(i+1), time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := e.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		list[i] = amqp.Delivery{Acknowledger: to, DeliveryTag: uint64(i + 1), Body: body, RoutingKey: string(e.Type), Exchange: Exchange}
+	}
+	return list
+}
+
+func TestBatches(t *testing.T) {
+	const malformed = 1 // of the deliveries
+	bad := Permanent(errors.New("no place"))
+	for name, c := range map[string]struct {
+		n                  int
+		malform            bool
+		batchErr, oneErr   error
+		together, oneByOne int
+		said               []string
+	}{
+		"together":           {n: 3, together: 3, said: []string{"ack 3 true"}},
+		"one alone":          {n: 1, oneByOne: 1, said: []string{"ack 1 false"}},
+		"what fails":         {n: 2, batchErr: bad, oneErr: bad, together: 2, oneByOne: 2, said: []string{"nack 1 false", "nack 2 false"}},
+		"fails together":     {n: 2, batchErr: bad, together: 2, oneByOne: 2, said: []string{"ack 1 false", "ack 2 false"}},
+		"one that is broken": {n: 3, malform: true, oneByOne: 2, said: []string{"ack 1 false", "nack 2 false", "ack 3 false"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			consumer, err := NewConsumer(ConsumerConfig{Config: Config{URLs: []string{"amqp://nobody.invalid"}}, Queue: Timeline()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var s settled
+			list := deliveriesOf(t, &s, c.n)
+			if c.malform {
+				list[malformed].Body = []byte("{")
+			}
+			waiting := make(chan amqp.Delivery, c.n)
+			for _, d := range list[1:] {
+				waiting <- d
+			}
+			var together, oneByOne int
+			err = consumer.deliverBatch(t.Context(), consumer.gather(list[0], waiting),
+				func(context.Context, Event) error { oneByOne++; return c.oneErr },
+				func(_ context.Context, events []Event) error { together += len(events); return c.batchErr })
+			if err != nil || together != c.together || oneByOne != c.oneByOne || !slices.Equal(s.said, c.said) {
+				t.Errorf("%v; %d together, %d one by one; said %q", err, together, oneByOne, s.said)
+			}
+		})
+	}
+}
