@@ -18,7 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/yamux"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
@@ -82,7 +82,7 @@ type Tunnel struct {
 	status   *tracker
 	ways     *memory
 	listener *listener
-	live     atomic.Pointer[yamux.Session] // the present connection's
+	live     atomic.Pointer[mux.Session] // the present connection's
 	draining atomic.Bool
 }
 

@@ -5,6 +5,8 @@ import (
 	"net"
 
 	"github.com/coder/websocket" // small, without dependencies, and with a net.Conn that keeps contexts
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
 
 const (
@@ -14,7 +16,7 @@ const (
 	// form that is allowed.
 	Subprotocol = "pipeops-frp.1"
 	// maxMessage is more than either end sends at once.
-	maxMessage = 2 * batchSize
+	maxMessage = mux.MaxBatch
 )
 
 // Websocket is the byte stream on a websocket: each write is a message. Its end comes at
