@@ -79,9 +79,10 @@ func (b *batch) put(h header, now bool) bool {
 }
 
 // data appends a frame with as much of p as there is room for, at most limit, and answers
-// how much that was; zero when there is no room. A small frame of the stream that was
-// the last to send as well goes to the kernel from here: nobody is there to gather with.
-func (b *batch) data(stream uint32, p []byte) (int, error) {
+// how much that was; zero when there is no room. A small frame that is said to be lone goes
+// to the kernel from here when its stream was the last to send as well: there is nobody to
+// gather with.
+func (b *batch) data(stream uint32, p []byte, lone bool) (int, error) {
 	b.mu.Lock()
 	if err := b.usable(); err != nil {
 		b.mu.Unlock()
@@ -95,9 +96,9 @@ func (b *batch) data(stream uint32, p []byte) (int, error) {
 	b.take()
 	b.waiting = header{kind: frameData, stream: stream, length: uint32(n)}.append(b.waiting)
 	b.waiting = append(b.waiting, p[:n]...)
-	alone := !b.busy && b.last == stream && len(b.waiting) <= smallFrame
+	lone = lone && !b.busy && b.last == stream && len(b.waiting) <= smallFrame
 	b.last = stream
-	if !alone {
+	if !lone {
 		b.flushSoon()
 		b.mu.Unlock()
 		return n, nil

@@ -274,7 +274,7 @@ func (s *Session) receiveData(stream *Stream, length uint32) error {
 	}
 	for left := int(length); left > 0; {
 		n := min(left, s.in.Buffered())
-		if n > 0 && n <= smallChunk && stream.takeSpare(s.in, n) {
+		if n > 0 && n <= smallChunk && (stream.pass(s.in, n) || stream.takeSpare(s.in, n)) {
 			left -= n
 			continue
 		}

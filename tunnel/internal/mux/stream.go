@@ -28,6 +28,9 @@ type Stream struct {
 	window     uint32 // what credit and got are together at most
 	renewed    time.Time
 	room       uint32 // how much may be sent
+	sink       Sink   // while WriteTo waits
+	writes     int    // since something was received
+	talk       int    // what writes was when something was received last
 	opening    bool   // by us, and not accepted yet
 	closed     bool   // here
 	finished   bool   // nothing more comes
@@ -72,11 +75,16 @@ func (s *Stream) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// WriteTo implements io.WriterTo: it copies nothing between.
+// WriteTo implements io.WriterTo: it copies nothing between. Small frames go to a Sink while
+// it waits, and do not count.
 func (s *Stream) WriteTo(w io.Writer) (total int64, err error) {
+	sink, _ := w.(Sink)
 	for {
 		s.mu.Lock()
-		if err := s.awaitData(); err != nil {
+		s.sink = sink
+		err := s.awaitData()
+		s.sink = nil
+		if err != nil {
 			s.mu.Unlock()
 			if err == io.EOF { //nolint:errorlint // our own
 				err = nil
@@ -143,11 +151,11 @@ func (s *Stream) Write(p []byte) (written int, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	for written < len(p) {
-		most, err := s.awaitRoom(len(p) - written)
+		most, lone, err := s.awaitRoom(len(p) - written)
 		if err != nil {
 			return written, err
 		}
-		n, err := s.session.out.data(s.id, p[written:written+most])
+		n, err := s.session.out.data(s.id, p[written:written+most], lone)
 		if err != nil {
 			return written, s.ended(err)
 		}
@@ -163,20 +171,22 @@ func (s *Stream) Write(p []byte) (written int, err error) {
 	return written, nil
 }
 
-// awaitRoom returns when the other end takes something, and how much.
-func (s *Stream) awaitRoom(wanted int) (int, error) {
+// awaitRoom returns when the other end takes something, and how much. It is lone when the
+// stream's habit is one write for each answer, so that none is about to follow.
+func (s *Stream) awaitRoom(wanted int) (most int, lone bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
 		switch {
 		case s.closed:
-			return 0, net.ErrClosed
+			return 0, false, net.ErrClosed
 		case s.err != nil:
-			return 0, s.err
+			return 0, false, s.err
 		case s.writeUntil.passed():
-			return 0, os.ErrDeadlineExceeded
+			return 0, false, os.ErrDeadlineExceeded
 		case s.room > 0:
-			return min(wanted, int(s.room)), nil
+			s.writes++
+			return min(wanted, int(s.room)), s.writes == 1 && s.talk <= 1, nil
 		}
 		s.writeUntil.wait()
 	}
@@ -306,6 +316,7 @@ func (s *Stream) take(c *chunk) {
 		return
 	}
 	s.got.push(c)
+	s.heard()
 	s.readable.Signal()
 }
 
@@ -321,8 +332,16 @@ func (s *Stream) takeSpare(in *bufio.Reader, n int) bool {
 	_, _ = io.ReadFull(in, spare[:n]) // they are in memory
 	s.got.extend(n)
 	s.credit -= uint32(n) //nolint:gosec // mayReceive has looked
+	s.heard()
 	s.readable.Signal()
 	return true
+}
+
+// heard notes that something was received.
+func (s *Stream) heard() {
+	if s.writes > 0 {
+		s.talk, s.writes = s.writes, 0
+	}
 }
 
 // SetDeadline implements net.Conn.
