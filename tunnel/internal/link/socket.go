@@ -8,8 +8,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
 
-// socketSize is what a batch is at most as TLS records.
-const socketSize = mux.MaxBatch + 1<<10
+// socketSize is what a batch mostly is as TLS records. It grows where one has many small
+// frames.
+const socketSize = 34 << 10
 
 var records = sync.Pool{New: func() any { b := make([]byte, 0, socketSize); return &b }}
 

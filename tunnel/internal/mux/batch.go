@@ -2,6 +2,7 @@ package mux
 
 import (
 	"net"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -14,13 +15,17 @@ const (
 	// what the headers of two TLS records in it, and of their frames, take.
 	batchWhole = 256
 	// batchRoom is how much may wait in all. What is beyond batchSize is for small frames,
-	// which thus do not wait for bulk.
-	batchRoom = 56 << 10
-	// MaxBatch is more than is ever written at once: the rest is for answers to the other
-	// end, which must not wait.
-	MaxBatch = 64 << 10
+	// which thus do not wait for bulk: those of two hundred Runners at once.
+	batchRoom = 256 << 10
+	// mostWaiting is what may wait with answers to the other end, which must not wait for
+	// room.
+	mostWaiting = batchRoom + 8<<10
+	// MaxWrite is what is written at once, at most.
+	MaxWrite = 64 << 10
 	// smallFrame is what may go beyond batchSize, and what its writer may send itself.
 	smallFrame = 4 << 10
+	// largeFrame is what bulk comes in: a TLS record of the Runner's.
+	largeFrame = maxRecord + 32
 
 	// writeDeadlineEvery spaces setting the write deadline, which costs as much as a
 	// small write's bookkeeping. The deadline is that much shorter at worst.
@@ -49,7 +54,9 @@ type batch struct {
 	failed  func(error)
 
 	mu       sync.Mutex
-	room     sync.Cond
+	room     sync.Cond // of bulk
+	small    sync.Cond // the room of small frames
+	rested   sync.Cond // nobody sends
 	waiting  []byte
 	buffer   *[]byte // what waiting is in
 	busy     bool    // somebody sends
@@ -59,56 +66,75 @@ type batch struct {
 	deadline time.Time // of the sender, of whom there is one
 }
 
-var buffers = sync.Pool{New: func() any { b := make([]byte, 0, MaxBatch); return &b }}
+var buffers = sync.Pool{New: func() any { b := make([]byte, 0, batchSize+batchWhole); return &b }}
+
+func newBatch(conn net.Conn, below Corked, timeout time.Duration, failed func(error)) *batch {
+	b := &batch{conn: conn, below: below, timeout: timeout, failed: failed}
+	b.room.L, b.small.L, b.rested.L = &b.mu, &b.mu, &b.mu
+	return b
+}
 
 // put appends a frame without a body. Where now is set it does not wait for room, and
 // answers whether there was some.
 func (b *batch) put(h header, now bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for !now && b.err == nil && !b.closed && len(b.waiting) > batchRoom-headerSize {
-		b.room.Wait()
+	for !now && b.usable() == nil && b.fits(0) < 0 {
+		b.small.Wait()
 	}
-	if b.err != nil || b.closed || len(b.waiting) > MaxBatch-headerSize {
+	if b.usable() != nil || len(b.waiting) > mostWaiting-headerSize {
 		return false
 	}
 	b.take()
 	b.waiting = h.append(b.waiting)
 	b.flushSoon()
+	b.next()
 	return true
 }
 
-// data appends a frame with as much of p as there is room for, at most limit, and answers
-// how much that was; zero when there is no room. A small frame that is said to be lone goes
-// to the kernel from here when its stream was the last to send as well: there is nobody to
-// gather with.
+// data appends a frame with p or as much of its beginning as there is room for, and answers
+// how much that was. A small frame that is said to be lone goes to the kernel from here when
+// its stream was the last to send as well: there is nobody to gather with.
 func (b *batch) data(stream uint32, p []byte, lone bool) (int, error) {
 	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := b.fits(len(p))
+	for n < 0 && b.usable() == nil {
+		if len(p) <= smallFrame {
+			b.small.Wait()
+		} else {
+			b.room.Wait()
+		}
+		n = b.fits(len(p))
+	}
 	if err := b.usable(); err != nil {
-		b.mu.Unlock()
 		return 0, err
 	}
-	n := b.fits(len(p))
-	if n == 0 {
-		b.mu.Unlock()
-		return 0, nil
-	}
 	b.take()
-	b.waiting = header{kind: frameData, stream: stream, length: uint32(n)}.append(b.waiting)
+	b.waiting = header{kind: frameData, stream: stream, length: uint32(n)}.append(b.waiting) //nolint:gosec // fits in a batch
 	b.waiting = append(b.waiting, p[:n]...)
 	lone = lone && !b.busy && b.last == stream && len(b.waiting) <= smallFrame
 	b.last = stream
 	if !lone {
 		b.flushSoon()
-		b.mu.Unlock()
+		b.next()
 		return n, nil
 	}
 	b.busy = true
 	b.sendWaiting()
 	b.rest()
-	err := b.err
-	b.mu.Unlock()
-	return n, err
+	return n, b.err
+}
+
+// next wakes one more of those who wait for room, where there is some. So each wakes the
+// next, and not all for the room of one.
+func (b *batch) next() {
+	if b.fits(0) >= 0 {
+		b.small.Signal()
+	}
+	if b.fits(largeFrame) > 0 {
+		b.room.Signal()
+	}
 }
 
 func (b *batch) usable() error {
@@ -118,8 +144,8 @@ func (b *batch) usable() error {
 	return b.err
 }
 
-// fits is how much of n bytes may be put into a frame now. A frame is cut only where the
-// batch would be sent with much less than it can hold.
+// fits is how much of n bytes may be put into a frame now, less than zero when it has to
+// wait. A frame is cut only where the batch would be sent with much less than it can hold.
 func (b *batch) fits(n int) int {
 	has := len(b.waiting) + headerSize
 	switch {
@@ -128,17 +154,7 @@ func (b *batch) fits(n int) int {
 	case has < batchSize/2:
 		return batchSize - has
 	default:
-		return 0
-	}
-}
-
-// awaitRoom waits until a frame of that much may fit. Deadlines of streams are looked at
-// by whoever calls: room comes, or the session ends, within the write timeout.
-func (b *batch) awaitRoom(n int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for b.usable() == nil && b.fits(n) == 0 {
-		b.room.Wait()
+		return -1
 	}
 }
 
@@ -157,6 +173,7 @@ func (b *batch) flushSoon() {
 	}
 	b.busy = true
 	go func() {
+		runtime.Gosched() // whoever is about to write may do so: one system call for all
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		for len(b.waiting) > 0 && b.err == nil {
@@ -173,16 +190,24 @@ func (b *batch) rest() {
 	if len(b.waiting) > 0 && b.err == nil {
 		b.flushSoon()
 	}
-	b.room.Broadcast() // close may wait
+	if !b.busy {
+		b.rested.Broadcast()
+	}
 }
 
 // sendWaiting sends what waits, without the lock, so that the next batch can be gathered.
 func (b *batch) sendWaiting() {
 	data, buffer := b.waiting, b.buffer
 	b.waiting, b.buffer = nil, nil
-	b.room.Broadcast()
+	b.next()
 	b.mu.Unlock()
-	err := b.send(data)
+	var err error
+	for sent := 0; err == nil && sent < len(data); sent += MaxWrite {
+		err = b.send(data[sent:min(len(data), sent+MaxWrite)])
+	}
+	if cap(data) <= 2*batchSize { // it has grown with small frames, which is rare
+		*buffer = data
+	}
 	buffers.Put(buffer)
 	if err != nil {
 		b.failed(err)
@@ -190,7 +215,7 @@ func (b *batch) sendWaiting() {
 	b.mu.Lock()
 	if err != nil && b.err == nil {
 		b.err = err
-		b.room.Broadcast()
+		b.release()
 	}
 }
 
@@ -221,10 +246,16 @@ func (b *batch) close() error {
 	defer late.Stop()
 	b.mu.Lock()
 	b.closed = true
-	b.room.Broadcast()
+	b.release()
 	for b.busy {
-		b.room.Wait()
+		b.rested.Wait()
 	}
 	b.mu.Unlock()
 	return b.conn.Close()
+}
+
+// release has all who wait for room see that there will be none.
+func (b *batch) release() {
+	b.room.Broadcast()
+	b.small.Broadcast()
 }

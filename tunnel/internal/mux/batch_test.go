@@ -64,10 +64,7 @@ func (g *gated) written() [][]byte {
 }
 
 func newTestBatch(conn net.Conn, below Corked) *batch {
-	b := &batch{conn: conn, below: below, timeout: testConfig().WriteTimeout}
-	b.failed = func(error) { _ = conn.Close() }
-	b.room.L = &b.mu
-	return b
+	return newBatch(conn, below, testConfig().WriteTimeout, func(error) { _ = conn.Close() })
 }
 
 // say puts in a frame of a stream.
@@ -79,9 +76,7 @@ func say(t *testing.T, b *batch, stream uint32, text string, lone bool) {
 			t.Error(err)
 			return
 		}
-		if text = text[n:]; n == 0 {
-			b.awaitRoom(len(text))
-		}
+		text = text[n:]
 	}
 }
 
@@ -184,7 +179,7 @@ func TestNoMoreWaitsThanFits(t *testing.T) {
 		}
 		var all string
 		for _, w := range conn.written() {
-			if len(w) > MaxBatch {
+			if len(w) > MaxWrite {
 				t.Errorf("a write of %d", len(w))
 			}
 			all += bodies(t, w)
@@ -234,15 +229,20 @@ func TestCloseSendsWhatWaits(t *testing.T) {
 		say(t, b, 1, "x", false)
 		synctest.Wait()
 		say(t, b, 1, strings.Repeat("x", batchSize), false)
-		var waiting sync.WaitGroup
-		waiting.Go(func() { b.awaitRoom(batchSize) })
+		failed := make(chan error, 1)
+		go func() {
+			_, err := b.data(1, make([]byte, batchSize), false)
+			failed <- err
+		}()
 		synctest.Wait()
 		started := time.Now()
 		_ = b.close()
 		if took := time.Since(started); took != flushTimeout {
 			t.Errorf("close took %s", took)
 		}
-		waiting.Wait()
+		if err := <-failed; !errors.Is(err, ErrSessionClosed) {
+			t.Errorf("who waited: %v", err)
+		}
 	})
 }
 

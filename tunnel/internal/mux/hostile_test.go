@@ -41,7 +41,7 @@ func TestWhoAsksAndNeverListens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := net.Pipe()
 		s := Server(a, nil, testConfig())
-		for i := range uint32(3 * MaxBatch / headerSize) {
+		for i := range uint32(3 * mostWaiting / headerSize) {
 			if _, err := b.Write(header{kind: framePing, flags: flagSYN, length: i}.append(nil)); err != nil {
 				t.Fatal(err)
 			}
@@ -49,7 +49,7 @@ func TestWhoAsksAndNeverListens(t *testing.T) {
 		s.out.mu.Lock()
 		waiting := len(s.out.waiting)
 		s.out.mu.Unlock()
-		if waiting > MaxBatch {
+		if waiting > mostWaiting {
 			t.Errorf("%d bytes wait", waiting)
 		}
 		_ = b.Close()

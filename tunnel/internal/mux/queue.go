@@ -2,17 +2,19 @@ package mux
 
 import "sync"
 
-// The sizes of what received bytes are kept in: a small frame's, and that of a TLS record
-// or two.
+// What received bytes are kept in has one of these sizes: a small frame's, and up to two TLS
+// records'. No more than four times as much is kept as was received.
 const (
-	smallChunk = 2 << 10
-	largeChunk = 32 << 10
+	smallChunk  = 2 << 10
+	mediumChunk = 8 << 10
+	largeChunk  = 32 << 10
 )
 
-var (
-	smallChunks = sync.Pool{New: func() any { return &chunk{memory: make([]byte, smallChunk)} }}
-	largeChunks = sync.Pool{New: func() any { return &chunk{memory: make([]byte, largeChunk)} }}
-)
+var chunks = [...]sync.Pool{chunksOf(smallChunk), chunksOf(mediumChunk), chunksOf(largeChunk)}
+
+func chunksOf(size int) sync.Pool {
+	return sync.Pool{New: func() any { return &chunk{memory: make([]byte, size)} }}
+}
 
 // chunk is a piece of what a stream has received.
 type chunk struct {
@@ -23,22 +25,23 @@ type chunk struct {
 
 // newChunk has room for n bytes, or for as many as one can hold.
 func newChunk(n int) *chunk {
-	pool := &largeChunks
-	if n <= smallChunk {
-		pool = &smallChunks
-	}
-	c := pool.Get().(*chunk)
+	c := poolOf(n).Get().(*chunk)
 	c.begin, c.end, c.next = 0, 0, nil
 	return c
 }
 
-func (c *chunk) free() {
-	if len(c.memory) == smallChunk {
-		smallChunks.Put(c)
-	} else {
-		largeChunks.Put(c)
+func poolOf(size int) *sync.Pool {
+	switch {
+	case size <= smallChunk:
+		return &chunks[0]
+	case size <= mediumChunk:
+		return &chunks[1]
+	default:
+		return &chunks[2]
 	}
 }
+
+func (c *chunk) free() { poolOf(len(c.memory)).Put(c) }
 
 func (c *chunk) unread() []byte { return c.memory[c.begin:c.end] }
 

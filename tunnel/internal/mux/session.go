@@ -23,7 +23,7 @@ type Session struct {
 	cfg  Config
 	conn net.Conn
 	in   *bufio.Reader
-	out  batch
+	out  *batch
 	life heartbeat
 
 	mu       sync.Mutex
@@ -50,8 +50,7 @@ func begin(conn net.Conn, below Corked, cfg Config, first uint32) *Session {
 		streams: map[uint32]*Stream{}, accepts: make(chan *Stream, backlog), opening: make(chan struct{}, backlog),
 		done: make(chan struct{}), received: make(chan struct{}),
 	}
-	s.out = batch{conn: conn, below: below, timeout: cfg.WriteTimeout, failed: s.fail}
-	s.out.room.L = &s.out.mu
+	s.out = newBatch(conn, below, cfg.WriteTimeout, s.fail)
 	s.life.start(s)
 	go s.receive()
 	return s
@@ -154,21 +153,18 @@ func (s *Session) end(reason error, hangUp func() error) error {
 		return nil
 	}
 	s.err = reason
-	s.mu.Unlock()
-	s.life.stop()
-	err := hangUp()
-	close(s.done)
-	s.mu.Lock()
 	streams := s.streams
 	s.streams = map[uint32]*Stream{}
 	s.mu.Unlock()
+	s.life.stop()
+	close(s.done) // first of all: on a dead connection hanging up may take seconds
 	if errors.Is(reason, io.EOF) { // which of a stream means that all of it has come
 		reason = io.ErrUnexpectedEOF
 	}
 	for _, stream := range streams {
 		stream.sessionEnded(reason)
 	}
-	return err
+	return hangUp()
 }
 
 func (s *Session) receive() {
@@ -273,10 +269,8 @@ func (s *Session) receiveData(stream *Stream, length uint32) error {
 		return s.complain("more data than stream %d has room for", stream.id)
 	}
 	for left := int(length); left > 0; {
-		n := min(left, s.in.Buffered())
-		if n > 0 && n <= smallChunk && (stream.pass(s.in, n) || stream.takeSpare(s.in, n)) {
-			left -= n
-			continue
+		if left <= s.in.Buffered() && (stream.pass(s.in, left) || stream.takeSpare(s.in, left)) {
+			return nil
 		}
 		c := newChunk(left)
 		n, err := io.ReadFull(s.in, c.memory[:min(left, len(c.memory))])

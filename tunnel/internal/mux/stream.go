@@ -159,10 +159,6 @@ func (s *Stream) Write(p []byte) (written int, err error) {
 		if err != nil {
 			return written, s.ended(err)
 		}
-		if n == 0 {
-			s.session.out.awaitRoom(most)
-			continue
-		}
 		written += n
 		s.mu.Lock()
 		s.room -= uint32(n) //nolint:gosec // at most what there was
