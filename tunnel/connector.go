@@ -8,9 +8,9 @@ import (
 
 	"github.com/fatedier/frp/client"
 	"github.com/fatedier/frp/pkg/msg"
-	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
 
 // connector gives one frpc instance the streams of one multiplexer session, which exists

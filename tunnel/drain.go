@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/fatedier/frp/pkg/msg"
-	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
 
 const opDrain = "stop taking connections from"

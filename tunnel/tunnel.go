@@ -18,10 +18,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
 
 // ALPN is the protocol name that both ends negotiate, so that the tunnel's port can be

@@ -9,9 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
-
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
 
 // Way is how a tunnel reaches the control plane.

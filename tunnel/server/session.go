@@ -13,10 +13,10 @@ import (
 	"github.com/fatedier/frp/pkg/msg"
 	frps "github.com/fatedier/frp/server"
 	"github.com/fatedier/frp/server/proxy"
-	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
 
 var (

@@ -37,7 +37,7 @@ func (s *socket) tryWrite(p []byte) int {
 
 // write is done after one try, whatever came of it.
 func (s *socket) write(fd uintptr) bool {
-	n, err := unix.Write(int(fd), s.data) //nolint:gosec // file descriptors are small
+	n, err := unix.Write(int(fd), s.data)
 	if err == nil {
 		s.took = n
 	}

@@ -12,8 +12,9 @@ import (
 	"time"
 
 	golog "github.com/fatedier/golib/log"
-	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
 
 // pair is one stream seen from both ends.

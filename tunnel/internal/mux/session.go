@@ -150,14 +150,14 @@ func (s *Session) end(reason error, hangUp func() error) error {
 	s.mu.Lock()
 	if s.err != nil {
 		s.mu.Unlock()
-		return nil
+		return nil //nolint:nilerr // it is over
 	}
 	s.err = reason
 	streams := s.streams
 	s.streams = map[uint32]*Stream{}
 	s.mu.Unlock()
 	s.life.stop()
-	close(s.done) // first of all: on a dead connection hanging up may take seconds
+	close(s.done)                  // first of all: on a dead connection hanging up may take seconds
 	if errors.Is(reason, io.EOF) { // which of a stream means that all of it has come
 		reason = io.ErrUnexpectedEOF
 	}
