@@ -8,9 +8,9 @@ import (
 
 	"github.com/fatedier/frp/client"
 	"github.com/fatedier/frp/pkg/msg"
-	"github.com/hashicorp/yamux"
 
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
 
 // connector gives one frpc instance the streams of one multiplexer session, which exists
@@ -21,7 +21,7 @@ import (
 // control connection ends, while work connections may be on their way to them. So the end
 // of the control connection is shown to frpc only when no handover is under way.
 type connector struct {
-	mux       *yamux.Session
+	mux       *mux.Session
 	control   atomic.Bool
 	handovers link.Gate
 	open      atomic.Int64 // connections that were handed over

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/fatedier/frp/pkg/msg"
-	"github.com/hashicorp/yamux"
 
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
 
 const opDrain = "stop taking connections from"
@@ -31,7 +31,7 @@ func (t *Tunnel) Drain(ctx context.Context) error {
 	return nil
 }
 
-func (t *Tunnel) drain(ctx context.Context, mux *yamux.Session) error {
+func (t *Tunnel) drain(ctx context.Context, mux *mux.Session) error {
 	stream, err := mux.OpenStream()
 	if err != nil {
 		return err

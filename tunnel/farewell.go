@@ -6,9 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/yamux"
-
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
 
 // farewellTimeout bounds reading one.
@@ -19,7 +18,7 @@ const farewellTimeout = 5 * time.Second
 type farewell struct{ said atomic.Pointer[link.Refused] }
 
 // await ends the session when the server says farewell, and returns when it has ended.
-func (f *farewell) await(mux *yamux.Session) {
+func (f *farewell) await(mux *mux.Session) {
 	for {
 		stream, err := mux.AcceptStream()
 		if err != nil {

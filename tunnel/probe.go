@@ -36,10 +36,7 @@ func Probe(ctx context.Context, cfg Config) (Way, error) {
 func (t *Tunnel) ping(ctx context.Context, conn *line) error {
 	defer func() { _ = conn.Close() }()
 	remembering := &causeConn{Conn: conn}
-	mux, err := link.Client(remembering, conn.below, t.cfg.Log)
-	if err != nil {
-		return t.connectError(err)
-	}
+	mux := link.Client(remembering, conn.below)
 	defer func() { _ = mux.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = mux.Close() })()
 	// Only a server that has accepted the certificate answers.

@@ -29,11 +29,7 @@ func (t *Tunnel) session(ctx context.Context) error {
 		return t.connectError(err)
 	}
 	remembering := &causeConn{Conn: conn}
-	mux, err := link.Client(remembering, conn.below, t.cfg.Log)
-	if err != nil {
-		_ = conn.Close()
-		return fmt.Errorf("tunnel: start the multiplexer: %w", err)
-	}
+	mux := link.Client(remembering, conn.below)
 	defer func() { _ = mux.Close() }()
 	t.live.Store(mux)
 	defer t.live.Store(nil)

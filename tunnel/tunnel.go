@@ -18,10 +18,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/yamux"
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
 
 // ALPN is the protocol name that both ends negotiate, so that the tunnel's port can be
@@ -82,7 +82,7 @@ type Tunnel struct {
 	status   *tracker
 	ways     *memory
 	listener *listener
-	live     atomic.Pointer[yamux.Session] // the present connection's
+	live     atomic.Pointer[mux.Session] // the present connection's
 	draining atomic.Bool
 }
 

@@ -9,9 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/yamux"
-
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
 
 // Way is how a tunnel reaches the control plane.
@@ -212,7 +211,7 @@ func (r *race) failure() error {
 // returnToTCP looks from time to time whether the better way works again. Once it does it is
 // the first to be tried, and the session is ended as soon as no Runner is connected
 // through it.
-func (t *Tunnel) returnToTCP(ctx context.Context, mux *yamux.Session, idle func() bool) (moved bool) {
+func (t *Tunnel) returnToTCP(ctx context.Context, mux *mux.Session, idle func() bool) (moved bool) {
 	works := false
 	for {
 		wait := t.cfg.Fallback.Retry/2 + rand.N(t.cfg.Fallback.Retry) //nolint:gosec // spreading load needs no secrecy

@@ -11,10 +11,9 @@ import (
 	"github.com/fatedier/frp/pkg/msg"
 	netpkg "github.com/fatedier/frp/pkg/util/net"
 	"github.com/fatedier/frp/pkg/util/util"
-	"github.com/hashicorp/yamux"
-	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
@@ -22,16 +21,13 @@ import (
 // attacker speaks FRP as it likes over a connection with a certificate of its own.
 type attacker struct {
 	t   *testing.T
-	mux *yamux.Session
+	mux *mux.Session
 }
 
 func (p *plane) attacker(t *testing.T, id string) *attacker {
 	t.Helper()
 	conn := dialTLS(t, p.addr, p.ca.Agent(id))
-	mux, err := link.Client(conn, nil, zerolog.Nop())
-	if err != nil {
-		t.Fatal(err)
-	}
+	mux := link.Client(conn, nil)
 	t.Cleanup(func() { _ = mux.Close() })
 	return &attacker{t: t, mux: mux}
 }

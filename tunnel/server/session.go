@@ -13,10 +13,10 @@ import (
 	"github.com/fatedier/frp/pkg/msg"
 	frps "github.com/fatedier/frp/server"
 	"github.com/fatedier/frp/server/proxy"
-	"github.com/hashicorp/yamux"
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
 
 var (
@@ -47,7 +47,7 @@ type session struct {
 	replica replica // whose it is, once it has logged in
 
 	mu      sync.Mutex
-	mux     *yamux.Session
+	mux     *mux.Session
 	control *frps.Control
 	proxy   proxy.Proxy
 	reason  error
@@ -84,11 +84,7 @@ func (s *session) serve(ctx context.Context) {
 		return
 	}
 	defer loggedIn()
-	mux, err := link.Server(s.conn, s.below, s.log)
-	if err != nil {
-		s.log.Error().Err(err).Msg("cannot start the multiplexer")
-		return
-	}
+	mux := link.Server(s.conn, s.below)
 	s.mu.Lock()
 	s.mux = mux
 	s.mu.Unlock()
@@ -154,13 +150,13 @@ func (s *session) why() error {
 
 // accept looks at a new stream in a goroutine of its own, so that a silent one keeps
 // nobody waiting.
-func (s *session) accept(ctx context.Context, streams *sync.WaitGroup, y *yamux.Stream) {
+func (s *session) accept(ctx context.Context, streams *sync.WaitGroup, opened *mux.Stream) {
 	if s.mux.NumStreams() > s.server.cfg.Limits.Streams {
-		_ = y.Close()
+		_ = opened.Close()
 		s.kill(errStreams)
 		return
 	}
-	stream := link.NewStream(y, nil)
+	stream := link.NewStream(opened, nil)
 	streams.Go(func() {
 		if err := s.begin(ctx, stream); err != nil {
 			_ = stream.Close()
@@ -197,8 +193,8 @@ func (s *session) begin(ctx context.Context, stream *link.Stream) error {
 // come, ends the session: the multiplexer keeps what was sent on a stream that only this
 // end has closed, so a session that goes on could fill the memory with such streams.
 func (s *session) unread(err error) error {
-	if s.isDone() || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, yamux.ErrConnectionReset) ||
-		errors.Is(err, yamux.ErrStreamClosed) || errors.Is(err, yamux.ErrSessionShutdown) {
+	if s.isDone() || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, mux.ErrStreamReset) ||
+		errors.Is(err, mux.ErrSessionClosed) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return err
 	}
 	return fmt.Errorf("%w: a connection starts with no message: %w", errForeign, err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"syscall"
 	"time"
 )
 
@@ -65,6 +66,14 @@ func (c *replayed) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	return c.Conn.Read(p)
+}
+
+// SyscallConn lets the tunnel write to the connection what goes at once.
+func (c *replayed) SyscallConn() (syscall.RawConn, error) {
+	if system, ok := c.Conn.(syscall.Conn); ok {
+		return system.SyscallConn()
+	}
+	return nil, errors.ErrUnsupported
 }
 
 // CloseWrite lets the end of one direction through.

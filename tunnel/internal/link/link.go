@@ -4,14 +4,10 @@
 package link
 
 import (
-	"io"
-	"log"
 	"net"
-	"strings"
 	"time"
 
-	"github.com/hashicorp/yamux"
-	"github.com/rs/zerolog"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
 
 const (
@@ -23,9 +19,9 @@ const (
 	keepAlive    = 5 * time.Second
 	writeTimeout = 9 * time.Second
 
-	// window is what one stream may have in flight. The other end hears of room when half
-	// of it is there again, so at 40 ms round trip 24 MiB allow about 300 MB/s; yamux' own
-	// 256 KiB would allow 3.
+	// window is what one stream may have in flight, where the round trip is long enough to
+	// need it. The other end hears of room when half of it is there again, so at 40 ms 24 MiB
+	// allow about 300 MB/s; yamux' own 256 KiB would allow 3.
 	window = 24 << 20
 
 	// closeTimeout frees a stream whose other end never closes.
@@ -34,33 +30,15 @@ const (
 
 // Client and Server start a multiplexer session on an established connection. Below is
 // what its TLS writes to, nil where that is not known.
-func Client(conn net.Conn, below *Socket, lg zerolog.Logger) (*yamux.Session, error) {
-	return yamux.Client(newBatch(conn, below), muxConfig(lg))
+func Client(conn net.Conn, below *Socket) *mux.Session {
+	return mux.Client(conn, below.corked(), muxConfig())
 }
 
 // Server is the accepting side's Client.
-func Server(conn net.Conn, below *Socket, lg zerolog.Logger) (*yamux.Session, error) {
-	return yamux.Server(newBatch(conn, below), muxConfig(lg))
+func Server(conn net.Conn, below *Socket) *mux.Session {
+	return mux.Server(conn, below.corked(), muxConfig())
 }
 
-func muxConfig(lg zerolog.Logger) *yamux.Config {
-	cfg := yamux.DefaultConfig()
-	cfg.KeepAliveInterval = keepAlive
-	cfg.ConnectionWriteTimeout = writeTimeout
-	cfg.MaxStreamWindowSize = window
-	cfg.StreamCloseTimeout = closeTimeout
-	cfg.LogOutput = nil
-	cfg.Logger = log.New(debugWriter{lg}, "", 0)
-	return cfg
-}
-
-// debugWriter makes a library's printed lines debug events: what matters in them reaches
-// the caller as an error anyway.
-type debugWriter struct{ log zerolog.Logger }
-
-var _ io.Writer = debugWriter{}
-
-func (w debugWriter) Write(p []byte) (int, error) {
-	w.log.Debug().Msg(strings.TrimSpace(string(p)))
-	return len(p), nil
+func muxConfig() mux.Config {
+	return mux.Config{KeepAlive: keepAlive, WriteTimeout: writeTimeout, MaxWindow: window, CloseTimeout: closeTimeout}
 }

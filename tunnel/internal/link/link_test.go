@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"strings"
@@ -13,24 +12,18 @@ import (
 	"time"
 
 	golog "github.com/fatedier/golib/log"
-	"github.com/hashicorp/yamux"
 	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
 
 // pair is one stream seen from both ends.
 func pair(t *testing.T) (client, server *Stream) {
 	t.Helper()
 	a, b := net.Pipe()
-	near, err := Client(a, nil, zerolog.Nop())
-	if err != nil {
-		t.Fatal(err)
-	}
-	far, err := Server(b, nil, zerolog.Nop())
-	if err != nil {
-		t.Fatal(err)
-	}
+	near, far := Client(a, nil), Server(b, nil)
 	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
-	accepted := make(chan *yamux.Stream, 1)
+	accepted := make(chan *mux.Stream, 1)
 	go func() {
 		s, err := far.AcceptStream()
 		if err != nil {
@@ -60,26 +53,6 @@ func TestStreamKeepsConnsPromises(t *testing.T) {
 	}
 	if _, err := client.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("after closing: %v", err)
-	}
-}
-
-func TestStreamWritesAllInFrames(t *testing.T) {
-	client, server := pair(t)
-	want := bytes.Repeat([]byte("0123456789"), 3*maxFrame/10)
-	wrote := make(chan error, 1)
-	go func() {
-		n, err := client.Write(want)
-		if err == nil && n != len(want) {
-			err = io.ErrShortWrite
-		}
-		wrote <- errors.Join(err, client.Close())
-	}()
-	got, err := io.ReadAll(server)
-	if err != nil || !bytes.Equal(got, want) {
-		t.Errorf("read %d bytes, %v", len(got), err)
-	}
-	if err := <-wrote; err != nil {
-		t.Error(err)
 	}
 }
 

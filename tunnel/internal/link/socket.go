@@ -4,10 +4,13 @@ import (
 	"net"
 	"sync"
 	"syscall"
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
 
-// socketSize is what a batch is at most as TLS records.
-const socketSize = batchSize + 1<<10
+// socketSize is what a batch mostly is as TLS records. It grows where one has many small
+// frames.
+const socketSize = 34 << 10
 
 var records = sync.Pool{New: func() any { b := make([]byte, 0, socketSize); return &b }}
 
@@ -49,15 +52,23 @@ func (s *Socket) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// hold keeps back what is written from now on.
-func (s *Socket) hold() {
+// corked is the socket as the multiplexer knows it: no socket is none there, too.
+func (s *Socket) corked() mux.Corked {
+	if s == nil {
+		return nil
+	}
+	return s
+}
+
+// Cork keeps back what is written from now on.
+func (s *Socket) Cork() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held = records.Get().(*[]byte)
 }
 
-// release writes what was kept back.
-func (s *Socket) release() error {
+// Uncork writes what was kept back.
+func (s *Socket) Uncork() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, err := s.Conn.Write(*s.held)

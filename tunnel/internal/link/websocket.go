@@ -5,6 +5,8 @@ import (
 	"net"
 
 	"github.com/coder/websocket" // small, without dependencies, and with a net.Conn that keeps contexts
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
 
 const (
@@ -13,8 +15,8 @@ const (
 	// Subprotocol names the protocol in the websocket's handshake, where ALPN's name has no
 	// form that is allowed.
 	Subprotocol = "pipeops-frp.1"
-	// maxMessage is more than either end sends at once.
-	maxMessage = 2 * batchSize
+	// maxMessage is what either end sends at once.
+	maxMessage = mux.MaxWrite
 )
 
 // Websocket is the byte stream on a websocket: each write is a message. Its end comes at

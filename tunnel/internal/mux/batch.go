@@ -1,0 +1,261 @@
+package mux
+
+import (
+	"net"
+	"runtime"
+	"sync"
+	"time"
+)
+
+const (
+	// batchSize is how much bulk may wait to be sent: two TLS records. More lets a bulk
+	// writer get ahead of everybody else by that much more.
+	batchSize = 32 << 10
+	// batchWhole is how much longer a batch may become so that a frame stays whole: it is
+	// what the headers of two TLS records in it, and of their frames, take.
+	batchWhole = 256
+	// batchRoom is how much may wait in all. What is beyond batchSize is for small frames,
+	// which thus do not wait for bulk: those of two hundred Runners at once.
+	batchRoom = 256 << 10
+	// mostWaiting is what may wait with answers to the other end, which must not wait for
+	// room.
+	mostWaiting = batchRoom + 8<<10
+	// MaxWrite is what is written at once, at most.
+	MaxWrite = 64 << 10
+	// smallFrame is what may go beyond batchSize, and what its writer may send itself.
+	smallFrame = 4 << 10
+	// largeFrame is what bulk comes in: a TLS record of the Runner's.
+	largeFrame = maxRecord + 32
+
+	// writeDeadlineEvery spaces setting the write deadline, which costs as much as a
+	// small write's bookkeeping. The deadline is that much shorter at worst.
+	writeDeadlineEvery = time.Second
+	// flushTimeout bounds what closing waits for what was written before it.
+	flushTimeout = 500 * time.Millisecond
+	// maxRecord is TLS' own bound on what one record holds.
+	maxRecord = 16 << 10
+)
+
+// Corked is a connection below TLS that can hold back what is written to it until there is
+// all of it, and then write it at once.
+type Corked interface {
+	Cork()
+	Uncork() error
+}
+
+// batch is what waits to be sent. While one batch is in the kernel the next is gathered:
+// group commit, as databases call it. What a small request costs is system calls.
+//
+// So a write has succeeded when it is taken, and its failure ends the session.
+type batch struct {
+	conn    net.Conn
+	below   Corked // of its TLS; nil when there is none
+	timeout time.Duration
+	failed  func(error)
+
+	mu       sync.Mutex
+	room     sync.Cond // of bulk
+	small    sync.Cond // the room of small frames
+	rested   sync.Cond // nobody sends
+	waiting  []byte
+	buffer   *[]byte // what waiting is in
+	busy     bool    // somebody sends
+	last     uint32  // the stream whose data came last
+	closed   bool
+	err      error
+	deadline time.Time // of the sender, of whom there is one
+}
+
+var buffers = sync.Pool{New: func() any { b := make([]byte, 0, batchSize+batchWhole); return &b }}
+
+func newBatch(conn net.Conn, below Corked, timeout time.Duration, failed func(error)) *batch {
+	b := &batch{conn: conn, below: below, timeout: timeout, failed: failed}
+	b.room.L, b.small.L, b.rested.L = &b.mu, &b.mu, &b.mu
+	return b
+}
+
+// put appends a frame without a body. Where now is set it does not wait for room, and
+// answers whether there was some.
+func (b *batch) put(h header, now bool) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for !now && b.usable() == nil && b.fits(0) < 0 {
+		b.small.Wait()
+	}
+	if b.usable() != nil || len(b.waiting) > mostWaiting-headerSize {
+		return false
+	}
+	b.take()
+	b.waiting = h.append(b.waiting)
+	b.flushSoon()
+	b.next()
+	return true
+}
+
+// data appends a frame with p or as much of its beginning as there is room for, and answers
+// how much that was. A small frame that is said to be lone goes to the kernel from here when
+// its stream was the last to send as well: there is nobody to gather with.
+func (b *batch) data(stream uint32, p []byte, lone bool) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := b.fits(len(p))
+	for n < 0 && b.usable() == nil {
+		if len(p) <= smallFrame {
+			b.small.Wait()
+		} else {
+			b.room.Wait()
+		}
+		n = b.fits(len(p))
+	}
+	if err := b.usable(); err != nil {
+		return 0, err
+	}
+	b.take()
+	b.waiting = header{kind: frameData, stream: stream, length: uint32(n)}.append(b.waiting) //nolint:gosec // fits in a batch
+	b.waiting = append(b.waiting, p[:n]...)
+	lone = lone && !b.busy && b.last == stream && len(b.waiting) <= smallFrame
+	b.last = stream
+	if !lone {
+		b.flushSoon()
+		b.next()
+		return n, nil
+	}
+	b.busy = true
+	b.sendWaiting()
+	b.rest()
+	return n, b.err
+}
+
+// next wakes one more of those who wait for room, where there is some. So each wakes the
+// next, and not all for the room of one.
+func (b *batch) next() {
+	if b.fits(0) >= 0 {
+		b.small.Signal()
+	}
+	if b.fits(largeFrame) > 0 {
+		b.room.Signal()
+	}
+}
+
+func (b *batch) usable() error {
+	if b.closed && b.err == nil {
+		return ErrSessionClosed
+	}
+	return b.err
+}
+
+// fits is how much of n bytes may be put into a frame now, less than zero when it has to
+// wait. A frame is cut only where the batch would be sent with much less than it can hold.
+func (b *batch) fits(n int) int {
+	has := len(b.waiting) + headerSize
+	switch {
+	case n <= smallFrame && has+n <= batchRoom, has+n <= batchSize+batchWhole:
+		return n
+	case has < batchSize/2:
+		return batchSize - has
+	default:
+		return -1
+	}
+}
+
+func (b *batch) take() {
+	if b.buffer == nil {
+		b.buffer = buffers.Get().(*[]byte)
+		b.waiting = (*b.buffer)[:0]
+	}
+}
+
+// flushSoon has what waits sent by a goroutine, which there is only while there is
+// something to send.
+func (b *batch) flushSoon() {
+	if b.busy {
+		return
+	}
+	b.busy = true
+	go func() {
+		runtime.Gosched() // whoever is about to write may do so: one system call for all
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for len(b.waiting) > 0 && b.err == nil {
+			b.sendWaiting()
+		}
+		b.rest()
+	}()
+}
+
+// rest ends sending. What came meanwhile is for another to send: whoever sends what is its
+// own is not kept for others.
+func (b *batch) rest() {
+	b.busy = false
+	if len(b.waiting) > 0 && b.err == nil {
+		b.flushSoon()
+	}
+	if !b.busy {
+		b.rested.Broadcast()
+	}
+}
+
+// sendWaiting sends what waits, without the lock, so that the next batch can be gathered.
+func (b *batch) sendWaiting() {
+	data, buffer := b.waiting, b.buffer
+	b.waiting, b.buffer = nil, nil
+	b.next()
+	b.mu.Unlock()
+	var err error
+	for sent := 0; err == nil && sent < len(data); sent += MaxWrite {
+		err = b.send(data[sent:min(len(data), sent+MaxWrite)])
+	}
+	if cap(data) <= 2*batchSize { // it has grown with small frames, which is rare
+		*buffer = data
+	}
+	buffers.Put(buffer)
+	if err != nil {
+		b.failed(err)
+	}
+	b.mu.Lock()
+	if err != nil && b.err == nil {
+		b.err = err
+		b.release()
+	}
+}
+
+// send is one write, which may take no longer than the timeout.
+func (b *batch) send(data []byte) error {
+	if now := time.Now(); now.Sub(b.deadline) > writeDeadlineEvery-b.timeout {
+		b.deadline = now.Add(b.timeout)
+		if err := b.conn.SetWriteDeadline(b.deadline); err != nil {
+			return err
+		}
+	}
+	if b.below == nil || len(data) <= maxRecord {
+		_, err := b.conn.Write(data)
+		return err
+	}
+	b.below.Cork()
+	_, err := b.conn.Write(data)
+	if late := b.below.Uncork(); err == nil {
+		err = late
+	}
+	return err
+}
+
+// close takes nothing more, gives what waits a moment to go out, and closes the
+// connection.
+func (b *batch) close() error {
+	late := time.AfterFunc(flushTimeout, func() { _ = b.conn.Close() })
+	defer late.Stop()
+	b.mu.Lock()
+	b.closed = true
+	b.release()
+	for b.busy {
+		b.rested.Wait()
+	}
+	b.mu.Unlock()
+	return b.conn.Close()
+}
+
+// release has all who wait for room see that there will be none.
+func (b *batch) release() {
+	b.room.Broadcast()
+	b.small.Broadcast()
+}

@@ -1,0 +1,371 @@
+package mux
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// gated is a connection whose writes take until they are let through.
+type gated struct {
+	net.Conn
+	gate chan struct{} // nil lets all through
+
+	mu       sync.Mutex
+	writes   [][]byte
+	deadline time.Time
+	closed   chan struct{}
+	once     sync.Once
+}
+
+func newGated(gate chan struct{}) *gated { return &gated{gate: gate, closed: make(chan struct{})} }
+
+func (g *gated) Write(p []byte) (int, error) {
+	g.mu.Lock()
+	g.writes = append(g.writes, bytes.Clone(p))
+	late := time.Until(g.deadline)
+	g.mu.Unlock()
+	if g.gate == nil {
+		return len(p), nil
+	}
+	select {
+	case <-g.gate:
+		return len(p), nil
+	case <-time.After(late):
+		return 0, os.ErrDeadlineExceeded
+	case <-g.closed:
+		return 0, net.ErrClosed
+	}
+}
+
+func (g *gated) SetWriteDeadline(t time.Time) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.deadline = t
+	return nil
+}
+
+func (g *gated) Close() error {
+	g.once.Do(func() { close(g.closed) })
+	return nil
+}
+
+func (g *gated) written() [][]byte {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return append([][]byte(nil), g.writes...)
+}
+
+func newTestBatch(conn net.Conn, below Corked) *batch {
+	return newBatch(conn, below, testConfig().WriteTimeout, func(error) { _ = conn.Close() })
+}
+
+// say puts in a frame of a stream.
+func say(t *testing.T, b *batch, stream uint32, text string, lone bool) {
+	t.Helper()
+	for len(text) > 0 {
+		n, err := b.data(stream, []byte(text), lone)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		text = text[n:]
+	}
+}
+
+// bodies are the frames' bodies of a write.
+func bodies(t *testing.T, write []byte) string {
+	t.Helper()
+	var all string
+	for len(write) > 0 {
+		h, ok := parseHeader(write)
+		if !ok {
+			t.Fatal("no frame")
+		}
+		all += string(write[headerSize : headerSize+h.length])
+		write = write[headerSize+h.length:]
+	}
+	return all
+}
+
+// TestWhatWaitsGoesOutTogether in the order in which it was written.
+func TestWhatWaitsGoesOutTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := newGated(make(chan struct{}))
+		b := newTestBatch(conn, nil)
+		for i := range 10 {
+			say(t, b, uint32(i), string(rune('a'+i)), false)
+			synctest.Wait()
+		}
+		conn.gate <- struct{}{}
+		synctest.Wait()
+		conn.gate <- struct{}{}
+		got := conn.written()
+		if len(got) != 2 || bodies(t, got[0]) != "a" || bodies(t, got[1]) != "bcdefghij" {
+			t.Errorf("written: %q", got)
+		}
+		if err := b.close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestALoneFrameGoesAtOnce, by whoever writes it, and what comes meanwhile goes after it.
+func TestALoneFrameGoesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := newGated(make(chan struct{}))
+		b := newTestBatch(conn, nil)
+		b.last = 1
+		sent := make(chan struct{})
+		go func() {
+			defer close(sent)
+			say(t, b, 1, "mine", true)
+		}()
+		synctest.Wait()
+		say(t, b, 2, "another's", true)
+		conn.gate <- struct{}{}
+		<-sent // although nobody lets the other through
+		conn.gate <- struct{}{}
+		if err := b.close(); err != nil {
+			t.Error(err)
+		}
+		if got := conn.written(); len(got) != 2 || bodies(t, got[0]) != "mine" || bodies(t, got[1]) != "another's" {
+			t.Errorf("written: %q", got)
+		}
+	})
+}
+
+// TestNoMoreWaitsThanFits holds a writer until the others are gone, while small frames find
+// room.
+func TestNoMoreWaitsThanFits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := newGated(make(chan struct{}))
+		b := newTestBatch(conn, nil)
+		say(t, b, 1, "first", false)
+		synctest.Wait()
+		large := strings.Repeat("x", 3*batchSize)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			say(t, b, 1, large, false)
+		}()
+		synctest.Wait()
+		if isClosed(done) {
+			t.Error("more was taken than fits")
+		}
+		say(t, b, 2, "small", false)
+		if !b.put(header{kind: framePing}, true) {
+			t.Error("no room for a ping")
+		}
+		conn.gate <- struct{}{}
+		synctest.Wait()
+		if got := conn.written(); len(got) != 2 || !strings.Contains(string(got[1]), "small") {
+			t.Error("what is small has waited for bulk")
+		}
+		for !isClosed(done) {
+			conn.gate <- struct{}{}
+			synctest.Wait()
+		}
+		close(conn.gate)
+		if err := b.close(); err != nil {
+			t.Error(err)
+		}
+		var all string
+		for _, w := range conn.written() {
+			if len(w) > MaxWrite {
+				t.Errorf("a write of %d", len(w))
+			}
+			all += bodies(t, w)
+		}
+		if strings.Replace(all, "small", "", 1) != "first"+large {
+			t.Errorf("%d bytes arrived, or in another order", len(all))
+		}
+	})
+}
+
+// TestAPeerThatTakesNothing fails the next write, and closes the connection so that the
+// reader knows.
+func TestAPeerThatTakesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := newGated(make(chan struct{}))
+		b := newTestBatch(conn, nil)
+		say(t, b, 1, "x", false)
+		time.Sleep(testConfig().WriteTimeout + time.Millisecond)
+		synctest.Wait()
+		if !isClosed(conn.closed) {
+			t.Error("the connection is open")
+		}
+		if _, err := b.data(1, []byte("y"), false); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("the next write: %v", err)
+		}
+	})
+}
+
+// TestCloseSendsWhatWaits, but not for long, and lets go of who waits to write.
+func TestCloseSendsWhatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := newGated(nil)
+		b := newTestBatch(conn, nil)
+		say(t, b, 1, "farewell", false)
+		if err := b.close(); err != nil {
+			t.Error(err)
+		}
+		if got := conn.written(); len(got) != 1 || bodies(t, got[0]) != "farewell" {
+			t.Errorf("written: %q", got)
+		}
+		if _, err := b.data(1, []byte("x"), false); !errors.Is(err, ErrSessionClosed) {
+			t.Errorf("write after close: %v", err)
+		}
+
+		conn = newGated(make(chan struct{}))
+		b = newTestBatch(conn, nil)
+		say(t, b, 1, "x", false)
+		synctest.Wait()
+		say(t, b, 1, strings.Repeat("x", batchSize), false)
+		failed := make(chan error, 1)
+		go func() {
+			_, err := b.data(1, make([]byte, batchSize), false)
+			failed <- err
+		}()
+		synctest.Wait()
+		started := time.Now()
+		_ = b.close()
+		if took := time.Since(started); took != flushTimeout {
+			t.Errorf("close took %s", took)
+		}
+		if err := <-failed; !errors.Is(err, ErrSessionClosed) {
+			t.Errorf("who waited: %v", err)
+		}
+	})
+}
+
+// corked is a connection below TLS, in memory.
+type corked struct {
+	*gated
+	held bytes.Buffer
+	cork bool
+}
+
+func (c *corked) Cork() { c.cork = true }
+
+func (c *corked) Uncork() error {
+	c.cork = false
+	_, err := c.gated.Write(c.held.Bytes())
+	c.held.Reset()
+	return err
+}
+
+func (c *corked) Write(p []byte) (int, error) {
+	if c.cork {
+		return c.held.Write(p)
+	}
+	return c.gated.Write(p)
+}
+
+// inRecords writes as crypto/tls does.
+type inRecords struct{ *corked }
+
+func (r inRecords) Write(p []byte) (n int, err error) {
+	for err == nil && n < len(p) {
+		var m int
+		m, err = r.corked.Write(p[n:min(len(p), n+maxRecord)])
+		n += m
+	}
+	return n, err
+}
+
+// TestRecordsGoOutTogether sees what TLS makes of a batch reach the system in one piece.
+func TestRecordsGoOutTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		below := &corked{gated: newGated(nil)}
+		b := newTestBatch(inRecords{below}, below)
+		say(t, b, 1, strings.Repeat("x", batchSize-headerSize), false)
+		synctest.Wait()
+		say(t, b, 1, "small", false)
+		if err := b.close(); err != nil {
+			t.Error(err)
+		}
+		if got := below.written(); len(got) != 2 || len(got[0]) != batchSize || bodies(t, got[1]) != "small" {
+			t.Errorf("%d writes", len(got))
+		}
+	})
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// sink takes at once what it is told to.
+type sink struct {
+	mu     sync.Mutex
+	takes  int // of each TryWrite
+	tried  bytes.Buffer
+	all    bytes.Buffer
+	inLine int // writes that waited
+}
+
+func (s *sink) TryWrite(p []byte) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := min(s.takes, len(p))
+	s.tried.Write(p[:n])
+	s.all.Write(p[:n])
+	return n
+}
+
+func (s *sink) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.inLine++
+	return s.all.Write(p)
+}
+
+func (s *sink) got() (tried, all string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tried.String(), s.all.String()
+}
+
+// TestSmallFramesArePassedOn at once, as far as they go, and the rest comes in order.
+func TestSmallFramesArePassedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := pair(t, pipe)
+		to := &sink{takes: 3}
+		copied := make(chan error, 1)
+		go func() {
+			_, err := io.Copy(onlyWriter{to}, far)
+			copied <- err
+		}()
+		want := ""
+		for _, text := range []string{"abc", "defgh", "i", strings.Repeat("x", 3*largeChunk), "end"} {
+			synctest.Wait()
+			if _, err := near.Write([]byte(text)); err != nil {
+				t.Fatal(err)
+			}
+			want += text
+		}
+		_ = near.Close()
+		if err := <-copied; err != nil {
+			t.Error(err)
+		}
+		tried, all := to.got()
+		if all != want || tried != "abcdefiend" {
+			t.Errorf("at once %q, and %d bytes in all", tried, len(all))
+		}
+	})
+}
+
+// onlyWriter hides other ways into a sink than it has.
+type onlyWriter struct{ *sink }

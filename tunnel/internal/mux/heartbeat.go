@@ -1,0 +1,135 @@
+package mux
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// firstPing is soon: until the round trip is known no window grows.
+	firstPing = 500 * time.Millisecond
+	// trips is how many round trips are remembered: what the line needs is the least of
+	// them, as each may have waited behind something.
+	trips = 6
+)
+
+// heartbeat pings the other end, so that a dead one is noticed, and knows how long the
+// round trip is. It has a timer and no goroutine.
+type heartbeat struct {
+	mu      sync.Mutex
+	session *Session
+	timer   *time.Timer
+	next    uint32
+	asked   map[uint32]ping
+	waiting bool // for an answer
+	id      uint32
+	stopped bool
+	trips   [trips]time.Duration
+	seen    int
+}
+
+type ping struct {
+	sent     time.Time
+	answered chan struct{}
+}
+
+func (l *heartbeat) start(s *Session) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.session, l.asked = s, map[uint32]ping{}
+	l.timer = time.AfterFunc(min(firstPing, s.cfg.KeepAlive), l.tick)
+}
+
+func (l *heartbeat) stop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stopped = true
+	l.timer.Stop()
+}
+
+// tick sends the next ping, or ends the session when the last one was not answered.
+func (l *heartbeat) tick() {
+	l.mu.Lock()
+	if l.stopped {
+		l.mu.Unlock()
+		return
+	}
+	if l.waiting {
+		l.mu.Unlock()
+		l.session.fail(ErrKeepAlive)
+		return
+	}
+	l.waiting = true
+	l.timer.Reset(l.session.cfg.WriteTimeout)
+	l.id, _ = l.ask()
+	l.mu.Unlock()
+}
+
+// ask sends a ping. There is no waiting for room: what is in the way of it is what it is to
+// find out about.
+func (l *heartbeat) ask() (uint32, ping) {
+	id, p := l.next, ping{time.Now(), make(chan struct{})}
+	l.next++
+	l.asked[id] = p
+	l.session.out.put(header{kind: framePing, flags: flagSYN, length: id}, true)
+	return id, p
+}
+
+func (l *heartbeat) answered(id uint32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p, ok := l.asked[id]
+	if !ok {
+		return
+	}
+	delete(l.asked, id)
+	close(p.answered)
+	l.trips[l.seen%trips] = time.Since(p.sent)
+	l.seen++
+	if l.waiting && id == l.id && !l.stopped {
+		l.waiting = false
+		l.timer.Reset(l.session.cfg.KeepAlive)
+	}
+}
+
+// roundTrip is the least of the newest ones, zero while none is known.
+func (l *heartbeat) roundTrip() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	least := l.trips[0]
+	for _, t := range l.trips[:min(l.seen, trips)] {
+		least = min(least, t)
+	}
+	return least
+}
+
+// handlePing answers a ping, or takes an answer. Pings that come faster than answers go out
+// are left unanswered in the end.
+func (s *Session) handlePing(h header) error {
+	if h.flags&flagSYN != 0 {
+		s.out.put(header{kind: framePing, flags: flagACK, length: h.length}, true)
+	} else {
+		s.life.answered(h.length)
+	}
+	return nil
+}
+
+// Ping waits for a sign of life of the other end, and answers how long it took.
+func (s *Session) Ping() (time.Duration, error) {
+	s.life.mu.Lock()
+	id, p := s.life.ask()
+	s.life.mu.Unlock()
+	late := time.NewTimer(s.cfg.WriteTimeout)
+	defer late.Stop()
+	select {
+	case <-p.answered:
+		return time.Since(p.sent), nil
+	case <-s.done:
+		return 0, s.ended()
+	case <-late.C:
+		s.life.mu.Lock()
+		defer s.life.mu.Unlock()
+		delete(s.life.asked, id)
+		return 0, ErrKeepAlive
+	}
+}

@@ -1,0 +1,105 @@
+package mux
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestWhatIsNoProtocolEndsTheSession.
+func TestWhatIsNoProtocolEndsTheSession(t *testing.T) {
+	open := header{kind: frameWindow, flags: flagSYN, stream: 1}.append(nil)
+	for name, said := range map[string][]byte{
+		"another version":         {1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+		"another type":            {0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+		"more than the window":    header{kind: frameData, stream: 1, length: initialWindow + 1}.append(open),
+		"a stream twice":          append(bytes.Clone(open), open...),
+		"a stream of ours":        header{kind: frameWindow, flags: flagSYN, stream: 2}.append(nil),
+		"it says we did it wrong": header{kind: frameGoAway, length: goAwayProtocol}.append(nil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := line(t)
+			s := Server(a, nil, testConfig())
+			defer func() { _ = s.Close() }()
+			if _, err := b.Write(said); err != nil {
+				t.Fatal(err)
+			}
+			<-s.CloseChan()
+			if err := s.ended(); !errors.Is(err, ErrProtocol) {
+				t.Errorf("why: %v", err)
+			}
+		})
+	}
+}
+
+// TestWhoAsksAndNeverListens is answered up to a bound, and no more is kept for it.
+func TestWhoAsksAndNeverListens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := net.Pipe()
+		s := Server(a, nil, testConfig())
+		for i := range uint32(3 * mostWaiting / headerSize) {
+			if _, err := b.Write(header{kind: framePing, flags: flagSYN, length: i}.append(nil)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.out.mu.Lock()
+		waiting := len(s.out.waiting)
+		s.out.mu.Unlock()
+		if waiting > mostWaiting {
+			t.Errorf("%d bytes wait", waiting)
+		}
+		_ = b.Close()
+		_ = s.Close()
+	})
+}
+
+// TestAWindowNeverShrinks, whatever the other end says of it.
+func TestAWindowNeverShrinks(t *testing.T) {
+	near, _ := pair(t, line)
+	near.moreRoom(1<<32 - 1)
+	near.mu.Lock()
+	defer near.mu.Unlock()
+	if near.room < initialWindow {
+		t.Errorf("room for %d", near.room)
+	}
+}
+
+// script is a connection whose other end says what is in it, and nothing more.
+type script struct {
+	net.Conn
+	in *bytes.Reader
+}
+
+func (s *script) Read(p []byte) (int, error)     { return s.in.Read(p) }
+func (*script) Write(p []byte) (int, error)      { return len(p), nil }
+func (*script) Close() error                     { return nil }
+func (*script) SetWriteDeadline(time.Time) error { return nil }
+
+func FuzzSession(f *testing.F) {
+	open := header{kind: frameWindow, flags: flagSYN, stream: 1}.append(nil)
+	f.Add(append(header{kind: frameData, stream: 1, length: 3}.append(open), "abc"...))
+	f.Add(header{kind: frameData, flags: flagFIN | flagRST, stream: 1, length: 1 << 31}.append(open))
+	f.Add(header{kind: framePing, flags: flagSYN, length: 7}.append(nil))
+	f.Add(header{kind: frameGoAway}.append(header{kind: frameWindow, flags: flagACK, stream: 1, length: 1<<32 - 1}.append(open)))
+	f.Fuzz(func(t *testing.T, said []byte) {
+		s := Server(&script{in: bytes.NewReader(said)}, nil, testConfig())
+		read := 0
+		for {
+			stream, err := s.AcceptStream()
+			if err != nil {
+				break
+			}
+			got, _ := io.ReadAll(stream)
+			read += len(got)
+			_ = stream.Close()
+		}
+		_ = s.Close()
+		if read > len(said) {
+			t.Errorf("%d bytes of %d", read, len(said))
+		}
+	})
+}

@@ -1,0 +1,366 @@
+package mux
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/yamux"
+)
+
+func testConfig() Config {
+	return Config{KeepAlive: 5 * time.Second, WriteTimeout: 9 * time.Second, MaxWindow: 24 << 20, CloseTimeout: time.Minute}
+}
+
+// end is one end of a connection, ours or that of hashicorp's library, which agents and
+// control planes of before have.
+type end interface {
+	Open() (net.Conn, error)
+	accept() (net.Conn, error)
+	Ping() (time.Duration, error)
+	NumStreams() int
+	Close() error
+}
+
+type ours struct{ *Session }
+
+func (e ours) accept() (net.Conn, error) { return e.AcceptStream() }
+
+type theirs struct{ *yamux.Session }
+
+func (e theirs) accept() (net.Conn, error) { return e.Accept() }
+
+func newTheirs(t *testing.T, conn net.Conn, make func(io.ReadWriteCloser, *yamux.Config) (*yamux.Session, error)) end {
+	t.Helper()
+	cfg := yamux.DefaultConfig()
+	cfg.MaxStreamWindowSize, cfg.LogOutput = 24<<20, io.Discard
+	s, err := make(conn, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return theirs{s}
+}
+
+// kinds are who may be at the ends.
+var kinds = map[string]func(t *testing.T, a, b net.Conn) (client, server end){
+	"ours": func(_ *testing.T, a, b net.Conn) (client, server end) {
+		return ours{Client(a, nil, testConfig())}, ours{Server(b, nil, testConfig())}
+	},
+	"to theirs": func(t *testing.T, a, b net.Conn) (client, server end) {
+		return ours{Client(a, nil, testConfig())}, newTheirs(t, b, yamux.Server)
+	},
+	"of theirs": func(t *testing.T, a, b net.Conn) (client, server end) {
+		return newTheirs(t, a, yamux.Client), ours{Server(b, nil, testConfig())}
+	},
+}
+
+// line is a TCP connection, seen from both ends.
+func line(t testing.TB) (a, b net.Conn) {
+	t.Helper()
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	if a, err = new(net.Dialer).DialContext(t.Context(), "tcp", ln.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	if b, err = ln.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = a.Close(), b.Close() })
+	return a, b
+}
+
+// pipe is one in memory.
+func pipe(testing.TB) (a, b net.Conn) { return net.Pipe() }
+
+// pair is one stream seen from both ends.
+func pair(t testing.TB, connect func(testing.TB) (a, b net.Conn)) (near, far *Stream) {
+	t.Helper()
+	a, b := connect(t)
+	client, server := Client(a, nil, testConfig()), Server(b, nil, testConfig())
+	t.Cleanup(func() { _, _ = client.Close(), server.Close() })
+	near, err := client.OpenStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	far, err = server.AcceptStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return near, far
+}
+
+// TestAllArrives, of many streams at once, both ways, whoever is at the other end, and
+// nothing is left of them.
+func TestAllArrives(t *testing.T) {
+	for name, kind := range kinds {
+		t.Run(name, func(t *testing.T) {
+			a, b := line(t)
+			client, server := kind(t, a, b)
+			var all sync.WaitGroup
+			for from, to := range map[end]end{client: server, server: client} {
+				for i := range 20 {
+					all.Go(func() {
+						if err := ask(from, 1000+i*i*3000); err != nil {
+							t.Error(err)
+						}
+					})
+					all.Go(func() {
+						if err := echo(to); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+			}
+			all.Wait()
+			for _, e := range []end{client, server} {
+				if _, err := e.Ping(); err != nil {
+					t.Error(err)
+				}
+			}
+			until(t, "no stream is left", func() bool { return client.NumStreams() == 0 && server.NumStreams() == 0 })
+			if err := errors.Join(client.Close(), server.Close()); err != nil {
+				t.Log(err) // the other end has hung up first
+			}
+		})
+	}
+}
+
+// ask sends that many bytes on a stream of its own and wants them back.
+func ask(e end, n int) error {
+	conn, err := e.Open()
+	if err != nil {
+		return err
+	}
+	want := make([]byte, n)
+	_, _ = rand.Read(want)
+	sent := make(chan error, 1)
+	go func() {
+		_, err := conn.Write(want)
+		sent <- err
+	}()
+	got := make([]byte, n)
+	_, err = io.ReadFull(conn, got)
+	if err == nil && sha256.Sum256(got) != sha256.Sum256(want) {
+		err = fmt.Errorf("%d bytes came back changed", n)
+	}
+	return errors.Join(err, <-sent, conn.Close())
+}
+
+// echo answers one stream until its other end is closed.
+func echo(e end) error {
+	conn, err := e.accept()
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(conn, conn)
+	return errors.Join(err, conn.Close())
+}
+
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatal("not in time: " + what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestTheEndComesAfterTheRest: what was written before Close arrives.
+func TestTheEndComesAfterTheRest(t *testing.T) {
+	near, far := pair(t, line)
+	want := bytes.Repeat([]byte("0123456789"), 50_000)
+	wrote := make(chan error, 1)
+	go func() {
+		_, err := near.Write(want)
+		wrote <- errors.Join(err, near.Close())
+	}()
+	got, err := io.ReadAll(far)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("read %d bytes, %v", len(got), err)
+	}
+	if err := <-wrote; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestConnsPromises: the errors that net/http and crypto/tls look for.
+func TestConnsPromises(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := pair(t, pipe)
+		for _, at := range []time.Duration{-time.Second, time.Second} {
+			_ = near.SetDeadline(time.Now().Add(at))
+			_, err := near.Read(make([]byte, 1))
+			var timeout net.Error
+			if !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &timeout) || !timeout.Timeout() {
+				t.Errorf("read past the deadline: %v", err)
+			}
+			if n, err := near.Write(make([]byte, 2*initialWindow)); !errors.Is(err, os.ErrDeadlineExceeded) || n > initialWindow {
+				t.Errorf("write past the deadline: %d, %v", n, err)
+			}
+		}
+		_ = near.SetDeadline(time.Time{})
+		read := make(chan error, 1)
+		go func() {
+			_, err := near.Read(make([]byte, 1))
+			read <- err
+		}()
+		synctest.Wait()
+		_ = near.SetReadDeadline(time.Unix(1, 0)) // as net/http ends its background read
+		if err := <-read; !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("a read that was ended: %v", err)
+		}
+		if err := errors.Join(near.Close(), near.Close()); err != nil {
+			t.Error(err)
+		}
+		if _, err := near.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("write after Close: %v", err)
+		}
+		if _, err := near.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("read after Close: %v", err)
+		}
+		_ = far.session.Close()
+		if _, err := io.Copy(io.Discard, far); !errors.Is(err, ErrSessionClosed) && err != nil {
+			t.Errorf("read after the session's end: %v", err)
+		}
+	})
+}
+
+// TestALostConnectionIsNoEndOfAStream.
+func TestALostConnectionIsNoEndOfAStream(t *testing.T) {
+	near, far := pair(t, line)
+	_ = far.session.conn.Close()
+	if _, err := near.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
+		t.Errorf("read: %v", err)
+	}
+	if _, err := near.session.OpenStream(); err == nil {
+		t.Error("a stream of a session that is over")
+	}
+}
+
+// TestWhoDoesNotReadKeepsNobodyUp.
+func TestWhoDoesNotReadKeepsNobodyUp(t *testing.T) {
+	near, _ := pair(t, line)
+	_ = near.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
+	if n, err := near.Write(make([]byte, 1<<20)); !errors.Is(err, os.ErrDeadlineExceeded) || n != initialWindow {
+		t.Errorf("took %d, %v: the window is %d and has no reason to grow", n, err, initialWindow)
+	}
+	if _, err := near.session.Ping(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAWindowGrowsWithTheRoundTrip and with nothing else.
+func TestAWindowGrowsWithTheRoundTrip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, _ := pair(t, pipe)
+		time.Sleep(firstPing + time.Millisecond)
+		synctest.Wait()
+		if trip := near.session.life.roundTrip(); trip != 0 {
+			t.Fatalf("a round trip of %s in no time", trip)
+		}
+		use := func(every time.Duration) uint32 {
+			for range 20 {
+				time.Sleep(every)
+				near.mu.Lock()
+				near.credit -= near.window / 2 // received, and read
+				near.renew()
+				near.mu.Unlock()
+			}
+			return near.window
+		}
+		if w := use(2 * leastTrip); w != initialWindow {
+			t.Errorf("half of it every 2 ms, and it is %d", w)
+		}
+		near.session.life.trips[0] = 40 * time.Millisecond
+		near.session.life.trips[1] = time.Second // something was in its way
+		near.session.life.seen = 2
+		if w := use(39 * time.Millisecond); w != testConfig().MaxWindow {
+			t.Errorf("half of it every round trip, and it is %d", w)
+		}
+	})
+}
+
+// TestADeadEndIsNoticed in the time that a ping and its answer may take.
+func TestADeadEndIsNoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := net.Pipe()
+		go func() { _, _ = io.Copy(io.Discard, b) }() // it takes all and says nothing
+		defer func() { _ = b.Close() }()
+		s := Client(a, nil, testConfig())
+		began := time.Now()
+		<-s.CloseChan()
+		if took := time.Since(began); took > 14*time.Second {
+			t.Errorf("noticed after %s", took)
+		}
+		if _, err := s.AcceptStream(); !errors.Is(err, ErrKeepAlive) {
+			t.Errorf("why: %v", err)
+		}
+	})
+}
+
+// TestALivingEndIsKept, for hours.
+func TestALivingEndIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := pair(t, pipe)
+		time.Sleep(3 * time.Hour)
+		for _, s := range []*Session{near.session, far.session} {
+			select {
+			case <-s.CloseChan():
+				t.Error(s.ended())
+			default:
+			}
+		}
+	})
+}
+
+// TestAnEndThatNeverClosesIsForgotten.
+func TestAnEndThatNeverClosesIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := pair(t, pipe)
+		_ = near.Close()
+		synctest.Wait()
+		if n := near.session.NumStreams(); n != 1 {
+			t.Errorf("%d streams, and the other end has not closed", n)
+		}
+		time.Sleep(testConfig().CloseTimeout + time.Second)
+		if n := near.session.NumStreams(); n != 0 {
+			t.Errorf("%d streams are kept", n)
+		}
+		if _, err := far.Write([]byte("x")); !errors.Is(err, ErrStreamReset) {
+			t.Errorf("the other end: %v", err)
+		}
+	})
+}
+
+// TestMoreStreamsThanAreAccepted are given up, and keep nobody up.
+func TestMoreStreamsThanAreAccepted(t *testing.T) {
+	a, b := line(t)
+	client, server := Client(a, nil, testConfig()), Server(b, nil, testConfig())
+	defer func() { _, _ = client.Close(), server.Close() }()
+	for range backlog {
+		if _, err := client.OpenStream(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client.out.put(header{kind: frameWindow, flags: flagSYN, stream: 9999}, false)
+	if _, err := client.Ping(); err != nil {
+		t.Fatal(err)
+	}
+	if n := server.NumStreams(); n != backlog {
+		t.Errorf("%d streams wait", n)
+	}
+}
