@@ -43,7 +43,7 @@ type KubernetesRequest struct {
 	Path string
 	// Group, Resource, Subresource, Namespace and Name are empty where there are none.
 	Group, Resource, Subresource, Namespace, Name string
-	// Discovery says that it asks which resources there are, and nothing else.
+	// Discovery says that it asks which resources there are, or about who asks, and nothing else.
 	Discovery bool
 	// Upgrade is the protocol that the connection is to become, or empty.
 	Upgrade string
@@ -71,11 +71,14 @@ func (k KubernetesRequest) Reads() bool {
 	switch k.Verb {
 	case "get", "list", "watch", "head":
 		return true
-	case "create": // a question about oneself has a body
-		return k.Group == "authorization.k8s.io" && (k.Resource == "selfsubjectaccessreviews" || k.Resource == "selfsubjectrulesreviews") ||
-			k.Group == "authentication.k8s.io" && k.Resource == "selfsubjectreviews"
 	}
-	return false
+	return k.asksOfItself()
+}
+
+// asksOfItself says whether it is a question about who asks, which has a body.
+func (k KubernetesRequest) asksOfItself() bool {
+	return k.Verb == "create" && k.Subresource == "" && (k.Group == "authorization.k8s.io" && (k.Resource == "selfsubjectaccessreviews" || k.Resource == "selfsubjectrulesreviews") ||
+		k.Group == "authentication.k8s.io" && k.Resource == "selfsubjectreviews")
 }
 
 // Long says whether it may go on for as long as its caller likes.

@@ -85,6 +85,7 @@ func (k *KubernetesRequest) resource(parts []string, method string, query url.Va
 	if !legacy {
 		k.many(query)
 	}
+	k.Discovery = k.asksOfItself()
 	k.Follow = k.Follow || k.Subresource == "log" && isTrue(query, "follow")
 }
 
