@@ -48,6 +48,8 @@ type Intent struct {
 	App   *AppSpec // the App as it would be
 	Scale *Scale
 	Kinds []string // of manifests: KIND or KIND.GROUP
+	// Objects are those of a chart, hooks included.
+	Objects []ObjectIntent
 }
 
 // PolicyState says what policy holds in a cluster.

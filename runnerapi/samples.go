@@ -35,18 +35,23 @@ func curl(method, path, body string) string {
 
 // exampleURL is the path with the objects that the examples are about.
 func (c Call) exampleURL() string {
-	namespace, name := "production", "web"
+	namespace, name, query := "production", "web", ""
 	switch {
 	case strings.HasPrefix(c.Path, secretRoute):
 		name = "web-env"
 	case strings.HasPrefix(c.Path, configMapRoute):
 		name = "web-settings"
+	case strings.HasPrefix(c.Path, releaseRoute):
+		name = "guide"
+		if c.Method != http.MethodGet { // or the next command finds it at work
+			query = "?wait=60s"
+		}
 	case strings.HasPrefix(c.Path, nodeRoute):
 		name = "$NODE"
 	case c.Path == namespaceRoute:
 		namespace = "staging"
 	}
-	return strings.NewReplacer("{namespace}", namespace, "{name}", name, "{id}", "$OPERATION").Replace(c.Path)
+	return strings.NewReplacer("{namespace}", namespace, "{name}", name, "{id}", "$OPERATION").Replace(c.Path) + query
 }
 
 // addSamples puts the examples into the OpenAPI document.
