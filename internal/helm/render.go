@@ -114,12 +114,17 @@ func objectsOf(c *chart.Chart, files map[string]string) ([]*object, error) {
 // unrendered says why a chart does not render. The engine's errors name template and
 // line, over several lines of text.
 func unrendered(err error) error {
+	detail := "the chart does not render: " + clip(strings.Join(strings.Fields(err.Error()), " "))
 	p := &problem.Error{}
-	if errors.As(err, &p) {
+	switch {
+	case !errors.As(err, &p):
+		return problem.Errorf(problem.Invalid, "correct the values or the chart; helm template shows the same", "%s", detail).WithField("chart")
+	case error(p) == err: //nolint:errorlint // nothing is around it
 		return p
 	}
-	return problem.Errorf(problem.Invalid, "correct the values or the chart; helm template shows the same", "the chart does not render: %s",
-		clip(strings.Join(strings.Fields(err.Error()), " "))).WithField("chart")
+	located := *p // with the template's line
+	located.Detail = detail
+	return &located
 }
 
 func clip(text string) string {
