@@ -92,8 +92,8 @@ func entriesOf(index io.Reader, name string) ([]entry, error) {
 	var small bytes.Buffer
 	for {
 		line, err := lines.ReadSlice('\n')
-		long := err == bufio.ErrBufferFull        //nolint:errorlint // bufio's own
-		if err != nil && err != io.EOF && !long { //nolint:errorlint // bufio's own
+		long := err == bufio.ErrBufferFull       
+		if err != nil && err != io.EOF && !long {
 			return nil, problem.Errorf(problem.Invalid, "try again", "the repository's index breaks off: %v", err).WithField("chart.repository")
 		}
 		if small.Len() <= maxEntries {
@@ -102,7 +102,7 @@ func entriesOf(index io.Reader, name string) ([]entry, error) {
 		if !s.take(line) {
 			return nil, tooLarge("what the repository says of this chart", maxEntries)
 		}
-		if err == io.EOF { //nolint:errorlint // bufio's own
+		if err == io.EOF {
 			break
 		}
 	}
