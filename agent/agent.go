@@ -236,6 +236,8 @@ func (a *Agent) serve(ctx context.Context) error {
 	refusals := newRefusals(a.audit.Record, a.now, a.log)
 	parts.Go(func() error { return refusals.run(life) })
 	parts.Go(func() error { return engine.Run(life) })
+	releases := a.releases()
+	parts.Go(func() error { return releases.Run(life) })
 	parts.Go(func() error { return tun.Run(life) })
 	parts.Go(func() error { return a.watch(life, tun, engine) })
 	parts.Go(func() error { return a.heartbeats(life, control, tun, engine) })
@@ -255,8 +257,8 @@ func (a *Agent) serve(ctx context.Context) error {
 	parts.Go(func() error {
 		defer stop()
 		return runnerapi.Serve(serving, tun.Listener(), runnerapi.ServeConfig{
-			Handler: a.runnerAPI(engine),   //nolint:contextcheck // each call has the context of its request
-			TLS:     a.runnerTLS(refusals), //nolint:contextcheck // each handshake has its own
+			Handler: a.runnerAPI(engine, releases), //nolint:contextcheck // each call has the context of its request
+			TLS:     a.runnerTLS(refusals),         //nolint:contextcheck // each handshake has its own
 			Changed: a.news.next, Drain: drainTimeout, Log: a.log,
 		})
 	})

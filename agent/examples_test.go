@@ -67,8 +67,8 @@ kind: ConfigMap
 metadata: {namespace: ` + kubetest.AgentNamespace + `, name: pipeops-policy}
 data:
   policy.yaml: |
-    rules: [{name: all, commands: ["*", exec-app, port-forward-app, cordon-node, uncordon-node, drain-node, apply-manifests, delete-set, get-join-token, kubernetes-api],
-      kinds: ["*"], kubernetes: {user: pipeops-runner, groups: [pipeops-runners]}}]
+    rules: [{name: all, commands: ["*", exec-app, port-forward-app, cordon-node, uncordon-node, drain-node, apply-manifests, delete-set, get-join-token, kubernetes-api,
+        put-release, rollback-release, delete-release], kinds: ["*"], kubernetes: {user: pipeops-runner, groups: [pipeops-runners]}}]
 `} {
 		kubectl := func(verb string) {
 			cmd := s.env.Cluster.KubectlCommand(context.Background(), verb, "-f", "-")

@@ -6,6 +6,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/helm"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -15,15 +16,24 @@ import (
 const runnerAPIVersion = "v1"
 
 // runnerAPI is what a Runner may ask of this agent.
-func (a *Agent) runnerAPI(engine *app.Engine) http.Handler {
+func (a *Agent) runnerAPI(engine *app.Engine, releases *helm.Releases) http.Handler {
 	return runnerapi.NewServer(runnerapi.Config{
 		Apps: engine, Insides: engine, Meter: engine, Secrets: contents{a.kube, engine}, ConfigMaps: contents{a.kube, engine},
 		Namespaces: a.kube, Clusters: clusterCall{a}, Nodes: a.kube, Manifests: manifests.API{Applier: a.manifests},
-		Joins: joins{a}, Kubernetes: a.kubernetes,
+		Joins: joins{a}, Kubernetes: a.kubernetes, Releases: releases,
 		Journal: a.kube.Journal(), Outcomes: engine, Policy: a.policy, Audit: a.audit,
 		TrustDomain: a.current.Load().TrustDomain, Version: a.opts.Version,
 		Ready: a.health.ready, Log: a.log,
 		Observation: runnerapi.Observation{Called: a.instruments.called, Tracer: a.opts.Tracer},
+	})
+}
+
+// releases are the Helm releases of this agent's namespaces. They cost nothing before the
+// first call.
+func (a *Agent) releases() *helm.Releases {
+	c := a.opts.Config
+	return helm.New(a.opts.Kubernetes, helm.Options{
+		Namespace: c.Namespace, Namespaces: c.Namespaces, Replica: a.replica, HTTPHosts: c.ChartHTTPHosts, Log: a.log,
 	})
 }
 

@@ -53,6 +53,7 @@ const (
 	app        = "/v1/namespaces/{namespace}/apps/{name}"
 	secret     = "/v1/namespaces/{namespace}/secrets/{name}" //nolint:gosec // a path, no credential
 	configMap  = "/v1/namespaces/{namespace}/configmaps/{name}"
+	release    = "/v1/namespaces/{namespace}/releases/{name}"
 	namespace  = "/v1/namespaces/{namespace}"
 	set        = "/v1/namespaces/{namespace}/sets/{name}"
 	apps       = "apps.pipeops.io"
@@ -69,6 +70,7 @@ func Calls() map[string][]Right {
 	// A spec that the reconciler has not come to is kept before another replaces it.
 	unseen := on(revisions, "list", "create", "delete")
 	run := append([]Right{on("jobs.batch", "get", "create"), on(apps, "get", "create", "update")}, unseen)
+	locked := []string{"get", "create", "update", "delete"} // who is at work on a release
 	nodes := []Right{on("nodes", "list"), on("nodes.metrics.k8s.io", "list"), on("pods", "list")}
 	cordon := append(slices.Clone(nodes), forNodes("nodes", "patch"))
 	return map[string][]Right{
@@ -128,6 +130,13 @@ func Calls() map[string][]Right {
 		"GET " + app + "/exec":                {on("pods/exec", "get")},
 		"GET " + app + "/portforward":         {on("pods/portforward", "get")},
 		"GET " + app + "/metrics":             {on("pods.metrics.k8s.io", "list")},
+		// What a chart itself brings needs rights besides: docs/releases.md.
+		"PUT " + release: {admitted, on("configmaps", locked...), on("secrets", "get", "list", "create", "update", "delete")},
+		"GET " + release: {admitted, on("configmaps", "get"), on("secrets", "get", "list")},
+		"GET /v1/namespaces/{namespace}/releases": {admitted, on("secrets", "get", "list")},
+		"GET " + release + "/history":             {admitted, on("secrets", "get", "list")},
+		"POST " + release + "/rollback":           {admitted, on("configmaps", "get", "update"), on("secrets", "get", "list", "create", "update", "delete")},
+		"DELETE " + release:                       {admitted, on("configmaps", "get", "update", "delete"), on("secrets", "get", "list", "update", "delete")},
 
 		"PUT " + job:                               run,
 		"GET " + job:                               nil,

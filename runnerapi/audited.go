@@ -220,7 +220,7 @@ var auditedFields = map[string]bool{
 	"image": true, "type": true, "cpu": true, "memory": true, "size": true, "storage": true, "cron": true, "timeZone": true,
 	"mode": true, "rollback": true, "strategy": true, "secret": true, "configMap": true, "name": true, "key": true,
 	"mountPath": true, "existingClaim": true, "storageClass": true, "protocol": true, "host": true, "tlsSecret": true,
-	"kind": true, "apiVersion": true, "maxUnavailable": true, "maxSurge": true,
+	"kind": true, "apiVersion": true, "maxUnavailable": true, "maxSurge": true, "oci": true, "version": true,
 }
 
 // bodyField is the field as which a body counts: that of what is nothing but
@@ -235,7 +235,7 @@ func bodyField(call Call) string {
 // secretTrees are fields below which no text is told, whatever it is called.
 var secretTrees = map[string]bool{
 	"data": true, "binaryData": true, "stringData": true, "args": true, "command": true, "exec": true,
-	"annotations": true, "labels": true, "podLabels": true, "podAnnotations": true,
+	"annotations": true, "labels": true, "podLabels": true, "podAnnotations": true, "values": true,
 }
 
 func withoutSecrets(field string, v any, depth int) any {

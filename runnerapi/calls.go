@@ -39,6 +39,7 @@ const (
 	nodeRoute      = "/v1/nodes/{name}"
 	applyRoute     = "/v1" + applyPattern
 	setRoute       = "/v1" + setPattern
+	releaseRoute   = "/v1/namespaces/{namespace}/releases/{name}"
 	firstNode      = `"$(pipeops-runner node list shop -o json | jq -r '.items[0].name')"`
 )
 
@@ -136,6 +137,26 @@ func Calls() []Call {
 		}, {
 			"GET", appRoute + "/metrics", "get-app-metrics", Reads, []string{"Metrics"}, "metrics", read, "",
 			"pipeops-runner metrics shop web",
+		}, {
+			"PUT", releaseRoute, "put-release", Named, []string{"PutRelease"}, "release deploy", same,
+			`{"chart":{"archive":"` + exampleChart + `"},"values":{"greeting":"hello"}}`,
+			"pipeops-runner release deploy shop guide --chart ./guide --set greeting=hello",
+		}, {
+			"GET", releaseRoute, "get-release", Reads, []string{"GetRelease", "WaitRelease"}, "release status", read, "",
+			"pipeops-runner release status shop guide",
+		}, {
+			"GET", "/v1/namespaces/{namespace}/releases", "list-releases", Reads, []string{"ListReleases"}, "release list", read, "",
+			"pipeops-runner release list shop",
+		}, {
+			"GET", releaseRoute + "/history", "list-release-history", Reads, []string{"ReleaseHistory"}, "release history", read, "",
+			"pipeops-runner release history shop guide",
+		}, {
+			"POST", releaseRoute + "/rollback", "rollback-release", Named, []string{"RollbackRelease"}, "release rollback", byKey,
+			`{"revision":1}`,
+			"pipeops-runner release rollback shop guide --to 1",
+		}, {
+			"DELETE", releaseRoute, "delete-release", Named, []string{"DeleteRelease"}, "release delete", thenGone, "",
+			"pipeops-runner release delete shop guide",
 		}, {
 			"DELETE", appRoute, "delete-app", Writes, []string{"Delete"}, "delete", thenGone, "",
 			"pipeops-runner delete shop web",

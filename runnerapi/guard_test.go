@@ -130,6 +130,22 @@ func TestTheTableHasTheDocumentsNames(t *testing.T) {
 	}
 }
 
+func TestWhatAChartBringsIsAskedAbout(t *testing.T) {
+	p := newAsked(func(i runnerapi.Intent) error {
+		if len(i.Objects) > 0 {
+			return runnerapi.PolicyDenied("stay within it", "no %s", i.Objects[0].Kind)
+		}
+		return nil
+	})
+	agent := governed(t, p)
+	_, err := agent.Client().PutRelease(t.Context(), runnerapi.Key{Namespace: "production", Name: "guide"},
+		runnerapi.ReleaseSpec{Chart: runnerapi.ChartSource{Archive: []byte("x")}}, runnerapi.WriteOptions{})
+	known := &runnerapi.Error{}
+	require.ErrorAs(t, err, &known)
+	assert.Equal(t, runnerapi.CodePolicyDenied, known.Code)
+	assert.Equal(t, "no Service", known.Detail)
+}
+
 func TestWhatACommandBringsIsAskedAbout(t *testing.T) {
 	allow := func(runnerapi.Intent) error { return nil }
 	p := newAsked(allow)

@@ -53,6 +53,8 @@ type Intent struct {
 	Kinds []string // of manifests: KIND or KIND.GROUP
 	// Kubernetes is the request to the Kubernetes API.
 	Kubernetes *KubernetesRequest
+	// Objects are those of a chart, hooks included.
+	Objects []ObjectIntent
 }
 
 // PolicyState says what policy holds in a cluster.

@@ -82,6 +82,10 @@ func (s *server) getOperation(ctx context.Context, in *params.Operation) (*opera
 	switch {
 	case !r.Done && !deletes(r.Command):
 		op.Message = "it was taken, and nothing is known of it yet; send it again with its Idempotency-Key if that stays so"
+	case releaseCommands[r.Command]:
+		if op.State, op.Message, err = s.releaseOutcome(ctx, r); err != nil {
+			return nil, err
+		}
 	case r.App == nil && !deletes(r.Command):
 		op.State = OperationSucceeded
 	default:

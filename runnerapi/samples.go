@@ -35,7 +35,7 @@ func curl(method, path, body string) string {
 
 // exampleURL is the path with the objects that the examples are about.
 func (c Call) exampleURL() string {
-	namespace, name := "production", "web"
+	namespace, name, query := "production", "web", ""
 	switch {
 	case strings.HasPrefix(c.Path, secretRoute):
 		name = "web-env"
@@ -49,12 +49,17 @@ func (c Call) exampleURL() string {
 		return c.Path + "?namespace=production&set=web-extras"
 	case strings.HasPrefix(c.Path, setRoute):
 		name = "web-extras"
+	case strings.HasPrefix(c.Path, releaseRoute):
+		name = "guide"
+		if c.Method != http.MethodGet { // or the next command finds it at work
+			query = "?wait=60s"
+		}
 	case strings.HasPrefix(c.Path, nodeRoute):
 		name = "$NODE"
 	case c.Path == namespaceRoute:
 		namespace = "staging"
 	}
-	return strings.NewReplacer("{path}", "api/v1/pods", "{namespace}", namespace, "{name}", name, "{id}", "$OPERATION").Replace(c.Path)
+	return strings.NewReplacer("{path}", "api/v1/pods", "{namespace}", namespace, "{name}", name, "{id}", "$OPERATION").Replace(c.Path) + query
 }
 
 // addSamples puts the examples into the OpenAPI document.

@@ -42,6 +42,7 @@ type Config struct {
 	Joins      Joins
 	// Kubernetes is the cluster's own API. Without one nothing is passed on to it.
 	Kubernetes KubernetesAPI
+	Releases   Releases
 	// Journal and Outcomes make writes operations. Without a Journal nothing is
 	// remembered, which is for tests only.
 	Journal  Journal
@@ -125,6 +126,7 @@ func newRouter(c Config) (chi.Router, *server) {
 		s.manifestRoutes()
 		s.joinRoutes()
 		s.kubernetesRoutes(r.MethodFunc)
+		s.releaseRoutes()
 		s.auditRoutes()
 		addSamples(s.api.OpenAPI())
 	})

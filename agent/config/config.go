@@ -41,6 +41,7 @@ type Config struct {
 	UpdateKeys        []string
 	UpdateMirror      string
 	UpdateDeadline    time.Duration
+	ChartHTTPHosts    []string
 
 	source map[string]string // key → where its value comes from
 }

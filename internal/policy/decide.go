@@ -120,6 +120,31 @@ func (r ruling) bounds(i runnerapi.Intent) error {
 			return r.refuse(fmt.Sprintf("manifests[%d].kind", n), "kinds", "allows manifests of %s, not of %s", orNone(r.Kinds), kind)
 		}
 	}
+	for _, o := range i.Objects {
+		if err := r.object(o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// object looks at an object that somebody else than the agent has written.
+func (r ruling) object(o runnerapi.ObjectIntent) error {
+	if !slices.ContainsFunc(r.Kinds, func(k string) bool { return k == anything || strings.EqualFold(k, o.Kind) }) {
+		return r.refuse(o.Field, "kinds", "allows objects of %s, not of %s", orNone(r.Kinds), o.Kind)
+	}
+	if err := r.replicas(o.Field, o.Replicas); err != nil {
+		return err
+	}
+	for _, c := range o.Containers {
+		at := o.Field + ": container " + c.Name
+		if err := r.image(at, c.Image); err != nil {
+			return err
+		}
+		if err := r.resources(at+": limits", c.Limits); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -45,7 +45,7 @@ type Rule struct {
 	// MaxResources are the highest limits of a container. Each container has to have
 	// limits then.
 	MaxResources *runnerapi.ResourceAmounts `json:"maxResources,omitempty"`
-	// Kinds are those that raw manifests may have: KIND or KIND.GROUP.
+	// Kinds are those that raw manifests and charts may have: KIND or KIND.GROUP; "*" for any.
 	Kinds []string `json:"kinds,omitempty"`
 	// Kubernetes says as whom Runners use the Kubernetes API, which kubernetes-api allows.
 	Kubernetes *Kubernetes `json:"kubernetes,omitempty"`
@@ -71,6 +71,9 @@ var planned = map[string]runnerapi.Access{
 
 // ApplyManifests is the command that brings raw manifests, which kinds bounds.
 const ApplyManifests = "apply-manifests"
+
+// bringKinds are the commands that kinds bounds: they bring objects of any kind.
+var bringKinds = []string{ApplyManifests, "put-release", "rollback-release"}
 
 // Commands are all that a policy may name, by their access.
 func Commands() map[string]runnerapi.Access {

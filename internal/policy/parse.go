@@ -147,8 +147,8 @@ func (c *checking) rule(at string, r Rule) {
 		c.quantity(at+".maxResources.cpu", m.CPU)
 		c.quantity(at+".maxResources.memory", m.Memory)
 	}
-	if len(r.Kinds) > 0 && !slices.Contains(r.Commands, ApplyManifests) {
-		c.add(at+".kinds", "bounds %s, which the rule's commands have to name", ApplyManifests)
+	if len(r.Kinds) > 0 && !slices.ContainsFunc(bringKinds, func(c string) bool { return slices.Contains(r.Commands, c) }) {
+		c.add(at+".kinds", "bounds %s, of which the rule's commands have to name one", strings.Join(bringKinds, ", "))
 	}
 	c.kubernetes(at, r)
 	if r.Deny && (r.Images != nil || r.MaxReplicas != nil || r.MaxResources != nil || r.Kinds != nil) {

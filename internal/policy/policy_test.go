@@ -175,6 +175,37 @@ func TestManifestsAreBoundByKind(t *testing.T) {
 	assert.Contains(t, e.Detail, "not of ClusterRole.rbac.authorization.k8s.io")
 }
 
+func TestChartsAreBoundByKindImageAndAmount(t *testing.T) {
+	p := load(t, `rules: [{name: charts, commands: [put-release], kinds: [ConfigMap, Deployment.apps], images: [registry.example.com/shop],
+  maxReplicas: 2, maxResources: {cpu: "1"}}]`)
+	i := intent("ops", "put-release", "shop")
+	three, two := int32(3), int32(2)
+	well := runnerapi.ContainerIntent{Name: "c", Image: "registry.example.com/shop/web:1", Limits: runnerapi.ResourceAmounts{CPU: "500m"}}
+	elsewhere, unlimited := well, well
+	elsewhere.Image, unlimited.Limits = "docker.io/library/nginx", runnerapi.ResourceAmounts{}
+	for says, o := range map[string]runnerapi.ObjectIntent{
+		"":                          {Kind: "Deployment.apps", Replicas: &two, Containers: []runnerapi.ContainerIntent{well}},
+		"not of Secret":             {Kind: "Secret"},
+		"at most 2 pods":            {Kind: "Deployment.apps", Replicas: &three},
+		"not from docker.io":        {Kind: "Deployment.apps", Containers: []runnerapi.ContainerIntent{well, elsewhere}},
+		"a limit of each container": {Kind: "Deployment.apps", Containers: []runnerapi.ContainerIntent{unlimited}},
+	} {
+		o.Field = "Thing a (web/templates/a.yaml)"
+		i.Objects = []runnerapi.ObjectIntent{{Kind: "ConfigMap"}, o}
+		err := p.Decide(i)
+		if says == "" {
+			require.NoError(t, err)
+			continue
+		}
+		assert.Contains(t, refusal(t, err).Detail, says)
+		assert.Contains(t, refusal(t, err).Field, "web/templates/a.yaml")
+	}
+	i = intent("ops", "put-release", "shop")
+	i.Objects = []runnerapi.ObjectIntent{{Kind: "ConfigMap"}}
+	require.Error(t, load(t, "rules: [{name: none, commands: [put-release]}]").Decide(i), "a rule without kinds allows none")
+	require.Error(t, load(t, "rules: [{name: all}]").Decide(i), "it has to be named")
+}
+
 func TestTheDefaultAllowsTheJobAndNothingThatHasToBeNamed(t *testing.T) {
 	p := load(t, "")
 	assert.Equal(t, "default", p.State().State)

@@ -39,6 +39,7 @@ type FakeBackend struct {
 	following  int
 	node       fakeNode
 	sets       map[runnerapi.Key]runnerapi.ManifestSet
+	releases   map[runnerapi.Key][]runnerapi.Release // the newest first
 
 	// Intercept, where set, is asked before each call; its error is the answer.
 	// It may block until ctx ends. Set it before the first call.
@@ -60,6 +61,7 @@ func NewBackend() *FakeBackend {
 		configMaps: map[runnerapi.Key]runnerapi.ConfigMapSpec{},
 		namespaces: map[string]runnerapi.Namespace{}, used: map[string]bool{},
 		revisions: map[runnerapi.Key][]revision{}, journal: &fakeJournal{kept: map[string]kept{}},
+		releases: map[runnerapi.Key][]runnerapi.Release{},
 	}
 	b.namespaces["production"] = runnerapi.Namespace{Name: "production", Phase: "Active", CreatedAt: epoch}
 	return b

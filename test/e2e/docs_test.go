@@ -248,8 +248,8 @@ var (
 func (s *shell) allow(t *testing.T) {
 	t.Helper()
 	policyBecomes(t, "active", map[string]string{
-		"policy.yaml": "rules: [{name: all, commands: ['*', exec-app, port-forward-app, cordon-node, uncordon-node, drain-node, apply-manifests, delete-set, get-join-token, kubernetes-api],\n" +
-			"  kinds: ['*'], kubernetes: {user: pipeops-runner, groups: [pipeops-runners]}}]",
+		"policy.yaml": "rules: [{name: all, commands: ['*', exec-app, port-forward-app, cordon-node, uncordon-node, drain-node, apply-manifests, delete-set, get-join-token, kubernetes-api,\n" +
+			"  put-release, rollback-release, delete-release], kinds: ['*'], kubernetes: {user: pipeops-runner, groups: [pipeops-runners]}}]",
 	})
 	grant(t, "node-rights.yaml")
 	grant(t, "kubernetes-api-rights.yaml")

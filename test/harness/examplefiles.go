@@ -64,16 +64,27 @@ spec:
   ports: [{port: 80, targetPort: 8080}]
 `
 
+// exampleTemplate makes the Service of the chart guide.
+const exampleTemplate = `apiVersion: v1
+kind: Service
+metadata:
+  name: {{ .Release.Name }}
+  annotations: {greeting: {{ .Values.greeting | quote }}}
+spec:
+  ports: [{port: 80}]
+`
+
 // ExampleFiles writes the files that the examples of the documentation read.
 func ExampleFiles(dir string) error {
 	cert, key, err := selfSigned("shop.example.com")
 	if err != nil {
 		return err
 	}
-	var errs []error
+	errs := []error{os.MkdirAll(filepath.Join(dir, "guide", "templates"), 0o700)}
 	for name, text := range map[string]string{
 		"web.pem": cert, "web-key.pem": key, "token.txt": "ghp_example\n", "password.txt": "hunter2\n",
 		"settings.yaml": "level: info\n", "logo.png": "\x89PNG\r\n\x1a\n", "app.yaml": ExampleApp, "extras.yaml": ExampleManifests,
+		"guide/Chart.yaml": "apiVersion: v2\nname: guide\nversion: 1.0.0\n", "guide/templates/guide.yaml": exampleTemplate, "values.yaml": "greeting: hello\n",
 	} {
 		errs = append(errs, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}

@@ -124,3 +124,16 @@ type ManifestSet struct {
 	Namespace string `path:"namespace" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" doc:"Namespace that the agent manages." example:"production"`
 	Name      string `path:"name" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" doc:"Name of the set." example:"web-extras"`
 }
+// Release is the path of a Helm release.
+type Release struct {
+	Namespace string `path:"namespace" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" doc:"Namespace that the agent manages." example:"production"`
+	Name      string `path:"name" maxLength:"53" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" doc:"Name of the release." example:"guide"`
+}
+
+// WaitRelease is what the calls about a release take that can wait for an outcome.
+type WaitRelease struct {
+	Wait string `query:"wait" maxLength:"16" doc:"Wait this long for the outcome, at most 10m. Answers 200 with the outcome (also when the revision is failed: see description), or 202 when there is none yet." example:"60s"`
+}
+
+// Duration is the wait asked for, or zero for none.
+func (w WaitRelease) Duration() (time.Duration, error) { return Wait(w).Duration() }

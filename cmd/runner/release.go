@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+func newRelease(a *app) *cobra.Command {
+	return group("release", "Install, upgrade and remove Helm charts in an agent's cluster",
+		newReleaseDeploy(a), newReleaseStatus(a), newReleaseList(a), newReleaseHistory(a), newReleaseRollback(a), newReleaseDelete(a))
+}
+
+func newReleaseList(a *app) *cobra.Command {
+	var out cli.Output
+	var namespace string
+	cmd := &cobra.Command{
+		Use: "list AGENT", Short: "List the Helm releases of a namespace",
+		Example:           "  pipeops-runner release list shop",
+		Args:              exactArgs("AGENT"),
+		ValidArgsFunction: a.completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
+				list, err := t.ListReleases(ctx, namespace)
+				if err != nil {
+					return at(t, namespace, err)
+				}
+				return out.Write(a.out, runnerapi.ReleaseList{Items: list}, func(w io.Writer) { releaseTable(w, list...) })
+			})
+		},
+	}
+	out.Add(cmd)
+	namespaceFlag(cmd, &namespace)
+	return cmd
+}
+
+func newReleaseHistory(a *app) *cobra.Command {
+	var out cli.Output
+	var namespace string
+	cmd := &cobra.Command{
+		Use: "history AGENT NAME", Short: "List a release's revisions",
+		Example:           "  pipeops-runner release history shop guide",
+		Args:              exactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
+				list, err := t.ReleaseHistory(ctx, key)
+				if err != nil {
+					return at(t, key.String(), err)
+				}
+				return out.Write(a.out, runnerapi.ReleaseList{Items: list}, func(w io.Writer) { releaseTable(w, list...) })
+			})
+		},
+	}
+	out.Add(cmd)
+	namespaceFlag(cmd, &namespace)
+	return cmd
+}
+
+func newReleaseStatus(a *app) *cobra.Command {
+	var out cli.Output
+	var namespace string
+	var wait waiting
+	cmd := &cobra.Command{
+		Use: "status AGENT NAME", Short: "Show a release, and the command that is at work on it",
+		Example:           "  pipeops-runner release status shop guide\n  pipeops-runner release status shop guide --wait=5m",
+		Args:              exactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
+				release, err := t.GetRelease(ctx, key)
+				if err != nil {
+					return at(t, key.String(), err)
+				}
+				if wait.limit > 0 && !wait.noWait {
+					return a.releaseOutcome(ctx, t, release, &wait, &out)
+				}
+				return a.printRelease(release, &out)
+			})
+		},
+	}
+	out.Add(cmd)
+	namespaceFlag(cmd, &namespace)
+	wait.add(cmd, 0)
+	return cmd
+}
+
+// releaseCommand is what the commands have in common that change a release.
+type releaseCommand struct {
+	*app
+	namespace, key string
+	dryRun         bool
+	wait           waiting
+	out            cli.Output
+}
+
+func (c *releaseCommand) add(cmd *cobra.Command) {
+	c.out.Add(cmd)
+	namespaceFlag(cmd, &c.namespace)
+	dryRunFlag(cmd, &c.dryRun)
+	c.wait.add(cmd, runnerapi.DefaultReleaseTimeout+time.Minute)
+	cmd.Flags().StringVar(&c.key, "idempotency-key", "", "name for this very command: with the same one it is carried out once, however often it is sent")
+}
+
+func (c *releaseCommand) run(ctx context.Context, agent, name string, send func(context.Context, *target, runnerapi.Key, runnerapi.WriteOptions) (runnerapi.Release, error)) error {
+	key := runnerapi.Key{Namespace: c.namespace, Name: name}
+	return c.on(ctx, agent, func(ctx context.Context, t *target) error {
+		release, err := send(ctx, t, key, runnerapi.WriteOptions{DryRun: c.dryRun, IdempotencyKey: c.key})
+		if err != nil {
+			return at(t, key.String(), err)
+		}
+		if c.dryRun {
+			c.say("dry run: nothing was changed")
+			return c.printRelease(release, &c.out)
+		}
+		return c.releaseOutcome(ctx, t, release, &c.wait, &c.out)
+	})
+}
+
+// releaseOutcome waits, where it was asked to, until the command's end, and answers an
+// error unless the release is deployed.
+func (a *app) releaseOutcome(ctx context.Context, t *target, release runnerapi.Release, f *waiting, out *cli.Output) error {
+	key := runnerapi.Key{Namespace: release.Namespace, Name: release.Name}
+	if release.Busy() && (f.noWait || f.limit <= 0) {
+		a.say("accepted: %s; it goes on. See how it ends with: pipeops-runner release status %s %s -n %s --wait", key, t.agent.Name, key.Name, key.Namespace)
+		return a.printRelease(release, out)
+	}
+	if release.Busy() {
+		waitCtx, cancel := context.WithTimeout(ctx, f.limit)
+		defer cancel()
+		newest, err := a.watchRelease(waitCtx, t, key)
+		known := &runnerapi.Error{}
+		switch {
+		case errors.As(err, &known) && known.Code == runnerapi.CodeNotFound:
+			release.Status, release.Operation = runnerapi.ReleaseUninstalled, nil
+		case ctx.Err() != nil:
+			a.say("stopped waiting; it goes on. See how it ends with: pipeops-runner release status %s %s -n %s --wait", t.agent.Name, key.Name, key.Namespace)
+			return &exitError{error: ctx.Err(), code: exitInterrupted, told: true}
+		case err != nil && waitCtx.Err() == nil:
+			return at(t, key.String(), err)
+		default:
+			release = newest
+		}
+	}
+	if err := a.printRelease(release, out); err != nil {
+		return err
+	}
+	return releaseVerdict(t, release, f.limit)
+}
+
+func (a *app) watchRelease(ctx context.Context, t *target, key runnerapi.Key) (runnerapi.Release, error) {
+	said := ""
+	return t.WaitRelease(ctx, key, func(r runnerapi.Release) {
+		if r.Busy() && r.Operation.Progress != "" && r.Operation.Progress != said {
+			said = r.Operation.Progress
+			a.say("%s: %s", key, cli.Printable(said))
+		}
+	})
+}
+
+func releaseVerdict(t *target, release runnerapi.Release, waited time.Duration) error {
+	key := release.Namespace + "/" + release.Name
+	switch {
+	case release.Busy():
+		return &exitError{
+			error: fmt.Errorf("%s: %s has no outcome after %s", t, key, waited), code: exitTimeout,
+			fix: fmt.Sprintf("it goes on; see how it ends with: pipeops-runner release status %s %s -n %s --wait", t.agent.Name, release.Name, release.Namespace),
+		}
+	case release.Status == runnerapi.ReleaseFailed:
+		return &exitError{
+			error: fmt.Errorf("%s: release %s failed: %s", t, key, cli.Printable(release.Description)), code: exitAppFailed,
+			fix: fmt.Sprintf("deploy it again with what is missing, or go back: pipeops-runner release rollback %s %s -n %s", t.agent.Name, release.Name, release.Namespace),
+		}
+	}
+	return nil
+}
+
+func newReleaseRollback(a *app) *cobra.Command {
+	c := &releaseCommand{app: a}
+	var to runnerapi.ReleaseRollback
+	cmd := &cobra.Command{
+		Use: "rollback AGENT NAME", Short: "Go back to an earlier revision of a release",
+		Example:           "  pipeops-runner release rollback shop guide --to 1",
+		Args:              exactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.run(cmd.Context(), args[0], args[1], func(ctx context.Context, t *target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.Release, error) {
+				return t.RollbackRelease(ctx, key, to, opts)
+			})
+		},
+	}
+	c.add(cmd)
+	cmd.Flags().IntVar(&to.Revision, "to", 0, "revision to go back to; the one that was deployed before when 0")
+	return cmd
+}
+
+func newReleaseDelete(a *app) *cobra.Command {
+	c := &releaseCommand{app: a}
+	cmd := &cobra.Command{
+		Use: "delete AGENT NAME", Short: "Uninstall a release",
+		Example:           "  pipeops-runner release delete shop guide",
+		Args:              exactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.run(cmd.Context(), args[0], args[1], func(ctx context.Context, t *target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.Release, error) {
+				return t.DeleteRelease(ctx, key, opts)
+			})
+		},
+	}
+	c.add(cmd)
+	return cmd
+}
+
+func (a *app) printRelease(release runnerapi.Release, out *cli.Output) error {
+	return out.Write(a.out, release, func(w io.Writer) {
+		releaseTable(w, release)
+		if release.Busy() {
+			cli.Row(w, "AT WORK", release.Operation.Command, "by "+release.Operation.Runner, release.Operation.Progress)
+		}
+		for _, o := range release.Objects {
+			cli.Row(w, o.Kind+"/"+o.Name, o.Hook, o.Change)
+		}
+	})
+}
+
+func releaseTable(w io.Writer, list ...runnerapi.Release) {
+	cli.Row(w, "NAMESPACE", "NAME", "REVISION", "STATUS", "CHART", "AGE", "DESCRIPTION")
+	for _, r := range list {
+		cli.Row(w, r.Namespace, r.Name, r.Revision, r.Status, r.Chart.Name+"-"+r.Chart.Version, cli.Age(r.UpdatedAt), r.Description)
+	}
+}

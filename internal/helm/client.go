@@ -1,0 +1,259 @@
+package helm
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"helm.sh/helm/v4/pkg/kube"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/resource"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// cluster is Helm's client with our eyes: it looks at all that Helm is about to make or
+// to delete, tells how far that is, and keeps the errors that Helm swallows.
+type cluster struct {
+	*kube.Client
+	ctx    context.Context
+	bounds bounds
+	// admit asks the policy; nil where nothing is made.
+	admit func([]runnerapi.ObjectIntent) error
+	say   func(format string, args ...any)
+
+	mu     sync.Mutex
+	failed []error
+}
+
+var (
+	_ kube.Interface            = (*cluster)(nil)
+	_ kube.InterfaceWaitOptions = (*cluster)(nil)
+)
+
+// Build implements kube.Interface. Whatever is made or deleted comes from here.
+func (c *cluster) Build(reader io.Reader, validate bool) (kube.ResourceList, error) {
+	list, err := c.Client.Build(reader, validate)
+	if err != nil {
+		return nil, err
+	}
+	objects := make([]*object, 0, len(list))
+	for _, info := range list {
+		o, err := objectOf(info)
+		if err != nil {
+			return nil, err
+		}
+		if err := c.bounds.check(o); err != nil {
+			return nil, err
+		}
+		objects = append(objects, o)
+	}
+	if c.admit == nil {
+		return list, nil
+	}
+	in, err := intents(objects)
+	if err != nil {
+		return nil, err
+	}
+	return list, c.admit(in)
+}
+
+func objectOf(info *resource.Info) (*object, error) {
+	u, ok := info.Object.(*unstructured.Unstructured)
+	if !ok {
+		raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(info.Object)
+		if err != nil {
+			return nil, err
+		}
+		u = &unstructured.Unstructured{Object: raw}
+	}
+	return &object{u, "release", ""}, nil
+}
+
+// Create implements kube.Interface.
+func (c *cluster) Create(list kube.ResourceList, options ...kube.ClientCreateOption) (*kube.Result, error) {
+	c.say("making %s", counted(list))
+	return c.Client.Create(list, options...)
+}
+
+// Update implements kube.Interface.
+func (c *cluster) Update(original, target kube.ResourceList, options ...kube.ClientUpdateOption) (*kube.Result, error) {
+	c.say("changing %s", counted(target))
+	return c.Client.Update(original, target, options...)
+}
+
+// Delete implements kube.Interface. What fails is kept: an uninstall does not tell it.
+func (c *cluster) Delete(list kube.ResourceList, policy metav1.DeletionPropagation) (*kube.Result, []error) {
+	c.say("deleting %s", counted(list))
+	result, errs := c.Client.Delete(list, policy)
+	c.mu.Lock()
+	c.failed = append(c.failed, errs...)
+	c.mu.Unlock()
+	return result, errs
+}
+
+// failure is the first error that Helm may not have told.
+func (c *cluster) failure() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.failed) == 0 {
+		return nil
+	}
+	return c.failed[0]
+}
+
+// GetWaiter implements kube.Interface.
+func (c *cluster) GetWaiter(kube.WaitStrategy) (kube.Waiter, error) {
+	client, err := c.Factory.KubernetesClientSet()
+	return &waiter{c, client}, err
+}
+
+// GetWaiterWithOptions implements kube.InterfaceWaitOptions.
+func (c *cluster) GetWaiterWithOptions(s kube.WaitStrategy, _ ...kube.WaitOption) (kube.Waiter, error) {
+	return c.GetWaiter(s)
+}
+
+func counted(list kube.ResourceList) string {
+	if len(list) == 1 {
+		return named(list[0])
+	}
+	return fmt.Sprintf("%d objects", len(list))
+}
+
+func named(info *resource.Info) string {
+	return info.Mapping.GroupVersionKind.Kind + " " + info.Name
+}
+
+// waiter waits by asking every second. Helm's own watches every object of the release,
+// for which the agent would need the right to watch Secrets, and say less of what it
+// waits for.
+type waiter struct {
+	*cluster
+	client kubernetes.Interface
+}
+
+const waitStep = time.Second
+
+// Wait implements kube.Waiter.
+func (w *waiter) Wait(list kube.ResourceList, limit time.Duration) error {
+	ready := kube.NewReadyChecker(w.client, kube.PausedAsReady(true))
+	return w.poll(list, limit, "become ready", func(ctx context.Context, info *resource.Info) (bool, error) {
+		return ready.IsReady(ctx, info)
+	})
+}
+
+// WaitWithJobs implements kube.Waiter.
+func (w *waiter) WaitWithJobs(list kube.ResourceList, limit time.Duration) error {
+	ready := kube.NewReadyChecker(w.client, kube.PausedAsReady(true), kube.CheckJobs(true))
+	return w.poll(list, limit, "become ready", func(ctx context.Context, info *resource.Info) (bool, error) {
+		return ready.IsReady(ctx, info)
+	})
+}
+
+// WaitForDelete implements kube.Waiter.
+func (w *waiter) WaitForDelete(list kube.ResourceList, limit time.Duration) error {
+	return w.poll(list, limit, "go", func(_ context.Context, info *resource.Info) (bool, error) {
+		err := info.Get()
+		if apierrors.IsNotFound(err) {
+			return true, nil
+		}
+		return false, err
+	})
+}
+
+// WatchUntilReady implements kube.Waiter: for hooks, of which Jobs and Pods have to end.
+func (w *waiter) WatchUntilReady(list kube.ResourceList, limit time.Duration) error {
+	return w.poll(list, limit, "end", func(_ context.Context, info *resource.Info) (bool, error) {
+		kind := info.Mapping.GroupVersionKind.GroupKind().String()
+		if kind != "Job.batch" && kind != "Pod" {
+			return true, nil
+		}
+		if err := info.Get(); err != nil {
+			return false, err
+		}
+		o, err := objectOf(info)
+		if err != nil {
+			return false, err
+		}
+		return ended(o)
+	})
+}
+
+// ended says whether a hook's Job or Pod is done, and what it failed of.
+func ended(o *object) (bool, error) {
+	if o.GetKind() == "Pod" {
+		phase, _, _ := unstructured.NestedString(o.Object, "status", "phase")
+		if phase == "Failed" {
+			return false, failedHook{o.String() + " failed"}
+		}
+		return phase == "Succeeded", nil
+	}
+	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+	for _, raw := range conditions {
+		c, _ := raw.(map[string]any)
+		switch {
+		case c["status"] != "True":
+		case c["type"] == "Complete":
+			return true, nil
+		case c["type"] == "Failed":
+			return false, failedHook{fmt.Sprintf("%s failed: %v", o, c["message"])}
+		}
+	}
+	return false, nil
+}
+
+// failedHook is an end that waiting does not change.
+type failedHook struct{ what string }
+
+func (f failedHook) Error() string { return f.what }
+
+// poll asks about each object until all are done, one fails for good, or time is up.
+func (w *waiter) poll(list kube.ResourceList, limit time.Duration, verb string, done func(context.Context, *resource.Info) (bool, error)) error {
+	ctx, cancel := context.WithTimeout(w.ctx, limit)
+	defer cancel()
+	left := append(kube.ResourceList(nil), list...)
+	ticker := time.NewTicker(waitStep)
+	defer ticker.Stop()
+	for {
+		var last error
+		for len(left) > 0 {
+			w.say("waiting for %s to %s (%d of %d)", named(left[0]), verb, len(list)-len(left)+1, len(list))
+			ok, err := done(ctx, left[0])
+			if err != nil && !passing(err) {
+				return fmt.Errorf("%s: %w", named(left[0]), err)
+			}
+			if last = err; !ok {
+				break
+			}
+			left = left[1:]
+		}
+		if len(left) == 0 {
+			return nil
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			if w.ctx.Err() != nil {
+				return fmt.Errorf("waiting for %s to %s was given up: %w", named(left[0]), verb, context.Cause(w.ctx))
+			}
+			if last != nil {
+				return fmt.Errorf("%s did not %s within %s: %w", named(left[0]), verb, limit, last)
+			}
+			return fmt.Errorf("%s did not %s within %s", named(left[0]), verb, limit)
+		}
+	}
+}
+
+// passing says whether to ask again.
+func passing(err error) bool {
+	if _, final := err.(failedHook); final { //nolint:errorlint // ours, never wrapped
+		return false
+	}
+	return !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err)
+}

@@ -1,0 +1,243 @@
+package helm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// Helm's marks of whose an object is.
+const (
+	helmBy        = "app.kubernetes.io/managed-by"
+	helmName      = "meta.helm.sh/release-name"
+	helmNamespace = "meta.helm.sh/release-namespace"
+)
+
+// compare has the API server say what would become of each object, without changing
+// anything: what it would refuse is refused before the first object is made.
+func compare(ctx context.Context, c *cluster, key runnerapi.Key, objects []*object, force bool) ([]runnerapi.ReleaseObject, error) {
+	config, err := c.Factory.ToRESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	mapper, err := restMapper(c)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]runnerapi.ReleaseObject, 0, len(objects))
+	for i, o := range objects {
+		c.say("comparing %s with the cluster (%d of %d)", o, i+1, len(objects))
+		change, err := compareOne(ctx, client, mapper, key, o, objects, force)
+		if err != nil {
+			return nil, fmt.Errorf("%s (%s): %w", o, o.source, err)
+		}
+		all = append(all, described(o, change))
+	}
+	return all, nil
+}
+
+func restMapper(c *cluster) (meta.RESTMapper, error) {
+	f, ok := c.Factory.(interface {
+		ToRESTMapper() (meta.RESTMapper, error)
+	})
+	if !ok {
+		return nil, errors.New("helm: the client knows no kinds")
+	}
+	return f.ToRESTMapper()
+}
+
+func compareOne(ctx context.Context, client dynamic.Interface, mapper meta.RESTMapper, key runnerapi.Key, o *object, all []*object, force bool) (string, error) {
+	gvk := o.GroupVersionKind()
+	mapping, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	if meta.IsNoMatchError(err) && comesAlong(o, all) {
+		return "unknown", nil
+	}
+	if meta.IsNoMatchError(err) {
+		return "", problem.Errorf(problem.Invalid, "install what brings this kind first, or correct apiVersion and kind",
+			"%s (%s): the cluster has no kind %s in %s", o, o.source, gvk.Kind, o.GetAPIVersion()).WithField("chart")
+	}
+	if err != nil {
+		return "", kubeproblem.From(err, "finding kind "+gvk.Kind)
+	}
+	var at dynamic.ResourceInterface = client.Resource(mapping.Resource)
+	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		at = client.Resource(mapping.Resource).Namespace(key.Namespace)
+	}
+	if o.GetName() == "" {
+		return "create", nil
+	}
+	live, err := at.Get(ctx, o.GetName(), metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return "", about(o, kubeproblem.From(err, "reading "+o.String()))
+	}
+	if err != nil {
+		live = nil
+	}
+	if o.hook != "" { // it is made when its time comes, or there already
+		return changeOf(live, nil), nil
+	}
+	if live != nil && !owned(live, key) {
+		return "", problem.Errorf(problem.Conflict, "delete it, or have the chart name its own otherwise",
+			"%s (%s) is there already, and not this release's", o, o.source)
+	}
+	then, err := try(ctx, at, marked(o, key, mapping), force)
+	if err != nil && strings.Contains(err.Error(), "does not support dry run") {
+		return changeOf(live, nil), nil // an admission webhook; it will have its say
+	}
+	if err != nil {
+		return "", about(o, untried(o, err))
+	}
+	return changeOf(live, then), nil
+}
+
+// untried is what the API server said to a try.
+func untried(o *object, err error) error {
+	switch {
+	case strings.Contains(err.Error(), "failed to create typed patch object"): // it calls this an error of its own
+		_, what, _ := strings.Cut(err.Error(), "): ")
+		return problem.Errorf(problem.Invalid, "correct the chart or its values", "%s", clip(what)).WithField("chart")
+	case apierrors.IsConflict(err):
+		return problem.Errorf(problem.Conflict, "leave these fields to whoever manages them, or have the chart not set them", "%s", clip(err.Error()))
+	}
+	return kubeproblem.From(err, "trying "+o.String())
+}
+
+// try is a server-side apply as Helm's, which changes nothing.
+func try(ctx context.Context, at dynamic.ResourceInterface, o *unstructured.Unstructured, force bool) (*unstructured.Unstructured, error) {
+	text, err := o.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return at.Patch(ctx, o.GetName(), types.ApplyPatchType, text, metav1.PatchOptions{
+		FieldManager: helmManager, Force: &force, DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict,
+	})
+}
+
+// comesAlong says whether the chart brings the definition of an object's kind.
+func comesAlong(o *object, all []*object) bool {
+	for _, d := range all {
+		if d.kind() != "CustomResourceDefinition.apiextensions.k8s.io" {
+			continue
+		}
+		kind, _, _ := unstructured.NestedString(d.Object, "spec", "names", "kind")
+		group, _, _ := unstructured.NestedString(d.Object, "spec", "group")
+		if kind == o.GetKind() && group == o.GroupVersionKind().Group {
+			return true
+		}
+	}
+	return false
+}
+
+// about names the object in a problem.
+func about(o *object, err error) error {
+	p := &problem.Error{}
+	if !errors.As(err, &p) {
+		return err
+	}
+	named := *withRights(p)
+	named.Detail = fmt.Sprintf("%s (%s): %s", o, o.source, named.Detail)
+	return &named
+}
+
+// withRights names the manifest that grants what the agent lacks.
+func withRights(p *problem.Error) *problem.Error {
+	if p.Code != problem.Forbidden || !strings.HasPrefix(p.Detail, "the agent may not ") {
+		return p
+	}
+	q := *p
+	q.Fix = "if the owner of the cluster wants charts to bring this, he grants it: kubectl apply -f manifest-rights.yaml, " +
+		"or a role of his own for the ServiceAccount pipeops-agent (docs/releases.md)"
+	return &q
+}
+
+// owned says whether a release may change an object.
+func owned(live *unstructured.Unstructured, key runnerapi.Key) bool {
+	notes := live.GetAnnotations()
+	return live.GetLabels()[helmBy] == "Helm" && notes[helmName] == key.Name && notes[helmNamespace] == key.Namespace
+}
+
+// marked is an object as Helm sends it.
+func marked(o *object, key runnerapi.Key, mapping *meta.RESTMapping) *unstructured.Unstructured {
+	u := o.DeepCopy()
+	labels, notes := u.GetLabels(), u.GetAnnotations()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	if notes == nil {
+		notes = map[string]string{}
+	}
+	labels[helmBy], notes[helmName], notes[helmNamespace] = "Helm", key.Name, key.Namespace
+	u.SetLabels(labels)
+	u.SetAnnotations(notes)
+	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		u.SetNamespace(key.Namespace)
+	}
+	return u
+}
+
+// changeOf says what becomes of a live object; then is nil where that is not known.
+func changeOf(live, then *unstructured.Unstructured) string {
+	switch {
+	case live == nil:
+		return "create"
+	case then == nil:
+		return "change"
+	}
+	a, b := live.DeepCopy(), then.DeepCopy()
+	for _, u := range []*unstructured.Unstructured{a, b} {
+		u.SetManagedFields(nil)
+		u.SetResourceVersion("")
+		u.SetGeneration(0)
+	}
+	if equality.Semantic.DeepEqual(a.Object, b.Object) {
+		return "none"
+	}
+	return "change"
+}
+
+// leaving are the objects that the current revision has and the next has not.
+func (s *session) leaving(next []*object) ([]runnerapi.ReleaseObject, error) {
+	now := s.current()
+	if now == nil {
+		return nil, nil
+	}
+	rel, err := one(s.store.Driver, *now)
+	if err != nil {
+		return nil, err
+	}
+	had, err := parseObjects("release "+rel.Name, rel.Manifest, "")
+	if err != nil {
+		return nil, err
+	}
+	stays := map[string]bool{}
+	id := func(o *object) string { return o.kind() + "/" + o.GetName() }
+	for _, o := range next {
+		if o.hook == "" {
+			stays[id(o)] = true
+		}
+	}
+	var gone []runnerapi.ReleaseObject
+	for _, o := range had {
+		if !stays[id(o)] && o.GetAnnotations()["helm.sh/resource-policy"] != "keep" {
+			gone = append(gone, described(o, "delete"))
+		}
+	}
+	return gone, nil
+}

@@ -1,0 +1,340 @@
+package helm
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// trusting is a transport that trusts a test server.
+func trusting(s *httptest.Server) *http.Transport {
+	roots := x509.NewCertPool()
+	roots.AddCert(s.Certificate())
+	return &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
+}
+
+// asking lets in who knows the password.
+func asking(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, ok := r.BasicAuth(); !ok || user != "ci" || password != "hunter2" {
+			w.Header().Set("WWW-Authenticate", `Basic realm="charts"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func packed(t testing.TB, files ...string) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	zipped := gzip.NewWriter(&out)
+	w := tar.NewWriter(zipped)
+	for i := 0; i < len(files); i += 2 {
+		require.NoError(t, w.WriteHeader(&tar.Header{Name: files[i], Mode: 0o644, Size: int64(len(files[i+1]))}))
+		_, err := io.WriteString(w, files[i+1])
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Close())
+	require.NoError(t, zipped.Close())
+	return out.Bytes()
+}
+
+const chartYAML = "apiVersion: v2\nname: web\nversion: 1.4.2\n"
+
+func refusal(t *testing.T, err error) *problem.Error {
+	t.Helper()
+	p := &problem.Error{}
+	require.ErrorAs(t, err, &p)
+	return p
+}
+
+const testIndex = `apiVersion: v1
+entries:
+  other:
+  - urls: [nowhere]
+    version: 9.9.9
+  web:
+  - apiVersion: v2
+    urls:
+    - charts/web-1.4.2.tgz
+    version: 1.4.2
+  - urls: [charts/web-1.3.0.tgz]
+    version: 1.3.0
+  - urls: [charts/web-2.0.0-rc.1.tgz]
+    version: 2.0.0-rc.1
+  webby:
+  - urls: [nowhere]
+    version: 1.4.9
+generated: "2026-01-02T03:04:05Z"
+`
+
+// TestChartsOfARepository over real TLS, from a fake of a repository that asks for a password.
+func TestChartsOfARepository(t *testing.T) {
+	archive := packed(t, "web/Chart.yaml", chartYAML)
+	mux := http.NewServeMux()
+	mux.HandleFunc("/charts/index.yaml", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, testIndex) })
+	mux.HandleFunc("/charts/charts/web-1.4.2.tgz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(archive) })
+	s := httptest.NewTLSServer(asking(mux))
+	defer s.Close()
+	f := newFetcher(Options{Transport: trusting(s)})
+	get := func(version string, l *login) ([]byte, error) {
+		return f.chart(t.Context(), runnerapi.ChartSource{Repository: s.URL + "/charts", Name: "web", Version: version}, l)
+	}
+	ci := &login{"ci", "hunter2"}
+	for _, version := range []string{"", "1.4.2", "^1.3", ">1.3 <2"} {
+		got, err := get(version, ci)
+		require.NoError(t, err, version)
+		assert.Equal(t, archive, got)
+	}
+	for version, field := range map[string]string{"7.0.0": "chart.version", "nonsense!": "chart.version", "1.3.0": "chart"} {
+		_, err := get(version, ci)
+		assert.Equal(t, field, refusal(t, err).Field, version)
+	}
+	_, err := get("", nil)
+	assert.Contains(t, refusal(t, err).Fix, "credentialsSecret")
+	_, err = get("", &login{"ci", "wrong"})
+	assert.Contains(t, refusal(t, err).Fix, "check username and password")
+	assert.NotContains(t, err.Error(), "wrong")
+	stranger := newFetcher(Options{})
+	_, err = stranger.chart(t.Context(), runnerapi.ChartSource{Repository: s.URL, Name: "web"}, nil)
+	assert.Contains(t, refusal(t, err).Detail, "certificate")
+	_, err = f.chart(t.Context(), runnerapi.ChartSource{Repository: "https://charts.invalid", Name: "web"}, nil)
+	assert.Equal(t, problem.Invalid, refusal(t, err).Code)
+}
+
+// TestChartsOfARegistry over real TLS, from go-containerregistry's registry in memory.
+func TestChartsOfARegistry(t *testing.T) {
+	archive := packed(t, "web/Chart.yaml", chartYAML)
+	s := httptest.NewTLSServer(asking(registry.New(registry.Logger(log.New(io.Discard, "", 0)))))
+	defer s.Close()
+	host := strings.TrimPrefix(s.URL, "https://")
+	image, err := mutate.AppendLayers(mutate.MediaType(empty.Image, types.OCIManifestSchema1), static.NewLayer(archive, chartLayer))
+	require.NoError(t, err)
+	for _, tag := range []string{"1.4.2", "1.4.2_build.7"} {
+		ref, err := name.NewTag(host + "/charts/web:" + tag)
+		require.NoError(t, err)
+		require.NoError(t, remote.Write(ref, image, remote.WithTransport(trusting(s)), remote.WithAuth(authn.FromConfig(authn.AuthConfig{Username: "ci", Password: "hunter2"}))))
+	}
+	digest, err := image.Digest()
+	require.NoError(t, err)
+	f := newFetcher(Options{Transport: trusting(s)})
+	ci := &login{"ci", "hunter2"}
+	get := func(version string, l *login) ([]byte, error) {
+		return f.chart(t.Context(), runnerapi.ChartSource{OCI: "oci://" + host + "/charts/web", Version: version}, l)
+	}
+	for _, version := range []string{"1.4.2", "1.4.2+build.7", digest.String()} {
+		got, err := get(version, ci)
+		require.NoError(t, err, version)
+		assert.Equal(t, archive, got)
+	}
+	_, err = get("3.0.0", ci)
+	assert.Contains(t, refusal(t, err).Detail, "no such chart")
+	_, err = get("1.4.2", nil)
+	assert.Contains(t, refusal(t, err).Fix, "credentialsSecret")
+	_, err = get("1.4.2", &login{"ci", "wrong"})
+	assert.Contains(t, refusal(t, err).Fix, "check username and password")
+}
+
+// TestWhatIsNotFetched: other schemes, redirects that lose TLS, and credentials on their way elsewhere.
+func TestWhatIsNotFetched(t *testing.T) {
+	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, testIndex) }))
+	defer plain.Close()
+	var seen []string
+	other := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		seen = append(seen, r.Header.Get("Authorization"))
+	}))
+	defer other.Close()
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/down/index.yaml":
+			http.Redirect(w, r, plain.URL+"/index.yaml", http.StatusFound)
+		case "/round/index.yaml":
+			http.Redirect(w, r, r.URL.Path, http.StatusFound)
+		case "/index.yaml":
+			_, _ = fmt.Fprintf(w, "entries:\n  web:\n  - {version: 1.0.0, urls: [%q]}\n", other.URL+"/web.tgz")
+		}
+	}))
+	defer s.Close()
+	transport := trusting(s)
+	transport.TLSClientConfig.RootCAs.AddCert(other.Certificate())
+	allowed := newFetcher(Options{Transport: transport, HTTPHosts: []string{strings.TrimPrefix(plain.URL, "http://")}})
+	f := newFetcher(Options{Transport: transport})
+	at := func(url string) runnerapi.ChartSource { return runnerapi.ChartSource{Repository: url, Name: "web"} }
+	for _, c := range []struct {
+		f    *fetcher
+		url  string
+		says string
+	}{
+		{f, plain.URL, "charts are fetched over https"},
+		{f, "file:///etc/passwd", "no URL of a chart's"},
+		{f, "ftp://example.com", "charts are fetched over https"},
+		{f, "https://me:secret@example.com", "no URL of a chart's"},
+		{f, s.URL + "/down", "from https to http"},
+		{allowed, s.URL + "/down", "from https to http"}, // also where the operator allows that host
+		{f, s.URL + "/round", "too many redirects"},
+	} {
+		_, err := c.f.chart(t.Context(), at(c.url), nil)
+		p := refusal(t, err)
+		assert.Contains(t, p.Detail, c.says, c.url)
+		assert.NotContains(t, p.Error(), "secret")
+	}
+	_, err := allowed.chart(t.Context(), at(plain.URL), nil)
+	require.NoError(t, err, "that host may be asked without TLS")
+	_, err = f.chart(t.Context(), at(s.URL), &login{"ci", "hunter2"})
+	require.NoError(t, err)
+	assert.Equal(t, []string{""}, seen, "the login is not for another host")
+}
+
+// TestWhatIsTooLarge, or grows when it is unpacked.
+func TestWhatIsTooLarge(t *testing.T) {
+	endless := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasPrefix(r.URL.Path, "/many/"):
+			_, _ = io.WriteString(w, "entries:\n  web:\n")
+			for i := 0; ; i++ {
+				if _, err := fmt.Fprintf(w, "  - version: 1.0.%d\n", i); err != nil {
+					return
+				}
+			}
+		case r.URL.Path == "/big/index.yaml":
+			_, _ = io.WriteString(w, "entries:\n  web:\n  - {version: 1.0.0, urls: [web.tgz]}\n")
+		default:
+			zeros := make([]byte, 1<<20)
+			for {
+				if _, err := w.Write(zeros); err != nil {
+					return
+				}
+			}
+		}
+	})
+	s := httptest.NewTLSServer(endless)
+	defer s.Close()
+	f := newFetcher(Options{Transport: trusting(s)})
+	for _, path := range []string{"/zeros", "/many/", "/big"} {
+		_, err := f.chart(t.Context(), runnerapi.ChartSource{Repository: s.URL + path, Name: "web"}, nil)
+		assert.Equal(t, problem.TooLarge, refusal(t, err).Code, path)
+	}
+	many := make([]string, 0, 80000)
+	for i := range 40000 {
+		many = append(many, fmt.Sprintf("web/%d", i), "")
+	}
+	for what, archive := range map[string][]byte{
+		"a large file": packed(t, "web/Chart.yaml", chartYAML, "web/zeros", strings.Repeat("\x00", maxUnpacked)),
+		"many files":   packed(t, many...),
+	} {
+		assert.Less(t, len(archive), runnerapi.MaxChartArchive, what)
+		_, err := load(archive)
+		assert.Equal(t, problem.TooLarge, refusal(t, err).Code, what)
+	}
+	for what, archive := range map[string][]byte{
+		"nothing": nil, "no gzip": []byte("hello"), "no chart": packed(t, "web/readme", "x"),
+		"outside":         packed(t, "web/../../etc/passwd", "x"),
+		"a library":       packed(t, "web/Chart.yaml", chartYAML+"type: library\n"),
+		"no dependencies": packed(t, "web/Chart.yaml", chartYAML+"dependencies: [{name: db, version: 1, repository: https://example.com}]\n"),
+	} {
+		_, err := load(archive)
+		assert.Equal(t, problem.Invalid, refusal(t, err).Code, what)
+	}
+	c, err := load(packed(t, "web/Chart.yaml", chartYAML))
+	require.NoError(t, err)
+	assert.Equal(t, "1.4.2", c.Metadata.Version)
+}
+
+func TestIndexesOfEachForm(t *testing.T) {
+	want := []entry{{"1.4.2", []string{"a"}}}
+	for what, text := range map[string]string{
+		"block":          "apiVersion: v1\nentries:\n  other:\n  - version: 1\n  web:\n  - version: 1.4.2\n    urls: [a]\n  zoo:\n  - version: 3\n",
+		"deeper":         "entries:\n    web:\n        - version: 1.4.2\n          urls:\n              - a\n    zoo: []\n",
+		"quoted":         "entries:\n  \"web\":\n  - version: 1.4.2\n    urls: [a]\n",
+		"windows":        "entries:\r\n  web:\r\n  - version: 1.4.2\r\n    urls: [a]\r\n",
+		"JSON":           `{"apiVersion":"v1","entries":{"web":[{"version":"1.4.2","urls":["a"]}]}}`,
+		"after others":   "serverInfo:\n  web:\n  - version: 7\nentries:\n  web:\n  - version: 1.4.2\n    urls: [a]\ngenerated: now\n",
+		"a long line":    "entries:\n  other:\n  - description: " + strings.Repeat("x", 200<<10) + "\n  web:\n  - version: 1.4.2\n    urls: [a]\n",
+		"text that lies": "entries:\n  other:\n  - description: |\n      web:\n      - version: 6\n  web:\n  - version: 1.4.2\n    urls: [a]\n",
+	} {
+		got, err := entriesOf(strings.NewReader(text), "web")
+		require.NoError(t, err, what)
+		assert.Equal(t, want, got, what)
+	}
+	for what, text := range map[string]string{
+		"a page": "<html><body>no</body></html>", "nothing": "", "a bomb": "entries:\n  web:\n  - version: &a [x,x]\n    urls: [*a, *b]\n",
+	} {
+		_, err := entriesOf(strings.NewReader(text), "web")
+		assert.Equal(t, problem.Invalid, refusal(t, err).Code, what)
+	}
+}
+
+func FuzzIndex(f *testing.F) {
+	f.Add(testIndex)
+	f.Add(`{"entries":{"web":[{"version":"1"}]}}`)
+	f.Add("entries:\n  web:\n  - urls: [*a]\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		entries, err := entriesOf(strings.NewReader(text), "web")
+		if err == nil {
+			_, _ = newest(entries, runnerapi.ChartSource{Name: "web", Version: "^1"})
+		}
+	})
+}
+
+func FuzzLoad(f *testing.F) {
+	f.Add(packed(f, "web/Chart.yaml", chartYAML, "web/templates/a.yaml", "a: b"))
+	f.Fuzz(func(_ *testing.T, archive []byte) { _, _ = load(archive) })
+}
+
+func TestPathsOfTheKubernetesAPI(t *testing.T) {
+	for path, want := range map[string]struct {
+		namespace string
+		resource  bool
+	}{
+		"/version": {"", false}, "/api": {"", false}, "/api/v1": {"", false}, "/apis/apps/v1": {"", false}, "/openapi/v3": {"", false},
+		"/api/v1/namespaces/a/secrets/b":             {"a", true},
+		"/apis/apps/v1/namespaces/a/deployments":     {"a", true},
+		"/api/v1/namespaces/a":                       {"", true},
+		"/api/v1/nodes":                              {"", true},
+		"/apis/rbac.authorization.k8s.io/v1/x/y":     {"", true},
+		"/behind/a/proxy/api/v1/namespaces/b/pods/c": {"b", true},
+	} {
+		namespace, resource := pathOf(path)
+		assert.Equal(t, want.namespace, namespace, path)
+		assert.Equal(t, want.resource, resource, path)
+	}
+}
+
+func TestFunctionsOfTemplatesAreBounded(t *testing.T) {
+	for _, template := range []string{"{{ repeat 2000000000 \"x\" }}", "{{ until 1000000000 }}", "{{ untilStep 0 1000000000 1 }}"} {
+		c, err := load(packed(t, "web/Chart.yaml", chartYAML, "web/templates/a.yaml", template))
+		require.NoError(t, err)
+		_, err = rendered(t, c, nil)
+		assert.Contains(t, refusal(t, err).Detail, "at most", template)
+	}
+	c, err := load(packed(t, "web/Chart.yaml", chartYAML, "web/templates/a.yaml",
+		`{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {a: "{{ repeat 3 "x" }}{{ until 3 }}{{ untilStep 3 0 -1 }}{{ untilStep 0 5 2 }}"}}`))
+	require.NoError(t, err)
+	objects, err := rendered(t, c, nil)
+	require.NoError(t, err)
+	assert.Equal(t, map[string]any{"a": "xxx[0 1 2][3 2 1][0 2 4]"}, objects[0].Object["data"])
+}

@@ -1,0 +1,137 @@
+package helm
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+// guard is what Helm's requests to the Kubernetes API go through. It keeps them in the
+// release's namespace, whatever a chart says, and ends them with the command: the SDK
+// takes no context for most of what it does.
+type guard struct {
+	http.RoundTripper
+	ctx       context.Context
+	namespace string
+	render    bool // templates may look, in the namespace alone
+}
+
+// WrappedRoundTripper lets client-go find what is below.
+func (g guard) WrappedRoundTripper() http.RoundTripper { return g.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := g.allows(r); err != nil {
+		return nil, err
+	}
+	if g.ctx.Err() != nil {
+		return nil, context.Cause(g.ctx)
+	}
+	// The command's context tells of whom the request is: the SDK's own is nobody's.
+	ctx, cancel := context.WithCancelCause(g.ctx)
+	// Never taken back: the body is read later. The command ends it.
+	context.AfterFunc(r.Context(), func() { cancel(context.Cause(r.Context())) })
+	return g.RoundTripper.RoundTrip(r.WithContext(ctx))
+}
+
+func (g guard) allows(r *http.Request) error {
+	namespace, resource := pathOf(r.URL.Path)
+	switch {
+	case !resource || namespace == g.namespace:
+	case namespace != "":
+		return outside("reaches into namespace "+namespace, g.namespace)
+	case g.render:
+		return outside("looks up objects outside of its namespace", g.namespace)
+	}
+	if g.render && resource && r.Method != http.MethodGet {
+		return outside("changes something while it is rendered", g.namespace)
+	}
+	return nil
+}
+
+func outside(what, namespace string) error {
+	return problem.Errorf(problem.Forbidden, "a chart works in the namespace of its release alone, here "+namespace, "the chart %s", what)
+}
+
+// pathOf is the namespace in a path of the Kubernetes API, and whether it is one of a
+// resource: discovery is not.
+func pathOf(path string) (namespace string, resource bool) {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	for i, p := range parts { // behind a prefix of the server's, if it has one
+		skip := map[string]int{"api": 2, "apis": 3}[p]
+		if skip == 0 {
+			continue
+		}
+		if parts = parts[i:]; len(parts) <= skip {
+			return "", false
+		}
+		if parts = parts[skip:]; parts[0] == "namespaces" && len(parts) > 2 {
+			return parts[1], true
+		}
+		return "", true
+	}
+	return "", false
+}
+
+// getter gives Helm clients that go through a guard.
+type getter struct {
+	config    *rest.Config
+	namespace string
+	discovery discovery.CachedDiscoveryInterface
+	mapper    *restmapper.DeferredDiscoveryRESTMapper
+}
+
+func newGetter(ctx context.Context, base *rest.Config, namespace string) (*getter, error) {
+	rc := guarded(ctx, base, namespace, false)
+	d, err := discovery.NewDiscoveryClientForConfig(rc)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the Kubernetes client: %w", err)
+	}
+	cached := memory.NewMemCacheClient(d)
+	return &getter{config: rc, namespace: namespace, discovery: cached, mapper: restmapper.NewDeferredDiscoveryRESTMapper(cached)}, nil
+}
+
+func guarded(ctx context.Context, base *rest.Config, namespace string, render bool) *rest.Config {
+	rc := rest.CopyConfig(base)
+	rc.Wrap(func(next http.RoundTripper) http.RoundTripper { return guard{next, ctx, namespace, render} })
+	rc.Timeout = requestTimeout // nothing here watches
+	return rc
+}
+
+// forTemplates is a getter for what templates look up. What is known of the cluster's
+// kinds is shared: a chart may bring some.
+func (g *getter) forTemplates(ctx context.Context, base *rest.Config) *getter {
+	narrow := *g
+	narrow.config = guarded(ctx, base, g.namespace, true)
+	return &narrow
+}
+
+// ToRESTConfig implements action.RESTClientGetter.
+func (g *getter) ToRESTConfig() (*rest.Config, error) { return g.config, nil }
+
+// ToDiscoveryClient implements action.RESTClientGetter.
+func (g *getter) ToDiscoveryClient() (discovery.CachedDiscoveryInterface, error) {
+	return g.discovery, nil
+}
+
+// ToRESTMapper implements action.RESTClientGetter.
+func (g *getter) ToRESTMapper() (meta.RESTMapper, error) { return g.mapper, nil }
+
+// ToRawKubeConfigLoader implements genericclioptions.RESTClientGetter: of it only the
+// namespace is asked.
+func (g *getter) ToRawKubeConfigLoader() clientcmd.ClientConfig {
+	return clientcmd.NewDefaultClientConfig(*clientcmdapi.NewConfig(), &clientcmd.ConfigOverrides{
+		Context: clientcmdapi.Context{Namespace: g.namespace},
+	})
+}

@@ -1,0 +1,168 @@
+package helm
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+	"helm.sh/helm/v4/pkg/chart/loader/archive"
+	"helm.sh/helm/v4/pkg/kube"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+const (
+	// maxAtWork bounds the commands that are at work at a time: each has charts in memory.
+	maxAtWork = 4
+	// maxHistory is how many revisions of a release are kept. Helm reads them all for
+	// each command.
+	maxHistory = 5
+	// requestTimeout bounds each request to the Kubernetes API.
+	requestTimeout = 30 * time.Second
+)
+
+// Options say where the agent lives and what it may fetch.
+type Options struct {
+	Namespace  string   // the agent's own
+	Namespaces []string // the only ones that it may manage; empty for all
+	// Replica names this replica among the agent's.
+	Replica string
+	// HTTPHosts are HOST or HOST:PORT that charts may come from without TLS.
+	HTTPHosts []string
+	// Transport fetches charts; nil for one with the system's roots and proxies.
+	Transport http.RoundTripper
+	Log       zerolog.Logger
+}
+
+// Releases implements runnerapi.Releases. Its commands go on after they were answered,
+// until Run ends.
+type Releases struct {
+	opts   Options
+	config *rest.Config
+	fetch  *fetcher
+	holder string // this process
+	slots  chan struct{}
+
+	mu      sync.Mutex
+	life    context.Context // of commands; ends with Run
+	stop    context.CancelFunc
+	working sync.WaitGroup
+	lives   *clients
+}
+
+var _ runnerapi.Releases = (*Releases)(nil)
+
+// clients are made by the first call.
+type clients struct {
+	core     corev1client.CoreV1Interface
+	metadata metadata.Interface
+}
+
+// New makes Releases. It asks nobody anything.
+func New(config *rest.Config, opts Options) *Releases {
+	rc := rest.CopyConfig(config)
+	rc.QPS, rc.Burst = -1, 0 // the API server does the fairness
+	rc.WarningHandler = rest.NoWarnings{}
+	if rc.UserAgent == "" {
+		rc.UserAgent = managed.FieldManager
+	}
+	r := &Releases{opts: opts, config: rc, fetch: newFetcher(opts), holder: rand.Text(), slots: make(chan struct{}, maxAtWork)}
+	r.life, r.stop = context.WithCancel(context.Background())
+	return r
+}
+
+// Run waits for ctx to end, has commands that are at work fail then, which is noted in
+// their revisions, and waits for them.
+func (r *Releases) Run(ctx context.Context) error {
+	<-ctx.Done()
+	r.mu.Lock()
+	r.stop()
+	r.mu.Unlock()
+	r.working.Wait()
+	return nil
+}
+
+// begin is for a command's goroutine; false when Run has ended.
+func (r *Releases) begin() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.life.Err() != nil {
+		return false
+	}
+	r.working.Add(1)
+	return true
+}
+
+// helmManager is the helm program's own name in server-side apply: a release can pass
+// from one to the other without conflicts.
+const helmManager = "helm"
+
+// helmGlobals sets what Helm keeps for the whole process.
+var helmGlobals = sync.OnceFunc(func() {
+	kube.ManagedFieldsManager = helmManager
+	archive.MaxDecompressedChartSize = maxUnpacked
+})
+
+func (r *Releases) clients() (*clients, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lives != nil {
+		return r.lives, nil
+	}
+	rc := rest.CopyConfig(r.config)
+	rc.Timeout = requestTimeout
+	hc, err := rest.HTTPClientFor(rc)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the Kubernetes client: %w", err)
+	}
+	core, err := corev1client.NewForConfigAndClient(rc, hc)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the Kubernetes client: %w", err)
+	}
+	meta, err := metadata.NewForConfigAndClient(rc, hc)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the Kubernetes client: %w", err)
+	}
+	r.lives = &clients{core, meta}
+	return r.lives, nil
+}
+
+// admit refuses a namespace that is not the agent's.
+func (r *Releases) admit(ctx context.Context, c *clients, namespace string) error {
+	ns, err := c.metadata.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Get(ctx, namespace, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return kubeproblem.From(err, "reading namespace "+namespace)
+	}
+	scope := managed.Scope{Agent: r.opts.Namespace, Only: r.opts.Namespaces}
+	if err != nil || !scope.Manages(ns) {
+		return runnerapi.NotManaged(namespace)
+	}
+	return nil
+}
+
+// enter is admit with the clients that come next.
+func (r *Releases) enter(ctx context.Context, namespace string) (*clients, error) {
+	c, err := r.clients()
+	if err != nil {
+		return nil, err
+	}
+	return c, r.admit(ctx, c, namespace)
+}
+
+func unknown(key runnerapi.Key) error {
+	return problem.Errorf(problem.NotFound, "see which there are: pipeops-runner release list AGENT -n "+key.Namespace,
+		"there is no release %s in namespace %s", key.Name, key.Namespace)
+}

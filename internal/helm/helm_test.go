@@ -1,0 +1,350 @@
+package helm_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/helm"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+)
+
+func TestTheLifeOfARelease(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	r := start(t, env.Agent)
+	remove(t, env, "life")
+	dry := byTest
+	dry.DryRun = true
+
+	would, err := r.PutRelease(t.Context(), key("life"), of(guide(t), nil), dry)
+	require.NoError(t, err)
+	assert.Equal(t, []runnerapi.ReleaseObject{{APIVersion: "v1", Kind: "Service", Name: "life", Change: "create"}}, would.Objects)
+	_, err = r.GetRelease(t.Context(), key("life"))
+	assert.Equal(t, runnerapi.CodeNotFound, problemOf(t, err).Code)
+
+	first := deploy(t, r, "life", of(guide(t), map[string]any{"greeting": "hello", "second": true}))
+	assert.Equal(t, runnerapi.ReleaseDeployed, first.Status)
+	assert.Equal(t, 1, first.Revision)
+	assert.True(t, first.Managed)
+	s, err := service(t, env, "life")
+	require.NoError(t, err)
+	assert.Equal(t, "hello", s.Annotations["greeting"])
+
+	would, err = r.PutRelease(t.Context(), key("life"), of(guide(t), map[string]any{"greeting": "hello"}), dry)
+	require.NoError(t, err)
+	assert.Equal(t, []runnerapi.ReleaseObject{
+		{APIVersion: "v1", Kind: "Service", Name: "life", Change: "none"},
+		{APIVersion: "v1", Kind: "Service", Name: "life-second", Change: "delete"},
+	}, would.Objects)
+	second := deploy(t, r, "life", of(guide(t), map[string]any{"greeting": "good day"}))
+	assert.Equal(t, 2, second.Revision)
+	_, err = service(t, env, "life-second")
+	assert.True(t, apierrors.IsNotFound(err), "what left the chart is gone: %v", err)
+
+	_, err = r.RollbackRelease(t.Context(), key("life"), runnerapi.ReleaseRollback{Revision: 7}, byTest)
+	assert.Equal(t, "revision", problemOf(t, err).Field)
+	_, err = r.RollbackRelease(t.Context(), key("life"), runnerapi.ReleaseRollback{}, byTest)
+	require.NoError(t, err)
+	third := outcome(t, r, "life")
+	assert.Equal(t, 3, third.Revision)
+	s, err = service(t, env, "life")
+	require.NoError(t, err)
+	assert.Equal(t, "hello", s.Annotations["greeting"])
+	_, err = service(t, env, "life-second")
+	require.NoError(t, err)
+
+	history, err := r.ReleaseHistory(t.Context(), key("life"))
+	require.NoError(t, err)
+	require.Len(t, history, 3)
+	assert.Equal(t, []runnerapi.ReleaseStatus{runnerapi.ReleaseDeployed, runnerapi.ReleaseSuperseded, runnerapi.ReleaseSuperseded},
+		[]runnerapi.ReleaseStatus{history[0].Status, history[1].Status, history[2].Status})
+	list, err := r.ListReleases(t.Context(), production)
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	assert.Equal(t, 3, list[0].Revision)
+
+	_, err = r.DeleteRelease(t.Context(), key("life"), byTest)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		_, err := r.GetRelease(t.Context(), key("life"))
+		return err != nil
+	}, patience, 20*time.Millisecond)
+	_, err = service(t, env, "life")
+	assert.True(t, apierrors.IsNotFound(err), "%v", err)
+	assert.Empty(t, revisions(t, env, "life"))
+	_, err = r.DeleteRelease(t.Context(), key("life"), byTest)
+	assert.Equal(t, runnerapi.CodeNotFound, problemOf(t, err).Code)
+}
+
+func TestOnlyManagedNamespaces(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	r := start(t, env.Agent)
+	for _, ns := range []string{"kube-system", kubetest.AgentNamespace, "default", "nowhere"} {
+		_, err := r.PutRelease(t.Context(), runnerapi.Key{Namespace: ns, Name: "x"}, of(guide(t), nil), byTest)
+		assert.Equal(t, runnerapi.CodeNamespaceNotManaged, problemOf(t, err).Code, ns)
+	}
+}
+
+func TestOneCommandAtATime(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	r, other := start(t, env.Agent), start(t, env.Agent, func(o *helm.Options) { o.Replica = "agent-2" })
+	remove(t, env, "busy")
+	spec := of(slow(t), nil)
+	spec.Timeout = "4s"
+	release, err := r.PutRelease(t.Context(), key("busy"), spec, byTest)
+	require.NoError(t, err)
+	require.True(t, release.Busy())
+	assert.Equal(t, runnerapi.ReleasePendingInstall, release.Status)
+	for _, replica := range []*helm.Releases{r, other} {
+		_, err = replica.PutRelease(t.Context(), key("busy"), of(guide(t), nil), byTest)
+		p := problemOf(t, err)
+		assert.Equal(t, runnerapi.CodeConflict, p.Code)
+		assert.Contains(t, p.Detail, "put-release of Runner tester is at work on release busy since")
+	}
+	require.Eventually(t, func() bool { // the other replica hears how far it is
+		seen, err := other.GetRelease(t.Context(), key("busy"))
+		return err == nil && seen.Busy() && seen.Operation.Progress == "waiting for Deployment busy to become ready (1 of 1)"
+	}, patience, 50*time.Millisecond)
+	failed := outcome(t, r, "busy")
+	assert.Equal(t, runnerapi.ReleaseFailed, failed.Status)
+	assert.Contains(t, failed.Description, "Deployment busy did not become ready within 4s")
+	assert.Equal(t, runnerapi.ReleaseDeployed, deploy(t, other, "busy", of(guide(t), nil)).Status)
+}
+
+func TestAnAgentThatStopsFailsWhatItIsAt(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	remove(t, env, "stopped")
+	r := helm.New(env.Agent, helm.Options{Namespace: kubetest.AgentNamespace, Replica: "agent-1"})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	_, err := r.PutRelease(t.Context(), key("stopped"), of(slow(t), nil), byTest)
+	require.NoError(t, err)
+	cancel()
+	require.NoError(t, <-done)
+	next := start(t, env.Agent)
+	release, err := next.GetRelease(t.Context(), key("stopped"))
+	require.NoError(t, err)
+	assert.Equal(t, runnerapi.ReleaseFailed, release.Status)
+	assert.False(t, release.Busy())
+	assert.Contains(t, release.Description, "the agent stops")
+	assert.Equal(t, runnerapi.ReleaseDeployed, deploy(t, next, "stopped", of(guide(t), nil)).Status)
+}
+
+// victimKubeconfig has the test's program be an agent that is about to be killed.
+const victimKubeconfig = "PIPEOPS_TEST_VICTIM"
+
+// beKilled installs or upgrades a release that waits for ever, and never comes back.
+func beKilled(kubeconfig string) int {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return 1
+	}
+	r := helm.New(config, helm.Options{Namespace: kubetest.AgentNamespace, Replica: os.Getenv("REPLICA")})
+	spec := of(slow(&testing.B{}), nil)
+	if os.Getenv("DELETE") != "" {
+		_, err = r.DeleteRelease(context.Background(), key(os.Getenv("RELEASE")), byTest)
+	} else {
+		_, err = r.PutRelease(context.Background(), key(os.Getenv("RELEASE")), spec, byTest)
+	}
+	if err != nil {
+		return 1
+	}
+	select {}
+}
+
+// kill has a process begin a command on a release and kills it in the middle.
+func kill(t *testing.T, env *kubetest.Env, release, replica string, status runnerapi.ReleaseStatus) {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), self)
+	cmd.Env = append(os.Environ(), victimKubeconfig+"="+env.Cluster.Kubeconfig(), "RELEASE="+release, "REPLICA="+replica)
+	cmd.Stderr = os.Stderr
+	require.NoError(t, cmd.Start())
+	require.Eventually(t, func() bool {
+		for _, s := range revisions(t, env, release) {
+			if s.Labels["status"] == string(status) {
+				return true
+			}
+		}
+		return false
+	}, patience, 20*time.Millisecond)
+	require.NoError(t, cmd.Process.Kill())
+	assert.Error(t, cmd.Wait())
+}
+
+// TestAKilledCommandWedgesNothing kills an agent in the middle of an installation and of an upgrade.
+func TestAKilledCommandWedgesNothing(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	remove(t, env, "killed")
+	kill(t, env, "killed", "agent-1", runnerapi.ReleasePendingInstall)
+	r := start(t, env.Agent) // the same pod, with a new process
+	release, err := r.GetRelease(t.Context(), key("killed"))
+	require.NoError(t, err)
+	assert.Equal(t, runnerapi.ReleaseFailed, release.Status, "it is told before anything is done about it")
+	assert.Contains(t, release.Description, "broke off")
+	assert.False(t, release.Busy())
+	assert.Equal(t, runnerapi.ReleaseDeployed, deploy(t, r, "killed", of(guide(t), nil)).Status)
+
+	kill(t, env, "killed", "agent-1", runnerapi.ReleasePendingUpgrade)
+	release = deploy(t, r, "killed", of(guide(t), map[string]any{"greeting": "again"}))
+	assert.Equal(t, runnerapi.ReleaseDeployed, release.Status)
+	history, err := r.ReleaseHistory(t.Context(), key("killed"))
+	require.NoError(t, err)
+	require.Len(t, history, 4)
+	assert.Equal(t, runnerapi.ReleaseFailed, history[1].Status)
+	assert.Contains(t, history[1].Description, "broke off")
+
+	kill(t, env, "killed", "agent-1", runnerapi.ReleasePendingUpgrade)
+	_, err = r.RollbackRelease(t.Context(), key("killed"), runnerapi.ReleaseRollback{}, byTest)
+	require.NoError(t, err)
+	assert.Equal(t, runnerapi.ReleaseDeployed, outcome(t, r, "killed").Status)
+}
+
+// TestTheLockOfADeadReplicaRunsOut, which nobody can tell from one that is only slow.
+func TestTheLockOfADeadReplicaRunsOut(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	remove(t, env, "dead")
+	kill(t, env, "dead", "agent-2", runnerapi.ReleasePendingInstall)
+	r := start(t, env.Agent)
+	_, err := r.PutRelease(t.Context(), key("dead"), of(guide(t), nil), byTest)
+	assert.Equal(t, runnerapi.CodeConflict, problemOf(t, err).Code)
+	helm.Age(t, env.Agent, key("dead"))
+	assert.Equal(t, runnerapi.ReleaseDeployed, deploy(t, r, "dead", of(guide(t), nil)).Status)
+}
+
+// TestTemplatesLookInTheirNamespaceAlone: the agent's identity is a Secret that it can read.
+func TestTemplatesLookInTheirNamespaceAlone(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	r := start(t, env.Admin) // whose rights would let it
+	remove(t, env, "looks")
+	for what, lookup := range map[string]string{
+		"another namespace": `lookup "v1" "Secret" "pipeops" "pipeops-agent-identity"`,
+		"all namespaces":    `lookup "v1" "Secret" "" ""`,
+		"the cluster":       `lookup "v1" "Node" "" ""`,
+	} {
+		chart := pack(t, map[string]string{"templates/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: looks}\ndata: {a: {{ " + lookup + " | toJson | quote }}}\n"})
+		_, err := r.PutRelease(t.Context(), key("looks"), of(chart, nil), byTest)
+		p := problemOf(t, err)
+		assert.Contains(t, p.Detail, "guide/templates/a.yaml:4", what)
+		assert.Contains(t, p.Detail, "the chart ", what)
+	}
+	chart := pack(t, map[string]string{"templates/a.yaml": `apiVersion: v1
+kind: Service
+metadata: {name: looks, annotations: {n: {{ len (lookup "v1" "Service" .Release.Namespace "nothing") | quote }}}}
+spec: {ports: [{port: 80}]}
+`})
+	assert.Equal(t, runnerapi.ReleaseDeployed, deploy(t, r, "looks", of(chart, nil)).Status)
+}
+
+// TestAChartThatRendersDifferentlyIsCaught: by then it is looked at again.
+func TestAChartThatRendersDifferentlyIsCaught(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	r := start(t, env.Agent)
+	remove(t, env, "two-faced")
+	opts := byTest
+	asked := 0
+	opts.AdmitObjects = func(objects []runnerapi.ObjectIntent) error { // the first time it looks well
+		if asked++; asked > 1 {
+			return runnerapi.PolicyDenied("stay within it", "no %s", objects[0].Kind)
+		}
+		return nil
+	}
+	_, err := r.PutRelease(t.Context(), key("two-faced"), of(guide(t), nil), opts)
+	assert.Equal(t, runnerapi.CodePolicyDenied, problemOf(t, err).Code)
+	assert.Greater(t, asked, 1)
+	_, err = service(t, env, "two-faced")
+	assert.True(t, apierrors.IsNotFound(err), "%v", err)
+	assert.Empty(t, revisions(t, env, "two-faced"))
+}
+
+// TestRightsThatAreMissingAreNamed, with the manifest that grants them, before anything is made.
+func TestRightsThatAreMissingAreNamed(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	r := start(t, env.Agent)
+	chart := pack(t, map[string]string{"templates/a.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: rights}\nspec: {ports: [{port: 80}]}\n---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: rights}\n"})
+	_, err := r.PutRelease(t.Context(), key("rights"), of(chart, nil), byTest)
+	p := problemOf(t, err)
+	assert.Equal(t, runnerapi.CodeForbidden, p.Code)
+	assert.Contains(t, p.Detail, "ServiceAccount rights (guide/templates/a.yaml): the agent may not ")
+	assert.Contains(t, p.Fix, "manifest-rights.yaml")
+	_, err = service(t, env, "rights")
+	assert.True(t, apierrors.IsNotFound(err), "%v", err)
+}
+
+// TestWhatTheClusterRefusesIsRefusedBeforeAnythingIsMade: unknown kinds and fields, and what is somebody else's.
+func TestWhatTheClusterRefusesIsRefusedBeforeAnythingIsMade(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	r := start(t, env.Agent)
+	remove(t, env, "refused")
+	deploy(t, r, "refused", of(guide(t), nil))
+	const good = "apiVersion: v1\nkind: Service\nmetadata: {name: good}\nspec: {ports: [{port: 80}]}\n---\n"
+	for text, says := range map[string]string{
+		"{apiVersion: example.com/v1, kind: Strange, metadata: {name: a}}":                        "has no kind Strange",
+		"{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {prots: [{port: 80}]}}":       "prots",
+		"{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {ports: [{port: 99999}]}}":    "65535",
+		"{apiVersion: v1, kind: Service, metadata: {name: refused}, spec: {ports: [{port: 80}]}}": "not this release's",
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: kube-system}}":          "is in namespace kube-system",
+	} {
+		_, err := r.PutRelease(t.Context(), key("others"), of(pack(t, map[string]string{"templates/a.yaml": good + text}), nil), byTest)
+		p := problemOf(t, err)
+		assert.Contains(t, p.Detail, says)
+		assert.Contains(t, p.Detail, "guide/templates/a.yaml")
+		_, err = service(t, env, "good")
+		assert.True(t, apierrors.IsNotFound(err), "%v", err)
+		assert.Empty(t, revisions(t, env, "others"))
+	}
+}
+
+// TestReleasesOfSomebodyElse are seen, and changed only when they are adopted. What stands
+// in for the helm program is what it leaves: a Secret without our label.
+func TestReleasesOfSomebodyElse(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	r := start(t, env.Agent)
+	remove(t, env, "theirs")
+	deploy(t, r, "theirs", of(guide(t), nil))
+	for _, s := range revisions(t, env, "theirs") {
+		delete(s.Labels, "pipeops.io/release")
+		require.NoError(t, env.Client.Update(t.Context(), &s))
+	}
+	release, err := r.GetRelease(t.Context(), key("theirs"))
+	require.NoError(t, err)
+	assert.False(t, release.Managed)
+	_, err = r.PutRelease(t.Context(), key("theirs"), of(guide(t), nil), byTest)
+	assert.Contains(t, problemOf(t, err).Fix, "--adopt")
+	_, err = r.DeleteRelease(t.Context(), key("theirs"), byTest)
+	assert.Equal(t, runnerapi.CodeConflict, problemOf(t, err).Code)
+	_, err = r.RollbackRelease(t.Context(), key("theirs"), runnerapi.ReleaseRollback{Revision: 1}, byTest)
+	assert.Equal(t, runnerapi.CodeConflict, problemOf(t, err).Code)
+	spec := of(guide(t), nil)
+	spec.Adopt = true
+	assert.True(t, deploy(t, r, "theirs", spec).Managed)
+
+	// One that helm is at work on, now and long ago.
+	latest := revisions(t, env, "theirs")
+	for _, s := range latest {
+		if s.Labels["version"] == "2" {
+			s.Labels["status"], s.Labels["pipeops.io/release"] = "pending-upgrade", "1"
+			require.NoError(t, env.Client.Update(t.Context(), &s))
+		}
+	}
+	_, err = r.PutRelease(t.Context(), key("theirs"), of(guide(t), nil), byTest)
+	assert.Contains(t, problemOf(t, err).Detail, "somebody else's command is at work")
+	for _, s := range revisions(t, env, "theirs") {
+		if s.Labels["version"] == "2" {
+			s.Labels["createdAt"] = "1700000000"
+			s.Labels["modifiedAt"] = "1700000000"
+			require.NoError(t, env.Client.Update(t.Context(), &s))
+		}
+	}
+	assert.Equal(t, runnerapi.ReleaseDeployed, deploy(t, r, "theirs", of(guide(t), nil)).Status)
+}

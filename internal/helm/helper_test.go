@@ -1,0 +1,165 @@
+package helm_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"maps"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/helm"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+)
+
+const production = "production" // the managed namespace of deployments/namespaces.yaml
+
+const patience = 30 * time.Second
+
+var byTest = runnerapi.ReleaseOptions{WriteOptions: runnerapi.WriteOptions{Caller: runnerapi.Caller{Runner: "tester", RequestID: "req-1"}}}
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(victimKubeconfig); path != "" {
+		os.Exit(beKilled(path))
+	}
+	os.Exit(kubetest.Main(m))
+}
+
+// start is the agent's releases, with exactly the rights of its manifest.
+func start(t *testing.T, config *rest.Config, change ...func(*helm.Options)) *helm.Releases {
+	t.Helper()
+	opts := helm.Options{Namespace: kubetest.AgentNamespace, Replica: "agent-1", Log: zerolog.New(zerolog.NewTestWriter(t))}
+	for _, c := range change {
+		c(&opts)
+	}
+	r := helm.New(config, opts)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		assert.NoError(t, <-done)
+	})
+	return r
+}
+
+func key(name string) runnerapi.Key { return runnerapi.Key{Namespace: production, Name: name} }
+
+// pack is a chart's archive; of a chart called guide when files do not say otherwise.
+func pack(t testing.TB, files map[string]string) []byte {
+	t.Helper()
+	all := map[string]string{"Chart.yaml": "apiVersion: v2\nname: guide\nversion: 1.0.0\n"}
+	maps.Copy(all, files)
+	var out bytes.Buffer
+	zipped := gzip.NewWriter(&out)
+	w := tar.NewWriter(zipped)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		require.NoError(t, w.WriteHeader(&tar.Header{Name: "guide/" + name, Mode: 0o644, Size: int64(len(all[name]))}))
+		_, err := w.Write([]byte(all[name]))
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Close())
+	require.NoError(t, zipped.Close())
+	return out.Bytes()
+}
+
+// guide is a chart of a Service.
+func guide(t testing.TB) []byte {
+	return pack(t, map[string]string{"templates/guide.yaml": `apiVersion: v1
+kind: Service
+metadata:
+  name: {{ .Release.Name }}
+  annotations: {greeting: {{ .Values.greeting | default "none" | quote }}}
+spec: {ports: [{port: 80}]}
+{{- if .Values.second }}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: {{ .Release.Name }}-second}
+spec: {ports: [{port: 80}]}
+{{- end }}
+`})
+}
+
+// slow is a chart whose Deployment never becomes ready where nothing runs pods.
+func slow(t testing.TB) []byte {
+	return pack(t, map[string]string{"templates/slow.yaml": `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: {{ .Release.Name }}}
+spec:
+  selector: {matchLabels: {app: {{ .Release.Name }}}}
+  template:
+    metadata: {labels: {app: {{ .Release.Name }}}}
+    spec: {containers: [{name: c, image: registry.example.com/shop/web:1}]}
+`})
+}
+
+func of(archive []byte, values map[string]any) runnerapi.ReleaseSpec {
+	return runnerapi.ReleaseSpec{Chart: runnerapi.ChartSource{Archive: archive}, Values: values}
+}
+
+// deploy puts a release and waits for its outcome.
+func deploy(t *testing.T, r *helm.Releases, name string, spec runnerapi.ReleaseSpec) runnerapi.Release {
+	t.Helper()
+	_, err := r.PutRelease(t.Context(), key(name), spec, byTest)
+	require.NoError(t, err)
+	return outcome(t, r, name)
+}
+
+func outcome(t *testing.T, r *helm.Releases, name string) runnerapi.Release {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	release, err := r.WaitRelease(ctx, key(name))
+	require.NoError(t, err)
+	require.False(t, release.Busy(), "%+v", release.Operation)
+	return release
+}
+
+// remove takes away what a test has made, whoever it was.
+func remove(t *testing.T, env *kubetest.Env, names ...string) {
+	t.Helper()
+	t.Cleanup(func() {
+		for _, name := range names {
+			_, err := env.Cluster.Kubectl(context.Background(), "-n", production, "delete", "--ignore-not-found", "--wait=false",
+				"service/"+name, "service/"+name+"-second", "deployment/"+name, "configmap/pipeops-release-"+name)
+			assert.NoError(t, err)
+			_, err = env.Cluster.Kubectl(context.Background(), "-n", production, "delete", "secrets", "-l", "owner=helm,name="+name)
+			assert.NoError(t, err)
+		}
+	})
+}
+
+func problemOf(t *testing.T, err error) *problem.Error {
+	t.Helper()
+	p := &problem.Error{}
+	require.ErrorAs(t, err, &p)
+	return p
+}
+
+func service(t *testing.T, env *kubetest.Env, name string) (*corev1.Service, error) {
+	t.Helper()
+	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: production, Name: name}}
+	return s, env.Client.Get(t.Context(), client.ObjectKeyFromObject(s), s)
+}
+
+// revisions are Helm's Secrets of a release.
+func revisions(t *testing.T, env *kubetest.Env, name string) []corev1.Secret {
+	t.Helper()
+	list := &corev1.SecretList{}
+	require.NoError(t, env.Client.List(t.Context(), list, client.InNamespace(production), client.MatchingLabels{"owner": "helm", "name": name}))
+	return list.Items
+}

@@ -1,0 +1,197 @@
+package helm
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	release "helm.sh/helm/v4/pkg/release/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// maxObjects bounds the objects of a chart.
+const maxObjects = 2000
+
+// object is one that a chart brings.
+type object struct {
+	*unstructured.Unstructured
+	source string // template
+	hook   string // when it is made, for a hook; crd for what comes ahead of all
+}
+
+// parseObjects takes the documents of a rendered template apart, and lists in them.
+func parseObjects(source, text, hook string) ([]*object, error) {
+	bad := func(err error) error { return unrendered(fmt.Errorf("%s: %w", source, err)) }
+	documents := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
+	var all []*object
+	for {
+		var raw runtime.RawExtension
+		err := documents.Decode(&raw)
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return nil, bad(err)
+		}
+		if raw.Raw = bytes.TrimSpace(raw.Raw); len(raw.Raw) == 0 || bytes.Equal(raw.Raw, []byte("null")) {
+			continue
+		}
+		u := &unstructured.Unstructured{}
+		if err := u.UnmarshalJSON(raw.Raw); err != nil {
+			return nil, bad(err)
+		}
+		if !u.IsList() {
+			all = append(all, &object{u, source, hook})
+			continue
+		}
+		err = u.EachListItem(func(item runtime.Object) error {
+			all = append(all, &object{item.(*unstructured.Unstructured), source, hook})
+			return nil
+		})
+		if err != nil {
+			return nil, bad(err)
+		}
+	}
+}
+
+// String names an object for people.
+func (o *object) String() string { return o.GetKind() + " " + o.GetName() }
+
+func (o *object) kind() string {
+	if group := o.GroupVersionKind().Group; group != "" {
+		return o.GetKind() + "." + group
+	}
+	return o.GetKind()
+}
+
+// bounds are what no chart may bring, whatever the policy says. They are the same as for
+// raw manifests.
+type bounds struct{ namespace, agent string }
+
+// check refuses an object that is not a chart's to make.
+func (b bounds) check(o *object) error {
+	refuse := func(fix, format string, args ...any) error {
+		return problem.Errorf(problem.Forbidden, fix, "%s (%s) %s", o, o.source, fmt.Sprintf(format, args...)).WithField("chart")
+	}
+	group := o.GroupVersionKind().Group
+	switch {
+	case o.GetKind() == "" || o.GetAPIVersion() == "" || o.GetName() == "" && o.GetGenerateName() == "":
+		return problem.Errorf(problem.Invalid, "have the chart give each object apiVersion, kind and metadata.name",
+			"an object in %s lacks one of apiVersion, kind and name", o.source).WithField("chart")
+	case o.GetNamespace() != "" && o.GetNamespace() != b.namespace:
+		return refuse("have the chart use .Release.Namespace", "is in namespace %s: a chart works in the namespace of its release alone, here %s", o.GetNamespace(), b.namespace)
+	case group == "" && o.GetKind() == "Namespace":
+		return refuse("make it with: pipeops-runner namespace create AGENT NAME", "is a namespace, which no chart makes")
+	case strings.HasSuffix(group, "pipeops.io"):
+		return refuse("deploy it with: pipeops-runner deploy AGENT NAME", "is the agent's own kind")
+	case o.GetLabels()[managed.By] == managed.ByAgent:
+		return refuse("have the chart not set it", "has the agent's own label %s", managed.By)
+	case strings.HasPrefix(o.GetName(), managed.FieldManager) || strings.HasPrefix(o.GetName(), "pipeops-release-"):
+		return refuse("have the chart name it otherwise", "has a name that the agent keeps for its own objects")
+	case group == "" && o.GetKind() == "Secret" && strings.HasPrefix(o.GetName(), "sh.helm.release."):
+		return refuse("have the chart name it otherwise", "has a name that Helm keeps for releases")
+	}
+	return nil
+}
+
+// intents are objects as far as a policy can bound them.
+func intents(objects []*object) ([]runnerapi.ObjectIntent, error) {
+	all := make([]runnerapi.ObjectIntent, len(objects))
+	for i, o := range objects {
+		var err error
+		if all[i], err = intent(o); err != nil {
+			return nil, unrendered(fmt.Errorf("%s: %s: %w", o.source, o, err))
+		}
+	}
+	return all, nil
+}
+
+func intent(o *object) (runnerapi.ObjectIntent, error) {
+	in := runnerapi.ObjectIntent{Field: fmt.Sprintf("%s (%s)", o, o.source), Kind: o.kind()}
+	spec, err := podSpec(o)
+	if spec == nil || err != nil {
+		return in, err
+	}
+	for _, field := range []string{"replicas", "parallelism"} {
+		if n, found, err := unstructured.NestedInt64(o.Object, "spec", field); found {
+			if err != nil {
+				return in, err
+			}
+			in.Replicas = new(int32(min(n, 1<<30)))
+		}
+	}
+	for _, c := range append(spec.InitContainers, spec.Containers...) {
+		in.Containers = append(in.Containers, runnerapi.ContainerIntent{Name: c.Name, Image: c.Image, Limits: amounts(c.Resources.Limits)})
+	}
+	for _, c := range spec.EphemeralContainers {
+		in.Containers = append(in.Containers, runnerapi.ContainerIntent{Name: c.Name, Image: c.Image})
+	}
+	return in, nil
+}
+
+func amounts(list corev1.ResourceList) (a runnerapi.ResourceAmounts) {
+	if q, ok := list[corev1.ResourceCPU]; ok {
+		a.CPU = q.String()
+	}
+	if q, ok := list[corev1.ResourceMemory]; ok {
+		a.Memory = q.String()
+	}
+	return a
+}
+
+// podSpec is that of Kubernetes' own kinds that run pods; nil for others. A custom kind
+// that runs pods is bounded by the policy's kinds alone.
+func podSpec(o *object) (*corev1.PodSpec, error) {
+	var path []string
+	switch o.kind() {
+	case "Pod":
+		path = []string{"spec"}
+	case "PodTemplate":
+		path = []string{"template", "spec"}
+	case "Deployment.apps", "StatefulSet.apps", "DaemonSet.apps", "ReplicaSet.apps", "ReplicationController", "Job.batch":
+		path = []string{"spec", "template", "spec"}
+	case "CronJob.batch":
+		path = []string{"spec", "jobTemplate", "spec", "template", "spec"}
+	default:
+		return nil, nil
+	}
+	raw, _, err := unstructured.NestedMap(o.Object, path...)
+	if err != nil {
+		return nil, err
+	}
+	spec := &corev1.PodSpec{}
+	return spec, runtime.DefaultUnstructuredConverter.FromUnstructured(raw, spec)
+}
+
+// releaseObjects are what a revision consists of.
+func releaseObjects(r *release.Release) ([]*object, error) {
+	all, err := parseObjects("release "+r.Name, r.Manifest, "")
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range r.Hooks {
+		events := make([]string, len(h.Events))
+		for i, e := range h.Events {
+			events[i] = e.String()
+		}
+		found, err := parseObjects(h.Path, h.Manifest, strings.Join(events, ","))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+func described(o *object, change string) runnerapi.ReleaseObject {
+	return runnerapi.ReleaseObject{APIVersion: o.GetAPIVersion(), Kind: o.GetKind(), Name: o.GetName(), Hook: o.hook, Change: change}
+}

@@ -1,0 +1,297 @@
+package helm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/kube"
+	"helm.sh/helm/v4/pkg/release/common"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// RollbackRelease implements runnerapi.Releases.
+func (r *Releases) RollbackRelease(ctx context.Context, key runnerapi.Key, to runnerapi.ReleaseRollback, opts runnerapi.ReleaseOptions) (runnerapi.Release, error) {
+	s, err := r.open(ctx, key, "rollback-release", opts.WriteOptions)
+	if err != nil {
+		return runnerapi.Release{}, err
+	}
+	revision, err := s.target(to.Revision, opts.AdmitObjects)
+	if err != nil {
+		s.close()
+		return runnerapi.Release{}, err
+	}
+	if opts.DryRun {
+		defer s.close()
+		return s.rolledBack(revision)
+	}
+	return s.work(ctx, 3*to.TimeLimit()+overhead, func() error {
+		cfg, _, _, err := s.configuration(opts.AdmitObjects)
+		if err != nil {
+			return err
+		}
+		do := action.NewRollback(cfg)
+		do.Version, do.Timeout, do.MaxHistory = revision.version, to.TimeLimit(), maxHistory
+		do.WaitStrategy, do.ServerSideApply = kube.LegacyStrategy, "true"
+		return do.Run(s.key.Name)
+	})
+}
+
+// target finds the revision to go back to and asks whether what it brings is allowed.
+func (s *session) target(revision int, admit func([]runnerapi.ObjectIntent) error) (record, error) {
+	if err := s.exists(); err != nil {
+		return record{}, err
+	}
+	at, err := s.revision(revision)
+	if err != nil {
+		return record{}, err
+	}
+	rel, err := one(s.store.Driver, at)
+	if err != nil {
+		return record{}, err
+	}
+	objects, err := releaseObjects(rel)
+	if err != nil {
+		return record{}, err
+	}
+	for _, o := range objects {
+		if err := s.bounds().check(o); err != nil {
+			return record{}, err
+		}
+	}
+	in, err := intents(objects)
+	if err == nil && admit != nil {
+		err = admit(in)
+	}
+	return at, err
+}
+
+// revision is the one of that number; for 0 the one that was deployed before.
+func (s *session) revision(number int) (record, error) {
+	deployed := s.history[0].status != common.StatusDeployed // the newest failed: back to the one that stands
+	for i, r := range s.history {
+		switch {
+		case number != 0 && r.version == number:
+			return r, nil
+		case number != 0 || i == 0 && !deployed:
+		case r.status == common.StatusDeployed || r.status == common.StatusSuperseded:
+			return r, nil
+		}
+	}
+	if number == 0 {
+		return record{}, problem.Errorf(problem.Conflict, "deploy it again", "release %s has no earlier revision that was deployed", s.key.Name)
+	}
+	return record{}, problem.Errorf(problem.Invalid, "see which there are: pipeops-runner release history AGENT "+s.key.Name,
+		"release %s has no revision %d; %d are kept", s.key.Name, number, maxHistory).WithField("revision")
+}
+
+func (s *session) rolledBack(to record) (runnerapi.Release, error) {
+	rel, err := one(s.store.Driver, to)
+	if err != nil {
+		return runnerapi.Release{}, err
+	}
+	v := view(rel, true)
+	v.Revision, v.Status, v.Description = s.next(), "unknown", fmt.Sprintf("dry run: it would go back to revision %d; nothing was changed", to.version)
+	return v, nil
+}
+
+// DeleteRelease implements runnerapi.Releases.
+func (r *Releases) DeleteRelease(ctx context.Context, key runnerapi.Key, opts runnerapi.ReleaseOptions) (runnerapi.Release, error) {
+	s, err := r.open(ctx, key, "delete-release", opts.WriteOptions)
+	if err != nil {
+		return runnerapi.Release{}, err
+	}
+	if err := s.exists(); err != nil {
+		s.close()
+		return runnerapi.Release{}, err
+	}
+	last, err := one(s.store.Driver, s.history[0])
+	if err != nil {
+		s.close()
+		return runnerapi.Release{}, err
+	}
+	was := view(last, true)
+	if opts.DryRun {
+		defer s.close()
+		gone, err := s.leaving(nil)
+		was.Objects, was.Description = gone, "dry run: nothing was changed"
+		return was, err
+	}
+	s.lock.say("uninstalling")
+	s.store.begin() // from here on the release tells
+	release, err := s.work(ctx, 3*runnerapi.DefaultReleaseTimeout+overhead, s.uninstall)
+	if known := (*problem.Error)(nil); errors.As(err, &known) && known.Code == problem.NotFound {
+		was.Status, was.Operation = runnerapi.ReleaseUninstalled, nil
+		return was, nil // so quickly
+	}
+	return release, err
+}
+
+func (s *session) uninstall() error {
+	cfg, cluster, _, err := s.configuration(nil)
+	if err != nil {
+		return err
+	}
+	do := action.NewUninstall(cfg)
+	do.WaitStrategy, do.Timeout, do.DeletionPropagation = kube.LegacyStrategy, runnerapi.DefaultReleaseTimeout, "background"
+	_, err = do.Run(s.key.Name)
+	if failure := cluster.failure(); err != nil && failure != nil {
+		err = fmt.Errorf("%w: %w", err, failure)
+	}
+	return err
+}
+
+// GetRelease implements runnerapi.Releases.
+func (r *Releases) GetRelease(ctx context.Context, key runnerapi.Key) (runnerapi.Release, error) {
+	c, err := r.enter(ctx, key.Namespace)
+	if err != nil {
+		return runnerapi.Release{}, err
+	}
+	// The lock first: what a command has ended by is then in the history.
+	h, _, err := r.readLock(ctx, c, key)
+	if err != nil {
+		return runnerapi.Release{}, err
+	}
+	history, err := records(ctx, c, key.Namespace, key.Name)
+	if err == nil && h == nil && len(history) > 0 && history[0].pending() { // or it has begun since
+		h, _, err = r.readLock(ctx, c, key)
+	}
+	if err != nil {
+		return runnerapi.Release{}, err
+	}
+	if len(history) == 0 {
+		return r.coming(key, h)
+	}
+	d, err := r.driverFor(ctx, key.Namespace)
+	if err != nil {
+		return runnerapi.Release{}, err
+	}
+	rel, err := one(d, history[0])
+	if err != nil {
+		return runnerapi.Release{}, err
+	}
+	v := seen(view(rel, ours(history)), history[0], h)
+	objects, err := releaseObjects(rel)
+	if err != nil {
+		return v, nil //nolint:nilerr // somebody else's, which Helm could read
+	}
+	for _, o := range objects {
+		v.Objects = append(v.Objects, described(o, ""))
+	}
+	return v, nil
+}
+
+// coming is a release of which there is only a command, yet or still.
+func (r *Releases) coming(key runnerapi.Key, h *holding) (runnerapi.Release, error) {
+	if h == nil {
+		return runnerapi.Release{}, unknown(key)
+	}
+	op, status := h.ReleaseOperation, runnerapi.ReleaseStatus("unknown")
+	if op.Command == "delete-release" {
+		status = runnerapi.ReleaseUninstalling
+	}
+	return runnerapi.Release{
+		Namespace: key.Namespace, Name: key.Name, Status: status, Managed: true, UpdatedAt: op.StartedAt, Operation: &op,
+	}, nil
+}
+
+// seen adds who is at work, and says that a revision has failed that nobody works on.
+func seen(v runnerapi.Release, newest record, h *holding) runnerapi.Release {
+	switch {
+	case h != nil:
+		op := h.ReleaseOperation
+		v.Operation = &op
+	case newest.pending() && newest.abandoned(time.Now()):
+		v.Status, v.Description = runnerapi.ReleaseFailed, brokeOff
+	}
+	return v
+}
+
+// ListReleases implements runnerapi.Releases. One revision at a time is in memory.
+func (r *Releases) ListReleases(ctx context.Context, namespace string) ([]runnerapi.Release, error) {
+	c, err := r.enter(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	all, err := records(ctx, c, namespace, "")
+	if err != nil {
+		return nil, err
+	}
+	var list []runnerapi.Release
+	for begin := 0; begin < len(all); {
+		end := begin
+		for end < len(all) && all[end].name == all[begin].name {
+			end++
+		}
+		v, err := r.shown(ctx, c, namespace, all[begin], all[begin:end])
+		if err != nil {
+			return nil, err
+		}
+		list, begin = append(list, v), end
+	}
+	return list, nil
+}
+
+// ReleaseHistory implements runnerapi.Releases.
+func (r *Releases) ReleaseHistory(ctx context.Context, key runnerapi.Key) ([]runnerapi.Release, error) {
+	c, err := r.enter(ctx, key.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	history, err := records(ctx, c, key.Namespace, key.Name)
+	if err != nil {
+		return nil, err
+	}
+	if len(history) == 0 {
+		return nil, unknown(key)
+	}
+	list := make([]runnerapi.Release, len(history))
+	for i, at := range history {
+		if list[i], err = r.shown(ctx, c, key.Namespace, at, history); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// shown is a revision in a list.
+func (r *Releases) shown(ctx context.Context, c *clients, namespace string, at record, history []record) (runnerapi.Release, error) {
+	if err := ctx.Err(); err != nil {
+		return runnerapi.Release{}, err
+	}
+	d, err := r.driverFor(ctx, namespace)
+	if err != nil {
+		return runnerapi.Release{}, err
+	}
+	rel, err := one(d, at)
+	if err != nil {
+		return runnerapi.Release{}, err
+	}
+	v := view(rel, ours(history))
+	if at.version != history[0].version || !at.pending() {
+		return v, nil
+	}
+	h, _, err := r.readLock(ctx, c, runnerapi.Key{Namespace: namespace, Name: at.name})
+	return seen(v, at, h), err
+}
+
+// WaitRelease implements runnerapi.Releases.
+func (r *Releases) WaitRelease(ctx context.Context, key runnerapi.Key) (runnerapi.Release, error) {
+	for {
+		release, err := r.GetRelease(ctx, key)
+		if err != nil || !release.Busy() {
+			return release, err
+		}
+		timer := time.NewTimer(waitStep)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return release, nil
+		}
+	}
+}

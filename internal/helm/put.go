@@ -1,0 +1,258 @@
+package helm
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"helm.sh/helm/v4/pkg/action"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/kube"
+	"helm.sh/helm/v4/pkg/release/common"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// overhead is what a command may take beside waiting for objects and hooks, each of
+// which has its own limit.
+const overhead = 10 * time.Minute
+
+// PutRelease implements runnerapi.Releases.
+func (r *Releases) PutRelease(ctx context.Context, key runnerapi.Key, spec runnerapi.ReleaseSpec, opts runnerapi.ReleaseOptions) (runnerapi.Release, error) {
+	s, err := r.open(ctx, key, "put-release", opts.WriteOptions)
+	if err != nil {
+		return runnerapi.Release{}, err
+	}
+	put := &put{session: s, spec: spec, opts: opts}
+	if opts.DryRun {
+		defer s.close()
+		// The caller's patience ends it.
+		stop := context.AfterFunc(ctx, func() { s.cancel(ctx.Err()) })
+		defer stop()
+		var release runnerapi.Release
+		err := recovered(func() (err error) {
+			release, err = put.dryRun(ctx)
+			return err
+		})
+		return release, explainedOrNil(err)
+	}
+	return s.work(ctx, 3*spec.TimeLimit()+overhead, func() error { return put.run(ctx) })
+}
+
+func explainedOrNil(err error) error {
+	if err == nil {
+		return nil
+	}
+	return explained(err)
+}
+
+// put installs or upgrades.
+type put struct {
+	*session
+	spec runnerapi.ReleaseSpec
+	opts runnerapi.ReleaseOptions
+}
+
+// plan is what is known before anything is changed.
+type plan struct {
+	cfg     *action.Configuration
+	chart   *chart.Chart
+	objects []*object
+	changes []runnerapi.ReleaseObject
+	next    int // revision
+}
+
+// prepare gets and renders the chart, and has everything looked at that it brings. ctx
+// is the caller's.
+func (p *put) prepare(ctx context.Context) (*plan, error) {
+	if err := p.mine(); err != nil && !p.spec.Adopt {
+		return nil, err
+	}
+	login, err := p.login(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p.lock.say("fetching the chart")
+	archive, err := p.fetch.chart(ctx, p.spec.Chart, login)
+	if err != nil {
+		return nil, err
+	}
+	p.lock.say("rendering the chart")
+	cfg, cluster, looking, err := p.configuration(p.opts.AdmitObjects)
+	if err != nil {
+		return nil, err
+	}
+	pl := &plan{cfg: cfg, next: p.next()}
+	rendering, err := load(archive)
+	if err != nil {
+		return nil, err
+	}
+	if pl.objects, err = p.look(ctx, looking, rendering, pl.next); err != nil {
+		return nil, err
+	}
+	p.lock.say("comparing the chart with the cluster")
+	if pl.changes, err = compare(p.ctx, cluster, p.key, pl.objects, p.spec.Adopt); err != nil {
+		return nil, err
+	}
+	pl.chart, err = load(archive) // rendering leaves its traces in a chart
+	return pl, err
+}
+
+// look renders the chart and asks whether all that it brings is allowed.
+func (p *put) look(ctx context.Context, looking *getter, c *chart.Chart, revision int) ([]*object, error) {
+	caps, err := capabilities(looking)
+	if err != nil {
+		return nil, err
+	}
+	values, err := copied(p.spec.Values)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := render(ctx, looking, c, values, p.key, revision, caps)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range objects {
+		if err := p.bounds().check(o); err != nil {
+			return nil, err
+		}
+	}
+	in, err := intents(objects)
+	if err != nil {
+		return nil, err
+	}
+	if p.opts.AdmitObjects != nil {
+		err = p.opts.AdmitObjects(in)
+	}
+	return objects, err
+}
+
+// next is the number of the revision to be.
+func (s *session) next() int {
+	if len(s.history) == 0 {
+		return 1
+	}
+	return s.history[0].version + 1
+}
+
+// current is the revision whose objects are there; nil for none.
+func (s *session) current() *record {
+	for i := range s.history {
+		if s.history[i].status == common.StatusDeployed {
+			return &s.history[i]
+		}
+	}
+	if len(s.history) > 0 && s.history[0].status != common.StatusUninstalled {
+		return &s.history[0]
+	}
+	return nil
+}
+
+func (p *put) dryRun(ctx context.Context) (runnerapi.Release, error) {
+	pl, err := p.prepare(ctx)
+	if err != nil {
+		return runnerapi.Release{}, err
+	}
+	gone, err := p.leaving(pl.objects)
+	if err != nil {
+		return runnerapi.Release{}, err
+	}
+	m := pl.chart.Metadata
+	return runnerapi.Release{
+		Namespace: p.key.Namespace, Name: p.key.Name, Revision: pl.next, Status: "unknown", Description: "dry run: nothing was changed", Managed: true,
+		Chart: runnerapi.ReleaseChart{Name: m.Name, Version: m.Version, AppVersion: m.AppVersion}, UpdatedAt: time.Now().UTC(),
+		Objects: append(pl.changes, gone...),
+	}, nil
+}
+
+// run is the command itself.
+func (p *put) run(ctx context.Context) error {
+	pl, err := p.prepare(ctx)
+	if err != nil {
+		return err
+	}
+	values, err := copied(p.spec.Values)
+	if err != nil {
+		return err
+	}
+	if len(p.history) == 0 || p.history[0].status == common.StatusUninstalled {
+		return p.install(pl, values)
+	}
+	return p.upgrade(pl, values)
+}
+
+// install makes the first revision. The SDK is given no context of ours: it would only
+// stop to wait for what goes on. The client's guard ends it.
+func (p *put) install(pl *plan, values map[string]any) error {
+	do := action.NewInstall(pl.cfg)
+	do.ReleaseName, do.Namespace, do.Timeout = p.key.Name, p.key.Namespace, p.spec.TimeLimit()
+	do.WaitStrategy, do.Replace = kube.LegacyStrategy, len(p.history) > 0
+	do.DisableOpenAPIValidation = true // the API server validates, strictly: its documents take tens of megabytes here
+	_, err := do.RunWithContext(context.WithoutCancel(p.ctx), pl.chart, values)
+	return err
+}
+
+func (p *put) upgrade(pl *plan, values map[string]any) error {
+	do := action.NewUpgrade(pl.cfg)
+	do.Namespace, do.Timeout, do.MaxHistory = p.key.Namespace, p.spec.TimeLimit(), maxHistory
+	do.WaitStrategy, do.ServerSideApply, do.ResetValues = kube.LegacyStrategy, "true", true
+	do.DisableOpenAPIValidation = true
+	do.RollbackOnFailure, do.ForceConflicts = p.spec.RollbackOnFailure, p.spec.Adopt
+	_, err := do.RunWithContext(context.WithoutCancel(p.ctx), p.key.Name, pl.chart, values)
+	return err
+}
+
+// copied is a deep copy: rendering changes values.
+func copied(values map[string]any) (map[string]any, error) {
+	out, ok := deepCopy(values).(map[string]any)
+	if !ok || out == nil {
+		return map[string]any{}, nil
+	}
+	return out, nil
+}
+
+func deepCopy(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		if v == nil {
+			return nil
+		}
+		out := make(map[string]any, len(v))
+		for k, e := range v {
+			out[k] = deepCopy(e)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = deepCopy(e)
+		}
+		return out
+	}
+	return v
+}
+
+// login reads the credentials that a spec names.
+func (p *put) login(ctx context.Context) (*login, error) {
+	name := p.spec.Chart.CredentialsSecret
+	if name == "" {
+		return nil, nil
+	}
+	at, err := p.clients.core.Secrets(p.key.Namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		err = kubeproblem.From(err, "reading Secret "+name)
+		if known := (*problem.Error)(nil); errors.As(err, &known) {
+			return nil, known.WithField("chart.credentialsSecret")
+		}
+		return nil, err
+	}
+	l := &login{string(at.Data["username"]), string(at.Data["password"])}
+	if l.username == "" || l.password == "" {
+		return nil, problem.Errorf(problem.Invalid, "set both: pipeops-runner secret set AGENT "+name+" --from-literal username=… --from-stdin password",
+			"Secret %s lacks username or password", name).WithField("chart.credentialsSecret")
+	}
+	return l, nil
+}

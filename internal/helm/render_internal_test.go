@@ -1,0 +1,124 @@
+package helm
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"helm.sh/helm/v4/pkg/chart/common"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	"k8s.io/client-go/rest"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+func rendered(t *testing.T, c *chart.Chart, values map[string]any) ([]*object, error) {
+	t.Helper()
+	values, err := copied(values)
+	require.NoError(t, err)
+	return render(t.Context(), &getter{config: &rest.Config{}}, c, values, runnerapi.Key{Namespace: "production", Name: "r"}, 1, common.DefaultCapabilities)
+}
+
+// TestAChartThatDoesNotRenderNamesTemplateAndLine, whatever it stumbles over.
+func TestAChartThatDoesNotRenderNamesTemplateAndLine(t *testing.T) {
+	for what, c := range map[string]struct {
+		template string
+		says     []string
+	}{
+		"syntax":    {"a: b\n{{ if }}\n", []string{"web/templates/a.yaml:2"}},
+		"function":  {"a: b\n\n{{ nothing 1 }}\n", []string{"web/templates/a.yaml:3", "nothing"}},
+		"required":  {"a: {{ required \"set greeting\" .Values.greeting }}\n", []string{"web/templates/a.yaml:1", "set greeting"}},
+		"nil":       {"a: b\nb: {{ .Values.a.b.c }}\n", []string{"web/templates/a.yaml:2", "nil pointer"}},
+		"YAML":      {"a: b\n  c: d\n", []string{"web/templates/a.yaml", "line 2"}},
+		"no kind":   {"apiVersion: v1\nmetadata: {name: x}\n", []string{"web/templates/a.yaml", "Kind"}},
+		"recursion": {`{{ define "a" }}{{ include "a" . }}{{ end }}{{ include "a" . }}`, []string{"web/templates/a.yaml:1"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			loaded, err := load(packed(t, "web/Chart.yaml", chartYAML, "web/templates/a.yaml", c.template))
+			require.NoError(t, err)
+			_, err = rendered(t, loaded, nil)
+			p := refusal(t, err)
+			assert.Equal(t, problem.Invalid, p.Code)
+			assert.Equal(t, "chart", p.Field)
+			for _, s := range c.says {
+				assert.Contains(t, p.Detail, s)
+			}
+		})
+	}
+	schema := `{"properties":{"replicas":{"type":"integer"}}}`
+	loaded, err := load(packed(t, "web/Chart.yaml", chartYAML, "web/values.schema.json", schema))
+	require.NoError(t, err)
+	_, err = rendered(t, loaded, map[string]any{"replicas": "many"})
+	assert.Contains(t, refusal(t, err).Detail, "replicas")
+	loaded, err = load(packed(t, "web/Chart.yaml", chartYAML+"kubeVersion: '>=99'\n"))
+	require.NoError(t, err)
+	_, err = rendered(t, loaded, nil)
+	assert.Contains(t, refusal(t, err).Detail, "wants Kubernetes >=99")
+}
+
+// TestWhatAPolicyIsAskedAbout: every object, hooks and lists too, and every container.
+func TestWhatAPolicyIsAskedAbout(t *testing.T) {
+	loaded, err := load(packed(t, "web/Chart.yaml", chartYAML, "web/crds/c.yaml", "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: c}}",
+		"web/templates/a.yaml", `apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}
+- apiVersion: apps/v1
+  kind: Deployment
+  metadata: {name: b}
+  spec:
+    replicas: 7
+    template: {spec: {initContainers: [{name: i, image: init:1}], containers: [{name: c, image: web:1, resources: {limits: {cpu: 1, memory: 1Gi}}}]}}
+---
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: d, annotations: {helm.sh/hook: "post-install,pre-delete"}}
+spec: {jobTemplate: {spec: {template: {spec: {containers: [{name: c, image: job:1}]}}}}}
+`))
+	require.NoError(t, err)
+	objects, err := rendered(t, loaded, nil)
+	require.NoError(t, err)
+	in, err := intents(objects)
+	require.NoError(t, err)
+	require.Len(t, in, 4)
+	byKind := map[string]runnerapi.ObjectIntent{}
+	for _, i := range in {
+		byKind[i.Kind] = i
+	}
+	assert.Contains(t, byKind, "CustomResourceDefinition.apiextensions.k8s.io")
+	assert.Contains(t, byKind, "ConfigMap")
+	assert.EqualValues(t, 7, *byKind["Deployment.apps"].Replicas)
+	assert.Equal(t, []runnerapi.ContainerIntent{
+		{Name: "i", Image: "init:1"}, {Name: "c", Image: "web:1", Limits: runnerapi.ResourceAmounts{CPU: "1", Memory: "1Gi"}},
+	}, byKind["Deployment.apps"].Containers)
+	assert.Equal(t, "job:1", byKind["CronJob.batch"].Containers[0].Image)
+	loaded, err = load(packed(t, "web/Chart.yaml", chartYAML, "web/templates/a.yaml",
+		"{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: {name: c, image: hidden:1}}}"))
+	require.NoError(t, err)
+	objects, err = rendered(t, loaded, nil)
+	require.NoError(t, err)
+	_, err = intents(objects)
+	assert.Equal(t, problem.Invalid, refusal(t, err).Code, "what cannot be read is not waved through")
+}
+
+// TestWhatNoChartBrings is refused whatever the policy says.
+func TestWhatNoChartBrings(t *testing.T) {
+	b := bounds{namespace: "production", agent: "pipeops"}
+	for text, says := range map[string]string{
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: kube-system}}":                          "namespace kube-system",
+		"{apiVersion: v1, kind: Namespace, metadata: {name: a}}":                                                  "is a namespace",
+		"{apiVersion: pipeops.io/v1alpha1, kind: App, metadata: {name: a}}":                                       "agent's own kind",
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {app.kubernetes.io/managed-by: pipeops}}}": "agent's own label",
+		"{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: pipeops-agent}}":          "keeps for its own",
+		"{apiVersion: v1, kind: Secret, metadata: {name: sh.helm.release.v1.a.v1}}":                               "Helm keeps",
+		"{apiVersion: v1, kind: ConfigMap, metadata: {}}":                                                         "lacks one of",
+	} {
+		objects, err := parseObjects("a.yaml", text, "")
+		require.NoError(t, err)
+		assert.Contains(t, refusal(t, b.check(objects[0])).Detail, says, text)
+	}
+	objects, err := parseObjects("a.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: production}}", "")
+	require.NoError(t, err)
+	assert.NoError(t, b.check(objects[0]))
+}

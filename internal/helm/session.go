@@ -1,0 +1,291 @@
+package helm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/kube"
+	"helm.sh/helm/v4/pkg/release/common"
+	"helm.sh/helm/v4/pkg/storage"
+	"helm.sh/helm/v4/pkg/storage/driver"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// settleTimeout is for writing how a command ended.
+const settleTimeout = 20 * time.Second
+
+// errStopped is why a command is given up when the agent stops.
+var errStopped = errors.New("the agent stops")
+
+// session is one command at work on one release.
+type session struct {
+	*Releases
+	key     runnerapi.Key
+	clients *clients
+	lock    *lock
+	history []record // as it was when the lock was taken, the newest first
+	store   *store
+
+	ctx    context.Context // of the work: ends with the time, the lock and the agent
+	cancel context.CancelCauseFunc
+	fence  context.CancelCauseFunc
+	held   chan struct{} // closed when the lock is not renewed any more
+	unhold context.CancelFunc
+}
+
+// open takes the lock, and has revisions that broke off be failed. Whoever opens a
+// session closes it.
+func (r *Releases) open(ctx context.Context, key runnerapi.Key, command string, opts runnerapi.WriteOptions) (*session, error) {
+	c, err := r.enter(ctx, key.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case r.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, problem.Errorf(problem.TooManyRequests, "wait for another command's end", "%d commands about releases are at work", maxAtWork).WithRetryAfter(5 * time.Second)
+	}
+	l, err := r.take(ctx, c, key, command, opts.Caller)
+	if err != nil {
+		<-r.slots
+		return nil, err
+	}
+	s := &session{Releases: r, key: key, clients: c, lock: l, held: make(chan struct{})}
+	fence, lost := context.WithCancelCause(context.WithoutCancel(ctx))
+	s.fence = lost
+	s.ctx, s.cancel = context.WithCancelCause(fence)
+	context.AfterFunc(r.life, func() { s.cancel(errStopped) })
+	d, err := r.driverFor(fence, key.Namespace)
+	s.store = &store{Driver: d, fence: fence, begun: make(chan struct{})}
+	holding, unhold := context.WithCancel(fence)
+	s.unhold = unhold
+	go func() {
+		defer close(s.held)
+		l.hold(holding, lost)
+	}()
+	if err == nil {
+		err = s.recover(ctx)
+	}
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// recover has a revision that nobody works on any more be failed, so that the next
+// command goes on from there.
+func (s *session) recover(ctx context.Context) error {
+	var err error
+	if s.history, err = records(ctx, s.clients, s.key.Namespace, s.key.Name); err != nil || len(s.history) == 0 {
+		return err
+	}
+	last := &s.history[0]
+	if !last.pending() {
+		return nil
+	}
+	if !last.abandoned(time.Now()) {
+		return problem.Errorf(problem.Conflict, "wait for its end; after 15 minutes it is taken for one that broke off",
+			"somebody else's command is at work on release %s since %s (%s)", s.key.Name, last.updated.Format(time.RFC3339), last.status)
+	}
+	if err := s.fail(*last, brokeOff); err != nil {
+		return err
+	}
+	last.status = common.StatusFailed
+	s.opts.Log.Warn().Str("namespace", s.key.Namespace).Str("release", s.key.Name).Int("revision", last.version).
+		Msg("helm: a command had broken off; its revision is failed now")
+	return nil
+}
+
+// fail notes that a revision failed, and why.
+func (s *session) fail(r record, why string) error {
+	rel, err := one(s.store.Driver, r)
+	if err != nil {
+		return err
+	}
+	rel.SetStatus(common.StatusFailed, clip(why))
+	return kubeproblem.From(s.store.Update(r.key, rel), "noting that a revision failed")
+}
+
+// settle has no revision stay pending when the command has ended: Helm leaves it so in
+// some cases.
+func (s *session) settle(why error) {
+	if why == nil || s.store.fence.Err() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.store.fence, settleTimeout)
+	defer cancel()
+	now, err := records(ctx, s.clients, s.key.Namespace, s.key.Name)
+	if err == nil && len(now) > 0 && now[0].pending() {
+		err = s.fail(now[0], why.Error())
+	}
+	if err != nil {
+		s.opts.Log.Warn().Err(err).Str("namespace", s.key.Namespace).Str("release", s.key.Name).
+			Msg("helm: how a command ended could not be noted; the next command finds it out")
+	}
+}
+
+// close gives the lock back; with the release it goes.
+func (s *session) close() {
+	s.cancel(nil)
+	s.unhold()
+	<-s.held
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), settleTimeout)
+	defer cancel()
+	left, err := records(ctx, s.clients, s.key.Namespace, s.key.Name)
+	if err == nil && len(left) == 0 {
+		err = s.lock.remove(ctx)
+	} else if err == nil {
+		err = s.lock.release(ctx)
+	}
+	if err != nil {
+		s.opts.Log.Warn().Err(err).Str("namespace", s.key.Namespace).Str("release", s.key.Name).
+			Msg("helm: a lock could not be given back; it is nobody's in a moment")
+	}
+	s.fence(nil)
+	<-s.slots
+}
+
+// mine refuses a release that somebody else made.
+func (s *session) mine() error {
+	if len(s.history) > 0 && !ours(s.history) {
+		return problem.Errorf(problem.Conflict, "leave it to its owner, or take it over: PUT it with adopt, which is pipeops-runner release deploy --adopt",
+			"release %s was not made through the agent", s.key.Name).WithField("name")
+	}
+	return nil
+}
+
+// exists refuses what is about no release.
+func (s *session) exists() error {
+	if len(s.history) == 0 || s.history[0].status == common.StatusUninstalled {
+		return unknown(s.key)
+	}
+	return s.mine()
+}
+
+// configuration is what Helm's actions work with. Templates get a narrower client than
+// what they become.
+func (s *session) configuration(admit func([]runnerapi.ObjectIntent) error) (*action.Configuration, *cluster, *getter, error) {
+	helmGlobals()
+	working, err := newGetter(s.ctx, s.config, s.key.Namespace)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	looking := working.forTemplates(s.ctx, s.config)
+	logger := logTo(s.opts.Log)
+	client := kube.New(working)
+	client.Namespace = s.key.Namespace
+	client.SetLogger(logger)
+	c := &cluster{Client: client, ctx: s.ctx, bounds: s.bounds(), admit: admit, say: s.lock.say}
+	cfg := action.NewConfiguration(action.ConfigurationSetLogger(logger))
+	cfg.RESTClientGetter, cfg.KubeClient = looking, c
+	cfg.HookOutputFunc = func(_, _, _ string) io.Writer { return io.Discard }
+	cfg.Releases = storage.Init(s.store)
+	cfg.Releases.SetLogger(logger)
+	cfg.Releases.MaxHistory = maxHistory
+	return cfg, c, looking, nil
+}
+
+func (s *session) bounds() bounds {
+	return bounds{namespace: s.key.Namespace, agent: s.opts.Namespace}
+}
+
+// work runs a command until it is done, however long that takes, and answers when it has
+// begun: from then on the release tells what becomes of it. An error before is the answer.
+func (s *session) work(ctx context.Context, limit time.Duration, do func() error) (runnerapi.Release, error) {
+	if !s.begin() {
+		s.close()
+		return runnerapi.Release{}, problem.Errorf(problem.Unavailable, "send it again", "the agent stops").WithRetryAfter(5 * time.Second)
+	}
+	done := make(chan error, 1)
+	go func() {
+		defer s.working.Done()
+		err := recovered(do)
+		if cause := context.Cause(s.ctx); err != nil && cause != nil && !errors.Is(err, cause) {
+			err = fmt.Errorf("%w: %w", cause, err)
+		}
+		s.settle(err)
+		s.note(err)
+		s.close() // whoever hears of the end may send the next command
+		done <- err
+	}()
+	stop := time.AfterFunc(limit, func() { s.cancel(fmt.Errorf("it took longer than %s", limit)) })
+	select {
+	case err := <-done:
+		stop.Stop()
+		if err != nil && !s.hasBegun() {
+			return runnerapi.Release{}, explained(err)
+		}
+		return s.GetRelease(ctx, s.key)
+	case <-s.store.begun:
+		return s.GetRelease(ctx, s.key)
+	case <-ctx.Done():
+		if s.hasBegun() {
+			return s.GetRelease(context.WithoutCancel(ctx), s.key)
+		}
+		s.cancel(ctx.Err())
+		return runnerapi.Release{}, ctx.Err()
+	}
+}
+
+func (s *session) hasBegun() bool {
+	select {
+	case <-s.store.begun:
+		return true
+	default:
+		return false
+	}
+}
+
+// note logs a command's end, without what may quote values.
+func (s *session) note(err error) {
+	e := s.opts.Log.Info()
+	if err != nil {
+		e = s.opts.Log.Warn()
+	}
+	op := s.lock.operation()
+	e.Str("namespace", s.key.Namespace).Str("release", s.key.Name).Str("command", op.Command).Str("runner", op.Runner).
+		Bool("failed", err != nil).Dur("took", time.Since(op.StartedAt)).Msg("helm: a command has ended")
+}
+
+// recovered makes an error of a panic: the SDK sees charts that nobody vouches for.
+func recovered(do func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = problem.Errorf(problem.Invalid, "report it, with the chart", "Helm broke down over this chart").WithField("chart")
+		}
+	}()
+	return do()
+}
+
+// explained turns Helm's errors into problems.
+func explained(err error) error {
+	p := &problem.Error{}
+	switch {
+	case errors.As(err, &p):
+		return p
+	case errors.Is(err, driver.ErrReleaseNotFound):
+		return problem.Errorf(problem.NotFound, "see which there are: pipeops-runner release list", "there is no such release")
+	case errors.Is(err, driver.ErrReleaseExists):
+		return problem.Errorf(problem.Conflict, "send it again", "another command made this revision at the same time")
+	case errors.Is(err, errStopped):
+		return problem.Errorf(problem.Unavailable, "send it again", "the agent stops").WithRetryAfter(5 * time.Second)
+	}
+	err = kubeproblem.From(err, "working on the release")
+	if errors.As(err, &p) {
+		return withRights(p)
+	}
+	return problem.Errorf(problem.Invalid, "correct the chart or its values", "%s", clip(err.Error())).WithField("chart")
+}
+
+// logTo hands on that Helm has something to say, in its own fixed words: its attributes
+// may quote what was sent.
+func logTo(log logger) slog.Handler { return handler{log} }

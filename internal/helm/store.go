@@ -1,0 +1,180 @@
+package helm
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	ri "helm.sh/helm/v4/pkg/release"
+	"helm.sh/helm/v4/pkg/release/common"
+	release "helm.sh/helm/v4/pkg/release/v1"
+	"helm.sh/helm/v4/pkg/storage/driver"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// releaseLabel marks a lock with its release, and a revision that the agent made with its
+// number. The helm program hands labels on, so a revision of its own has another's number.
+const releaseLabel = "pipeops.io/release"
+
+// brokeOff is what a revision is told that nobody is at work on any more.
+const brokeOff = "the command broke off: the agent ended in the middle of it. What it had made is there; the next command goes on"
+
+// theirsAfter is when somebody else's command that has not ended is taken for one that
+// broke off.
+const theirsAfter = 15 * time.Minute
+
+// store is Helm's, in Secrets of the namespace. It tells when a revision is there from
+// which others see what goes on.
+type store struct {
+	driver.Driver
+	// fence ends when somebody else may be at work on the release: nothing is written then.
+	fence context.Context
+	once  sync.Once
+	begun chan struct{}
+}
+
+// Create implements driver.Driver.
+func (s *store) Create(key string, rel ri.Releaser) error {
+	if s.fence.Err() != nil {
+		return context.Cause(s.fence)
+	}
+	r, ok := rel.(*release.Release)
+	if !ok {
+		return errors.New("a release of another kind")
+	}
+	marks := map[string]string{} // Helm may share the labels with an earlier revision
+	maps.Copy(marks, r.Labels)
+	marks[releaseLabel] = strconv.Itoa(r.Version)
+	r.Labels = marks
+	err := s.Driver.Create(key, r)
+	if err == nil {
+		s.begin()
+	}
+	return err
+}
+
+// Update implements driver.Driver.
+func (s *store) Update(key string, rel ri.Releaser) error {
+	if s.fence.Err() != nil {
+		return context.Cause(s.fence)
+	}
+	return s.Driver.Update(key, rel)
+}
+
+// Delete implements driver.Driver.
+func (s *store) Delete(key string) (ri.Releaser, error) {
+	if s.fence.Err() != nil {
+		return nil, context.Cause(s.fence)
+	}
+	return s.Driver.Delete(key)
+}
+
+func (s *store) begin() { s.once.Do(func() { close(s.begun) }) }
+
+// record is a revision as its Secret's labels tell of it.
+type record struct {
+	key     string // of the Secret
+	name    string
+	version int
+	status  common.Status
+	mark    string
+	updated time.Time
+}
+
+func (r record) pending() bool {
+	return r.status.IsPending() || r.status == common.StatusUninstalling
+}
+
+// records reads what revisions there are, the newest of each release first. What is in
+// them is not read: it may have megabytes each.
+func records(ctx context.Context, c *clients, namespace, name string) ([]record, error) {
+	selector := labels.Set{"owner": "helm"}
+	if name != "" {
+		selector["name"] = name
+	}
+	list, err := c.metadata.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(namespace).
+		List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
+	if err != nil {
+		return nil, kubeproblem.From(err, "reading the releases of namespace "+namespace)
+	}
+	var all []record
+	for _, m := range list.Items {
+		version, err := strconv.Atoi(m.Labels["version"])
+		if err != nil || m.Labels["name"] == "" {
+			continue
+		}
+		all = append(all, record{
+			key: m.Name, name: m.Labels["name"], version: version, status: common.Status(m.Labels["status"]),
+			mark: m.Labels[releaseLabel], updated: stamp(m.Labels, m.CreationTimestamp.Time),
+		})
+	}
+	slices.SortFunc(all, func(a, b record) int {
+		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(b.version, a.version))
+	})
+	return all, nil
+}
+
+func stamp(labels map[string]string, created time.Time) time.Time {
+	for _, key := range []string{"modifiedAt", "createdAt"} {
+		if seconds, err := strconv.ParseInt(labels[key], 10, 64); err == nil {
+			return time.Unix(seconds, 0).UTC()
+		}
+	}
+	return created
+}
+
+// ours says whether a release came through the agent, by its revisions.
+func ours(history []record) bool {
+	return slices.ContainsFunc(history, func(r record) bool { return r.mark != "" })
+}
+
+// abandoned says whether nobody is at work on a pending revision: the agent's own, once
+// no replica holds the lock; and somebody else's when it has gone on for too long.
+func (r record) abandoned(now time.Time) bool {
+	return r.mark == strconv.Itoa(r.version) || r.status == common.StatusUninstalling && r.mark != "" || now.Sub(r.updated) > theirsAfter
+}
+
+// driverFor is Helm's own reader and writer of revisions, bound to a context: it takes none.
+func (r *Releases) driverFor(ctx context.Context, namespace string) (driver.Driver, error) {
+	core, err := corev1client.NewForConfig(guarded(ctx, r.config, namespace, false))
+	if err != nil {
+		return nil, fmt.Errorf("prepare the Kubernetes client: %w", err)
+	}
+	d := driver.NewSecrets(core.Secrets(namespace))
+	d.SetLogger(logTo(r.opts.Log))
+	return d, nil
+}
+
+// one reads one revision.
+func one(d driver.Driver, r record) (*release.Release, error) {
+	got, err := d.Get(r.key)
+	if err != nil {
+		return nil, kubeproblem.From(err, "reading a revision of release "+r.name)
+	}
+	rel, ok := got.(*release.Release)
+	if !ok || rel.Info == nil || rel.Chart == nil || rel.Chart.Metadata == nil {
+		return nil, errors.New("a revision of release " + r.name + " cannot be read")
+	}
+	return rel, nil
+}
+
+// view is a revision for Runners.
+func view(rel *release.Release, managed bool) runnerapi.Release {
+	return runnerapi.Release{
+		Namespace: rel.Namespace, Name: rel.Name, Revision: rel.Version, Status: runnerapi.ReleaseStatus(rel.Info.Status.String()),
+		Description: clip(rel.Info.Description), UpdatedAt: rel.Info.LastDeployed.UTC(), Managed: managed,
+		Chart: runnerapi.ReleaseChart{Name: rel.Chart.Metadata.Name, Version: rel.Chart.Metadata.Version, AppVersion: rel.Chart.Metadata.AppVersion},
+	}
+}

@@ -1,0 +1,88 @@
+package runnerapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+func releaseURL(key Key) string {
+	return namespaceURL(key.Namespace) + "/releases/" + url.PathEscape(key.Name)
+}
+
+// PutRelease installs a chart or upgrades the release to it. It answers when that has
+// begun, or with DryRun, what would change: WaitRelease tells how it ends.
+func (c *Client) PutRelease(ctx context.Context, key Key, spec ReleaseSpec, opts WriteOptions) (Release, error) {
+	return c.releaseCommand(ctx, &request{method: http.MethodPut, path: releaseURL(key), body: spec}, opts)
+}
+
+// GetRelease reads the newest revision of a release.
+func (c *Client) GetRelease(ctx context.Context, key Key) (Release, error) {
+	var release Release
+	_, err := c.call(ctx, &request{method: http.MethodGet, path: releaseURL(key)}, &release)
+	return release, err
+}
+
+// ListReleases reads the newest revision of each release of a namespace.
+func (c *Client) ListReleases(ctx context.Context, namespace string) ([]Release, error) {
+	var list ReleaseList
+	_, err := c.call(ctx, &request{method: http.MethodGet, path: namespaceURL(namespace) + "/releases"}, &list)
+	return list.Items, err
+}
+
+// ReleaseHistory reads the revisions that are kept, the newest first.
+func (c *Client) ReleaseHistory(ctx context.Context, key Key) ([]Release, error) {
+	var list ReleaseList
+	_, err := c.call(ctx, &request{method: http.MethodGet, path: releaseURL(key) + "/history"}, &list)
+	return list.Items, err
+}
+
+// RollbackRelease goes back to a revision, by default the one that was deployed before.
+// It answers when that has begun.
+func (c *Client) RollbackRelease(ctx context.Context, key Key, to ReleaseRollback, opts WriteOptions) (Release, error) {
+	return c.releaseCommand(ctx, &request{method: http.MethodPost, path: releaseURL(key) + "/rollback", body: to}, opts)
+}
+
+// DeleteRelease uninstalls a release. It answers when that has begun; WaitRelease
+// answers NotFound when it is done.
+func (c *Client) DeleteRelease(ctx context.Context, key Key, opts WriteOptions) (Release, error) {
+	return c.releaseCommand(ctx, &request{method: http.MethodDelete, path: releaseURL(key)}, opts)
+}
+
+func (c *Client) releaseCommand(ctx context.Context, r *request, opts WriteOptions) (Release, error) {
+	var release Release
+	_, err := c.call(ctx, r.write(opts), &release)
+	return release, err
+}
+
+// WaitRelease waits until no command is at work on a release, and reports what it sees
+// about once a second. It outlives outages of the agent; when ctx ends the answer is the
+// newest that is known, with ctx's error.
+func (c *Client) WaitRelease(ctx context.Context, key Key, report func(Release)) (Release, error) {
+	var newest Release
+	for {
+		release, err := c.GetRelease(ctx, key)
+		known := &Error{}
+		switch {
+		case err == nil:
+			newest = release
+			report(release)
+			if !release.Busy() {
+				return release, nil
+			}
+		case ctx.Err() != nil:
+			return newest, ctx.Err()
+		case errors.As(err, &known) && !known.Passing():
+			return newest, err
+		}
+		timer := time.NewTimer(time.Second)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return newest, ctx.Err()
+		}
+	}
+}

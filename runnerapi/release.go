@@ -1,0 +1,230 @@
+package runnerapi
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+)
+
+// Releases is what the server needs for the calls about Helm releases.
+type Releases interface {
+	// PutRelease installs a chart or upgrades the release to it. All that can be said
+	// before anything is changed is an error; what comes then goes on when the call has
+	// been answered, and WaitRelease tells how it ends. With DryRun the answer says what
+	// would change.
+	PutRelease(ctx context.Context, key Key, spec ReleaseSpec, opts ReleaseOptions) (Release, error)
+	GetRelease(ctx context.Context, key Key) (Release, error)
+	// ListReleases reads the newest revision of each release of a namespace.
+	ListReleases(ctx context.Context, namespace string) ([]Release, error)
+	// ReleaseHistory reads the revisions that are kept, the newest first.
+	ReleaseHistory(ctx context.Context, key Key) ([]Release, error)
+	// RollbackRelease goes back to a revision, as a new one. It goes on as PutRelease does.
+	RollbackRelease(ctx context.Context, key Key, to ReleaseRollback, opts ReleaseOptions) (Release, error)
+	// DeleteRelease uninstalls. It goes on as PutRelease does.
+	DeleteRelease(ctx context.Context, key Key, opts ReleaseOptions) (Release, error)
+	// WaitRelease waits until no command is at work on the release, or ctx ends. A release
+	// that is uninstalled is NotFound.
+	WaitRelease(ctx context.Context, key Key) (Release, error)
+}
+
+// ReleaseOptions apply to every command about a release.
+type ReleaseOptions struct {
+	WriteOptions
+	// AdmitObjects is asked, where it is set, about all objects that a command would make,
+	// before it makes any. Its refusal is the answer.
+	AdmitObjects func([]ObjectIntent) error
+}
+
+// What bounds a release's body.
+const (
+	MaxChartArchive = 2 << 20 // of an uploaded archive, before base64
+	MaxReleaseBody  = 4 << 20 // with the values
+)
+
+// The longest that a command about a release may take.
+const (
+	DefaultReleaseTimeout = 5 * time.Minute
+	MaxReleaseTimeout     = time.Hour
+)
+
+// ReleaseSpec is a chart and what it is given.
+type ReleaseSpec struct {
+	Chart  ChartSource    `json:"chart"`
+	Values map[string]any `json:"values,omitempty" doc:"Values for the chart, in place of all that an earlier revision had. They are kept in a Secret of the namespace and come out of no call."`
+	// Timeout is a duration.
+	Timeout string `json:"timeout,omitempty" maxLength:"16" example:"5m" doc:"How long the chart's objects may take to become ready, and each hook to end; 5m when absent, at most 1h. The revision is failed when they have not."`
+	// RollbackOnFailure takes back what failed.
+	RollbackOnFailure bool `json:"rollbackOnFailure,omitempty" doc:"Go back to the last revision that was deployed when this one fails; uninstall where there was none."`
+	// Adopt takes a release over.
+	Adopt bool `json:"adopt,omitempty" doc:"Take over a release of this name that somebody else made, with the helm program."`
+}
+
+// ChartSource says where a chart comes from: a repository, a registry, or the body.
+type ChartSource struct {
+	Repository        string `json:"repository,omitempty" maxLength:"2048" example:"https://charts.example.com" doc:"URL of a chart repository, with name."`
+	Name              string `json:"name,omitempty" maxLength:"253" pattern:"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$" example:"web" doc:"Name of the chart in the repository."`
+	OCI               string `json:"oci,omitempty" maxLength:"2048" example:"oci://registry.example.com/charts/web" doc:"The chart's repository in an OCI registry."`
+	Version           string `json:"version,omitempty" maxLength:"128" example:"1.4.2" doc:"Version, or for a repository a range of them as in ^1.4; the newest that is no pre-release when absent. A registry wants one, or digest."`
+	Archive           []byte `json:"archive,omitempty" doc:"The chart itself, as helm package writes it, in base64; at most 2 MiB before that."`
+	CredentialsSecret string `json:"credentialsSecret,omitempty" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$" example:"chart-login" doc:"Secret of the namespace with username and password for the repository or registry. They are sent to that host alone."`
+}
+
+// Validate reports what the types cannot.
+func (s ReleaseSpec) Validate() []FieldError {
+	fields := s.Chart.validate()
+	if _, err := s.timeout(); err != nil {
+		fields = append(fields, FieldError{Field: "timeout", Message: "give a duration such as 5m, of 1s at least and 1h at most"})
+	}
+	return fields
+}
+
+func (c ChartSource) validate() (fields []FieldError) {
+	add := func(field, message string) {
+		fields = append(fields, FieldError{Field: "chart" + field, Message: message})
+	}
+	given := 0
+	for _, is := range []bool{c.Repository != "", c.OCI != "", len(c.Archive) > 0} {
+		if is {
+			given++
+		}
+	}
+	switch {
+	case given != 1:
+		add("", "give exactly one of repository, oci and archive")
+	case c.Repository != "" && c.Name == "":
+		add(".name", "a chart of a repository has a name")
+	case c.Repository == "" && c.Name != "":
+		add(".name", "only a chart of a repository is named here")
+	case c.OCI != "" && !strings.HasPrefix(c.OCI, "oci://"):
+		add(".oci", "it begins with oci://")
+	case c.OCI != "" && c.Version == "":
+		add(".version", "a registry does not say which version is the newest: name one, or a digest (sha256:…)")
+	case len(c.Archive) > 0 && (c.Version != "" || c.CredentialsSecret != ""):
+		add(".archive", "an archive has its version in it, and needs no credentials")
+	case len(c.Archive) > MaxChartArchive:
+		add(".archive", "a chart has at most 2 MiB: Kubernetes keeps a release in 1 MiB")
+	}
+	return fields
+}
+
+func (s ReleaseSpec) timeout() (time.Duration, error) { return releaseTimeout(s.Timeout) }
+
+func releaseTimeout(text string) (time.Duration, error) {
+	if text == "" {
+		return DefaultReleaseTimeout, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err == nil && (d < time.Second || d > MaxReleaseTimeout) {
+		return 0, errors.New("out of range")
+	}
+	return d, err
+}
+
+// TimeLimit is the timeout of a valid spec.
+func (s ReleaseSpec) TimeLimit() time.Duration {
+	d, err := s.timeout()
+	if err != nil {
+		return DefaultReleaseTimeout
+	}
+	return d
+}
+
+// ReleaseRollback is the body of the rollback call.
+type ReleaseRollback struct {
+	Revision int    `json:"revision,omitempty" minimum:"0" maximum:"1000000" doc:"Revision to go back to; the one that was deployed before when absent."`
+	Timeout  string `json:"timeout,omitempty" maxLength:"16" example:"5m" doc:"As of a deploy."`
+}
+
+// TimeLimit is the timeout of a valid rollback.
+func (r ReleaseRollback) TimeLimit() time.Duration {
+	return ReleaseSpec{Timeout: r.Timeout}.TimeLimit()
+}
+
+// Validate reports what the types cannot.
+func (r ReleaseRollback) Validate() []FieldError {
+	if _, err := releaseTimeout(r.Timeout); err != nil {
+		return []FieldError{{Field: "timeout", Message: "give a duration such as 5m, of 1s at least and 1h at most"}}
+	}
+	return nil
+}
+
+// ReleaseStatus is what Helm says of a revision.
+type ReleaseStatus string
+
+// The states of a revision, in Helm's words.
+const (
+	ReleaseDeployed        ReleaseStatus = "deployed"
+	ReleaseFailed          ReleaseStatus = "failed"
+	ReleaseSuperseded      ReleaseStatus = "superseded"
+	ReleaseUninstalled     ReleaseStatus = "uninstalled"
+	ReleaseUninstalling    ReleaseStatus = "uninstalling"
+	ReleasePendingInstall  ReleaseStatus = "pending-install"
+	ReleasePendingUpgrade  ReleaseStatus = "pending-upgrade"
+	ReleasePendingRollback ReleaseStatus = "pending-rollback"
+)
+
+// Release is a revision of a Helm release: the newest, where no other is asked for.
+// Values, notes and manifests are not told: they may hold what is secret.
+type Release struct {
+	Namespace   string        `json:"namespace"`
+	Name        string        `json:"name"`
+	Revision    int           `json:"revision"`
+	Status      ReleaseStatus `json:"status" enum:"unknown,deployed,uninstalled,superseded,failed,uninstalling,pending-install,pending-upgrade,pending-rollback"`
+	Description string        `json:"description,omitempty" doc:"Why it failed, where it did."`
+	Chart       ReleaseChart  `json:"chart"`
+	UpdatedAt   time.Time     `json:"updatedAt"`
+	// Managed says whose it is.
+	Managed bool `json:"managed" doc:"It came through the agent. Another, made with the helm program, is changed only once it was adopted."`
+	// Operation is a command that is at work.
+	Operation *ReleaseOperation `json:"operation,omitempty" doc:"The command that is at work on the release now."`
+	Objects   []ReleaseObject   `json:"objects,omitempty" doc:"What the revision consists of; in a dry run, what would become of each."`
+}
+
+// ReleaseChart names a chart.
+type ReleaseChart struct {
+	Name       string `json:"name"`
+	Version    string `json:"version"`
+	AppVersion string `json:"appVersion,omitempty"`
+}
+
+// ReleaseOperation is a command about a release that is under way.
+type ReleaseOperation struct {
+	Command   string    `json:"command" example:"put-release"`
+	Runner    string    `json:"runner"`
+	StartedAt time.Time `json:"startedAt"`
+	Progress  string    `json:"progress,omitempty" example:"waiting for Deployment web (1 of 4 objects)"`
+}
+
+// ReleaseObject is an object of a release.
+type ReleaseObject struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Name       string `json:"name"`
+	Hook       string `json:"hook,omitempty" doc:"When it is made, for a hook."`
+	Change     string `json:"change,omitempty" enum:"create,change,none,delete,unknown" doc:"Only in a dry run. Unknown: its kind comes with this chart."`
+}
+
+// ReleaseList is releases, or revisions of one.
+type ReleaseList struct {
+	Items []Release `json:"items" nullable:"false"`
+}
+
+// Busy says whether a command is at work.
+func (r Release) Busy() bool { return r.Operation != nil }
+
+// ObjectIntent is an object that a command would make, as far as a policy can bound it.
+type ObjectIntent struct {
+	Field string // what to call it
+	Kind  string // KIND or KIND.GROUP
+	// Replicas are the pods that it asks for; nil for what has no such number.
+	Replicas   *int32
+	Containers []ContainerIntent // init containers too
+}
+
+// ContainerIntent is a container that an object would run.
+type ContainerIntent struct {
+	Name   string
+	Image  string
+	Limits ResourceAmounts
+}

@@ -1,0 +1,193 @@
+package runnerapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
+)
+
+const (
+	releasePattern = "/namespaces/{namespace}/releases/{name}"
+	// prepareTimeout bounds what a command about a release does before it is answered:
+	// fetching a chart, rendering it, and comparing it with the cluster.
+	prepareTimeout = 45 * time.Second
+)
+
+type (
+	releaseOutput struct {
+		Status int
+		Body   Release
+	}
+	releaseListOutput struct{ Body ReleaseList }
+)
+
+func (s *server) releaseRoutes() {
+	const named = " The customer's policy has to name this command."
+	const goesOn = " Answers 202 while it goes on, and 200 with the outcome where wait was long enough: a revision that failed is an outcome. " +
+		"One command at a time works on a release; another is refused (409), naming the one at work."
+	registerLong(s, operation("put-release", http.MethodPut, releasePattern, "Releases", "Install or upgrade a Helm release",
+		"Takes the chart from a repository, a registry or the body, renders it, and refuses it whole when an object is not allowed, before anything is changed. "+
+			"A revision is deployed when its objects are ready, and failed when they are not in time. A command that broke off leaves a failed revision, and the next one goes on."+
+			goesOn+named+" See docs/releases.md.", MaxReleaseBody), s.putRelease)
+	register(s, operation("get-release", http.MethodGet, releasePattern, "Releases", "Get a Helm release",
+		"Its newest revision, with the command that is at work on it. Neither values nor notes nor manifests are told.", 0), s.getRelease)
+	register(s, operation("list-releases", http.MethodGet, "/namespaces/{namespace}/releases", "Releases", "List the Helm releases of a namespace",
+		"Also those that were made with the helm program.", 0), s.listReleases)
+	register(s, operation("list-release-history", http.MethodGet, releasePattern+"/history", "Releases", "List a release's revisions",
+		"Those that are kept, the newest first; rollback can go back to each that was deployed.", 0), s.releaseHistory)
+	registerLong(s, operation("rollback-release", http.MethodPost, releasePattern+"/rollback", "Releases", "Roll a Helm release back",
+		"Goes back to a revision, as a new one."+goesOn+named, maxSmallBody), s.rollbackRelease)
+	registerLong(s, operation("delete-release", http.MethodDelete, releasePattern, "Releases", "Uninstall a Helm release",
+		"Deletes what the release made, but for what its chart says to keep, and its history."+goesOn+named, 0), s.deleteRelease)
+}
+
+// releaseOptions has the policy asked about what a chart brings.
+func (s *server) releaseOptions(ctx context.Context, p params.Write) ReleaseOptions {
+	opts := ReleaseOptions{WriteOptions: s.writeOptions(ctx, p)}
+	if s.Policy != nil {
+		opts.AdmitObjects = func(objects []ObjectIntent) error {
+			return s.bring(ctx, func(i *Intent) { i.Objects = objects })
+		}
+	}
+	return opts
+}
+
+func (s *server) putRelease(ctx context.Context, in *struct {
+	params.Release
+	params.Write
+	params.WaitRelease
+	Body ReleaseSpec
+}) (*releaseOutput, error) {
+	if err := invalid(in.Body.Validate()); err != nil {
+		return nil, err
+	}
+	return s.command(ctx, in.Release, in.WaitRelease, func(ctx context.Context, key Key) (Release, error) {
+		return s.Releases.PutRelease(ctx, key, in.Body, s.releaseOptions(ctx, in.Write))
+	})
+}
+
+func (s *server) rollbackRelease(ctx context.Context, in *struct {
+	params.Release
+	params.Write
+	params.WaitRelease
+	Body ReleaseRollback
+}) (*releaseOutput, error) {
+	if err := invalid(in.Body.Validate()); err != nil {
+		return nil, err
+	}
+	return s.command(ctx, in.Release, in.WaitRelease, func(ctx context.Context, key Key) (Release, error) {
+		return s.Releases.RollbackRelease(ctx, key, in.Body, s.releaseOptions(ctx, in.Write))
+	})
+}
+
+func (s *server) deleteRelease(ctx context.Context, in *struct {
+	params.Release
+	params.Write
+	params.WaitRelease
+}) (*releaseOutput, error) {
+	return s.command(ctx, in.Release, in.WaitRelease, func(ctx context.Context, key Key) (Release, error) {
+		return s.Releases.DeleteRelease(ctx, key, s.releaseOptions(ctx, in.Write))
+	})
+}
+
+// command begins a command about a release and waits as long as was asked for.
+func (s *server) command(ctx context.Context, p params.Release, w params.WaitRelease, begin func(context.Context, Key) (Release, error)) (*releaseOutput, error) {
+	wait, err := w.Duration()
+	if err != nil {
+		return nil, err
+	}
+	key := Key(p)
+	preparing, cancel := context.WithTimeout(ctx, prepareTimeout)
+	defer cancel()
+	release, err := begin(preparing, key)
+	if err != nil {
+		return nil, err
+	}
+	if release.Busy() && wait > 0 {
+		if release, err = s.outcome(ctx, key, release, wait); err != nil {
+			return nil, err
+		}
+	}
+	out := &releaseOutput{Status: http.StatusOK, Body: release}
+	if release.Busy() {
+		out.Status = http.StatusAccepted
+	}
+	return out, nil
+}
+
+// outcome waits for a command's end. A release that is not there any more was
+// uninstalled: the answer is what it was.
+func (s *server) outcome(ctx context.Context, key Key, was Release, wait time.Duration) (Release, error) {
+	waiting, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	now, err := s.Releases.WaitRelease(waiting, key)
+	known := &Error{}
+	switch {
+	case errors.As(err, &known) && known.Code == problem.NotFound:
+		was.Status, was.Operation = ReleaseUninstalled, nil
+		return was, nil
+	case err != nil && ctx.Err() == nil && waiting.Err() != nil:
+		return was, nil
+	}
+	return now, err
+}
+
+// releaseCommands are those that go on after they were answered.
+var releaseCommands = map[string]bool{"put-release": true, "rollback-release": true, "delete-release": true}
+
+// releaseOutcome says what became of a command about a release, by the revision that it
+// was answered with.
+func (s *server) releaseOutcome(ctx context.Context, r Record) (OperationState, string, error) {
+	var was Release
+	if len(r.Answer) > 0 {
+		if err := json.Unmarshal(r.Answer, &was); err != nil {
+			return "", "", err
+		}
+	}
+	history, err := s.Releases.ReleaseHistory(ctx, r.Target)
+	known := &Error{}
+	switch {
+	case errors.As(err, &known) && known.Code == problem.NotFound && (r.Command == "delete-release" || was.Status == ReleaseUninstalled):
+		return OperationSucceeded, "", nil
+	case errors.As(err, &known) && known.Code == problem.NotFound:
+		return OperationSuperseded, "the release is not there any more", nil
+	case err != nil:
+		return "", "", err
+	}
+	for i, at := range history {
+		switch {
+		case was.Revision != 0 && at.Revision != was.Revision || was.Revision == 0 && i > 0:
+		case at.Busy():
+			return OperationPending, at.Operation.Progress, nil
+		case at.Status == ReleaseFailed:
+			return OperationFailed, at.Description, nil
+		case r.Command == "delete-release":
+			return OperationSuperseded, "the release was deployed again", nil
+		case at.Status == ReleaseDeployed || at.Status == ReleaseSuperseded:
+			return OperationSucceeded, "", nil
+		default:
+			return OperationPending, at.Description, nil
+		}
+	}
+	return OperationSuperseded, "the revision is not kept any more", nil
+}
+
+func (s *server) getRelease(ctx context.Context, in *params.Release) (*releaseOutput, error) {
+	release, err := s.Releases.GetRelease(ctx, Key(*in))
+	return &releaseOutput{Status: http.StatusOK, Body: release}, err
+}
+
+func (s *server) listReleases(ctx context.Context, in *params.Namespace) (*releaseListOutput, error) {
+	items, err := s.Releases.ListReleases(ctx, in.Namespace)
+	return &releaseListOutput{Body: ReleaseList{Items: notNil(items)}}, err
+}
+
+func (s *server) releaseHistory(ctx context.Context, in *params.Release) (*releaseListOutput, error) {
+	items, err := s.Releases.ReleaseHistory(ctx, Key(*in))
+	return &releaseListOutput{Body: ReleaseList{Items: notNil(items)}}, err
+}
