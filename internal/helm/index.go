@@ -92,7 +92,7 @@ func entriesOf(index io.Reader, name string) ([]entry, error) {
 	var small bytes.Buffer
 	for {
 		line, err := lines.ReadSlice('\n')
-		long := err == bufio.ErrBufferFull       
+		long := err == bufio.ErrBufferFull
 		if err != nil && err != io.EOF && !long {
 			return nil, problem.Errorf(problem.Invalid, "try again", "the repository's index breaks off: %v", err).WithField("chart.repository")
 		}
