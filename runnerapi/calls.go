@@ -34,6 +34,7 @@ const (
 	secretRoute    = "/v1/namespaces/{namespace}/secrets/{name}" //nolint:gosec // a path, no credential
 	configMapRoute = "/v1/namespaces/{namespace}/configmaps/{name}"
 	namespaceRoute = "/v1/namespaces/{namespace}"
+	buildRoute     = "/v1/namespaces/{namespace}/builds/{name}"
 	nodeRoute      = "/v1/nodes/{name}"
 	firstNode      = `"$(pipeops-runner node list shop -o json | jq -r '.items[0].name')"`
 )
@@ -132,6 +133,22 @@ func Calls() []Call {
 		}, {
 			"GET", appRoute + "/metrics", "get-app-metrics", Reads, []string{"Metrics"}, "metrics", read, "",
 			"pipeops-runner metrics shop web",
+		}, {
+			"PUT", buildRoute, "put-build", Named, []string{"PutBuild"}, "build run", same,
+			`{"git":{"url":"https://git.example.com/shop/web.git","ref":{"branch":"main"},"credentials":"web-env"},"image":"registry.example.com/shop/web","ca":{"configMap":"web-settings"},"run":"build-1742"}`,
+			"pipeops-runner build run shop web --git https://git.example.com/shop/web.git --ref main --git-credentials web-env --ca-config-map web-settings --image registry.example.com/shop/web --run build-1742",
+		}, {
+			"GET", buildRoute, "get-build", Reads, []string{"GetBuild", "WaitBuild"}, "build status", read, "",
+			"pipeops-runner build status shop web",
+		}, {
+			"GET", "/v1/namespaces/{namespace}/builds", "list-builds", Reads, []string{"ListBuilds"}, "build list", read, "",
+			"pipeops-runner build list shop",
+		}, {
+			"GET", buildRoute + "/logs", "build-logs", Reads, []string{"BuildLogs"}, "build logs", read, "",
+			"pipeops-runner build logs shop web",
+		}, {
+			"DELETE", buildRoute, "delete-build", Writes, []string{"DeleteBuild"}, "build delete", thenGone, "",
+			"pipeops-runner build delete shop web",
 		}, {
 			"DELETE", appRoute, "delete-app", Writes, []string{"Delete"}, "delete", thenGone, "",
 			"pipeops-runner delete shop web",

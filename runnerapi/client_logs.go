@@ -22,10 +22,14 @@ const maxBroken = 5
 // the connection lost, is taken up where it ended: by the lines' time stamps no
 // line comes twice, and none is left out unless its pod is gone.
 func (c *Client) Logs(ctx context.Context, key Key, opts LogOptions, emit func(LogLine) error) error {
+	return c.logs(ctx, appURL(key)+"/logs", opts, emit)
+}
+
+func (c *Client) logs(ctx context.Context, path string, opts LogOptions, emit func(LogLine) error) error {
 	res := &resumption{opts: opts, began: time.Now(), marks: map[string]mark{}}
 	for n := 0; ; n++ {
 		before := res.lines
-		err := c.stream(ctx, key, res, emit)
+		err := c.stream(ctx, path, res, emit)
 		stop, known := &stopped{}, &Error{}
 		switch {
 		case err == nil:
@@ -51,9 +55,9 @@ func (c *Client) Logs(ctx context.Context, key Key, opts LogOptions, emit func(L
 }
 
 // stream reads the log over one connection.
-func (c *Client) stream(ctx context.Context, key Key, res *resumption, emit func(LogLine) error) error {
+func (c *Client) stream(ctx context.Context, path string, res *resumption, emit func(LogLine) error) error {
 	ctx, t := withTry(ctx)
-	resp, err := c.do(ctx, t, &request{method: http.MethodGet, path: appURL(key) + "/logs", query: res.next(), accept: NDJSON})
+	resp, err := c.do(ctx, t, &request{method: http.MethodGet, path: path, query: res.next(), accept: NDJSON})
 	if err != nil {
 		return err
 	}

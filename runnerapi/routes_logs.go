@@ -41,8 +41,12 @@ func (in *logsInput) options() (LogOptions, error) {
 }
 
 func (s *server) logRoutes() {
-	op := operation("get-app-logs", http.MethodGet, appPattern+"/logs", "Apps", "Read an App's log",
-		"All pods' lines, interleaved by time. Sent as they come; where the log breaks off, the last line says why, in an object with the key \"error\".", 0)
+	huma.Register(s.api, s.sendsLog(operation("get-app-logs", http.MethodGet, appPattern+"/logs", "Apps", "Read an App's log",
+		"All pods' lines, interleaved by time. Sent as they come; where the log breaks off, the last line says why, in an object with the key \"error\".", 0)), s.getLogs)
+}
+
+// sendsLog documents the answer of a call that sends a log.
+func (s *server) sendsLog(op huma.Operation) huma.Operation {
 	schemas := s.api.OpenAPI().Components.Schemas
 	op.Responses = map[string]*huma.Response{"200": {
 		Description: "One line of the log in each line.",
@@ -54,7 +58,7 @@ func (s *server) logRoutes() {
 			"text/plain": {Schema: &huma.Schema{Type: huma.TypeString}},
 		},
 	}}
-	huma.Register(s.api, op, s.getLogs)
+	return op
 }
 
 func (s *server) getLogs(ctx context.Context, in *logsInput) (*streamOutput, error) {
@@ -62,31 +66,41 @@ func (s *server) getLogs(ctx context.Context, in *logsInput) (*streamOutput, err
 	if err != nil {
 		return nil, s.wireError(ctx, err)
 	}
+	return s.sendLogOf(ctx, in.Accept, opts, func(ctx context.Context, emit func(LogLine) error) error {
+		return s.Apps.Logs(ctx, appKey(in.App), opts, emit)
+	}), nil
+}
+
+// sendLogOf sends what read emits.
+func (s *server) sendLogOf(ctx context.Context, accept string, opts LogOptions, read logReader) *streamOutput {
 	return &streamOutput{Body: func(hc huma.Context) {
 		_, w := humachi.Unwrap(hc)
 		stream := newLogStream(w, NDJSON, encodeNDJSON, s.Limits.withDefaults().Stall)
-		if wantsText(in.Accept) {
+		if wantsText(accept) {
 			stream = newLogStream(w, PlainText, encodeText, s.Limits.withDefaults().Stall)
 		}
 		ctx, cancel := untilDrain(ctx)
 		defer cancel()
 		err := stream.run(ctx, func(ctx context.Context, emit func(LogLine) error) error {
-			return s.logs(ctx, appKey(in.App), opts, emit)
+			return s.logs(ctx, opts, read, emit)
 		})
 		if err != nil {
 			problem.Write(w, problem.RequestID(ctx), err)
 		}
-	}}, nil
+	}}
 }
 
+// logReader is a backend's way to read a log.
+type logReader func(ctx context.Context, emit func(LogLine) error) error
+
 // logs is the backend's, with errors that may be told.
-func (s *server) logs(ctx context.Context, key Key, opts LogOptions, emit func(LogLine) error) (err error) {
+func (s *server) logs(ctx context.Context, opts LogOptions, read logReader, emit func(LogLine) error) (err error) {
 	defer func() { // in a goroutine of its own, out of reach of recoverPanics
 		if reason := recover(); reason != nil {
 			err = s.wireError(ctx, fmt.Errorf("panic: %v\n%s", reason, debug.Stack()))
 		}
 	}()
-	err = s.Apps.Logs(ctx, key, opts, emit)
+	err = read(ctx, emit)
 	switch {
 	case ctx.Err() != nil && errors.As(context.Cause(ctx), new(*Error)):
 		return s.wireError(ctx, ctx.Err())

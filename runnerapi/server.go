@@ -38,6 +38,7 @@ type Config struct {
 	Namespaces Namespaces
 	Clusters   Clusters
 	Nodes      Nodes
+	Builds     Builds
 	// Journal and Outcomes make writes operations. Without a Journal nothing is
 	// remembered, which is for tests only.
 	Journal  Journal
@@ -116,6 +117,7 @@ func newRouter(c Config) (chi.Router, *server) {
 		s.clusterRoutes()
 		s.nodeRoutes()
 		s.auditRoutes()
+		s.buildRoutes()
 		addSamples(s.api.OpenAPI())
 	})
 	doc, err := s.document()
