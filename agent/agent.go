@@ -24,6 +24,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent/update"
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/audit"
+	"github.com/pipeops/pipeops-vm-agent/internal/build"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -65,6 +66,7 @@ type Agent struct {
 	log     zerolog.Logger
 	now     func() time.Time
 	kube    *kube.Client
+	builds  *build.Client
 	store   identity.Store
 	health  *health
 	policy  *policy.Policy
@@ -112,8 +114,12 @@ func New(opts Options) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
+	builds, err := newBuilds(opts)
+	if err != nil {
+		return nil, err
+	}
 	a := &Agent{
-		opts: opts, replica: opts.Replica, log: opts.Log, now: opts.Now, kube: k,
+		builds: builds, opts: opts, replica: opts.Replica, log: opts.Log, now: opts.Now, kube: k,
 		health: newHealth(), policy: newPolicy(opts.Config, k), beat: make(chan struct{}, 1), routed: make(chan struct{}, 1), news: newNews(),
 		hurry: make(chan struct{}, 1), fresh: make(chan struct{}, 1),
 		process: rand.Text(), instruments: newInstruments(opts.Version),

@@ -67,7 +67,7 @@ kind: ConfigMap
 metadata: {namespace: ` + kubetest.AgentNamespace + `, name: pipeops-policy}
 data:
   policy.yaml: |
-    rules: [{name: all, commands: ["*", exec-app, port-forward-app, cordon-node, uncordon-node, drain-node]}]
+    rules: [{name: all, commands: ["*", exec-app, port-forward-app, cordon-node, uncordon-node, drain-node, put-build]}]
 `} {
 		kubectl := func(verb string) {
 			cmd := s.env.Cluster.KubectlCommand(context.Background(), verb, "-f", "-")
@@ -88,6 +88,7 @@ func (s *shop) runAgent(t *testing.T, p *planetest.Plane) {
 		Config: config.Config{
 			ControlPlaneURL: p.URL(), Token: token(t, p), ClusterName: exampleAgent,
 			Namespace: kubetest.AgentNamespace, HealthAddress: "127.0.0.1:0",
+			BuildImage: harness.ExampleImage, BuildToolsImage: harness.ExampleImage, // builds that fail; internal/build has one that does not
 		},
 		Version: "test", Log: zerolog.New(s.rec), Kubernetes: s.rec.config(s.env.Agent), Now: p.Clock.Now,
 	})

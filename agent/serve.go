@@ -17,7 +17,7 @@ const runnerAPIVersion = "v1"
 func (a *Agent) runnerAPI(engine *app.Engine) http.Handler {
 	return runnerapi.NewServer(runnerapi.Config{
 		Apps: engine, Insides: engine, Meter: engine, Secrets: contents{a.kube, engine}, ConfigMaps: contents{a.kube, engine},
-		Namespaces: a.kube, Clusters: clusterCall{a}, Nodes: a.kube,
+		Namespaces: a.kube, Clusters: clusterCall{a}, Nodes: a.kube, Builds: a.builds,
 		Journal: a.kube.Journal(), Outcomes: engine, Policy: a.policy, Audit: a.audit,
 		TrustDomain: a.current.Load().TrustDomain, Version: a.opts.Version,
 		Ready: a.health.ready, Log: a.log,

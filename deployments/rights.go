@@ -47,6 +47,7 @@ const (
 	secret     = "/v1/namespaces/{namespace}/secrets/{name}" //nolint:gosec // a path, no credential
 	configMap  = "/v1/namespaces/{namespace}/configmaps/{name}"
 	namespace  = "/v1/namespaces/{namespace}"
+	build      = "/v1/namespaces/{namespace}/builds/{name}"
 	apps       = "apps.pipeops.io"
 	revisions  = "controllerrevisions.apps"
 	namespaces = "namespaces"
@@ -104,11 +105,17 @@ func Calls() map[string][]Right {
 		"GET " + app + "/exec":                {on("pods/exec", "get")},
 		"GET " + app + "/portforward":         {on("pods/portforward", "get")},
 		"GET " + app + "/metrics":             {on("pods.metrics.k8s.io", "list")},
-		"GET /v1/operations/{id}":             {own(revisions, "get")},
-		"GET /v1/audit":                       {own(revisions, "get", "list")},
-		"GET /healthz":                        nil,
-		"GET /readyz":                         nil,
-		"GET /openapi.json":                   nil,
+		"PUT " + build: {admitted, on("secrets", "get"), on("configmaps", "get"), on("jobs.batch", "list", "create", "delete"),
+			on("pods", "list"), on("events", "list")},
+		"GET " + build:                          {admitted, on("jobs.batch", "list"), on("pods", "list"), on("events", "list"), on("pods/log", "get")},
+		"GET /v1/namespaces/{namespace}/builds": {admitted, on("jobs.batch", "list"), on("pods", "list")},
+		"GET " + build + "/logs":                {admitted, on("jobs.batch", "list"), on("pods", "list"), on("pods/log", "get")},
+		"DELETE " + build:                       {admitted, on("jobs.batch", "list", "delete")},
+		"GET /v1/operations/{id}":               {own(revisions, "get")},
+		"GET /v1/audit":                         {own(revisions, "get", "list")},
+		"GET /healthz":                          nil,
+		"GET /readyz":                           nil,
+		"GET /openapi.json":                     nil,
 	}
 }
 

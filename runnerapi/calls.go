@@ -135,8 +135,8 @@ func Calls() []Call {
 			"pipeops-runner metrics shop web",
 		}, {
 			"PUT", buildRoute, "put-build", Named, []string{"PutBuild"}, "build run", same,
-			`{"git":{"url":"https://git.example.com/shop/web.git","ref":{"branch":"main"},"credentials":"web-env"},"image":"registry.example.com/shop/web","ca":{"configMap":"web-settings"},"run":"build-1742"}`,
-			"pipeops-runner build run shop web --git https://git.example.com/shop/web.git --ref main --git-credentials web-env --ca-config-map web-settings --image registry.example.com/shop/web --run build-1742",
+			`{"git":{"url":"https://git.example.com/shop/web.git","ref":{"branch":"main"},"credentials":"web-env"},"image":"registry.example.com/shop/web","ca":{"configMap":"web-settings"},"history":1,"run":"build-1744"}`,
+			"pipeops-runner build run shop web --git https://git.example.com/shop/web.git --ref main --git-credentials web-env --ca-config-map web-settings --image registry.example.com/shop/web --history 1 --run build-1742",
 		}, {
 			"GET", buildRoute, "get-build", Reads, []string{"GetBuild", "WaitBuild"}, "build status", read, "",
 			"pipeops-runner build status shop web",

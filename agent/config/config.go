@@ -41,6 +41,8 @@ type Config struct {
 	UpdateKeys        []string
 	UpdateMirror      string
 	UpdateDeadline    time.Duration
+	BuildImage        string
+	BuildToolsImage   string
 
 	source map[string]string // key → where its value comes from
 }

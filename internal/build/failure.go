@@ -82,7 +82,7 @@ func terminated(f *runnerapi.BuildFailure, stage string, t *corev1.ContainerStat
 var (
 	stepLine = regexp.MustCompile(`^ > (\[.{1,400}?):?$`)
 	atLine   = regexp.MustCompile(`^[^\s:]{1,200}:(\d{1,6})$`)
-	whyLine  = regexp.MustCompile(`(?i)^error: (?:failed to (?:solve|build): )?(.{1,2000})$`)
+	whyLine  = regexp.MustCompile(`(?i)^error: (?:failed to (?:solve|build): )?(.{1,1000})$`)
 )
 
 // reasons are what BuildKit's last words mean.

@@ -95,7 +95,7 @@ func (c *Client) pod(spec runnerapi.BuildSpec) corev1.PodSpec {
 // security.
 func (c *Client) tool(name string, spec runnerapi.BuildSpec, args ...string) corev1.Container {
 	return corev1.Container{
-		Name: name, Image: c.opts.ToolsImage, Command: append([]string{"/pipeops-agent", "build", name}, args...),
+		Name: name, Image: c.opts.ToolsImage, Command: append([]string{"/pipeops-agent", "build", name}, literal(args)...),
 		Env:                    append([]corev1.EnvVar{{Name: "HOME", Value: step.Work}}, trust(spec)...),
 		VolumeMounts:           append([]corev1.VolumeMount{workMount}, trustMounts(spec)...),
 		TerminationMessagePath: step.Termination, TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
@@ -135,7 +135,7 @@ func (c *Client) push(spec runnerapi.BuildSpec) corev1.Container {
 // namespace it has none.
 func (c *Client) builder(spec runnerapi.BuildSpec) corev1.Container {
 	container := corev1.Container{
-		Name: buildStage, Image: c.opts.Image, Command: []string{"buildctl-daemonless.sh"}, Args: buildctl(spec),
+		Name: buildStage, Image: c.opts.Image, Command: []string{"buildctl-daemonless.sh"}, Args: literal(buildctl(spec)),
 		Env: append([]corev1.EnvVar{
 			// A pod's /proc is masked, so that a step cannot have one of its own.
 			{Name: "BUILDKITD_FLAGS", Value: "--oci-worker-no-process-sandbox"},
@@ -156,6 +156,15 @@ func (c *Client) builder(spec runnerapi.BuildSpec) corev1.Container {
 		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: "pull", MountPath: step.DockerFiles, ReadOnly: true})
 	}
 	return container
+}
+
+// literal keeps the kubelet from putting variables into arguments.
+func literal(args []string) []string {
+	out := make([]string, len(args))
+	for i, a := range args {
+		out[i] = strings.ReplaceAll(a, "$", "$$")
+	}
+	return out
 }
 
 func buildctl(spec runnerapi.BuildSpec) []string {
