@@ -61,9 +61,12 @@ func (p Push) push(ctx context.Context, tag name.Tag) (v1.Hash, error) {
 	}
 	of := manifest.Manifests[0]
 	_, _ = fmt.Fprintf(p.Out, "pushing %s\n", tag.Name())
-	options := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithJobs(2)}
-	if p.Transport != nil {
-		options = append(options, remote.WithTransport(p.Transport))
+	transport := p.Transport
+	if transport == nil {
+		transport = remote.DefaultTransport
+	}
+	options := []remote.Option{
+		remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithJobs(2), remote.WithTransport(onlyTLS{transport}),
 	}
 	if of.MediaType.IsIndex() {
 		inner, err := index.ImageIndex(of.Digest)
@@ -78,6 +81,20 @@ func (p Push) push(ctx context.Context, tag name.Tag) (v1.Hash, error) {
 	}
 	return of.Digest, remote.Write(tag, img, options...)
 }
+
+// onlyTLS speaks no plain HTTP, which the library falls back to for registries of private
+// addresses: credentials would go over it.
+type onlyTLS struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (o onlyTLS) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Scheme != "https" {
+		return nil, errPlain
+	}
+	return o.next.RoundTrip(r)
+}
+
+var errPlain = errors.New("plain HTTP is not spoken")
 
 func pushError(tag name.Tag, err error) error {
 	var answer *transport.Error
