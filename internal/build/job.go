@@ -96,7 +96,7 @@ func (c *Client) pod(spec runnerapi.BuildSpec) corev1.PodSpec {
 func (c *Client) tool(name string, spec runnerapi.BuildSpec, args ...string) corev1.Container {
 	return corev1.Container{
 		Name: name, Image: c.opts.ToolsImage, Command: append([]string{"/pipeops-agent", "build", name}, literal(args)...),
-		Env:                    append([]corev1.EnvVar{{Name: "HOME", Value: step.Work}}, trust(spec)...),
+		Env:                    append([]corev1.EnvVar{{Name: "HOME", Value: "/"}}, trust(spec)...),
 		VolumeMounts:           append([]corev1.VolumeMount{workMount}, trustMounts(spec)...),
 		TerminationMessagePath: step.Termination, TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		Resources: corev1.ResourceRequirements{

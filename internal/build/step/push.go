@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -33,11 +35,17 @@ type Push struct {
 
 // Run answers the image's name and digest.
 func (p Push) Run(ctx context.Context) (Result, error) {
+	if err := plain(p.Dir); err != nil {
+		return Result{}, err
+	}
 	tag := p.Repository
 	if tag.TagStr() == "" {
 		commit, err := os.ReadFile(filepath.Join(p.Dir, filepath.Base(commitFile)))
-		if err != nil || len(commit) < tagDigits {
+		if err != nil {
 			return Result{}, fmt.Errorf("read the commit: %w", err)
+		}
+		if !digits.Match(commit) {
+			return Result{}, errors.New("the builder has changed the commit")
 		}
 		tag = tag.Tag(string(commit[:tagDigits]))
 	}
@@ -47,6 +55,26 @@ func (p Push) Run(ctx context.Context) (Result, error) {
 	}
 	_, _ = fmt.Fprintf(p.Out, "pushed %s@%s\n", tag.Name(), digest)
 	return Result{Tag: tag.Name(), Image: tag.Repository.Name() + "@" + digest.String()}, nil
+}
+
+// digits are a commit's.
+var digits = regexp.MustCompile(`^[0-9a-f]{40}$`)
+
+// plain refuses links in what the builder left: a Dockerfile's step may have put them there, to
+// have read what only this step can reach. Nobody but this step runs any more.
+func plain(dir string) error {
+	for _, part := range []string{commitFile, Image} {
+		err := filepath.WalkDir(filepath.Join(dir, filepath.Base(part)), func(at string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() && !d.Type().IsRegular() {
+				err = fail("image_invalid", "look at what the Dockerfile does to the builder", "%s is no plain file", filepath.Base(at))
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // push pushes the layout's one image, or index of images for several platforms.

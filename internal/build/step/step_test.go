@@ -135,6 +135,12 @@ func TestPushPushesWhatTheBuilderLeft(t *testing.T) {
 	result, err = untrusting.Run(t.Context())
 	assert.Equal(t, "registry_not_trusted", report(t, result, err).Cause)
 
+	link := filepath.Join(dir, "image", "blobs", "link")
+	require.NoError(t, os.Symlink(filepath.Join(docker, "config.json"), link))
+	result, err = push.Run(t.Context())
+	assert.Equal(t, "image_invalid", report(t, result, err).Cause, "what the builder left leads nowhere else")
+	require.NoError(t, os.Remove(link))
+
 	result, err = push.Run(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, step.Result{Tag: host + "/shop/web:0a1b2c3d4e5f", Image: host + "/shop/web@" + digest.String()}, result)
