@@ -24,6 +24,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent/update"
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/audit"
+	"github.com/pipeops/pipeops-vm-agent/internal/build"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
@@ -70,6 +71,7 @@ type Agent struct {
 	manifests *manifests.Applier
 	// kubernetes is the cluster's API for Runners.
 	kubernetes *kube.APIServer
+	builds     *build.Client
 	store      identity.Store
 	health     *health
 	policy     *policy.Policy
@@ -118,8 +120,12 @@ func New(opts Options) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
+	builds, err := newBuilds(opts)
+	if err != nil {
+		return nil, err
+	}
 	a := &Agent{
-		opts: opts, replica: opts.Replica, log: opts.Log, now: opts.Now, kube: k, kubernetes: kubernetes,
+		opts: opts, replica: opts.Replica, log: opts.Log, now: opts.Now, kube: k, kubernetes: kubernetes, builds: builds,
 		health: newHealth(), policy: newPolicy(opts.Config, k), beat: make(chan struct{}, 1), routed: make(chan struct{}, 1), news: newNews(),
 		hurry: make(chan struct{}, 1), fresh: make(chan struct{}, 1),
 		process: rand.Text(), instruments: newInstruments(opts.Version),

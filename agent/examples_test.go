@@ -68,7 +68,7 @@ metadata: {namespace: ` + kubetest.AgentNamespace + `, name: pipeops-policy}
 data:
   policy.yaml: |
     rules: [{name: all, commands: ["*", exec-app, port-forward-app, cordon-node, uncordon-node, drain-node, apply-manifests, delete-set, get-join-token, kubernetes-api,
-        put-release, rollback-release, delete-release], kinds: ["*"], kubernetes: {user: pipeops-runner, groups: [pipeops-runners]}}]
+        put-release, rollback-release, delete-release, put-build], kinds: ["*"], kubernetes: {user: pipeops-runner, groups: [pipeops-runners]}}]
 `} {
 		kubectl := func(verb string) {
 			cmd := s.env.Cluster.KubectlCommand(context.Background(), verb, "-f", "-")
@@ -90,6 +90,7 @@ func (s *shop) runAgent(t *testing.T, p *planetest.Plane) {
 			ControlPlaneURL: p.URL(), Token: token(t, p), ClusterName: exampleAgent,
 			Namespace: kubetest.AgentNamespace, HealthAddress: "127.0.0.1:0",
 			K3sURL: "https://server.example.com:6443", K3sToken: "K10token", // it is no k3s, but may be called one
+			BuildImage: harness.ExampleImage, BuildToolsImage: harness.ExampleImage, // builds that fail; internal/build has one that does not
 		},
 		Version: "test", Log: zerolog.New(s.rec), Kubernetes: s.rec.config(s.env.Agent), Now: p.Clock.Now,
 	})

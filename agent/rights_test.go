@@ -63,6 +63,10 @@ func before(c runnerapi.Call) []string {
 			"pipeops-runner release delete shop guide", "pipeops-runner release deploy shop guide --chart ./guide",
 			other, other, back, back, back, back, "pipeops-runner release delete shop other",
 		}
+	case "PUT /v1/namespaces/{namespace}/builds/{name}": // a run that ends, and is more than is kept when the next one comes
+		return []string{c.Example + " --wait || test $? = 3"}
+	case "GET /v1/namespaces/{namespace}/builds/{name}", "GET /v1/namespaces/{namespace}/builds/{name}/logs": // one under way, then one that has failed
+		return []string{strings.Replace(before(buildCall())[0], "build-1742", "build-1743", 1)}
 	case "POST /v1/namespaces/{namespace}/apps/{name}/restart": // a key that is used again, and a command that is refused
 		return []string{
 			"pipeops-runner restart shop web --idempotency-key once", "pipeops-runner restart shop web --idempotency-key once",
@@ -72,6 +76,12 @@ func before(c runnerapi.Call) []string {
 		return []string{deploy + "web --env LOG=debug" + image}
 	}
 	return nil
+}
+
+// buildCall is the call that starts a build.
+func buildCall() runnerapi.Call {
+	calls := runnerapi.Calls()
+	return calls[slices.IndexFunc(calls, func(c runnerapi.Call) bool { return c.ID == "put-build" })]
 }
 
 // full.yaml asks for everything that stands beside a workload.
@@ -229,6 +239,8 @@ func (s *shop) prepare(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600))
 	}
 	require.NoError(t, harness.ExampleFiles(s.dir))
+	_, err := s.env.Cluster.Kubectl(t.Context(), "label", "namespace", "production", "pipeops.io/builds=allowed")
+	require.NoError(t, err)
 	s.run(t, "pipeops-runner secret set shop full --from-literal A=1")
 	s.run(t, "pipeops-runner config set shop full --from-literal B=1")
 }

@@ -20,7 +20,7 @@ func (a *Agent) runnerAPI(engine *app.Engine, releases *helm.Releases) http.Hand
 	return runnerapi.NewServer(runnerapi.Config{
 		Apps: engine, Insides: engine, Meter: engine, Secrets: contents{a.kube, engine}, ConfigMaps: contents{a.kube, engine},
 		Namespaces: a.kube, Clusters: clusterCall{a}, Nodes: a.kube, Manifests: manifests.API{Applier: a.manifests},
-		Joins: joins{a}, Kubernetes: a.kubernetes, Releases: releases,
+		Joins: joins{a}, Kubernetes: a.kubernetes, Releases: releases, Builds: a.builds,
 		Journal: a.kube.Journal(), Outcomes: engine, Policy: a.policy, Audit: a.audit,
 		TrustDomain: a.current.Load().TrustDomain, Version: a.opts.Version,
 		Ready: a.health.ready, Log: a.log,

@@ -56,6 +56,7 @@ const (
 	release    = "/v1/namespaces/{namespace}/releases/{name}"
 	namespace  = "/v1/namespaces/{namespace}"
 	set        = "/v1/namespaces/{namespace}/sets/{name}"
+	build      = "/v1/namespaces/{namespace}/builds/{name}"
 	apps       = "apps.pipeops.io"
 	revisions  = "controllerrevisions.apps"
 	namespaces = "namespaces"
@@ -130,6 +131,12 @@ func Calls() map[string][]Right {
 		"GET " + app + "/exec":                {on("pods/exec", "get")},
 		"GET " + app + "/portforward":         {on("pods/portforward", "get")},
 		"GET " + app + "/metrics":             {on("pods.metrics.k8s.io", "list")},
+		"PUT " + build: {admitted, on("secrets", "get"), on("configmaps", "get"), on("jobs.batch", "list", "create", "delete"),
+			on("pods", "list"), on("events", "list")},
+		"GET " + build:                          {admitted, on("jobs.batch", "list"), on("pods", "list"), on("events", "list"), on("pods/log", "get")},
+		"GET /v1/namespaces/{namespace}/builds": {admitted, on("jobs.batch", "list"), on("pods", "list")},
+		"GET " + build + "/logs":                {admitted, on("jobs.batch", "list"), on("pods", "list"), on("pods/log", "get")},
+		"DELETE " + build:                       {admitted, on("jobs.batch", "list", "delete")},
 		// What a chart itself brings needs rights besides: docs/releases.md.
 		"PUT " + release: {admitted, on("configmaps", locked...), on("secrets", "get", "list", "create", "update", "delete")},
 		"GET " + release: {admitted, on("configmaps", "get"), on("secrets", "get", "list")},

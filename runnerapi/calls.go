@@ -36,6 +36,7 @@ const (
 	namespaceRoute = "/v1/namespaces/{namespace}"
 	jobRoute       = "/v1/namespaces/{namespace}/jobs/{name}"
 	pipelineRoute  = "/v1/namespaces/{namespace}/pipelines/{name}"
+	buildRoute     = "/v1/namespaces/{namespace}/builds/{name}"
 	nodeRoute      = "/v1/nodes/{name}"
 	applyRoute     = "/v1" + applyPattern
 	setRoute       = "/v1" + setPattern
@@ -157,6 +158,22 @@ func Calls() []Call {
 		}, {
 			"DELETE", releaseRoute, "delete-release", Named, []string{"DeleteRelease"}, "release delete", thenGone, "",
 			"pipeops-runner release delete shop guide",
+		}, {
+			"PUT", buildRoute, "put-build", Named, []string{"PutBuild"}, "build run", same,
+			`{"git":{"url":"https://git.example.com/shop/web.git","ref":{"branch":"main"},"credentials":"web-env"},"image":"registry.example.com/shop/web","ca":{"configMap":"web-settings"},"history":1,"run":"build-1744"}`,
+			"pipeops-runner build run shop web --git https://git.example.com/shop/web.git --ref main --git-credentials web-env --ca-config-map web-settings --image registry.example.com/shop/web --history 1 --run build-1742",
+		}, {
+			"GET", buildRoute, "get-build", Reads, []string{"GetBuild", "WaitBuild"}, "build status", read, "",
+			"pipeops-runner build status shop web",
+		}, {
+			"GET", "/v1/namespaces/{namespace}/builds", "list-builds", Reads, []string{"ListBuilds"}, "build list", read, "",
+			"pipeops-runner build list shop",
+		}, {
+			"GET", buildRoute + "/logs", "build-logs", Reads, []string{"BuildLogs"}, "build logs", read, "",
+			"pipeops-runner build logs shop web",
+		}, {
+			"DELETE", buildRoute, "delete-build", Writes, []string{"DeleteBuild"}, "build delete", thenGone, "",
+			"pipeops-runner build delete shop web",
 		}, {
 			"DELETE", appRoute, "delete-app", Writes, []string{"Delete"}, "delete", thenGone, "",
 			"pipeops-runner delete shop web",

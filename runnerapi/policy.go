@@ -50,6 +50,7 @@ type Intent struct {
 	// What the command brings, as far as a policy can bound it.
 	App   *AppSpec // the App as it would be
 	Scale *Scale
+	Build *BuildSpec
 	Kinds []string // of manifests: KIND or KIND.GROUP
 	// Kubernetes is the request to the Kubernetes API.
 	Kubernetes *KubernetesRequest

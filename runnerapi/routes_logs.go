@@ -70,16 +70,23 @@ func (s *server) getLogs(ctx context.Context, in *logsInput) (*streamOutput, err
 }
 
 func (s *server) sendLog(ctx context.Context, in *logsInput, opts LogOptions) *streamOutput {
+	return s.sendLogOf(ctx, in.Accept, opts, func(ctx context.Context, emit func(LogLine) error) error {
+		return s.Apps.Logs(ctx, appKey(in.App), opts, emit)
+	})
+}
+
+// sendLogOf sends what read emits.
+func (s *server) sendLogOf(ctx context.Context, accept string, opts LogOptions, read logReader) *streamOutput {
 	return &streamOutput{Body: func(hc huma.Context) {
 		_, w := humachi.Unwrap(hc)
 		stream := newLogStream(w, NDJSON, encodeNDJSON, s.Limits.withDefaults().Stall)
-		if wantsText(in.Accept) {
+		if wantsText(accept) {
 			stream = newLogStream(w, PlainText, encodeText, s.Limits.withDefaults().Stall)
 		}
 		ctx, cancel := untilDrain(ctx)
 		defer cancel()
 		err := stream.run(ctx, func(ctx context.Context, emit func(LogLine) error) error {
-			return s.logs(ctx, appKey(in.App), opts, emit)
+			return s.logs(ctx, opts, read, emit)
 		})
 		if err != nil {
 			problem.Write(w, problem.RequestID(ctx), err)
@@ -87,14 +94,17 @@ func (s *server) sendLog(ctx context.Context, in *logsInput, opts LogOptions) *s
 	}}
 }
 
+// logReader is a backend's way to read a log.
+type logReader func(ctx context.Context, emit func(LogLine) error) error
+
 // logs is the backend's, with errors that may be told.
-func (s *server) logs(ctx context.Context, key Key, opts LogOptions, emit func(LogLine) error) (err error) {
+func (s *server) logs(ctx context.Context, opts LogOptions, read logReader, emit func(LogLine) error) (err error) {
 	defer func() { // in a goroutine of its own, out of reach of recoverPanics
 		if reason := recover(); reason != nil {
 			err = s.wireError(ctx, fmt.Errorf("panic: %v\n%s", reason, debug.Stack()))
 		}
 	}()
-	err = s.Apps.Logs(ctx, key, opts, emit)
+	err = read(ctx, emit)
 	switch {
 	case ctx.Err() != nil && errors.As(context.Cause(ctx), new(*Error)):
 		return s.wireError(ctx, ctx.Err())

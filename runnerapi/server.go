@@ -43,6 +43,7 @@ type Config struct {
 	// Kubernetes is the cluster's own API. Without one nothing is passed on to it.
 	Kubernetes KubernetesAPI
 	Releases   Releases
+	Builds     Builds
 	// Journal and Outcomes make writes operations. Without a Journal nothing is
 	// remembered, which is for tests only.
 	Journal  Journal
@@ -128,6 +129,7 @@ func newRouter(c Config) (chi.Router, *server) {
 		s.kubernetesRoutes(r.MethodFunc)
 		s.releaseRoutes()
 		s.auditRoutes()
+		s.buildRoutes()
 		addSamples(s.api.OpenAPI())
 	})
 	doc, err := s.document()

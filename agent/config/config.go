@@ -42,6 +42,8 @@ type Config struct {
 	UpdateMirror      string
 	UpdateDeadline    time.Duration
 	ChartHTTPHosts    []string
+	BuildImage        string
+	BuildToolsImage   string
 
 	source map[string]string // key → where its value comes from
 }

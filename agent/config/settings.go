@@ -88,4 +88,10 @@ var settings = []setting{
 	{key: "updateDeadline", env: "PIPEOPS_UPDATE_DEADLINE", flag: "update-deadline", def: "5m",
 		usage: "how long a new version may take until it is registered and its tunnel is up, before it is rolled back",
 		field: func(c *Config) any { return &c.UpdateDeadline }},
+	{key: "buildImage", env: "PIPEOPS_BUILD_IMAGE", flag: "build-image",
+		usage: "image of rootless BuildKit that builds images from Git, by its digest (docs/builds.md); when empty the agent builds none",
+		field: func(c *Config) any { return &c.BuildImage }},
+	{key: "buildToolsImage", env: "PIPEOPS_BUILD_TOOLS_IMAGE", flag: "build-tools-image",
+		usage: "image of the agent, for the steps of a build that fetch and push; when empty it is pipeops/agent of the agent's own version",
+		field: func(c *Config) any { return &c.BuildToolsImage }},
 }

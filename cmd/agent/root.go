@@ -38,7 +38,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w: %w\nSee `%s --help`", errUsage, cli.FlagError(err), cmd.CommandPath())
 	})
-	root.AddCommand(newRun(), newReady(), newPrintConfig(), newDoctor(), newPolicy(), newAudit(), newVersion())
+	root.AddCommand(newRun(), newReady(), newPrintConfig(), newDoctor(), newPolicy(), newAudit(), newBuild(), newVersion())
 	return root
 }
 

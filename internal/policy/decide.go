@@ -103,6 +103,14 @@ func (r ruling) bounds(i runnerapi.Intent) error {
 			return err
 		}
 	}
+	if i.Build != nil { // what it pushes is what Apps run next
+		if err := r.image("image", i.Build.Image); err != nil {
+			return err
+		}
+		if err := r.resources("resources.limits", i.Build.Resources.Limits); err != nil {
+			return err
+		}
+	}
 	if s := i.Scale; s != nil {
 		for field, n := range map[string]*int32{"replicas": s.Replicas, "min": s.Min, "max": s.Max} {
 			if err := r.replicas(field, n); err != nil {

@@ -51,6 +51,8 @@ var (
 	chart = compile{dir: "test/chart/tools", flags: []string{"-trimpath"}, patterns: []string{"tool"}}
 	// The alert rules' tests build it with these flags.
 	promtool = compile{dir: "test/observe/tools", flags: []string{"-trimpath", "-tags=remove_all_sd"}, patterns: []string{"tool"}}
+	// The builds' tests make an image of it.
+	buildkit = compile{dir: "test/buildkit/tools", flags: []string{"-trimpath"}, patterns: []string{"tool"}}
 	// The tunnel's peers, for the benchmark; and the same for its tests.
 	peers     = compile{dir: "test/bench/peers", flags: []string{"-trimpath"}, patterns: []string{"."}}
 	peerTests = compile{dir: "test/bench/peers", flags: []string{"-test"}, patterns: []string{"./..."}}
@@ -88,7 +90,7 @@ func stepsFor(what string) []step {
 	case "test":
 		getTools := step{"get what the documentation's examples use", packages("curl", "jq", "minisign")}
 		return []step{
-			compilePrograms, getCluster, getBroker, getPostgres, getMachine, getTools, {"compile Helm and kubeconform", chart.run}, {"compile promtool", promtool.run},
+			compilePrograms, getCluster, getBroker, getPostgres, getMachine, getTools, {"compile Helm and kubeconform", chart.run}, {"compile promtool", promtool.run}, {"compile BuildKit", buildkit.run},
 			{"compile the end-to-end tests", e2e.run}, compileTests, compilePeerTests,
 		}
 	case "check":

@@ -1,0 +1,19 @@
+package agent
+
+import (
+	"cmp"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/build"
+)
+
+// toolsImage is the agent's own, as it is published, before its version.
+const toolsImage = "pipeops/agent:"
+
+// newBuilds is what builds images. It asks and holds nothing before it is used.
+func newBuilds(opts Options) (*build.Client, error) {
+	c := opts.Config
+	return build.New(opts.Kubernetes, build.Options{
+		Namespace: c.Namespace, Namespaces: c.Namespaces, Image: c.BuildImage,
+		ToolsImage: cmp.Or(c.BuildToolsImage, toolsImage+opts.Version),
+	})
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/build/step"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// newBuild has the steps that the agent's image carries out in the pod of a build
+// (docs/adr/0042). They are for no person.
+func newBuild() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "build", Short: "Steps of a build, in its pod", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newBuildFetch(), newBuildPush())
+	return cmd
+}
+
+func newBuildFetch() *cobra.Command {
+	f := step.Fetch{Dir: step.Work, SecretDir: step.GitSecret, ProxyOfEnv: true}
+	cmd := &cobra.Command{
+		Use: "fetch", Short: "Get the files of a commit", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.Out = cmd.OutOrStdout()
+			return runStep(cmd, f.Run)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.URL, "url", "", "address of the repository")
+	fl.StringVar(&f.Ref.Branch, "branch", "", "branch to build")
+	fl.StringVar(&f.Ref.Tag, "tag", "", "tag to build")
+	fl.StringVar(&f.Ref.Commit, "commit", "", "commit to build")
+	fl.StringVar(&f.Path, "path", "", "folder of the repository")
+	fl.StringVar(&f.Secret, "secret", "", "name of the Secret whose keys are in "+step.GitSecret)
+	return cmd
+}
+
+func newBuildPush() *cobra.Command {
+	var image string
+	cmd := &cobra.Command{
+		Use: "push", Short: "Push the image that was built", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			repository, err := runnerapi.BuildSpec{Image: image}.Repository()
+			if err != nil {
+				return fmt.Errorf("%w: --image: %w", errUsage, err)
+			}
+			return runStep(cmd, step.Push{Repository: repository, Dir: step.Work, Out: cmd.OutOrStdout()}.Run)
+		},
+	}
+	cmd.Flags().StringVar(&image, "image", "", "REGISTRY/REPOSITORY[:TAG]")
+	return cmd
+}
+
+func runStep(cmd *cobra.Command, run func(context.Context) (step.Result, error)) error {
+	ctx, cancel := signals(cmd.Context())
+	defer cancel()
+	result, err := run(ctx)
+	return step.Report(step.Termination, result, err)
+}

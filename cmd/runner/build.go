@@ -1,0 +1,317 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+func newBuild(a *app) *cobra.Command {
+	return group("build", "Build images from Git in the agent's cluster",
+		newBuildRun(a), newBuildStatus(a), newBuildLogs(a), newBuildList(a), newBuildDelete(a))
+}
+
+// buildRun starts a build.
+type buildRun struct {
+	*app
+	out             cli.Output
+	namespace       string
+	spec            runnerapi.BuildSpec
+	caMap, caSecret string
+	deadline, keep  time.Duration
+	wait            time.Duration
+	follow, dryRun  bool
+	args            []string
+	waiting         bool
+}
+
+const defaultBuildWait = runnerapi.DefaultBuildDeadline
+
+func newBuildRun(a *app) *cobra.Command {
+	c := &buildRun{app: a}
+	cmd := &cobra.Command{
+		Use:   "run AGENT NAME",
+		Short: "Build an image from a Git repository and push it",
+		Long: `Build an image from a Dockerfile in a Git repository, in the agent's cluster, and
+push it to a registry. The same build runs once at a time.`,
+		Example: `  pipeops-runner build run shop web -n pipeops-builds --git https://git.example.com/shop/web.git --ref main \
+    --git-credentials git --image registry.example.com/shop/web --push-credentials registry --follow`,
+		Args:              exactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.waiting = cmd.Flags().Changed("wait")
+			if err := c.complete(); err != nil {
+				return usageError{err}
+			}
+			key := runnerapi.Key{Namespace: c.namespace, Name: args[1]}
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error { return c.run(ctx, t, key) })
+		},
+	}
+	c.out.Add(cmd)
+	namespaceFlag(cmd, &c.namespace)
+	dryRunFlag(cmd, &c.dryRun)
+	c.flags(cmd)
+	return cmd
+}
+
+func (c *buildRun) flags(cmd *cobra.Command) {
+	f, s := cmd.Flags(), &c.spec
+	f.StringVar(&s.Git.URL, "git", "", "address of the repository")
+	f.StringVar(&s.Git.Ref.Branch, "ref", "", "branch to build (default: the repository's)")
+	f.StringVar(&s.Git.Ref.Tag, "tag", "", "tag to build, instead of a branch")
+	f.StringVar(&s.Git.Ref.Commit, "commit", "", "commit to build, by all 40 digits, instead of a branch")
+	f.StringVar(&s.Git.Path, "path", "", "folder of the repository that is the build's context")
+	f.StringVar(&s.Git.Credentials, "git-credentials", "", "secret to get the repository with")
+	f.StringVar(&s.Dockerfile, "dockerfile", "", "the Dockerfile, seen from --path (default: Dockerfile)")
+	f.StringVar(&s.Target, "target", "", "stage of the Dockerfile to stop at")
+	f.StringArrayVar(&c.args, "arg", nil, "build argument NAME=VALUE, no secret; may be given several times")
+	f.StringVar(&s.Image, "image", "", "REGISTRY/REPOSITORY[:TAG] to push to; without a tag it is the commit")
+	f.StringVar(&s.PushCredentials, "push-credentials", "", "pull secret whose user may push")
+	f.StringVar(&s.PullCredentials, "pull-credentials", "", "pull secret for base images")
+	f.StringVar(&c.caMap, "ca-config-map", "", "config map with certificates of the registry's CA")
+	f.StringVar(&c.caSecret, "ca-secret", "", "secret with them, instead")
+	f.StringVar(&s.Resources.Requests.CPU, "cpu", "", "CPU to reserve, e.g. 500m")
+	f.StringVar(&s.Resources.Requests.Memory, "memory", "", "memory to reserve, e.g. 512Mi")
+	f.StringVar(&s.Resources.Limits.CPU, "limit-cpu", "", "most CPU")
+	f.StringVar(&s.Resources.Limits.Memory, "limit-memory", "", "most memory")
+	f.DurationVar(&c.deadline, "deadline", 0, "give the build up after this long (default 1h)")
+	f.DurationVar(&c.keep, "keep", 0, "how long a finished run is kept with its log (default 168h)")
+	f.IntVar(&s.History, "history", 0, "how many runs are kept (default 5)")
+	f.StringVar(&s.Run, "run", "", "name of the run: sent again with the same name and the same flags nothing is built (default: a new one)")
+	f.BoolVarP(&c.follow, "follow", "f", false, "print the log as it comes, and wait for the end")
+	f.DurationVar(&c.wait, "wait", 0, "wait this long for the outcome, as in --wait=10m")
+	f.Lookup("wait").NoOptDefVal = defaultBuildWait.String()
+}
+
+// complete checks the flags and makes the spec of them.
+func (c *buildRun) complete() error {
+	for flag, value := range map[string]string{"--git": c.spec.Git.URL, "--image": c.spec.Image} {
+		if value == "" {
+			return errors.New(flag + " is needed")
+		}
+	}
+	for _, arg := range c.args {
+		name, value, ok := strings.Cut(arg, "=")
+		if !ok {
+			return fmt.Errorf("--arg %s: expected NAME=VALUE", name)
+		}
+		if c.spec.Args == nil {
+			c.spec.Args = map[string]string{}
+		}
+		c.spec.Args[name] = value
+	}
+	if c.caMap != "" || c.caSecret != "" {
+		c.spec.CA = &runnerapi.BuildCA{ConfigMap: c.caMap, Secret: c.caSecret}
+	}
+	if c.deadline != 0 {
+		seconds := int64(c.deadline / time.Second)
+		c.spec.DeadlineSeconds = &seconds
+	}
+	if c.keep != 0 {
+		seconds := int32(min(c.keep/time.Second, 1<<31-1)) //nolint:gosec // bounded
+		c.spec.TTLSeconds = &seconds
+	}
+	if c.spec.Run == "" {
+		c.spec.Run = strings.ToLower(rand.Text())
+	}
+	return nil
+}
+
+func (c *buildRun) run(ctx context.Context, t *target, key runnerapi.Key) error {
+	b, err := t.PutBuild(ctx, key, c.spec, runnerapi.WriteOptions{DryRun: c.dryRun})
+	if err != nil {
+		return at(t, key.String(), err)
+	}
+	if c.dryRun || !c.follow && !c.waiting {
+		if !c.dryRun {
+			c.say("build %s goes on in the cluster; see it with: pipeops-runner build logs %s %s -n %s -f", key, t.agent.Name, key.Name, key.Namespace)
+		}
+		return c.print(b, &c.out)
+	}
+	wait := defaultBuildWait
+	if c.waiting && c.wait > 0 {
+		wait = c.wait
+	}
+	limited, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	if c.follow {
+		err := t.BuildLogs(limited, key, runnerapi.LogOptions{Follow: true, Tail: -1}, func(l runnerapi.LogLine) error {
+			c.say("%s", cli.Printable(l.Line))
+			return nil
+		})
+		if err != nil {
+			return at(t, key.String(), err)
+		}
+	}
+	return c.outcomeOfBuild(ctx, limited, t, key, &c.out)
+}
+
+// outcomeOfBuild waits for the end, prints it, and answers an error unless there is an image.
+func (a *app) outcomeOfBuild(ctx, limited context.Context, t *target, key runnerapi.Key, out *cli.Output) error {
+	said := ""
+	b, err := t.WaitBuild(limited, key, func(b runnerapi.Build) {
+		now := strings.TrimSpace(string(b.Status.Phase) + " " + cli.Printable(b.Status.Message))
+		if now != said && !b.Status.Phase.Ended() {
+			a.say("%s: %s", key, now)
+			said = now
+		}
+	})
+	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+		return &exitError{code: exitTimeout, error: fmt.Errorf("build %s has not ended yet; it goes on in the cluster", key),
+			fix: "wait on: pipeops-runner build logs " + t.agent.Name + " " + key.Name + " -n " + key.Namespace + " -f"}
+	}
+	if err != nil {
+		return at(t, key.String(), err)
+	}
+	if err := a.print(b, out); err != nil {
+		return err
+	}
+	return a.verdictOfBuild(b)
+}
+
+func (a *app) verdictOfBuild(b runnerapi.Build) error {
+	f := b.Status.Failure
+	if f == nil {
+		return nil
+	}
+	a.say("Error: %s/%s failed (%s): %s", b.Namespace, b.Name, f.Stage, cli.Printable(f.Message))
+	a.say("  cause: %s", f.Cause)
+	if f.Step != "" {
+		a.say("  step: %s (line %d)", cli.Printable(f.Step), f.Line)
+	}
+	if f.Fix != "" {
+		a.say("  fix: %s", cli.Printable(f.Fix))
+	}
+	if len(f.LastLines) > 0 {
+		a.say("  last lines:")
+		for _, line := range f.LastLines {
+			a.say("    %s", cli.Printable(line))
+		}
+	}
+	return &exitError{error: errors.New("the build failed"), code: exitAppFailed, told: true}
+}
+
+func (a *app) print(b runnerapi.Build, out *cli.Output) error {
+	return out.Write(a.out, b, func(w io.Writer) { buildTable(w, b) })
+}
+
+func buildTable(w io.Writer, builds ...runnerapi.Build) {
+	cli.Row(w, "NAME", "PHASE", "COMMIT", "IMAGE", "SECONDS", "CAUSE", "AGE")
+	for _, b := range builds {
+		cause := ""
+		if b.Status.Failure != nil {
+			cause = b.Status.Failure.Cause
+		}
+		cli.Row(w, b.Name, b.Status.Phase, b.Status.Commit[:min(12, len(b.Status.Commit))], b.Status.Image, fmt.Sprintf("%.0f", b.Status.Seconds), cause, cli.Age(b.CreatedAt))
+	}
+}
+
+func newBuildStatus(a *app) *cobra.Command {
+	var out cli.Output
+	var namespace string
+	cmd := &cobra.Command{
+		Use: "status AGENT NAME", Short: "Show how far a build is, its image, or why there is none",
+		Example:           "  pipeops-runner build status shop web -n pipeops-builds",
+		Args:              exactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
+				b, err := t.GetBuild(ctx, key)
+				if err != nil {
+					return at(t, key.String(), err)
+				}
+				_ = a.verdictOfBuild(b) // told; the command itself did what it should
+				return a.print(b, &out)
+			})
+		},
+	}
+	out.Add(cmd)
+	namespaceFlag(cmd, &namespace)
+	return cmd
+}
+
+func newBuildLogs(a *app) *cobra.Command {
+	var namespace string
+	opts := runnerapi.LogOptions{}
+	cmd := &cobra.Command{
+		Use: "logs AGENT NAME", Short: "Print the log of a build, and follow it to its end",
+		Example:           "  pipeops-runner build logs shop web -n pipeops-builds -f",
+		Args:              exactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
+				err := t.BuildLogs(ctx, key, opts, func(l runnerapi.LogLine) error {
+					_, err := fmt.Fprintln(a.out, l.Line)
+					return err
+				})
+				if err != nil {
+					return at(t, key.String(), err)
+				}
+				return nil
+			})
+		},
+	}
+	namespaceFlag(cmd, &namespace)
+	cmd.Flags().BoolVarP(&opts.Follow, "follow", "f", false, "go on with new lines until the build has ended")
+	cmd.Flags().IntVar(&opts.Tail, "tail", -1, "last lines of each step; -1 for all")
+	cmd.Flags().StringVarP(&opts.Container, "container", "c", "", "fetch, build or push alone")
+	return cmd
+}
+
+func newBuildList(a *app) *cobra.Command {
+	var out cli.Output
+	var namespace string
+	cmd := &cobra.Command{
+		Use: "list AGENT", Short: "List the builds of a namespace",
+		Example:           "  pipeops-runner build list shop -n pipeops-builds",
+		Args:              exactArgs("AGENT"),
+		ValidArgsFunction: a.completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
+				builds, err := t.ListBuilds(ctx, namespace)
+				if err != nil {
+					return at(t, "", err)
+				}
+				return out.Write(a.out, runnerapi.BuildList{Items: builds}, func(w io.Writer) { buildTable(w, builds...) })
+			})
+		},
+	}
+	out.Add(cmd)
+	namespaceFlag(cmd, &namespace)
+	return cmd
+}
+
+func newBuildDelete(a *app) *cobra.Command {
+	var namespace string
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use: "delete AGENT NAME", Short: "Cancel a build and remove its runs",
+		Example:           "  pipeops-runner build delete shop web -n pipeops-builds",
+		Args:              exactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
+				if err := t.DeleteBuild(ctx, key, runnerapi.WriteOptions{DryRun: dryRun}); err != nil {
+					return at(t, key.String(), err)
+				}
+				a.say("build %s was deleted", key)
+				return nil
+			})
+		},
+	}
+	namespaceFlag(cmd, &namespace)
+	dryRunFlag(cmd, &dryRun)
+	return cmd
+}

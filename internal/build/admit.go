@@ -1,0 +1,87 @@
+package build
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// admit refuses a namespace that is not the agent's.
+func (c *Client) admit(ctx context.Context, namespace string) (*corev1.Namespace, error) {
+	ns, err := c.core.Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, kubeproblem.From(err, "reading namespace "+namespace)
+	}
+	if err != nil || !(managed.Scope{Agent: c.opts.Namespace, Only: c.opts.Namespaces}).Manages(ns) {
+		return nil, runnerapi.NotManaged(namespace)
+	}
+	return ns, nil
+}
+
+// ready refuses what could not be built: before a Job is made, and with the field at fault.
+func (c *Client) ready(ctx context.Context, namespace string, spec runnerapi.BuildSpec) error {
+	ns, err := c.admit(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	if ns.Labels[Allowed] != AllowedValue {
+		return problem.Errorf(problem.Forbidden,
+			"use a namespace for builds; the owner of the cluster makes one with deployments/build-rights.yaml (docs/builds.md)",
+			"builds need more of a node than Apps do, and the owner of the cluster has not allowed them in namespace %s", namespace).WithField("namespace")
+	}
+	if c.opts.Image == "" {
+		return problem.Errorf(runnerapi.CodeNotSupported,
+			"have the operator of the agent set PIPEOPS_BUILD_IMAGE to an image of rootless BuildKit, by its digest (docs/builds.md)",
+			"the agent has no builder: its configuration names no image of one")
+	}
+	for _, needed := range []struct {
+		field, name string
+		kind        corev1.SecretType
+	}{
+		{"git.credentials", spec.Git.Credentials, ""},
+		{"pushCredentials", spec.PushCredentials, corev1.SecretTypeDockerConfigJson},
+		{"pullCredentials", spec.PullCredentials, corev1.SecretTypeDockerConfigJson},
+	} {
+		if err := c.secret(ctx, namespace, needed.field, needed.name, needed.kind); err != nil {
+			return err
+		}
+	}
+	if spec.CA == nil {
+		return nil
+	}
+	if spec.CA.Secret != "" {
+		return c.secret(ctx, namespace, "ca.secret", spec.CA.Secret, "")
+	}
+	_, err = c.core.ConfigMaps(namespace).Get(ctx, spec.CA.ConfigMap, metav1.GetOptions{})
+	return missing(err, "ca.configMap", "config map", spec.CA.ConfigMap)
+}
+
+func (c *Client) secret(ctx context.Context, namespace, field, name string, kind corev1.SecretType) error {
+	if name == "" {
+		return nil
+	}
+	s, err := c.core.Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return missing(err, field, "secret", name)
+	}
+	if kind != "" && s.Type != kind {
+		return problem.Errorf(problem.Invalid, fmt.Sprintf("make a secret of type %s: pipeops-runner secret set AGENT NAME --docker-server …", kind),
+			"secret %s has type %s", name, s.Type).WithField(field)
+	}
+	return nil
+}
+
+func missing(err error, field, kind, name string) error {
+	if apierrors.IsNotFound(err) {
+		return problem.Errorf(problem.Invalid, "make it first, in the namespace of the build", "there is no %s %s", kind, name).WithField(field)
+	}
+	return kubeproblem.From(err, "reading "+kind+" "+name)
+}

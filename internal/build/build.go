@@ -1,0 +1,301 @@
+// Package build makes images in the cluster: a Job whose pod gets a commit, has rootless
+// BuildKit carry out its Dockerfile, and pushes what came of that (docs/adr/0042).
+//
+// The Jobs are all the state there is. Nothing of a build is in the agent, so one that was
+// restarted, or another replica, tells of a build as if it had seen it begin.
+package build
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	batchv1client "k8s.io/client-go/kubernetes/typed/batch/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+const (
+	// Allowed is the label by which the owner of a cluster lets builds run in a namespace.
+	Allowed = "pipeops.io/builds"
+	// AllowedValue is what it has to be.
+	AllowedValue = "allowed"
+
+	nameLabel = "pipeops.io/build"      // on Jobs and pods: the build's name
+	specNote  = "pipeops.io/build-spec" // on Jobs: the spec as JSON
+)
+
+// Options say where the agent lives, and what builds are made with.
+type Options struct {
+	Namespace  string   // the agent's own
+	Namespaces []string // the only ones that it may manage; empty for all
+	Image      string   // BuildKit's, rootless; empty where the operator has named none
+	ToolsImage string   // the agent's own, for the steps before and after
+	UserAgent  string
+}
+
+// Client implements runnerapi.Builds.
+type Client struct {
+	opts  Options
+	core  corev1client.CoreV1Interface
+	batch batchv1client.BatchV1Interface
+	// putting lets the PUTs of one agent follow one another: a build runs once at a time.
+	putting sync.Mutex
+}
+
+var _ runnerapi.Builds = (*Client)(nil)
+
+// New makes a Client. It asks the cluster nothing yet.
+func New(given *rest.Config, opts Options) (*Client, error) {
+	rc := rest.CopyConfig(given)
+	rc.QPS, rc.Burst = -1, 0 // the API server does the fairness
+	rc.WarningHandler = rest.NoWarnings{}
+	rc.UserAgent = cmp.Or(rc.UserAgent, opts.UserAgent, managed.FieldManager)
+	hc, err := rest.HTTPClientFor(rc)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the Kubernetes client: %w", err)
+	}
+	core, err := corev1client.NewForConfigAndClient(rc, hc)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the Kubernetes client: %w", err)
+	}
+	batch, err := batchv1client.NewForConfigAndClient(rc, hc)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the Kubernetes client: %w", err)
+	}
+	return &Client{opts: opts, core: core, batch: batch}, nil
+}
+
+// PutBuild implements runnerapi.Builds.
+func (c *Client) PutBuild(ctx context.Context, key runnerapi.Key, spec runnerapi.BuildSpec, opts runnerapi.WriteOptions) (runnerapi.Build, error) {
+	if err := c.ready(ctx, key.Namespace, spec); err != nil {
+		return runnerapi.Build{}, err
+	}
+	c.putting.Lock()
+	defer c.putting.Unlock()
+	runs, err := c.runs(ctx, key)
+	if err != nil {
+		return runnerapi.Build{}, err
+	}
+	job, err := c.job(key, spec, opts.Caller)
+	if err != nil {
+		return runnerapi.Build{}, err
+	}
+	for i := range runs {
+		if runs[i].Name == job.Name {
+			return c.describe(ctx, &runs[i])
+		}
+		if !ended(&runs[i]) {
+			return runnerapi.Build{}, underWay(key)
+		}
+	}
+	made, err := c.batch.Jobs(key.Namespace).Create(ctx, job, createOptions(opts))
+	if err != nil {
+		return runnerapi.Build{}, kubeproblem.From(err, "making the Job of build "+key.String())
+	}
+	if opts.DryRun {
+		return c.describe(ctx, made)
+	}
+	if err := c.first(ctx, key, made); err != nil {
+		return runnerapi.Build{}, err
+	}
+	if err := c.prune(ctx, runs, cmp.Or(spec.History, runnerapi.DefaultBuildHistory)-1); err != nil {
+		return runnerapi.Build{}, err
+	}
+	return c.describe(ctx, made)
+}
+
+func createOptions(opts runnerapi.WriteOptions) metav1.CreateOptions {
+	o := metav1.CreateOptions{FieldManager: managed.FieldManager}
+	if opts.DryRun {
+		o.DryRun = []string{metav1.DryRunAll}
+	}
+	return o
+}
+
+func underWay(key runnerapi.Key) error {
+	return problem.Errorf(problem.Conflict, "wait until it has ended, or end it: pipeops-runner build delete AGENT "+key.Name,
+		"a run of build %s is under way", key)
+}
+
+// first takes a run back that another replica's came before.
+func (c *Client) first(ctx context.Context, key runnerapi.Key, made *batchv1.Job) error {
+	runs, err := c.runs(ctx, key)
+	if err != nil {
+		return err
+	}
+	for i := range runs {
+		other := &runs[i]
+		if other.UID == made.UID || ended(other) || later(other, made) {
+			continue
+		}
+		if err := c.remove(ctx, made); err != nil {
+			return err
+		}
+		return underWay(key)
+	}
+	return nil
+}
+
+// later says whether a was made after b; of two of the same second, whose name comes later.
+func later(a, b *batchv1.Job) bool {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name)) > 0
+}
+
+// prune removes all but the newest of runs that have ended.
+func (c *Client) prune(ctx context.Context, runs []batchv1.Job, keep int) error {
+	for i := range runs {
+		if i >= keep && ended(&runs[i]) {
+			if err := c.remove(ctx, &runs[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (c *Client) remove(ctx context.Context, job *batchv1.Job) error {
+	err := c.batch.Jobs(job.Namespace).Delete(ctx, job.Name, metav1.DeleteOptions{
+		PropagationPolicy: ptr.To(metav1.DeletePropagationBackground), Preconditions: &metav1.Preconditions{UID: &job.UID},
+	})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return kubeproblem.From(err, "deleting Job "+job.Name)
+}
+
+// GetBuild implements runnerapi.Builds.
+func (c *Client) GetBuild(ctx context.Context, key runnerapi.Key) (runnerapi.Build, error) {
+	runs, err := c.found(ctx, key)
+	if err != nil {
+		return runnerapi.Build{}, err
+	}
+	build, err := c.describe(ctx, &runs[0])
+	if err != nil {
+		return build, err
+	}
+	pods, err := c.podsOf(ctx, key.Namespace, nameLabel+"="+key.Name)
+	if err != nil {
+		return build, err
+	}
+	for i := range runs[1:] {
+		build.Before = append(build.Before, short(&runs[i+1], newestOf(pods, runs[i+1].Name)))
+	}
+	return build, nil
+}
+
+// ListBuilds implements runnerapi.Builds.
+func (c *Client) ListBuilds(ctx context.Context, namespace string) ([]runnerapi.Build, error) {
+	if _, err := c.admit(ctx, namespace); err != nil {
+		return nil, err
+	}
+	jobs, err := c.jobs(ctx, namespace, nameLabel)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := c.podsOf(ctx, namespace, nameLabel)
+	if err != nil {
+		return nil, err
+	}
+	var builds []runnerapi.Build
+	seen := map[string]bool{}
+	for i := range jobs { // the newest first
+		name := jobs[i].Labels[nameLabel]
+		if !seen[name] {
+			seen[name] = true
+			builds = append(builds, c.build(&jobs[i], newestOf(pods, jobs[i].Name)))
+		}
+	}
+	slices.SortFunc(builds, func(a, b runnerapi.Build) int { return cmp.Compare(a.Name, b.Name) })
+	return builds, nil
+}
+
+// DeleteBuild implements runnerapi.Builds.
+func (c *Client) DeleteBuild(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
+	runs, err := c.found(ctx, key)
+	if err != nil || opts.DryRun {
+		return err
+	}
+	for i := range runs {
+		if err := c.remove(ctx, &runs[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// found are the runs of a build that is there, the newest first.
+func (c *Client) found(ctx context.Context, key runnerapi.Key) ([]batchv1.Job, error) {
+	if _, err := c.admit(ctx, key.Namespace); err != nil {
+		return nil, err
+	}
+	runs, err := c.runs(ctx, key)
+	if err == nil && len(runs) == 0 {
+		err = problem.Errorf(problem.NotFound, "see which there are: pipeops-runner build list AGENT; finished ones are removed after a time", "there is no build %s", key)
+	}
+	return runs, err
+}
+
+func (c *Client) runs(ctx context.Context, key runnerapi.Key) ([]batchv1.Job, error) {
+	return c.jobs(ctx, key.Namespace, nameLabel+"="+key.Name)
+}
+
+// jobs are those that are not being deleted, the newest first.
+func (c *Client) jobs(ctx context.Context, namespace, selector string) ([]batchv1.Job, error) {
+	list, err := c.batch.Jobs(namespace).List(ctx, metav1.ListOptions{LabelSelector: managed.By + "=" + managed.ByAgent + "," + selector})
+	if err != nil {
+		return nil, kubeproblem.From(err, "reading the builds of namespace "+namespace)
+	}
+	jobs := slices.DeleteFunc(list.Items, func(j batchv1.Job) bool { return j.DeletionTimestamp != nil })
+	slices.SortFunc(jobs, func(a, b batchv1.Job) int {
+		if later(&a, &b) {
+			return -1
+		}
+		return 1
+	})
+	return jobs, nil
+}
+
+func (c *Client) podsOf(ctx context.Context, namespace, selector string) ([]corev1.Pod, error) {
+	list, err := c.core.Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: managed.By + "=" + managed.ByAgent + "," + selector})
+	if err != nil {
+		return nil, kubeproblem.From(err, "reading the pods of builds")
+	}
+	return list.Items, nil
+}
+
+// newestOf is the newest pod of a Job, or nil.
+func newestOf(pods []corev1.Pod, job string) *corev1.Pod {
+	var newest *corev1.Pod
+	for i := range pods {
+		if pods[i].Labels[batchv1.JobNameLabel] == job && (newest == nil || newest.CreationTimestamp.Before(&pods[i].CreationTimestamp)) {
+			newest = &pods[i]
+		}
+	}
+	return newest
+}
+
+// runID tells runs apart: the same spec with the same name of the run is the same.
+func runID(spec runnerapi.BuildSpec) (string, []byte, error) {
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return "", nil, fmt.Errorf("encode the spec: %w", err)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:5]), text, nil
+}

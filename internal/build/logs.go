@@ -1,0 +1,217 @@
+package build
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+const (
+	// tailLines is how much of a log tells why a build failed.
+	tailLines = 80
+	lastLines = 20
+	// maxLine bounds a line; the rest of a longer one is dropped.
+	maxLine = 16 << 10
+	// watchLimit is when a watch begins anew.
+	watchLimit = 5 * time.Minute
+)
+
+// BuildLogs implements runnerapi.Builds.
+func (c *Client) BuildLogs(ctx context.Context, key runnerapi.Key, opts runnerapi.LogOptions, emit func(runnerapi.LogLine) error) error {
+	runs, err := c.found(ctx, key)
+	if err != nil {
+		return err
+	}
+	if opts.Previous {
+		return problem.Errorf(problem.Invalid, "leave it out", "a build's pod is not restarted: it has no run before").WithField("query.previous")
+	}
+	r := &reader{c: c, job: &runs[0], opts: opts, emit: emit, read: map[string]bool{}, now: time.Now()}
+	err = r.run(ctx)
+	if err == nil || ctx.Err() != nil && opts.Follow {
+		return nil
+	}
+	var refused *emitError
+	if errors.As(err, &refused) {
+		return refused.err
+	}
+	return kubeproblem.From(err, "reading the log of build "+key.String())
+}
+
+// emitError is the caller's own error, passed through as it is.
+type emitError struct{ err error }
+
+func (e *emitError) Error() string { return e.err.Error() }
+
+// reader reads the log of one run for one call, container after container.
+type reader struct {
+	c    *Client
+	job  *batchv1.Job
+	opts runnerapi.LogOptions
+	emit func(runnerapi.LogLine) error
+	read map[string]bool // containers that were read to their end
+	now  time.Time
+}
+
+func (r *reader) run(ctx context.Context) error {
+	for {
+		pods, err := r.c.core.Pods(r.job.Namespace).List(ctx, metav1.ListOptions{LabelSelector: r.selector()})
+		if err != nil {
+			return err
+		}
+		done := false
+		if pod := newestOf(pods.Items, r.job.Name); pod != nil {
+			if done, err = r.pod(ctx, pod); err != nil {
+				return err
+			}
+		} else if done, err = r.gone(ctx); err != nil {
+			return err
+		}
+		if done || !r.opts.Follow {
+			return nil
+		}
+		if err := r.changed(ctx, pods.ResourceVersion); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *reader) selector() string {
+	return managed.By + "=" + managed.ByAgent + "," + batchv1.JobNameLabel + "=" + r.job.Name
+}
+
+// gone says whether there will be no pod any more.
+func (r *reader) gone(ctx context.Context) (bool, error) {
+	job, err := r.c.batch.Jobs(r.job.Namespace).Get(ctx, r.job.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	return err == nil && (ended(job) || job.DeletionTimestamp != nil), err
+}
+
+// pod reads what containers have written that were not read, and says whether that was all.
+func (r *reader) pod(ctx context.Context, pod *corev1.Pod) (bool, error) {
+	for _, s := range stages(pod) {
+		if r.read[s.Name] || s.State.Running == nil && s.State.Terminated == nil || r.opts.Container != "" && r.opts.Container != s.Name {
+			continue
+		}
+		if err := r.container(ctx, pod, s.Name); err != nil {
+			return false, err
+		}
+		r.read[s.Name] = true
+	}
+	over := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.DeletionTimestamp != nil
+	return over, nil
+}
+
+func (r *reader) container(ctx context.Context, pod *corev1.Pod, name string) error {
+	o := &corev1.PodLogOptions{Container: name, Timestamps: true, Follow: r.opts.Follow}
+	if r.opts.Tail >= 0 {
+		o.TailLines = ptr.To(int64(r.opts.Tail))
+	}
+	if r.opts.Since > 0 {
+		o.SinceTime = ptr.To(metav1.NewTime(r.now.Add(-r.opts.Since)))
+	}
+	return r.c.lines(ctx, pod, o, func(l runnerapi.LogLine) error {
+		if err := r.emit(l); err != nil {
+			return &emitError{err}
+		}
+		return nil
+	})
+}
+
+// changed waits until anything about the pod has.
+func (r *reader) changed(ctx context.Context, since string) error {
+	w, err := r.c.core.Pods(r.job.Namespace).Watch(ctx, metav1.ListOptions{
+		LabelSelector: r.selector(), ResourceVersion: since, TimeoutSeconds: ptr.To(int64(watchLimit / time.Second)),
+	})
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	select {
+	case <-w.ResultChan():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// lines passes on a container's log line by line; a slow reader slows it down.
+func (c *Client) lines(ctx context.Context, pod *corev1.Pod, o *corev1.PodLogOptions, emit func(runnerapi.LogLine) error) error {
+	body, err := c.core.Pods(pod.Namespace).GetLogs(pod.Name, o).Stream(ctx)
+	if apierrors.IsNotFound(err) {
+		return nil // it was deleted a moment ago
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = body.Close() }()
+	in := bufio.NewReaderSize(body, 4<<10)
+	for {
+		text, err := readLine(in)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		stamp, line, _ := strings.Cut(text, " ")
+		at, err := time.Parse(time.RFC3339Nano, stamp)
+		if err != nil {
+			line = text
+		}
+		if err := emit(runnerapi.LogLine{Time: at.UTC(), Pod: pod.Name, Line: line}); err != nil {
+			return err
+		}
+	}
+}
+
+// readLine reads up to a line's end and keeps the first maxLine bytes.
+func readLine(in *bufio.Reader) (string, error) {
+	var line strings.Builder
+	for {
+		part, err := in.ReadSlice('\n')
+		line.Write(part[:min(len(part), maxLine-line.Len())])
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case err != nil && (line.Len() == 0 || !errors.Is(err, io.EOF)):
+			return "", err
+		}
+		return strings.ToValidUTF8(strings.TrimRight(line.String(), "\r\n"), "�"), nil
+	}
+}
+
+// addLog adds the end of the log to a failure, and what it says of the step. A log that
+// cannot be had is no error: what the pod says remains.
+func (c *Client) addLog(ctx context.Context, pod *corev1.Pod, f *runnerapi.BuildFailure) {
+	if f.Stage == "start" {
+		return
+	}
+	var all []string
+	err := c.lines(ctx, pod, &corev1.PodLogOptions{Container: f.Stage, Timestamps: true, TailLines: ptr.To[int64](tailLines)}, func(l runnerapi.LogLine) error {
+		all = append(all, l.Line)
+		return nil
+	})
+	if err != nil {
+		return
+	}
+	if f.Cause == buildStage+"_failed" || f.Step == "" && f.Line == 0 && f.Cause != "deadline_exceeded" {
+		readLog(f, strings.Join(all, "\n"))
+	}
+	f.LastLines = all[max(0, len(all)-lastLines):]
+}

@@ -1,0 +1,103 @@
+package step
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// maxSecretFile bounds a key of a Secret.
+const maxSecretFile = 1 << 20
+
+// Fetch gets the files of a commit.
+type Fetch struct {
+	URL    string
+	Ref    runnerapi.GitRef
+	Path   string
+	Secret string // name of the Secret whose keys are in GitSecret; empty for none
+	Out    io.Writer
+
+	Dir        string // Work
+	SecretDir  string // GitSecret
+	ProxyOfEnv bool   // go through the proxy that the environment names
+}
+
+// Run answers the commit whose files are in the context now.
+func (f Fetch) Run(ctx context.Context) (Result, error) {
+	remote := git.Remote{URL: f.URL}
+	if f.ProxyOfEnv {
+		remote.Proxy = func(u *url.URL) (*url.URL, error) { return http.ProxyFromEnvironment(&http.Request{URL: u}) }
+	}
+	if f.Secret != "" {
+		auth, err := f.auth()
+		if err != nil {
+			return Result{}, fetchError(err)
+		}
+		remote.Auth = auth
+	}
+	_, _ = fmt.Fprintf(f.Out, "getting %s\n", f.URL)
+	context := filepath.Join(f.Dir, filepath.Base(Context))
+	if err := os.Mkdir(context, 0o755); err != nil { // for the builder's user
+		return Result{}, fmt.Errorf("make the place for the files: %w", err)
+	}
+	commit, err := git.Checkout(ctx, remote, f.Ref, f.Path, context, git.CheckoutLimits)
+	if err != nil {
+		return Result{}, fetchError(err)
+	}
+	_, _ = fmt.Fprintf(f.Out, "commit %s\n", commit)
+	err = os.WriteFile(filepath.Join(f.Dir, filepath.Base(commitFile)), []byte(commit), 0o600)
+	return Result{Commit: commit}, err
+}
+
+func (f Fetch) auth() (git.Auth, error) {
+	u, err := runnerapi.ParseGitURL(f.URL)
+	if err != nil {
+		return git.Auth{}, err
+	}
+	data, err := readSecret(f.SecretDir)
+	if err != nil {
+		return git.Auth{}, err
+	}
+	return git.ReadAuth(f.Secret, data, u)
+}
+
+// readSecret reads the files of a Secret's volume. Those that begin with two dots are the
+// kubelet's.
+func readSecret(dir string) (map[string][]byte, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("read the Secret: %w", err)
+	}
+	data := map[string][]byte{}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "..") {
+			continue
+		}
+		file, err := os.Open(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("read the Secret: %w", err)
+		}
+		data[e.Name()], err = io.ReadAll(io.LimitReader(file, maxSecretFile))
+		if err = errors.Join(err, file.Close()); err != nil {
+			return nil, fmt.Errorf("read the Secret: %w", err)
+		}
+	}
+	return data, nil
+}
+
+func fetchError(err error) error {
+	var known *git.Error
+	if errors.As(err, &known) {
+		return &failure{string(known.Reason), known.Message, known.Fix}
+	}
+	return err
+}

@@ -1,0 +1,8 @@
+package git
+
+import "github.com/go-git/go-git/v5/plumbing"
+
+// Unpack is unpack with a commit in hexadecimal.
+func Unpack(pack []byte, want, folder string, l Limits) (string, Files, error) {
+	return unpack(pack, plumbing.NewHash(want), folder, l)
+}

@@ -1,0 +1,213 @@
+package git
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// Remote is a repository and how to get at it.
+type Remote struct {
+	URL  string
+	Auth Auth
+	// Proxy says which proxy HTTPS goes through; nil for none. SSH goes through none.
+	Proxy func(*url.URL) (*url.URL, error)
+}
+
+// session is a conversation about one repository.
+type session interface {
+	advertised(ctx context.Context) (*packp.AdvRefs, error)
+	// upload sends a request and gives the answer.
+	upload(ctx context.Context, request []byte) (io.ReadCloser, error)
+	close()
+}
+
+// Fetch asks what commit the ref is at and, unless that is the one that is known, gets its
+// files: those of one folder, or all for an empty one. It answers nil files for a commit
+// that is known. Errors are *Error, save the context's.
+func Fetch(ctx context.Context, r Remote, ref runnerapi.GitRef, folder, known string, l Limits) (commit string, files Files, err error) {
+	u, err := runnerapi.ParseGitURL(r.URL)
+	if err != nil {
+		return "", nil, failed(NotGit, "correct url", "url %v", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.Time)
+	defer cancel()
+	s := newSession(u, r, l)
+	defer s.close()
+	refs, err := s.advertised(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	hash, err := resolve(refs, ref)
+	if err != nil {
+		return "", nil, err
+	}
+	if hash.String() == known {
+		return known, nil, nil
+	}
+	pack, err := download(ctx, s, refs, hash, l, u.Host)
+	if err != nil {
+		return "", nil, err
+	}
+	return unpack(pack, hash, folder, l)
+}
+
+func newSession(u runnerapi.GitURL, r Remote, l Limits) session {
+	if u.SSH {
+		return newSSH(u, r, l)
+	}
+	return newHTTPS(u, r, l)
+}
+
+func decodeAdvertised(r io.Reader, host string) (*packp.AdvRefs, error) {
+	refs := packp.NewAdvRefs()
+	err := refs.Decode(r)
+	switch {
+	case err == nil:
+		return refs, nil
+	case errors.Is(err, errTooMuch), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return nil, network(err, host)
+	case errors.Is(err, packp.ErrEmptyAdvRefs):
+		return nil, failed(RefMissing, "push a commit", "the repository is empty")
+	}
+	return nil, failed(NotGit, "give the address that `git clone` takes", "%s does not answer as a Git server: %s", host, clip(err.Error()))
+}
+
+// resolve finds the commit, or the tag that leads to it.
+func resolve(refs *packp.AdvRefs, ref runnerapi.GitRef) (plumbing.Hash, error) {
+	if ref.Commit != "" {
+		return plumbing.NewHash(ref.Commit), nil
+	}
+	if ref.Tag == "" && ref.Branch == "" {
+		if refs.Head == nil {
+			return plumbing.ZeroHash, failed(RefMissing, "name a branch in ref.branch", "the repository says of no branch that it is its default")
+		}
+		return *refs.Head, nil
+	}
+	name, kind, short := "refs/heads/"+ref.Branch, "branch", ref.Branch
+	if ref.Tag != "" {
+		name, kind, short = "refs/tags/"+ref.Tag, "tag", ref.Tag
+		if commit, annotated := refs.Peeled[name]; annotated {
+			return commit, nil
+		}
+	}
+	if hash, ok := refs.References[name]; ok {
+		return hash, nil
+	}
+	return plumbing.ZeroHash, failed(RefMissing, "correct ref."+kind+", or push it", "the repository has no %s %s", kind, clip(short))
+}
+
+// download gets the pack of one commit without its history.
+func download(ctx context.Context, s session, refs *packp.AdvRefs, want plumbing.Hash, l Limits, host string) ([]byte, error) {
+	request, err := requestFor(refs.Capabilities, want, l)
+	if err != nil {
+		return nil, err
+	}
+	var body bytes.Buffer
+	if err := request.UploadRequest.Encode(&body); err != nil {
+		return nil, fmt.Errorf("encode the request for a pack: %w", err)
+	}
+	body.WriteString("0009done\n")
+	answer, err := s.upload(ctx, body.Bytes())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = answer.Close() }()
+	// Twice the pack is more than all that stands around it.
+	response := packp.NewUploadPackResponse(request)
+	if err := response.Decode(io.NopCloser(limited(answer, 2*l.Pack))); err != nil {
+		return nil, notGiven(ctx, err, want, host)
+	}
+	var in io.Reader = response
+	if request.Capabilities.Supports(capability.Sideband64k) {
+		in = sideband.NewDemuxer(sideband.Sideband64k, response)
+	}
+	pack, err := io.ReadAll(limited(in, l.Pack))
+	if err != nil {
+		return nil, notGiven(ctx, err, want, host)
+	}
+	return pack, nil
+}
+
+// requestFor asks for one commit: no history, and no file that is too large to be wanted
+// where the server can leave it out.
+func requestFor(has *capability.List, want plumbing.Hash, l Limits) (*packp.UploadPackRequest, error) {
+	if !has.Supports(capability.Shallow) {
+		return nil, failed(NotGit, "use a server that has the capability shallow", "the server gives no commit without all its history")
+	}
+	r := packp.NewUploadPackRequest()
+	set := []capability.Capability{capability.Shallow}
+	for _, c := range []capability.Capability{capability.Sideband64k, capability.OFSDelta} {
+		if has.Supports(c) {
+			set = append(set, c)
+		}
+	}
+	if has.Supports(capability.Filter) {
+		set = append(set, capability.Filter)
+		r.Filter = packp.FilterBlobLimit(uint64(l.File), packp.BlobLimitPrefixNone) //nolint:gosec // a limit of ours, above zero
+	}
+	for _, c := range set {
+		if err := r.Capabilities.Set(c); err != nil {
+			return nil, fmt.Errorf("ask for %s: %w", c, err)
+		}
+	}
+	r.Wants, r.Depth = []plumbing.Hash{want}, packp.DepthCommits(1)
+	return r, nil
+}
+
+// notGiven says why there is no pack.
+func notGiven(ctx context.Context, err error, want plumbing.Hash, host string) error {
+	if ctx.Err() != nil {
+		return network(ctx.Err(), host)
+	}
+	if strings.Contains(err.Error(), "not our ref") || strings.Contains(err.Error(), "unadvertised object") {
+		return failed(RefMissing, "correct ref.commit, or follow a branch or tag: not every server gives any commit", "the server does not give commit %s", want)
+	}
+	if errors.Is(err, errTooMuch) {
+		return failed(TooLarge, "follow a smaller repository: one for what is deployed, without builds and media", "the repository has more than the agent takes of one")
+	}
+	return failed(Unreachable, "it is tried again; if it stays, look at the server", "%s broke off: %s", host, clip(err.Error()))
+}
+
+// limited is a reader that fails, rather than ends, after n bytes.
+func limited(r io.Reader, n int64) io.Reader { return &limitedReader{r, n} }
+
+type limitedReader struct {
+	io.Reader
+	left int64
+}
+
+func (l *limitedReader) Read(p []byte) (int, error) {
+	n, err := l.Reader.Read(p)
+	if l.left -= int64(n); l.left < 0 {
+		return 0, errTooMuch
+	}
+	return n, err
+}
+
+const maxClip = 200
+
+// clip makes what a server or a user wrote fit for an error.
+func clip(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s)
+	if len(s) > maxClip {
+		s = strings.ToValidUTF8(s[:maxClip], "") + "…"
+	}
+	return s
+}

@@ -1,0 +1,68 @@
+package runnerapi
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// buildPause is between two looks at a build that is waited for.
+const buildPause = time.Second
+
+func buildURL(key Key) string {
+	return namespaceURL(key.Namespace) + "/builds/" + url.PathEscape(key.Name)
+}
+
+// PutBuild starts a build, unless this very run of this very spec was started before.
+func (c *Client) PutBuild(ctx context.Context, key Key, spec BuildSpec, opts WriteOptions) (Build, error) {
+	var build Build
+	_, err := c.call(ctx, (&request{method: http.MethodPut, path: buildURL(key), body: spec}).write(opts), &build)
+	return build, err
+}
+
+// GetBuild reads the newest run of a build, and the runs before in short.
+func (c *Client) GetBuild(ctx context.Context, key Key) (Build, error) {
+	var build Build
+	_, err := c.call(ctx, &request{method: http.MethodGet, path: buildURL(key)}, &build)
+	return build, err
+}
+
+// WaitBuild waits until the newest run has ended, and reports each look at it.
+func (c *Client) WaitBuild(ctx context.Context, key Key, report func(Build)) (Build, error) {
+	for {
+		build, err := c.GetBuild(ctx, key)
+		if err != nil {
+			return build, err
+		}
+		report(build)
+		if build.Status.Phase.Ended() {
+			return build, nil
+		}
+		timer := time.NewTimer(buildPause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return build, ctx.Err()
+		}
+	}
+}
+
+// ListBuilds reads the newest run of each build of a namespace.
+func (c *Client) ListBuilds(ctx context.Context, namespace string) ([]Build, error) {
+	var list BuildList
+	_, err := c.call(ctx, &request{method: http.MethodGet, path: namespaceURL(namespace) + "/builds"}, &list)
+	return list.Items, err
+}
+
+// DeleteBuild ends the run that is under way and removes all runs.
+func (c *Client) DeleteBuild(ctx context.Context, key Key, opts WriteOptions) error {
+	return c.remove(ctx, buildURL(key), opts)
+}
+
+// BuildLogs calls emit for each line of the newest run until all is written or, with Follow,
+// until the run has ended. It is taken up where it broke off, as Logs is.
+func (c *Client) BuildLogs(ctx context.Context, key Key, opts LogOptions, emit func(LogLine) error) error {
+	return c.logs(ctx, buildURL(key)+"/logs", opts, emit)
+}

@@ -1,0 +1,224 @@
+package runnerapi
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Sources is what the server needs for the calls about Git sources.
+type Sources interface {
+	// PutSource creates the source or replaces its spec.
+	PutSource(ctx context.Context, key Key, spec SourceSpec, opts WriteOptions) (Source, error)
+	GetSource(ctx context.Context, key Key) (Source, error)
+	ListSources(ctx context.Context, namespace string) ([]Source, error)
+	// SyncSource has the source looked at now. What came of it is in its status.
+	SyncSource(ctx context.Context, key Key, opts WriteOptions) (Source, error)
+	// DeleteSource stops following. What the source has brought stays.
+	DeleteSource(ctx context.Context, key Key, opts WriteOptions) error
+}
+
+// SourceType is what a repository brings.
+type SourceType string
+
+// What a repository can bring.
+const (
+	SourceApp       SourceType = "app"
+	SourceManifests SourceType = "manifests"
+	SourceKustomize SourceType = "kustomize"
+	SourceHelm      SourceType = "chart"
+)
+
+// Bounds of a source.
+const (
+	MinSourceInterval     = 30 * time.Second
+	MaxSourceInterval     = 24 * time.Hour
+	DefaultSourceInterval = 5 * time.Minute
+	maxSourceValues       = 64 << 10
+)
+
+// SourceSpec is a Git repository, and what of it is to be in the namespace.
+type SourceSpec struct {
+	URL         string       `json:"url" minLength:"8" maxLength:"2048" doc:"Address of the repository: https://HOST/PATH, ssh://USER@HOST/PATH or USER@HOST:PATH." example:"https://git.example.com/shop/deploy.git"`
+	Ref         GitRef       `json:"ref,omitzero" doc:"What to follow; the repository's default branch when empty."`
+	Path        string       `json:"path,omitempty" maxLength:"1024" doc:"Where in the repository: a file for app, a file or folder for manifests, a folder for kustomize and chart. The root when empty." example:"production"`
+	Type        SourceType   `json:"type" enum:"app,manifests,kustomize,chart" doc:"What is there. app: a file as pipeops-runner deploy -f takes it. manifests: YAML or JSON, in all folders below. kustomize: a folder with a kustomization. chart: a Helm chart."`
+	App         string       `json:"app,omitempty" maxLength:"63" pattern:"^[a-z]([a-z0-9-]*[a-z0-9])?$" doc:"For app: name of the App; the source's when empty."`
+	Chart       *SourceChart `json:"chart,omitempty" doc:"For chart: its values."`
+	Interval    string       `json:"interval,omitempty" maxLength:"16" pattern:"^([0-9]+(s|m|h))+$" doc:"How often to look for a new commit: 30s to 24h; 5m when empty." example:"5m"`
+	Credentials string       `json:"credentials,omitempty" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$" doc:"Secret in the same namespace: url (the repositories that it is for), then username and password, or identity and known_hosts; ca.crt for a server with a CA of its own." example:"git-deploy"`
+	Prune       bool         `json:"prune,omitempty" doc:"Delete what the source brought once it is no longer in the repository."`
+	Suspend     bool         `json:"suspend,omitempty" doc:"Leave everything as it is until this is taken away."`
+}
+
+// GitRef is what to follow. At most one is given.
+type GitRef struct {
+	Branch string `json:"branch,omitempty" maxLength:"255" example:"main"`
+	Tag    string `json:"tag,omitempty" maxLength:"255" example:"v1.4.2"`
+	Commit string `json:"commit,omitempty" maxLength:"40" pattern:"^[0-9a-f]{40}$" doc:"Follow nothing: this commit, by all 40 digits. Not every server gives any commit."`
+}
+
+// SourceChart is how a chart is rendered.
+type SourceChart struct {
+	Release     string   `json:"release,omitempty" maxLength:"53" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" doc:"Name of the release in the chart's templates; the source's when empty."`
+	ValuesFiles []string `json:"valuesFiles,omitempty" maxItems:"16" doc:"Files of the repository, seen from its root, with values; a later one wins."`
+	Values      string   `json:"values,omitempty" maxLength:"65536" doc:"Values as YAML, which win over all files."`
+}
+
+// Source is a Git repository that the agent follows.
+type Source struct {
+	Namespace  string       `json:"namespace"`
+	Name       string       `json:"name"`
+	Generation int64        `json:"generation" doc:"Counts the changes of the spec."`
+	CreatedAt  time.Time    `json:"createdAt"`
+	Runner     string       `json:"runner,omitempty" doc:"Who put it: what it brings is done in his name, as the policy allows it to him."`
+	Spec       SourceSpec   `json:"spec"`
+	Status     SourceStatus `json:"status"`
+}
+
+// SourcePhase is how a source is doing.
+type SourcePhase string
+
+// The phases of a source.
+const (
+	SourcePending   SourcePhase = "Pending"   // not looked at yet since it was changed
+	SourceReady     SourcePhase = "Ready"     // what is in the repository was applied
+	SourceFailed    SourcePhase = "Failed"    // the newest commit could not be got or applied; what was applied before stays
+	SourceSuspended SourcePhase = "Suspended" // left alone
+)
+
+// SourceStatus is what came of a source.
+type SourceStatus struct {
+	Phase              SourcePhase       `json:"phase" enum:"Pending,Ready,Failed,Suspended"`
+	ObservedGeneration int64             `json:"observedGeneration,omitempty" doc:"The generation of the spec that this speaks of."`
+	ObservedSync       string            `json:"observedSync,omitempty" doc:"The sync call that was answered last."`
+	Commit             string            `json:"commit,omitempty" doc:"The commit that is applied."`
+	Attempted          string            `json:"attempted,omitempty" doc:"The newest commit that was tried."`
+	Revision           int64             `json:"revision,omitempty" doc:"For app: the App's revision that it became."`
+	Objects            int               `json:"objects,omitempty" doc:"How many objects the commit brought."`
+	CheckedAt          string            `json:"checkedAt,omitempty" doc:"When the repository was asked last (RFC 3339)."`
+	AppliedAt          string            `json:"appliedAt,omitempty" doc:"When the commit was applied."`
+	Error              *SourceError      `json:"error,omitempty" doc:"What went wrong last; absent once it is well."`
+	Conditions         []SourceCondition `json:"conditions,omitempty" doc:"Ready, for kubectl wait."`
+}
+
+// SourceError is why a commit could not be got or applied.
+type SourceError struct {
+	Code    string `json:"code" doc:"Stable name." example:"ref_not_found"`
+	Message string `json:"message"`
+	Fix     string `json:"fix,omitempty"`
+	Since   string `json:"since" doc:"When it was seen first (RFC 3339)."`
+	Commit  string `json:"commit,omitempty" doc:"The commit at fault, where it is one's."`
+}
+
+// SourceCondition is a condition as Kubernetes' own tools read it.
+type SourceCondition struct {
+	Type               string `json:"type"`
+	Status             string `json:"status" enum:"True,False,Unknown"`
+	Reason             string `json:"reason"`
+	Message            string `json:"message,omitempty"`
+	LastTransitionTime string `json:"lastTransitionTime"`
+}
+
+// SourceList is the sources of a namespace.
+type SourceList struct {
+	Items []Source `json:"items" nullable:"false"`
+}
+
+var gitRefName = regexp.MustCompile(`^[^\x00-\x20\x7f~^:?*\[\\]+$`)
+
+// Validate reports all that is wrong with the spec of a source of this name.
+func (s SourceSpec) Validate(name string) []FieldError {
+	v := &validation{}
+	if _, err := ParseGitURL(s.URL); err != nil {
+		v.add("url", "%v", err)
+	}
+	s.Ref.validate(v)
+	if !inRepository(s.Path) {
+		v.add("path", "has to be a path within the repository, such as deploy/production")
+	}
+	if _, err := s.Every(); err != nil {
+		v.add("interval", "%v", err)
+	}
+	s.validateType(v, name)
+	return v.errs
+}
+
+func (r GitRef) validate(v *validation) {
+	given := 0
+	for field, value := range map[string]string{"ref.branch": r.Branch, "ref.tag": r.Tag, "ref.commit": r.Commit} {
+		if value == "" {
+			continue
+		}
+		given++
+		if !gitRefName.MatchString(value) || strings.Contains(value, "..") || strings.HasPrefix(value, "-") {
+			v.add(field, "is no name that Git takes")
+		}
+	}
+	if given > 1 {
+		v.add("ref", "at most one of branch, tag and commit may be set")
+	}
+}
+
+func (s SourceSpec) validateType(v *validation, name string) {
+	switch s.Type {
+	case SourceApp:
+		if s.Path == "" {
+			v.add("path", "is needed for an app: the file with its spec")
+		}
+		if s.App == "" && !ValidAppName(name) {
+			v.add("app", "is needed: %q cannot be the name of an App", clip(name))
+		}
+		if s.Prune {
+			v.add("prune", "is not for an app: delete the App itself")
+		}
+	case SourceManifests, SourceKustomize, SourceHelm:
+		if s.App != "" {
+			v.add("app", "is for a source of type app")
+		}
+	default:
+		v.add("type", "has to be app, manifests, kustomize or chart")
+	}
+	if s.Chart == nil {
+		return
+	}
+	if s.Type != SourceHelm {
+		v.add("chart", "is for a source of type chart")
+	}
+	for i, file := range s.Chart.ValuesFiles {
+		if file == "" || !inRepository(file) {
+			v.add(fmt.Sprintf("chart.valuesFiles[%d]", i), "has to be a path within the repository")
+		}
+	}
+	if len(s.Chart.Values) > maxSourceValues {
+		v.add("chart.values", "has more than %d bytes", maxSourceValues)
+	}
+}
+
+// inRepository says whether a path stays in the repository.
+func inRepository(p string) bool {
+	return !strings.ContainsAny(p, "\\\x00") && !strings.HasPrefix(p, "/") && (p == "" || path.Clean(p) != ".." && !strings.HasPrefix(path.Clean(p), "../"))
+}
+
+// Every is how often to look for a new commit.
+func (s SourceSpec) Every() (time.Duration, error) {
+	if s.Interval == "" {
+		return DefaultSourceInterval, nil
+	}
+	d, err := time.ParseDuration(s.Interval)
+	if err != nil || d < MinSourceInterval || d > MaxSourceInterval {
+		return 0, fmt.Errorf("has to be between %s and %s", "30s", "24h")
+	}
+	return d, nil
+}
+
+// AppName is the name of the App that a source of type app brings.
+func (s Source) AppName() string {
+	if s.Spec.App != "" {
+		return s.Spec.App
+	}
+	return s.Name
+}

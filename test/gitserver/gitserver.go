@@ -1,0 +1,137 @@
+// Package gitserver is a Git server for tests: repositories on disk, made by git itself, and
+// served by its own programs, git-http-backend behind TLS and a password, and
+// git-upload-pack behind SSH. No protocol is imitated.
+package gitserver
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/pem"
+	"net/http"
+	"net/http/cgi"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Server serves the repositories in a folder.
+type Server struct {
+	Root     string // of the repositories, which are bare
+	Username string // who may read over HTTPS; everybody when empty
+	Password string
+	HTTPS    *httptest.Server
+	// Requests counts what was asked over HTTPS, Packs how often a pack was.
+	Requests, Packs atomic.Int64
+}
+
+// Start serves an empty folder over HTTPS. With a user it asks for that user's password.
+func Start(t *testing.T, username, password string) *Server {
+	t.Helper()
+	s := &Server{Root: t.TempDir(), Username: username, Password: password}
+	backend, err := exec.Command("git", "--exec-path").Output()
+	require.NoError(t, err)
+	handler := &cgi.Handler{
+		Path: filepath.Join(strings.TrimSpace(string(backend)), "git-http-backend"),
+		Env:  []string{"GIT_PROJECT_ROOT=" + s.Root, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_GLOBAL=/dev/null", "HOME=" + s.Root},
+	}
+	s.HTTPS = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.Requests.Add(1)
+		if user, password, _ := r.BasicAuth(); s.Username != "" && (user != s.Username || password != s.Password) {
+			w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
+			http.Error(w, "who are you?", http.StatusUnauthorized)
+			return
+		}
+		if r.Method == http.MethodPost {
+			s.Packs.Add(1)
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	s.HTTPS.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	s.HTTPS.Config.ErrorLog = nil
+	s.HTTPS.StartTLS()
+	t.Cleanup(s.HTTPS.Close)
+	return s
+}
+
+// CA is the certificate that the server is to be believed by.
+func (s *Server) CA() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.HTTPS.Certificate().Raw})
+}
+
+// URL is a repository's address over HTTPS.
+func (s *Server) URL(name string) string { return s.HTTPS.URL + "/" + name }
+
+// Repository is a repository with a place to work in.
+type Repository struct {
+	t    *testing.T
+	bare string
+	work string
+}
+
+// Create makes an empty repository with main as its default branch.
+func (s *Server) Create(t *testing.T, name string) *Repository {
+	t.Helper()
+	r := &Repository{t, filepath.Join(s.Root, name), t.TempDir()}
+	r.git("", "init", "--quiet", "--bare", "--initial-branch=main", r.bare)
+	r.git("", "init", "--quiet", "--initial-branch=main", r.work)
+	r.git(r.work, "remote", "add", "origin", r.bare)
+	return r
+}
+
+// Config sets an option of the repository.
+func (r *Repository) Config(name, value string) {
+	r.t.Helper()
+	r.git(r.bare, "config", name, value)
+}
+
+// Commit writes files, removes those that are empty, and pushes all as one commit to main.
+// It answers the commit.
+func (r *Repository) Commit(files map[string]string) string {
+	r.t.Helper()
+	for name, text := range files {
+		path := filepath.Join(r.work, name)
+		if text == "" {
+			require.NoError(r.t, os.Remove(path))
+			continue
+		}
+		require.NoError(r.t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(r.t, os.WriteFile(path, []byte(text), 0o600))
+	}
+	return r.Push()
+}
+
+// Push pushes what is in the working place, and answers the commit.
+func (r *Repository) Push() string {
+	r.t.Helper()
+	r.git(r.work, "add", "--all")
+	r.git(r.work, "commit", "--quiet", "--allow-empty", "--message", "a commit")
+	r.git(r.work, "push", "--quiet", "--force", "origin", "HEAD:main")
+	return r.Git("rev-parse", "HEAD")
+}
+
+// Work is the place where files become commits.
+func (r *Repository) Work() string { return r.work }
+
+// Git runs git in the working place and answers what it printed.
+func (r *Repository) Git(args ...string) string {
+	r.t.Helper()
+	return r.git(r.work, args...)
+}
+
+func (r *Repository) git(dir string, args ...string) string {
+	r.t.Helper()
+	cmd := exec.Command("git", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null",
+		"GIT_AUTHOR_NAME=test", "GIT_AUTHOR_EMAIL=test@example.com", "GIT_COMMITTER_NAME=test", "GIT_COMMITTER_EMAIL=test@example.com")
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	require.NoError(r.t, cmd.Run(), "git %s: %s", strings.Join(args, " "), errs.String())
+	return strings.TrimSpace(out.String())
+}
