@@ -34,6 +34,7 @@ const (
 	secretRoute    = "/v1/namespaces/{namespace}/secrets/{name}" //nolint:gosec // a path, no credential
 	configMapRoute = "/v1/namespaces/{namespace}/configmaps/{name}"
 	namespaceRoute = "/v1/namespaces/{namespace}"
+	sourceRoute    = "/v1/namespaces/{namespace}/sources/{name}"
 	nodeRoute      = "/v1/nodes/{name}"
 	firstNode      = `"$(pipeops-runner node list shop -o json | jq -r '.items[0].name')"`
 )
@@ -161,6 +162,23 @@ func Calls() []Call {
 		}, {
 			"POST", nodeRoute + "/uncordon", "uncordon-node", Named, []string{"UncordonNode"}, "node uncordon", same, "",
 			"pipeops-runner node uncordon shop " + firstNode,
+		},
+		{
+			"PUT", sourceRoute, "put-source", Named, []string{"PutSource"}, "source put", same,
+			`{"url":"https://git.example.com/shop/deploy.git","type":"app","path":"web/app.yaml"}`,
+			"pipeops-runner source put shop web --url https://git.example.com/shop/deploy.git --type app --path web/app.yaml",
+		}, {
+			"GET", sourceRoute, "get-source", Reads, []string{"GetSource", "WaitSource"}, "source get", read, "",
+			"pipeops-runner source get shop web",
+		}, {
+			"GET", "/v1/namespaces/{namespace}/sources", "list-sources", Reads, []string{"ListSources"}, "source list", read, "",
+			"pipeops-runner source list shop",
+		}, {
+			"POST", sourceRoute + "/sync", "sync-source", Writes, []string{"SyncSource"}, "source sync", same, "",
+			"pipeops-runner source sync shop web",
+		}, {
+			"DELETE", sourceRoute, "delete-source", Writes, []string{"DeleteSource"}, "source delete", thenGone, "",
+			"pipeops-runner source delete shop web",
 		},
 		{"GET", "/healthz", "", Open, nil, "", read, "", curl("GET", "/healthz", "")},
 		{"GET", "/readyz", "", Open, nil, "", read, "", curl("GET", "/readyz", "")},

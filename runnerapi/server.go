@@ -38,6 +38,7 @@ type Config struct {
 	Namespaces Namespaces
 	Clusters   Clusters
 	Nodes      Nodes
+	Sources    Sources
 	// Journal and Outcomes make writes operations. Without a Journal nothing is
 	// remembered, which is for tests only.
 	Journal  Journal
@@ -115,6 +116,7 @@ func newRouter(c Config) (chi.Router, *server) {
 		s.namespaceRoutes()
 		s.clusterRoutes()
 		s.nodeRoutes()
+		s.sourceRoutes()
 		s.auditRoutes()
 		addSamples(s.api.OpenAPI())
 	})
