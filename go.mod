@@ -66,12 +66,13 @@ require (
 )
 
 require (
-	github.com/go-git/go-git/v5 v5.19.3
-	go.yaml.in/yaml/v3 v3.0.5
+	github.com/fluxcd/cli-utils v1.2.2 // kstatus alone: when an object of any kind is ready
+	github.com/go-git/go-git/v5 v5.19.3 // Git's protocol, packs and objects; not its transports
+	go.yaml.in/yaml/v3 v3.0.5 // its nodes know their lines, and aliases unexpanded
 	golang.org/x/crypto v0.58.0
-	helm.sh/helm/v4 v4.3.1
+	helm.sh/helm/v4 v4.3.1 // charts
 	k8s.io/streaming v0.37.2
-	sigs.k8s.io/kustomize/api v0.21.1
+	sigs.k8s.io/kustomize/api v0.21.1 // v0.21.3 needs Go 1.27
 	sigs.k8s.io/kustomize/kyaml v0.21.2
 )
 

@@ -25,6 +25,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
+	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
@@ -65,10 +66,12 @@ type Agent struct {
 	log     zerolog.Logger
 	now     func() time.Time
 	kube    *kube.Client
-	store   identity.Store
-	health  *health
-	policy  *policy.Policy
-	audit   *audit.Log
+	// manifests loads nothing before the first set.
+	manifests *manifests.Applier
+	store     identity.Store
+	health    *health
+	policy    *policy.Policy
+	audit     *audit.Log
 
 	current atomic.Pointer[identity.Identity]
 	// news are what the control plane says of Runners.
@@ -118,6 +121,9 @@ func New(opts Options) (*Agent, error) {
 		hurry: make(chan struct{}, 1), fresh: make(chan struct{}, 1),
 		process: rand.Text(), instruments: newInstruments(opts.Version),
 	}
+	a.manifests = manifests.New(manifests.Config{
+		REST: opts.Kubernetes, Namespace: opts.Config.Namespace, Namespaces: opts.Config.Namespaces, Manage: k.Manage,
+	})
 	a.instruments.registry.MustRegister(a.readNumbers())
 	a.health.ask("kubernetes", seen.state)
 	a.health.ask("certificate", a.certificateState)

@@ -67,7 +67,7 @@ kind: ConfigMap
 metadata: {namespace: ` + kubetest.AgentNamespace + `, name: pipeops-policy}
 data:
   policy.yaml: |
-    rules: [{name: all, commands: ["*", exec-app, port-forward-app, cordon-node, uncordon-node, drain-node]}]
+    rules: [{name: all, commands: ["*", exec-app, port-forward-app, cordon-node, uncordon-node, drain-node, apply-manifests, delete-set], kinds: ["*"]}]
 `} {
 		kubectl := func(verb string) {
 			cmd := s.env.Cluster.KubectlCommand(context.Background(), verb, "-f", "-")
@@ -136,7 +136,11 @@ func (s *shop) run(t *testing.T, line string) string {
 func dryRun(c runnerapi.Call) string {
 	_, path, _ := strings.Cut(c.Curl(), `"https://$AGENT`)
 	path, _, _ = strings.Cut(path, `"`)
-	return strings.Replace(c.Curl(), path+`"`, path+`?dryRun=true"`, 1)
+	mark := "?"
+	if strings.Contains(path, "?") {
+		mark = "&"
+	}
+	return strings.Replace(c.Curl(), path+`"`, path+mark+`dryRun=true"`, 1)
 }
 
 // TestEveryExample runs every example of docs/runner-api.md as it is written,

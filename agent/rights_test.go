@@ -48,6 +48,8 @@ func before(c runnerapi.Call) []string {
 		}
 		// and what new content does to Apps that asked for it
 		return append(lines, "pipeops-runner secret set shop full --from-literal A=2", "pipeops-runner config set shop full --from-literal B=2")
+	case "POST /v1/apply": // what leaves a set goes
+		return []string{`echo '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"leaves"}}' | pipeops-runner apply shop -f - --set web-extras`}
 	case "POST /v1/namespaces/{namespace}/apps/{name}/restart": // a key that is used again, and a command that is refused
 		return []string{
 			"pipeops-runner restart shop web --idempotency-key once", "pipeops-runner restart shop web --idempotency-key once",

@@ -7,6 +7,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
+	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -17,7 +18,7 @@ const runnerAPIVersion = "v1"
 func (a *Agent) runnerAPI(engine *app.Engine) http.Handler {
 	return runnerapi.NewServer(runnerapi.Config{
 		Apps: engine, Insides: engine, Meter: engine, Secrets: contents{a.kube, engine}, ConfigMaps: contents{a.kube, engine},
-		Namespaces: a.kube, Clusters: clusterCall{a}, Nodes: a.kube,
+		Namespaces: a.kube, Clusters: clusterCall{a}, Nodes: a.kube, Manifests: manifests.API{Applier: a.manifests},
 		Journal: a.kube.Journal(), Outcomes: engine, Policy: a.policy, Audit: a.audit,
 		TrustDomain: a.current.Load().TrustDomain, Version: a.opts.Version,
 		Ready: a.health.ready, Log: a.log,

@@ -52,6 +52,7 @@ const (
 	secret     = "/v1/namespaces/{namespace}/secrets/{name}" //nolint:gosec // a path, no credential
 	configMap  = "/v1/namespaces/{namespace}/configmaps/{name}"
 	namespace  = "/v1/namespaces/{namespace}"
+	set        = "/v1/namespaces/{namespace}/sets/{name}"
 	apps       = "apps.pipeops.io"
 	sources    = "sources.pipeops.io"
 	source     = "/v1/namespaces/{namespace}/sources/{name}"
@@ -99,6 +100,18 @@ func Calls() map[string][]Right {
 		"GET " + configMap:                          {admitted, on("configmaps", "get")},
 		"DELETE " + configMap:                       {admitted, on("configmaps", "get", "delete")},
 		"GET /v1/namespaces/{namespace}/configmaps": {admitted, on("configmaps", "list")},
+
+		// Beside what the manifests are: those of the example stand for others.
+		"POST /v1/apply": {
+			admitted, on("configmaps", "get", "create", "update", "patch", "delete"), on("secrets", "get", "patch"),
+			on("services", "get", "patch"), on("deployments.apps", "get", "patch"),
+		},
+		"GET /v1/namespaces/{namespace}/sets": {admitted, on("configmaps", "list")},
+		"GET " + set:                          {admitted, on("configmaps", "get"), on("secrets", "get"), on("services", "get"), on("deployments.apps", "get")},
+		"DELETE " + set: {
+			admitted, on("configmaps", "get", "delete"), on("secrets", "get", "delete"),
+			on("services", "get", "delete"), on("deployments.apps", "get", "delete"),
+		},
 
 		"PUT " + app: append(onEach(kinds[:len(kinds)-1], "get", "create", "patch"),
 			on("jobs.batch", "get", "create"), on(apps, "get", "create", "update"), unseen),

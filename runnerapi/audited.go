@@ -16,12 +16,22 @@ import (
 type auditKey struct{}
 
 // auditNote is what the audit log is to know of a call that is under way.
-type auditNote struct{ body []byte }
+type auditNote struct {
+	body    []byte
+	objects []ManifestRef
+}
 
 // noteBody keeps a call's body for the audit log.
 func noteBody(ctx context.Context, body []byte) {
 	if n, ok := ctx.Value(auditKey{}).(*auditNote); ok {
 		n.body = body
+	}
+}
+
+// noteObjects keeps which objects a call is about for the audit log.
+func noteObjects(ctx context.Context, refs []ManifestRef) {
+	if n, ok := ctx.Value(auditKey{}).(*auditNote); ok {
+		n.objects = refs
 	}
 }
 
@@ -49,6 +59,9 @@ func (s *server) audited(next http.Handler) http.Handler {
 			if record, told := auditRecord(r, call, status, ww.Header(), answer.Bytes()); told {
 				record.Time, record.Millis = start.UTC(), time.Since(start).Milliseconds()
 				record.Arguments = auditArguments(call, r.URL.Query(), note.body)
+				if call.Path == applyRoute || call.Path == setRoute {
+					record.Arguments = setArguments(r.URL.Query(), note.objects)
+				}
 				s.Audit.Record(record)
 			}
 		}()
@@ -69,6 +82,10 @@ func auditRecord(r *http.Request, call Call, status int, header http.Header, ans
 		Runner: caller.Runner, RequestID: caller.RequestID, Command: call.ID, Status: status,
 		Namespace: clip(pathParam(r, "namespace")), Name: clip(pathParam(r, "name")),
 		Operation: header.Get(operationIDHeader), Outcome: AuditDone,
+	}
+	if call.Path == applyRoute {
+		target := applyTarget(r)
+		a.Namespace, a.Name = clip(target.Namespace), clip(target.Name)
 	}
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		a.Certificate = r.TLS.VerifiedChains[0][0].SerialNumber.Text(16)
@@ -140,6 +157,39 @@ func auditArguments(call Call, query map[string][]string, body []byte) json.RawM
 		args["body"] = object
 	}
 	args["shortened"] = true
+	text, err := json.Marshal(args)
+	if err != nil || len(text) > maxArguments {
+		return json.RawMessage(`{"shortened":true}`)
+	}
+	return text
+}
+
+// setArguments are those of the calls about sets: which objects, as many as there is room
+// for, and nothing of what is in them.
+func setArguments(query map[string][]string, objects []ManifestRef) json.RawMessage {
+	args := map[string]any{}
+	for _, key := range []string{"dryRun", "wait", "prune", "diff"} {
+		if values := query[key]; len(values) > 0 {
+			args[key] = clip(values[0])
+		}
+	}
+	if len(objects) > 0 {
+		args["count"] = len(objects)
+	}
+	room, told := maxArguments*2/3, []string{}
+	for _, o := range objects {
+		if room -= len(o.String()) + 3; room < 0 {
+			args["shortened"] = true
+			break
+		}
+		told = append(told, o.String())
+	}
+	if len(told) > 0 {
+		args["objects"] = told
+	}
+	if len(args) == 0 {
+		return nil
+	}
 	text, err := json.Marshal(args)
 	if err != nil || len(text) > maxArguments {
 		return json.RawMessage(`{"shortened":true}`)

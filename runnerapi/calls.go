@@ -36,6 +36,8 @@ const (
 	namespaceRoute = "/v1/namespaces/{namespace}"
 	sourceRoute    = "/v1/namespaces/{namespace}/sources/{name}"
 	nodeRoute      = "/v1/nodes/{name}"
+	applyRoute     = "/v1" + applyPattern
+	setRoute       = "/v1" + setPattern
 	firstNode      = `"$(pipeops-runner node list shop -o json | jq -r '.items[0].name')"`
 )
 
@@ -136,6 +138,19 @@ func Calls() []Call {
 		}, {
 			"DELETE", appRoute, "delete-app", Writes, []string{"Delete"}, "delete", thenGone, "",
 			"pipeops-runner delete shop web",
+		}, {
+			"POST", applyRoute, applyID, Named, []string{"Apply"}, "apply", same,
+			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"web-flags"},"data":{"BANNER":"hello"}}`,
+			"pipeops-runner apply shop -f extras.yaml --set web-extras",
+		}, {
+			"GET", "/v1/namespaces/{namespace}/sets", "list-sets", Reads, []string{"ListSets"}, "set list", read, "",
+			"pipeops-runner set list shop",
+		}, {
+			"GET", setRoute, "get-set", Reads, []string{"GetSet", "WaitSet"}, "set get", read, "",
+			"pipeops-runner set get shop web-extras",
+		}, {
+			"DELETE", setRoute, "delete-set", Named, []string{"DeleteSet"}, "set delete", thenGone, "",
+			"pipeops-runner set delete shop web-extras",
 		}, {
 			"DELETE", configMapRoute, "delete-config-map", Writes, []string{"DeleteConfigMap"}, "config delete", thenGone, "",
 			"pipeops-runner config delete shop web-settings",

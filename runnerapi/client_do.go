@@ -26,6 +26,8 @@ type request struct {
 	path   string // below /v1, escaped
 	query  map[string]string
 	body   any
+	raw    []byte // the body as it is, instead
+	media  string // of raw
 	key    string // Idempotency-Key
 	accept string
 
@@ -151,6 +153,10 @@ func (c *Client) request(ctx context.Context, r *request) (*retryablehttp.Reques
 		}
 		raw = body
 	}
+	media := "application/json"
+	if r.raw != nil {
+		raw, media = r.raw, r.media
+	}
 	req, err := retryablehttp.NewRequestWithContext(ctx, r.method, r.url(c.config.ServerName), raw)
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", r.method, r.path, err)
@@ -160,8 +166,8 @@ func (c *Client) request(ctx context.Context, r *request) (*retryablehttp.Reques
 	if r.accept != "" {
 		req.Header.Set("Accept", r.accept)
 	}
-	if r.body != nil {
-		req.Header.Set("Content-Type", "application/json")
+	if raw != nil {
+		req.Header.Set("Content-Type", media)
 	}
 	if r.key != "" {
 		req.Header.Set("Idempotency-Key", r.key)

@@ -52,6 +52,9 @@ func (s *server) intend(r *http.Request, c Call) (Intent, error) {
 		return Intent{}, PolicyDenied("report this: the call stands in no table", "no policy could allow this call")
 	}
 	i := Intent{Command: c.ID, Access: c.Access, Runner: callerFrom(r.Context()).Runner, Namespace: pathParam(r, "namespace")}
+	if c.Path == applyRoute {
+		i.Namespace = applyTarget(r).Namespace
+	}
 	if id := pathParam(r, "id"); id != "" && s.Journal != nil {
 		// An operation is of the namespace that its command was about.
 		record, err := limited(r.Context(), journalLimit, func(ctx context.Context) (Record, error) { return s.Journal.Find(ctx, id) })

@@ -82,6 +82,9 @@ func claimOf(hc huma.Context) Claim {
 		Caller: callerFrom(hc.Context()), Key: hc.Header("Idempotency-Key"), Command: hc.Operation().OperationID,
 		Target: Key{Namespace: hc.Param("namespace"), Name: hc.Param("name")}, Method: r.Method, Path: r.URL.Path,
 	}
+	if hc.Operation().OperationID == applyID {
+		claim.Target, claim.Path = applyTarget(r), r.URL.Path+"?"+r.URL.RawQuery
+	}
 	if claim.Key == "" {
 		claim.Key = uuid.NewString()
 	}

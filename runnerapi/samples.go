@@ -41,6 +41,10 @@ func (c Call) exampleURL() string {
 		name = "web-env"
 	case strings.HasPrefix(c.Path, configMapRoute):
 		name = "web-settings"
+	case c.Path == applyRoute:
+		return c.Path + "?namespace=production&set=web-extras"
+	case strings.HasPrefix(c.Path, setRoute):
+		name = "web-extras"
 	case strings.HasPrefix(c.Path, nodeRoute):
 		name = "$NODE"
 	case c.Path == namespaceRoute:

@@ -39,6 +39,7 @@ type Config struct {
 	Clusters   Clusters
 	Nodes      Nodes
 	Sources    Sources
+	Manifests  Manifests
 	// Journal and Outcomes make writes operations. Without a Journal nothing is
 	// remembered, which is for tests only.
 	Journal  Journal
@@ -117,6 +118,7 @@ func newRouter(c Config) (chi.Router, *server) {
 		s.clusterRoutes()
 		s.nodeRoutes()
 		s.sourceRoutes()
+		s.manifestRoutes()
 		s.auditRoutes()
 		addSamples(s.api.OpenAPI())
 	})

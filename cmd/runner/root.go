@@ -78,7 +78,7 @@ Exit codes:
 	root.AddCommand(
 		newAgents(a), newTimeline(a), newCluster(a), newAudit(a), newApps(a), newDeploy(a), newStatus(a), newScale(a), newRestart(a), newLogs(a), newExec(a), newCopy(a), newPortForward(a), newDelete(a),
 		newPause(a), newResume(a), newRollback(a), newRevisions(a), newEvents(a), newOperation(a),
-		newSecret(a), newConfig(a), newMetrics(a), newNamespace(a), newNode(a), newSource(a), newClusterEvents(a), cli.NewVersion("pipeops-runner", version, commit),
+		newSecret(a), newConfig(a), newMetrics(a), newNamespace(a), newNode(a), newSource(a), newApply(a), newSet(a), newClusterEvents(a), cli.NewVersion("pipeops-runner", version, commit),
 	)
 	root.InitDefaultCompletionCmd("completion")
 	return root

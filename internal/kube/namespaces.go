@@ -129,6 +129,12 @@ func (k *Client) applyNamespace(ctx context.Context, name string, labels map[str
 	return k.writer(opts).Apply(ctx, client.ApplyConfigurationFromUnstructured(ns), client.FieldOwner(managed.FieldManager))
 }
 
+// Manage gives the agent its rights in a namespace that was just made its own, by whatever
+// made it.
+func (k *Client) Manage(ctx context.Context, namespace string) error {
+	return k.bind(ctx, namespace, runnerapi.WriteOptions{})
+}
+
 // bind gives the agent its rights in the namespace.
 //
 // The admission policy that bounds these rights looks at the namespace's label in

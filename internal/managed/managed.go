@@ -38,6 +38,10 @@ const (
 	Contents    = "pipeops.io/contents"     // digest of the Secrets and ConfigMaps whose change restarts the App
 )
 
+// SetOf is the annotation of an object that belongs to a set of manifests:
+// NAMESPACE/NAME of the set.
+const SetOf = "pipeops.io/set"
+
 // AgentNamespace is where the agent itself runs.
 const AgentNamespace = "pipeops"
 

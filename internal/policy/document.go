@@ -64,7 +64,6 @@ var defaultRules = []Rule{{Name: "default"}}
 // planned are commands that a policy may name before this agent has calls for
 // them, so that one policy serves agents of several versions.
 var planned = map[string]runnerapi.Access{
-	ApplyManifests:   runnerapi.Named,
 	"kubernetes-api": runnerapi.Named, runnerapi.AdoptNamespace: runnerapi.Named,
 }
 

@@ -38,6 +38,7 @@ type FakeBackend struct {
 	calls      []Call
 	following  int
 	node       fakeNode
+	sets       map[runnerapi.Key]runnerapi.ManifestSet
 
 	// Intercept, where set, is asked before each call; its error is the answer.
 	// It may block until ctx ends. Set it before the first call.

@@ -246,7 +246,7 @@ var (
 func (s *shell) allow(t *testing.T) {
 	t.Helper()
 	policyBecomes(t, "active", map[string]string{
-		"policy.yaml": "rules: [{name: all, commands: ['*', exec-app, port-forward-app, cordon-node, uncordon-node, drain-node]}]",
+		"policy.yaml": "rules: [{name: all, commands: ['*', exec-app, port-forward-app, cordon-node, uncordon-node, drain-node, apply-manifests, delete-set], kinds: ['*']}]",
 	})
 	rights := filepath.Join(harness.Root(), "deployments", "node-rights.yaml")
 	_, err := sys.Cluster.Kubectl(t.Context(), "apply", "-f", rights)

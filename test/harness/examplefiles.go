@@ -26,6 +26,44 @@ spec:
   ports: [{port: 8080}]
 `
 
+// ExampleManifests are what extras.yaml holds.
+const ExampleManifests = `apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: extra-settings
+data:
+  mode: fast
+---
+apiVersion: v1
+kind: Secret
+metadata:
+  name: extra-password
+stringData:
+  password: hunter2
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: extra
+spec:
+  selector: {matchLabels: {app: extra}}
+  template:
+    metadata: {labels: {app: extra}}
+    spec:
+      containers:
+      - name: extra
+        image: ` + ExampleImage + `
+        envFrom: [{configMapRef: {name: extra-settings}}, {secretRef: {name: extra-password}}]
+---
+apiVersion: v1
+kind: Service
+metadata:
+  name: extra
+spec:
+  selector: {app: extra}
+  ports: [{port: 80, targetPort: 8080}]
+`
+
 // ExampleFiles writes the files that the examples of the documentation read.
 func ExampleFiles(dir string) error {
 	cert, key, err := selfSigned("shop.example.com")
@@ -35,7 +73,7 @@ func ExampleFiles(dir string) error {
 	var errs []error
 	for name, text := range map[string]string{
 		"web.pem": cert, "web-key.pem": key, "token.txt": "ghp_example\n", "password.txt": "hunter2\n",
-		"settings.yaml": "level: info\n", "logo.png": "\x89PNG\r\n\x1a\n", "app.yaml": ExampleApp,
+		"settings.yaml": "level: info\n", "logo.png": "\x89PNG\r\n\x1a\n", "app.yaml": ExampleApp, "extras.yaml": ExampleManifests,
 	} {
 		errs = append(errs, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}

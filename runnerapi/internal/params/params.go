@@ -109,3 +109,18 @@ type PortForward struct {
 	Port int    `query:"port" required:"true" minimum:"1" maximum:"65535" doc:"Port of the pod, whether the App names it or not."`
 	Pod  string `query:"pod" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$" doc:"Pod of the App; the newest that is ready when absent."`
 }
+
+// Apply is what the apply call takes beside its body.
+type Apply struct {
+	Set         string `query:"set" required:"true" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" doc:"Name of the set: what was applied under it before and is not among the manifests is pruned." example:"web-extras"`
+	Namespace   string `query:"namespace" required:"true" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" doc:"Namespace of the set's inventory, and of manifests that name none." example:"production"`
+	Prune       bool   `query:"prune" default:"true" doc:"Delete what left the set. What is not pruned stays in the inventory."`
+	Diff        bool   `query:"diff" doc:"Tell of each object what changes, as a unified diff. Values of Secrets are masked."`
+	ContentType string `header:"Content-Type" hidden:"true"`
+}
+
+// ManifestSet is the path of a set of manifests.
+type ManifestSet struct {
+	Namespace string `path:"namespace" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" doc:"Namespace that the agent manages." example:"production"`
+	Name      string `path:"name" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" doc:"Name of the set." example:"web-extras"`
+}

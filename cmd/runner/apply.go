@@ -1,0 +1,206 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// applyCommand applies a set of manifests.
+type applyCommand struct {
+	*app
+	out       cli.Output
+	namespace string
+	set       string
+	files     []string
+	prune     bool
+	wait      time.Duration
+	opts      runnerapi.ApplyOptions
+}
+
+func newApply(a *app) *cobra.Command {
+	c := &applyCommand{app: a}
+	cmd := &cobra.Command{
+		Use: "apply AGENT -f FILE --set NAME", Short: "Apply manifests as a set",
+		Long: `Apply manifests as a set: server-side, in the right order, and without taking over what
+others own. What was applied as the same set before and is not among the manifests is deleted.
+
+FILE is a file with YAML documents or JSON, a directory, whose files that end in .yaml, .yml
+or .json are read in the order of their names, or - for standard input.`,
+		Example: `  pipeops-runner apply shop -f extras.yaml --set web-extras
+  pipeops-runner apply shop -f extras.yaml --set web-extras --diff --dry-run
+  pipeops-runner apply shop -f extras.yaml --set web-extras --wait 60s`,
+		Args:              exactArgs("AGENT"),
+		ValidArgsFunction: a.completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, err := c.read()
+			if err != nil {
+				return usageError{err}
+			}
+			c.opts.NoPrune = !c.prune
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error { return c.run(ctx, t, text) })
+		},
+	}
+	c.out.Add(cmd)
+	namespaceFlag(cmd, &c.namespace)
+	fl := cmd.Flags()
+	fl.StringArrayVarP(&c.files, "filename", "f", nil, "file or directory with manifests, - for standard input; may be repeated")
+	fl.StringVar(&c.set, "set", "", "name of the set")
+	fl.BoolVar(&c.opts.Diff, "diff", false, "show what changes; values of Secrets are masked")
+	fl.BoolVar(&c.prune, "prune", true, "delete what left the set")
+	fl.DurationVar(&c.wait, "wait", 0, "wait this long until all objects are ready, as in --wait=5m")
+	fl.Lookup("wait").NoOptDefVal = defaultWait.String()
+	dryRunFlag(cmd, &c.opts.DryRun)
+	_ = cmd.MarkFlagRequired("set") // these fail for unknown flags only
+	_ = cmd.MarkFlagRequired("filename")
+	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
+	return cmd
+}
+
+// read joins the files, each as documents of its own.
+func (c *applyCommand) read() ([]byte, error) {
+	var all []byte
+	for _, name := range c.files {
+		paths := []string{name}
+		if info, err := os.Stat(name); name != "-" && err == nil && info.IsDir() {
+			if paths, err = manifestsIn(name); err != nil {
+				return nil, err
+			}
+		}
+		for _, path := range paths {
+			text, err := readLimited(path, c.in, runnerapi.MaxManifestsBody)
+			if err != nil {
+				return nil, err
+			}
+			if len(all) > 0 {
+				all = append(bytes.TrimRight(all, "\n"), "\n---\n"...)
+			}
+			all = append(all, text...)
+		}
+	}
+	if len(all) > runnerapi.MaxManifestsBody {
+		return nil, fmt.Errorf("the manifests have more than %d bytes together: apply them as several sets", runnerapi.MaxManifestsBody)
+	}
+	return all, nil
+}
+
+func manifestsIn(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for _, e := range entries {
+		if !e.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name())) {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	if len(paths) == 0 {
+		return nil, fmt.Errorf("%s: has no file that ends in .yaml, .yml or .json", dir)
+	}
+	return paths, nil
+}
+
+func (c *applyCommand) run(ctx context.Context, t *target, text []byte) error {
+	key := runnerapi.Key{Namespace: c.namespace, Name: c.set}
+	result, err := t.Apply(ctx, key, text, c.opts)
+	if err != nil {
+		return at(t, "set "+key.String(), err)
+	}
+	if c.wait > 0 && !c.opts.DryRun && result.Failed == 0 && !result.Ready {
+		if err := c.await(ctx, t, key, &result); err != nil {
+			return err
+		}
+	}
+	if err := c.out.Write(c.app.out, result, func(w io.Writer) { applyTable(w, result) }); err != nil {
+		return err
+	}
+	if c.opts.Diff && c.out.Table() {
+		for _, o := range result.Objects {
+			for line := range strings.Lines(o.Diff) {
+				fmt.Fprintln(c.app.out, cli.Printable(strings.TrimRight(line, "\n")))
+			}
+		}
+	}
+	return c.verdict(key, result)
+}
+
+// await waits for readiness and says of each object when it changes.
+func (c *applyCommand) await(ctx context.Context, t *target, key runnerapi.Key, result *runnerapi.ApplyResult) error {
+	limited, cancel := context.WithTimeout(ctx, c.wait)
+	defer cancel()
+	said := map[runnerapi.ManifestRef]string{}
+	newest, err := t.WaitSet(limited, key, func(s runnerapi.ManifestSet) {
+		for _, o := range s.Objects {
+			now := string(o.State) + " " + cli.Printable(o.Message)
+			if said[o.ManifestRef] != now {
+				said[o.ManifestRef] = now
+				c.say("%s: %s", o.ManifestRef, strings.TrimSpace(now))
+			}
+		}
+	})
+	states := map[runnerapi.ManifestRef]runnerapi.SetObject{}
+	for _, o := range newest.Objects {
+		states[o.ManifestRef] = o
+	}
+	for n := range result.Objects {
+		o := &result.Objects[n]
+		if now, known := states[o.ManifestRef]; known && o.State != "" {
+			o.State, o.Message = now.State, now.Message
+		}
+	}
+	result.Ready = newest.Ready != nil && *newest.Ready
+	if err != nil && (ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded)) {
+		return at(t, "set "+key.String()+": waiting", err)
+	}
+	return nil
+}
+
+// verdict turns what became of a set into the command's error.
+func (c *applyCommand) verdict(key runnerapi.Key, result runnerapi.ApplyResult) error {
+	for _, o := range result.Objects {
+		if o.Problem != nil {
+			c.say("Error: %s", cli.Printable(o.Problem.Detail))
+			c.say("  fix: %s", cli.Printable(o.Problem.Fix))
+		}
+	}
+	if result.Problem != nil {
+		c.say("Error: %s", cli.Printable(result.Problem.Detail))
+	}
+	switch {
+	case result.Failed > 0 || result.Problem != nil:
+		return &exitError{error: fmt.Errorf("set %s: %d of %d objects failed", key, result.Failed, len(result.Objects)), code: exitFailure,
+			fix: "correct them, and apply the set again: what was done stays"}
+	case c.wait <= 0 || c.opts.DryRun || result.Ready:
+		return nil
+	}
+	for _, o := range result.Objects {
+		if o.State == runnerapi.ObjectFailed {
+			return &exitError{error: fmt.Errorf("%s will not become ready: %s", o.ManifestRef, cli.Printable(o.Message)), code: exitAppFailed}
+		}
+	}
+	return &exitError{error: fmt.Errorf("set %s is not ready after %s", key, c.wait), code: exitTimeout, fix: "it goes on in the cluster: see pipeops-runner set get"}
+}
+
+func applyTable(w io.Writer, result runnerapi.ApplyResult) {
+	cli.Row(w, "OBJECT", "ACTION", "STATE", "MESSAGE")
+	for _, o := range result.Objects {
+		message := o.Message
+		if o.Problem != nil {
+			message = o.Problem.Detail
+		}
+		cli.Row(w, o.String(), string(o.Action), string(o.State), message)
+	}
+}

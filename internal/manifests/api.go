@@ -1,0 +1,74 @@
+package manifests
+
+import (
+	"bytes"
+	"context"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// API is an Applier as the Runner API needs it.
+type API struct{ *Applier }
+
+var _ runnerapi.Manifests = API{}
+
+// Apply implements runnerapi.Manifests. How much is in memory for all calls together is
+// bounded: who comes when there is no room waits for it.
+func (a API) Apply(ctx context.Context, set runnerapi.Key, text []byte, opts runnerapi.ApplyOptions) (Result, error) {
+	room := int64(min(values(text), maxValues))
+	if err := a.room.Acquire(ctx, room); err != nil {
+		return Result{}, kubeproblem.From(err, "waiting for other sets")
+	}
+	r, leave, err := a.fromText(ctx, Set(set), text, opts)
+	a.room.Release(room)
+	if err != nil {
+		return Result{}, err
+	}
+	defer leave()
+	if !opts.DryRun {
+		r.await(ctx)
+	}
+	return r.result(), nil
+}
+
+func (a API) fromText(ctx context.Context, set Set, text []byte, opts runnerapi.ApplyOptions) (*run, func(), error) {
+	docs, err := Read(bytes.NewReader(text))
+	if err != nil {
+		return nil, nil, err
+	}
+	if opts.Read != nil {
+		refs := make([]Ref, len(docs.Objects))
+		for n, u := range docs.Objects {
+			refs[n] = refOf(u)
+		}
+		opts.Read(refs)
+	}
+	o := options(opts)
+	o.Where = docs.Where
+	return a.start(ctx, set, docs.Objects, o)
+}
+
+func options(o runnerapi.ApplyOptions) Options {
+	return Options{
+		DryRun: o.DryRun, Prune: !o.NoPrune, Diff: o.Diff, Wait: o.Wait, Admit: o.AdmitKind, By: o.Caller.Runner,
+		Where: func(*unstructured.Unstructured) string { return "" },
+	}
+}
+
+// GetSet implements runnerapi.Manifests.
+func (a API) GetSet(ctx context.Context, set runnerapi.Key) (runnerapi.ManifestSet, error) {
+	return a.Get(ctx, Set(set))
+}
+
+// ListSets implements runnerapi.Manifests.
+func (a API) ListSets(ctx context.Context, namespace string) ([]runnerapi.ManifestSet, error) {
+	return a.List(ctx, namespace)
+}
+
+// DeleteSet implements runnerapi.Manifests.
+func (a API) DeleteSet(ctx context.Context, set runnerapi.Key, opts runnerapi.ApplyOptions) (Result, error) {
+	return a.Delete(ctx, Set(set), options(opts))
+}

@@ -1,0 +1,273 @@
+package manifests
+
+import (
+	"context"
+	"encoding/json"
+	"regexp"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// run is one call about a set.
+type run struct {
+	applier    *Applier
+	api        *api
+	set        Set
+	opts       Options
+	inv        inventory // as it was
+	items      []*item   // what is applied
+	left       []*item   // what left the set
+	defined    map[schema.GroupVersionKind]*meta.RESTMapping
+	made       map[string]bool  // namespaces that come with the set
+	namespaces map[string]error // those that were asked about
+	unsettled  *problem.Error   // why the inventory could not be written in the end
+}
+
+var setName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+// begin takes the set and reads its inventory.
+func (a *Applier) begin(ctx context.Context, set Set, o Options) (*run, func(), error) {
+	if !setName.MatchString(set.Name) {
+		return nil, nil, problem.Errorf(problem.Invalid, "use lower-case letters, digits and -, at most 63", "%.100q is no name of a set", set.Name).WithField("set")
+	}
+	api, err := a.client()
+	if err != nil {
+		return nil, nil, err
+	}
+	leave, err := a.enter(set)
+	if err != nil {
+		return nil, nil, err
+	}
+	r := &run{applier: a, api: api, set: set, opts: o}
+	if err = r.managed(ctx, set.Namespace); err == nil {
+		r.inv, err = api.readInventory(ctx, set)
+	}
+	if err != nil {
+		leave()
+		return nil, nil, err
+	}
+	return r, leave, nil
+}
+
+// Apply makes the cluster's objects of a set those that are given. What is wrong with any
+// of them, as far as the cluster can say before, is an error that tells of each, and
+// nothing was done then. What goes wrong later is in the result, object by object; the
+// others are applied all the same. The objects are not changed.
+func (a *Applier) Apply(ctx context.Context, set Set, objects []*unstructured.Unstructured, o Options) (Result, error) {
+	r, leave, err := a.start(ctx, set, objects, o)
+	if err != nil {
+		return Result{}, err
+	}
+	defer leave()
+	if !o.DryRun {
+		r.await(ctx)
+	}
+	return r.result(), nil
+}
+
+// start is Apply without waiting for what it made. It keeps nothing of the objects, and
+// holds the set until leave is called.
+func (a *Applier) start(ctx context.Context, set Set, objects []*unstructured.Unstructured, o Options) (*run, func(), error) {
+	r, leave, err := a.begin(ctx, set, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := r.do(ctx, objects); err != nil {
+		leave()
+		return nil, nil, err
+	}
+	for _, i := range r.items {
+		i.object, i.live = nil, nil
+	}
+	return r, leave, nil
+}
+
+func (r *run) do(ctx context.Context, objects []*unstructured.Unstructured) error {
+	if err := r.resolve(ctx, objects); err != nil {
+		return err
+	}
+	if err := r.leftovers(ctx); err != nil {
+		return err
+	}
+	next := inventory{set: r.set, entries: r.inv.with(r.refs()), at: time.Now(), by: r.opts.By, version: r.inv.version}
+	if err := fits(next.entries); err != nil {
+		return err
+	}
+	if err := r.plan(ctx); err != nil {
+		return err
+	}
+	if r.opts.DryRun {
+		return nil
+	}
+	if err := r.api.write(ctx, &next); err != nil {
+		return err
+	}
+	r.applyAll(ctx)
+	r.prune(ctx)
+	r.settle(ctx, next)
+	return nil
+}
+
+func (r *run) refs() []Ref {
+	refs := make([]Ref, len(r.items))
+	for n, i := range r.items {
+		refs[n] = i.out.ManifestRef
+	}
+	return refs
+}
+
+// result tells of all objects.
+func (r *run) result() Result {
+	out := Result{Namespace: r.set.Namespace, Name: r.set.Name, DryRun: r.opts.DryRun, Objects: []runnerapi.AppliedObject{}, Ready: !r.opts.DryRun}
+	out.Problem = r.unsettled
+	for _, i := range slices.Concat(r.items, r.left) {
+		out.Objects = append(out.Objects, i.out)
+		if i.out.Action == runnerapi.ApplyFailed {
+			out.Failed++
+		}
+		if i.out.State != runnerapi.ObjectReady && i.out.Action != runnerapi.ApplyPruned && i.out.Action != runnerapi.ApplyKept {
+			out.Ready = false
+		}
+	}
+	return out
+}
+
+// applyAll applies what the plan wants applied: one after the other, as their order is
+// there for a reason.
+func (r *run) applyAll(ctx context.Context) {
+	for _, i := range r.items {
+		if i.out.Action == runnerapi.ApplyUnchanged {
+			continue
+		}
+		if err := r.apply(ctx, i); err != nil {
+			i.fail(i.located(err))
+		}
+	}
+}
+
+func (r *run) apply(ctx context.Context, i *item) error {
+	if i.pending { // its kind or namespace should be there now, and could be somebody else's
+		if err := r.settlePending(ctx, i); err != nil {
+			return err
+		}
+	}
+	applied, err := r.patch(ctx, i, false)
+	for end := time.Now().Add(servedLimit); i.pending && apierrors.IsNotFound(err) && time.Now().Before(end) && pause(ctx, firstPause); {
+		applied, err = r.patch(ctx, i, false) // a new kind is served a moment after it is said to be
+	}
+	if err != nil {
+		return problemOf(err, i.out.ManifestRef, "applying it")
+	}
+	i.live = applied
+	switch kindOf(i.out.ManifestRef) {
+	case kindNamespace:
+		return r.applier.config.Manage(ctx, i.out.Name)
+	case kindCRD:
+		return r.established(ctx, i)
+	}
+	return nil
+}
+
+// settlePending looks at what could not be asked about before.
+func (r *run) settlePending(ctx context.Context, i *item) error {
+	mapping, _, err := r.mapping(i.out.ManifestRef)
+	if err != nil {
+		return err
+	}
+	i.mapping = mapping
+	if err := r.read(ctx, i); err != nil {
+		return err
+	}
+	return ownedByOther(i.live, r.set)
+}
+
+// patch is server-side apply without force: fields that others have set stay theirs.
+func (r *run) patch(ctx context.Context, i *item, dryRun bool) (*unstructured.Unstructured, error) {
+	u := i.object
+	if i.live != nil {
+		u = u.DeepCopy()
+		u.SetUID(i.live.GetUID()) // not another one of that name
+	}
+	body, err := json.Marshal(u.Object)
+	if err != nil {
+		return nil, err
+	}
+	opts := metav1.PatchOptions{FieldManager: managed.FieldManager, FieldValidation: metav1.FieldValidationStrict}
+	if dryRun {
+		opts.DryRun = []string{metav1.DryRunAll}
+	}
+	return r.api.on(i.mapping, u.GetNamespace()).Patch(ctx, u.GetName(), types.ApplyPatchType, body, opts)
+}
+
+// read finds out how an object is now.
+func (r *run) read(ctx context.Context, i *item) error {
+	live, err := r.api.on(i.mapping, i.out.Namespace).Get(ctx, i.out.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		i.live = nil
+		return nil
+	}
+	if err != nil {
+		return problemOf(err, i.out.ManifestRef, "reading it")
+	}
+	i.live = live
+	return nil
+}
+
+// settle writes what the set holds now: what was applied, and what is still there of what
+// left it. If that fails the inventory names more than there is, and is not complete: the
+// next apply or deletion of the set goes by it.
+func (r *run) settle(ctx context.Context, next inventory) {
+	next.entries, next.complete = r.held()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleLimit)
+	defer cancel()
+	if err := r.api.write(ctx, &next); err != nil {
+		r.unsettled = asProblem(err)
+	}
+}
+
+// held is what the set holds, and whether all was done.
+func (r *run) held() (held []Ref, complete bool) {
+	held, complete = r.refs(), true
+	for _, i := range r.items {
+		complete = complete && i.out.Action != runnerapi.ApplyFailed
+	}
+	for _, i := range r.left {
+		switch {
+		case i.out.Action == runnerapi.ApplyFailed:
+			complete = false
+			held = append(held, i.out.ManifestRef)
+		case i.out.Action == runnerapi.ApplyKept && i.live != nil: // it is the set's still
+			held = append(held, i.out.ManifestRef)
+		}
+	}
+	return held, complete
+}
+
+// servedLimit is for the API server to serve what it has said that it serves.
+const servedLimit = 5 * time.Second
+
+// pause waits; false says that ctx has ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// settleLimit is for the last write, which is made even if the caller has gone.
+const settleLimit = 10 * time.Second

@@ -1,0 +1,149 @@
+package manifests_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+const configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\n"
+
+func decode(text string) (manifests.Documents, error) { return manifests.Read(strings.NewReader(text)) }
+
+func TestDecode(t *testing.T) {
+	docs, err := decode("# a note\n---\n" + fmt.Sprintf(configMap, "one") + `data: {mode: "yes"}
+---
+# nothing
+--- # and a note
+{"apiVersion": "v1", "kind": "List", "items": [
+  {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "shop", "uid": "1", "managedFields": []},
+   "spec": {"replicas": 3}, "status": {"replicas": 1}}]}
+`)
+	require.NoError(t, err)
+	require.Len(t, docs.Objects, 2)
+	assert.Equal(t, "one", docs.Objects[0].GetName())
+	assert.Equal(t, "document 1, line 3", docs.Where(docs.Objects[0]))
+	web := docs.Objects[1]
+	assert.Equal(t, "document 2, line 11", docs.Where(web))
+	assert.Equal(t, map[string]any{
+		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "web", "namespace": "shop"},
+		"spec": map[string]any{"replicas": int64(3)},
+	}, web.Object)
+}
+
+// TestDecodeReadsAsKubernetesDoes: YAML 1.1, in which yes is true and 0644 is octal, and anchors.
+func TestDecodeReadsAsKubernetesDoes(t *testing.T) {
+	docs, err := decode("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {hostNetwork: no, mode: 0644, a: &x {k: v}, b: *x, c: {<<: *x, l: w}, when: 2026-01-02}\n")
+	require.NoError(t, err)
+	assert.Equal(t, map[string]any{
+		"hostNetwork": false, "mode": int64(0o644), "a": map[string]any{"k": "v"}, "b": map[string]any{"k": "v"},
+		"c": map[string]any{"k": "v", "l": "w"}, "when": "2026-01-02",
+	}, docs.Objects[0].Object["spec"])
+}
+
+func TestDecodeNamesDocumentAndLine(t *testing.T) {
+	good := fmt.Sprintf(configMap, "good") + "---\n"
+	for name, c := range map[string]struct{ text, at, says string }{
+		"no YAML":               {"a: [\nb: c\n", "document 2", "not YAML"},
+		"no mapping":            {"- a\n", "document 2, line 5", "mapping with apiVersion"},
+		"no kind":               {"apiVersion: v1\nmetadata: {name: a}\n", "document 2, line 5", "kind is missing"},
+		"no API version":        {"kind: Pod\nmetadata: {name: a}\n", "document 2, line 5", "apiVersion is missing"},
+		"no metadata":           {"apiVersion: v1\nkind: Pod\n", "document 2, line 5", "metadata is missing"},
+		"no name":               {"apiVersion: v1\nkind: Pod\nmetadata:\n  generateName: a-\n", "document 2, line 8", "generateName"},
+		"a path for a name":     {"apiVersion: v1\nkind: Pod\nmetadata:\n  name: ../a\n", "document 2, line 8", "no name"},
+		"a path for a kind":     {"apiVersion: v1\nkind: Pod/x\nmetadata: {name: a}\n", "document 2, line 6", "no kind"},
+		"a number for a name":   {"apiVersion: v1\nkind: Pod\nmetadata:\n  name: 1\n", "document 2, line 8", "no name"},
+		"no namespace's name":   {"apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  namespace: ../b\n", "document 2, line 9", "name of a namespace"},
+		"a number for a label":  {"apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  labels: {a: 1}\n", "document 2, line 9", "in quotes"},
+		"a key twice":           {"apiVersion: v1\nkind: Pod\nkind: Pod\n", "document 2, line 7", "there twice, first in line 6"},
+		"no item":               {"apiVersion: v1\nkind: List\nitems:\n- a\n", "document 2, line 8", "item of a List"},
+		"no text for a key":     {"apiVersion: v1\n? [a]\n: b\n", "document 2, line 6", "a key has to be"},
+		"deep":                  {"apiVersion: " + strings.Repeat("[", 200) + strings.Repeat("]", 200), "document 2, line 5", "nested more than"},
+		"an alias of itself":    {"apiVersion: v1\nkind: &a [*a]\n", "document 2, line 6", ""},
+		"documents without ---": {"apiVersion: v1\n...\na: b\n", "document 2, line 6", "not YAML"},
+		"an unknown alias":      {"apiVersion: *hunter2\n", "document 2", "not YAML"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := decode(good + c.text)
+			p := &problem.Error{}
+			require.ErrorAs(t, err, &p)
+			assert.Contains(t, p.Detail, c.at)
+			assert.Contains(t, p.Detail, c.says)
+			assert.Contains(t, p.Field, "document 2, line ")
+		})
+	}
+}
+
+func TestBombsAndFloodsAreRefusedSoon(t *testing.T) {
+	bomb := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\na0: &a0 [x,x,x,x,x,x,x,x,x,x]\n"
+	for n := 1; n < 10; n++ {
+		ref := fmt.Sprintf("*a%d", n-1)
+		bomb += fmt.Sprintf("a%d: &a%d [%s]\n", n, n, strings.TrimSuffix(strings.Repeat(ref+",", 10), ","))
+	}
+	long := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\na: &a " + strings.Repeat("x", 1<<20) + "\nb: [" + strings.TrimSuffix(strings.Repeat("*a,", 1000), ",") + "]\n"
+	for name, c := range map[string]struct{ text, says string }{
+		"aliases that stand for a billion values": {bomb, "aliases"},
+		"aliases that stand for a GiB":            {long, "aliases"},
+		"50 MiB":                                  {strings.Repeat("a", 50<<20), "more than 4194304 bytes"},
+		"10 000 documents":                        {strings.Repeat(fmt.Sprintf(configMap, "a")+"---\n", 10_000), "document 1001, line 4001"},
+		"a List of 10 000":                        {"apiVersion: v1\nkind: List\nitems:\n" + strings.Repeat("- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n", 10_000), "line 1004"},
+		"a million entries":                       {"a: [" + strings.Repeat("x,", 1<<20) + "x]", "lines, entries and levels"},
+		"a million levels":                        {strings.Repeat("- ", 1<<20), "lines, entries and levels"},
+		"a million notes":                         {strings.Repeat("#\n", 1<<20), "lines, entries and levels"},
+		"as many levels as are read":              {strings.Repeat("- ", 90_000), ""},
+		"as many keys as are read":                {strings.Repeat("? ", 90_000), ""},
+		"4 MiB of one text":                       {strings.Repeat("a", 4<<20), "mapping"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start := time.Now()
+			_, err := decode(c.text)
+			p := &problem.Error{}
+			require.ErrorAs(t, err, &p)
+			assert.Contains(t, p.Detail, c.says)
+			assert.Less(t, time.Since(start), 10*time.Second)
+		})
+	}
+}
+
+func TestDecodingQuotesNoValues(t *testing.T) {
+	for _, text := range []string{
+		"apiVersion: v1\nkind: Secret\ndata: {a: hunter2, b: [}\n", "stringData: \"hunter2\n", "a: 'hunter2' 'hunter2'\n", "a: `hunter2\n",
+		"a: !!int hunter2\n", "a: !!binary hunter2!\n", "a: *hunter2\n", "apiVersion: hunter2 hunter2\nkind: a\nmetadata: {name: a}\n",
+	} {
+		_, err := decode(text)
+		require.Error(t, err, text)
+		assert.NotContains(t, err.Error(), "hunter2", text)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, seed := range []string{
+		fmt.Sprintf(configMap, "a"), "---\n---\n", "a: &a [*a]\n", "a: b\n<<: {c: d}\n", "{\"apiVersion\":\"v1\"}", "%YAML 1.1\n---\na: b\n",
+		"apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: Pod, metadata: {name: a}}]\n", "? a\n: b\n", "a: !!binary x\n", "\ufeff--- |\n a\n",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		docs, err := manifests.Read(bytes.NewReader(text))
+		p := &problem.Error{}
+		if err != nil {
+			require.ErrorAs(t, err, &p)
+			return
+		}
+		for _, u := range docs.Objects {
+			require.NotEmpty(t, u.GetName())
+			require.NotEmpty(t, u.GetKind())
+			require.Contains(t, docs.Where(u), "document ")
+			_, err := u.MarshalJSON()
+			require.NoError(t, err)
+		}
+	})
+}

@@ -1,0 +1,121 @@
+package manifests
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// item is one object of a set on its way.
+type item struct {
+	object  *unstructured.Unstructured
+	mapping *meta.RESTMapping
+	where   string                     // document and line
+	pending bool                       // its kind or namespace comes with the set: it cannot be asked about before
+	live    *unstructured.Unstructured // as it is in the cluster; nil for not there
+	out     runnerapi.AppliedObject
+}
+
+func refOf(u *unstructured.Unstructured) Ref {
+	return Ref{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName()}
+}
+
+// kindOf is a kind as a policy names it.
+func kindOf(r Ref) string {
+	group := groupOf(r)
+	if group == "" {
+		return r.Kind
+	}
+	return r.Kind + "." + group
+}
+
+func groupOf(r Ref) string {
+	group, _, found := strings.Cut(r.APIVersion, "/")
+	if !found {
+		return ""
+	}
+	return group
+}
+
+func gvkOf(r Ref) schema.GroupVersionKind { return schema.FromAPIVersionAndKind(r.APIVersion, r.Kind) }
+
+// same is what makes two references mean one object: its version does not.
+func same(r Ref) Ref {
+	return Ref{APIVersion: groupOf(r), Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}
+}
+
+// fail notes why an object could not be applied or deleted.
+func (i *item) fail(err error) {
+	i.out.Action, i.out.Problem, i.out.State = runnerapi.ApplyFailed, asProblem(err), ""
+}
+
+// order is in which kinds are applied, and in the other direction deleted: what others
+// need first, what stands in others' way last. Kinds that are not named stand in the
+// middle, before those that may use them.
+var order = map[string]int{
+	kindCRD: -100, kindNamespace: -90, "PriorityClass.scheduling.k8s.io": -80, "StorageClass.storage.k8s.io": -80,
+	"ResourceQuota": -70, "LimitRange": -70, "NetworkPolicy.networking.k8s.io": -70,
+	"ServiceAccount": -60, kindClusterRole: -50, kindClusterRoleBinding: -49, kindRole: -48, kindRoleBinding: -47,
+	kindSecret: -40, "ConfigMap": -40, "PersistentVolume": -30, "PersistentVolumeClaim": -29, "Service": -20,
+	"Deployment.apps": 10, "StatefulSet.apps": 10, "DaemonSet.apps": 10, "ReplicaSet.apps": 10, "Pod": 10, "ReplicationController": 10,
+	"Job.batch": 20, "CronJob.batch": 20, "HorizontalPodAutoscaler.autoscaling": 30, "PodDisruptionBudget.policy": 30, "Ingress.networking.k8s.io": 40,
+}
+
+// inOrder sorts a copy.
+func inOrder(items []*item) []*item {
+	sorted := slices.Clone(items)
+	slices.SortStableFunc(sorted, func(a, b *item) int {
+		return cmp.Compare(order[kindOf(a.out.ManifestRef)], order[kindOf(b.out.ManifestRef)])
+	})
+	return sorted
+}
+
+// maxTold is of how many objects one error tells.
+const maxTold = 20
+
+// refusal is the error of several objects, of which nothing was done. The first one's
+// code, detail and fix stand for it.
+func refusal(failed []*item) error {
+	if len(failed) == 0 {
+		return nil
+	}
+	first := *failed[0].out.Problem
+	if len(failed) > 1 {
+		first.Fields = nil
+		for _, i := range failed[:min(len(failed), maxTold)] {
+			first.Fields = append(first.Fields, problem.FieldError{Field: i.out.Problem.Field, Message: i.out.Problem.Detail})
+		}
+	}
+	return &first
+}
+
+// refused are those with a problem.
+func refused(items []*item) (failed []*item) {
+	for _, i := range items {
+		if i.out.Problem != nil {
+			failed = append(failed, i)
+		}
+	}
+	return failed
+}
+
+// located says in a problem which object it is about and where that was read.
+func (i *item) located(err error) error {
+	p := *asProblem(err)
+	at := i.out.String()
+	if i.where != "" {
+		at = i.where + ": " + at
+	}
+	p.Detail, p.Field = at+": "+p.Detail, i.where
+	if p.Field == "" {
+		p.Field = i.out.String()
+	}
+	return &p
+}

@@ -1,0 +1,154 @@
+// Package manifests applies raw manifests: it decodes them within limits, applies
+// them server-side in the right order as a set whose inventory is kept in the
+// cluster, prunes what left the set, and says what became of each object.
+//
+// It asks the API server by client-go's dynamic client, and reads kinds as they
+// are needed with controller-runtime's mapper: both are in the agent anyway.
+// fluxcd/pkg/ssa does much of this, but takes fields over from other managers by
+// force, which is what must not happen here; of fluxcd/cli-utils only kstatus is
+// used, which knows when an object is ready and needs nothing but apimachinery.
+// Nothing is loaded or asked before the first set.
+package manifests
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// Set names a set: the objects that were applied together, and are pruned when
+// they are not applied together any more. Its inventory is in its namespace, which
+// is also that of objects that name none.
+type Set struct{ Namespace, Name string }
+
+// String is NAMESPACE/NAME, which is also the set's mark on its objects.
+func (s Set) String() string { return s.Namespace + "/" + s.Name }
+
+// Result is what became of each object.
+type Result = runnerapi.ApplyResult
+
+// Ref names an object.
+type Ref = runnerapi.ManifestRef
+
+// Options are how to apply.
+type Options struct {
+	DryRun bool // say what would be done, and do nothing
+	Prune  bool // delete what left the set; what is not pruned stays in its inventory
+	Diff   bool // tell of each object what changes; values of Secrets are masked
+	// Wait is how long to wait until all objects are ready; 0 for not at all.
+	Wait time.Duration
+	// Where says where an object was read, for errors; Documents.Where does. Nil for nowhere.
+	Where func(*unstructured.Unstructured) string
+	// Admit is asked about the kind, as KIND or KIND.GROUP, of each object that is to be
+	// applied or deleted, and about its namespace, which is empty for a cluster-scoped
+	// one: the customer's policy. Nil admits all.
+	Admit func(namespace, kind string) error
+	// By is told by the inventory: who applies.
+	By string
+}
+
+// Config says where the agent lives, and what it may manage.
+type Config struct {
+	REST           *rest.Config
+	Namespace      string   // the agent's own
+	Namespaces     []string // the only ones that it may manage; empty for all
+	ServiceAccount string   // the agent's own; pipeops-agent when empty
+	// Manage gives the agent its rights in a namespace that a set has made. Nil where
+	// sets make none.
+	Manage func(ctx context.Context, namespace string) error
+}
+
+// Applier applies sets. Sets are applied side by side, and each one by one.
+type Applier struct {
+	config Config
+	scope  managed.Scope
+
+	mu     sync.Mutex
+	api    *api // made with the first set
+	inWork map[Set]bool
+
+	room *semaphore.Weighted // for the values of manifests that are in memory
+}
+
+// New makes an Applier. It asks the cluster nothing and loads nothing yet.
+func New(c Config) *Applier {
+	if c.ServiceAccount == "" {
+		c.ServiceAccount = managed.FieldManager
+	}
+	return &Applier{config: c, scope: managed.Scope{Agent: c.Namespace, Only: c.Namespaces}, inWork: map[Set]bool{}, room: semaphore.NewWeighted(maxValues)}
+}
+
+// api is the Kubernetes API for any kind.
+type api struct {
+	objects dynamic.Interface
+	mapper  meta.RESTMapper
+}
+
+func (a *Applier) client() (*api, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.api != nil {
+		return a.api, nil
+	}
+	rc := rest.CopyConfig(a.config.REST)
+	rc.QPS, rc.Burst = -1, 0 // the API server does the fairness
+	rc.WarningHandler = rest.NoWarnings{}
+	if rc.UserAgent == "" {
+		rc.UserAgent = managed.FieldManager
+	}
+	hc, err := rest.HTTPClientFor(rc)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the Kubernetes client: %w", err)
+	}
+	made, err := newAPI(rc, hc)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the Kubernetes client: %w", err)
+	}
+	a.api = made
+	return made, nil
+}
+
+func newAPI(rc *rest.Config, hc *http.Client) (*api, error) {
+	objects, err := dynamic.NewForConfigAndClient(rc, hc)
+	if err != nil {
+		return nil, err
+	}
+	mapper, err := apiutil.NewDynamicRESTMapper(rc, hc)
+	return &api{objects: objects, mapper: mapper}, err
+}
+
+// on is where an object of that kind is written and read.
+func (c *api) on(m *meta.RESTMapping, namespace string) dynamic.ResourceInterface {
+	if m.Scope.Name() == meta.RESTScopeNameNamespace {
+		return c.objects.Resource(m.Resource).Namespace(namespace)
+	}
+	return c.objects.Resource(m.Resource)
+}
+
+// enter takes a set for one call. Between replicas of the agent the inventory's
+// resourceVersion does that.
+func (a *Applier) enter(set Set) (leave func(), err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.inWork[set] {
+		return nil, busySet(set)
+	}
+	a.inWork[set] = true
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.inWork, set)
+	}, nil
+}

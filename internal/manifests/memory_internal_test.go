@@ -1,0 +1,58 @@
+package manifests
+
+import (
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// peakMiB is how much the heap grows while do runs.
+func peakMiB(do func()) uint64 {
+	runtime.GC()
+	var before runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var peak atomic.Uint64
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			var now runtime.MemStats
+			runtime.ReadMemStats(&now)
+			peak.Store(max(peak.Load(), now.HeapAlloc))
+			select {
+			case <-stop:
+				return
+			default:
+				runtime.Gosched()
+			}
+		}
+	}()
+	do()
+	close(stop)
+	<-done
+	return (peak.Load() - min(peak.Load(), before.HeapAlloc)) >> 20
+}
+
+// TestMemoryIsBounded reads the largest that is read, of a pod with 160 MiB.
+func TestMemoryIsBounded(t *testing.T) {
+	const head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\nx: "
+	for name, text := range map[string]string{
+		"a list":    head + "[" + strings.Repeat("x,", maxValues-20) + "x]",
+		"mappings":  head + "\n" + strings.Repeat("- {a: b}\n", maxValues/3-20),
+		"one text":  head + strings.Repeat("x", MaxBytes-len(head)),
+		"one block": head + "|\n" + strings.Repeat(" "+strings.Repeat("x", 40)+"\n", maxValues-20),
+	} {
+		t.Run(name, func(t *testing.T) {
+			peak := peakMiB(func() {
+				_, err := Read(strings.NewReader(text))
+				require.NoError(t, err)
+			})
+			t.Logf("%d bytes, %d values: %d MiB", len(text), values([]byte(text)), peak)
+			assert.Less(t, peak, uint64(80))
+		})
+	}
+}

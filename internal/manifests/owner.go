@@ -1,0 +1,142 @@
+package manifests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+// Helm's marks on what a release has made.
+const (
+	helmRelease   = "meta.helm.sh/release-name"
+	helmNamespace = "meta.helm.sh/release-namespace"
+)
+
+// ownedByOther refuses an object that is there and is not the set's, and names whose it is.
+func ownedByOther(live *unstructured.Unstructured, set Set) error {
+	if live == nil {
+		return nil
+	}
+	if live.GetDeletionTimestamp() != nil {
+		return problem.Errorf(problem.Conflict, "wait until it is gone, and send this again", "it is being deleted")
+	}
+	if live.GetAnnotations()[managed.SetOf] == set.String() {
+		return nil
+	}
+	return problem.Errorf(problem.Conflict,
+		fmt.Sprintf("use another name, or have its owner hand it over: kubectl annotate %s %s %s=%s", strings.ToLower(live.GetKind()), live.GetName(), managed.SetOf, set),
+		"it exists and %s", owner(live))
+}
+
+// owner says whose an object is, by the first of the marks that it has.
+func owner(live *unstructured.Unstructured) string {
+	labels, notes := live.GetLabels(), live.GetAnnotations()
+	switch by := labels[managed.By]; {
+	case notes[managed.SetOf] != "":
+		return "belongs to set " + notes[managed.SetOf]
+	case by == managed.ByAgent && labels[managed.App] != "":
+		return "belongs to App " + labels[managed.App]
+	case notes[helmRelease] != "":
+		return "belongs to Helm release " + notes[helmNamespace] + "/" + notes[helmRelease]
+	case len(live.GetOwnerReferences()) > 0:
+		o := live.GetOwnerReferences()[0]
+		return "belongs to " + o.Kind + "/" + o.Name
+	case by == managed.ByAgent:
+		return "was made by another call of the agent's"
+	case by != "":
+		return "is managed by " + by
+	}
+	if names := managersOf(live); len(names) > 0 {
+		return "was made by " + strings.Join(names, ", ")
+	}
+	return "was not made by this set"
+}
+
+func managersOf(live *unstructured.Unstructured) (names []string) {
+	for _, entry := range live.GetManagedFields() {
+		if entry.Subresource == "" && !slices.Contains(names, entry.Manager) {
+			names = append(names, entry.Manager)
+		}
+	}
+	return names
+}
+
+// missingRight is how kubeproblem says that RBAC does not allow something.
+const missingRight = "the agent may not "
+
+// fixRights says where the rights are that no agent has unless its cluster's owner wants it.
+const fixRights = "have the owner of the cluster grant it, as deployments/manifest-rights.yaml does for the usual kinds (docs/manifests.md)"
+
+// problemOf says what the API server refused of an object. What it says of a Secret could
+// quote values, and is left out.
+func problemOf(err error, ref Ref, doing string) error {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && apierrors.IsConflict(err) {
+		if owners := conflicts(status.Status()); owners != "" {
+			return problem.Errorf(problem.Conflict, "leave these fields out of the manifest, or have their owner give them up", "others have set fields of it: %s", owners)
+		}
+	}
+	p := asProblem(kubeproblem.From(err, doing))
+	if p.Code == problem.Forbidden && strings.HasPrefix(p.Detail, missingRight) {
+		c := *p
+		c.Fix = fixRights
+		return &c
+	}
+	if kindOf(ref) == kindSecret && (p.Code == problem.Invalid || p.Code == problem.BadRequest || p.Code == problem.Internal) {
+		return problem.Errorf(p.Code, "correct the manifest; kubectl apply --dry-run=server tells more to who may know the values",
+			"the cluster refused this Secret; what it says could quote values")
+	}
+	return p
+}
+
+var conflictWith = regexp.MustCompile(`conflict with "([^"]+)"`)
+
+// conflicts are the managers of server-side apply that own fields, with the fields.
+func conflicts(s metav1.Status) string {
+	if s.Details == nil {
+		return ""
+	}
+	var order []string
+	fields := map[string][]string{}
+	for _, c := range s.Details.Causes {
+		if c.Type != metav1.CauseTypeFieldManagerConflict {
+			continue
+		}
+		by := "somebody"
+		if m := conflictWith.FindStringSubmatch(c.Message); m != nil {
+			by = m[1]
+		}
+		if fields[by] == nil {
+			order = append(order, by)
+		}
+		fields[by] = append(fields[by], strings.TrimPrefix(c.Field, "."))
+	}
+	said := make([]string, 0, len(order))
+	for _, by := range order {
+		said = append(said, by+" has "+strings.Join(fields[by], ", "))
+	}
+	return strings.Join(said, "; ")
+}
+
+// asProblem is err as a problem; what is none is told without detail.
+func asProblem(err error) *problem.Error {
+	p := &problem.Error{}
+	if errors.As(err, &p) {
+		return p
+	}
+	if errors.Is(err, context.Canceled) {
+		return problem.Errorf(problem.Unavailable, "apply it again", "the call was given up before")
+	}
+	return problem.Errorf(problem.Internal, "look at the agent's log and the cluster's API server", "the cluster answered something unexpected")
+}

@@ -1,0 +1,177 @@
+package manifests
+
+import (
+	"context"
+	"errors"
+	"reflect"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// atATime is how many objects are asked about at a time.
+const atATime = 4
+
+// plan has the cluster check every object, whether it is anybody else's first, and tells
+// what would become of it. Nothing is done; if any is refused that is the error.
+func (r *run) plan(ctx context.Context) error {
+	var group errgroup.Group
+	group.SetLimit(atATime)
+	for _, i := range r.items {
+		group.Go(func() error {
+			if err := r.planOne(ctx, i); err != nil {
+				i.fail(i.located(err))
+			}
+			return ctx.Err()
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return refusal(refused(r.items))
+}
+
+func (r *run) planOne(ctx context.Context, i *item) error {
+	if i.pending {
+		i.out.Action, i.out.Message = runnerapi.ApplyCreated, "not checked before it is applied: its kind or its namespace comes with the set"
+		return nil
+	}
+	if err := r.read(ctx, i); err != nil {
+		return err
+	}
+	if err := ownedByOther(i.live, r.set); err != nil {
+		return err
+	}
+	would, err := r.patch(ctx, i, true)
+	if err != nil {
+		return problemOf(err, i.out.ManifestRef, "checking it")
+	}
+	switch {
+	case i.live == nil:
+		i.out.Action = runnerapi.ApplyCreated
+	case unchanged(i.live, would):
+		i.out.Action = runnerapi.ApplyUnchanged
+		return nil
+	default:
+		i.out.Action = runnerapi.ApplyConfigured
+	}
+	if r.opts.Diff {
+		i.out.Diff = diffOf(i.out.ManifestRef, i.live, would)
+	}
+	return nil
+}
+
+// unchanged says whether applying would change nothing, not even who owns a field.
+func unchanged(live, would *unstructured.Unstructured) bool {
+	return reflect.DeepEqual(settled(live), settled(would))
+}
+
+// settled is an object without what every write changes.
+func settled(u *unstructured.Unstructured) map[string]any {
+	c := u.DeepCopy()
+	fields := c.GetManagedFields()
+	for n := range fields {
+		fields[n].Time = nil
+	}
+	c.SetManagedFields(fields)
+	c.SetResourceVersion("")
+	return c.Object
+}
+
+// leftovers are the inventory's objects that are not among those that are applied. What the
+// policy does not let this Runner delete is refused before anything is done.
+func (r *run) leftovers(ctx context.Context) error {
+	applied := map[Ref]bool{}
+	for _, i := range r.items {
+		applied[same(i.out.ManifestRef)] = true
+	}
+	for _, ref := range r.inv.entries {
+		if applied[same(ref)] {
+			continue
+		}
+		i := &item{out: runnerapi.AppliedObject{ManifestRef: ref, Action: runnerapi.ApplyPruned}}
+		r.left = append(r.left, i)
+		if err := r.admitLeft(ctx, i); err != nil {
+			i.fail(i.located(err))
+		}
+	}
+	r.left = backwards(inOrder(r.left))
+	return refusal(refused(r.left))
+}
+
+func backwards(items []*item) []*item {
+	for a, b := 0, len(items)-1; a < b; a, b = a+1, b-1 {
+		items[a], items[b] = items[b], items[a]
+	}
+	return items
+}
+
+// admitLeft finds out whether what left the set may be deleted, and whether it is there.
+func (r *run) admitLeft(ctx context.Context, i *item) error {
+	ref := i.out.ManifestRef
+	u := &unstructured.Unstructured{}
+	u.SetAPIVersion(ref.APIVersion)
+	u.SetKind(ref.Kind)
+	u.SetNamespace(ref.Namespace)
+	u.SetName(ref.Name)
+	if err := r.applier.protect(u); err != nil { // the inventory may be forged
+		return err
+	}
+	mapping, _, err := r.mapping(ref)
+	if p := (*problem.Error)(nil); err != nil && errors.As(err, &p) && p.Code == problem.Invalid {
+		i.out.Message = "the cluster does not know its kind any more"
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	i.mapping = mapping
+	if err := r.read(ctx, i); err != nil || i.live == nil {
+		return err
+	}
+	if i.live.GetAnnotations()[managed.SetOf] != r.set.String() {
+		i.out.Action, i.out.Message = runnerapi.ApplyKept, "it is left alone: it "+owner(i.live)
+		i.live = nil // it leaves the inventory
+		return nil
+	}
+	if !r.opts.Prune {
+		i.out.Action, i.out.Message = runnerapi.ApplyKept, "it left the set and was not to be pruned"
+		return nil
+	}
+	if ref.Namespace != "" {
+		if err := r.managed(ctx, ref.Namespace); err != nil {
+			return err
+		}
+	}
+	return r.admit(ref)
+}
+
+// prune deletes what left the set, in the other order.
+func (r *run) prune(ctx context.Context) {
+	for _, i := range r.left {
+		if i.out.Action != runnerapi.ApplyPruned || i.live == nil {
+			continue
+		}
+		if err := r.remove(ctx, i); err != nil {
+			i.fail(i.located(problemOf(err, i.out.ManifestRef, "deleting it")))
+		}
+	}
+}
+
+func (r *run) remove(ctx context.Context, i *item) error {
+	uid := i.live.GetUID()
+	background := metav1.DeletePropagationBackground
+	err := r.api.on(i.mapping, i.out.Namespace).Delete(ctx, i.out.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &background,
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

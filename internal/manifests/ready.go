@@ -1,0 +1,110 @@
+package manifests
+
+import (
+	"context"
+	"time"
+
+	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// Pauses between looks at what is not ready yet.
+const (
+	firstPause = 250 * time.Millisecond
+	lastPause  = 2 * time.Second
+)
+
+// establishLimit is how long a new kind may take to be served.
+const establishLimit = 30 * time.Second
+
+// stateOf is how an object is, by its own status.
+func stateOf(u *unstructured.Unstructured) (runnerapi.ObjectState, string) {
+	if u == nil {
+		return runnerapi.ObjectMissing, "it is not in the cluster"
+	}
+	result, err := status.Compute(u)
+	if err != nil {
+		return runnerapi.ObjectUnknown, "its status cannot be understood"
+	}
+	switch result.Status {
+	case status.CurrentStatus:
+		return runnerapi.ObjectReady, ""
+	case status.FailedStatus:
+		return runnerapi.ObjectFailed, clip(result.Message)
+	case status.NotFoundStatus:
+		return runnerapi.ObjectMissing, clip(result.Message)
+	}
+	return runnerapi.ObjectInProgress, clip(result.Message)
+}
+
+// clip bounds what an object says of itself.
+func clip(text string) string {
+	const most = 512
+	if len(text) > most {
+		return text[:most] + "…"
+	}
+	return text
+}
+
+// await looks at the objects until they are ready or will not become so, the time is up,
+// or ctx ends. It looks once in any case.
+func (r *run) await(ctx context.Context) {
+	end := time.Now().Add(r.opts.Wait)
+	for next := firstPause; ; next = min(2*next, lastPause) {
+		if !r.look(ctx) || time.Until(end) < next || !pause(ctx, next) {
+			return
+		}
+	}
+}
+
+// look reads those that are not ready, and says whether waiting makes sense.
+func (r *run) look(ctx context.Context) bool {
+	var group errgroup.Group
+	group.SetLimit(atATime)
+	for _, i := range r.items {
+		if i.out.Action == runnerapi.ApplyFailed || i.out.State == runnerapi.ObjectReady {
+			continue
+		}
+		group.Go(func() error {
+			if err := r.read(ctx, i); err != nil {
+				i.out.State, i.out.Message = runnerapi.ObjectUnknown, asProblem(err).Detail
+				return nil
+			}
+			i.out.State, i.out.Message = stateOf(i.live)
+			return nil
+		})
+	}
+	_ = group.Wait() // none fails
+	for _, i := range r.items {
+		switch i.out.State {
+		case runnerapi.ObjectInProgress, runnerapi.ObjectUnknown, runnerapi.ObjectMissing:
+			return true
+		}
+	}
+	return false
+}
+
+// established waits until a CustomResourceDefinition's kinds are served, so that the
+// set's objects of these can follow.
+func (r *run) established(ctx context.Context, i *item) error {
+	ctx, cancel := context.WithTimeout(ctx, establishLimit)
+	defer cancel()
+	for {
+		if err := r.read(ctx, i); err != nil {
+			return err
+		}
+		switch state, message := stateOf(i.live); state {
+		case runnerapi.ObjectReady:
+			return nil
+		case runnerapi.ObjectFailed:
+			return problem.Errorf(problem.Invalid, "correct the definition", "the cluster does not accept its names: %s", message)
+		}
+		if !pause(ctx, firstPause) {
+			return problem.Errorf(problem.Timeout, "apply it again", "the cluster does not serve its kinds after %s", establishLimit)
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package manifests
+
+import (
+	"context"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+var namespaceResource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+
+// resolve finds out what each object is and where it goes, and refuses what may not be
+// applied by anybody, or not here. Nothing has been asked about the objects themselves.
+func (r *run) resolve(ctx context.Context, objects []*unstructured.Unstructured) error {
+	if len(objects) == 0 {
+		return problem.Errorf(problem.Invalid, "send manifests, or delete the set", "there is no manifest")
+	}
+	r.defined = definedKinds(objects)
+	r.made = map[string]bool{}
+	seen := map[Ref]string{}
+	for _, given := range objects {
+		u := given.DeepCopy()
+		i := &item{object: u, out: runnerapi.AppliedObject{ManifestRef: refOf(u)}}
+		if r.opts.Where != nil {
+			i.where = r.opts.Where(given)
+		}
+		if err := r.place(i); err != nil {
+			i.fail(i.located(err))
+		} else if before, twice := seen[same(i.out.ManifestRef)]; twice {
+			i.fail(i.located(problem.Errorf(problem.Invalid, "keep one of them", "the same object is there twice%s", before)))
+		}
+		seen[same(i.out.ManifestRef)] = ""
+		if i.where != "" {
+			seen[same(i.out.ManifestRef)] = ", first in " + i.where
+		}
+		if kindOf(i.out.ManifestRef) == kindNamespace {
+			r.made[u.GetName()] = true
+		}
+		r.items = append(r.items, i)
+	}
+	for _, i := range r.items {
+		if i.out.Problem == nil {
+			if err := r.allowed(ctx, i); err != nil {
+				i.fail(i.located(err))
+			}
+		}
+	}
+	if err := refusal(refused(r.items)); err != nil {
+		return err
+	}
+	r.items = inOrder(r.items)
+	return nil
+}
+
+// place finds an object's resource, and puts it into the set's namespace where it names none.
+func (r *run) place(i *item) error {
+	mapping, pending, err := r.mapping(i.out.ManifestRef)
+	if err != nil {
+		return err
+	}
+	i.mapping, i.pending = mapping, pending
+	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
+		if i.object.GetNamespace() != "" {
+			return problem.Errorf(problem.Invalid, "leave metadata.namespace out", "a %s is in no namespace", i.out.Kind)
+		}
+	} else if i.object.GetNamespace() == "" {
+		i.object.SetNamespace(r.set.Namespace)
+	}
+	i.out.ManifestRef = refOf(i.object)
+	if err := r.applier.protect(i.object); err != nil {
+		return err
+	}
+	if kindOf(i.out.ManifestRef) == kindNamespace {
+		labels := i.object.GetLabels()
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[managed.By] = managed.ByAgent // the agent has rights in such alone
+		i.object.SetLabels(labels)
+	}
+	notes := i.object.GetAnnotations()
+	if notes == nil {
+		notes = map[string]string{}
+	}
+	notes[managed.SetOf] = r.set.String()
+	i.object.SetAnnotations(notes)
+	return nil
+}
+
+// mapping finds the resource of a kind, in the cluster or in the set itself.
+func (r *run) mapping(ref Ref) (m *meta.RESTMapping, pending bool, err error) {
+	gvk := gvkOf(ref)
+	m, err = r.api.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	switch {
+	case err == nil:
+		return m, false, nil
+	case r.defined[gvk] != nil:
+		return r.defined[gvk], true, nil
+	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
+		return nil, false, problem.Errorf(problem.Invalid,
+			"correct apiVersion and kind, or apply the CustomResourceDefinition first or in the same set",
+			"the cluster has no kind %s of %s", ref.Kind, ref.APIVersion)
+	}
+	return nil, false, kubeproblem.From(err, "reading the cluster's kinds")
+}
+
+// definedKinds are those that CustomResourceDefinitions of the set define.
+func definedKinds(objects []*unstructured.Unstructured) map[schema.GroupVersionKind]*meta.RESTMapping {
+	kinds := map[schema.GroupVersionKind]*meta.RESTMapping{}
+	for _, u := range objects {
+		if kindOf(refOf(u)) != kindCRD {
+			continue
+		}
+		scope := meta.RESTScope(meta.RESTScopeNamespace)
+		if nested(u, "spec", "scope") == "Cluster" {
+			scope = meta.RESTScopeRoot
+		}
+		versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions")
+		for _, version := range versions {
+			v, _ := version.(map[string]any)
+			name, _ := v["name"].(string)
+			gvk := schema.GroupVersionKind{Group: nested(u, "spec", "group"), Version: name, Kind: nested(u, "spec", "names", "kind")}
+			kinds[gvk] = &meta.RESTMapping{
+				GroupVersionKind: gvk, Scope: scope,
+				Resource: schema.GroupVersionResource{Group: gvk.Group, Version: name, Resource: nested(u, "spec", "names", "plural")},
+			}
+		}
+	}
+	return kinds
+}
+
+// allowed asks whether an object may go where it is to go: the agent's own bounds first,
+// then the policy.
+func (r *run) allowed(ctx context.Context, i *item) error {
+	namespace := i.object.GetNamespace()
+	if namespace != "" {
+		pending, err := r.manages(ctx, namespace)
+		if err != nil {
+			return err
+		}
+		i.pending = i.pending || pending
+		if kindOf(i.out.ManifestRef) == "ConfigMap" && strings.HasPrefix(i.out.Name, inventoryPrefix) {
+			return problem.Errorf(problem.Forbidden, "choose another name", "ConfigMaps whose names begin with %s are inventories of sets", inventoryPrefix)
+		}
+	}
+	return r.admit(i.out.ManifestRef)
+}
+
+// admit asks the policy about an object.
+func (r *run) admit(ref Ref) error {
+	if r.opts.Admit == nil {
+		return nil
+	}
+	return r.opts.Admit(ref.Namespace, kindOf(ref))
+}
+
+// manages says whether the agent manages a namespace, or the set is about to make it.
+func (r *run) manages(ctx context.Context, name string) (pending bool, err error) {
+	if r.made[name] && r.applier.scope.Covers(name) {
+		_, err := r.api.objects.Resource(namespaceResource).Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return true, nil
+		}
+	}
+	return false, r.managed(ctx, name)
+}
+
+// managed refuses a namespace that the agent does not manage.
+func (r *run) managed(ctx context.Context, name string) error {
+	if known, asked := r.namespaces[name]; asked {
+		return known
+	}
+	ns, err := r.api.objects.Resource(namespaceResource).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case err != nil && !apierrors.IsNotFound(err):
+		err = kubeproblem.From(err, "reading namespace "+name)
+	case err != nil || !r.applier.scope.Manages(ns):
+		err = runnerapi.NotManaged(name)
+	}
+	if r.namespaces == nil {
+		r.namespaces = map[string]error{}
+	}
+	r.namespaces[name] = err
+	return err
+}

@@ -1,0 +1,89 @@
+package runnerapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+)
+
+func setURL(set Key) string {
+	return namespaceURL(set.Namespace) + "/sets/" + url.PathEscape(set.Name)
+}
+
+// Apply applies YAML documents, or JSON, as a set, and prunes what left it. It does not
+// wait: Options.Wait is for who calls the API without a client; see WaitSet.
+func (c *Client) Apply(ctx context.Context, set Key, manifests []byte, opts ApplyOptions) (ApplyResult, error) {
+	r := (&request{method: http.MethodPost, path: applyPattern, raw: manifests, media: "application/yaml"}).write(opts.WriteOptions)
+	if r.query == nil {
+		r.query = map[string]string{}
+	}
+	r.query["namespace"], r.query["set"] = set.Namespace, set.Name
+	if opts.NoPrune {
+		r.query["prune"] = "false"
+	}
+	if opts.Diff {
+		r.query["diff"] = "true"
+	}
+	var result ApplyResult
+	_, err := c.call(ctx, r, &result)
+	return result, err
+}
+
+// GetSet reads what a set holds, and how each object is.
+func (c *Client) GetSet(ctx context.Context, set Key) (ManifestSet, error) {
+	var s ManifestSet
+	_, err := c.call(ctx, &request{method: http.MethodGet, path: setURL(set)}, &s)
+	return s, err
+}
+
+// WaitSet reads a set every other second and reports it, until all its objects are ready,
+// one of them has failed or ctx ends; it answers the newest state known.
+func (c *Client) WaitSet(ctx context.Context, set Key, report func(ManifestSet)) (ManifestSet, error) {
+	var newest ManifestSet
+	for n := 0; ; n++ {
+		now, err := c.GetSet(ctx, set)
+		known := &Error{}
+		switch {
+		case err == nil:
+			newest = now
+			report(newest)
+			if newest.Settled() {
+				return newest, nil
+			}
+		case ctx.Err() != nil:
+			return newest, ctx.Err()
+		case !errors.As(err, &known) || !known.Passing() || known.Code == CodeUntrusted:
+			return newest, err
+		}
+		if err := pause(ctx, min(n, 3)); err != nil {
+			return newest, err
+		}
+	}
+}
+
+// Settled says whether all objects are ready, or one will not become so.
+func (s ManifestSet) Settled() bool {
+	settled := true
+	for _, o := range s.Objects {
+		if o.State == ObjectFailed {
+			return true
+		}
+		settled = settled && o.State == ObjectReady
+	}
+	return settled
+}
+
+// ListSets reads the sets of a namespace, without their objects.
+func (c *Client) ListSets(ctx context.Context, namespace string) ([]ManifestSet, error) {
+	var list ManifestSetList
+	_, err := c.call(ctx, &request{method: http.MethodGet, path: namespaceURL(namespace) + "/sets"}, &list)
+	return list.Items, err
+}
+
+// DeleteSet deletes what a set holds, and the set.
+func (c *Client) DeleteSet(ctx context.Context, set Key, opts WriteOptions) (ApplyResult, error) {
+	var result ApplyResult
+	_, err := c.call(ctx, (&request{method: http.MethodDelete, path: setURL(set)}).write(opts), &result)
+	return result, err
+}

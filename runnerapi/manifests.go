@@ -1,0 +1,118 @@
+package runnerapi
+
+import (
+	"context"
+	"time"
+)
+
+// Manifests is what the server needs for the calls about sets of manifests.
+type Manifests interface {
+	// Apply applies a stream of manifests as a set. What is wrong with any of them, as
+	// far as that can be known before, is an error, and nothing was done then.
+	Apply(ctx context.Context, set Key, manifests []byte, opts ApplyOptions) (ApplyResult, error)
+	// GetSet reads a set's inventory with the readiness of each object.
+	GetSet(ctx context.Context, set Key) (ManifestSet, error)
+	// ListSets reads the sets of a namespace, without readiness.
+	ListSets(ctx context.Context, namespace string) ([]ManifestSet, error)
+	// DeleteSet deletes what a set holds, and the set when nothing is left of it.
+	DeleteSet(ctx context.Context, set Key, opts ApplyOptions) (ApplyResult, error)
+}
+
+// ApplyOptions are how to apply a set.
+type ApplyOptions struct {
+	WriteOptions
+	NoPrune bool          // what left the set stays in the cluster, and in the inventory
+	Diff    bool          // tell what changes
+	Wait    time.Duration // for all objects to be ready
+	// AdmitKind is asked about each object that is to be applied or deleted: its kind, as
+	// KIND or KIND.GROUP, and its namespace, empty for a cluster-scoped one.
+	AdmitKind func(namespace, kind string) error `json:"-"`
+	// Read hears which objects there are, once they are known.
+	Read func([]ManifestRef) `json:"-"`
+}
+
+// ManifestRef names an object of any kind.
+type ManifestRef struct {
+	APIVersion string `json:"apiVersion" example:"apps/v1"`
+	Kind       string `json:"kind" example:"Deployment"`
+	Namespace  string `json:"namespace,omitempty" doc:"Absent for what is in no namespace."`
+	Name       string `json:"name" example:"web"`
+}
+
+// String is KIND/NAME, with the namespace where there is one.
+func (r ManifestRef) String() string {
+	if r.Namespace == "" {
+		return r.Kind + "/" + r.Name
+	}
+	return r.Kind + "/" + r.Namespace + "/" + r.Name
+}
+
+// ApplyAction is what became of an object.
+type ApplyAction string
+
+// What can become of an object.
+const (
+	ApplyCreated    ApplyAction = "created"
+	ApplyConfigured ApplyAction = "configured"
+	ApplyUnchanged  ApplyAction = "unchanged"
+	ApplyPruned     ApplyAction = "pruned" // deleted, because it left the set, or with the set
+	ApplyKept       ApplyAction = "kept"   // it left the set, and is there: it was not to be pruned, or is not the set's any more
+	ApplyFailed     ApplyAction = "failed"
+)
+
+// ObjectState is how an object of a set is.
+type ObjectState string
+
+// How an object can be.
+const (
+	ObjectReady      ObjectState = "ready"
+	ObjectInProgress ObjectState = "inProgress"
+	ObjectFailed     ObjectState = "failed" // it will not become ready by itself
+	ObjectMissing    ObjectState = "missing"
+	ObjectUnknown    ObjectState = "unknown" // it could not be read
+)
+
+// ApplyResult is what became of a set.
+type ApplyResult struct {
+	Namespace string          `json:"namespace"`
+	Name      string          `json:"name" doc:"Name of the set."`
+	DryRun    bool            `json:"dryRun,omitempty" doc:"Nothing was done: this is what would be."`
+	Objects   []AppliedObject `json:"objects" doc:"In the order in which they were applied, then those that left the set."`
+	Problem   *Error          `json:"problem,omitempty" doc:"Why the inventory could not be brought up to date in the end. It names everything that is there; apply again."`
+	Failed    int             `json:"failed" doc:"How many of them could not be applied or deleted."`
+	Ready     bool            `json:"ready" doc:"None failed and all that are applied are ready."`
+}
+
+// AppliedObject is what became of one object.
+type AppliedObject struct {
+	ManifestRef
+	Action  ApplyAction `json:"action" enum:"created,configured,unchanged,pruned,kept,failed"`
+	Problem *Error      `json:"problem,omitempty" doc:"Why it failed."`
+	State   ObjectState `json:"state,omitempty" enum:"ready,inProgress,failed,missing,unknown" doc:"How it is; absent for what is gone, and in a dry run."`
+	Message string      `json:"message,omitempty" doc:"What it waits for, or what there is to know."`
+	Diff    string      `json:"diff,omitempty" doc:"What changes, as a unified diff. Values of Secrets are masked."`
+}
+
+// ManifestSet is a set of manifests.
+type ManifestSet struct {
+	Namespace string      `json:"namespace"`
+	Name      string      `json:"name"`
+	Count     int         `json:"count" doc:"How many objects it holds."`
+	Complete  bool        `json:"complete" doc:"The last apply came to its end. If not, the inventory may name objects that were never made."`
+	AppliedAt time.Time   `json:"appliedAt"`
+	AppliedBy string      `json:"appliedBy,omitempty" doc:"Runner that applied it last."`
+	Ready     *bool       `json:"ready,omitempty" doc:"All objects are ready. Absent in lists."`
+	Objects   []SetObject `json:"objects,omitempty" doc:"Absent in lists."`
+}
+
+// SetObject is an object of a set, as it is.
+type SetObject struct {
+	ManifestRef
+	State   ObjectState `json:"state" enum:"ready,inProgress,failed,missing,unknown"`
+	Message string      `json:"message,omitempty"`
+}
+
+// ManifestSetList is the answer of the list call.
+type ManifestSetList struct {
+	Items []ManifestSet `json:"items"`
+}

@@ -1,0 +1,145 @@
+package runnerapi
+
+import (
+	"context"
+	"mime"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
+)
+
+type (
+	applyOutput struct {
+		Status int
+		Body   ApplyResult
+	}
+	setOutput     struct{ Body ManifestSet }
+	setListOutput struct{ Body ManifestSetList }
+)
+
+const (
+	setPattern   = "/namespaces/{namespace}/sets/{name}"
+	applyPattern = "/apply"
+	applyID      = "apply-manifests"
+	// applyTime is how long applying may take, apart from waiting for what it makes.
+	applyTime = 5 * time.Minute
+	// MaxManifestsBody bounds the manifests of one call.
+	MaxManifestsBody = 4 << 20
+)
+
+// manifestTypes are those of bodies: JSON is YAML too.
+var manifestTypes = []string{"application/yaml", "application/x-yaml", "text/yaml", "application/json"}
+
+func (s *server) manifestRoutes() {
+	apply := operation(applyID, http.MethodPost, applyPattern, "Manifests", "Apply manifests",
+		"Applies a stream of YAML documents, or JSON, as a set: server-side and in the right order, without taking over what others own, "+
+			"and prunes what was in the set before and is not any more. What is wrong with any of them, as far as the cluster can say before, is an error that names "+
+			"document and line, and nothing was done. What goes wrong later stands in the answer, object by object. "+
+			"With wait it answers 200 once all objects are ready, and 202 when some are not; and 200 when some failed. "+
+			"The customer's policy has to name this command and the kinds.", MaxManifestsBody)
+	apply.SkipValidateBody = true // it is no JSON, and whoever decodes it does
+	registerLong(s, apply, s.applyManifests)
+	register(s, operation("list-sets", http.MethodGet, "/namespaces/{namespace}/sets", "Manifests", "List the sets of a namespace",
+		"The sets whose inventory is in the namespace, at most 100, without their objects.", 0), s.listSets)
+	register(s, operation("get-set", http.MethodGet, setPattern, "Manifests", "Get a set of manifests",
+		"What it holds, and how each object is.", 0), s.getSet)
+	registerLong(s, operation("delete-set", http.MethodDelete, setPattern, "Manifests", "Delete a set of manifests",
+		"Deletes what it holds, and its inventory when nothing is left. The customer's policy has to name this command and the kinds.", 0), s.deleteSet)
+	s.describeManifests()
+}
+
+// describeManifests says what huma cannot know: that the body is manifests, of either form.
+func (s *server) describeManifests() {
+	op := operationAt(s.api.OpenAPI(), http.MethodPost, applyRoute)
+	op.RequestBody.Required = true
+	op.RequestBody.Content = map[string]*huma.MediaType{
+		"application/yaml": {Schema: &huma.Schema{Type: huma.TypeString, Description: "YAML documents, separated by lines ---."}},
+		"application/json": {Schema: &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true, Description: "A manifest, or a List of them."}},
+	}
+}
+
+// target is what a call is about, where it is not in the path.
+func applyTarget(r *http.Request) Key {
+	q := r.URL.Query()
+	return Key{Namespace: q.Get("namespace"), Name: q.Get("set")}
+}
+
+func (s *server) applyManifests(ctx context.Context, in *struct {
+	params.Apply
+	params.Write
+	params.Wait
+	RawBody []byte `contentType:"application/json"`
+}) (*applyOutput, error) {
+	wait, err := in.Duration()
+	if err != nil {
+		return nil, err
+	}
+	if media, _, err := mime.ParseMediaType(in.ContentType); err != nil || !slices.Contains(manifestTypes, media) {
+		return nil, problem.Errorf(problem.MediaType, "send Content-Type: application/yaml, or application/json", "%.100q is no content type of manifests", in.ContentType)
+	}
+	set := Key{Namespace: in.Namespace, Name: in.Set}
+	if intent, asked := ctx.Value(intentKey{}).(Intent); asked && intent.Namespace != set.Namespace {
+		return nil, problem.Errorf(problem.BadRequest, "give namespace once", "the query names more than one namespace").WithField("query.namespace")
+	}
+	ctx, cancel := context.WithTimeout(ctx, min(wait+applyTime, MaxWait+s.CallTimeout))
+	defer cancel()
+	opts := s.applyOptions(ctx, in.Write)
+	opts.NoPrune, opts.Diff, opts.Wait = !in.Prune, in.Diff, wait
+	result, err := s.Manifests.Apply(ctx, set, in.RawBody, opts)
+	if err != nil {
+		return nil, err
+	}
+	return applied(result), nil
+}
+
+func applied(result ApplyResult) *applyOutput {
+	out := &applyOutput{Status: http.StatusOK, Body: result}
+	out.Body.Objects = notNil(result.Objects)
+	if !result.Ready && !result.DryRun && result.Failed == 0 {
+		out.Status = http.StatusAccepted
+	}
+	return out
+}
+
+// applyOptions have the policy asked about each object.
+func (s *server) applyOptions(ctx context.Context, p params.Write) ApplyOptions {
+	return ApplyOptions{
+		WriteOptions: s.writeOptions(ctx, p),
+		AdmitKind: func(namespace, kind string) error {
+			return s.bring(ctx, func(i *Intent) { i.Namespace, i.Kinds = namespace, []string{kind} })
+		},
+		Read: func(refs []ManifestRef) { noteObjects(ctx, refs) },
+	}
+}
+
+func setKey(p params.ManifestSet) Key { return Key{Namespace: p.Namespace, Name: p.Name} }
+
+func (s *server) getSet(ctx context.Context, in *params.ManifestSet) (*setOutput, error) {
+	set, err := s.Manifests.GetSet(ctx, setKey(*in))
+	return &setOutput{Body: set}, err
+}
+
+func (s *server) listSets(ctx context.Context, in *params.Namespace) (*setListOutput, error) {
+	items, err := s.Manifests.ListSets(ctx, in.Namespace)
+	return &setListOutput{Body: ManifestSetList{Items: notNil(items)}}, err
+}
+
+func (s *server) deleteSet(ctx context.Context, in *struct {
+	params.ManifestSet
+	params.Write
+}) (*applyOutput, error) {
+	ctx, cancel := context.WithTimeout(ctx, applyTime)
+	defer cancel()
+	result, err := s.Manifests.DeleteSet(ctx, setKey(in.ManifestSet), s.applyOptions(ctx, in.Write))
+	if err != nil {
+		return nil, err
+	}
+	out := applied(result)
+	out.Status = http.StatusOK
+	return out, nil
+}
