@@ -88,7 +88,7 @@ func (a *Agent) StartOn(ln net.Listener) {
 	go func() {
 		done <- runnerapi.Serve(ctx, ln, runnerapi.ServeConfig{
 			Handler: runnerapi.NewServer(runnerapi.Config{ //nolint:contextcheck // its handlers have their requests' contexts
-				Apps: a.Backend, Insides: a.Backend, Meter: a.Backend, ConfigMaps: a.Backend, Secrets: a.Backend, Namespaces: a.Backend, Clusters: a.Backend, Nodes: a.Backend, Manifests: a.Backend, Journal: a.Backend.journal, Outcomes: a.Backend, Policy: a.Policy, Audit: a.Audit, Limits: a.Limits,
+				Apps: a.Backend, Insides: a.Backend, Meter: a.Backend, ConfigMaps: a.Backend, Secrets: a.Backend, Namespaces: a.Backend, Clusters: a.Backend, Nodes: a.Backend, Manifests: a.Backend, Sources: a.Backend, Journal: a.Backend.journal, Outcomes: a.Backend, Policy: a.Policy, Audit: a.Audit, Limits: a.Limits,
 				TrustDomain: TrustDomain, Version: "v0.0.0-fake", Log: a.Log,
 			}),
 			TLS: a.tls, Limits: a.Limits, Changed: a.changed, Drain: time.Second, Log: a.Log,

@@ -39,6 +39,7 @@ type FakeBackend struct {
 	following  int
 	node       fakeNode
 	sets       map[runnerapi.Key]runnerapi.ManifestSet
+	sources    map[runnerapi.Key]runnerapi.Source
 
 	// Intercept, where set, is asked before each call; its error is the answer.
 	// It may block until ctx ends. Set it before the first call.

@@ -246,17 +246,19 @@ var (
 func (s *shell) allow(t *testing.T) {
 	t.Helper()
 	policyBecomes(t, "active", map[string]string{
-		"policy.yaml": "rules: [{name: all, commands: ['*', exec-app, port-forward-app, cordon-node, uncordon-node, drain-node, apply-manifests, delete-set], kinds: ['*']}]",
+		"policy.yaml": "rules: [{name: all, commands: ['*', exec-app, port-forward-app, cordon-node, uncordon-node, drain-node, apply-manifests, delete-set, put-source], kinds: ['*']}]",
 	})
-	rights := filepath.Join(harness.Root(), "deployments", "node-rights.yaml")
-	_, err := sys.Cluster.Kubectl(t.Context(), "apply", "-f", rights)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		_, err := sys.Cluster.Kubectl(ctx, "delete", "--ignore-not-found", "-f", rights)
-		assert.NoError(t, err)
-	})
+	for _, file := range []string{"node-rights.yaml", "sources.yaml"} {
+		rights := filepath.Join(harness.Root(), "deployments", file)
+		_, err := sys.Cluster.Kubectl(t.Context(), "apply", "--server-side", "-f", rights)
+		require.NoError(t, err)
+		t.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			_, err := sys.Cluster.Kubectl(ctx, "delete", "--ignore-not-found", "-f", rights)
+			assert.NoError(t, err)
+		})
+	}
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "dump.sql"), []byte("SELECT 1;\n"), 0o600))
 	require.NoError(t, os.MkdirAll(filepath.Join(s.dir, "site"), 0o700))
 }
@@ -287,18 +289,18 @@ func (s *shell) fails(t *testing.T, line, why string) {
 
 // turn puts examples into an order in which each finds what it is about.
 func turn(line string) int {
-	for i, part := range []string{" namespace create ", " set shop ", " deploy shop "} {
+	for i, part := range []string{" namespace create ", " set shop ", " deploy shop ", " source put "} {
 		if strings.Contains(line, part) {
 			return i
 		}
 	}
 	switch {
 	case strings.Contains(line, " delete shop "):
-		return 5
+		return 6
 	case strings.HasSuffix(line, "--previous"): // breaks the App, so that there is a previous run
-		return 4
+		return 5
 	}
-	return 3
+	return 4
 }
 
 // crashed runs a line that is about the run before the last restart, with an App
