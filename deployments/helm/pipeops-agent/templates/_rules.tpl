@@ -180,6 +180,7 @@
   - list
   - create
   - update
+  - patch
   - delete
 - apiGroups:
   - ""
@@ -196,6 +197,7 @@
   - list
   - create
   - update
+  - patch
   - delete
 - apiGroups:
   - ""
