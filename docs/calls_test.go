@@ -95,6 +95,8 @@ func list(rights []deployments.Right) string {
 			v = "own: " + v
 		} else if r.Nodes {
 			v = "[granted apart](nodes.md): " + v
+		} else if r.Sources {
+			v = "[granted apart](git.md): " + v
 		}
 		switch {
 		case v == verbs:
