@@ -34,7 +34,7 @@ YAML; for kustomize a folder with a kustomization; for chart a Helm chart. What 
 under this name before is replaced. With --dry-run the repository is got and all of it
 tried, and nothing changed.`,
 		Example: `  pipeops-runner source put shop web --url https://git.example.com/shop/deploy.git --type app --path web/app.yaml
-  pipeops-runner source put shop web --url git@git.example.com:shop/deploy.git --type kustomize --path overlays/production --branch main --credentials git-deploy`,
+  pipeops-runner source put shop web --url git@git.example.com:shop/deploy.git --type kustomize --path overlays/production --branch main --secret git-deploy`,
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -83,7 +83,7 @@ func sourceFlags(cmd *cobra.Command, spec *runnerapi.SourceSpec, chart *runnerap
 	fl.StringVar(&spec.Ref.Commit, "commit", "", "commit to stay at, all 40 digits")
 	fl.StringVar(&spec.App, "app", "", "for app: name of the App; the source's without this")
 	fl.StringVar(&spec.Interval, "interval", "", "how often to look for a new commit, from 30s to 24h; 5m without this")
-	fl.StringVar(&spec.Credentials, "credentials", "", "Secret with url, and username and password or identity and known_hosts")
+	fl.StringVar(&spec.Credentials, "secret", "", "Secret with url, and username and password or identity and known_hosts")
 	fl.BoolVar(&spec.Prune, "prune", false, "delete what the source brought once it is no longer in the repository")
 	fl.BoolVar(&spec.Suspend, "suspend", false, "leave everything as it is until this is taken away")
 	fl.StringVar(&chart.Release, "release", "", "for chart: name of the release in its templates; the source's without this")
