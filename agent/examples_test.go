@@ -188,7 +188,9 @@ func TestEveryExample(t *testing.T) {
 		s.run(t, "pipeops-runner deploy shop web --image "+harness.ExampleImage)
 		blocks, err := harness.Shell("docs/runner-api.md")
 		require.NoError(t, err)
-		for _, block := range append(blocks, "pipeops-runner delete shop web") {
+		manifests, err := harness.Shell("docs/manifests.md")
+		require.NoError(t, err)
+		for _, block := range append(append(blocks, manifests...), "pipeops-runner delete shop web") {
 			s.run(t, block)
 		}
 	})

@@ -60,17 +60,17 @@ or .json are read in the order of their names, or - for standard input.`,
 	fl.StringVar(&c.set, "set", "", "name of the set")
 	fl.BoolVar(&c.opts.Diff, "diff", false, "show what changes; values of Secrets are masked")
 	fl.BoolVar(&c.prune, "prune", true, "delete what left the set")
-	fl.DurationVar(&c.wait, "wait", 0, "wait this long until all objects are ready, as in --wait=5m")
-	fl.Lookup("wait").NoOptDefVal = defaultWait.String()
+	fl.DurationVar(&c.wait, "wait", 0, "wait this long until all objects are ready, as in 5m; 0 for not at all")
 	dryRunFlag(cmd, &c.opts.DryRun)
-	_ = cmd.MarkFlagRequired("set") // these fail for unknown flags only
-	_ = cmd.MarkFlagRequired("filename")
-	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
+	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json") // fails for an unknown flag only
 	return cmd
 }
 
 // read joins the files, each as documents of its own.
 func (c *applyCommand) read() ([]byte, error) {
+	if c.set == "" || len(c.files) == 0 {
+		return nil, errors.New("give the manifests with -f FILE, and the name of their set with --set NAME")
+	}
 	var all []byte
 	for _, name := range c.files {
 		paths := []string{name}

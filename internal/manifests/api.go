@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -54,7 +52,6 @@ func (a API) fromText(ctx context.Context, set Set, text []byte, opts runnerapi.
 func options(o runnerapi.ApplyOptions) Options {
 	return Options{
 		DryRun: o.DryRun, Prune: !o.NoPrune, Diff: o.Diff, Wait: o.Wait, Admit: o.AdmitKind, By: o.Caller.Runner,
-		Where: func(*unstructured.Unstructured) string { return "" },
 	}
 }
 
@@ -70,5 +67,13 @@ func (a API) ListSets(ctx context.Context, namespace string) ([]runnerapi.Manife
 
 // DeleteSet implements runnerapi.Manifests.
 func (a API) DeleteSet(ctx context.Context, set runnerapi.Key, opts runnerapi.ApplyOptions) (Result, error) {
-	return a.Delete(ctx, Set(set), options(opts))
+	result, err := a.Delete(ctx, Set(set), options(opts))
+	if opts.Read != nil {
+		refs := make([]Ref, len(result.Objects))
+		for n, o := range result.Objects {
+			refs[n] = o.ManifestRef
+		}
+		opts.Read(refs)
+	}
+	return result, err
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,6 +33,7 @@ type run struct {
 	made       map[string]bool  // namespaces that come with the set
 	namespaces map[string]error // those that were asked about
 	unsettled  *problem.Error   // why the inventory could not be written in the end
+	soonUntil  time.Time        // what was just made is waited for until then; zero for not yet
 }
 
 var setName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
@@ -147,35 +149,60 @@ func (r *run) result() Result {
 // there for a reason.
 func (r *run) applyAll(ctx context.Context) {
 	for _, i := range r.items {
-		if i.out.Action == runnerapi.ApplyUnchanged {
-			continue
+		var err error
+		switch {
+		case i.out.Action != runnerapi.ApplyUnchanged:
+			err = r.apply(ctx, i)
+		case kindOf(i.out.ManifestRef) == kindNamespace: // the agent's rights in it may be missing still
+			err = r.applier.config.Manage(ctx, i.out.Name)
 		}
-		if err := r.apply(ctx, i); err != nil {
+		if err != nil {
 			i.fail(i.located(err))
 		}
 	}
 }
 
 func (r *run) apply(ctx context.Context, i *item) error {
-	if i.pending { // its kind or namespace should be there now, and could be somebody else's
-		if err := r.settlePending(ctx, i); err != nil {
-			return err
-		}
+	err := r.applyOnce(ctx, i)
+	if i.pending && soon(err) && r.soonUntil.IsZero() {
+		r.soonUntil = time.Now().Add(servedLimit)
 	}
-	applied, err := r.patch(ctx, i, false)
-	for end := time.Now().Add(servedLimit); i.pending && apierrors.IsNotFound(err) && time.Now().Before(end) && pause(ctx, firstPause); {
-		applied, err = r.patch(ctx, i, false) // a new kind is served a moment after it is said to be
+	for i.pending && soon(err) && time.Now().Before(r.soonUntil) && pause(ctx, firstPause) {
+		err = r.applyOnce(ctx, i)
 	}
 	if err != nil {
-		return problemOf(err, i.out.ManifestRef, "applying it")
+		return err
 	}
-	i.live = applied
 	switch kindOf(i.out.ManifestRef) {
 	case kindNamespace:
 		return r.applier.config.Manage(ctx, i.out.Name)
 	case kindCRD:
 		return r.established(ctx, i)
 	}
+	return nil
+}
+
+// soon says whether the API server may be about to know a kind that it says it serves, or
+// rights that were just granted.
+func soon(err error) bool {
+	if err == nil {
+		return false
+	}
+	p := asProblem(err)
+	return p.Code == problem.NotFound || p.Code == problem.Unavailable || p.Code == problem.Forbidden && strings.HasPrefix(p.Detail, missingRight)
+}
+
+func (r *run) applyOnce(ctx context.Context, i *item) error {
+	if i.pending { // its kind or namespace should be there now, and could be somebody else's
+		if err := r.settlePending(ctx, i); err != nil {
+			return err
+		}
+	}
+	applied, err := r.patch(ctx, i, false)
+	if err != nil {
+		return problemOf(err, i.out.ManifestRef, "applying it")
+	}
+	i.live = identityOf(applied)
 	return nil
 }
 
@@ -186,6 +213,11 @@ func (r *run) settlePending(ctx context.Context, i *item) error {
 		return err
 	}
 	i.mapping = mapping
+	if i.out.Namespace != "" {
+		if err := r.managed(ctx, i.out.Namespace); err != nil {
+			return err
+		}
+	}
 	if err := r.read(ctx, i); err != nil {
 		return err
 	}
@@ -208,6 +240,16 @@ func (r *run) patch(ctx context.Context, i *item, dryRun bool) (*unstructured.Un
 		opts.DryRun = []string{metav1.DryRunAll}
 	}
 	return r.api.on(i.mapping, u.GetNamespace()).Patch(ctx, u.GetName(), types.ApplyPatchType, body, opts)
+}
+
+// identityOf is an object of which nothing is kept but which one it is.
+func identityOf(u *unstructured.Unstructured) *unstructured.Unstructured {
+	if u == nil {
+		return nil
+	}
+	bare := &unstructured.Unstructured{Object: map[string]any{}}
+	bare.SetUID(u.GetUID())
+	return bare
 }
 
 // read finds out how an object is now.
@@ -254,8 +296,8 @@ func (r *run) held() (held []Ref, complete bool) {
 	return held, complete
 }
 
-// servedLimit is for the API server to serve what it has said that it serves.
-const servedLimit = 5 * time.Second
+// servedLimit is for the API server to know what was just made, of all that a set makes.
+const servedLimit = 15 * time.Second
 
 // pause waits; false says that ctx has ended.
 func pause(ctx context.Context, d time.Duration) bool {

@@ -44,7 +44,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		"a list":    head + "[" + strings.Repeat("x,", maxValues-20) + "x]",
 		"mappings":  head + "\n" + strings.Repeat("- {a: b}\n", maxValues/3-20),
 		"one text":  head + strings.Repeat("x", MaxBytes-len(head)),
-		"one block": head + "|\n" + strings.Repeat(" "+strings.Repeat("x", 40)+"\n", maxValues-20),
+		"one block": head + "|\n" + strings.Repeat(" "+strings.Repeat("x", 38)+"\n", maxValues-20),
 	} {
 		t.Run(name, func(t *testing.T) {
 			peak := peakMiB(func() {

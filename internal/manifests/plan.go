@@ -57,6 +57,7 @@ func (r *run) planOne(ctx context.Context, i *item) error {
 		i.out.Action = runnerapi.ApplyCreated
 	case unchanged(i.live, would):
 		i.out.Action = runnerapi.ApplyUnchanged
+		i.live = nil
 		return nil
 	default:
 		i.out.Action = runnerapi.ApplyConfigured
@@ -64,6 +65,7 @@ func (r *run) planOne(ctx context.Context, i *item) error {
 	if r.opts.Diff {
 		i.out.Diff = diffOf(i.out.ManifestRef, i.live, would)
 	}
+	i.live = identityOf(i.live)
 	return nil
 }
 
@@ -140,6 +142,7 @@ func (r *run) admitLeft(ctx context.Context, i *item) error {
 		i.live = nil // it leaves the inventory
 		return nil
 	}
+	i.live = identityOf(i.live)
 	if !r.opts.Prune {
 		i.out.Action, i.out.Message = runnerapi.ApplyKept, "it left the set and was not to be pruned"
 		return nil

@@ -75,6 +75,7 @@ func (r *run) look(ctx context.Context) bool {
 				return nil
 			}
 			i.out.State, i.out.Message = stateOf(i.live)
+			i.live = nil
 			return nil
 		})
 	}

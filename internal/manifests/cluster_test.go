@@ -1,0 +1,478 @@
+package manifests_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/deployments"
+	"github.com/pipeops/pipeops-vm-agent/internal/kube"
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+)
+
+const production = "production"
+
+func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
+
+// applier is an Applier with the agent's rights, and what a test does with it.
+type applier struct {
+	*manifests.Applier
+	t   *testing.T
+	env *kubetest.Env
+}
+
+func start(t *testing.T) applier {
+	t.Helper()
+	env := kubetest.ControlPlane(t)
+	return with(t, env, env.Agent)
+}
+
+func with(t *testing.T, env *kubetest.Env, rc *rest.Config) applier {
+	t.Helper()
+	k, err := kube.New(rc, kube.Options{Namespace: kubetest.AgentNamespace})
+	require.NoError(t, err)
+	_, err = k.PutNamespace(t.Context(), production, runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+	return applier{manifests.New(manifests.Config{REST: rc, Namespace: kubetest.AgentNamespace, Manage: k.Manage}), t, env}
+}
+
+// set is one of the test's own, which is gone after it.
+func (a applier) set() manifests.Set {
+	set := manifests.Set{Namespace: production, Name: strings.ToLower(strings.ReplaceAll(a.t.Name(), "/", "-"))}
+	a.t.Cleanup(func() {
+		_, err := a.Delete(context.Background(), set, manifests.Options{})
+		if p := (*problem.Error)(nil); errors.As(err, &p) && p.Code != problem.NotFound {
+			assert.NoError(a.t, err)
+		}
+	})
+	return set
+}
+
+func (a applier) apply(set manifests.Set, text string, o manifests.Options) (manifests.Result, error) {
+	a.t.Helper()
+	docs, err := manifests.Read(strings.NewReader(text))
+	require.NoError(a.t, err)
+	o.Where = docs.Where
+	return a.Apply(a.t.Context(), set, docs.Objects, o)
+}
+
+// actions are what became of the objects: ACTION KIND/NAME.
+func actions(r manifests.Result) (said []string) {
+	for _, o := range r.Objects {
+		said = append(said, string(o.Action)+" "+o.Kind+"/"+o.Name)
+	}
+	return said
+}
+
+func cm(name, value string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {mode: %q}\n---\n", name, value)
+}
+
+var prune = manifests.Options{Prune: true}
+
+func TestASetIsAppliedAndPruned(t *testing.T) {
+	a := start(t)
+	set := a.set()
+	service := "apiVersion: v1\nkind: Service\nmetadata: {name: first}\nspec: {ports: [{port: 80}]}\n---\n"
+	r, err := a.apply(set, service+cm("one", "a")+cm("two", "a"), manifests.Options{Prune: true, DryRun: true})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"created ConfigMap/one", "created ConfigMap/two", "created Service/first"}, actions(r))
+	_, err = a.Get(t.Context(), set)
+	assert.Equal(t, problem.NotFound, problemOf(t, err).Code, "a dry run does nothing")
+
+	r, err = a.apply(set, service+cm("one", "a")+cm("two", "a"), prune)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"created ConfigMap/one", "created ConfigMap/two", "created Service/first"}, actions(r))
+	assert.True(t, r.Ready)
+	r, err = a.apply(set, cm("one", "a")+cm("two", "b"), manifests.Options{Diff: true})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"unchanged ConfigMap/one", "configured ConfigMap/two", "kept Service/first"}, actions(r))
+	assert.Contains(t, r.Objects[1].Diff, "-  mode: a\n+  mode: b\n")
+	held, err := a.Get(t.Context(), set)
+	require.NoError(t, err)
+	assert.Equal(t, 3, held.Count, "what was not pruned is the set's still")
+	assert.True(t, held.Complete && *held.Ready)
+
+	r, err = a.apply(set, cm("two", "b"), prune)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"unchanged ConfigMap/two", "pruned Service/first", "pruned ConfigMap/one"}, actions(r))
+	sets, err := a.List(t.Context(), production)
+	require.NoError(t, err)
+	assert.Contains(t, names(sets), set.Name+" 1")
+	r, err = a.Delete(t.Context(), set, manifests.Options{})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"pruned ConfigMap/two"}, actions(r))
+	assert.Error(t, a.env.Client.Get(t.Context(), client.ObjectKey{Namespace: production, Name: "two"}, &corev1.ConfigMap{}))
+	_, err = a.Get(t.Context(), set)
+	assert.Equal(t, problem.NotFound, problemOf(t, err).Code)
+}
+
+func names(sets []runnerapi.ManifestSet) (said []string) {
+	for _, s := range sets {
+		said = append(said, fmt.Sprintf("%s %d", s.Name, s.Count))
+	}
+	return said
+}
+
+func problemOf(t *testing.T, err error) *problem.Error {
+	t.Helper()
+	p := &problem.Error{}
+	require.ErrorAs(t, err, &p)
+	return p
+}
+
+// TestWhatIsWrongIsSaidBeforeAnythingIsDone: of several that are wrong each is named.
+func TestWhatIsWrongIsSaidBeforeAnythingIsDone(t *testing.T) {
+	a := start(t)
+	set := a.set()
+	for name, c := range map[string]struct{ text, at, says string }{
+		"an unknown kind":          {"apiVersion: example.com/v1\nkind: Strange\nmetadata: {name: a}\n", "document 2, line 6", "the cluster has no kind Strange of example.com/v1"},
+		"an unknown field":         {"apiVersion: v1\nkind: Service\nmetadata: {name: bad}\nspec: {ports: [{port: 80}], colour: red}\n", "document 2, line 6", "colour"},
+		"a bad value":              {"apiVersion: v1\nkind: Service\nmetadata: {name: bad}\nspec: {ports: [{port: 800000}]}\n", "document 2, line 6", "port"},
+		"the same twice":           {cm("good", "b"), "document 2, line 6", "there twice, first in document 1, line 1"},
+		"a namespace of others":    {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: kube-system}\n", "document 2, line 6", "does not manage"},
+		"the agent's namespace":    {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: pipeops-policy, namespace: pipeops}\n", "document 2, line 6", "does not manage"},
+		"a namespace for a node's": {"apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: a, namespace: b}\n", "document 2, line 6", "is in no namespace"},
+		"no right":                 {"apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: a}\n", "document 2, line 6", "the agent may not get serviceaccounts in namespace production"},
+		"an inventory":             {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: pipeops-set-a}\n", "document 2, line 6", "inventories"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := a.apply(set, cm("good", "a")+c.text, prune)
+			p := problemOf(t, err)
+			assert.Contains(t, p.Detail, c.at+": ")
+			assert.Contains(t, p.Detail, c.says)
+			if name == "no right" {
+				assert.Contains(t, p.Fix, "manifest-rights.yaml")
+			}
+			assert.Error(t, a.env.Client.Get(t.Context(), client.ObjectKey{Namespace: production, Name: "good"}, &corev1.ConfigMap{}), "nothing was done")
+		})
+	}
+	_, err := a.apply(set, "apiVersion: v1\nkind: A\nmetadata: {name: a}\n---\napiVersion: v1\nkind: B\nmetadata: {name: a}\n", prune)
+	require.Len(t, problemOf(t, err).Fields, 2)
+	_, err = a.Get(t.Context(), set)
+	assert.Equal(t, problem.NotFound, problemOf(t, err).Code)
+}
+
+// TestNothingIsTakenOver: whatever is there and not the set's is refused with its owner.
+func TestNothingIsTakenOver(t *testing.T) {
+	a := start(t)
+	set := a.set()
+	for name, c := range map[string]struct {
+		change func(*corev1.ConfigMap)
+		says   string
+	}{
+		"another set": {func(m *corev1.ConfigMap) { m.Annotations = map[string]string{managed.SetOf: "production/other"} }, "belongs to set production/other"},
+		"an App":      {func(m *corev1.ConfigMap) { m.Labels = managed.AppLabels("web") }, "belongs to App web"},
+		"a release": {func(m *corev1.ConfigMap) {
+			m.Annotations = map[string]string{"meta.helm.sh/release-name": "shop", "meta.helm.sh/release-namespace": production}
+		}, "belongs to Helm release production/shop"},
+		"an owner": {func(m *corev1.ConfigMap) {
+			m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "1"}}
+		}, "belongs to Pod/p"},
+		"a tool":   {func(m *corev1.ConfigMap) { m.Labels = map[string]string{managed.By: "argo"} }, "is managed by argo"},
+		"somebody": {func(*corev1.ConfigMap) {}, "was made by theirs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: production, Name: "theirs"}, Data: map[string]string{"mode": "theirs"}}
+			c.change(theirs)
+			require.NoError(t, a.env.Client.Create(t.Context(), theirs, client.FieldOwner("theirs")))
+			defer func() { require.NoError(t, a.env.Client.Delete(context.Background(), theirs)) }()
+			_, err := a.apply(set, cm("mine", "a")+cm("theirs", "a"), prune)
+			p := problemOf(t, err)
+			assert.Equal(t, problem.Conflict, p.Code)
+			assert.Contains(t, p.Detail, "document 2, line 6: ConfigMap/production/theirs: it exists and "+c.says)
+		})
+	}
+}
+
+// TestFieldsOfOthersStayTheirs: without force, and with the owner's name.
+func TestFieldsOfOthersStayTheirs(t *testing.T) {
+	a := start(t)
+	set := a.set()
+	_, err := a.apply(set, cm("shared", "a"), prune)
+	require.NoError(t, err)
+	theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: production, Name: "shared"}}
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"data":{"mode":"theirs"}}`))
+	require.NoError(t, a.env.Client.Patch(t.Context(), theirs, patch, client.FieldOwner("somebody")))
+	_, err = a.apply(set, cm("shared", "b"), prune)
+	assert.Contains(t, problemOf(t, err).Detail, "others have set fields of it: somebody has data.mode")
+
+	theirs.Annotations = map[string]string{managed.SetOf: "production/other"}
+	require.NoError(t, a.env.Client.Update(t.Context(), theirs))
+	r, err := a.apply(set, cm("mine", "b"), prune)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"created ConfigMap/mine", "kept ConfigMap/shared"}, actions(r), "what somebody took is not pruned")
+	require.NoError(t, a.env.Client.Delete(t.Context(), theirs))
+}
+
+func TestNoPolicyAllowsWhatWouldChangeTheAgentsBounds(t *testing.T) {
+	a := start(t)
+	set := a.set()
+	role := "apiVersion: rbac.authorization.k8s.io/v1\nkind: %s\nmetadata: {name: %s}\n"
+	toAgent := "roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}\nsubjects: [{kind: %s, name: %q%s}]\n"
+	for name, text := range map[string]string{
+		"its ClusterRole":             fmt.Sprintf(role, "ClusterRole", "pipeops-agent"),
+		"its role in namespaces":      fmt.Sprintf(role, "ClusterRole", "pipeops-agent-namespace"),
+		"its binding":                 fmt.Sprintf(role, "RoleBinding", "pipeops-agent"),
+		"a binding to its role":       fmt.Sprintf(role, "RoleBinding", "a") + "roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: pipeops-agent-namespace}\n",
+		"rights for itself":           fmt.Sprintf(role, "ClusterRoleBinding", "a") + fmt.Sprintf(toAgent, "ServiceAccount", "pipeops-agent", ", namespace: pipeops"),
+		"rights for itself as a user": fmt.Sprintf(role, "ClusterRoleBinding", "a") + fmt.Sprintf(toAgent, "User", "system:serviceaccount:pipeops:pipeops-agent", ""),
+		"rights for everybody":        fmt.Sprintf(role, "ClusterRoleBinding", "a") + fmt.Sprintf(toAgent, "Group", "system:authenticated", ""),
+		"rights for its namespace":    fmt.Sprintf(role, "RoleBinding", "a") + fmt.Sprintf(toAgent, "Group", "system:serviceaccounts:pipeops", ""),
+		"its admission policy":        "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: pipeops-agent}\n",
+		"a webhook":                   "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration\nmetadata: {name: a}\n",
+		"an API group":                "apiVersion: apiregistration.k8s.io/v1\nkind: APIService\nmetadata: {name: v1.example.com}\n",
+		"an identity":                 "apiVersion: certificates.k8s.io/v1\nkind: CertificateSigningRequest\nmetadata: {name: a}\n",
+		"a ServiceAccount's token":    "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ntype: kubernetes.io/service-account-token\n",
+		"an App":                      "apiVersion: pipeops.io/v1alpha1\nkind: App\nmetadata: {name: a}\n",
+		"the definition of Apps":      "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: apps.pipeops.io}\n",
+		"its namespace":               "apiVersion: v1\nkind: Namespace\nmetadata: {name: pipeops}\n",
+		"Kubernetes' namespace":       "apiVersion: v1\nkind: Namespace\nmetadata: {name: kube-system}\n",
+		"looser pod security":         "apiVersion: v1\nkind: Namespace\nmetadata: {name: a, labels: {pod-security.kubernetes.io/enforce: privileged}}\n",
+		"a mark of the agent's":       "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {app.kubernetes.io/managed-by: pipeops}}\n",
+		"a mark of another set's":     "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: {pipeops.io/set: production/other}}\n",
+		"a node":                      "apiVersion: v1\nkind: Node\nmetadata: {name: a}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := a.apply(set, text, prune)
+			assert.Equal(t, problem.Forbidden, problemOf(t, err).Code)
+		})
+	}
+}
+
+func TestThePolicyIsAskedAboutEveryObject(t *testing.T) {
+	a := start(t)
+	set := a.set()
+	asked := []string{}
+	o := manifests.Options{Prune: true, Admit: func(namespace, kind string) error {
+		asked = append(asked, namespace+" "+kind)
+		if kind == "Deployment.apps" || kind == "PriorityClass.scheduling.k8s.io" {
+			return runnerapi.PolicyDenied("", "not %s", kind)
+		}
+		return nil
+	}}
+	_, err := a.apply(set, cm("a", "a")+"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n", o)
+	assert.Equal(t, runnerapi.CodePolicyDenied, problemOf(t, err).Code)
+	assert.Contains(t, problemOf(t, err).Detail, "document 2, line 6: Deployment/production/a: not Deployment.apps")
+	_, err = a.apply(set, "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: a}\nvalue: 1\n", o)
+	assert.Equal(t, runnerapi.CodePolicyDenied, problemOf(t, err).Code)
+	assert.Equal(t, []string{"production ConfigMap", "production Deployment.apps", " PriorityClass.scheduling.k8s.io"}, asked)
+
+	// And about what is to be deleted, before anything is done.
+	_, err = a.apply(set, cm("a", "a")+cm("b", "a"), prune)
+	require.NoError(t, err)
+	o.Admit = func(string, string) error { return runnerapi.PolicyDenied("", "not any more") }
+	_, err = a.Delete(t.Context(), set, o)
+	assert.Equal(t, runnerapi.CodePolicyDenied, problemOf(t, err).Code)
+	require.NoError(t, a.env.Client.Get(t.Context(), client.ObjectKey{Namespace: production, Name: "a"}, &corev1.ConfigMap{}))
+}
+
+const crd = `apiVersion: example.com/v1
+kind: Wheel
+metadata: {name: front}
+spec: {size: 3}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: inside, namespace: set-made}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: set-made}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: wheels.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {kind: Wheel, plural: wheels, singular: wheel, listKind: WheelList}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}}}}
+`
+
+// TestKindsAndNamespacesComeFirst, with the rights of manifest-rights.yaml and one more.
+func TestKindsAndNamespacesComeFirst(t *testing.T) {
+	a := start(t)
+	rights := string(deployments.ManifestRights()) + `---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: test-wheels}
+rules: [{apiGroups: [example.com], resources: [wheels], verbs: [get, create, patch, delete]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: test-wheels}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: test-wheels}
+subjects: [{kind: ServiceAccount, name: pipeops-agent, namespace: pipeops}]
+`
+	kubectl := func(verb string) {
+		cmd := a.env.Cluster.KubectlCommand(context.Background(), verb, "-f", "-")
+		cmd.Stdin = bytes.NewReader([]byte(rights))
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, string(out))
+	}
+	kubectl("apply")
+	t.Cleanup(func() { kubectl("delete") })
+	set := a.set()
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		_, err := a.apply(set, crd, manifests.Options{DryRun: true})
+		assert.NoError(c, err)
+	}, 30*time.Second, 100*time.Millisecond, "the rights hold")
+	r, err := a.apply(set, crd, manifests.Options{Prune: true, Wait: 20 * time.Second})
+	require.NoError(t, err)
+	for _, o := range r.Objects {
+		assert.Nil(t, o.Problem, "%+v", o.Problem)
+	}
+	assert.Equal(t, []string{"created CustomResourceDefinition/wheels.example.com", "created Namespace/set-made", "created ConfigMap/inside", "created Wheel/front"}, byTurn(r))
+	assert.True(t, r.Ready)
+	r, err = a.apply(set, crd, prune)
+	require.NoError(t, err)
+	for _, o := range r.Objects {
+		assert.Equal(t, runnerapi.ApplyUnchanged, o.Action, o.String())
+	}
+}
+
+// byTurn sorts the two whose order is of no importance.
+func byTurn(r manifests.Result) []string {
+	said := actions(r)
+	if len(said) == 4 && said[2] > said[3] {
+		said[2], said[3] = said[3], said[2]
+	}
+	return said
+}
+
+// failing has requests fail: a fake of what lies between the agent and the API server.
+type failing struct {
+	next http.RoundTripper
+	fail func(*http.Request) bool
+}
+
+func (f failing) RoundTrip(r *http.Request) (*http.Response, error) {
+	if f.fail(r) {
+		return nil, errors.New("cut")
+	}
+	return f.next.RoundTrip(r)
+}
+
+// TestWhatFailsLaterIsReportedAndNothingIsOrphaned: the first object is applied, nothing
+// after that comes through, the last word about the inventory neither. As when the agent is
+// killed there, the inventory names all that there may be.
+func TestWhatFailsLaterIsReportedAndNothingIsOrphaned(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	var armed atomic.Bool
+	var applied atomic.Int32
+	rc := rest.CopyConfig(env.Agent)
+	rc.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return failing{next, func(r *http.Request) bool {
+			if !armed.Load() {
+				return false
+			}
+			patch := r.Method == http.MethodPatch && r.URL.Query().Get("dryRun") == ""
+			return patch && applied.Add(1) > 1 || applied.Load() > 1
+		}}
+	})
+	broken := with(t, env, rc)
+	a := with(t, env, env.Agent)
+	set := a.set()
+	_, err := broken.apply(set, cm("before", "a"), prune)
+	require.NoError(t, err)
+	armed.Store(true)
+	r, err := broken.apply(set, cm("one", "a")+cm("two", "a")+cm("three", "a"), prune)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"created ConfigMap/one", "failed ConfigMap/two", "failed ConfigMap/three", "failed ConfigMap/before"}, actions(r))
+	assert.Equal(t, 3, r.Failed)
+	assert.False(t, r.Ready)
+	assert.NotNil(t, r.Problem, "the inventory could not be written in the end")
+	assert.Contains(t, r.Objects[1].Problem.Detail, "document 2, line 6: ConfigMap/production/two: ")
+
+	held, err := a.Get(t.Context(), set)
+	require.NoError(t, err)
+	assert.False(t, held.Complete)
+	assert.Equal(t, 4, held.Count)
+	states := map[string]runnerapi.ObjectState{}
+	for _, o := range held.Objects {
+		states[o.Name] = o.State
+	}
+	assert.Equal(t, map[string]runnerapi.ObjectState{"one": "ready", "two": "missing", "three": "missing", "before": "ready"}, states)
+	r, err = a.apply(set, cm("two", "a"), prune)
+	require.NoError(t, err, "it goes on where it ended")
+	assert.Contains(t, actions(r), "pruned ConfigMap/one")
+	assert.Contains(t, actions(r), "pruned ConfigMap/before")
+	held, err = a.Get(t.Context(), set)
+	require.NoError(t, err)
+	assert.True(t, held.Complete)
+	assert.Equal(t, 1, held.Count)
+}
+
+// TestSecretsAreMasked: in diffs and in what the cluster says of them.
+func TestSecretsAreMasked(t *testing.T) {
+	a := start(t)
+	set := a.set()
+	secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: s, annotations: {note: hunter1}}\nstringData: {password: %s, same: hunter0}\n"
+	_, err := a.apply(set, fmt.Sprintf(secret, "hunter2"), prune)
+	require.NoError(t, err)
+	r, err := a.apply(set, fmt.Sprintf(secret, "hunter3"), manifests.Options{Diff: true})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"configured Secret/s"}, actions(r))
+	diff := r.Objects[0].Diff
+	assert.Contains(t, diff, "-  password: '*** (old value)'\n+  password: '*** (new value)'\n")
+	for _, value := range []string{"hunter", "aHVudGVy"} {
+		assert.NotContains(t, diff, value)
+	}
+	_, err = a.apply(set, "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {password: 123456789}\n", prune)
+	assert.NotContains(t, problemOf(t, err).Error(), "123456789")
+}
+
+// TestALargeSet: as many objects as a call takes, and an inventory with ten times as many.
+func TestALargeSet(t *testing.T) {
+	a := start(t)
+	set := a.set()
+	var text strings.Builder
+	for n := range 300 {
+		text.WriteString(cm(fmt.Sprintf("many-%d", n), "a"))
+	}
+	began := time.Now()
+	r, err := a.apply(set, text.String(), prune)
+	require.NoError(t, err)
+	assert.Len(t, r.Objects, 300)
+	assert.True(t, r.Ready)
+	t.Logf("300 objects took %s", time.Since(began))
+	entries := &strings.Builder{}
+	for n := range 10_000 {
+		fmt.Fprintf(entries, "v1 ConfigMap %s of-a-set-with-many-objects-%d\n", production, n)
+	}
+	full := manifests.Set{Namespace: production, Name: "full"}
+	inventory := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: production, Name: "pipeops-set-full",
+			Labels: map[string]string{managed.By: "pipeops-set", "pipeops.io/inventory": "full"},
+		},
+		Data: map[string]string{"objects": entries.String()},
+	}
+	require.NoError(t, a.env.Client.Create(t.Context(), inventory))
+	defer func() { require.NoError(t, a.env.Client.Delete(context.Background(), inventory)) }()
+	_, err = a.apply(full, cm("one-more", "a"), manifests.Options{})
+	require.NoError(t, err, "those that are gone leave the inventory")
+}
