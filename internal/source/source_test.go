@@ -151,8 +151,8 @@ func turnOn(t *testing.T, env *kubetest.Env) {
 			return errors.As(err, &known) && known.Code == runnerapi.CodeNamespaceNotManaged
 		}, patience, 50*time.Millisecond)
 		require.Eventually(t, func() bool {
-			out, err := env.Cluster.Kubectl(context.Background(), "get", "sources.pipeops.io", "-A", "--as=system:serviceaccount:pipeops:pipeops-agent")
-			return err == nil && len(out) >= 0
+			_, err := env.Cluster.Kubectl(context.Background(), "get", "sources.pipeops.io", "-A", "--as=system:serviceaccount:pipeops:pipeops-agent")
+			return err == nil
 		}, patience, 100*time.Millisecond)
 	})
 }

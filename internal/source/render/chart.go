@@ -2,6 +2,7 @@ package render
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -56,7 +57,7 @@ func chart(j Job) Result {
 			return wrong("correct the values, as values.schema.json of the chart says", "%v", err)
 		}
 	}
-	rendered, err := (engine.Engine{}).Render(c, top)
+	rendered, err := (engine.Engine{}).RenderWithContext(context.Background(), c, top) // the process is its bound
 	if err != nil {
 		return wrong(fix, "%v", err)
 	}
@@ -204,7 +205,7 @@ func matches(schema []byte, values map[string]any) error {
 	if err != nil {
 		return fmt.Errorf("values.schema.json: %w", err)
 	}
-	return compiled.Validate(map[string]any(values))
+	return compiled.Validate(values)
 }
 
 // hook is the annotation of a manifest that Helm runs, rather than installs. Without an

@@ -105,10 +105,10 @@ func noPlugins(k types.Kustomization) error {
 // filesOf are the paths of all files that are not resources.
 func filesOf(k types.Kustomization) []string {
 	out := append(append([]string{}, k.Crds...), k.Configurations...)
-	for _, p := range append(append([]types.Patch{}, k.Patches...), k.PatchesJson6902...) {
+	for _, p := range append(append([]types.Patch{}, k.Patches...), k.PatchesJson6902...) { //nolint:staticcheck // deprecated, and loaded all the same
 		out = append(out, p.Path)
 	}
-	for _, p := range k.PatchesStrategicMerge {
+	for _, p := range k.PatchesStrategicMerge { //nolint:staticcheck // likewise
 		if !strings.Contains(string(p), "\n") { // else it is the patch itself
 			out = append(out, string(p))
 		}
@@ -119,7 +119,7 @@ func filesOf(k types.Kustomization) []string {
 	if p, ok := k.OpenAPI["path"]; ok {
 		out = append(out, p)
 	}
-	sources := []types.KvPairSources{}
+	sources := make([]types.KvPairSources, 0, len(k.ConfigMapGenerator)+len(k.SecretGenerator))
 	for _, c := range k.ConfigMapGenerator {
 		sources = append(sources, c.KvPairSources)
 	}
