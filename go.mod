@@ -74,6 +74,8 @@ require (
 	helm.sh/helm/v4 v4.3.1
 	k8s.io/cli-runtime v0.37.1
 	k8s.io/streaming v0.37.2
+	sigs.k8s.io/kustomize/api v0.21.1 // v0.21.3 needs Go 1.27
+	sigs.k8s.io/kustomize/kyaml v0.21.2
 )
 
 require (
@@ -232,8 +234,6 @@ require (
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
 	oras.land/oras-go/v2 v2.6.2 // indirect
-	sigs.k8s.io/kustomize/api v0.21.1 // indirect
-	sigs.k8s.io/kustomize/kyaml v0.21.2 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 )

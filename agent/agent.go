@@ -28,6 +28,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
+	"github.com/pipeops/pipeops-vm-agent/internal/source"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
@@ -207,12 +208,20 @@ func (a *Agent) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var sources *source.Keeper // is there before the engine runs
 	engine, err := app.New(app.Config{
 		RESTConfig: a.opts.Kubernetes, Log: a.log,
 		Namespace: a.opts.Config.Namespace, Namespaces: a.opts.Config.Namespaces,
-		Announce: announcer(control), Contents: a.kube, Replica: a.replica, Led: a.led, Routed: a.routesChanged(),
+		Announce: announcer(control), Contents: a.kube, Replica: a.replica, Routed: a.routesChanged(),
+		Led: func() {
+			a.led()
+			sources.Wake()
+		},
 	})
 	if err != nil {
+		return err
+	}
+	if sources, err = a.newSources(engine); err != nil {
 		return err
 	}
 	a.parts.Store(&parts{tun, engine})
@@ -244,6 +253,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	parts.Go(func() error { return engine.Run(life) })
 	releases := a.releases()
 	parts.Go(func() error { return releases.Run(life) })
+	parts.Go(func() error { return sources.Run(life) })
 	parts.Go(func() error { return tun.Run(life) })
 	parts.Go(func() error { return a.watch(life, tun, engine) })
 	parts.Go(func() error { return a.heartbeats(life, control, tun, engine) })
@@ -263,8 +273,8 @@ func (a *Agent) serve(ctx context.Context) error {
 	parts.Go(func() error {
 		defer stop()
 		return runnerapi.Serve(serving, tun.Listener(), runnerapi.ServeConfig{
-			Handler: a.runnerAPI(engine, releases), //nolint:contextcheck // each call has the context of its request
-			TLS:     a.runnerTLS(refusals),         //nolint:contextcheck // each handshake has its own
+			Handler: a.runnerAPI(engine, releases, sources), //nolint:contextcheck // each call has the context of its request
+			TLS:     a.runnerTLS(refusals),                  //nolint:contextcheck // each handshake has its own
 			Changed: a.news.next, Drain: drainTimeout, Log: a.log,
 		})
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/helm"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
+	"github.com/pipeops/pipeops-vm-agent/internal/source"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -16,11 +17,11 @@ import (
 const runnerAPIVersion = "v1"
 
 // runnerAPI is what a Runner may ask of this agent.
-func (a *Agent) runnerAPI(engine *app.Engine, releases *helm.Releases) http.Handler {
+func (a *Agent) runnerAPI(engine *app.Engine, releases *helm.Releases, sources *source.Keeper) http.Handler {
 	return runnerapi.NewServer(runnerapi.Config{
 		Apps: engine, Insides: engine, Meter: engine, Secrets: contents{a.kube, engine}, ConfigMaps: contents{a.kube, engine},
 		Namespaces: a.kube, Clusters: clusterCall{a}, Nodes: a.kube, Manifests: manifests.API{Applier: a.manifests},
-		Joins: joins{a}, Kubernetes: a.kubernetes, Releases: releases, Builds: a.builds,
+		Joins: joins{a}, Kubernetes: a.kubernetes, Releases: releases, Builds: a.builds, Sources: sources,
 		Journal: a.kube.Journal(), Outcomes: engine, Policy: a.policy, Audit: a.audit,
 		TrustDomain: a.current.Load().TrustDomain, Version: a.opts.Version,
 		Ready: a.health.ready, Log: a.log,

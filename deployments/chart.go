@@ -44,7 +44,12 @@ func Chart() (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	sources, err := sourcesTemplate()
+	if err != nil {
+		return nil, err
+	}
 	templates := map[string]string{
+		"sources.yaml":        fmt.Sprintf(chartHeader, sourcesPart) + sources,
 		"metrics-server.yaml": metricsServer,
 		"rbac.yaml":           fmt.Sprintf(chartHeader, "agent/rbac.yaml") + rbacTemplate(rbac),
 		"policy.yaml":         fmt.Sprintf(chartHeader, "agent/policy.yaml") + unlessLimited(forRelease(string(policy))),

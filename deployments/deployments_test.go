@@ -35,6 +35,10 @@ func TestSelfUpdateIsUpToDate(t *testing.T) {
 	isUpToDate(t, "self-update.yaml", deployments.SelfUpdate)
 }
 
+func TestSourcesIsUpToDate(t *testing.T) {
+	isUpToDate(t, "sources.yaml", deployments.Sources)
+}
+
 func TestMetricsServerIsUpToDate(t *testing.T) {
 	isUpToDate(t, deployments.MetricsServerFile, deployments.MetricsServer)
 }

@@ -10,6 +10,7 @@ type Right struct {
 	Own      bool // in the agent's own namespace
 	Nodes    bool // granted by node-rights.yaml, where the cluster's owner applies it
 	Users    bool // granted by kubernetes-api-rights.yaml, where the cluster's owner applies it
+	Sources  bool // granted by sources.yaml, likewise
 }
 
 // Upkeep is what the agent does without being called, or for many calls alike.
@@ -30,6 +31,10 @@ func forNodes(resource string, verbs ...string) Right {
 
 func forUsers(resource string, verbs ...string) Right {
 	return Right{Resource: resource, Verbs: verbs, Users: true}
+}
+
+func forSources(resource string, verbs ...string) Right {
+	return Right{Resource: resource, Verbs: verbs, Sources: true}
 }
 
 // kinds are what an App can become; a Job, which is checked otherwise, stands last.
@@ -58,6 +63,8 @@ const (
 	set        = "/v1/namespaces/{namespace}/sets/{name}"
 	build      = "/v1/namespaces/{namespace}/builds/{name}"
 	apps       = "apps.pipeops.io"
+	sources    = "sources.pipeops.io"
+	source     = "/v1/namespaces/{namespace}/sources/{name}"
 	revisions  = "controllerrevisions.apps"
 	namespaces = "namespaces"
 )
@@ -84,6 +91,12 @@ func Calls() map[string][]Right {
 		"GET /v1/cluster/join/token":   nil,
 		"GET /v1/kubernetes/{path}":    {forUsers("users", "impersonate"), forUsers("groups", "impersonate")},
 		"GET " + namespace + "/events": {admitted, on("events", "list")},
+
+		"PUT " + source:                          {admitted, forSources(sources, "get", "create", "update")},
+		"GET " + source:                          {admitted, forSources(sources, "get")},
+		"POST " + source + "/sync":               {admitted, forSources(sources, "patch")},
+		"DELETE " + source:                       {admitted, forSources(sources, "delete")},
+		"GET /v1/namespaces/{namespace}/sources": {admitted, forSources(sources, "list")},
 
 		"GET /v1/cluster":    {on("nodes", "list"), on("nodes.metrics.k8s.io", "list"), on("pods", "list")},
 		"GET /v1/namespaces": {on(namespaces, "list"), on(apps, "list")},
@@ -179,6 +192,9 @@ func Upkeeps() []Upkeep {
 		{"diagnosis: why pods are not created, what probes got, which nodes are lost", []Right{on("events", "list", "watch"), on("nodes", "list")}},
 		{"a StatefulSet that waits for a broken pod", []Right{on("pods", "delete")}},
 		{"drift that was put back", []Right{on("events", "create")}},
+		{"following Git repositories, where it is turned on", []Right{
+			forSources(sources, "get", "list", "watch"), forSources(sources+"/status", "patch"), on("secrets", "get"), on(namespaces, "get"),
+		}},
 		{"right-sizing", []Right{on("pods.metrics.k8s.io", "list"), on("pods/resize", "patch"), on("events", "create")}},
 		{"heartbeats: figures of the cluster", []Right{on("nodes", "list"), on("nodes.metrics.k8s.io", "list"), on("pods", "list"), on(namespaces, "get")}},
 		{"at the start: is the App resource the one that is needed", []Right{on("customresourcedefinitions.apiextensions.k8s.io", "get")}},

@@ -3,6 +3,7 @@ package deployments_test
 import (
 	"bytes"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -20,7 +21,7 @@ import (
 // holds against what is really asked of the API server, with rbac.yaml: nothing
 // that is used is missing, and nothing that is granted is not used.
 func TestRightsAreGrantedAndUsed(t *testing.T) {
-	used, usedOwn, usedNodes, usedUsers := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
+	used, usedOwn, usedNodes, usedUsers, usedSources := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	note := func(rights []deployments.Right) {
 		for _, r := range rights {
 			into := used
@@ -29,6 +30,9 @@ func TestRightsAreGrantedAndUsed(t *testing.T) {
 			}
 			if r.Users {
 				into = usedUsers
+			}
+			if r.Sources {
+				into = usedSources
 			}
 			if r.Own {
 				into = usedOwn
@@ -77,6 +81,16 @@ func TestRightsAreGrantedAndUsed(t *testing.T) {
 		}
 		assert.Equal(t, slices.Sorted(maps.Keys(granted)), slices.Sorted(maps.Keys(apart.used)), "of "+name)
 	}
+
+	text, err := os.ReadFile("agent/sources.yaml")
+	require.NoError(t, err)
+	var follows rbacv1.ClusterRole
+	require.NoError(t, yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096).Decode(&follows))
+	grantedSources := map[string]bool{}
+	for _, rule := range follows.Rules {
+		add(grantedSources, rule)
+	}
+	assert.Equal(t, slices.Sorted(maps.Keys(grantedSources)), slices.Sorted(maps.Keys(usedSources)), "of sources.yaml")
 }
 
 func add(into map[string]bool, rule rbacv1.PolicyRule) {

@@ -98,6 +98,8 @@ func list(rights []deployments.Right) string {
 			v = "[granted apart](nodes.md): " + v
 		case r.Users:
 			v = "[granted apart](kubernetes-api.md): " + v
+		case r.Sources:
+			v = "[granted apart](git.md): " + v
 		}
 		switch {
 		case v == verbs:

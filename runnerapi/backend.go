@@ -97,6 +97,9 @@ type WriteOptions struct {
 	Command string
 	// Caller is who sent the command.
 	Caller Caller
+	// Commit is the one that an App's spec was taken from, of a Git source; empty for a
+	// Runner's own.
+	Commit string
 	// Admit is asked, where it is set, about a spec that the command brings without
 	// having it in its body: a revision's. Its refusal is the answer.
 	Admit func(AppSpec) error `json:"-"`

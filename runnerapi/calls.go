@@ -37,6 +37,7 @@ const (
 	jobRoute       = "/v1/namespaces/{namespace}/jobs/{name}"
 	pipelineRoute  = "/v1/namespaces/{namespace}/pipelines/{name}"
 	buildRoute     = "/v1/namespaces/{namespace}/builds/{name}"
+	sourceRoute    = "/v1/namespaces/{namespace}/sources/{name}"
 	nodeRoute      = "/v1/nodes/{name}"
 	applyRoute     = "/v1" + applyPattern
 	setRoute       = "/v1" + setPattern
@@ -258,6 +259,22 @@ func Calls() []Call {
 		}, {
 			"GET", kubernetesRoute, KubernetesCall, Named, nil, "kubeconfig", "as the API server has it", "",
 			"pipeops-runner kubeconfig shop -o shop.kubeconfig && kubectl --kubeconfig shop.kubeconfig get pods",
+		}, {
+			"PUT", sourceRoute, "put-source", Named, []string{"PutSource"}, "source put", same,
+			`{"url":"https://git.example.com/shop/deploy.git","type":"app","path":"web/app.yaml"}`,
+			"pipeops-runner source put shop web --url https://git.example.com/shop/deploy.git --type app --path web/app.yaml",
+		}, {
+			"GET", sourceRoute, "get-source", Reads, []string{"GetSource", "WaitSource"}, "source get", read, "",
+			"pipeops-runner source get shop web",
+		}, {
+			"GET", "/v1/namespaces/{namespace}/sources", "list-sources", Reads, []string{"ListSources"}, "source list", read, "",
+			"pipeops-runner source list shop",
+		}, {
+			"POST", sourceRoute + "/sync", "sync-source", Writes, []string{"SyncSource"}, "source sync", same, "",
+			"pipeops-runner source sync shop web",
+		}, {
+			"DELETE", sourceRoute, "delete-source", Writes, []string{"DeleteSource"}, "source delete", thenGone, "",
+			"pipeops-runner source delete shop web",
 		},
 		{"GET", "/healthz", "", Open, nil, "", read, "", curl("GET", "/healthz", "")},
 		{"GET", "/readyz", "", Open, nil, "", read, "", curl("GET", "/readyz", "")},

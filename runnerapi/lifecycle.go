@@ -22,6 +22,7 @@ type Revision struct {
 	CreatedAt time.Time `json:"createdAt"`
 	Runner    string    `json:"runner,omitempty" doc:"Who made it; empty for somebody with access to the cluster."`
 	RequestID string    `json:"requestId,omitempty" doc:"Request-Id of the call that made it."`
+	Commit    string    `json:"commit,omitempty" doc:"The Git commit that a source took it from."`
 	Restores  int64     `json:"restores,omitempty" doc:"The revision that this one went back to."`
 	Undid     int64     `json:"undid,omitempty" doc:"The failed revision that the agent undid by this one."`
 	Changes   []Change  `json:"changes" nullable:"false" doc:"What differs from the revision before. Values only where they cannot be secret."`

@@ -38,6 +38,7 @@ type Config struct {
 	Namespaces Namespaces
 	Clusters   Clusters
 	Nodes      Nodes
+	Sources    Sources
 	Manifests  Manifests
 	Joins      Joins
 	// Kubernetes is the cluster's own API. Without one nothing is passed on to it.
@@ -124,6 +125,7 @@ func newRouter(c Config) (chi.Router, *server) {
 		s.namespaceRoutes()
 		s.clusterRoutes()
 		s.nodeRoutes()
+		s.sourceRoutes()
 		s.manifestRoutes()
 		s.joinRoutes()
 		s.kubernetesRoutes(r.MethodFunc)

@@ -38,6 +38,7 @@ const (
 	MaxSourceInterval     = 24 * time.Hour
 	DefaultSourceInterval = 5 * time.Minute
 	maxSourceValues       = 64 << 10
+	maxSourceName         = 53 // a release's, and with room for a prefix in a set's
 )
 
 // SourceSpec is a Git repository, and what of it is to be in the namespace.
@@ -133,6 +134,9 @@ var gitRefName = regexp.MustCompile(`^[^\x00-\x20\x7f~^:?*\[\\]+$`)
 // Validate reports all that is wrong with the spec of a source of this name.
 func (s SourceSpec) Validate(name string) []FieldError {
 	v := &validation{}
+	if len(name) > maxSourceName || !label.MatchString(name) {
+		v.add("name", "%q cannot be the name of a source: lower case letters, digits and '-', at most %d in all", clip(name), maxSourceName)
+	}
 	if _, err := ParseGitURL(s.URL); err != nil {
 		v.add("url", "%v", err)
 	}

@@ -4,6 +4,8 @@ package main
 import (
 	"context"
 	"os"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/source/render"
 )
 
 // Set by the linker.
@@ -16,6 +18,7 @@ var (
 )
 
 func main() {
+	render.Child() // the agent starts itself for that
 	ctx, stop := signals(context.Background())
 	code := execute(ctx, newRoot(), os.Stderr)
 	stop()

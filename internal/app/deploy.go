@@ -99,7 +99,7 @@ func (e *Engine) replace(ctx context.Context, a *App, spec runnerapi.AppSpec, op
 	if err := e.keepUnseen(ctx, a, opts); err != nil {
 		return err
 	}
-	if err := addNote(a, note{Runner: opts.Caller.Runner, RequestID: opts.Caller.RequestID}); err != nil {
+	if err := addNote(a, note{Runner: opts.Caller.Runner, RequestID: opts.Caller.RequestID, Commit: opts.Commit}); err != nil {
 		return err
 	}
 	return e.update(ctx, a, spec, opts)
@@ -137,7 +137,7 @@ func (e *Engine) create(ctx context.Context, key runnerapi.Key, spec runnerapi.A
 			return nil, err
 		}
 	}
-	if err := addNote(a, note{Runner: opts.Caller.Runner, RequestID: opts.Caller.RequestID}); err != nil {
+	if err := addNote(a, note{Runner: opts.Caller.Runner, RequestID: opts.Caller.RequestID, Commit: opts.Commit}); err != nil {
 		return nil, err
 	}
 	return a, e.writer(opts).Create(ctx, a, client.FieldOwner(managed.FieldManager))

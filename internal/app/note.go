@@ -14,6 +14,7 @@ type note struct {
 	Generation int64             `json:"generation"`
 	Runner     string            `json:"runner,omitempty"`
 	RequestID  string            `json:"requestId,omitempty"`
+	Commit     string            `json:"commit,omitempty"`
 	Restores   int64             `json:"restores,omitempty"`
 	Undone     *runnerapi.Undone `json:"undone,omitempty"`
 }

@@ -157,7 +157,7 @@ func newRevision(a *App, before, now map[string]any) (*appsv1.ControllerRevision
 	meta.Name = a.Name + ".r" + strconv.FormatInt(a.Generation, 10)
 	n := noteOf(a, a.Generation)
 	meta.Annotations = map[string]string{managed.Changes: string(changed)}
-	for key, value := range map[string]string{managed.ChangedBy: n.Runner, managed.RequestID: n.RequestID} {
+	for key, value := range map[string]string{managed.ChangedBy: n.Runner, managed.RequestID: n.RequestID, managed.Commit: n.Commit} {
 		if value != "" {
 			meta.Annotations[key] = value
 		}
@@ -230,7 +230,7 @@ func (e *Engine) Revisions(ctx context.Context, key runnerapi.Key) ([]runnerapi.
 func describeRevision(r *appsv1.ControllerRevision) runnerapi.Revision {
 	out := runnerapi.Revision{
 		Revision: r.Revision, CreatedAt: r.CreationTimestamp.Time, Runner: r.Annotations[managed.ChangedBy],
-		RequestID: r.Annotations[managed.RequestID], Changes: []runnerapi.Change{},
+		RequestID: r.Annotations[managed.RequestID], Commit: r.Annotations[managed.Commit], Changes: []runnerapi.Change{},
 	}
 	if tree, err := decodeContent(r.Data.Raw); err == nil {
 		out.Image, _ = tree["image"].(string)

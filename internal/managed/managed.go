@@ -31,8 +31,10 @@ const (
 	Notes       = "pipeops.io/notes"        // who made the newest generations of an App, and what for
 	Changes     = "pipeops.io/changes"      // what a revision changed
 	Restores    = "pipeops.io/restores"     // the revision that this one went back to
+	Commit      = "pipeops.io/commit"       // Git commit that a revision was taken from
 	Undid       = "pipeops.io/undid"        // the failed revision that this one took back
 	Operation   = "pipeops.io/operation"    // what became of a command
+	Sync        = "pipeops.io/sync"         // on a source: the call that asked to look at it now
 	Contents    = "pipeops.io/contents"     // digest of the Secrets and ConfigMaps whose change restarts the App
 )
 

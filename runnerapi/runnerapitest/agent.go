@@ -91,7 +91,7 @@ func (a *Agent) StartOn(ln net.Listener) {
 		done <- runnerapi.Serve(ctx, ln, runnerapi.ServeConfig{
 			Handler: runnerapi.NewServer(runnerapi.Config{ //nolint:contextcheck // its handlers have their requests' contexts
 				Apps: a.Backend, Insides: a.Backend, Meter: a.Backend, ConfigMaps: a.Backend, Secrets: a.Backend, Namespaces: a.Backend, Clusters: a.Backend, Nodes: a.Backend,
-				Manifests: a.Backend, Joins: a.Backend, Kubernetes: a.Kubernetes, Releases: a.Backend, Builds: a.Backend,
+				Manifests: a.Backend, Joins: a.Backend, Kubernetes: a.Kubernetes, Releases: a.Backend, Builds: a.Backend, Sources: a.Backend,
 				Journal: a.Backend.journal, Outcomes: a.Backend, Policy: a.Policy, Audit: a.Audit, Limits: a.Limits,
 				TrustDomain: TrustDomain, Version: "v0.0.0-fake", Log: a.Log,
 			}),

@@ -41,6 +41,7 @@ type FakeBackend struct {
 	sets       map[runnerapi.Key]runnerapi.ManifestSet
 	releases   map[runnerapi.Key][]runnerapi.Release // the newest first
 	builds     map[runnerapi.Key]runnerapi.BuildSpec
+	sources    map[runnerapi.Key]runnerapi.Source
 
 	// Intercept, where set, is asked before each call; its error is the answer.
 	// It may block until ctx ends. Set it before the first call.

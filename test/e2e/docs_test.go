@@ -249,10 +249,11 @@ func (s *shell) allow(t *testing.T) {
 	t.Helper()
 	policyBecomes(t, "active", map[string]string{
 		"policy.yaml": "rules: [{name: all, commands: ['*', exec-app, port-forward-app, cordon-node, uncordon-node, drain-node, apply-manifests, delete-set, get-join-token, kubernetes-api,\n" +
-			"  put-release, rollback-release, delete-release], kinds: ['*'], kubernetes: {user: pipeops-runner, groups: [pipeops-runners]}}]",
+			"  put-release, rollback-release, delete-release, put-build, put-source], kinds: ['*'], kubernetes: {user: pipeops-runner, groups: [pipeops-runners]}}]",
 	})
 	grant(t, "node-rights.yaml")
 	grant(t, "kubernetes-api-rights.yaml")
+	grant(t, "sources.yaml")
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "dump.sql"), []byte("SELECT 1;\n"), 0o600))
 	require.NoError(t, os.MkdirAll(filepath.Join(s.dir, "site"), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "pipeline.yaml"), []byte("image: "+harness.ExampleImage+
@@ -264,7 +265,7 @@ func (s *shell) allow(t *testing.T) {
 func grant(t *testing.T, manifest string) {
 	t.Helper()
 	rights := filepath.Join(harness.Root(), "deployments", manifest)
-	_, err := sys.Cluster.Kubectl(t.Context(), "apply", "-f", rights)
+	_, err := sys.Cluster.Kubectl(t.Context(), "apply", "--server-side", "-f", rights)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -300,18 +301,18 @@ func (s *shell) fails(t *testing.T, line, why string) {
 
 // turn puts examples into an order in which each finds what it is about.
 func turn(line string) int {
-	for i, part := range []string{" namespace create ", " set shop ", " deploy shop ", " kubeconfig shop -o shop.kubeconfig"} {
+	for i, part := range []string{" namespace create ", " set shop ", " deploy shop ", " source put ", " kubeconfig shop -o shop.kubeconfig"} {
 		if strings.Contains(line, part) {
 			return i
 		}
 	}
 	switch {
 	case strings.Contains(line, " delete shop "):
-		return 6
+		return 7
 	case strings.HasSuffix(line, "--previous"): // breaks the App, so that there is a previous run
-		return 5
+		return 6
 	}
-	return 4
+	return 5
 }
 
 // crashed runs a line that is about the run before the last restart, with an App

@@ -34,7 +34,7 @@ type Server struct {
 func Start(t *testing.T, username, password string) *Server {
 	t.Helper()
 	s := &Server{Root: t.TempDir(), Username: username, Password: password}
-	backend, err := exec.Command("git", "--exec-path").Output()
+	backend, err := exec.CommandContext(t.Context(), "git", "--exec-path").Output()
 	require.NoError(t, err)
 	handler := &cgi.Handler{
 		Path: filepath.Join(strings.TrimSpace(string(backend)), "git-http-backend"),
@@ -126,7 +126,7 @@ func (r *Repository) Git(args ...string) string {
 
 func (r *Repository) git(dir string, args ...string) string {
 	r.t.Helper()
-	cmd := exec.Command("git", args...)
+	cmd := exec.CommandContext(r.t.Context(), "git", args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null",
 		"GIT_AUTHOR_NAME=test", "GIT_AUTHOR_EMAIL=test@example.com", "GIT_COMMITTER_NAME=test", "GIT_COMMITTER_EMAIL=test@example.com")

@@ -1,6 +1,7 @@
 package gitserver
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/pem"
@@ -41,7 +42,7 @@ func (s *Server) StartSSH(t *testing.T) *SSH {
 		return nil, nil
 	}}
 	out.config.AddHostKey(host)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	out.Address = listener.Addr().String()
 	_, port, err := net.SplitHostPort(out.Address)
@@ -143,7 +144,7 @@ func (s *SSH) session(channel ssh.Channel, asked <-chan *ssh.Request) {
 // run is git-upload-pack itself. Its input is a pipe that is ours, so that it ends with the
 // program, whether or not the other side has closed its end.
 func (s *SSH) run(channel ssh.Channel, name string) error {
-	cmd := exec.Command("git-upload-pack", filepath.Join(s.server.Root, name))
+	cmd := exec.CommandContext(context.Background(), "git-upload-pack", filepath.Join(s.server.Root, name))
 	cmd.Env = []string{"GIT_CONFIG_GLOBAL=/dev/null", "HOME=" + s.server.Root, "PATH=/usr/bin:/bin"}
 	cmd.Stdout, cmd.Stderr = channel, channel.Stderr()
 	in, err := cmd.StdinPipe()

@@ -18,15 +18,23 @@ const file = "../../../deployments/crds/pipeops.io_apps.yaml"
 var update = flag.Bool("update", false, "write the file anew")
 
 func TestFileIsUpToDate(t *testing.T) {
-	want, err := crd.YAML()
+	isUpToDate(t, file, crd.YAML, "; if the schema changed, raise app.SchemaVersion too")
+}
+
+func TestSourcesFileIsUpToDate(t *testing.T) {
+	isUpToDate(t, "../../../deployments/crds/pipeops.io_sources.yaml", crd.SourceYAML, "")
+}
+
+func isUpToDate(t *testing.T, file string, made func() ([]byte, error), also string) {
+	t.Helper()
+	want, err := made()
 	require.NoError(t, err)
 	if *update {
 		require.NoError(t, os.WriteFile(file, want, 0o600))
 	}
 	got, err := os.ReadFile(file)
 	require.NoError(t, err)
-	assert.Equal(t, string(want), string(got),
-		"the file is stale: run `go generate ./internal/app/...`; if the schema changed, raise app.SchemaVersion too")
+	assert.Equal(t, string(want), string(got), "the file is stale: run `go generate ./internal/app/...`"+also)
 }
 
 func TestSchemaKeepsWhatTheTagsSay(t *testing.T) {

@@ -103,13 +103,12 @@ func TestTagsAndCommitsAreFollowed(t *testing.T) {
 		assert.Equal(t, first, commit, name)
 		assert.Equal(t, "1", string(files["a"]), name)
 	}
-	_, _, err := fetch(t, r, runnerapi.GitRef{Commit: between}, "")
-	refused(t, err, git.RefMissing, between)
-	repo.Config("uploadpack.allowReachableSHA1InWant", "true")
 	commit, files, err := fetch(t, r, runnerapi.GitRef{Commit: between}, "")
 	require.NoError(t, err)
 	assert.Equal(t, between, commit)
 	assert.Equal(t, "3", string(files["a"]))
+	_, _, err = fetch(t, r, runnerapi.GitRef{Commit: strings.Repeat("5", 40)}, "")
+	refused(t, err, git.RefMissing, "5555")
 }
 
 func TestFilesOfACommitComeOverSSH(t *testing.T) {

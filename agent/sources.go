@@ -1,0 +1,66 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/source"
+	"github.com/pipeops/pipeops-vm-agent/internal/source/render"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// newSources follows Git repositories with what the agent has for Runners.
+func (a *Agent) newSources(engine *app.Engine) (*source.Keeper, error) {
+	command, err := render.Command()
+	if err != nil {
+		return nil, fmt.Errorf("find the agent's own program: %w", err)
+	}
+	return source.New(source.Config{
+		REST: a.opts.Kubernetes, Namespace: a.opts.Config.Namespace, Namespaces: a.opts.Config.Namespaces,
+		Apps: engine, Manifests: setsOfSources{a.manifests}, Decide: a.policy.Decide, Audit: a.audit.Record, Leads: engine.Leads,
+		Render: command, Proxy: proxyFunc(), Log: a.log,
+	}), nil
+}
+
+// setsOfSources applies what a source brings as a set.
+type setsOfSources struct{ applier *manifests.Applier }
+
+// setPrefix keeps sets of sources from those that Runners apply themselves.
+const setPrefix = "git-"
+
+// Read implements source.Manifests.
+func (setsOfSources) Read(r io.Reader) ([]*unstructured.Unstructured, func(*unstructured.Unstructured) string, error) {
+	docs, err := manifests.Read(r)
+	return docs.Objects, docs.Where, err
+}
+
+// Apply implements source.Manifests. The first object that could not be applied is told of,
+// and how many there are.
+func (s setsOfSources) Apply(ctx context.Context, set source.Set) error {
+	result, err := s.applier.Apply(ctx, manifests.Set{Namespace: set.Namespace, Name: setPrefix + set.Name}, set.Objects, manifests.Options{
+		DryRun: set.DryRun, Prune: set.Prune, Where: set.Where, Admit: set.Admit, By: set.By,
+	})
+	if err != nil {
+		return err
+	}
+	if result.Problem != nil {
+		return result.Problem
+	}
+	for _, o := range result.Objects {
+		if o.Action == runnerapi.ApplyFailed && o.Problem != nil {
+			p := *o.Problem
+			p.Detail = fmt.Sprintf("%d of %d objects failed, the others were applied; %s: %s", result.Failed, len(result.Objects), o.ManifestRef, p.Detail)
+			return &p
+		}
+	}
+	if result.Failed > 0 {
+		return problem.Errorf(problem.Internal, "look at the agent's log", "%d of %d objects failed", result.Failed, len(result.Objects))
+	}
+	return nil
+}

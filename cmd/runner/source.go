@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+func newSource(a *app) *cobra.Command {
+	return group("source", "Have an agent follow Git repositories",
+		newSourcePut(a), newSourceGet(a), newSourceList(a), newSourceSync(a), newSourceDelete(a))
+}
+
+func newSourcePut(a *app) *cobra.Command {
+	var out cli.Output
+	var namespace, valuesFile string
+	var dryRun bool
+	var spec runnerapi.SourceSpec
+	var chart runnerapi.SourceChart
+	w := waiting{}
+	cmd := &cobra.Command{
+		Use: "put AGENT NAME --url URL --type app|manifests|kustomize|chart", Short: "Have a Git repository followed",
+		Long: `Have the agent bring what a Git repository has, now and with each new commit.
+
+What is at --path: for app a file as deploy -f takes it; for manifests a file or folder of
+YAML; for kustomize a folder with a kustomization; for chart a Helm chart. What was put
+under this name before is replaced. With --dry-run the repository is got and all of it
+tried, and nothing changed.`,
+		Example: `  pipeops-runner source put shop web --url https://git.example.com/shop/deploy.git --type app --path web/app.yaml
+  pipeops-runner source put shop web --url git@git.example.com:shop/deploy.git --type kustomize --path overlays/production --branch main --secret git-deploy`,
+		Args:              exactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if valuesFile != "" {
+				text, err := readLimited(valuesFile, cmd.InOrStdin(), maxManifest)
+				if err != nil {
+					return usageError{err}
+				}
+				chart.Values = string(text)
+			}
+			if chart.Release != "" || chart.Values != "" || len(chart.ValuesFiles) > 0 {
+				spec.Chart = &chart
+			}
+			if bad := spec.Validate(args[1]); len(bad) > 0 {
+				return usageError{fmt.Errorf("%s %s", bad[0].Field, bad[0].Message)}
+			}
+			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
+				source, err := t.PutSource(ctx, key, spec, runnerapi.WriteOptions{DryRun: dryRun})
+				if err != nil {
+					return at(t, key.String(), err)
+				}
+				if dryRun {
+					return a.printSource(source, &out)
+				}
+				return a.sourceOutcome(ctx, t, source, &w, &out)
+			})
+		},
+	}
+	out.Add(cmd)
+	namespaceFlag(cmd, &namespace)
+	dryRunFlag(cmd, &dryRun)
+	w.add(cmd, 0)
+	sourceFlags(cmd, &spec, &chart)
+	cmd.Flags().StringVar(&valuesFile, "values", "", "for chart: file here with values; - for standard input")
+	return cmd
+}
+
+func sourceFlags(cmd *cobra.Command, spec *runnerapi.SourceSpec, chart *runnerapi.SourceChart) {
+	fl := cmd.Flags()
+	fl.StringVar(&spec.URL, "url", "", "address of the repository: https://HOST/PATH, ssh://USER@HOST/PATH or USER@HOST:PATH")
+	fl.StringVar((*string)(&spec.Type), "type", "", "what is there: app, manifests, kustomize or chart")
+	fl.StringVar(&spec.Path, "path", "", "where in the repository; its root without this")
+	fl.StringVar(&spec.Ref.Branch, "branch", "", "branch to follow; the default one without this")
+	fl.StringVar(&spec.Ref.Tag, "tag", "", "tag to follow")
+	fl.StringVar(&spec.Ref.Commit, "commit", "", "commit to stay at, all 40 digits")
+	fl.StringVar(&spec.App, "app", "", "for app: name of the App; the source's without this")
+	fl.StringVar(&spec.Interval, "interval", "", "how often to look for a new commit, from 30s to 24h; 5m without this")
+	fl.StringVar(&spec.Credentials, "secret", "", "Secret with url, and username and password or identity and known_hosts")
+	fl.BoolVar(&spec.Prune, "prune", false, "delete what the source brought once it is no longer in the repository")
+	fl.BoolVar(&spec.Suspend, "suspend", false, "leave everything as it is until this is taken away")
+	fl.StringVar(&chart.Release, "release", "", "for chart: name of the release in its templates; the source's without this")
+	fl.StringArrayVar(&chart.ValuesFiles, "values-file", nil, "for chart: file in the repository with values; may be repeated, a later one wins")
+}
+
+func newSourceGet(a *app) *cobra.Command {
+	var out cli.Output
+	var namespace string
+	cmd := &cobra.Command{
+		Use: "get AGENT NAME", Short: "Show a source with the commit that is applied and the last error",
+		Example:           "  pipeops-runner source get shop web",
+		Args:              exactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
+				source, err := t.GetSource(ctx, key)
+				if err != nil {
+					return at(t, key.String(), err)
+				}
+				return a.printSource(source, &out)
+			})
+		},
+	}
+	out.Add(cmd)
+	namespaceFlag(cmd, &namespace)
+	return cmd
+}
+
+func newSourceList(a *app) *cobra.Command {
+	var out cli.Output
+	var namespace string
+	cmd := &cobra.Command{
+		Use: "list AGENT", Short: "List the Git repositories that are followed",
+		Example:           "  pipeops-runner source list shop",
+		Args:              exactArgs("AGENT"),
+		ValidArgsFunction: a.completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
+				sources, err := t.ListSources(ctx, namespace)
+				if err != nil {
+					return at(t, namespace, err)
+				}
+				return out.Write(a.out, runnerapi.SourceList{Items: sources}, func(w io.Writer) { sourceTable(w, sources...) })
+			})
+		},
+	}
+	out.Add(cmd)
+	namespaceFlag(cmd, &namespace)
+	return cmd
+}
+
+func newSourceSync(a *app) *cobra.Command {
+	var out cli.Output
+	var namespace string
+	var dryRun bool
+	w := waiting{}
+	cmd := &cobra.Command{
+		Use: "sync AGENT NAME", Short: "Have a repository looked at now, and applied again",
+		Example:           "  pipeops-runner source sync shop web",
+		Args:              exactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
+				source, err := t.SyncSource(ctx, key, runnerapi.WriteOptions{DryRun: dryRun})
+				if err != nil {
+					return at(t, key.String(), err)
+				}
+				if dryRun {
+					return a.printSource(source, &out)
+				}
+				return a.sourceOutcome(ctx, t, source, &w, &out)
+			})
+		},
+	}
+	out.Add(cmd)
+	namespaceFlag(cmd, &namespace)
+	dryRunFlag(cmd, &dryRun)
+	w.add(cmd, 0)
+	return cmd
+}
+
+func newSourceDelete(a *app) *cobra.Command {
+	var namespace string
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use: "delete AGENT NAME", Short: "Stop following a repository; what it has brought stays",
+		Example:           "  pipeops-runner source delete shop web",
+		Args:              exactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
+				if err := t.DeleteSource(ctx, key, runnerapi.WriteOptions{DryRun: dryRun}); err != nil {
+					return at(t, key.String(), err)
+				}
+				a.sayDeleted("source "+key.String(), dryRun)
+				return nil
+			})
+		},
+	}
+	namespaceFlag(cmd, &namespace)
+	dryRunFlag(cmd, &dryRun)
+	return cmd
+}
+
+// sourceOutcome waits, where it was asked to, until the source has been looked at, prints it
+// and answers an error if that failed.
+func (a *app) sourceOutcome(ctx context.Context, t *target, source runnerapi.Source, f *waiting, out *cli.Output) error {
+	key := runnerapi.Key{Namespace: source.Namespace, Name: source.Name}
+	if f.noWait || f.limit <= 0 {
+		a.say("accepted: source %s; see what becomes of it with: pipeops-runner source get %s %s -n %s", key, t.agent.Name, key.Name, key.Namespace)
+		return a.printSource(source, out)
+	}
+	waitCtx, cancel := context.WithTimeout(ctx, f.limit)
+	defer cancel()
+	start, said := time.Now(), false
+	newest, err := t.WaitSource(waitCtx, key, func(s runnerapi.Source) {
+		if !said && s.Status.Phase == runnerapi.SourcePending && time.Since(start) > time.Second {
+			a.say("the agent looks at %s", cli.Printable(s.Spec.URL))
+			said = true
+		}
+	})
+	switch {
+	case err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
+		return &exitError{error: fmt.Errorf("source %s has not been looked at after %s", key, f.limit), code: exitTimeout,
+			fix: "it goes on in the cluster: pipeops-runner source get " + t.agent.Name + " " + key.Name}
+	case err != nil:
+		return at(t, key.String(), err)
+	}
+	if err := a.printSource(newest, out); err != nil {
+		return err
+	}
+	if e := newest.Status.Error; e != nil {
+		a.say("Error: source %s: %s", key, cli.Printable(e.Message))
+		a.say("  fix: %s", cli.Printable(e.Fix))
+		return &exitError{error: errors.New("the source failed"), code: exitAppFailed, told: true}
+	}
+	return nil
+}
+
+func (a *app) printSource(s runnerapi.Source, out *cli.Output) error {
+	return out.Write(a.out, s, func(w io.Writer) {
+		sourceTable(w, s)
+		cli.Row(w, "URL", s.Spec.URL)
+		if s.Status.CheckedAt != "" {
+			cli.Row(w, "CHECKED", s.Status.CheckedAt)
+		}
+		if e := s.Status.Error; e != nil {
+			cli.Row(w, "ERROR", e.Code, "since "+e.Since)
+			cli.Row(w, "", cli.Printable(e.Message))
+			cli.Row(w, "FIX", cli.Printable(e.Fix))
+		}
+	})
+}
+
+func sourceTable(w io.Writer, sources ...runnerapi.Source) {
+	cli.Row(w, "NAME", "TYPE", "PHASE", "COMMIT", "PATH", "OBJECTS", "AGE")
+	for _, s := range sources {
+		cli.Row(w, s.Name, s.Spec.Type, s.Status.Phase, fmt.Sprintf("%.12s", s.Status.Commit), cli.Printable(s.Spec.Path), s.Status.Objects, cli.Age(s.CreatedAt))
+	}
+}

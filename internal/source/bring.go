@@ -1,0 +1,278 @@
+package source
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
+	"github.com/pipeops/pipeops-vm-agent/internal/source/render"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// The commands that the policy is asked about.
+const (
+	putSource      = "put-source"
+	putApp         = "put-app"
+	applyManifests = "apply-manifests"
+)
+
+// maxObjects bounds what one commit brings.
+const maxObjects = 1000
+
+// brought is what became of a commit.
+type brought struct {
+	commit   string
+	new      bool // it was applied, rather than found applied
+	revision int64
+	objects  int
+}
+
+// attempt gets the newest commit and applies it, unless it is applied already.
+func (k *Keeper) attempt(ctx context.Context, o *object, dryRun bool) (brought, error) {
+	if err := k.allowed(o, runnerapi.Intent{Command: putSource, Access: runnerapi.Named}); err != nil {
+		return brought{}, err
+	}
+	remote, err := k.remote(ctx, o)
+	if err != nil {
+		return brought{}, err
+	}
+	known := ""
+	if !dryRun && o.observed() && o.Status.Phase == runnerapi.SourceReady {
+		known = o.Status.Commit
+	}
+	commit, files, err := git.Fetch(ctx, remote, o.Spec.Ref, folder(o.Spec), known, k.Limits)
+	out := brought{commit: commit, revision: o.Status.Revision, objects: o.Status.Objects}
+	if err != nil || files == nil {
+		return out, err
+	}
+	out.new = true
+	if o.Spec.Type == runnerapi.SourceApp {
+		out.objects = 1
+		out.revision, err = k.bringApp(ctx, o, commit, files, dryRun)
+		return out, err
+	}
+	out.objects, err = k.bringManifests(ctx, o, files, dryRun)
+	return out, err
+}
+
+// folder is what of the repository is needed: bases of a kustomization and files of values
+// may be anywhere.
+func folder(s runnerapi.SourceSpec) string {
+	if s.Type == runnerapi.SourceKustomize || s.Chart != nil && len(s.Chart.ValuesFiles) > 0 {
+		return ""
+	}
+	return s.Path
+}
+
+// allowed asks the customer's policy, as about a call of the Runner who put the source.
+func (k *Keeper) allowed(o *object, i runnerapi.Intent) error {
+	if k.Decide == nil {
+		return nil
+	}
+	i.Runner = o.caller().Runner
+	if i.Namespace == "" && i.Command != applyManifests {
+		i.Namespace = o.Namespace
+	}
+	return k.Decide(i)
+}
+
+// remote is the repository, with the credentials of the Secret that the spec names.
+func (k *Keeper) remote(ctx context.Context, o *object) (git.Remote, error) {
+	r := git.Remote{URL: o.Spec.URL, Proxy: k.Proxy}
+	if o.Spec.Credentials == "" {
+		return r, nil
+	}
+	u, err := runnerapi.ParseGitURL(o.Spec.URL)
+	if err != nil {
+		return r, problem.Errorf(problem.Invalid, "correct url", "url %v", err)
+	}
+	api, err := k.client()
+	if err != nil {
+		return r, err
+	}
+	found, err := api.objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace(o.Namespace).
+		Get(ctx, o.Spec.Credentials, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return r, &git.Error{Reason: git.Credentials, Message: fmt.Sprintf("there is no Secret %s in namespace %s", o.Spec.Credentials, o.Namespace), Fix: "make it: pipeops-runner secret set AGENT " + o.Spec.Credentials}
+	}
+	if err != nil {
+		return r, fmt.Errorf("read the Secret of source %s: %w", o.key(), err)
+	}
+	var s corev1.Secret
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, &s); err != nil {
+		return r, fmt.Errorf("read the Secret of source %s: its content has another form", o.key()) // the error may quote it
+	}
+	r.Auth, err = git.ReadAuth(o.Spec.Credentials, s.Data, u)
+	return r, err
+}
+
+// bringApp deploys the App of a file, and answers its generation.
+func (k *Keeper) bringApp(ctx context.Context, o *object, commit string, files git.Files, dryRun bool) (int64, error) {
+	text, ok := files[strings.Trim(o.Spec.Path, "/")]
+	if !ok {
+		return 0, &git.Error{Reason: git.PathMissing, Message: o.Spec.Path + " is no file, or larger than 1 MiB", Fix: "set path to the file with the App's spec"}
+	}
+	key := runnerapi.Key{Namespace: o.Namespace, Name: o.wire().AppName()}
+	spec, err := DecodeApp(text, key)
+	if err != nil {
+		return 0, problem.Errorf(problem.Invalid, "correct the file and push it", "%s: %v", o.Spec.Path, err)
+	}
+	if err := k.allowed(o, runnerapi.Intent{Command: putApp, Access: runnerapi.Writes, App: &spec}); err != nil {
+		return 0, err
+	}
+	app, err := k.Apps.Deploy(ctx, key, spec, runnerapi.WriteOptions{DryRun: dryRun, Caller: o.caller(), Commit: commit})
+	return app.Generation, err
+}
+
+// DecodeApp reads a spec, or an App of this name, in YAML or JSON. It refuses what it does
+// not know: a field with a typo would otherwise be left out in silence.
+func DecodeApp(text []byte, key runnerapi.Key) (runnerapi.AppSpec, error) {
+	if len(text) > runnerapi.MaxAppBody {
+		return runnerapi.AppSpec{}, fmt.Errorf("has more than %d bytes", runnerapi.MaxAppBody)
+	}
+	doc, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		return runnerapi.AppSpec{}, err
+	}
+	var file struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+		Metadata   struct {
+			Name        string            `json:"name"`
+			Namespace   string            `json:"namespace"`
+			Labels      map[string]string `json:"labels"`
+			Annotations map[string]string `json:"annotations"`
+		} `json:"metadata"`
+		Spec runnerapi.AppSpec `json:"spec"`
+	}
+	var head struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+	}
+	if kjson.UnmarshalCaseSensitivePreserveInts(doc, &head) != nil {
+		return runnerapi.AppSpec{}, errors.New("is not an object")
+	}
+	if head.APIVersion == "" && head.Kind == "" {
+		var spec runnerapi.AppSpec
+		return spec, strictly(doc, &spec)
+	}
+	if head.APIVersion != "pipeops.io/v1alpha1" || head.Kind != "App" {
+		return runnerapi.AppSpec{}, fmt.Errorf("is a %.60q of %.60q, not an App of pipeops.io/v1alpha1", head.Kind, head.APIVersion)
+	}
+	if err := strictly(doc, &file); err != nil {
+		return runnerapi.AppSpec{}, err
+	}
+	if n := file.Metadata.Name; n != "" && n != key.Name {
+		return runnerapi.AppSpec{}, fmt.Errorf("is App %.63q; the source is for App %q: set app in the source", n, key.Name)
+	}
+	if n := file.Metadata.Namespace; n != "" && n != key.Namespace {
+		return runnerapi.AppSpec{}, fmt.Errorf("is for namespace %.63q; the source is in %q", n, key.Namespace)
+	}
+	return file.Spec, nil
+}
+
+func strictly(doc []byte, into any) error {
+	strict, err := kjson.UnmarshalStrict(doc, into)
+	return errors.Join(append(strict, err)...)
+}
+
+// bringManifests renders the files and applies what comes of it; it answers how many
+// objects that are.
+func (k *Keeper) bringManifests(ctx context.Context, o *object, files git.Files, dryRun bool) (int, error) {
+	if k.Manifests == nil {
+		return 0, runnerapi.NotSupported("use a source of type app", "this agent applies no manifests")
+	}
+	job, err := k.job(o, files)
+	if err != nil {
+		return 0, err
+	}
+	rendered, err := render.Run(ctx, k.Render, job)
+	if err != nil {
+		return 0, err
+	}
+	set := Set{
+		Namespace: o.Namespace, Name: o.Name, DryRun: dryRun, Prune: o.Spec.Prune, By: o.caller().Runner,
+		Admit: func(namespace, kind string) error {
+			return k.allowed(o, runnerapi.Intent{Command: applyManifests, Access: runnerapi.Named, Namespace: namespace, Kinds: []string{kind}})
+		},
+	}
+	if err := k.decode(&set, rendered.Texts); err != nil {
+		return 0, err
+	}
+	return len(set.Objects), k.Manifests.Apply(ctx, set)
+}
+
+func (k *Keeper) job(o *object, files git.Files) (render.Job, error) {
+	j := render.Job{Type: render.Type(o.Spec.Type), Path: o.Spec.Path, Files: files, Release: o.Name, Namespace: o.Namespace}
+	if o.Spec.Type != runnerapi.SourceHelm {
+		return j, nil
+	}
+	if c := o.Spec.Chart; c != nil {
+		j.ValuesFiles, j.Values = c.ValuesFiles, c.Values
+		if c.Release != "" {
+			j.Release = c.Release
+		}
+	}
+	api, err := k.client()
+	if err != nil {
+		return j, err
+	}
+	version, err := api.discovery.ServerVersion()
+	if err != nil {
+		return j, fmt.Errorf("ask for the cluster's version: %w", err)
+	}
+	j.KubeVersion = version.GitVersion
+	return j, nil
+}
+
+// decode reads all texts as one set, and keeps where each object is from.
+func (k *Keeper) decode(set *Set, texts []render.Text) error {
+	from := map[*unstructured.Unstructured]string{}
+	for _, text := range texts {
+		objects, where, err := k.Manifests.Read(bytes.NewReader(text.Body))
+		if err != nil {
+			return inFile(err, text.Name)
+		}
+		for _, u := range objects {
+			from[u] = text.Name
+			if where != nil {
+				from[u] += ", " + where(u)
+			}
+		}
+		set.Objects = append(set.Objects, objects...)
+		if len(set.Objects) > maxObjects {
+			return problem.Errorf(problem.TooLarge, "split it into several sources", "there are more than %d manifests", maxObjects)
+		}
+	}
+	if len(set.Objects) == 0 {
+		return problem.Errorf(problem.Invalid, "correct path", "there are no manifests in what the source names")
+	}
+	set.Where = func(u *unstructured.Unstructured) string { return from[u] }
+	return nil
+}
+
+// inFile puts a file's name before what is wrong with a document of it.
+func inFile(err error, name string) error {
+	p := &problem.Error{}
+	if errors.As(err, &p) {
+		q := *p
+		q.Detail = name + ": " + p.Detail
+		return &q
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}

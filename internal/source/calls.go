@@ -1,0 +1,201 @@
+package source
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// maxSources bounds a list.
+const maxSources = 1000
+
+// on is the sources of a managed namespace.
+func (k *Keeper) on(ctx context.Context, namespace string) (dynamic.ResourceInterface, error) {
+	api, err := k.client()
+	if err != nil {
+		return nil, err
+	}
+	return api.objects.Resource(resource).Namespace(namespace), k.admit(ctx, api, namespace)
+}
+
+// admit refuses a namespace that is not the agent's.
+func (k *Keeper) admit(ctx context.Context, api *api, namespace string) error {
+	ns, err := api.objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Get(ctx, namespace, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return kubeproblem.From(err, "reading namespace "+namespace)
+	}
+	if err != nil || !k.scope().Manages(ns) {
+		return runnerapi.NotManaged(namespace)
+	}
+	return nil
+}
+
+// explain says what a refusal of the Kubernetes API means here. The API server says that it
+// is forbidden, too, where it does not know the resource.
+func explain(err error, key runnerapi.Key, doing string) error {
+	if err == nil {
+		return nil
+	}
+	if status := apierrors.APIStatus(nil); apierrors.IsForbidden(err) || apierrors.IsNotFound(err) && asStatus(err, &status) && unknown(status.Status()) {
+		return runnerapi.NotSupported("have the owner of the cluster apply deployments/sources.yaml (docs/git.md)",
+			"following Git repositories is not turned on in this cluster")
+	}
+	if apierrors.IsNotFound(err) {
+		return problem.Errorf(problem.NotFound, "check the name and the namespace", "there is no source %s", key)
+	}
+	return kubeproblem.From(err, doing+" source "+key.String())
+}
+
+// unknown says that the API server has no such resource, rather than no such object.
+func unknown(s metav1.Status) bool { return s.Details == nil || s.Details.Name == "" }
+
+// PutSource implements runnerapi.Sources. A dry run gets the repository and applies it
+// without changing anything.
+func (k *Keeper) PutSource(ctx context.Context, key runnerapi.Key, spec runnerapi.SourceSpec, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
+	sources, err := k.on(ctx, key.Namespace)
+	if err != nil {
+		return runnerapi.Source{}, err
+	}
+	if spec.Type != runnerapi.SourceApp && k.Manifests == nil {
+		return runnerapi.Source{}, runnerapi.NotSupported("use a source of type app", "this agent applies no manifests")
+	}
+	var o *object
+	err = retry.OnError(retry.DefaultBackoff, func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }, func() error {
+		var err error
+		o, err = put(ctx, sources, key, spec, opts)
+		return err
+	})
+	if err != nil {
+		return runnerapi.Source{}, explain(err, key, "writing")
+	}
+	if opts.DryRun {
+		_, err = k.attempt(ctx, o, true)
+		return o.wire(), asProblem(err)
+	}
+	k.Wake()
+	return o.wire(), nil
+}
+
+func put(ctx context.Context, sources dynamic.ResourceInterface, key runnerapi.Key, spec runnerapi.SourceSpec, opts runnerapi.WriteOptions) (*object, error) {
+	o := newObject(key)
+	u, err := sources.Get(ctx, key.Name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		if o, err = read(u); err != nil {
+			return nil, err
+		}
+	case !apierrors.IsNotFound(err):
+		return nil, err
+	}
+	o.Spec = spec
+	if o.Annotations == nil {
+		o.Annotations = map[string]string{}
+	}
+	o.Annotations[managed.ChangedBy], o.Annotations[managed.RequestID] = opts.Caller.Runner, opts.Caller.RequestID
+	next, err := o.write()
+	if err != nil {
+		return nil, err
+	}
+	if o.UID == "" {
+		u, err = sources.Create(ctx, next, metav1.CreateOptions{DryRun: dry(opts), FieldManager: managed.FieldManager, FieldValidation: metav1.FieldValidationStrict})
+	} else {
+		u, err = sources.Update(ctx, next, metav1.UpdateOptions{DryRun: dry(opts), FieldManager: managed.FieldManager, FieldValidation: metav1.FieldValidationStrict})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return read(u)
+}
+
+func dry(opts runnerapi.WriteOptions) []string {
+	if opts.DryRun {
+		return []string{metav1.DryRunAll}
+	}
+	return nil
+}
+
+// GetSource implements runnerapi.Sources.
+func (k *Keeper) GetSource(ctx context.Context, key runnerapi.Key) (runnerapi.Source, error) {
+	sources, err := k.on(ctx, key.Namespace)
+	if err != nil {
+		return runnerapi.Source{}, err
+	}
+	return wired(sources.Get(ctx, key.Name, metav1.GetOptions{}))(key, "reading")
+}
+
+// wired is a source that was read or written, for a Runner.
+func wired(u *unstructured.Unstructured, err error) func(runnerapi.Key, string) (runnerapi.Source, error) {
+	return func(key runnerapi.Key, doing string) (runnerapi.Source, error) {
+		if err != nil {
+			return runnerapi.Source{}, explain(err, key, doing)
+		}
+		o, err := read(u)
+		if err != nil {
+			return runnerapi.Source{}, err
+		}
+		return o.wire(), nil
+	}
+}
+
+// ListSources implements runnerapi.Sources.
+func (k *Keeper) ListSources(ctx context.Context, namespace string) ([]runnerapi.Source, error) {
+	sources, err := k.on(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	list, err := sources.List(ctx, metav1.ListOptions{Limit: maxSources})
+	if err != nil {
+		return nil, explain(err, runnerapi.Key{Namespace: namespace, Name: "*"}, "listing")
+	}
+	out := make([]runnerapi.Source, 0, len(list.Items))
+	for i := range list.Items {
+		o, err := read(&list.Items[i])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, o.wire())
+	}
+	slices.SortFunc(out, func(a, b runnerapi.Source) int { return cmp.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+// SyncSource implements runnerapi.Sources: it leaves a mark that the replica which leads
+// finds.
+func (k *Keeper) SyncSource(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.Source, error) {
+	sources, err := k.on(ctx, key.Namespace)
+	if err != nil {
+		return runnerapi.Source{}, err
+	}
+	mark := opts.Caller.RequestID
+	if mark == "" {
+		mark = k.now().UTC().Format("20060102T150405.000000000")
+	}
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, managed.Sync, mark)
+	u, err := sources.Patch(ctx, key.Name, mergePatch, patch, metav1.PatchOptions{DryRun: dry(opts), FieldManager: managed.FieldManager})
+	if err == nil {
+		k.Wake()
+	}
+	return wired(u, err)(key, "writing")
+}
+
+// DeleteSource implements runnerapi.Sources.
+func (k *Keeper) DeleteSource(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
+	sources, err := k.on(ctx, key.Namespace)
+	if err != nil {
+		return err
+	}
+	return explain(sources.Delete(ctx, key.Name, metav1.DeleteOptions{DryRun: dry(opts)}), key, "deleting")
+}

@@ -1,0 +1,84 @@
+package source
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// Names of the resource.
+const (
+	Kind    = "Source"
+	Plural  = "sources"
+	Group   = "pipeops.io"
+	Version = "v1alpha1"
+	CRDName = Plural + "." + Group
+)
+
+var resource = schema.GroupVersionResource{Group: Group, Version: Version, Resource: Plural}
+
+// object is the custom resource. It travels as unstructured: there are few, and no cache.
+type object struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   runnerapi.SourceSpec   `json:"spec"`
+	Status runnerapi.SourceStatus `json:"status,omitzero"`
+}
+
+func newObject(key runnerapi.Key) *object {
+	o := &object{}
+	o.APIVersion, o.Kind = Group+"/"+Version, Kind
+	o.Namespace, o.Name, o.Labels = key.Namespace, key.Name, managed.Labels()
+	return o
+}
+
+func read(u *unstructured.Unstructured) (*object, error) {
+	o := &object{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, o); err != nil {
+		return nil, fmt.Errorf("read source %s/%s: %w", u.GetNamespace(), u.GetName(), err)
+	}
+	return o, nil
+}
+
+func (o *object) write() (*unstructured.Unstructured, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		return nil, fmt.Errorf("write source %s: %w", o.key(), err)
+	}
+	unstructured.RemoveNestedField(content, "status") // its subresource's
+	return &unstructured.Unstructured{Object: content}, nil
+}
+
+func (o *object) key() runnerapi.Key { return runnerapi.Key{Namespace: o.Namespace, Name: o.Name} }
+
+// sync is the call that asked last to look at it now.
+func (o *object) sync() string { return o.Annotations[managed.Sync] }
+
+// observed says whether the status speaks of the newest spec and sync call.
+func (o *object) observed() bool {
+	return o.Status.ObservedGeneration == o.Generation && o.Status.ObservedSync == o.sync()
+}
+
+// caller is who put it: what it brings is done in his name.
+func (o *object) caller() runnerapi.Caller {
+	return runnerapi.Caller{Runner: o.Annotations[managed.ChangedBy], RequestID: o.Annotations[managed.RequestID]}
+}
+
+// wire is the source as a Runner sees it.
+func (o *object) wire() runnerapi.Source {
+	s := runnerapi.Source{
+		Namespace: o.Namespace, Name: o.Name, Generation: o.Generation, CreatedAt: o.CreationTimestamp.Time,
+		Runner: o.caller().Runner, Spec: o.Spec, Status: o.Status,
+	}
+	if !o.observed() || s.Status.Phase == "" {
+		s.Status.Phase = runnerapi.SourcePending
+	}
+	return s
+}

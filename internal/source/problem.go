@@ -1,0 +1,42 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+func asStatus(err error, into *apierrors.APIStatus) bool { return errors.As(err, into) }
+
+// asProblem is why a repository could not be got or applied, as an answer.
+func asProblem(err error) error {
+	var g *git.Error
+	if errors.As(err, &g) {
+		return problem.New(http.StatusUnprocessableEntity, runnerapi.Code(g.Reason), g.Fix, "%s", g.Message)
+	}
+	return kubeproblem.From(err, "trying the source")
+}
+
+// asSourceError is the same for the status. What is not known to be fit to be told stays in
+// the agent's log.
+func asSourceError(err error) *runnerapi.SourceError {
+	p := &problem.Error{}
+	switch {
+	case errors.As(asProblem(err), &p):
+		message := p.Detail
+		if p.Field != "" {
+			message = p.Field + ": " + message
+		}
+		return &runnerapi.SourceError{Code: string(p.Code), Message: message, Fix: p.Fix}
+	case errors.Is(err, context.DeadlineExceeded):
+		return &runnerapi.SourceError{Code: string(git.Timeout), Message: "it took more than " + patience.String(), Fix: "it is tried again"}
+	}
+	return &runnerapi.SourceError{Code: string(problem.Internal), Message: "the agent failed", Fix: "look at the agent's log"}
+}

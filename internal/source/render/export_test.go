@@ -1,0 +1,4 @@
+package render
+
+// Do is do.
+var Do = do

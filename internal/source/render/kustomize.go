@@ -1,0 +1,235 @@
+package render
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	yamlnode "go.yaml.in/yaml/v3" // for its nodes, which leave aliases as they are
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+)
+
+// What a kustomization may load, counting again what it loads again: twenty folders that
+// each name the next one twice are a million.
+const (
+	maxLoads  = 2000
+	maxLoaded = 8 << 20
+	maxNested = 32
+)
+
+// kustomize builds a kustomization in memory. What it may load is found before: kustomize
+// would fetch addresses over HTTP, or have git clone them, wherever a path may stand.
+func kustomize(j Job) Result {
+	l := &walk{files: j.Files, fs: filesys.MakeFsInMemory()}
+	if err := l.folder(clean(j.Path), 0); err != nil {
+		return wrong("correct the kustomization", "%v", err)
+	}
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(l.fs, "/"+clean(j.Path))
+	if err != nil {
+		return wrong("correct the kustomization; `kustomize build` says the same", "%v", err)
+	}
+	text, err := built.AsYaml()
+	if err != nil {
+		return wrong("correct the kustomization", "%v", err)
+	}
+	return Result{Texts: []Text{{"kustomize build of " + where(j.Path), text}}}
+}
+
+// walk follows a kustomization as kustomize will.
+type walk struct {
+	files map[string][]byte
+	fs    filesys.FileSystem
+	loads int
+	bytes int
+}
+
+var kustomizations = []string{"kustomization.yaml", "kustomization.yml", "Kustomization"}
+
+// kustomization is the name of a folder's, or empty.
+func (l *walk) kustomization(folder string) string {
+	for _, name := range kustomizations {
+		if _, ok := l.files[path.Join(folder, name)]; ok {
+			return path.Join(folder, name)
+		}
+	}
+	return ""
+}
+
+func (l *walk) folder(folder string, depth int) error {
+	if depth > maxNested {
+		return fmt.Errorf("kustomizations are more than %d deep within each other", maxNested)
+	}
+	name := l.kustomization(folder)
+	if name == "" {
+		return fmt.Errorf("there is no kustomization.yaml in %s", where(folder))
+	}
+	if err := l.take(name); err != nil {
+		return err
+	}
+	var k types.Kustomization
+	if err := k.Unmarshal(l.files[name]); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	k.FixKustomization()
+	if err := noPlugins(k); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	for _, p := range filesOf(k) {
+		if err := l.file(folder, p); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	for _, p := range append(append([]string{}, k.Resources...), k.Components...) {
+		if err := l.resource(folder, p, depth); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func noPlugins(k types.Kustomization) error {
+	switch {
+	case len(k.HelmCharts)+len(k.HelmChartInflationGenerator) > 0 || k.HelmGlobals != nil:
+		return errors.New("helmCharts fetches from elsewhere and runs a program; follow the chart as a source of type chart")
+	case len(k.Generators)+len(k.Transformers)+len(k.Validators) > 0:
+		return errors.New("generators, transformers and validators are plugins, which are not run here")
+	}
+	return nil
+}
+
+// filesOf are the paths of all files that are not resources.
+func filesOf(k types.Kustomization) []string {
+	out := append(append([]string{}, k.Crds...), k.Configurations...)
+	for _, p := range append(append([]types.Patch{}, k.Patches...), k.PatchesJson6902...) { //nolint:staticcheck // deprecated, and loaded all the same
+		out = append(out, p.Path)
+	}
+	for _, p := range k.PatchesStrategicMerge { //nolint:staticcheck // likewise
+		if !strings.Contains(string(p), "\n") { // else it is the patch itself
+			out = append(out, string(p))
+		}
+	}
+	for _, r := range k.Replacements {
+		out = append(out, r.Path)
+	}
+	if p, ok := k.OpenAPI["path"]; ok {
+		out = append(out, p)
+	}
+	sources := make([]types.KvPairSources, 0, len(k.ConfigMapGenerator)+len(k.SecretGenerator))
+	for _, c := range k.ConfigMapGenerator {
+		sources = append(sources, c.KvPairSources)
+	}
+	for _, s := range k.SecretGenerator {
+		sources = append(sources, s.KvPairSources)
+	}
+	for _, s := range sources {
+		out = append(append(out, s.EnvSources...), s.EnvSource)
+		for _, f := range s.FileSources {
+			if _, p, named := strings.Cut(f, "="); named {
+				f = p
+			}
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// local is where a path leads within the repository.
+func local(folder, p string) (string, error) {
+	// All that kustomize takes for an address has one of these, or begins so.
+	if strings.ContainsAny(p, ":?@\\") || strings.Contains(p, "//") || strings.HasPrefix(strings.ToLower(p), "github.com") || path.IsAbs(p) {
+		return "", fmt.Errorf("%q is no path within the repository: nothing is fetched from elsewhere", clip(p))
+	}
+	at := path.Join(folder, p)
+	if at == ".." || strings.HasPrefix(at, "../") {
+		return "", fmt.Errorf("%q leads out of the repository", clip(p))
+	}
+	if at == "." {
+		at = ""
+	}
+	return at, nil
+}
+
+func (l *walk) file(folder, p string) error {
+	if p == "" {
+		return nil
+	}
+	at, err := local(folder, p)
+	if err != nil {
+		return err
+	}
+	if _, ok := l.files[at]; !ok {
+		return fmt.Errorf("%q is not in the repository, or larger than 1 MiB", clip(p))
+	}
+	return l.take(at)
+}
+
+func (l *walk) resource(folder, p string, depth int) error {
+	at, err := local(folder, p)
+	if err != nil {
+		return err
+	}
+	if _, ok := l.files[at]; ok {
+		return l.take(at)
+	}
+	if l.kustomization(at) == "" {
+		return fmt.Errorf("%q is neither a file nor a folder with a kustomization in the repository", clip(p))
+	}
+	return l.folder(at, depth+1)
+}
+
+// take counts a file, and gives it to kustomize.
+func (l *walk) take(name string) error {
+	l.loads++
+	l.bytes += len(l.files[name])
+	if l.loads > maxLoads || l.bytes > maxLoaded {
+		return fmt.Errorf("it loads more than %d files or %d MiB, counting what is loaded several times", maxLoads, maxLoaded>>20)
+	}
+	if err := plainAliases(l.files[name]); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return l.fs.WriteFile("/"+name, l.files[name])
+}
+
+// maxExpanded is how many values a file may have, with what its aliases stand for:
+// kustomize writes them out.
+const maxExpanded = 200_000
+
+// plainAliases refuses YAML whose aliases stand for more than anybody means.
+func plainAliases(text []byte) error {
+	if !bytes.ContainsRune(text, '*') {
+		return nil
+	}
+	d := yamlnode.NewDecoder(bytes.NewReader(text))
+	for {
+		var n yamlnode.Node
+		err := d.Decode(&n)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return nil //nolint:nilerr // no YAML, such as a configuration file: kustomize says so where it needs it
+		}
+		left := maxExpanded
+		if expand(&n, &left); left < 0 {
+			return errors.New("aliases (*NAME) stand for more than a manifest can hold: write the values out")
+		}
+	}
+}
+
+func expand(n *yamlnode.Node, left *int) {
+	if *left--; *left < 0 {
+		return
+	}
+	if n.Alias != nil {
+		expand(n.Alias, left)
+		return
+	}
+	for _, c := range n.Content {
+		expand(c, left)
+	}
+}

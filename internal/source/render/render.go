@@ -1,0 +1,144 @@
+// Package render makes manifests of a commit's files: as they are, with kustomize, or of a
+// chart as `helm template` does.
+//
+// Templates are programs: three nested loops take all memory or never end, and neither
+// text/template nor kustomize can be stopped. So both run in a process of their own, the
+// agent's program again, which has limits on memory and time and nothing else: no
+// credentials, no network (see kustomize.go, chart.go), no file.
+package render
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+// Type is what the files are.
+type Type string
+
+// What files can be.
+const (
+	Manifests Type = "manifests"
+	Kustomize Type = "kustomize"
+	Chart     Type = "chart"
+)
+
+// Job is files, and what to make of them.
+type Job struct {
+	Type  Type
+	Path  string // a folder, or for Manifests also a file; empty for all
+	Files map[string][]byte
+
+	// Of a chart.
+	Release, Namespace string
+	ValuesFiles        []string // from the root of the repository
+	Values             string   // YAML, which wins
+	KubeVersion        string   // as v1.36.3; a default when empty
+}
+
+// Text is manifests, and where they are from.
+type Text struct {
+	Name string
+	Body []byte
+}
+
+// Result is manifests, or what is wrong with the files.
+type Result struct {
+	Texts   []Text
+	Skipped []string // of a chart: hooks, which are a release's matter
+	Problem *Problem
+}
+
+// Problem is what is wrong with the files.
+type Problem struct{ Message, Fix string }
+
+// Err is the Problem as an error, or nil.
+func (r Result) Err() error {
+	if r.Problem == nil {
+		return nil
+	}
+	return problem.Errorf(problem.Invalid, r.Problem.Fix, "%s", r.Problem.Message)
+}
+
+// MaxOutput bounds the manifests of a job, in bytes.
+const MaxOutput = 4 << 20
+
+func wrong(fix, format string, args ...any) Result {
+	return Result{Problem: &Problem{Message: clip(fmt.Sprintf(format, args...)), Fix: fix}}
+}
+
+const maxMessage = 1000
+
+func clip(s string) string {
+	if len(s) > maxMessage {
+		s = strings.ToValidUTF8(s[:maxMessage], "") + "…"
+	}
+	return s
+}
+
+// do carries a job out in this process.
+func do(j Job) (r Result) {
+	defer func() {
+		if v := recover(); v != nil { // of a library, because of what it was given
+			r = wrong("correct the files; the same with `kustomize build` or `helm template` may say more", "the files cannot be rendered: %v", v)
+		}
+	}()
+	switch j.Type {
+	case Manifests:
+		r = plain(j)
+	case Kustomize:
+		r = kustomize(j)
+	case Chart:
+		r = chart(j)
+	default:
+		return wrong("report this", "%q is no way to render", j.Type)
+	}
+	if r.Problem != nil {
+		return Result{Problem: r.Problem}
+	}
+	total := 0
+	for _, t := range r.Texts {
+		total += len(t.Body)
+	}
+	if total > MaxOutput {
+		return wrong("split it into several sources", "there are %d bytes of manifests; %d are the most", total, MaxOutput)
+	}
+	return r
+}
+
+// plain takes the YAML and JSON files, in the order of their names.
+func plain(j Job) Result {
+	var r Result
+	for _, name := range slices.Sorted(maps.Keys(j.Files)) {
+		switch path.Ext(name) {
+		case ".yaml", ".yml", ".json":
+			if within(name, j.Path) {
+				r.Texts = append(r.Texts, Text{name, j.Files[name]})
+			}
+		}
+	}
+	if len(r.Texts) == 0 {
+		return wrong("correct path, or add files whose names end in .yaml, .yml or .json", "there are no manifests in %s", where(j.Path))
+	}
+	return r
+}
+
+// within says whether a file is this one, or in this folder or below.
+func within(name, folder string) bool {
+	folder = clean(folder)
+	return folder == "" || name == folder || strings.HasPrefix(name, folder+"/")
+}
+
+// clean is a path as Files has it; empty for the root.
+func clean(p string) string { return strings.Trim(path.Clean("/"+p), "/") }
+
+func where(p string) string {
+	if p = clean(p); p == "" {
+		return "the repository"
+	}
+	return p
+}

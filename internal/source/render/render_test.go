@@ -1,0 +1,200 @@
+package render_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/source/render"
+)
+
+func TestMain(m *testing.M) {
+	render.Child()
+	os.Exit(m.Run())
+}
+
+func run(t *testing.T, j render.Job) (render.Result, error) {
+	t.Helper()
+	command, err := render.Command()
+	require.NoError(t, err)
+	return render.Run(t.Context(), command, j)
+}
+
+func files(pairs ...string) map[string][]byte {
+	out := map[string][]byte{}
+	for i := 0; i < len(pairs); i += 2 {
+		out[pairs[i]] = []byte(pairs[i+1])
+	}
+	return out
+}
+
+func all(r render.Result) string {
+	var out strings.Builder
+	for _, t := range r.Texts {
+		fmt.Fprintf(&out, "# %s\n%s\n", t.Name, t.Body)
+	}
+	return out.String()
+}
+
+const configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\ndata: {a: b}\n"
+
+// chartFiles are a chart in the folder web.
+func chartFiles(more ...string) map[string][]byte {
+	return files(append([]string{
+		"web/Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.2.3\n",
+		"web/values.yaml", "image: one\nreplicas: 1\n",
+		"web/templates/_helpers.tpl", `{{ define "name" }}{{ .Release.Name }}-web{{ end }}`,
+		"web/templates/app.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ include \"name\" . }}, namespace: {{ .Release.Namespace }}}\n" +
+			"data: {image: {{ .Values.image | quote }}, replicas: {{ .Values.replicas | quote }}, kube: {{ .Capabilities.KubeVersion.Version | quote }}}\n",
+		"web/templates/NOTES.txt", "thanks",
+		"web/templates/test.yaml", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: test\n  annotations:\n    \"helm.sh/hook\": test\n",
+	}, more...)...)
+}
+
+func TestManifestsAreTakenAsTheyAre(t *testing.T) {
+	j := render.Job{Type: render.Manifests, Path: "deploy", Files: files("deploy/b.yml", "b", "deploy/in/a.json", "a", "deploy/README.md", "no", "other.yaml", "no")}
+	r, err := run(t, j)
+	require.NoError(t, err)
+	assert.Equal(t, []render.Text{{Name: "deploy/b.yml", Body: []byte("b")}, {Name: "deploy/in/a.json", Body: []byte("a")}}, r.Texts)
+}
+
+func TestKustomizationsAreBuilt(t *testing.T) {
+	r, err := run(t, render.Job{Type: render.Kustomize, Path: "overlays/production", Files: files(
+		"base/kustomization.yaml", "resources: [one.yaml]\n", "base/one.yaml", configMap,
+		"overlays/production/kustomization.yaml", "resources: [../../base]\nnamePrefix: production-\npatches: [{path: patch.yaml}]\nconfigMapGenerator: [{name: files, files: [settings.txt]}]\n",
+		"overlays/production/patch.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\ndata: {a: patched}\n",
+		"overlays/production/settings.txt", "speed=*fast\n",
+	)})
+	require.NoError(t, err)
+	assert.Contains(t, all(r), "name: production-one")
+	assert.Contains(t, all(r), "a: patched")
+	assert.Contains(t, all(r), "speed=*fast")
+}
+
+func TestChartsAreRendered(t *testing.T) {
+	r, err := run(t, render.Job{
+		Type: render.Chart, Path: "web", Release: "shop", Namespace: "production", KubeVersion: "v1.36.3",
+		ValuesFiles: []string{"production.yaml"}, Values: "image: three",
+		Files: chartFiles("production.yaml", "image: two\nreplicas: 5\n", "web/crds/thing.yaml", "kind: CustomResourceDefinition\n",
+			"web/.helmignore", "templates/draft.yaml\nold/\n", "web/templates/draft.yaml", "{{ fail }}", "web/templates/old/x.yaml", "{{ fail }}"),
+	})
+	require.NoError(t, err)
+	text := all(r)
+	assert.Contains(t, text, `metadata: {name: shop-web, namespace: production}`)
+	assert.Contains(t, text, `data: {image: "three", replicas: "5", kube: "v1.36.3"}`)
+	assert.True(t, strings.HasPrefix(text, "# web/crds/thing.yaml"), text)
+	assert.NotContains(t, text, "thanks")
+	assert.Equal(t, []string{"web/templates/test.yaml"}, r.Skipped)
+}
+
+// deep is a kustomization of 2^n resources in a few bytes.
+func deep(n int) map[string][]byte {
+	out := files("0/kustomization.yaml", "resources: [a.yaml]\n", "0/a.yaml", configMap)
+	for i := 1; i <= n; i++ {
+		for _, side := range []string{"l", "r"} {
+			out[fmt.Sprintf("%d/%s/kustomization.yaml", i, side)] = fmt.Appendf(nil, "namePrefix: %s\nresources: [../../%d]\n", side, i-1)
+		}
+		out[fmt.Sprintf("%d/kustomization.yaml", i)] = []byte("resources: [l, r]\n")
+	}
+	return out
+}
+
+func bomb() string {
+	text := "a0: &a0 [x,x,x,x,x,x,x,x,x]\n"
+	for i := 1; i < 9; i++ {
+		text += fmt.Sprintf("a%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", i-1), 9), ","))
+	}
+	return text
+}
+
+func TestWhatIsWrongIsSaid(t *testing.T) {
+	kustomization := func(text string, more ...string) map[string][]byte {
+		return files(append([]string{"kustomization.yaml", text, "one.yaml", configMap}, more...)...)
+	}
+	schema := func(text string) render.Job {
+		return render.Job{Type: render.Chart, Path: "web", Files: chartFiles("web/values.schema.json", text)}
+	}
+	for name, c := range map[string]struct {
+		job  render.Job
+		part string
+	}{
+		"no manifests":        {render.Job{Type: render.Manifests, Path: "web", Files: files("a.yaml", "a")}, "no manifests in web"},
+		"no kustomization":    {render.Job{Type: render.Kustomize, Files: files("a.yaml", "a")}, "no kustomization.yaml"},
+		"over https":          {render.Job{Type: render.Kustomize, Files: kustomization("resources: [https://example.com/a.yaml]")}, "nothing is fetched"},
+		"over git":            {render.Job{Type: render.Kustomize, Files: kustomization("resources: [github.com/a/b/c]", "github.com/a/b/c/kustomization.yaml", "")}, "nothing is fetched"},
+		"over ssh":            {render.Job{Type: render.Kustomize, Files: kustomization("resources: ['git@example.com:a/b']")}, "nothing is fetched"},
+		"a patch over https":  {render.Job{Type: render.Kustomize, Files: kustomization("patches: [{path: 'https://example.com/p.yaml'}]")}, "nothing is fetched"},
+		"a file over https":   {render.Job{Type: render.Kustomize, Files: kustomization("configMapGenerator: [{name: a, files: ['k=https://example.com/p']}]")}, "nothing is fetched"},
+		"an old base":         {render.Job{Type: render.Kustomize, Files: kustomization("bases: ['https://example.com/p']")}, "nothing is fetched"},
+		"a replacement":       {render.Job{Type: render.Kustomize, Files: kustomization("replacements: [{path: 'https://example.com/p'}]")}, "nothing is fetched"},
+		"a schema over https": {render.Job{Type: render.Kustomize, Files: kustomization("openapi: {path: 'https://example.com/p'}")}, "nothing is fetched"},
+		"an absolute path":    {render.Job{Type: render.Kustomize, Files: kustomization("resources: [/etc/passwd]")}, "no path within"},
+		"out of it":           {render.Job{Type: render.Kustomize, Files: kustomization("resources: [../../etc/passwd]")}, "out of the repository"},
+		"a plugin":            {render.Job{Type: render.Kustomize, Files: kustomization("transformers: [one.yaml]")}, "plugins"},
+		"an inline plugin":    {render.Job{Type: render.Kustomize, Files: kustomization("generators: ['{apiVersion: builtin, kind: PatchTransformer}']")}, "plugins"},
+		"a chart in it":       {render.Job{Type: render.Kustomize, Files: kustomization("helmCharts: [{name: a, repo: 'https://example.com'}]")}, "helmCharts"},
+		"a field with a typo": {render.Job{Type: render.Kustomize, Files: kustomization("resource: [one.yaml]")}, "unknown field"},
+		"a million resources": {render.Job{Type: render.Kustomize, Path: "14", Files: deep(14)}, "counting what is loaded several times"},
+		"aliases":             {render.Job{Type: render.Kustomize, Files: kustomization("resources: [one.yaml, bomb.yaml]", "bomb.yaml", bomb())}, "aliases"},
+
+		"no chart":                {render.Job{Type: render.Chart, Path: "db", Files: chartFiles("db/a", "")}, "no Chart.yaml in db"},
+		"a template with a typo":  {render.Job{Type: render.Chart, Path: "web", Files: chartFiles("web/templates/x.yaml", "a: {{ .Values.image | nope }}")}, `function "nope" not defined`},
+		"a template that fails":   {render.Job{Type: render.Chart, Path: "web", Files: chartFiles("web/templates/x.yaml", `{{ fail "set image" }}`)}, "set image"},
+		"a missing values file":   {render.Job{Type: render.Chart, Path: "web", ValuesFiles: []string{"none.yaml"}, Files: chartFiles()}, "none.yaml is not in the repository"},
+		"values that are no YAML": {render.Job{Type: render.Chart, Path: "web", Values: "a: [", Files: chartFiles()}, "values"},
+		"a missing dependency":    {render.Job{Type: render.Chart, Path: "web", Files: chartFiles("web/Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.2.3\ndependencies: [{name: db, version: 1.x, repository: 'https://example.com'}]\n")}, "missing in charts/: db"},
+		"values of a wrong type":  {schema(`{"properties":{"replicas":{"type":"string"}}}`), "replicas"},
+		"a schema from elsewhere": {schema(`{"$ref":"https://example.com/schema.json"}`), "not loaded from elsewhere"},
+		"a schema in a file":      {schema(`{"$ref":"file:///etc/passwd"}`), "not loaded from elsewhere"},
+		"a loop that fills":       {render.Job{Type: render.Chart, Path: "web", Files: chartFiles("web/templates/x.yaml", "{{ range until 1000000000 }}x{{ end }}")}, "memory"},
+		"a text that fills":       {render.Job{Type: render.Chart, Path: "web", Files: chartFiles("web/templates/x.yaml", `{{ repeat 2000000000 "x" }}`)}, "memory"},
+		"an endless recursion":    {render.Job{Type: render.Chart, Path: "web", Files: chartFiles("web/templates/x.yaml", `{{ define "r" }}{{ template "r" . }}{{ end }}{{ template "r" . }}`)}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := run(t, c.job)
+			p := &problem.Error{}
+			require.ErrorAs(t, err, &p)
+			assert.Contains(t, p.Error(), c.part)
+			assert.NotEmpty(t, p.Fix)
+		})
+	}
+}
+
+func TestALoopWithoutEndIsStopped(t *testing.T) {
+	command, err := render.Command()
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	_, err = render.Run(ctx, command, render.Job{Type: render.Chart, Path: "web",
+		Files: chartFiles("web/templates/x.yaml", "{{ range 1000000 }}{{ range 1000000 }}{{ end }}{{ end }}")})
+	p := &problem.Error{}
+	require.ErrorAs(t, err, &p)
+	assert.Equal(t, problem.TooLarge, p.Code)
+}
+
+func FuzzRender(f *testing.F) {
+	f.Add("resources: [one.yaml]\n", configMap, "a: b")
+	f.Add("bases: ['https://example.com']", bomb(), "{{ .Values.a }}")
+	f.Fuzz(func(t *testing.T, kustomization, resource, values string) {
+		if strings.Contains(values, "{{") {
+			values = "" // templates are programs: their bound is the process
+		}
+		for _, j := range []render.Job{
+			{Type: render.Kustomize, Files: files("kustomization.yaml", kustomization, "one.yaml", resource)},
+			{Type: render.Chart, Path: "web", Values: values, Files: chartFiles("web/values.yaml", resource)},
+		} {
+			r := render.Do(j)
+			if err := r.Err(); err != nil && len(r.Texts) > 0 {
+				t.Fatal(errors.New("texts in spite of a problem"))
+			}
+		}
+	})
+}

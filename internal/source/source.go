@@ -1,0 +1,150 @@
+// Package source follows Git repositories: an App, or a set of manifests, that is to be in a
+// namespace as a repository has it. What is followed is a custom resource in that namespace,
+// so it outlives the agent; the replica that leads looks at the repositories, two at a time.
+//
+// Getting files is source/git's business, making manifests of them source/render's, in a
+// process of its own. What is brought is done by others, in the name of the Runner who put
+// the source and within what the customer's policy allows him at that moment.
+package source
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// workers is how many sources are looked at at once: each may take what git.DefaultLimits
+// and render.Memory allow.
+const workers = 2
+
+// Apps deploys what a source of type app brings.
+type Apps interface {
+	Deploy(ctx context.Context, key runnerapi.Key, spec runnerapi.AppSpec, opts runnerapi.WriteOptions) (runnerapi.App, error)
+}
+
+// Manifests applies what the other types bring.
+type Manifests interface {
+	// Read decodes a stream of manifests, and says of each where in the stream it is.
+	Read(r io.Reader) (objects []*unstructured.Unstructured, where func(*unstructured.Unstructured) string, err error)
+	// Apply applies a set. An error says that it was not applied, or not wholly.
+	Apply(ctx context.Context, set Set) error
+}
+
+// Set is manifests that belong together.
+type Set struct {
+	Namespace, Name string
+	Objects         []*unstructured.Unstructured
+	DryRun, Prune   bool
+	// Where says where an object is from.
+	Where func(*unstructured.Unstructured) string
+	// Admit is asked about each object that is to be applied or deleted.
+	Admit func(namespace, kind string) error
+	By    string // who put the source
+}
+
+// Config is what a Keeper needs.
+type Config struct {
+	REST       *rest.Config
+	Namespace  string   // the agent's own
+	Namespaces []string // the only ones that it may manage; empty for all
+	Apps       Apps
+	Manifests  Manifests // nil where this agent applies none
+	// Decide is the customer's policy. Nil allows all, which is for tests only.
+	Decide func(runnerapi.Intent) error
+	// Audit keeps what was brought. It may be nil.
+	Audit func(runnerapi.AuditRecord)
+	// Leads says whether this replica follows sources.
+	Leads func() bool
+	// Render is the command that renders; see render.Run.
+	Render []string
+	// Proxy says through what HTTPS goes; nil for nothing.
+	Proxy  func(*url.URL) (*url.URL, error)
+	Limits git.Limits // git.DefaultLimits when zero
+	Log    zerolog.Logger
+}
+
+// Keeper follows sources, and answers the calls about them.
+type Keeper struct {
+	Config
+	now  func() time.Time
+	wake chan struct{}
+	work workqueue.TypedDelayingInterface[runnerapi.Key]
+
+	mu  sync.Mutex
+	api *api // made when it is used first
+}
+
+type api struct {
+	objects   dynamic.Interface
+	discovery *discovery.DiscoveryClient
+}
+
+var _ runnerapi.Sources = (*Keeper)(nil)
+
+// New makes a Keeper. Nothing is loaded or asked before Run or a call.
+func New(c Config) *Keeper {
+	if c.Limits == (git.Limits{}) {
+		c.Limits = git.DefaultLimits
+	}
+	return &Keeper{Config: c, now: time.Now, wake: make(chan struct{}, 1), work: workqueue.NewTypedDelayingQueue[runnerapi.Key]()}
+}
+
+// Wake has a replica that has just begun to lead look whether there is anything to follow.
+// It does not block.
+func (k *Keeper) Wake() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (k *Keeper) client() (*api, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.api != nil {
+		return k.api, nil
+	}
+	rc := rest.CopyConfig(k.REST)
+	rc.QPS, rc.Burst = -1, 0 // the API server does the fairness
+	rc.WarningHandler = rest.NoWarnings{}
+	if rc.UserAgent == "" {
+		rc.UserAgent = managed.FieldManager
+	}
+	hc, err := rest.HTTPClientFor(rc)
+	if err != nil {
+		return nil, err
+	}
+	made, err := newAPI(rc, hc)
+	if err != nil {
+		return nil, err
+	}
+	k.api = made
+	return made, nil
+}
+
+func newAPI(rc *rest.Config, hc *http.Client) (*api, error) {
+	objects, err := dynamic.NewForConfigAndClient(rc, hc)
+	if err != nil {
+		return nil, err
+	}
+	d, err := discovery.NewDiscoveryClientForConfigAndClient(rc, hc)
+	return &api{objects, d}, err
+}
+
+func (k *Keeper) scope() managed.Scope {
+	return managed.Scope{Agent: k.Namespace, Only: k.Namespaces}
+}

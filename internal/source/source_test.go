@@ -1,0 +1,384 @@
+package source_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/pipeops/pipeops-vm-agent/deployments"
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
+	"github.com/pipeops/pipeops-vm-agent/internal/policy"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/source"
+	"github.com/pipeops/pipeops-vm-agent/internal/source/render"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/gitserver"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+)
+
+const patience = time.Minute
+
+func TestMain(m *testing.M) {
+	render.Child()
+	os.Exit(kubetest.Main(m))
+}
+
+var runner = runnerapi.WriteOptions{Caller: runnerapi.Caller{Runner: "ci", RequestID: "request-1"}}
+
+// place is a namespace with a Git server and an agent's parts that follow repositories.
+type place struct {
+	t         *testing.T
+	env       *kubetest.Env
+	namespace string
+	git       *gitserver.Server
+	keeper    *source.Keeper
+	engine    *app.Engine
+	policy    *policy.Policy
+	audited   *audited
+	leads     *atomic.Bool
+}
+
+type audited struct {
+	sync.Mutex
+	records []runnerapi.AuditRecord
+}
+
+func (a *audited) record(r runnerapi.AuditRecord) {
+	a.Lock()
+	defer a.Unlock()
+	a.records = append(a.records, r)
+}
+
+func (a *audited) all() []runnerapi.AuditRecord {
+	a.Lock()
+	defer a.Unlock()
+	return append([]runnerapi.AuditRecord{}, a.records...)
+}
+
+// sets is the adapter that the agent has, in small.
+type sets struct{ applier *manifests.Applier }
+
+func (sets) Read(r io.Reader) ([]*unstructured.Unstructured, func(*unstructured.Unstructured) string, error) {
+	docs, err := manifests.Read(r)
+	return docs.Objects, docs.Where, err
+}
+
+func (s sets) Apply(ctx context.Context, set source.Set) error {
+	result, err := s.applier.Apply(ctx, manifests.Set{Namespace: set.Namespace, Name: "git-" + set.Name}, set.Objects, manifests.Options{
+		DryRun: set.DryRun, Prune: set.Prune, Where: set.Where, Admit: set.Admit, By: set.By,
+	})
+	if err == nil && result.Failed > 0 {
+		err = errors.New("objects failed")
+	}
+	return err
+}
+
+const allowing = `
+rules:
+  - name: git
+    commands: ["*", put-source, apply-manifests]
+    kinds: [ConfigMap]
+    images: [registry.example.com]
+    maxReplicas: 3
+`
+
+func open(t *testing.T, namespace string) *place {
+	t.Helper()
+	env := kubetest.ControlPlane(t)
+	p := &place{t: t, env: env, namespace: namespace, git: gitserver.Start(t, "reader", "correct horse"), audited: &audited{}, leads: &atomic.Bool{}}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: managed.Labels()}}
+	require.NoError(t, env.Client.Create(t.Context(), ns))
+	t.Cleanup(func() { assert.NoError(t, env.Client.Delete(context.Background(), ns)) })
+	p.kubectl("", "create", "rolebinding", "pipeops-agent", "-n", namespace, "--clusterrole=pipeops-agent-namespace", "--serviceaccount=pipeops:pipeops-agent")
+	turnOn(t, env)
+	p.policy = policy.New("a test")
+	p.allow(allowing)
+	engine, err := app.New(app.Config{RESTConfig: env.Agent, Namespace: kubetest.AgentNamespace, Log: zerolog.Nop(), Replica: namespace})
+	require.NoError(t, err)
+	p.engine = engine
+	command, err := render.Command()
+	require.NoError(t, err)
+	p.keeper = source.New(source.Config{
+		REST: env.Agent, Namespace: kubetest.AgentNamespace, Apps: engine, Decide: p.policy.Decide, Audit: p.audited.record,
+		Manifests: sets{manifests.New(manifests.Config{REST: env.Agent, Namespace: kubetest.AgentNamespace})},
+		Leads:     p.leads.Load, Render: command, Log: zerolog.New(zerolog.NewTestWriter(t)),
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	for _, part := range []func(context.Context) error{engine.Run, p.keeper.Run} {
+		all.Go(func() { assert.NoError(t, part(ctx)) })
+	}
+	t.Cleanup(func() { cancel(); all.Wait() })
+	require.Eventually(t, engine.Ready, patience, 20*time.Millisecond)
+	p.leads.Store(true)
+	return p
+}
+
+var turning sync.Once
+
+// turnOn applies sources.yaml once for all tests, and waits until it holds.
+func turnOn(t *testing.T, env *kubetest.Env) {
+	t.Helper()
+	turning.Do(func() {
+		manifest, err := deployments.Sources()
+		require.NoError(t, err)
+		cmd := env.Cluster.KubectlCommand(t.Context(), "apply", "--server-side", "-f", "-")
+		cmd.Stdin = bytes.NewReader(manifest)
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, string(out))
+		k := source.New(source.Config{REST: env.Agent, Namespace: kubetest.AgentNamespace})
+		require.Eventually(t, func() bool {
+			_, err := k.ListSources(t.Context(), "sources-on")
+			known := &problem.Error{}
+			return errors.As(err, &known) && known.Code == runnerapi.CodeNamespaceNotManaged
+		}, patience, 50*time.Millisecond)
+		require.Eventually(t, func() bool {
+			_, err := env.Cluster.Kubectl(context.Background(), "get", "sources.pipeops.io", "-A", "--as=system:serviceaccount:pipeops:pipeops-agent")
+			return err == nil
+		}, patience, 100*time.Millisecond)
+	})
+}
+
+func (p *place) allow(text string) {
+	p.t.Helper()
+	doc, err := policy.FromConfigMap(map[string]string{"policy.yaml": text})
+	require.NoError(p.t, err)
+	p.policy.Set(doc, nil)
+}
+
+func (p *place) kubectl(stdin string, args ...string) {
+	p.t.Helper()
+	cmd := p.env.Cluster.KubectlCommand(context.Background(), args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	require.NoError(p.t, err, string(out))
+}
+
+// secret is how the sources of the place get in.
+func (p *place) secret(password string) {
+	p.t.Helper()
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "git-deploy"}, StringData: map[string]string{
+		"url": p.git.HTTPS.URL + "/shop", "username": "reader", "password": password, "ca.crt": string(p.git.CA()),
+	}}
+	err := p.env.Client.Create(p.t.Context(), s)
+	if apierrors.IsAlreadyExists(err) {
+		err = p.env.Client.Update(p.t.Context(), s)
+	}
+	require.NoError(p.t, err)
+}
+
+func (p *place) key(name string) runnerapi.Key {
+	return runnerapi.Key{Namespace: p.namespace, Name: name}
+}
+
+func (p *place) put(name string, spec runnerapi.SourceSpec) {
+	p.t.Helper()
+	spec.URL, spec.Credentials = p.git.URL("shop/deploy.git"), "git-deploy"
+	require.Empty(p.t, spec.Validate(name))
+	_, err := p.keeper.PutSource(p.t.Context(), p.key(name), spec, runner)
+	require.NoError(p.t, err)
+}
+
+// sync asks for a look, and waits until it was had.
+func (p *place) sync(name string) runnerapi.SourceStatus {
+	p.t.Helper()
+	opts := runner
+	opts.Caller.RequestID = time.Now().Format(time.RFC3339Nano)
+	_, err := p.keeper.SyncSource(p.t.Context(), p.key(name), opts)
+	require.NoError(p.t, err)
+	return p.settled(name)
+}
+
+func (p *place) settled(name string) runnerapi.SourceStatus {
+	p.t.Helper()
+	var status runnerapi.SourceStatus
+	require.EventuallyWithT(p.t, func(c *assert.CollectT) {
+		s, err := p.keeper.GetSource(p.t.Context(), p.key(name))
+		if assert.NoError(c, err) {
+			assert.NotEqual(c, runnerapi.SourcePending, s.Status.Phase)
+		}
+		status = s.Status
+	}, patience, 50*time.Millisecond)
+	return status
+}
+
+func (p *place) configMap(name string) (*corev1.ConfigMap, error) {
+	cm := &corev1.ConfigMap{}
+	return cm, p.env.Client.Get(p.t.Context(), types.NamespacedName{Namespace: p.namespace, Name: name}, cm)
+}
+
+func TestAnAppFollowsItsRepository(t *testing.T) {
+	p := open(t, "git-app")
+	p.secret("correct horse")
+	repo := p.git.Create(t, "shop/deploy.git")
+	first := repo.Commit(map[string]string{"web/app.yaml": "image: registry.example.com/web:1\nreplicas: 2\n"})
+	p.put("web", runnerapi.SourceSpec{Type: runnerapi.SourceApp, Path: "web/app.yaml"})
+	status := p.settled("web")
+	require.Nil(t, status.Error)
+	assert.Equal(t, runnerapi.SourceReady, status.Phase)
+	assert.Equal(t, first, status.Commit)
+	assert.EqualValues(t, 1, status.Revision)
+
+	second := repo.Commit(map[string]string{"web/app.yaml": "apiVersion: pipeops.io/v1alpha1\nkind: App\nmetadata: {name: web}\nspec: {image: 'registry.example.com/web:2'}\n"})
+	status = p.sync("web")
+	require.Nil(t, status.Error)
+	assert.Equal(t, second, status.Commit)
+	var revisions []runnerapi.Revision
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		var err error
+		revisions, err = p.engine.Revisions(t.Context(), p.key("web"))
+		assert.NoError(c, err)
+		assert.Len(c, revisions, 2)
+	}, patience, 50*time.Millisecond)
+	assert.Equal(t, []string{second, first}, []string{revisions[0].Commit, revisions[1].Commit})
+	assert.Equal(t, "ci", revisions[0].Runner)
+	assert.Equal(t, "registry.example.com/web:2", revisions[0].Image)
+
+	// What the policy does not allow the Runner, Git does not bring either.
+	repo.Commit(map[string]string{"web/app.yaml": "image: evil.example.com/web:3\n"})
+	status = p.sync("web")
+	require.NotNil(t, status.Error)
+	assert.Equal(t, string(runnerapi.CodePolicyDenied), status.Error.Code)
+	assert.Equal(t, second, status.Commit, "what was applied before stays")
+	bad := repo.Commit(map[string]string{"web/app.yaml": "image: registry.example.com/web:3\nreplica: 2\n"})
+	status = p.sync("web")
+	require.NotNil(t, status.Error)
+	assert.Contains(t, status.Error.Message, "web/app.yaml")
+	assert.Contains(t, status.Error.Message, "replica")
+	assert.Equal(t, bad, status.Error.Commit)
+	p.allow(`rules: [{name: no git, commands: ["*"]}]`)
+	status = p.sync("web")
+	require.NotNil(t, status.Error)
+	assert.Contains(t, status.Error.Message, "put-source")
+
+	got, err := p.engine.Get(t.Context(), p.key("web"))
+	require.NoError(t, err)
+	assert.Equal(t, "registry.example.com/web:2", got.Spec.Image)
+	assert.GreaterOrEqual(t, len(p.audited.all()), 4)
+	require.NoError(t, p.keeper.DeleteSource(t.Context(), p.key("web"), runner))
+	_, err = p.keeper.GetSource(t.Context(), p.key("web"))
+	known := &problem.Error{}
+	require.ErrorAs(t, err, &known)
+	assert.Equal(t, problem.NotFound, known.Code)
+	require.NoError(t, p.engine.Delete(t.Context(), p.key("web"), runner))
+}
+
+func configMapFile(name, value string) string {
+	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + "}\ndata: {a: " + value + "}\n"
+}
+
+func TestManifestsFollowTheirRepository(t *testing.T) {
+	p := open(t, "git-manifests")
+	p.secret("correct horse")
+	repo := p.git.Create(t, "shop/deploy.git")
+	repo.Commit(map[string]string{
+		"plain/one.yaml": configMapFile("one", "first"), "plain/two.yaml": configMapFile("two", "first"),
+		"kustom/kustomization.yaml": "namePrefix: k-\nresources: [one.yaml]\n", "kustom/one.yaml": configMapFile("one", "k"),
+		"chart/Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.0\n", "chart/values.yaml": "a: default\n",
+		"chart/templates/one.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-chart'}\ndata: {a: '{{ .Values.a }}', kube: '{{ .Capabilities.KubeVersion.Version }}'}\n",
+	})
+	p.put("plain", runnerapi.SourceSpec{Type: runnerapi.SourceManifests, Path: "plain", Prune: true})
+	p.put("kustom", runnerapi.SourceSpec{Type: runnerapi.SourceKustomize, Path: "kustom"})
+	p.put("chart", runnerapi.SourceSpec{Type: runnerapi.SourceHelm, Path: "chart", Chart: &runnerapi.SourceChart{Values: "a: mine"}})
+	for name, objects := range map[string]int{"plain": 2, "kustom": 1, "chart": 1} {
+		status := p.settled(name)
+		require.Nil(t, status.Error, name)
+		assert.Equal(t, objects, status.Objects, name)
+	}
+	for name, value := range map[string]string{"one": "first", "two": "first", "k-one": "k", "chart-chart": "mine"} {
+		cm, err := p.configMap(name)
+		require.NoError(t, err, name)
+		assert.Equal(t, value, cm.Data["a"], name)
+	}
+
+	repo.Commit(map[string]string{"plain/one.yaml": configMapFile("one", "second"), "plain/two.yaml": ""})
+	require.Nil(t, p.sync("plain").Error)
+	cm, err := p.configMap("one")
+	require.NoError(t, err)
+	assert.Equal(t, "second", cm.Data["a"])
+	_, err = p.configMap("two")
+	assert.True(t, apierrors.IsNotFound(err), "what left the repository is pruned")
+
+	repo.Commit(map[string]string{"plain/bad.yaml": configMapFile("bad", "x") + "---\nkind: [\n"})
+	status := p.sync("plain")
+	require.NotNil(t, status.Error)
+	assert.Contains(t, status.Error.Message, "plain/bad.yaml: document 2, line 6")
+	repo.Commit(map[string]string{"plain/bad.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n"})
+	status = p.sync("plain")
+	require.NotNil(t, status.Error)
+	assert.Equal(t, string(runnerapi.CodePolicyDenied), status.Error.Code, "kinds are the policy's to bound")
+	_, err = p.configMap("bad")
+	assert.True(t, apierrors.IsNotFound(err), "nothing half done")
+}
+
+func TestErrorsAreTold(t *testing.T) {
+	p := open(t, "git-errors")
+	p.secret("wrong")
+	repo := p.git.Create(t, "shop/deploy.git")
+	commit := repo.Commit(map[string]string{"web/app.yaml": "image: registry.example.com/web:1\n"})
+	p.put("web", runnerapi.SourceSpec{Type: runnerapi.SourceApp, Path: "web/app.yaml"})
+	status := p.settled("web")
+	require.NotNil(t, status.Error)
+	assert.Equal(t, "credentials_refused", status.Error.Code)
+	assert.NotContains(t, status.Error.Message, "wrong")
+	assert.Equal(t, "False", status.Conditions[0].Status)
+
+	p.secret("correct horse")
+	status = p.sync("web")
+	require.Nil(t, status.Error)
+	assert.Equal(t, commit, status.Commit)
+	assert.Equal(t, "True", status.Conditions[0].Status)
+
+	for name, spec := range map[string]runnerapi.SourceSpec{
+		"path_not_found": {Type: runnerapi.SourceApp, Path: "db/app.yaml"}, "ref_not_found": {Type: runnerapi.SourceApp, Path: "a", Ref: runnerapi.GitRef{Branch: "none"}},
+	} {
+		spec.URL, spec.Credentials = p.git.URL("shop/deploy.git"), "git-deploy"
+		opts := runner
+		opts.DryRun = true
+		_, err := p.keeper.PutSource(t.Context(), p.key("dry"), spec, opts)
+		known := &problem.Error{}
+		require.ErrorAs(t, err, &known, name)
+		assert.Equal(t, name, string(known.Code))
+	}
+	_, err := p.keeper.GetSource(t.Context(), p.key("dry"))
+	require.Error(t, err, "a dry run leaves nothing")
+	_, err = p.keeper.PutSource(t.Context(), runnerapi.Key{Namespace: "kube-system", Name: "web"}, runnerapi.SourceSpec{Type: runnerapi.SourceApp}, runner)
+	known := &problem.Error{}
+	require.ErrorAs(t, err, &known)
+	assert.Equal(t, runnerapi.CodeNamespaceNotManaged, known.Code)
+
+	p.put("web", runnerapi.SourceSpec{Type: runnerapi.SourceApp, Path: "web/app.yaml", Suspend: true})
+	assert.Equal(t, runnerapi.SourceSuspended, p.settled("web").Phase)
+	list, err := p.keeper.ListSources(t.Context(), p.namespace)
+	require.NoError(t, err)
+	assert.Len(t, list, 1)
+}
+
+func FuzzDecodeApp(f *testing.F) {
+	f.Add("image: registry.example.com/web:1\nreplicas: 2\n")
+	f.Add("apiVersion: pipeops.io/v1alpha1\nkind: App\nmetadata: {name: web}\nspec: {image: a}\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		spec, err := source.DecodeApp([]byte(text), runnerapi.Key{Namespace: "production", Name: "web"})
+		if err == nil {
+			_ = spec.Validate() // takes whatever was decoded
+		}
+	})
+}

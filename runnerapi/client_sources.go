@@ -1,0 +1,77 @@
+package runnerapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// sourcePause is between two looks at a source that is waited for.
+const sourcePause = time.Second
+
+func sourceURL(key Key) string {
+	return namespaceURL(key.Namespace) + "/sources/" + url.PathEscape(key.Name)
+}
+
+// PutSource has the agent follow a Git repository.
+func (c *Client) PutSource(ctx context.Context, key Key, spec SourceSpec, opts WriteOptions) (Source, error) {
+	var source Source
+	_, err := c.call(ctx, (&request{method: http.MethodPut, path: sourceURL(key), body: spec}).write(opts), &source)
+	return source, err
+}
+
+// GetSource reads one source.
+func (c *Client) GetSource(ctx context.Context, key Key) (Source, error) {
+	var source Source
+	_, err := c.call(ctx, &request{method: http.MethodGet, path: sourceURL(key)}, &source)
+	return source, err
+}
+
+// ListSources reads the sources of a namespace.
+func (c *Client) ListSources(ctx context.Context, namespace string) ([]Source, error) {
+	var list SourceList
+	_, err := c.call(ctx, &request{method: http.MethodGet, path: namespaceURL(namespace) + "/sources"}, &list)
+	return list.Items, err
+}
+
+// SyncSource has a repository looked at now.
+func (c *Client) SyncSource(ctx context.Context, key Key, opts WriteOptions) (Source, error) {
+	var source Source
+	_, err := c.call(ctx, (&request{method: http.MethodPost, path: sourceURL(key) + "/sync"}).write(opts), &source)
+	return source, err
+}
+
+// DeleteSource stops following a repository. What it has brought stays.
+func (c *Client) DeleteSource(ctx context.Context, key Key, opts WriteOptions) error {
+	return c.remove(ctx, sourceURL(key), opts)
+}
+
+// WaitSource blocks until the source has been looked at since it was last written or
+// synced, or ctx ends, and answers the newest state either way. It outlives the agent's
+// restarts.
+func (c *Client) WaitSource(ctx context.Context, key Key, report func(Source)) (Source, error) {
+	var newest Source
+	for {
+		source, err := c.GetSource(ctx, key)
+		known := &Error{}
+		switch {
+		case err == nil:
+			newest = source
+			report(source)
+			if source.Status.Phase != SourcePending {
+				return source, nil
+			}
+		case ctx.Err() == nil && (!errors.As(err, &known) || !known.Passing()):
+			return newest, err
+		}
+		timer := time.NewTimer(sourcePause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return newest, ctx.Err()
+		case <-timer.C:
+		}
+	}
+}
