@@ -43,8 +43,7 @@ func newBuildRun(a *app) *cobra.Command {
 		Short: "Build an image from a Git repository and push it",
 		Long: `Build an image from a Dockerfile in a Git repository, in the agent's cluster, and
 push it to a registry. The same build runs once at a time.`,
-		Example: `  pipeops-runner build run shop web -n pipeops-builds --git https://git.example.com/shop/web.git --ref main \
-    --git-credentials git --image registry.example.com/shop/web --push-credentials registry --follow`,
+		Example:           `  pipeops-runner build run shop web -n pipeops-builds --git https://git.example.com/shop/web.git --ref main --git-credentials git --image registry.example.com/shop/web --push-credentials registry --follow`,
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {

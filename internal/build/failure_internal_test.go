@@ -2,6 +2,7 @@ package build
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -86,7 +87,7 @@ func FuzzReadLog(f *testing.F) {
 		in := bufio.NewReaderSize(strings.NewReader(log), 16)
 		for {
 			line, err := readLine(in)
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				return
 			}
 			require.NoError(t, err)

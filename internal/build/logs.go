@@ -72,7 +72,7 @@ func (r *reader) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		done := false
+		var done bool
 		if pod := newestOf(pods.Items, r.job.Name); pod != nil {
 			if done, err = r.pod(ctx, pod); err != nil {
 				return err

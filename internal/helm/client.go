@@ -143,17 +143,13 @@ const waitStep = time.Second
 // Wait implements kube.Waiter.
 func (w *waiter) Wait(list kube.ResourceList, limit time.Duration) error {
 	ready := kube.NewReadyChecker(w.client, kube.PausedAsReady(true))
-	return w.poll(list, limit, "become ready", func(ctx context.Context, info *resource.Info) (bool, error) {
-		return ready.IsReady(ctx, info)
-	})
+	return w.poll(list, limit, "become ready", ready.IsReady)
 }
 
 // WaitWithJobs implements kube.Waiter.
 func (w *waiter) WaitWithJobs(list kube.ResourceList, limit time.Duration) error {
 	ready := kube.NewReadyChecker(w.client, kube.PausedAsReady(true), kube.CheckJobs(true))
-	return w.poll(list, limit, "become ready", func(ctx context.Context, info *resource.Info) (bool, error) {
-		return ready.IsReady(ctx, info)
-	})
+	return w.poll(list, limit, "become ready", ready.IsReady)
 }
 
 // WaitForDelete implements kube.Waiter.
@@ -190,7 +186,7 @@ func ended(o *object) (bool, error) {
 	if o.GetKind() == "Pod" {
 		phase, _, _ := unstructured.NestedString(o.Object, "status", "phase")
 		if phase == "Failed" {
-			return false, failedHook{o.String() + " failed"}
+			return false, hookError{o.String() + " failed"}
 		}
 		return phase == "Succeeded", nil
 	}
@@ -202,16 +198,16 @@ func ended(o *object) (bool, error) {
 		case c["type"] == "Complete":
 			return true, nil
 		case c["type"] == "Failed":
-			return false, failedHook{fmt.Sprintf("%s failed: %v", o, c["message"])}
+			return false, hookError{fmt.Sprintf("%s failed: %v", o, c["message"])}
 		}
 	}
 	return false, nil
 }
 
-// failedHook is an end that waiting does not change.
-type failedHook struct{ what string }
+// hookError is an end that waiting does not change.
+type hookError struct{ what string }
 
-func (f failedHook) Error() string { return f.what }
+func (f hookError) Error() string { return f.what }
 
 // poll asks about each object until all are done, one fails for good, or time is up.
 func (w *waiter) poll(list kube.ResourceList, limit time.Duration, verb string, done func(context.Context, *resource.Info) (bool, error)) error {
@@ -252,7 +248,7 @@ func (w *waiter) poll(list kube.ResourceList, limit time.Duration, verb string, 
 
 // passing says whether to ask again.
 func passing(err error) bool {
-	if _, final := err.(failedHook); final { //nolint:errorlint // ours, never wrapped
+	if _, final := err.(hookError); final { //nolint:errorlint // ours, never wrapped
 		return false
 	}
 	return !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -92,8 +93,8 @@ func entriesOf(index io.Reader, name string) ([]entry, error) {
 	var small bytes.Buffer
 	for {
 		line, err := lines.ReadSlice('\n')
-		long := err == bufio.ErrBufferFull
-		if err != nil && err != io.EOF && !long {
+		long := errors.Is(err, bufio.ErrBufferFull)
+		if err != nil && !errors.Is(err, io.EOF) && !long {
 			return nil, problem.Errorf(problem.Invalid, "try again", "the repository's index breaks off: %v", err).WithField("chart.repository")
 		}
 		if small.Len() <= maxEntries {

@@ -87,7 +87,7 @@ func (r *Releases) take(ctx context.Context, c *clients, key runnerapi.Key, comm
 	}}
 	if at == nil {
 		l.at = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: lockName(key.Name), Labels: map[string]string{releaseLabel: key.Name}}}
-		err = l.write(ctx, func(m *corev1.ConfigMap) (*corev1.ConfigMap, error) {
+		err = l.write(func(m *corev1.ConfigMap) (*corev1.ConfigMap, error) {
 			return l.maps.Create(ctx, m, metav1.CreateOptions{FieldManager: managed.FieldManager})
 		})
 	} else {
@@ -133,12 +133,12 @@ func (l *lock) operation() *runnerapi.ReleaseOperation {
 
 // renew fails with a conflict where somebody else has taken the lock.
 func (l *lock) renew(ctx context.Context) error {
-	return l.write(ctx, func(m *corev1.ConfigMap) (*corev1.ConfigMap, error) {
+	return l.write(func(m *corev1.ConfigMap) (*corev1.ConfigMap, error) {
 		return l.maps.Update(ctx, m, metav1.UpdateOptions{FieldManager: managed.FieldManager})
 	})
 }
 
-func (l *lock) write(ctx context.Context, send func(*corev1.ConfigMap) (*corev1.ConfigMap, error)) error {
+func (l *lock) write(send func(*corev1.ConfigMap) (*corev1.ConfigMap, error)) error {
 	l.mu.Lock()
 	now := l.holding
 	now.Renewed = time.Now().UTC()

@@ -126,7 +126,7 @@ func intent(o *object) (runnerapi.ObjectIntent, error) {
 			if err != nil {
 				return in, err
 			}
-			in.Replicas = new(int32(min(n, 1<<30)))
+			in.Replicas = new(int32(min(n, 1<<30))) //nolint:gosec // it fits
 		}
 	}
 	for _, c := range append(spec.InitContainers, spec.Containers...) {

@@ -107,10 +107,7 @@ func (p *put) look(ctx context.Context, looking *getter, c *chart.Chart, revisio
 	if err != nil {
 		return nil, err
 	}
-	values, err := copied(p.spec.Values)
-	if err != nil {
-		return nil, err
-	}
+	values := copied(p.spec.Values)
 	objects, err := render(ctx, looking, c, values, p.key, revision, caps)
 	if err != nil {
 		return nil, err
@@ -174,10 +171,7 @@ func (p *put) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	values, err := copied(p.spec.Values)
-	if err != nil {
-		return err
-	}
+	values := copied(p.spec.Values)
 	if len(p.history) == 0 || p.history[0].status == common.StatusUninstalled {
 		return p.install(pl, values)
 	}
@@ -206,12 +200,12 @@ func (p *put) upgrade(pl *plan, values map[string]any) error {
 }
 
 // copied is a deep copy: rendering changes values.
-func copied(values map[string]any) (map[string]any, error) {
+func copied(values map[string]any) map[string]any {
 	out, ok := deepCopy(values).(map[string]any)
 	if !ok || out == nil {
-		return map[string]any{}, nil
+		return map[string]any{}
 	}
-	return out, nil
+	return out
 }
 
 func deepCopy(v any) any {

@@ -148,7 +148,7 @@ func boundedFuncs() map[string]any {
 			return strings.Repeat(text, n), nil
 		},
 		"until":     func(n int) ([]int, error) { return steps(0, n, 1) },
-		"untilStep": func(start, stop, step int) ([]int, error) { return steps(start, stop, step) },
+		"untilStep": steps,
 	}
 }
 

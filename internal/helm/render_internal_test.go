@@ -15,8 +15,7 @@ import (
 
 func rendered(t *testing.T, c *chart.Chart, values map[string]any) ([]*object, error) {
 	t.Helper()
-	values, err := copied(values)
-	require.NoError(t, err)
+	values = copied(values)
 	return render(t.Context(), &getter{config: &rest.Config{}}, c, values, runnerapi.Key{Namespace: "production", Name: "r"}, 1, common.DefaultCapabilities)
 }
 

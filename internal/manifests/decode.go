@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	yamlnode "go.yaml.in/yaml/v3" // for its nodes, which know their lines and leave aliases as they are
-	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
 	kjson "sigs.k8s.io/json"
@@ -347,7 +347,7 @@ func (d *decoder) sound(u *unstructured.Unstructured, n *yamlnode.Node) error {
 		return d.fail(line(n, "kind"), "kind is missing, or no kind such as ConfigMap")
 	case name == "" && ok3:
 		return d.fail(line(n, "metadata"), "metadata.name is missing: what is applied has a name, and no generateName")
-	case !ok3 || len(name) > 253 || len(pathvalidation.IsValidPathSegmentName(name)) > 0:
+	case !ok3 || len(name) > 253 || len(content.IsPathSegmentName(name)) > 0:
 		return d.fail(line(n, "metadata", "name"), "metadata.name is no name")
 	case !ok4 || namespace != "" && len(validation.IsDNS1123Label(namespace)) > 0:
 		return d.fail(line(n, "metadata", "namespace"), "metadata.namespace is no name of a namespace")

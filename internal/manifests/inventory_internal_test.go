@@ -2,6 +2,7 @@ package manifests
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,7 +17,7 @@ func TestAnInventoryIsBounded(t *testing.T) {
 		entries[n] = Ref{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "production", Name: fmt.Sprintf("web-%d", n)}
 	}
 	require.NoError(t, fits(entries))
-	require.ErrorContains(t, fits(append(entries, entries[0])), "10001 objects")
+	require.ErrorContains(t, fits(slices.Concat(entries, entries[:1])), "10001 objects")
 	for n := range entries {
 		entries[n].Name = strings.Repeat("x", 200)
 	}

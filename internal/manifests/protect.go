@@ -13,7 +13,7 @@ import (
 const (
 	kindCRD                = "CustomResourceDefinition.apiextensions.k8s.io"
 	kindNamespace          = "Namespace"
-	kindSecret             = "Secret" //nolint:gosec // a kind, no credential
+	kindSecret             = "Secret"
 	kindRole               = "Role.rbac.authorization.k8s.io"
 	kindRoleBinding        = "RoleBinding.rbac.authorization.k8s.io"
 	kindClusterRole        = "ClusterRole.rbac.authorization.k8s.io"

@@ -46,7 +46,7 @@ func (f Fetch) Run(ctx context.Context) (Result, error) {
 	}
 	_, _ = fmt.Fprintf(f.Out, "getting %s\n", f.URL)
 	context := filepath.Join(f.Dir, filepath.Base(Context))
-	if err := os.Mkdir(context, 0o755); err != nil { // for the builder's user
+	if err := os.Mkdir(context, 0o755); err != nil { //nolint:gosec // for the builder's user
 		return Result{}, fmt.Errorf("make the place for the files: %w", err)
 	}
 	commit, err := git.Checkout(ctx, remote, f.Ref, f.Path, context, git.CheckoutLimits)

@@ -20,7 +20,7 @@ const (
 	Context     = Work + "/context"      // the commit's files
 	Image       = Work + "/image"        // OCI image layout
 	commitFile  = Work + "/commit"       // the commit's 40 digits
-	GitSecret   = "/run/pipeops/git"     // a volume of a Secret: a file for each key
+	GitSecret   = "/run/pipeops/git"     //nolint:gosec // no credential: a volume of a Secret, a file for each key
 	DockerFiles = "/run/pipeops/docker"  // config.json
 	CAFiles     = "/run/pipeops/ca"      // certificates in PEM
 	Termination = "/dev/termination-log" // Kubernetes' default

@@ -151,7 +151,7 @@ func (t preparedTx) statement(ctx context.Context, query string) *sql.Stmt {
 
 // ExecContext implements querier.
 func (t preparedTx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if stmt := t.statement(ctx, query); stmt != nil {
+	if stmt := t.statement(ctx, query); stmt != nil { //nolint:sqlclosecheck // the transaction's end closes it
 		return stmt.ExecContext(ctx, args...)
 	}
 	return t.Tx.ExecContext(ctx, query, args...)
@@ -159,7 +159,7 @@ func (t preparedTx) ExecContext(ctx context.Context, query string, args ...any) 
 
 // QueryContext implements querier.
 func (t preparedTx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	if stmt := t.statement(ctx, query); stmt != nil {
+	if stmt := t.statement(ctx, query); stmt != nil { //nolint:sqlclosecheck // the transaction's end closes it
 		return stmt.QueryContext(ctx, args...)
 	}
 	return t.Tx.QueryContext(ctx, query, args...)
@@ -167,7 +167,7 @@ func (t preparedTx) QueryContext(ctx context.Context, query string, args ...any)
 
 // QueryRowContext implements querier.
 func (t preparedTx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	if stmt := t.statement(ctx, query); stmt != nil {
+	if stmt := t.statement(ctx, query); stmt != nil { //nolint:sqlclosecheck // the transaction's end closes it
 		return stmt.QueryRowContext(ctx, args...)
 	}
 	return t.Tx.QueryRowContext(ctx, query, args...)

@@ -124,6 +124,7 @@ type ManifestSet struct {
 	Namespace string `path:"namespace" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" doc:"Namespace that the agent manages." example:"production"`
 	Name      string `path:"name" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" doc:"Name of the set." example:"web-extras"`
 }
+
 // Release is the path of a Helm release.
 type Release struct {
 	Namespace string `path:"namespace" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" doc:"Namespace that the agent manages." example:"production"`
