@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -13,6 +14,32 @@ func TestShrinkLosesNothing(t *testing.T) {
 		require.NoError(t, shrink())
 		assert.Equal(t, map[string]int{"a": 1}, before)
 	}
+}
+
+// TestWhatTheDynamicLinkerWroteIsKept has a program that is linked dynamically, as it is
+// with cgo: its RELRO part cannot be written, and is not as the file has it.
+func TestWhatTheDynamicLinkerWroteIsKept(t *testing.T) {
+	const smaps = `00400000-01ba6000 r-xp 00000000 fe:00 1234 /agent
+Size:              24216 kB
+Private_Dirty:         0 kB
+Anonymous:             0 kB
+VmFlags: rd ex mr mw me
+07d85000-07d86000 r--p 07985000 fe:00 1234 /agent
+Size:                  4 kB
+Private_Dirty:         4 kB
+Anonymous:             4 kB
+VmFlags: rd mr mw me ac
+07d86000-07ed9000 rw-p 07986000 fe:00 1234 /agent
+Anonymous:             0 kB
+01ba6000-02263000 r--p 017a6000 fe:00 1234 /agent
+Anonymous:             0 kB
+`
+	var given []uintptr
+	require.NoError(t, eachGivable(strings.NewReader(smaps), "/agent", func(start, _ uintptr) error {
+		given = append(given, start)
+		return nil
+	}))
+	assert.Equal(t, []uintptr{0x400000, 0x1ba6000}, given)
 }
 
 func TestOnlyTheProgramsReadOnlyMappingsAreGivenBack(t *testing.T) {
