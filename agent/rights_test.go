@@ -66,7 +66,7 @@ func before(c runnerapi.Call) []string {
 	case "PUT /v1/namespaces/{namespace}/builds/{name}": // a run that ends, and is more than is kept when the next one comes
 		return []string{c.Example + " --wait || test $? = 3"}
 	case "GET /v1/namespaces/{namespace}/builds/{name}", "GET /v1/namespaces/{namespace}/builds/{name}/logs": // one under way, then one that has failed
-		return []string{strings.Replace(before(buildCall())[0], "build-1742", "build-1743", 1)}
+		return []string{"pipeops-runner build delete shop web", strings.Replace(before(buildCall())[0], "build-1742", "build-1743", 1)}
 	case "POST /v1/namespaces/{namespace}/apps/{name}/restart": // a key that is used again, and a command that is refused
 		return []string{
 			"pipeops-runner restart shop web --idempotency-key once", "pipeops-runner restart shop web --idempotency-key once",

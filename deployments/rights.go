@@ -117,8 +117,8 @@ func Calls() map[string][]Right {
 
 		// Beside what the manifests are: those of the example stand for others.
 		"POST /v1/apply": {
-			admitted, on("configmaps", "get", "create", "update", "patch", "delete"), on("secrets", "get", "patch"),
-			on("services", "get", "patch"), on("deployments.apps", "get", "patch"),
+			admitted, on("configmaps", "get", "create", "update", "patch", "delete"), on("secrets", "get", "create", "patch"),
+			on("services", "get", "create", "patch"), on("deployments.apps", "get", "create", "patch"),
 		},
 		"GET /v1/namespaces/{namespace}/sets": {admitted, on("configmaps", "list")},
 		"GET " + set:                          {admitted, on("configmaps", "get"), on("secrets", "get"), on("services", "get"), on("deployments.apps", "get")},
@@ -133,10 +133,10 @@ func Calls() map[string][]Right {
 		"GET /v1/apps":                        nil,
 		"GET /v1/namespaces/{namespace}/apps": nil,
 		"DELETE " + app:                       {on(apps, "get", "delete")},
-		"POST " + app + "/scale":              {on(apps, "patch"), unseen},
+		"POST " + app + "/scale":              {on(apps, "get", "patch"), unseen},
 		"POST " + app + "/restart":            {on(apps, "get", "patch")},
-		"POST " + app + "/pause":              {on(apps, "patch"), unseen},
-		"POST " + app + "/resume":             {on(apps, "patch"), unseen},
+		"POST " + app + "/pause":              {on(apps, "get", "patch"), unseen},
+		"POST " + app + "/resume":             {on(apps, "get", "patch"), unseen},
 		"GET " + app + "/revisions":           {on(apps, "get"), on(revisions, "list")},
 		"POST " + app + "/rollback":           {on(apps, "get", "update"), unseen},
 		"GET " + app + "/events":              nil,
@@ -145,7 +145,7 @@ func Calls() map[string][]Right {
 		"GET " + app + "/portforward":         {on("pods/portforward", "get")},
 		"GET " + app + "/metrics":             {on("pods.metrics.k8s.io", "list")},
 		"PUT " + build: {admitted, on("secrets", "get"), on("configmaps", "get"), on("jobs.batch", "list", "create", "delete"),
-			on("pods", "list"), on("events", "list")},
+			on("pods", "list"), on("events", "list"), on("pods/log", "get")},
 		"GET " + build:                          {admitted, on("jobs.batch", "list"), on("pods", "list"), on("events", "list"), on("pods/log", "get")},
 		"GET /v1/namespaces/{namespace}/builds": {admitted, on("jobs.batch", "list"), on("pods", "list")},
 		"GET " + build + "/logs":                {admitted, on("jobs.batch", "list"), on("pods", "list"), on("pods/log", "get")},
