@@ -43,6 +43,9 @@ func TestARestartIsAnnounced(t *testing.T) {
 		}))
 	}
 	eventually(t, "all are online", func() bool { return first.Stats().Agents == agents })
+	for _, a := range all { // an agent hears of it a little later than the server
+		eventually(t, "it knows", func() bool { return a.Status().Phase == tunnel.Connected })
+	}
 	stopped := time.Now()
 	first.stop()
 	if took := time.Since(stopped); took > 5*time.Second {
