@@ -42,7 +42,10 @@ func (r *release) pin(name string, changes ...[2]string) (content []byte, err er
 // manifests writes what `kubectl apply` takes, and the compose file, pinned to this
 // version's images.
 func (r *release) manifests(context.Context) error {
-	for _, name := range []string{"agent.yaml", "service.yaml", "self-update.yaml", "namespaces.yaml", "crds/pipeops.io_apps.yaml"} {
+	for _, name := range []string{
+		"agent.yaml", "service.yaml", "self-update.yaml", "namespaces.yaml", "crds/pipeops.io_apps.yaml", "sources.yaml",
+		"node-rights.yaml", "manifest-rights.yaml", "kubernetes-api-rights.yaml", "build-rights.yaml",
+	} {
 		var changes [][2]string
 		if name == "agent.yaml" {
 			changes = r.imagePin()
