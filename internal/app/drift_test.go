@@ -43,7 +43,8 @@ func TestDriftIsCounted(t *testing.T) {
 	spec := runnerapi.AppSpec{Image: helloImage(t, env), Ports: []runnerapi.Port{{Port: 8080}}, Probes: ready(8080)}
 	settle := func(a runnerapi.App) {
 		t.Helper()
-		require.Equal(t, runnerapi.PhaseHealthy, settled(t, e, k, a.Generation).Status.Phase)
+		now := settled(t, e, k, a.Generation)
+		require.Equal(t, runnerapi.PhaseHealthy, now.Status.Phase, "%+v", now.Status.Diagnosis)
 	}
 	settle(deploy(t, e, k, spec))
 	spec.Env, spec.Disruption = []runnerapi.EnvVar{{Name: "TOKEN", Value: "hunter2"}}, &runnerapi.Disruption{MaxUnavailable: "1"}

@@ -32,7 +32,7 @@ func TestRealRolloutIsTakenBack(t *testing.T) {
 	t.Logf("healthy again %s after the deploy that failed", time.Since(began).Round(time.Millisecond))
 	now, err := e.Get(t.Context(), k)
 	require.NoError(t, err)
-	assert.Equal(t, runnerapi.CauseImageNotFound, now.Status.Undone.Diagnosis.Cause)
+	assert.Equal(t, runnerapi.CauseImageNotFound, now.Status.Undone.Diagnosis.Cause, now.Status.Undone.Diagnosis.Message)
 	assert.Equal(t, good.Image, now.Spec.Image)
 	assert.Equal(t, runnerapi.OperationFailed, outcome(t, e, "put-app", failed).State)
 }

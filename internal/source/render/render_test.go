@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,16 +19,37 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/source/render"
 )
 
+// built is where agent was compiled to, if it was.
+var built string
+
+// agent is the program as it is shipped. A test's own, with the race detector, maps too
+// much memory of its own to be held to a limit.
+var agent = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "pipeops-render-")
+	if err != nil {
+		return "", err
+	}
+	built = dir
+	path := filepath.Join(dir, "pipeops-agent")
+	cmd := exec.Command("go", "build", "-trimpath", "-o", path, "github.com/pipeops/pipeops-vm-agent/cmd/agent")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the agent: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
 func TestMain(m *testing.M) {
-	render.Child()
-	os.Exit(m.Run())
+	code := m.Run()
+	_ = os.RemoveAll(built)
+	os.Exit(code)
 }
 
 func run(t *testing.T, j render.Job) (render.Result, error) {
 	t.Helper()
-	command, err := render.Command()
+	path, err := agent()
 	require.NoError(t, err)
-	return render.Run(t.Context(), command, j)
+	return render.Run(t.Context(), []string{path, render.Argument}, j)
 }
 
 func files(pairs ...string) map[string][]byte {
@@ -169,11 +193,11 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 }
 
 func TestALoopWithoutEndIsStopped(t *testing.T) {
-	command, err := render.Command()
+	path, err := agent()
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
-	_, err = render.Run(ctx, command, render.Job{Type: render.Chart, Path: "web",
+	_, err = render.Run(ctx, []string{path, render.Argument}, render.Job{Type: render.Chart, Path: "web",
 		Files: chartFiles("web/templates/x.yaml", "{{ range 1000000 }}{{ range 1000000 }}{{ end }}{{ end }}")})
 	p := &problem.Error{}
 	require.ErrorAs(t, err, &p)
