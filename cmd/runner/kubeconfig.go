@@ -48,17 +48,9 @@ The customer's policy has to name the command kubernetes-api: nothing else allow
 }
 
 func (c *kubeconfigCommand) run(ctx context.Context, nameOrID string) error {
-	l, err := c.login()
+	l, agent, err := c.find(ctx, nameOrID)
 	if err != nil {
 		return err
-	}
-	agents, err := c.agents(ctx, l)
-	if err != nil {
-		return err
-	}
-	agent, err := announce.FindAgent(agents, nameOrID)
-	if err != nil {
-		return explainUnknown(err, nameOrID, agents)
 	}
 	entry, err := c.entry(l, agent)
 	if err != nil {

@@ -118,18 +118,27 @@ func (a *app) on(ctx context.Context, nameOrID string, do func(context.Context, 
 	return do(ctx, t)
 }
 
-func (a *app) target(ctx context.Context, nameOrID string) (*target, error) {
+// find logs in and looks an agent up by its name or ID.
+func (a *app) find(ctx context.Context, nameOrID string) (*login, announce.Agent, error) {
 	l, err := a.login()
 	if err != nil {
-		return nil, err
+		return l, announce.Agent{}, err
 	}
 	agents, err := a.agents(ctx, l)
 	if err != nil {
-		return nil, err
+		return l, announce.Agent{}, err
 	}
 	agent, err := announce.FindAgent(agents, nameOrID)
 	if err != nil {
-		return nil, explainUnknown(err, nameOrID, agents)
+		err = explainUnknown(err, nameOrID, agents)
+	}
+	return l, agent, err
+}
+
+func (a *app) target(ctx context.Context, nameOrID string) (*target, error) {
+	l, agent, err := a.find(ctx, nameOrID)
+	if err != nil {
+		return nil, err
 	}
 	switch agent.State {
 	case announce.StateRevoked:

@@ -83,17 +83,9 @@ func (c *timelineCommand) read(cmd *cobra.Command, name []string) error {
 }
 
 func (c *timelineCommand) run(ctx context.Context, nameOrID string) error {
-	l, err := c.login()
+	l, agent, err := c.find(ctx, nameOrID)
 	if err != nil {
 		return err
-	}
-	agents, err := c.agents(ctx, l)
-	if err != nil {
-		return err
-	}
-	agent, err := announce.FindAgent(agents, nameOrID)
-	if err != nil {
-		return explainUnknown(err, nameOrID, agents)
 	}
 	defer l.keep.Close()
 	client := &announce.SnapshotClient{BaseURL: l.ControlPlane, HTTPClient: l.keep.HTTPClient()}
