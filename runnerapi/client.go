@@ -37,6 +37,9 @@ type ClientConfig struct {
 	Patience time.Duration
 	// UserAgent is told to the agent.
 	UserAgent string
+	// Slow, if there is one, is told once a second of each call that is not answered. It may
+	// be called by several goroutines at once.
+	Slow func(Slow)
 	// Log hears of tries that failed. The zero value is silent.
 	Log *zerolog.Logger
 }

@@ -71,7 +71,7 @@ func (c *Client) call(ctx context.Context, r *request, out any) (int, error) {
 		body, err := c.exchange(ctx, t, r)
 		broken := &brokenOffError{}
 		if errors.As(err, &broken) {
-			t.last = err
+			t.failed(err)
 			if time.Since(t.start) < c.config.Patience && pause(ctx, n) == nil {
 				continue
 			}
@@ -122,7 +122,9 @@ func (c *Client) do(ctx context.Context, t *try, r *request) (*http.Response, er
 		return nil, err
 	}
 	span.Inject(ctx, req.Header)
+	begun := c.tellSlow(ctx, t, r)
 	resp, err := c.http.Do(req)
+	begun()
 	answered(statusOf(resp), err)
 	if err != nil {
 		if resp != nil {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -37,7 +38,22 @@ type try struct {
 	start    time.Time
 	count    int
 	internal int
-	last     error // why it has not worked so far
+
+	mu   sync.Mutex
+	last error // why it has not worked so far
+}
+
+func (t *try) failed(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last = err
+}
+
+// why is for other goroutines than the call's own, which alone changes it.
+func (t *try) why() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.last
 }
 
 func withTry(ctx context.Context) (context.Context, *try) {
@@ -56,13 +72,13 @@ func (c *Client) checkRetry(ctx context.Context, resp *http.Response, err error)
 	case err != nil && ctx.Err() != nil:
 		return false, err
 	case err != nil:
-		t.last = withoutURL(err)
+		t.failed(withoutURL(err))
 		if isUntrusted(err) || isRefused(err) {
 			return false, t.last
 		}
 	case passing(resp.StatusCode):
 		e := problem.Read(resp)
-		t.last = e
+		t.failed(e)
 		if e.Status == http.StatusInternalServerError {
 			t.internal++
 		}
@@ -109,7 +125,7 @@ func backoff(shortest, longest time.Duration, n int, resp *http.Response) time.D
 // failure says why a call could not be made.
 func (c *Client) failure(ctx context.Context, t *try, err error) error {
 	if t.last == nil {
-		t.last = withoutURL(err)
+		t.failed(withoutURL(err))
 	}
 	known := &Error{}
 	agent := c.config.AgentID

@@ -58,6 +58,26 @@ func TestProgressOnATerminalIsOneLine(t *testing.T) {
 	assert.Contains(t, r.out.String(), "Healthy")
 }
 
+func TestACallThatTakesLongIsTold(t *testing.T) {
+	w := newWorld(t)
+	released := make(chan struct{})
+	w.agent.Backend.Intercept = func(ctx context.Context, _ runnerapitest.Call) error {
+		select {
+		case <-released:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	r := w.start(t, true, "", "secret", "list", "shop")
+	r.sees(t, "waiting for agent shop: list-secrets, 1s")
+	r.sees(t, "waiting for agent shop: list-secrets, 2s")
+	close(released)
+	assert.Equal(t, exitOK, <-r.code, r.err.String())
+	assert.True(t, strings.HasSuffix(r.err.String(), "\r\x1b[K"), "nothing of it stays")
+	assert.NotContains(t, r.err.String(), "\n")
+}
+
 func TestInterruptedWaitSaysThatItGoesOn(t *testing.T) {
 	w := newWorld(t)
 	r := w.start(t, false, "", "deploy", "shop", "web", "--image", "slow")

@@ -151,6 +151,7 @@ func (a *app) target(ctx context.Context, nameOrID string) (*target, error) {
 		AgentID: agent.ID, ServerName: agent.ID + "." + l.AgentsDomain, EdgeAddresses: []string{l.Edge},
 		TrustDomain: l.TrustDomain, Roots: l.keep.Roots(), Certificate: l.keep.Certificate,
 		Patience: a.patience, UserAgent: "pipeops-runner/" + version,
+		Slow: newSlowness(a, agent.Name).tell,
 	}
 	for i, e := range agent.Endpoints {
 		if i == 0 {
