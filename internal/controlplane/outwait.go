@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -38,8 +39,11 @@ func outwaiting(ctx context.Context, log zerolog.Logger, open func() (*ControlPl
 }
 
 // worthWaitingFor says that the database is away. One that shows another's certificate
-// is there, and will show the same again.
+// is there, and will show the same again; and a port of ours that is taken is no
+// matter of the database, though the network tells of both alike.
 func worthWaitingFor(err error) bool {
 	var stranger *tls.CertificateVerificationError
-	return store.Away(err) && !errors.As(err, &stranger)
+	var network *net.OpError
+	ours := errors.As(err, &network) && network.Op == "listen"
+	return store.Away(err) && !ours && !errors.As(err, &stranger)
 }

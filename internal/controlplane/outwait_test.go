@@ -65,7 +65,7 @@ func TestWhatWaitingDoesNotMendIsToldAtOnce(t *testing.T) {
 	for name, fault := range map[string]error{
 		"another's certificate": fmt.Errorf("open: %w", errors.Join(&pgconn.ConnectError{}, &tls.CertificateVerificationError{Err: errors.New("unknown authority")})),
 		"a wrong password":      &pgconn.PgError{Code: "28P01"},
-		"a port in use":         errors.New("--api-listen: address already in use"),
+		"a port in use":         fmt.Errorf("--api-listen: %w", &net.OpError{Op: "listen", Err: syscall.EADDRINUSE}),
 	} {
 		tries := 0
 		_, err := outwaiting(t.Context(), zerolog.Nop(), func() (*ControlPlane, error) { tries++; return nil, fault })
