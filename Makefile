@@ -12,18 +12,21 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 BIN     := bin
 TOOL    := go tool -modfile=internal/tools/go.mod
 SCRIPTS := $(shell git ls-files '*.sh' .ci/run deployments/openrc 2>/dev/null)
-GOTEST  := go test -timeout 25m
+GOTEST  := go test -trimpath -timeout 25m
 # A module of its own, for what only the benchmark needs.
 PEERS   := test/bench/peers
 # The same, with a word on how far it is, and at the end on how to run again what failed.
 # `go vet` is a check of its own.
-REPORT  := $(BIN)/report -timeout 25m -vet=off
+REPORT  := $(BIN)/report -trimpath -timeout 25m -vet=off
 
 # What the files are, and what they were when all tests passed under the race detector.
 FILES = { git rev-parse HEAD || date +%s%N; git diff HEAD; git status --porcelain; } | git hash-object --stdin
 RACED := $(BIN)/raced
 
 export CGO_ENABLED ?= 0
+# What is shipped is compiled with -trimpath, and Go keeps what was compiled without apart: all that is
+# vetted, linted and tested is compiled the same way, once.
+export GOFLAGS := $(strip $(filter-out -trimpath,$(shell go env GOFLAGS)) -trimpath)
 # The race detector has each process wait a second at its end, for stragglers.
 export GORACE ?= atexit_sleep_ms=50
 
@@ -40,14 +43,15 @@ test: ## Every test: unit, integration and end to end, on real parts (installs w
 	@go run ./test/setup test
 	@go build -o $(BIN)/report ./test/report
 	@echo "== unit and integration tests, with the race detector"
-	@CGO_ENABLED=1 $(REPORT) -race -p 2 $$(go list ./... | grep -v -e /test/e2e -e '/test/chaos$$')
+	@# The tunnel's, which take long, would be alone at the end.
+	@CGO_ENABLED=1 $(REPORT) -race -p 2 $$(go list ./tunnel/... ./... | grep -v -e /test/e2e -e '/test/chaos$$')
 	@$(FILES) >$(RACED)
 	@echo "== tests of the benchmark's own module"
 	@cd $(PEERS) && $(GOTEST) ./...
 	@echo "== end-to-end tests"
-	@$(REPORT) -trimpath -v -count=1 ./test/e2e/...
+	@$(REPORT) -v -count=1 ./test/e2e/...
 	@echo "== five minutes of chaos"
-	@$(REPORT) -trimpath -v -count=1 ./test/chaos
+	@$(REPORT) -v -count=1 ./test/chaos
 
 .PHONY: test-debians
 test-debians: ## The installer's whole life on booted Debian 11, 12 and 13
@@ -92,7 +96,7 @@ chaos: ## Everything fails at random for DURATION=1h; an accountant looks for wh
 	@exec $(BIN)/chaos -duration $(DURATION) $(if $(SEED),-seed $(SEED)) $(CHAOS_FLAGS)
 
 .PHONY: check
-check: check-setup tidy-check format-check vet vet-windows lint shell vuln race ## What CI runs beside the tests: tidy, format, vet, lint, import law, shellcheck, govulncheck, race
+check: check-setup tidy-check format-check lint vet vet-windows shell vuln race ## What CI runs beside the tests: tidy, format, lint (vet, import law), vet on Windows, shellcheck, govulncheck, race
 
 ##@ Build
 .PHONY: build
@@ -159,9 +163,8 @@ format-check:
 	@test -z "$(SCRIPTS)" || $(TOOL) shfmt -d -i 2 -ci $(SCRIPTS) || { echo "fix: make format"; exit 1; }
 
 .PHONY: vet
-vet:
-	@echo "== go vet"
-	@go vet ./...
+vet: # what the linters do for all else
+	@echo "== go vet of the benchmark's own module"
 	@cd $(PEERS) && go vet ./...
 
 .PHONY: vet-windows

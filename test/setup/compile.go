@@ -92,7 +92,7 @@ func (c compile) packages(ctx context.Context, out io.Writer) (int, error) {
 }
 
 func (c compile) args(more ...string) []string {
-	args := append([]string{"list", "-deps"}, c.flags...)
+	args := append([]string{"list", "-deps", "-trimpath"}, c.flags...)
 	return append(append(args, more...), c.patterns...)
 }
 

@@ -40,21 +40,20 @@ type step struct {
 
 var (
 	// The flags and environments are those of the builds that come later: only
-	// then do these find everything compiled. All programs share theirs.
+	// then do these find everything compiled. All share -trimpath.
 	programs = compile{
-		flags:    []string{"-trimpath"},
 		patterns: []string{"./cmd/...", "./test/cluster/cmd/cluster", "./test/broker/cmd/broker", "./test/postgres/cmd/postgres", "./test/demo", "./test/bench", "./test/chaos"},
 	}
-	e2e   = compile{flags: []string{"-trimpath", "-test"}, patterns: []string{"./test/e2e/...", "./test/chaos"}}
+	e2e   = compile{flags: []string{"-test"}, patterns: []string{"./test/e2e/...", "./test/chaos"}}
 	plain = compile{flags: []string{"-test"}, patterns: []string{"./..."}}
 	// The charts' tests build them with these flags.
-	chart = compile{dir: "test/chart/tools", flags: []string{"-trimpath"}, patterns: []string{"tool"}}
+	chart = compile{dir: "test/chart/tools", patterns: []string{"tool"}}
 	// The alert rules' tests build it with these flags.
-	promtool = compile{dir: "test/observe/tools", flags: []string{"-trimpath", "-tags=remove_all_sd"}, patterns: []string{"tool"}}
+	promtool = compile{dir: "test/observe/tools", flags: []string{"-tags=remove_all_sd"}, patterns: []string{"tool"}}
 	// The builds' tests make an image of it.
-	buildkit = compile{dir: "test/buildkit/tools", flags: []string{"-trimpath"}, patterns: []string{"tool"}}
+	buildkit = compile{dir: "test/buildkit/tools", patterns: []string{"tool"}}
 	// The tunnel's peers, for the benchmark; and the same for its tests.
-	peers     = compile{dir: "test/bench/peers", flags: []string{"-trimpath"}, patterns: []string{"."}}
+	peers     = compile{dir: "test/bench/peers", patterns: []string{"."}}
 	peerTests = compile{dir: "test/bench/peers", flags: []string{"-test"}, patterns: []string{"./..."}}
 	lint      = compile{flags: []string{"-modfile=internal/tools/go.mod"}, patterns: []string{"tool"}}
 	tests     = compile{flags: []string{"-test", "-race"}, cgo: true, patterns: []string{"./..."}}
