@@ -269,26 +269,12 @@ func newBuildLogs(a *app) *cobra.Command {
 }
 
 func newBuildList(a *app) *cobra.Command {
-	var out cli.Output
-	var namespace string
-	cmd := &cobra.Command{
-		Use: "list AGENT", Short: "List the builds of a namespace",
-		Example:           "  pipeops-runner build list shop -n pipeops-builds",
-		Args:              exactArgs("AGENT"),
-		ValidArgsFunction: a.completeAgent,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
-				builds, err := t.ListBuilds(ctx, namespace)
-				if err != nil {
-					return at(t, "", err)
-				}
-				return out.Write(a.out, runnerapi.BuildList{Items: builds}, func(w io.Writer) { buildTable(w, builds...) })
-			})
-		},
-	}
-	out.Add(cmd)
-	namespaceFlag(cmd, &namespace)
-	return cmd
+	return listing[runnerapi.Build]{
+		short: "List the builds of a namespace", example: "pipeops-runner build list shop -n pipeops-builds",
+		items: (*runnerapi.Client).ListBuilds,
+		list:  func(items []runnerapi.Build) any { return runnerapi.BuildList{Items: items} },
+		table: buildTable,
+	}.command(a)
 }
 
 func newBuildDelete(a *app) *cobra.Command {

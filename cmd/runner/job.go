@@ -168,29 +168,15 @@ func newRunStatus[T any](a *app, k runKind[T], kind, short string, get func(*run
 }
 
 func newJobList(a *app) *cobra.Command {
-	var out cli.Output
-	var namespace string
-	cmd := &cobra.Command{
-		Use: "list AGENT", Short: "List the Jobs of a namespace",
-		Example:           "  pipeops-runner job list shop",
-		Args:              exactArgs("AGENT"),
-		ValidArgsFunction: a.completeAgent,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
-				items, err := t.ListJobs(ctx, namespace)
-				if err != nil {
-					return at(t, namespace, err)
-				}
-				return out.Write(a.out, runnerapi.JobList{Items: items}, func(w io.Writer) { jobTable(w, items) })
-			})
-		},
-	}
-	out.Add(cmd)
-	namespaceFlag(cmd, &namespace)
-	return cmd
+	return listing[runnerapi.Job]{
+		short: "List the Jobs of a namespace", example: "pipeops-runner job list shop",
+		items: (*runnerapi.Client).ListJobs,
+		list:  func(items []runnerapi.Job) any { return runnerapi.JobList{Items: items} },
+		table: jobTable,
+	}.command(a)
 }
 
-func jobTable(w io.Writer, items []runnerapi.Job) {
+func jobTable(w io.Writer, items ...runnerapi.Job) {
 	cli.Row(w, "NAME", "STATE", "TRIES", "EXIT", "STARTED", "CAUSE", "IMAGE")
 	for _, j := range items {
 		cli.Row(w, j.Name, j.Status.State, j.Status.Tries, exitText(j.Status.ExitCode), since(j.Status.StartedAt), causeOf(j.Status.Diagnosis), j.Spec.Image)

@@ -99,29 +99,15 @@ func newPipelineStatus(a *app) *cobra.Command {
 }
 
 func newPipelineList(a *app) *cobra.Command {
-	var out cli.Output
-	var namespace string
-	cmd := &cobra.Command{
-		Use: "list AGENT", Short: "List the Pipelines of a namespace",
-		Example:           "  pipeops-runner pipeline list shop",
-		Args:              exactArgs("AGENT"),
-		ValidArgsFunction: a.completeAgent,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
-				items, err := t.ListPipelines(ctx, namespace)
-				if err != nil {
-					return at(t, namespace, err)
-				}
-				return out.Write(a.out, runnerapi.PipelineList{Items: items}, func(w io.Writer) { pipelineTable(w, items) })
-			})
-		},
-	}
-	out.Add(cmd)
-	namespaceFlag(cmd, &namespace)
-	return cmd
+	return listing[runnerapi.Pipeline]{
+		short: "List the Pipelines of a namespace", example: "pipeops-runner pipeline list shop",
+		items: (*runnerapi.Client).ListPipelines,
+		list:  func(items []runnerapi.Pipeline) any { return runnerapi.PipelineList{Items: items} },
+		table: pipelineTable,
+	}.command(a)
 }
 
-func pipelineTable(w io.Writer, items []runnerapi.Pipeline) {
+func pipelineTable(w io.Writer, items ...runnerapi.Pipeline) {
 	cli.Row(w, "NAME", "STATE", "JOB", "STARTED", "CAUSE")
 	for _, p := range items {
 		cli.Row(w, p.Name, p.Status.State, underWay(p), since(p.Status.StartedAt), causeOf(p.Status.Diagnosis))

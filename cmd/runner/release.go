@@ -19,26 +19,12 @@ func newRelease(a *app) *cobra.Command {
 }
 
 func newReleaseList(a *app) *cobra.Command {
-	var out cli.Output
-	var namespace string
-	cmd := &cobra.Command{
-		Use: "list AGENT", Short: "List the Helm releases of a namespace",
-		Example:           "  pipeops-runner release list shop",
-		Args:              exactArgs("AGENT"),
-		ValidArgsFunction: a.completeAgent,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
-				list, err := t.ListReleases(ctx, namespace)
-				if err != nil {
-					return at(t, namespace, err)
-				}
-				return out.Write(a.out, runnerapi.ReleaseList{Items: list}, func(w io.Writer) { releaseTable(w, list...) })
-			})
-		},
-	}
-	out.Add(cmd)
-	namespaceFlag(cmd, &namespace)
-	return cmd
+	return listing[runnerapi.Release]{
+		short: "List the Helm releases of a namespace", example: "pipeops-runner release list shop",
+		items: (*runnerapi.Client).ListReleases,
+		list:  func(items []runnerapi.Release) any { return runnerapi.ReleaseList{Items: items} },
+		table: releaseTable,
+	}.command(a)
 }
 
 func newReleaseHistory(a *app) *cobra.Command {

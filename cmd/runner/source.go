@@ -115,26 +115,12 @@ func newSourceGet(a *app) *cobra.Command {
 }
 
 func newSourceList(a *app) *cobra.Command {
-	var out cli.Output
-	var namespace string
-	cmd := &cobra.Command{
-		Use: "list AGENT", Short: "List the Git repositories that are followed",
-		Example:           "  pipeops-runner source list shop",
-		Args:              exactArgs("AGENT"),
-		ValidArgsFunction: a.completeAgent,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
-				sources, err := t.ListSources(ctx, namespace)
-				if err != nil {
-					return at(t, namespace, err)
-				}
-				return out.Write(a.out, runnerapi.SourceList{Items: sources}, func(w io.Writer) { sourceTable(w, sources...) })
-			})
-		},
-	}
-	out.Add(cmd)
-	namespaceFlag(cmd, &namespace)
-	return cmd
+	return listing[runnerapi.Source]{
+		short: "List the Git repositories that are followed", example: "pipeops-runner source list shop",
+		items: (*runnerapi.Client).ListSources,
+		list:  func(items []runnerapi.Source) any { return runnerapi.SourceList{Items: items} },
+		table: sourceTable,
+	}.command(a)
 }
 
 func newSourceSync(a *app) *cobra.Command {
