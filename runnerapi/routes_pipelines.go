@@ -8,13 +8,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
 )
 
-type (
-	pipelineOutput struct {
-		Status int
-		Body   Pipeline
-	}
-	pipelineListOutput struct{ Body PipelineList }
-)
+type pipelineListOutput struct{ Body PipelineList }
 
 const (
 	pipelinesPattern = "/namespaces/{namespace}/pipelines"
@@ -36,29 +30,14 @@ func (s *server) pipelineRoutes() {
 		"The lines of all its jobs, interleaved by time, for as long as their pods are there; a pod's name has that of its job in it. With follow it ends when the Pipeline does. Where the log breaks off, the last line says why, in an object with the key \"error\".", 0), TypePipeline)
 }
 
-func (s *server) putPipeline(ctx context.Context, in *struct {
-	params.App
-	params.Write
-	params.Wait
-	Body PipelineSpec
-}) (*pipelineOutput, error) {
-	spec := in.Body.AppSpec()
-	if err := invalid(append(spec.ValidateName(in.Name), in.Body.Validate()...)); err != nil {
-		return nil, err
-	}
-	out, err := s.putRun(ctx, in.App, in.Write, in.Wait, spec)
-	if err != nil {
-		return nil, err
-	}
-	return &pipelineOutput{Status: out.Status, Body: PipelineOf(out.Body)}, nil
+func (s *server) putPipeline(ctx context.Context, in *putRunInput[PipelineSpec]) (*runOutput[Pipeline], error) {
+	out, err := putRun(ctx, s, in)
+	return inWords(out, err, PipelineOf)
 }
 
-func (s *server) getPipeline(ctx context.Context, in *getRunInput) (*pipelineOutput, error) {
+func (s *server) getPipeline(ctx context.Context, in *getRunInput) (*runOutput[Pipeline], error) {
 	out, err := s.getRun(ctx, in, TypePipeline)
-	if err != nil {
-		return nil, err
-	}
-	return &pipelineOutput{Status: out.Status, Body: PipelineOf(out.Body)}, nil
+	return inWords(out, err, PipelineOf)
 }
 
 func (s *server) listPipelines(ctx context.Context, in *params.Namespace) (*pipelineListOutput, error) {

@@ -1,0 +1,103 @@
+package runnerapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
+)
+
+// What Jobs and Pipelines, the Apps that run to an end, have in common.
+
+type (
+	putRunInput[S runSpec] struct {
+		params.App
+		params.Write
+		params.Wait
+		Body S
+	}
+	getRunInput struct {
+		params.App
+		params.Wait
+		Generation int64 `query:"generation" minimum:"0" doc:"With wait: the generation whose outcome to wait for."`
+	}
+	deleteRunInput struct {
+		params.App
+		params.Write
+	}
+	runOutput[T any] struct {
+		Status int
+		Body   T
+	}
+)
+
+// runSpec is a JobSpec or a PipelineSpec.
+type runSpec interface {
+	AppSpec() AppSpec
+	Validate() []FieldError
+}
+
+// inWords answers an App in the words of its type.
+func inWords[T any](app *appOutput, err error, of func(App) T) (*runOutput[T], error) {
+	if err != nil {
+		return nil, err
+	}
+	return &runOutput[T]{Status: app.Status, Body: of(app.Body)}, nil
+}
+
+// putRun deploys the App that a Job or Pipeline is, if the policy allows it.
+func putRun[S runSpec](ctx context.Context, s *server, in *putRunInput[S]) (*appOutput, error) {
+	spec := in.Body.AppSpec()
+	if err := invalid(append(spec.ValidateName(in.Name), in.Body.Validate()...)); err != nil {
+		return nil, err
+	}
+	if err := s.bringApp(ctx, spec); err != nil {
+		return nil, err
+	}
+	return s.write(ctx, appKey(in.App), in.Write, in.Wait, func(ctx context.Context, opts WriteOptions) (App, error) {
+		return s.Apps.Deploy(ctx, appKey(in.App), spec, opts)
+	})
+}
+
+func (s *server) getRun(ctx context.Context, in *getRunInput, kind AppType) (*appOutput, error) {
+	wait, err := in.Duration()
+	if err != nil {
+		return nil, err
+	}
+	app, err := s.run(ctx, appKey(in.App), kind)
+	if err != nil {
+		return nil, err
+	}
+	return s.settle(ctx, app, max(app.Generation, in.Generation), wait, http.StatusOK)
+}
+
+// run is an App of this type; one of another is none.
+func (s *server) run(ctx context.Context, key Key, kind AppType) (App, error) {
+	app, err := limited(ctx, s.CallTimeout, func(ctx context.Context) (App, error) { return s.Apps.Get(ctx, key) })
+	if err != nil || app.Spec.Type == kind {
+		return app, err
+	}
+	return App{}, problem.Errorf(problem.NotFound, "check the name; what is there under it is for the calls on Apps, at /v1/namespaces/"+key.Namespace+"/apps/"+key.Name,
+		"there is no %s %s, but a %s", kind, key, app.Spec.Type)
+}
+
+func listRuns[T any](ctx context.Context, s *server, namespace string, kind AppType, of func(App) T) ([]T, error) {
+	apps, err := s.Apps.List(ctx, namespace)
+	items := []T{}
+	for _, app := range apps {
+		if app.Spec.Type == kind {
+			items = append(items, of(app))
+		}
+	}
+	return items, err
+}
+
+func (s *server) deleteRun(kind AppType) func(context.Context, *deleteRunInput) (*emptyOutput, error) {
+	return func(ctx context.Context, in *deleteRunInput) (*emptyOutput, error) {
+		if _, err := s.run(ctx, appKey(in.App), kind); err != nil {
+			return nil, err
+		}
+		return &emptyOutput{}, s.Apps.Delete(ctx, appKey(in.App), s.writeOptions(ctx, in.Write))
+	}
+}
