@@ -16,7 +16,7 @@ GOTEST  := go test -trimpath -timeout 25m
 # A module of its own, for what only the benchmark needs.
 PEERS   := test/bench/peers
 # The same, with a word on how far it is, and at the end on how to run again what failed.
-# `go vet` is a check of its own.
+# Vetting is the linters'.
 REPORT  := $(BIN)/report -trimpath -timeout 25m -vet=off
 
 # What the files are, and what they were when all tests passed under the race detector.
