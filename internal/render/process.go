@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -188,6 +189,9 @@ func (p Process) run(ctx context.Context, j Job) (Result, error) {
 	case outOfMemory(ended, errs.String()):
 		return Result{}, d.tooMuch("takes more than %d MiB of memory", Memory>>20)
 	}
+	if crashed := (*exec.ExitError)(nil); errors.As(ended, &crashed) && crashed.ExitCode() == crash {
+		return Result{}, problem.Errorf(problem.Invalid, "report it, with the files", "rendering %sbroke down: %s", d.where(), firstLineOf(errs.String()))
+	}
 	return Result{}, fmt.Errorf("render in a process of its own: %w, %w: %s", said, ended, errs.String())
 }
 
@@ -237,12 +241,25 @@ func (d *downstream) answer(ctx context.Context, q Question) (r reply) {
 	return reply{Refused: clip(err.Error())}
 }
 
-func (d *downstream) tooMuch(format string, args ...any) error {
-	what := "rendering "
-	if d.at != "" {
-		what += d.at + " "
+// crash is the exit code of a Go program that its runtime ended.
+const crash = 2
+
+// where is the template that was at work, if any, and a blank.
+func (d *downstream) where() string {
+	if d.at == "" {
+		return ""
 	}
-	return problem.Errorf(problem.TooLarge, "look for a loop or a recursion in the templates that does not end, or split it", "%s", what+fmt.Sprintf(format, args...))
+	return d.at + " "
+}
+
+func (d *downstream) tooMuch(format string, args ...any) error {
+	return problem.Errorf(problem.TooLarge, "look for a loop or a recursion in the templates that does not end, or split it",
+		"rendering %s%s", d.where(), fmt.Sprintf(format, args...))
+}
+
+func firstLineOf(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
 }
 
 // bounded ends what a child may write.

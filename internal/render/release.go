@@ -67,7 +67,7 @@ func release(j Job, ask asker) Result {
 	if size > maxChart {
 		return tooLarge("install them by themselves", "the chart's definitions have more than %d MiB", maxChart>>20)
 	}
-	if failed := readable(r); failed != nil {
+	if failed := readable(r, ask); failed != nil {
 		return Result{Problem: failed}
 	}
 	return r
@@ -134,11 +134,14 @@ func documents(text []byte, each func([]byte) error) error {
 }
 
 // readable reads all manifests as Kubernetes reads YAML.
-func readable(r Result) *Problem {
+func readable(r Result, ask asker) *Problem {
 	n := 0
 	for _, t := range slices.Concat(r.CRDs, r.Texts) {
 		if strings.HasSuffix(t.Name, "NOTES.txt") {
 			continue
+		}
+		if err := ask.at(t.Name); err != nil {
+			return wrong("send it again", "%v", err).Problem
 		}
 		var failed *Problem
 		err := documents(t.Body, func(doc []byte) error {
