@@ -4,7 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -146,7 +146,7 @@ func readable(r Result, ask asker) *Problem {
 		var failed *Problem
 		err := documents(t.Body, func(doc []byte) error {
 			if bytes.IndexByte(doc, 0) >= 0 {
-				return fmt.Errorf("a manifest has no zero bytes")
+				return errors.New("a manifest has no zero bytes")
 			}
 			var value any
 			if err := sigsyaml.Unmarshal(doc, &value); err != nil {
@@ -154,7 +154,7 @@ func readable(r Result, ask asker) *Problem {
 			}
 			if !counted(value, &n) {
 				failed = tooLarge("split the chart", "%s: the chart's manifests have more than %d entries", t.Name, maxValues).Problem
-				return fmt.Errorf("%s", failed.Message)
+				return errors.New(failed.Message)
 			}
 			return nil
 		})
