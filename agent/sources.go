@@ -10,8 +10,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/render"
 	"github.com/pipeops/pipeops-vm-agent/internal/source"
-	"github.com/pipeops/pipeops-vm-agent/internal/source/render"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 

@@ -3,6 +3,7 @@ package deployments
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -57,6 +58,11 @@ func Chart() (map[string][]byte, error) {
 		"crd.yaml":            fmt.Sprintf(chartHeader, "crds/pipeops.io_apps.yaml") + crdTemplate(string(crd)),
 		"_rules.tpl":          fmt.Sprintf(chartHeader, "agent/rbac.yaml") + rules,
 	}
+	rights, err := rightsTemplates()
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(templates, rights)
 	out := map[string][]byte{}
 	for name, text := range templates {
 		out[path.Join(chartTemplates, name)] = []byte(text)

@@ -83,7 +83,7 @@ func Calls() map[string][]Right {
 	cordon := append(slices.Clone(nodes), forNodes("nodes", "patch"))
 	return map[string][]Right{
 		"GET /v1/nodes":                nodes,
-		"GET " + node:                  nodes,
+		"GET " + node:                  append(slices.Clone(nodes), forNodes("events", "list")),
 		"POST " + node + "/cordon":     cordon,
 		"POST " + node + "/uncordon":   cordon,
 		"POST " + node + "/drain":      append(slices.Clone(cordon), forNodes("pods/eviction", "create")),

@@ -2,6 +2,8 @@ package deployments_test
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"maps"
 	"os"
 	"slices"
@@ -70,13 +72,19 @@ func TestRightsAreGrantedAndUsed(t *testing.T) {
 		manifest []byte
 		used     map[string]bool
 	}{"node-rights.yaml": {deployments.NodeRights(), usedNodes}, "kubernetes-api-rights.yaml": {deployments.KubernetesAPIRights(), usedUsers}} {
-		var role rbacv1.ClusterRole
-		require.NoError(t, yaml.NewYAMLOrJSONDecoder(bytes.NewReader(apart.manifest), 4096).Decode(&role))
 		granted := map[string]bool{}
-		for _, rule := range role.Rules {
-			add(granted, rule)
-			if apart.used["impersonate users"] {
-				assert.NotEmpty(t, rule.ResourceNames, "the agent may become nobody but those who are named")
+		for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(apart.manifest), 4096); ; {
+			var role rbacv1.ClusterRole
+			err := decoder.Decode(&role)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			require.NoError(t, err)
+			for _, rule := range role.Rules {
+				add(granted, rule)
+				if apart.used["impersonate users"] {
+					assert.NotEmpty(t, rule.ResourceNames, "the agent may become nobody but those who are named")
+				}
 			}
 		}
 		assert.Equal(t, slices.Sorted(maps.Keys(granted)), slices.Sorted(maps.Keys(apart.used)), "of "+name)

@@ -61,13 +61,18 @@ func (c *Client) nodeCommand(ctx context.Context, path string, opts WriteOptions
 // DrainNode cordons a node and has its pods evicted until none is left, and
 // reports how far it has come every other second. When ctx ends before, the
 // answer is how far it had come, with ctx's error; what was evicted stays so, and
-// calling again goes on. Each report is of a command of its own, so an
-// Idempotency-Key is not taken.
+// calling again goes on. Each report is of a command of its own: under an
+// Idempotency-Key they are KEY-1, KEY-2 and so on, so that a caller who sends it again
+// is told again what had become of it, and then goes on.
 func (c *Client) DrainNode(ctx context.Context, name string, options DrainOptions, opts WriteOptions, report func(Drain)) (Drain, error) {
 	var evicted []string
 	last := Drain{Node: name}
-	for {
-		r := (&request{method: http.MethodPost, path: nodeURL(name) + "/drain", body: options}).write(WriteOptions{DryRun: opts.DryRun})
+	for n := 1; ; n++ {
+		step := WriteOptions{DryRun: opts.DryRun}
+		if opts.IdempotencyKey != "" {
+			step.IdempotencyKey = opts.IdempotencyKey + "-" + strconv.Itoa(n)
+		}
+		r := (&request{method: http.MethodPost, path: nodeURL(name) + "/drain", body: options}).write(step)
 		if !opts.DryRun {
 			r.query = map[string]string{"wait": progressWait.String()}
 		}

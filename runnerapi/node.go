@@ -35,7 +35,11 @@ type Node struct {
 	Architecture   string          `json:"architecture" example:"amd64"`
 	Addresses      []string        `json:"addresses,omitempty" doc:"Internal ones."`
 	CreatedAt      time.Time       `json:"createdAt"`
+	Events         []ClusterEvent  `json:"events,omitempty" doc:"What Kubernetes told of it last, the newest first; of one node alone, and where the agent may read it (docs/nodes.md)."`
 }
+
+// MaxNodeEvents is how many events are told of a node.
+const MaxNodeEvents = 20
 
 // NodeCondition is one thing that a node's kubelet says of it.
 type NodeCondition struct {
@@ -126,6 +130,6 @@ type Drain struct {
 type DrainingPod struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	State     string `json:"state" enum:"terminating,blocked,waiting" doc:"blocked: it may not be evicted now; waiting: it has not been tried yet."`
-	Message   string `json:"message,omitempty" doc:"What keeps it, with the name of the PodDisruptionBudget."`
+	State     string `json:"state" enum:"terminating,blocked,failed,waiting" doc:"blocked: its disruption budget keeps it for now; failed: its eviction was refused otherwise; waiting: it has not been tried yet."`
+	Message   string `json:"message,omitempty" doc:"What keeps it, with the name of the PodDisruptionBudget, or why its eviction failed."`
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
 )
@@ -30,6 +31,37 @@ func TestADrainTellsOfEachStepAndGoesOn(t *testing.T) {
 	assert.True(t, drain.Done)
 	assert.Equal(t, []string{"production/web-1"}, drain.Evicted)
 	assert.Equal(t, drain, seen[len(seen)-1])
+}
+
+// TestADrainIsOneCommandUnderItsKey: each of its steps has a key of its own, the same the
+// second time.
+func TestADrainIsOneCommandUnderItsKey(t *testing.T) {
+	b := runnerapitest.NewBackend()
+	agent := runnerapitest.Start(t, b)
+	var keys []string
+	b.Intercept = func(_ context.Context, c runnerapitest.Call) error {
+		keys = append(keys, c.IdempotencyKey)
+		return nil
+	}
+	for range 2 {
+		drain, err := agent.Client().DrainNode(t.Context(), runnerapitest.NodeName, runnerapi.DrainOptions{}, runnerapi.WriteOptions{IdempotencyKey: "k"}, func(runnerapi.Drain) {})
+		require.NoError(t, err)
+		assert.True(t, drain.Done)
+	}
+	for _, key := range keys {
+		assert.Equal(t, "k-1", key)
+	}
+	assert.NotEmpty(t, keys)
+}
+
+// TestADrainThatBreaksOffSaysWhatItHadEvicted: nothing half done that is not reported.
+func TestADrainThatBreaksOffSaysWhatItHadEvicted(t *testing.T) {
+	b := runnerapitest.NewBackend()
+	b.DrainFails = problem.Errorf(problem.Unavailable, "", "the API server is gone")
+	r := newRaw(t, runnerapitest.Start(t, b))
+	resp, answer := r.do("POST", "/v1/nodes/"+runnerapitest.NodeName+"/drain", "{}", "Content-Type", "application/json")
+	assert.Equal(t, 503, resp.StatusCode)
+	assert.Contains(t, string(answer), "the API server is gone; these pods had been evicted before: production/web-1")
 }
 
 func TestADrainThatWaitsTriesAgain(t *testing.T) {

@@ -2,7 +2,10 @@ package runnerapi
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -35,7 +38,7 @@ func (s *server) nodeRoutes() {
 	registerLong(s, operation("drain-node", http.MethodPost, nodePattern+"/drain", "Cluster", "Drain a node",
 		"Cordons the node and has its pods evicted, as their disruption budgets allow; pods of DaemonSets and static pods stay. "+
 			"With wait, refused evictions are tried again for so long. Answers 200 when the node is empty and 202 when pods remain: "+
-			"the body says which and why, and calling again goes on. The customer's policy has to name this command.", maxSmallBody), s.drainNode)
+			"the body says which and why, and calling again goes on. A pod whose eviction fails keeps none of the others. The customer's policy has to name this command.", maxSmallBody), s.drainNode)
 }
 
 func (s *server) listNodes(ctx context.Context, _ *struct{}) (*nodeListOutput, error) {
@@ -91,10 +94,10 @@ func (s *server) drain(ctx context.Context, name string, options DrainOptions, o
 	var evicted []string
 	for {
 		drain, err := s.Nodes.DrainNode(ctx, name, options, opts)
-		if err != nil {
-			return Drain{}, err
-		}
 		evicted = append(evicted, drain.Evicted...)
+		if err != nil {
+			return Drain{}, brokeOff(err, evicted)
+		}
 		drain.Evicted = evicted
 		if drain.Done || opts.DryRun || time.Until(end) < drainPause {
 			return drain, nil
@@ -108,6 +111,22 @@ func (s *server) drain(ctx context.Context, name string, options DrainOptions, o
 		}
 	}
 }
+
+// brokeOff says with an error what a drain had done by then.
+func brokeOff(err error, evicted []string) error {
+	p := &problem.Error{}
+	if len(evicted) == 0 || !errors.As(err, &p) {
+		return err
+	}
+	said := *p
+	said.Detail += fmt.Sprintf("; these pods had been evicted before: %s", strings.Join(evicted[:min(len(evicted), maxEvictedNamed)], ", "))
+	if more := len(evicted) - maxEvictedNamed; more > 0 {
+		said.Detail += fmt.Sprintf(" and %d more", more)
+	}
+	return &said
+}
+
+const maxEvictedNamed = 10
 
 func (s *server) listEvents(ctx context.Context, in *struct {
 	params.Namespace

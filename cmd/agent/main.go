@@ -5,7 +5,7 @@ import (
 	"context"
 	"os"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/source/render"
+	"github.com/pipeops/pipeops-vm-agent/internal/render"
 )
 
 // Set by the linker.

@@ -39,16 +39,38 @@ func (a *app) completeApp(cmd *cobra.Command, args []string, typed string) ([]st
 	if len(args) != 1 {
 		return a.completeAgent(cmd, args, typed)
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
-	defer cancel()
 	namespace, _ := cmd.Flags().GetString("namespace") // every command with an App has it
-	quiet := &app{streams: streams{err: nowhere{}}, credentials: a.credentials, patience: completionPatience}
-	var names []string
-	_ = quiet.on(ctx, args[0], func(ctx context.Context, t *target) error {
+	return a.completed(cmd, args[0], func(ctx context.Context, t *target) (names []string, err error) {
 		apps, err := t.List(ctx, namespace)
 		for _, app := range apps {
 			names = append(names, app.Name)
 		}
+		return names, err
+	})
+}
+
+// completeNode offers the nodes' names for the second argument.
+func (a *app) completeNode(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if len(args) != 1 {
+		return a.completeAgent(cmd, args, typed)
+	}
+	return a.completed(cmd, args[0], func(ctx context.Context, t *target) (names []string, err error) {
+		nodes, err := t.ListNodes(ctx)
+		for _, node := range nodes {
+			names = append(names, node.Name)
+		}
+		return names, err
+	})
+}
+
+// completed asks an agent for names, without a word when it cannot be reached.
+func (a *app) completed(cmd *cobra.Command, agent string, ask func(context.Context, *target) ([]string, error)) ([]string, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
+	defer cancel()
+	quiet := &app{streams: streams{err: nowhere{}}, credentials: a.credentials, patience: completionPatience}
+	var names []string
+	_ = quiet.on(ctx, agent, func(ctx context.Context, t *target) (err error) {
+		names, err = ask(ctx, t)
 		return err
 	})
 	return names, cobra.ShellCompDirectiveNoFileComp

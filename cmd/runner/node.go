@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -46,10 +47,10 @@ func newNodeList(a *app) *cobra.Command {
 func newNodeGet(a *app) *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
-		Use: "get AGENT NODE", Short: "Show a node with its conditions and taints",
+		Use: "get AGENT NODE", Short: "Show a node with its conditions, taints and last events",
 		Example:           "  pipeops-runner node get shop node-1",
 		Args:              exactArgs("AGENT", "NODE"),
-		ValidArgsFunction: a.completeAgent,
+		ValidArgsFunction: a.completeNode,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
 				node, err := t.GetNode(ctx, args[1])
@@ -73,7 +74,7 @@ func newNodeCordon(a *app, verb, short string, do nodeCommand) *cobra.Command {
 		Use: verb + " AGENT NODE", Short: short,
 		Example:           "  pipeops-runner node " + verb + " shop node-1",
 		Args:              exactArgs("AGENT", "NODE"),
-		ValidArgsFunction: a.completeAgent,
+		ValidArgsFunction: a.completeNode,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
 				node, err := do(t.Client, ctx, args[1], runnerapi.WriteOptions{DryRun: dryRun})
@@ -103,7 +104,7 @@ Pods of DaemonSets and static pods stay. What is refused is tried again until --
 called again, the command goes on where it ended.`,
 		Example:           "  pipeops-runner node drain shop node-1 --timeout 10m",
 		Args:              exactArgs("AGENT", "NODE"),
-		ValidArgsFunction: a.completeAgent,
+		ValidArgsFunction: a.completeNode,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if timeout <= 0 {
 				return usageError{errors.New("--timeout: give a duration above zero, such as 10m")}
@@ -159,8 +160,11 @@ func (a *app) drain(ctx context.Context, t *target, node string, options runnera
 func drainProgress(d runnerapi.Drain) string {
 	line := fmt.Sprintf("%d evicted, %d remain", len(d.Evicted), len(d.Remaining))
 	for _, p := range d.Remaining {
-		if p.State == "blocked" {
+		switch p.State {
+		case "blocked":
 			line += fmt.Sprintf("\n  %s/%s is kept: %s", p.Namespace, p.Name, cli.Printable(p.Message))
+		case "failed":
+			line += fmt.Sprintf("\n  %s/%s cannot be evicted: %s", p.Namespace, p.Name, cli.Printable(p.Message))
 		}
 	}
 	return line
@@ -217,5 +221,11 @@ func nodeDetails(w io.Writer, n runnerapi.Node) {
 	cli.Row(w, "CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE")
 	for _, c := range n.Conditions {
 		cli.Row(w, c.Type, c.Status, c.Reason, cli.Age(c.Since), c.Message)
+	}
+	if len(n.Events) > 0 {
+		cli.Row(w, "EVENT", "TYPE", "COUNT", "SEEN", "MESSAGE")
+	}
+	for _, e := range n.Events {
+		cli.Row(w, e.Reason, e.Type, strconv.Itoa(int(e.Count)), cli.Age(e.LastSeen), e.Message)
 	}
 }

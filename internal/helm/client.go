@@ -23,7 +23,7 @@ import (
 type cluster struct {
 	*kube.Client
 	ctx    context.Context
-	bounds bounds
+	limits limits
 	// admit asks the policy; nil where nothing is made.
 	admit func([]runnerapi.ObjectIntent) error
 	say   func(format string, args ...any)
@@ -49,7 +49,7 @@ func (c *cluster) Build(reader io.Reader, validate bool) (kube.ResourceList, err
 		if err != nil {
 			return nil, err
 		}
-		if err := c.bounds.check(o); err != nil {
+		if err := c.limits.check(o); err != nil {
 			return nil, err
 		}
 		objects = append(objects, o)

@@ -1,11 +1,8 @@
 package helm
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -13,9 +10,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	chart "helm.sh/helm/v4/pkg/chart/v2"
-	"helm.sh/helm/v4/pkg/chart/v2/loader"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -25,7 +19,6 @@ import (
 // installed comes near these.
 const (
 	maxArchive   = 4 << 20
-	maxUnpacked  = 16 << 20
 	maxIndex     = 64 << 20 // read line by line
 	fetchTimeout = 30 * time.Second
 	maxRedirects = 5
@@ -194,54 +187,4 @@ func (f *fetcher) chart(ctx context.Context, source runnerapi.ChartSource, l *lo
 	}
 	defer func() { _ = body.Close() }()
 	return readAll(body, maxArchive, "the chart's archive")
-}
-
-// load unpacks a chart's archive. Headers count too: a million empty files are small
-// until they are unpacked.
-func load(data []byte) (*chart.Chart, error) {
-	bad := func(err error) error {
-		return problem.Errorf(problem.Invalid, "pack it with helm package, and see what helm lint says", "this is no chart: %v", err).WithField("chart")
-	}
-	unzipped, err := gzip.NewReader(bytes.NewReader(data))
-	if err != nil {
-		return nil, bad(err)
-	}
-	n, err := io.Copy(io.Discard, io.LimitReader(unzipped, maxUnpacked+1))
-	switch {
-	case err != nil:
-		return nil, bad(err)
-	case n > maxUnpacked:
-		return nil, tooLarge("the chart, unpacked,", maxUnpacked)
-	}
-	c, err := loader.LoadArchive(bytes.NewReader(data))
-	if err != nil {
-		return nil, bad(err)
-	}
-	if err := c.Validate(); err != nil {
-		return nil, bad(err)
-	}
-	if t := c.Metadata.Type; t != "" && t != "application" {
-		return nil, bad(fmt.Errorf("charts of type %s are not installed by themselves", t))
-	}
-	if needs := c.Metadata.Dependencies; len(needs) > 0 {
-		list := make([]*chart.Dependency, len(needs))
-		copy(list, needs)
-		if err := checkDependencies(c, list); err != nil {
-			return nil, bad(err)
-		}
-	}
-	return c, nil
-}
-
-func checkDependencies(c *chart.Chart, needs []*chart.Dependency) error {
-	var missing []string
-	for _, d := range needs {
-		if !slices.ContainsFunc(c.Dependencies(), func(have *chart.Chart) bool { return have.Name() == d.Name }) {
-			missing = append(missing, d.Name)
-		}
-	}
-	if len(missing) > 0 {
-		return fmt.Errorf("it lacks its dependencies %s: pack them in with helm dependency build", strings.Join(missing, ", "))
-	}
-	return nil
 }

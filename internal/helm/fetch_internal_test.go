@@ -209,7 +209,7 @@ func TestWhatIsNotFetched(t *testing.T) {
 	assert.Equal(t, []string{""}, seen, "the login is not for another host")
 }
 
-// TestWhatIsTooLarge, or grows when it is unpacked.
+// TestWhatIsTooLarge to be fetched.
 func TestWhatIsTooLarge(t *testing.T) {
 	endless := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -238,30 +238,6 @@ func TestWhatIsTooLarge(t *testing.T) {
 		_, err := f.chart(t.Context(), runnerapi.ChartSource{Repository: s.URL + path, Name: "web"}, nil)
 		assert.Equal(t, problem.TooLarge, refusal(t, err).Code, path)
 	}
-	many := make([]string, 0, 80000)
-	for i := range 40000 {
-		many = append(many, fmt.Sprintf("web/%d", i), "")
-	}
-	for what, archive := range map[string][]byte{
-		"a large file": packed(t, "web/Chart.yaml", chartYAML, "web/zeros", strings.Repeat("\x00", maxUnpacked)),
-		"many files":   packed(t, many...),
-	} {
-		assert.Less(t, len(archive), runnerapi.MaxChartArchive, what)
-		_, err := load(archive)
-		assert.Equal(t, problem.TooLarge, refusal(t, err).Code, what)
-	}
-	for what, archive := range map[string][]byte{
-		"nothing": nil, "no gzip": []byte("hello"), "no chart": packed(t, "web/readme", "x"),
-		"outside":         packed(t, "web/../../etc/passwd", "x"),
-		"a library":       packed(t, "web/Chart.yaml", chartYAML+"type: library\n"),
-		"no dependencies": packed(t, "web/Chart.yaml", chartYAML+"dependencies: [{name: db, version: 1, repository: https://example.com}]\n"),
-	} {
-		_, err := load(archive)
-		assert.Equal(t, problem.Invalid, refusal(t, err).Code, what)
-	}
-	c, err := load(packed(t, "web/Chart.yaml", chartYAML))
-	require.NoError(t, err)
-	assert.Equal(t, "1.4.2", c.Metadata.Version)
 }
 
 func TestIndexesOfEachForm(t *testing.T) {
@@ -300,11 +276,6 @@ func FuzzIndex(f *testing.F) {
 	})
 }
 
-func FuzzLoad(f *testing.F) {
-	f.Add(packed(f, "web/Chart.yaml", chartYAML, "web/templates/a.yaml", "a: b"))
-	f.Fuzz(func(_ *testing.T, archive []byte) { _, _ = load(archive) })
-}
-
 func TestPathsOfTheKubernetesAPI(t *testing.T) {
 	for path, want := range map[string]struct {
 		namespace string
@@ -322,19 +293,4 @@ func TestPathsOfTheKubernetesAPI(t *testing.T) {
 		assert.Equal(t, want.namespace, namespace, path)
 		assert.Equal(t, want.resource, resource, path)
 	}
-}
-
-func TestFunctionsOfTemplatesAreBounded(t *testing.T) {
-	for _, template := range []string{"{{ repeat 2000000000 \"x\" }}", "{{ until 1000000000 }}", "{{ untilStep 0 1000000000 1 }}"} {
-		c, err := load(packed(t, "web/Chart.yaml", chartYAML, "web/templates/a.yaml", template))
-		require.NoError(t, err)
-		_, err = rendered(t, c, nil)
-		assert.Contains(t, refusal(t, err).Detail, "at most", template)
-	}
-	c, err := load(packed(t, "web/Chart.yaml", chartYAML, "web/templates/a.yaml",
-		`{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {a: "{{ repeat 3 "x" }}{{ until 3 }}{{ untilStep 3 0 -1 }}{{ untilStep 0 5 2 }}"}}`))
-	require.NoError(t, err)
-	objects, err := rendered(t, c, nil)
-	require.NoError(t, err)
-	assert.Equal(t, map[string]any{"a": "xxx[0 1 2][3 2 1][0 2 4]"}, objects[0].Object["data"])
 }

@@ -42,7 +42,11 @@ func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(g.ctx)
 	// Never taken back: the body is read later. The command ends it.
 	context.AfterFunc(r.Context(), func() { cancel(context.Cause(r.Context())) })
-	return g.RoundTripper.RoundTrip(r.WithContext(ctx))
+	resp, err := g.RoundTripper.RoundTrip(r.WithContext(ctx))
+	if _, resource := pathOf(r.URL.Path); g.render && resource {
+		return limited(resp, err)
+	}
+	return resp, err
 }
 
 func (g guard) allows(r *http.Request) error {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
-	"helm.sh/helm/v4/pkg/chart/loader/archive"
 	"helm.sh/helm/v4/pkg/kube"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +20,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/render"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -32,6 +32,9 @@ const (
 	maxHistory = 5
 	// requestTimeout bounds each request to the Kubernetes API.
 	requestTimeout = 30 * time.Second
+	// renderTimeout bounds the rendering of a chart: it is one of the things that are done
+	// before a command is answered.
+	renderTimeout = 20 * time.Second
 )
 
 // Options say where the agent lives and what it may fetch.
@@ -44,7 +47,9 @@ type Options struct {
 	HTTPHosts []string
 	// Transport fetches charts; nil for one with the system's roots and proxies.
 	Transport http.RoundTripper
-	Log       zerolog.Logger
+	// Render renders charts; the zero one is this very program, which calls render.Child.
+	Render render.Process
+	Log    zerolog.Logger
 }
 
 // Releases implements runnerapi.Releases. Its commands go on after they were answered,
@@ -78,6 +83,9 @@ func New(config *rest.Config, opts Options) *Releases {
 	rc.WarningHandler = rest.NoWarnings{}
 	if rc.UserAgent == "" {
 		rc.UserAgent = managed.FieldManager
+	}
+	if opts.Render.Patience == 0 {
+		opts.Render.Patience = renderTimeout
 	}
 	r := &Releases{opts: opts, config: rc, fetch: newFetcher(opts), holder: rand.Text(), slots: make(chan struct{}, maxAtWork)}
 	r.life, r.stop = context.WithCancel(context.Background())
@@ -113,7 +121,6 @@ const helmManager = "helm"
 // helmGlobals sets what Helm keeps for the whole process.
 var helmGlobals = sync.OnceFunc(func() {
 	kube.ManagedFieldsManager = helmManager
-	archive.MaxDecompressedChartSize = maxUnpacked
 })
 
 func (r *Releases) clients() (*clients, error) {

@@ -9,7 +9,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	release "helm.sh/helm/v4/pkg/release/v1"
+	"helm.sh/helm/v4/pkg/storage/driver"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/helm"
@@ -293,7 +296,7 @@ func TestWhatTheClusterRefusesIsRefusedBeforeAnythingIsMade(t *testing.T) {
 		"{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {prots: [{port: 80}]}}":       "prots",
 		"{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {ports: [{port: 99999}]}}":    "65535",
 		"{apiVersion: v1, kind: Service, metadata: {name: refused}, spec: {ports: [{port: 80}]}}": "not this release's",
-		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: kube-system}}":          "is in namespace kube-system",
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: kube-system}}":          "it is in namespace kube-system",
 	} {
 		_, err := r.PutRelease(t.Context(), key("others"), of(pack(t, map[string]string{"templates/a.yaml": good + text}), nil), byTest)
 		p := problemOf(t, err)
@@ -347,4 +350,67 @@ func TestReleasesOfSomebodyElse(t *testing.T) {
 		}
 	}
 	assert.Equal(t, runnerapi.ReleaseDeployed, deploy(t, r, "theirs", of(guide(t), nil)).Status)
+}
+
+// TestAChartThatIsABombLeavesAReleaseAsItWas, and the agent at work.
+func TestAChartThatIsABombLeavesAReleaseAsItWas(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	r := start(t, env.Agent, func(o *helm.Options) { o.Render.Patience = 3 * time.Second })
+	remove(t, env, "calm")
+	deploy(t, r, "calm", of(guide(t), map[string]any{"greeting": "hello"}))
+	for template, says := range map[string]string{
+		"{{ range 1000000 }}{{ range 1000000 }}{{ end }}{{ end }}":                      "guide/templates/bomb.yaml takes more than 3s",
+		"{{ $x := `x` }}{{ range 1000 }}{{ $x = print $x $x }}{{ end }}":                "guide/templates/bomb.yaml takes more than",
+		`{{ define "a" }}{{ include "a" . }}{{ end }}{{ include "a" . }}`:               "guide/templates/bomb.yaml takes more than",
+		"a: b\n{{ repeat 1000000000 `x` }}":                                             "guide/templates/bomb.yaml:2:3",
+		"{apiVersion: v1, kind: ConfigMap, data: [" + "{{ range 300000 }}1,{{ end }}]}": "guide/templates/bomb.yaml",
+	} {
+		_, err := r.PutRelease(t.Context(), key("calm"), of(pack(t, map[string]string{"templates/bomb.yaml": template}), nil), byTest)
+		p := problemOf(t, err)
+		assert.Contains(t, p.Detail, says)
+		assert.Equal(t, "chart", p.Field)
+	}
+	release, err := r.GetRelease(t.Context(), key("calm"))
+	require.NoError(t, err)
+	assert.False(t, release.Busy())
+	assert.Equal(t, runnerapi.ReleaseDeployed, release.Status)
+	assert.Equal(t, 1, release.Revision)
+	s, err := service(t, env, "calm")
+	require.NoError(t, err)
+	assert.Equal(t, "hello", s.Annotations["greeting"])
+}
+
+// TestAReleaseIsKeptAsHelmKeepsIt: the chart as it came, and the manifest as it was
+// rendered, whatever stands in it.
+func TestAReleaseIsKeptAsHelmKeepsIt(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	r := start(t, env.Agent)
+	remove(t, env, "kept")
+	const source = "apiVersion: v1\nkind: Service\nmetadata: {name: kept, annotations: {text: \"{{ `{{ $labels.pod }} }} {{- \\\\ ` }}`\", revision: \"{{ .Release.Revision }} {{ .Release.IsUpgrade }}\"}}\nspec: {ports: [{port: {{ .Values.port }}}]}\n"
+	chart := pack(t, map[string]string{
+		"templates/service.yaml": source, "values.yaml": "port: 80\n", "templates/NOTES.txt": "{{ .Release.Name }} of {{ .Values.greeting }}",
+		"charts/sub/Chart.yaml": "apiVersion: v2\nname: sub\nversion: 1.0.0\n", "charts/sub/templates/second.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: {{ .Release.Name }}-second}\nspec: {ports: [{port: 80}]}\n",
+	})
+	deploy(t, r, "kept", of(chart, nil))
+	assert.Equal(t, runnerapi.ReleaseDeployed, deploy(t, r, "kept", of(chart, map[string]any{"port": 81, "greeting": "hello"})).Status)
+	s, err := service(t, env, "kept")
+	require.NoError(t, err)
+	assert.Equal(t, "{{ $labels.pod }} }} {{- \\ `", s.Annotations["text"])
+	assert.Equal(t, "2 true", s.Annotations["revision"])
+	assert.EqualValues(t, 81, s.Spec.Ports[0].Port)
+	d := driver.NewSecrets(kubernetes.NewForConfigOrDie(env.Admin).CoreV1().Secrets(production))
+	got, err := d.Get("sh.helm.release.v1.kept.v2")
+	require.NoError(t, err)
+	kept, ok := got.(*release.Release)
+	require.True(t, ok)
+	require.Len(t, kept.Chart.Templates, 2)
+	texts := map[string]string{}
+	for _, f := range kept.Chart.Templates {
+		texts[f.Name] = string(f.Data)
+	}
+	assert.Equal(t, source, texts["templates/service.yaml"])
+	assert.EqualValues(t, 80, kept.Chart.Values["port"])
+	assert.EqualValues(t, 81, kept.Config["port"])
+	assert.Equal(t, "kept of hello", kept.Info.Notes)
+	assert.Contains(t, kept.Manifest, "# Source: guide/charts/sub/templates/second.yaml\n")
 }

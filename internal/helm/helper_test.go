@@ -21,6 +21,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/helm"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/render"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
@@ -32,6 +33,7 @@ const patience = 30 * time.Second
 var byTest = runnerapi.ReleaseOptions{WriteOptions: runnerapi.WriteOptions{Caller: runnerapi.Caller{Runner: "tester", RequestID: "req-1"}}}
 
 func TestMain(m *testing.M) {
+	render.Child()
 	if path := os.Getenv(victimKubeconfig); path != "" {
 		os.Exit(beKilled(path))
 	}

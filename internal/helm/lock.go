@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/bounds"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -27,7 +28,7 @@ const (
 	lockKey    = "operation"
 )
 
-func lockName(release string) string { return "pipeops-release-" + release }
+func lockName(release string) string { return bounds.ReleaseLock + release }
 
 // holding is what a lock says.
 type holding struct {

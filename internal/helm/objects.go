@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/bounds"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -30,7 +30,7 @@ type object struct {
 
 // parseObjects takes the documents of a rendered template apart, and lists in them.
 func parseObjects(source, text, hook string) ([]*object, error) {
-	bad := func(err error) error { return unrendered(fmt.Errorf("%s: %w", source, err)) }
+	bad := func(err error) error { return unreadable(fmt.Errorf("%s: %w", source, err)) }
 	documents := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
 	var all []*object
 	for {
@@ -66,41 +66,42 @@ func parseObjects(source, text, hook string) ([]*object, error) {
 // String names an object for people.
 func (o *object) String() string { return o.GetKind() + " " + o.GetName() }
 
-func (o *object) kind() string {
-	if group := o.GroupVersionKind().Group; group != "" {
-		return o.GetKind() + "." + group
-	}
-	return o.GetKind()
+func (o *object) kind() string { return bounds.Kind(o.GroupVersionKind()) }
+
+// limits are what no chart may bring, whatever the policy says: what nobody applies through
+// the agent, and what is not in the release's namespace.
+type limits struct {
+	bounds.Agent
+	namespace string // of the release
 }
 
-// bounds are what no chart may bring, whatever the policy says. They are the same as for
-// raw manifests.
-type bounds struct{ namespace, agent string }
-
 // check refuses an object that is not a chart's to make.
-func (b bounds) check(o *object) error {
-	refuse := func(fix, format string, args ...any) error {
-		return problem.Errorf(problem.Forbidden, fix, "%s (%s) %s", o, o.source, fmt.Sprintf(format, args...)).WithField("chart")
-	}
-	group := o.GroupVersionKind().Group
+func (l limits) check(o *object) error {
 	switch {
 	case o.GetKind() == "" || o.GetAPIVersion() == "" || o.GetName() == "" && o.GetGenerateName() == "":
 		return problem.Errorf(problem.Invalid, "have the chart give each object apiVersion, kind and metadata.name",
 			"an object in %s lacks one of apiVersion, kind and name", o.source).WithField("chart")
-	case o.GetNamespace() != "" && o.GetNamespace() != b.namespace:
-		return refuse("have the chart use .Release.Namespace", "is in namespace %s: a chart works in the namespace of its release alone, here %s", o.GetNamespace(), b.namespace)
-	case group == "" && o.GetKind() == "Namespace":
-		return refuse("make it with: pipeops-runner namespace create AGENT NAME", "is a namespace, which no chart makes")
-	case strings.HasSuffix(group, "pipeops.io"):
-		return refuse("deploy it with: pipeops-runner deploy AGENT NAME", "is the agent's own kind")
-	case o.GetLabels()[managed.By] == managed.ByAgent:
-		return refuse("have the chart not set it", "has the agent's own label %s", managed.By)
-	case strings.HasPrefix(o.GetName(), managed.FieldManager) || strings.HasPrefix(o.GetName(), "pipeops-release-"):
-		return refuse("have the chart name it otherwise", "has a name that the agent keeps for its own objects")
-	case group == "" && o.GetKind() == "Secret" && strings.HasPrefix(o.GetName(), "sh.helm.release."):
-		return refuse("have the chart name it otherwise", "has a name that Helm keeps for releases")
+	case o.GetNamespace() != "" && o.GetNamespace() != l.namespace:
+		return inTemplate(o, problem.Errorf(problem.Forbidden, "have the chart use .Release.Namespace",
+			"it is in namespace %s: a chart works in the namespace of its release alone, here %s", o.GetNamespace(), l.namespace))
+	case o.kind() == "Namespace":
+		return inTemplate(o, problem.Errorf(problem.Forbidden, "make it with: pipeops-runner namespace create AGENT NAME", "no chart makes a namespace"))
+	}
+	if err := l.Check(o.Unstructured); err != nil {
+		return inTemplate(o, err)
 	}
 	return nil
+}
+
+// inTemplate names the object and its template.
+func inTemplate(o *object, err error) error {
+	p := &problem.Error{}
+	if !errors.As(err, &p) {
+		return err
+	}
+	located := *p.WithField("chart")
+	located.Detail = fmt.Sprintf("%s (%s): %s", o, o.source, p.Detail)
+	return &located
 }
 
 // intents are objects as far as a policy can bound them.
@@ -109,7 +110,7 @@ func intents(objects []*object) ([]runnerapi.ObjectIntent, error) {
 	for i, o := range objects {
 		var err error
 		if all[i], err = intent(o); err != nil {
-			return nil, unrendered(fmt.Errorf("%s: %s: %w", o.source, o, err))
+			return nil, unreadable(fmt.Errorf("%s: %s: %w", o.source, o, err))
 		}
 	}
 	return all, nil

@@ -59,7 +59,7 @@ func (s *session) target(revision int, admit func([]runnerapi.ObjectIntent) erro
 		return record{}, err
 	}
 	for _, o := range objects {
-		if err := s.bounds().check(o); err != nil {
+		if err := s.limits().check(o); err != nil {
 			return record{}, err
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"helm.sh/helm/v4/pkg/action"
-	chart "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/kube"
 	"helm.sh/helm/v4/pkg/release/common"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,9 +57,8 @@ type put struct {
 
 // plan is what is known before anything is changed.
 type plan struct {
+	*rendered
 	cfg     *action.Configuration
-	chart   *chart.Chart
-	objects []*object
 	changes []runnerapi.ReleaseObject
 	next    int // revision
 }
@@ -86,45 +84,50 @@ func (p *put) prepare(ctx context.Context) (*plan, error) {
 		return nil, err
 	}
 	pl := &plan{cfg: cfg, next: p.next()}
-	rendering, err := load(archive)
-	if err != nil {
+	if pl.rendered, err = p.render(cfg, looking, archive); err != nil {
 		return nil, err
 	}
-	if pl.objects, err = p.look(ctx, looking, rendering, pl.next); err != nil {
+	if err := p.look(pl.objects); err != nil {
 		return nil, err
 	}
 	p.lock.say("comparing the chart with the cluster")
-	if pl.changes, err = compare(p.ctx, cluster, p.key, pl.objects, p.spec.Adopt); err != nil {
-		return nil, err
-	}
-	pl.chart, err = load(archive) // rendering leaves its traces in a chart
+	pl.changes, err = compare(p.ctx, cluster, p.key, pl.objects, p.spec.Adopt)
 	return pl, err
 }
 
-// look renders the chart and asks whether all that it brings is allowed.
-func (p *put) look(ctx context.Context, looking *getter, c *chart.Chart, revision int) ([]*object, error) {
+// render has the chart be rendered, for Helm too: its templates are executed this one time.
+func (p *put) render(cfg *action.Configuration, looking *getter, archive []byte) (*rendered, error) {
 	caps, err := capabilities(looking)
 	if err != nil {
 		return nil, err
 	}
-	values := copied(p.spec.Values)
-	objects, err := render(ctx, looking, c, values, p.key, revision, caps)
-	if err != nil {
-		return nil, err
+	cfg.Capabilities = caps
+	r := renderer{Process: p.Releases.opts.Render, key: p.key, revision: p.next(), upgrade: !p.installs(), caps: caps}
+	r.Lookup = looking.lookup
+	out, err := r.do(p.ctx, archive, copied(p.spec.Values))
+	if err == nil {
+		p.store.keep(out)
 	}
+	return out, err
+}
+
+// look asks whether all that a chart brings is allowed.
+func (p *put) look(objects []*object) error {
 	for _, o := range objects {
-		if err := p.bounds().check(o); err != nil {
-			return nil, err
+		if err := p.limits().check(o); err != nil {
+			return err
 		}
 	}
 	in, err := intents(objects)
-	if err != nil {
-		return nil, err
-	}
-	if p.opts.AdmitObjects != nil {
+	if err == nil && p.opts.AdmitObjects != nil {
 		err = p.opts.AdmitObjects(in)
 	}
-	return objects, err
+	return err
+}
+
+// installs says whether there is nothing to upgrade.
+func (s *session) installs() bool {
+	return len(s.history) == 0 || s.history[0].status == common.StatusUninstalled
 }
 
 // next is the number of the revision to be.
@@ -172,7 +175,7 @@ func (p *put) run(ctx context.Context) error {
 		return err
 	}
 	values := copied(p.spec.Values)
-	if len(p.history) == 0 || p.history[0].status == common.StatusUninstalled {
+	if p.installs() {
 		return p.install(pl, values)
 	}
 	return p.upgrade(pl, values)
@@ -185,7 +188,7 @@ func (p *put) install(pl *plan, values map[string]any) error {
 	do.ReleaseName, do.Namespace, do.Timeout = p.key.Name, p.key.Namespace, p.spec.TimeLimit()
 	do.WaitStrategy, do.Replace = kube.LegacyStrategy, len(p.history) > 0
 	do.DisableOpenAPIValidation = true // the API server validates, strictly: its documents take tens of megabytes here
-	_, err := do.RunWithContext(context.WithoutCancel(p.ctx), pl.chart, values)
+	_, err := do.RunWithContext(context.WithoutCancel(p.ctx), pl.literal, values)
 	return err
 }
 
@@ -195,7 +198,7 @@ func (p *put) upgrade(pl *plan, values map[string]any) error {
 	do.WaitStrategy, do.ServerSideApply, do.ResetValues = kube.LegacyStrategy, "true", true
 	do.DisableOpenAPIValidation = true
 	do.RollbackOnFailure, do.ForceConflicts = p.spec.RollbackOnFailure, p.spec.Adopt
-	_, err := do.RunWithContext(context.WithoutCancel(p.ctx), p.key.Name, pl.chart, values)
+	_, err := do.RunWithContext(context.WithoutCancel(p.ctx), p.key.Name, pl.literal, values)
 	return err
 }
 

@@ -2,25 +2,31 @@ package helm
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"sort"
+	"strconv"
 	"strings"
 
 	"helm.sh/helm/v4/pkg/action"
 	"helm.sh/helm/v4/pkg/chart/common"
-	"helm.sh/helm/v4/pkg/chart/common/util"
 	chart "helm.sh/helm/v4/pkg/chart/v2"
-	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
-	"helm.sh/helm/v4/pkg/engine"
 	releaseutil "helm.sh/helm/v4/pkg/release/v1/util"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/render"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// maxRendered bounds what a chart becomes: more fits in no release.
-const maxRendered = 8 << 20
+// rendered is a chart that was rendered, once and for all, by a process with limits.
+type rendered struct {
+	chart *chart.Chart // as it came, without those that it depends on: as Helm keeps it
+	// literal is a chart of what the templates became: what Helm renders of it is that.
+	literal *chart.Chart
+	objects []*object
+}
 
 // capabilities are what charts ask about the cluster.
 func capabilities(g *getter) (*common.Capabilities, error) {
@@ -39,44 +45,85 @@ func capabilities(g *getter) (*common.Capabilities, error) {
 	}, nil
 }
 
-// render renders a chart before Helm does, so that all its objects, hooks too, can be
-// looked at before the first is made. What Helm renders then is looked at again.
-func render(ctx context.Context, g *getter, c *chart.Chart, values map[string]any, key runnerapi.Key, revision int, caps *common.Capabilities) ([]*object, error) {
-	if v := c.Metadata.KubeVersion; v != "" && !chartutil.IsCompatibleRange(v, caps.KubeVersion.String()) {
-		return nil, unrendered(fmt.Errorf("it wants Kubernetes %s, and this is %s", v, caps.KubeVersion.Version))
-	}
-	if err := chartutil.ProcessDependencies(c, values); err != nil {
-		return nil, unrendered(err)
-	}
-	top, err := util.ToRenderValues(c, values, common.ReleaseOptions{
-		Name: key.Name, Namespace: key.Namespace, Revision: revision, IsInstall: revision == 1, IsUpgrade: revision > 1,
-	}, caps)
+// renderer has charts of one release be rendered.
+type renderer struct {
+	render.Process
+	key      runnerapi.Key
+	revision int
+	upgrade  bool
+	caps     *common.Capabilities
+}
+
+// do renders a chart's archive. No file of it is read in this process.
+func (r renderer) do(ctx context.Context, archive []byte, values map[string]any) (*rendered, error) {
+	text, err := json.Marshal(values)
 	if err != nil {
-		return nil, unrendered(err)
+		return nil, problem.Errorf(problem.Invalid, "correct the values", "the values cannot be written as JSON: %v", err).WithField("values")
 	}
-	e := engine.New(g.config)
-	e.CustomTemplateFuncs = boundedFuncs()
-	files, err := e.RenderWithContext(ctx, c, top)
-	if err != nil {
-		return nil, unrendered(err)
-	}
-	size := 0
-	for name, text := range files {
-		if size += len(text); strings.HasSuffix(name, "NOTES.txt") {
-			delete(files, name)
+	var refused *problem.Error
+	if look := r.Lookup; look != nil {
+		r.Lookup = func(ctx context.Context, q render.Question) ([]byte, error) {
+			object, err := look(ctx, q)
+			errors.As(err, &refused)
+			return object, err
 		}
 	}
-	if size > maxRendered {
-		return nil, tooLarge("what the chart renders to", maxRendered)
+	out, err := r.Run(ctx, render.Job{
+		Type: render.Release, Archive: archive, Values: string(text), Release: r.key.Name, Namespace: r.key.Namespace,
+		Revision: r.revision, Upgrade: r.upgrade, KubeVersion: r.caps.KubeVersion.Version, APIVersions: r.caps.APIVersions,
+	})
+	if err != nil {
+		return nil, unrendered(err, refused)
 	}
-	return objectsOf(c, files)
+	return taken(out)
+}
+
+// unrendered is why a chart was not rendered; refused is what it was not let look up, which
+// tells more of that.
+func unrendered(err error, refused *problem.Error) error {
+	p := &problem.Error{}
+	if !errors.As(err, &p) {
+		return err
+	}
+	q := *p.WithField("chart")
+	if refused != nil {
+		q.Code, q.Fix = refused.Code, refused.Fix
+	}
+	return &q
+}
+
+// taken is what the process made of a chart.
+func taken(out render.Result) (*rendered, error) {
+	r := &rendered{chart: &chart.Chart{}}
+	if err := json.Unmarshal(out.Chart, r.chart); err != nil {
+		return nil, fmt.Errorf("read the chart: %w", err)
+	}
+	files := make(map[string]string, len(out.Texts))
+	metadata := *r.chart.Metadata
+	metadata.Dependencies = nil // they are rendered, too
+	r.literal = &chart.Chart{Metadata: &metadata}
+	for _, t := range out.Texts {
+		// One action that is a text: nothing in it is looked at again.
+		r.literal.Templates = append(r.literal.Templates, &common.File{
+			Name: strings.TrimPrefix(t.Name, r.chart.Name()+"/"), Data: []byte("{{" + strconv.Quote(string(t.Body)) + "}}"),
+		})
+		if path.Base(t.Name) != "NOTES.txt" {
+			files[t.Name] = string(t.Body)
+		}
+	}
+	for _, t := range out.CRDs {
+		r.literal.Files = append(r.literal.Files, &common.File{Name: "crds/" + t.Name, Data: t.Body})
+	}
+	var err error
+	r.objects, err = objectsOf(out.CRDs, files)
+	return r, err
 }
 
 // objectsOf are what the rendered files hold, in the order in which Helm makes them.
-func objectsOf(c *chart.Chart, files map[string]string) ([]*object, error) {
+func objectsOf(crds []render.Text, files map[string]string) ([]*object, error) {
 	var all []*object
-	for _, crd := range c.CRDObjects() {
-		found, err := parseObjects(crd.Filename, string(crd.File.Data), "crd")
+	for _, crd := range crds {
+		found, err := parseObjects(crd.Name, string(crd.Body), "crd")
 		if err != nil {
 			return nil, err
 		}
@@ -84,7 +131,7 @@ func objectsOf(c *chart.Chart, files map[string]string) ([]*object, error) {
 	}
 	hooks, manifests, err := releaseutil.SortManifests(files, nil, releaseutil.InstallOrder)
 	if err != nil {
-		return nil, unrendered(err)
+		return nil, unreadable(err)
 	}
 	for _, m := range manifests {
 		found, err := parseObjects(m.Name, m.Content, "")
@@ -111,20 +158,10 @@ func objectsOf(c *chart.Chart, files map[string]string) ([]*object, error) {
 	return all, nil
 }
 
-// unrendered says why a chart does not render. The engine's errors name template and
-// line, over several lines of text.
-func unrendered(err error) error {
+// unreadable says why what a chart renders to are no manifests.
+func unreadable(err error) error {
 	detail := "the chart does not render: " + clip(strings.Join(strings.Fields(err.Error()), " "))
-	p := &problem.Error{}
-	switch {
-	case !errors.As(err, &p):
-		return problem.Errorf(problem.Invalid, "correct the values or the chart; helm template shows the same", "%s", detail).WithField("chart")
-	case error(p) == err: //nolint:errorlint // nothing is around it
-		return p
-	}
-	located := *p // with the template's line
-	located.Detail = detail
-	return &located
+	return problem.Errorf(problem.Invalid, "correct the values or the chart; helm template shows the same", "%s", detail).WithField("chart")
 }
 
 func clip(text string) string {
@@ -133,36 +170,4 @@ func clip(text string) string {
 		return strings.ToValidUTF8(text[:most], "") + "…"
 	}
 	return text
-}
-
-// maxRepeat bounds what one call of a template function makes.
-const maxRepeat = 1 << 20
-
-// boundedFuncs replace those of sprig that make as much as they are told to.
-func boundedFuncs() map[string]any {
-	return map[string]any{
-		"repeat": func(n int, text string) (string, error) {
-			if n < 0 || n*max(len(text), 1) > maxRepeat || n > maxRepeat {
-				return "", fmt.Errorf("repeat makes at most %d bytes", maxRepeat)
-			}
-			return strings.Repeat(text, n), nil
-		},
-		"until":     func(n int) ([]int, error) { return steps(0, n, 1) },
-		"untilStep": steps,
-	}
-}
-
-func steps(start, stop, step int) ([]int, error) {
-	if step == 0 || start < stop != (step > 0) {
-		return []int{}, nil
-	}
-	n := (stop - start) / step
-	if n > maxRepeat>>4 {
-		return nil, fmt.Errorf("a list has at most %d numbers", maxRepeat>>4)
-	}
-	var list []int
-	for i := start; i < stop == (step > 0) && i != stop; i += step {
-		list = append(list, i)
-	}
-	return list, nil
 }

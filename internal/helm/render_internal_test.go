@@ -6,17 +6,18 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"helm.sh/helm/v4/pkg/chart/common"
-	chart "helm.sh/helm/v4/pkg/chart/v2"
-	"k8s.io/client-go/rest"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/bounds"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-func rendered(t *testing.T, c *chart.Chart, values map[string]any) ([]*object, error) {
+// become has a process render a chart for release r.
+func become(t *testing.T, archive []byte, values map[string]any) (*rendered, error) {
 	t.Helper()
-	values = copied(values)
-	return render(t.Context(), &getter{config: &rest.Config{}}, c, values, runnerapi.Key{Namespace: "production", Name: "r"}, 1, common.DefaultCapabilities)
+	caps := common.DefaultCapabilities.Copy()
+	r := renderer{key: runnerapi.Key{Namespace: "production", Name: "r"}, revision: 1, caps: caps}
+	return r.do(t.Context(), archive, values)
 }
 
 // TestAChartThatDoesNotRenderNamesTemplateAndLine, whatever it stumbles over.
@@ -31,14 +32,12 @@ func TestAChartThatDoesNotRenderNamesTemplateAndLine(t *testing.T) {
 		"nil":       {"a: b\nb: {{ .Values.a.b.c }}\n", []string{"web/templates/a.yaml:2", "nil pointer"}},
 		"YAML":      {"a: b\n  c: d\n", []string{"web/templates/a.yaml", "line 2"}},
 		"no kind":   {"apiVersion: v1\nmetadata: {name: x}\n", []string{"web/templates/a.yaml", "Kind"}},
-		"recursion": {`{{ define "a" }}{{ include "a" . }}{{ end }}{{ include "a" . }}`, []string{"web/templates/a.yaml:1"}},
+		"recursion": {`{{ define "a" }}{{ include "a" . }}{{ end }}{{ include "a" . }}`, []string{"web/templates/a.yaml takes more than 64 MiB of memory"}},
 	} {
 		t.Run(what, func(t *testing.T) {
-			loaded, err := load(packed(t, "web/Chart.yaml", chartYAML, "web/templates/a.yaml", c.template))
-			require.NoError(t, err)
-			_, err = rendered(t, loaded, nil)
+			_, err := become(t, packed(t, "web/Chart.yaml", chartYAML, "web/templates/a.yaml", c.template), nil)
 			p := refusal(t, err)
-			assert.Equal(t, problem.Invalid, p.Code)
+			assert.Contains(t, []problem.Code{problem.Invalid, problem.TooLarge}, p.Code)
 			assert.Equal(t, "chart", p.Field)
 			for _, s := range c.says {
 				assert.Contains(t, p.Detail, s)
@@ -46,19 +45,15 @@ func TestAChartThatDoesNotRenderNamesTemplateAndLine(t *testing.T) {
 		})
 	}
 	schema := `{"properties":{"replicas":{"type":"integer"}}}`
-	loaded, err := load(packed(t, "web/Chart.yaml", chartYAML, "web/values.schema.json", schema))
-	require.NoError(t, err)
-	_, err = rendered(t, loaded, map[string]any{"replicas": "many"})
+	_, err := become(t, packed(t, "web/Chart.yaml", chartYAML, "web/values.schema.json", schema), map[string]any{"replicas": "many"})
 	assert.Contains(t, refusal(t, err).Detail, "replicas")
-	loaded, err = load(packed(t, "web/Chart.yaml", chartYAML+"kubeVersion: '>=99'\n"))
-	require.NoError(t, err)
-	_, err = rendered(t, loaded, nil)
+	_, err = become(t, packed(t, "web/Chart.yaml", chartYAML+"kubeVersion: '>=99'\n"), nil)
 	assert.Contains(t, refusal(t, err).Detail, "wants Kubernetes >=99")
 }
 
 // TestWhatAPolicyIsAskedAbout: every object, hooks and lists too, and every container.
 func TestWhatAPolicyIsAskedAbout(t *testing.T) {
-	loaded, err := load(packed(t, "web/Chart.yaml", chartYAML, "web/crds/c.yaml", "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: c}}",
+	made, err := become(t, packed(t, "web/Chart.yaml", chartYAML, "web/crds/c.yaml", "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: c}}",
 		"web/templates/a.yaml", `apiVersion: v1
 kind: List
 items:
@@ -74,11 +69,9 @@ apiVersion: batch/v1
 kind: CronJob
 metadata: {name: d, annotations: {helm.sh/hook: "post-install,pre-delete"}}
 spec: {jobTemplate: {spec: {template: {spec: {containers: [{name: c, image: job:1}]}}}}}
-`))
+`), nil)
 	require.NoError(t, err)
-	objects, err := rendered(t, loaded, nil)
-	require.NoError(t, err)
-	in, err := intents(objects)
+	in, err := intents(made.objects)
 	require.NoError(t, err)
 	require.Len(t, in, 4)
 	byKind := map[string]runnerapi.ObjectIntent{}
@@ -92,26 +85,22 @@ spec: {jobTemplate: {spec: {template: {spec: {containers: [{name: c, image: job:
 		{Name: "i", Image: "init:1"}, {Name: "c", Image: "web:1", Limits: runnerapi.ResourceAmounts{CPU: "1", Memory: "1Gi"}},
 	}, byKind["Deployment.apps"].Containers)
 	assert.Equal(t, "job:1", byKind["CronJob.batch"].Containers[0].Image)
-	loaded, err = load(packed(t, "web/Chart.yaml", chartYAML, "web/templates/a.yaml",
-		"{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: {name: c, image: hidden:1}}}"))
+	made, err = become(t, packed(t, "web/Chart.yaml", chartYAML, "web/templates/a.yaml",
+		"{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: {name: c, image: hidden:1}}}"), nil)
 	require.NoError(t, err)
-	objects, err = rendered(t, loaded, nil)
-	require.NoError(t, err)
-	_, err = intents(objects)
+	_, err = intents(made.objects)
 	assert.Equal(t, problem.Invalid, refusal(t, err).Code, "what cannot be read is not waved through")
 }
 
-// TestWhatNoChartBrings is refused whatever the policy says.
+// TestWhatNoChartBrings is refused whatever the policy says: what nobody applies
+// (internal/bounds has it all), and what is not the release's.
 func TestWhatNoChartBrings(t *testing.T) {
-	b := bounds{namespace: "production", agent: "pipeops"}
+	b := limits{bounds.Agent{Namespace: "pipeops"}, "production"}
 	for text, says := range map[string]string{
-		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: kube-system}}":                          "namespace kube-system",
-		"{apiVersion: v1, kind: Namespace, metadata: {name: a}}":                                                  "is a namespace",
-		"{apiVersion: pipeops.io/v1alpha1, kind: App, metadata: {name: a}}":                                       "agent's own kind",
-		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {app.kubernetes.io/managed-by: pipeops}}}": "agent's own label",
-		"{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: pipeops-agent}}":          "keeps for its own",
-		"{apiVersion: v1, kind: Secret, metadata: {name: sh.helm.release.v1.a.v1}}":                               "Helm keeps",
-		"{apiVersion: v1, kind: ConfigMap, metadata: {}}":                                                         "lacks one of",
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: kube-system}}":                           "is in namespace kube-system",
+		"{apiVersion: v1, kind: Namespace, metadata: {name: a}}":                                                   "no chart makes a namespace",
+		"{apiVersion: v1, kind: ConfigMap, metadata: {}}":                                                          "lacks one of",
+		"{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: a}}": "a.yaml): the agent applies no such object: through admission",
 	} {
 		objects, err := parseObjects("a.yaml", text, "")
 		require.NoError(t, err)

@@ -14,6 +14,7 @@ import (
 	"helm.sh/helm/v4/pkg/storage"
 	"helm.sh/helm/v4/pkg/storage/driver"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/bounds"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -184,7 +185,7 @@ func (s *session) configuration(admit func([]runnerapi.ObjectIntent) error) (*ac
 	client := kube.New(working)
 	client.Namespace = s.key.Namespace
 	client.SetLogger(logger)
-	c := &cluster{Client: client, ctx: s.ctx, bounds: s.bounds(), admit: admit, say: s.lock.say}
+	c := &cluster{Client: client, ctx: s.ctx, limits: s.limits(), admit: admit, say: s.lock.say}
 	cfg := action.NewConfiguration(action.ConfigurationSetLogger(logger))
 	cfg.RESTClientGetter, cfg.KubeClient = looking, c
 	cfg.HookOutputFunc = func(_, _, _ string) io.Writer { return io.Discard }
@@ -194,8 +195,8 @@ func (s *session) configuration(admit func([]runnerapi.ObjectIntent) error) (*ac
 	return cfg, c, looking, nil
 }
 
-func (s *session) bounds() bounds {
-	return bounds{namespace: s.key.Namespace, agent: s.opts.Namespace}
+func (s *session) limits() limits {
+	return limits{bounds.Agent{Namespace: s.opts.Namespace}, s.key.Namespace}
 }
 
 // work runs a command until it is done, however long that takes, and answers when it has

@@ -43,7 +43,11 @@ type store struct {
 	fence context.Context
 	once  sync.Once
 	begun chan struct{}
+	// made is the chart at work, if any: a release is kept with the chart as it came.
+	made *rendered
 }
+
+func (s *store) keep(r *rendered) { s.made = r }
 
 // Create implements driver.Driver.
 func (s *store) Create(key string, rel ri.Releaser) error {
@@ -53,6 +57,9 @@ func (s *store) Create(key string, rel ri.Releaser) error {
 	r, ok := rel.(*release.Release)
 	if !ok {
 		return errors.New("a release of another kind")
+	}
+	if s.made != nil && r.Chart == s.made.literal {
+		r.Chart = s.made.chart
 	}
 	marks := map[string]string{} // Helm may share the labels with an earlier revision
 	maps.Copy(marks, r.Labels)

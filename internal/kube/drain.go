@@ -30,7 +30,7 @@ const maxNamed = 10
 
 // CordonNode implements runnerapi.Nodes.
 func (k *Client) CordonNode(ctx context.Context, name string, cordoned bool, opts runnerapi.WriteOptions) (runnerapi.Node, error) {
-	node, err := k.GetNode(ctx, name)
+	node, err := k.node(ctx, name)
 	if err != nil {
 		return node, err
 	}
@@ -41,7 +41,7 @@ func (k *Client) CordonNode(ctx context.Context, name string, cordoned bool, opt
 		node.Schedulable = !cordoned
 		return node, nil
 	}
-	return k.GetNode(ctx, name)
+	return k.node(ctx, name)
 }
 
 func (k *Client) setCordoned(ctx context.Context, name string, cordoned bool, opts runnerapi.WriteOptions) error {
@@ -61,11 +61,16 @@ func (k *Client) setCordoned(ctx context.Context, name string, cordoned bool, op
 // nodeProblem tells of rights that the agent has only where the owner of the
 // cluster has granted them.
 func nodeProblem(err error, doing string) error {
-	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot ") {
+	if lacksRights(err) {
 		return problem.Errorf(problem.Forbidden, "grant them: kubectl apply -f deployments/node-rights.yaml (docs/nodes.md)",
 			"%s: the agent lacks the rights to manage nodes, which are not among its own: %s", doing, err)
 	}
 	return kubeproblem.From(err, doing)
+}
+
+// lacksRights says whether it is RBAC that refuses, and not admission.
+func lacksRights(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot ")
 }
 
 // DrainNode implements runnerapi.Nodes. kubectl's own drain is not used: it
@@ -73,7 +78,7 @@ func nodeProblem(err error, doing string) error {
 // tells of its progress by printing.
 func (k *Client) DrainNode(ctx context.Context, name string, options runnerapi.DrainOptions, opts runnerapi.WriteOptions) (runnerapi.Drain, error) {
 	out := runnerapi.Drain{Node: name}
-	if _, err := k.GetNode(ctx, name); err != nil {
+	if _, err := k.node(ctx, name); err != nil {
 		return out, err
 	}
 	pods, skipped, err := k.podsToDrain(ctx, name)
@@ -90,6 +95,9 @@ func (k *Client) DrainNode(ctx context.Context, name string, options runnerapi.D
 	for i := range pods {
 		if err := k.drainPod(ctx, &pods[i], options, opts, &out); err != nil {
 			return out, err
+		}
+		if ctx.Err() != nil {
+			return out, ctx.Err()
 		}
 	}
 	out.Done = len(out.Remaining) == 0
@@ -187,8 +195,10 @@ func (k *Client) drainPod(ctx context.Context, pod *corev1.Pod, options runnerap
 		remains("terminating", "its namespace is being deleted")
 	case apierrors.IsInternalError(err): // two budgets for one pod: Kubernetes evicts none of those
 		remains("blocked", err.Error())
-	default:
+	case ctx.Err() != nil, lacksRights(err):
 		return nodeProblem(err, "evicting pod "+pod.Namespace+"/"+pod.Name)
+	default: // of this pod, such as an admission webhook's; the others go on
+		remains("failed", kubeproblem.From(err, "evicting it").Error())
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,6 +22,24 @@ func (k *Client) ListEvents(ctx context.Context, namespace string, filter runner
 	if err := k.admit(ctx, namespace); err != nil {
 		return nil, err
 	}
+	newest, err := k.events(ctx, namespace, filter)
+	if err != nil {
+		return nil, kubeproblem.From(err, "reading the events of namespace "+namespace)
+	}
+	return newest, nil
+}
+
+// nodeEvents are a node's, which Kubernetes keeps in namespace default: nil where the
+// agent may not read them there, as node-rights.yaml lets it.
+func (k *Client) nodeEvents(ctx context.Context, name string) ([]runnerapi.ClusterEvent, error) {
+	newest, err := k.events(ctx, metav1.NamespaceDefault, runnerapi.EventFilter{Kind: "Node", Name: name, Limit: runnerapi.MaxNodeEvents})
+	if apierrors.IsForbidden(err) {
+		return nil, nil
+	}
+	return newest, kubeproblem.From(err, "reading the events of node "+name)
+}
+
+func (k *Client) events(ctx context.Context, namespace string, filter runnerapi.EventFilter) ([]runnerapi.ClusterEvent, error) {
 	limit := filter.Limit
 	if limit <= 0 || limit > runnerapi.MaxEvents {
 		limit = runnerapi.MaxEvents
@@ -41,10 +61,7 @@ func (k *Client) ListEvents(ctx context.Context, namespace string, filter runner
 		newest = newest[:min(len(newest), limit)]
 		return nil
 	}, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: eventSelector(filter)})
-	if err != nil {
-		return nil, kubeproblem.From(err, "reading the events of namespace "+namespace)
-	}
-	return newest, nil
+	return newest, err
 }
 
 func eventSelector(filter runnerapi.EventFilter) fields.Selector {

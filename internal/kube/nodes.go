@@ -24,6 +24,15 @@ func (k *Client) ListNodes(ctx context.Context) ([]runnerapi.Node, error) { retu
 // GetNode implements runnerapi.Nodes. It lists by name: the agent has the right
 // to list nodes anyway, and no other.
 func (k *Client) GetNode(ctx context.Context, name string) (runnerapi.Node, error) {
+	node, err := k.node(ctx, name)
+	if err == nil {
+		node.Events, err = k.nodeEvents(ctx, name)
+	}
+	return node, err
+}
+
+// node is a node without its events.
+func (k *Client) node(ctx context.Context, name string) (runnerapi.Node, error) {
 	nodes, err := k.nodes(ctx, name)
 	if err != nil {
 		return runnerapi.Node{}, err

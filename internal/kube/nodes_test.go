@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -192,6 +193,77 @@ func TestADrainRespectsDisruptionBudgets(t *testing.T) {
 	var signed corev1.Node
 	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKey{Name: "drained"}, &signed))
 	assert.Equal(t, "tester", signed.Annotations[managed.ChangedBy])
+}
+
+// TestADrainGoesOnPastAPodThatCannotBeEvicted, and says of it why.
+func TestADrainGoesOnPastAPodThatCannotBeEvicted(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	makeNode(t, env, "partly")
+	podOn(t, env, "partly", "guarded", "ReplicaSet", nil)
+	podOn(t, env, "partly", "loose", "ReplicaSet", nil)
+	meta := metav1.ObjectMeta{Name: "guards-a-pod"}
+	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionv1.ValidatingAdmissionPolicySpec{
+		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+			Operations: []admissionv1.OperationType{admissionv1.Create},
+			Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods/eviction"}},
+		}}}},
+		Validations: []admissionv1.Validation{{Expression: `request.name != "guarded"`, Message: "this pod is guarded"}},
+	}}
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+		PolicyName: meta.Name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+	}}
+	for _, o := range []client.Object{policy, binding} {
+		require.NoError(t, env.Client.Create(t.Context(), o))
+		t.Cleanup(func() { assert.NoError(t, env.Client.Delete(context.Background(), o)) })
+	}
+	grantNodes(t, env)
+	k := asAgent(t, env)
+	dry := byTest
+	dry.DryRun = true
+	failed := func(d runnerapi.Drain) (messages []string) {
+		for _, p := range d.Remaining {
+			if p.State == "failed" {
+				messages = append(messages, p.Name+": "+p.Message)
+			}
+		}
+		return messages
+	}
+	require.Eventually(t, func() bool { // until the rights and the policy are in force
+		drain, err := k.DrainNode(t.Context(), "partly", runnerapi.DrainOptions{}, dry)
+		return err == nil && len(failed(drain)) == 1
+	}, 30*time.Second, 50*time.Millisecond)
+	drain, err := k.DrainNode(t.Context(), "partly", runnerapi.DrainOptions{GracePeriodSeconds: new(int64(0))}, byTest)
+	require.NoError(t, err)
+	assert.False(t, drain.Done)
+	assert.Equal(t, []string{production + "/loose"}, drain.Evicted)
+	require.Len(t, failed(drain), 1)
+	assert.Contains(t, failed(drain)[0], "guarded: ")
+	assert.Contains(t, failed(drain)[0], "this pod is guarded")
+}
+
+// TestEventsOfANode are in namespace default, which the agent reads only where it is let.
+func TestEventsOfANode(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	makeNode(t, env, "eventful")
+	event := &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "eventful.1"},
+		InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: "eventful"},
+		Reason:         "NodeNotReady", Message: "no network", Type: "Warning", LastTimestamp: metav1.Now(),
+	}
+	require.NoError(t, env.Client.Create(t.Context(), event))
+	t.Cleanup(func() { assert.NoError(t, env.Client.Delete(context.Background(), event)) })
+	k := asAgent(t, env)
+	node, err := k.GetNode(t.Context(), "eventful")
+	require.NoError(t, err)
+	assert.Empty(t, node.Events)
+	grantNodes(t, env)
+	require.Eventually(t, func() bool {
+		node, err = k.GetNode(t.Context(), "eventful")
+		return err == nil && len(node.Events) == 1
+	}, 30*time.Second, 50*time.Millisecond)
+	assert.Equal(t, "NodeNotReady", node.Events[0].Reason)
+	_, err = k.ListEvents(t.Context(), metav1.NamespaceDefault, runnerapi.EventFilter{})
+	assert.Equal(t, runnerapi.CodeNamespaceNotManaged, problemOf(t, err).Code, "of nothing else there")
 }
 
 func TestADrainIsRefusedBeforeAnythingIsLost(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/bounds"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -20,7 +21,7 @@ import (
 // what is in them. It is written before objects are, so whatever the agent made is named
 // there, however it ended.
 const (
-	inventoryPrefix = "pipeops-set-"
+	inventoryPrefix = bounds.Inventory
 	inventoryLabel  = "pipeops.io/inventory" // the set's name
 	inventoryBy     = "pipeops-set"          // managed-by: not what the ConfigMap calls take for the agent's
 	inventoryData   = "objects"

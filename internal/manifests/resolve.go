@@ -2,7 +2,6 @@ package manifests
 
 import (
 	"context"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -148,9 +147,6 @@ func (r *run) allowed(ctx context.Context, i *item) error {
 			return err
 		}
 		i.pending = i.pending || pending
-		if kindOf(i.out.ManifestRef) == "ConfigMap" && strings.HasPrefix(i.out.Name, inventoryPrefix) {
-			return problem.Errorf(problem.Forbidden, "choose another name", "ConfigMaps whose names begin with %s are inventories of sets", inventoryPrefix)
-		}
 	}
 	return r.admit(i.out.ManifestRef)
 }

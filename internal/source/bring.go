@@ -19,8 +19,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/render"
 	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
-	"github.com/pipeops/pipeops-vm-agent/internal/source/render"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -201,7 +201,7 @@ func (k *Keeper) bringManifests(ctx context.Context, o *object, files git.Files,
 	if err != nil {
 		return 0, err
 	}
-	rendered, err := render.Run(ctx, k.Render, job)
+	rendered, err := render.Process{Command: k.Render}.Run(ctx, job)
 	if err != nil {
 		return 0, err
 	}

@@ -2,7 +2,7 @@
 // namespace as a repository has it. What is followed is a custom resource in that namespace,
 // so it outlives the agent; the replica that leads looks at the repositories, two at a time.
 //
-// Getting files is source/git's business, making manifests of them source/render's, in a
+// Getting files is source/git's business, making manifests of them render's, in a
 // process of its own. What is brought is done by others, in the name of the Runner who put
 // the source and within what the customer's policy allows him at that moment.
 package source
@@ -69,7 +69,7 @@ type Config struct {
 	Audit func(runnerapi.AuditRecord)
 	// Leads says whether this replica follows sources.
 	Leads func() bool
-	// Render is the command that renders; see render.Run.
+	// Render is the command that renders; see render.Process.
 	Render []string
 	// Proxy says through what HTTPS goes; nil for nothing.
 	Proxy  func(*url.URL) (*url.URL, error)

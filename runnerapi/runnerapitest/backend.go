@@ -46,6 +46,8 @@ type FakeBackend struct {
 	// Intercept, where set, is asked before each call; its error is the answer.
 	// It may block until ctx ends. Set it before the first call.
 	Intercept func(ctx context.Context, call Call) error
+	// DrainFails, where set, breaks a drain off after its first pod.
+	DrainFails error
 }
 
 // Call is one call that reached the backend.

@@ -84,6 +84,9 @@ func (b *FakeBackend) DrainNode(ctx context.Context, name string, _ runnerapi.Dr
 		return runnerapi.Drain{Node: name, Remaining: []runnerapi.DrainingPod{pod}, Skipped: 1}, nil
 	}
 	b.node.cordoned = true
+	if b.DrainFails != nil {
+		return runnerapi.Drain{Node: name, Evicted: []string{"production/web-1"}}, b.DrainFails
+	}
 	if b.node.tries++; b.node.tries < 2 {
 		pod.State, pod.Message = "blocked", "The disruption budget web needs 1 healthy pods and has 1 currently"
 		return runnerapi.Drain{Node: name, Remaining: []runnerapi.DrainingPod{pod}, Skipped: 1}, nil

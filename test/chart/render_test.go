@@ -253,3 +253,44 @@ func TestAnotherNamespace(t *testing.T) {
 	assert.Contains(t, text, `in ["default", "pipeops", "elsewhere"]`, "the agent keeps out of its own namespace")
 	assert.NotContains(t, text, "namespace: pipeops\n")
 }
+
+// TestRightsAreOffUntilTheyAreTurnedOn: those of the manifests that are applied apart, and
+// then they are those of the manifests.
+func TestRightsAreOffUntilTheyAreTurnedOn(t *testing.T) {
+	off := render(t, agentChart, "single.yaml")
+	for name, c := range map[string]struct {
+		manifest []byte
+		on       []string
+	}{
+		"nodes":          {deployments.NodeRights(), []string{"nodes.enabled=true"}},
+		"manifests":      {deployments.ManifestRights(), []string{"manifests.enabled=true", "manifests.namespaces={production}", "manifests.cluster=true"}},
+		"Kubernetes API": {deployments.KubernetesAPIRights(), []string{"kubernetesApi.enabled=true"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			on := render(t, agentChart, "single.yaml", "--set", strings.Join(c.on, ","))
+			wanted := parse(t, c.manifest)
+			for key, want := range wanted {
+				assert.NotContains(t, off, key)
+				require.Contains(t, on, key)
+				assert.Equal(t, want.Object, withoutHelm(t, on[key]).Object, key)
+			}
+			assert.Len(t, on, len(off)+len(wanted))
+		})
+	}
+}
+
+// TestRightsAreThoseOfTheValues: where, and for whom.
+func TestRightsAreThoseOfTheValues(t *testing.T) {
+	all := render(t, agentChart, "namespaced.yaml", "--set", "manifests.enabled=true,kubernetesApi.enabled=true,kubernetesApi.view=false,"+
+		"kubernetesApi.users={alice},kubernetesApi.groups={shop,ops}")
+	for _, ns := range []string{"shop", "shop-staging"} {
+		assert.Equal(t, "pipeops-agent-manifests", field[string](t, all["RoleBinding pipeops-agent-manifests in "+ns], "roleRef", "name"))
+	}
+	assert.NotContains(t, all, "ClusterRole pipeops-agent-manifests-cluster")
+	assert.NotContains(t, all, "ClusterRoleBinding pipeops-runners-view")
+	var names []any
+	for _, rule := range field[[]any](t, all["ClusterRole pipeops-agent-kubernetes-api"], "rules") {
+		names = append(names, rule.(map[string]any)["resourceNames"])
+	}
+	assert.Equal(t, []any{[]any{"alice"}, []any{"shop", "ops"}}, names)
+}

@@ -56,6 +56,25 @@ PIPEOPS_CA_FILE: /etc/pipeops/ca/ca.crt
 {{- fail (printf "agent.namespaces: %s belongs to Kubernetes or to the agent itself (fix: name namespaces of your own)" .) }}
 {{- end }}
 {{- end }}
+{{- if and .Values.nodes.enabled .Values.agent.namespaces }}
+{{- fail "nodes.enabled, agent.namespaces: both are set (fix: set one; nodes and their pods are the whole cluster's)" }}
+{{- end }}
+{{- if .Values.manifests.enabled }}
+{{- if not (or .Values.manifests.namespaces .Values.agent.namespaces) }}
+{{- fail "manifests.namespaces: none is named (fix: name the namespaces in which the rights are to hold)" }}
+{{- end }}
+{{- if and .Values.manifests.cluster .Values.agent.namespaces }}
+{{- fail "manifests.cluster, agent.namespaces: both are set (fix: set one; definitions are the whole cluster's)" }}
+{{- end }}
+{{- range .Values.manifests.namespaces }}
+{{- if or (hasPrefix "kube-" .) (has . (list "default" "pipeops" $.Release.Namespace)) }}
+{{- fail (printf "manifests.namespaces: %s belongs to Kubernetes or to the agent itself (fix: name namespaces of your own)" .) }}
+{{- end }}
+{{- if and $.Values.agent.namespaces (not (has . $.Values.agent.namespaces)) }}
+{{- fail (printf "manifests.namespaces: %s is not among agent.namespaces (fix: name it there too)" .) }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{- define "pipeops-agent.componentLabels" -}}

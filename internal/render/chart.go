@@ -26,40 +26,23 @@ import (
 
 // chart renders as `helm template --include-crds` does, without hooks. Templates look up
 // nothing in the cluster and in no DNS; schemas of values are loaded from nowhere.
-func chart(j Job) Result {
-	const fix = "correct the chart; `helm template` says the same"
+func chart(j Job, ask asker) Result {
 	c, err := loadChart(j)
 	if err != nil {
-		return wrong(fix, "%v", err)
+		return wrong(fixChart, "%v", err)
 	}
 	values, err := valuesOf(j)
 	if err != nil {
 		return wrong("correct the values", "%v", err)
 	}
-	if err := dependencies.ProcessDependencies(c, values); err != nil {
-		return wrong(fix, "its dependencies: %v", err)
-	}
-	caps := common.DefaultCapabilities.Copy()
-	if j.KubeVersion != "" {
-		version, err := common.ParseKubeVersion(j.KubeVersion)
-		if err != nil {
-			return wrong("report this", "the cluster's version %q cannot be read", j.KubeVersion)
-		}
-		caps.KubeVersion = *version
-	}
-	top, err := chartutil.ToRenderValuesWithSchemaValidation(c, values,
-		common.ReleaseOptions{Name: j.Release, Namespace: j.Namespace, Revision: 1, IsInstall: true}, caps, true)
+	caps, err := capabilities(j)
 	if err != nil {
-		return wrong("correct the values", "%v", err)
+		return wrong("report this", "%v", err)
 	}
-	if all, ok := top["Values"].(common.Values); ok {
-		if err := validate(c, all, ""); err != nil {
-			return wrong("correct the values, as values.schema.json of the chart says", "%v", err)
-		}
-	}
-	rendered, err := (engine.Engine{}).RenderWithContext(context.Background(), c, top) // the process is its bound
-	if err != nil {
-		return wrong(fix, "%v", err)
+	j.Revision = 1
+	rendered, failed := templates(c, values, j, caps, bounds(ask, nil))
+	if failed != nil {
+		return Result{Problem: failed}
 	}
 	r := sorted(rendered)
 	for _, crd := range c.CRDObjects() {
@@ -69,6 +52,51 @@ func chart(j Job) Result {
 		return wrong("add templates, or switch on by its values what it is to bring", "the chart brings nothing")
 	}
 	return r
+}
+
+const fixChart = "correct the chart; `helm template` says the same"
+
+func capabilities(j Job) (*common.Capabilities, error) {
+	caps := common.DefaultCapabilities.Copy()
+	if j.KubeVersion != "" {
+		version, err := common.ParseKubeVersion(j.KubeVersion)
+		if err != nil {
+			return nil, fmt.Errorf("the cluster's version %q cannot be read", j.KubeVersion)
+		}
+		caps.KubeVersion = *version
+	}
+	if j.APIVersions != nil {
+		caps.APIVersions = j.APIVersions
+	}
+	return caps, nil
+}
+
+// templates executes a chart's templates, of which it leaves its traces in the chart. What
+// it answers is by their full names.
+func templates(c *chartv2.Chart, values map[string]any, j Job, caps *common.Capabilities, functions map[string]any) (map[string]string, *Problem) {
+	if want := c.Metadata.KubeVersion; want != "" && !dependencies.IsCompatibleRange(want, caps.KubeVersion.String()) {
+		return nil, wrong("use a version of the chart for this one", "it wants Kubernetes %s, and this is %s", want, caps.KubeVersion.Version).Problem
+	}
+	if err := dependencies.ProcessDependencies(c, values); err != nil {
+		return nil, wrong(fixChart, "its dependencies: %v", err).Problem
+	}
+	top, err := chartutil.ToRenderValuesWithSchemaValidation(c, values, common.ReleaseOptions{
+		Name: j.Release, Namespace: j.Namespace, Revision: j.Revision, IsInstall: !j.Upgrade, IsUpgrade: j.Upgrade,
+	}, caps, true)
+	if err != nil {
+		return nil, wrong("correct the values", "%v", err).Problem
+	}
+	if all, ok := top["Values"].(common.Values); ok {
+		if err := validate(c, all, ""); err != nil {
+			return nil, wrong("correct the values, as values.schema.json of the chart says", "%v", err).Problem
+		}
+	}
+	announce(c)
+	rendered, err := (engine.Engine{CustomTemplateFuncs: functions}).RenderWithContext(context.Background(), c, top) // the process is its bound
+	if err != nil {
+		return nil, wrong(fixChart, "%s", unannounced(strings.Join(strings.Fields(err.Error()), " "))).Problem
+	}
+	return rendered, nil
 }
 
 // loadChart takes the chart's files as Helm would from a folder.
@@ -102,13 +130,7 @@ func loadChart(j Job) (*chartv2.Chart, error) {
 	if c.Metadata.Type != "" && c.Metadata.Type != "application" {
 		return nil, fmt.Errorf("%s is a chart of type %s, which brings nothing", c.Metadata.Name, c.Metadata.Type)
 	}
-	var missing []string
-	for _, d := range c.Metadata.Dependencies {
-		if !slices.ContainsFunc(c.Dependencies(), func(have *chartv2.Chart) bool { return have.Metadata.Name == d.Name }) {
-			missing = append(missing, d.Name)
-		}
-	}
-	if len(missing) > 0 {
+	if missing := missing(c); len(missing) > 0 {
 		return nil, fmt.Errorf("dependencies are missing in charts/: %s; run `helm dependency build` and commit what it makes", strings.Join(missing, ", "))
 	}
 	return c, nil

@@ -1,10 +1,11 @@
-// Package render makes manifests of a commit's files: as they are, with kustomize, or of a
-// chart as `helm template` does.
+// Package render makes manifests: of a commit's files, as they are, with kustomize, or of a
+// chart as `helm template` does; and of a release's chart, as `helm install` does.
 //
 // Templates are programs: three nested loops take all memory or never end, and neither
 // text/template nor kustomize can be stopped. So both run in a process of their own, the
 // agent's program again, which has limits on memory and time and nothing else: no
-// credentials, no network (see kustomize.go, chart.go), no file.
+// credentials, no network (see kustomize.go, chart.go), no file. What a release's templates
+// look up it asks the agent for (see process.go).
 package render
 
 import (
@@ -25,6 +26,7 @@ const (
 	Manifests Type = "manifests"
 	Kustomize Type = "kustomize"
 	Chart     Type = "chart"
+	Release   Type = "release" // a chart's archive, with its hooks and notes
 )
 
 // Job is files, and what to make of them.
@@ -32,12 +34,19 @@ type Job struct {
 	Type  Type
 	Path  string // a folder, or for Manifests also a file; empty for all
 	Files map[string][]byte
+	// Archive is the chart of a Release, as helm package makes it.
+	Archive []byte
 
-	// Of a chart.
+	// Of a Chart or a Release.
 	Release, Namespace string
 	ValuesFiles        []string // from the root of the repository
-	Values             string   // YAML, which wins
+	Values             string   // YAML, which wins; of a Release JSON
 	KubeVersion        string   // as v1.36.3; a default when empty
+
+	// Of a Release.
+	APIVersions []string // what the cluster has: "apps/v1", "apps/v1/Deployment"
+	Revision    int      // to be
+	Upgrade     bool     // instead of an installation
 }
 
 // Text is manifests, and where they are from.
@@ -48,20 +57,33 @@ type Text struct {
 
 // Result is manifests, or what is wrong with the files.
 type Result struct {
+	// Texts of a Release are each template's, hooks and notes with them, under the
+	// template's full name: web/charts/db/templates/a.yaml.
 	Texts   []Text
-	Skipped []string // of a chart: hooks, which are a release's matter
+	Skipped []string // of a Chart: hooks, which are a release's matter
 	Problem *Problem
+
+	// Of a Release.
+	CRDs  []Text
+	Chart []byte // the chart without those that it depends on, as Helm keeps it, in JSON
 }
 
 // Problem is what is wrong with the files.
-type Problem struct{ Message, Fix string }
+type Problem struct {
+	Code         problem.Code // empty for Invalid
+	Message, Fix string
+}
 
 // Err is the Problem as an error, or nil.
 func (r Result) Err() error {
 	if r.Problem == nil {
 		return nil
 	}
-	return problem.Errorf(problem.Invalid, r.Problem.Fix, "%s", r.Problem.Message)
+	code := r.Problem.Code
+	if code == "" {
+		code = problem.Invalid
+	}
+	return problem.Errorf(code, r.Problem.Fix, "%s", r.Problem.Message)
 }
 
 // MaxOutput bounds the manifests of a job, in bytes.
@@ -71,7 +93,13 @@ func wrong(fix, format string, args ...any) Result {
 	return Result{Problem: &Problem{Message: clip(fmt.Sprintf(format, args...)), Fix: fix}}
 }
 
-const maxMessage = 1000
+func tooLarge(fix, format string, args ...any) Result {
+	r := wrong(fix, format, args...)
+	r.Problem.Code = problem.TooLarge
+	return r
+}
+
+const maxMessage = 2000
 
 func clip(s string) string {
 	if len(s) > maxMessage {
@@ -81,7 +109,7 @@ func clip(s string) string {
 }
 
 // do carries a job out in this process.
-func do(j Job) (r Result) {
+func do(j Job, ask asker) (r Result) {
 	defer func() {
 		if v := recover(); v != nil { // of a library, because of what it was given
 			r = wrong("correct the files; the same with `kustomize build` or `helm template` may say more", "the files cannot be rendered: %v", v)
@@ -93,7 +121,9 @@ func do(j Job) (r Result) {
 	case Kustomize:
 		r = kustomize(j)
 	case Chart:
-		r = chart(j)
+		r = chart(j, ask)
+	case Release:
+		r = release(j, ask)
 	default:
 		return wrong("report this", "%q is no way to render", j.Type)
 	}
@@ -105,7 +135,7 @@ func do(j Job) (r Result) {
 		total += len(t.Body)
 	}
 	if total > MaxOutput {
-		return wrong("split it into several sources", "there are %d bytes of manifests; %d are the most", total, MaxOutput)
+		return tooLarge("split it", "there are %d bytes of manifests; %d are the most", total, MaxOutput)
 	}
 	return r
 }

@@ -1,7 +1,6 @@
 package render_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -16,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
-	"github.com/pipeops/pipeops-vm-agent/internal/source/render"
+	"github.com/pipeops/pipeops-vm-agent/internal/render"
 )
 
 // built is where agent was compiled to, if it was.
@@ -45,11 +44,16 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func run(t *testing.T, j render.Job) (render.Result, error) {
+func process(t *testing.T) render.Process {
 	t.Helper()
 	path, err := agent()
 	require.NoError(t, err)
-	return render.Run(t.Context(), []string{path, render.Argument}, j)
+	return render.Process{Command: []string{path, render.Argument}}
+}
+
+func run(t *testing.T, j render.Job) (render.Result, error) {
+	t.Helper()
+	return process(t).Run(t.Context(), j)
 }
 
 func files(pairs ...string) map[string][]byte {
@@ -178,8 +182,9 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		"values of a wrong type":  {schema(`{"properties":{"replicas":{"type":"string"}}}`), "replicas"},
 		"a schema from elsewhere": {schema(`{"$ref":"https://example.com/schema.json"}`), "not loaded from elsewhere"},
 		"a schema in a file":      {schema(`{"$ref":"file:///etc/passwd"}`), "not loaded from elsewhere"},
-		"a loop that fills":       {render.Job{Type: render.Chart, Path: "web", Files: chartFiles("web/templates/x.yaml", "{{ range until 1000000000 }}x{{ end }}")}, "memory"},
-		"a text that fills":       {render.Job{Type: render.Chart, Path: "web", Files: chartFiles("web/templates/x.yaml", `{{ repeat 2000000000 "x" }}`)}, "memory"},
+		"a loop that fills":       {render.Job{Type: render.Chart, Path: "web", Files: chartFiles("web/templates/x.yaml", "{{ range until 1000000000 }}x{{ end }}")}, "web/templates/x.yaml:1:9"},
+		"a text that fills":       {render.Job{Type: render.Chart, Path: "web", Files: chartFiles("web/templates/x.yaml", `{{ repeat 2000000000 "x" }}`)}, "repeat makes at most"},
+		"loops that fill":         {render.Job{Type: render.Chart, Path: "web", Files: chartFiles("web/templates/x.yaml", "{{ $x := `x` }}{{ range 1000000 }}{{ $x = print $x $x }}{{ end }}")}, "web/templates/x.yaml takes more than 64 MiB of memory"},
 		"an endless recursion":    {render.Job{Type: render.Chart, Path: "web", Files: chartFiles("web/templates/x.yaml", `{{ define "r" }}{{ template "r" . }}{{ end }}{{ template "r" . }}`)}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -193,15 +198,14 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 }
 
 func TestALoopWithoutEndIsStopped(t *testing.T) {
-	path, err := agent()
-	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
-	_, err = render.Run(ctx, []string{path, render.Argument}, render.Job{Type: render.Chart, Path: "web",
+	p := process(t)
+	p.Patience = 500 * time.Millisecond
+	_, err := p.Run(t.Context(), render.Job{Type: render.Chart, Path: "web",
 		Files: chartFiles("web/templates/x.yaml", "{{ range 1000000 }}{{ range 1000000 }}{{ end }}{{ end }}")})
-	p := &problem.Error{}
-	require.ErrorAs(t, err, &p)
-	assert.Equal(t, problem.TooLarge, p.Code)
+	refused := &problem.Error{}
+	require.ErrorAs(t, err, &refused)
+	assert.Equal(t, problem.TooLarge, refused.Code)
+	assert.Equal(t, "rendering web/templates/x.yaml takes more than 500ms", refused.Detail)
 }
 
 func FuzzRender(f *testing.F) {

@@ -60,5 +60,7 @@ func outOfMemory(err error, said string) bool {
 	}
 	status, ok := exit.Sys().(syscall.WaitStatus)
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL ||
-		strings.Contains(said, "out of memory") || strings.Contains(said, "cannot allocate memory")
+		strings.Contains(said, "out of memory") || strings.Contains(said, "cannot allocate memory") ||
+		// What its collector gets no memory for it takes for a pointer.
+		strings.HasPrefix(said, "SIGSEGV") && strings.Contains(said, "\nruntime.")
 }

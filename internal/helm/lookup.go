@@ -1,0 +1,78 @@
+package helm
+
+import (
+	"context"
+	"io"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/render"
+)
+
+// maxLookup bounds what one lookup of a template answers.
+const maxLookup = 2 << 20
+
+// lookup answers what templates look up, with a getter's client for templates. What the
+// cluster says is handed on as it is.
+func (g *getter) lookup(ctx context.Context, q render.Question) ([]byte, error) {
+	gvk := schema.FromAPIVersionAndKind(q.APIVersion, q.Kind)
+	mapping, err := g.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	if meta.IsNoMatchError(err) {
+		return nil, problem.Errorf(problem.Invalid, "install what brings this kind first, or ask .Capabilities.APIVersions before",
+			"it looks up a %.100q of %.100q, and the cluster has no such kind", q.Kind, q.APIVersion)
+	}
+	if err != nil {
+		return nil, kubeproblem.From(err, "finding kind "+q.Kind)
+	}
+	client, err := discovery.NewDiscoveryClientForConfig(g.config)
+	if err != nil {
+		return nil, err
+	}
+	get := client.RESTClient().Get()
+	if group := mapping.Resource.GroupVersion(); group.Group == "" {
+		get = get.AbsPath("/api", group.Version)
+	} else {
+		get = get.AbsPath("/apis", group.Group, group.Version)
+	}
+	if q.Namespace != "" && mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		get = get.Namespace(q.Namespace)
+	}
+	get = get.Resource(mapping.Resource.Resource).SetHeader("Accept", "application/json")
+	if q.Name != "" {
+		get = get.Name(q.Name)
+	}
+	object, err := get.DoRaw(ctx)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return object, kubeproblem.From(err, "looking up a "+q.Kind)
+}
+
+// bounded is the body of an answer of which there may be too much.
+type bounded struct {
+	io.ReadCloser
+	left int
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, problem.Errorf(problem.TooLarge, "look up one by its name", "the chart looks up more than %d MiB at once", maxLookup>>20)
+	}
+	n, err := b.ReadCloser.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
+}
+
+// limited is an answer to a template.
+func limited(resp *http.Response, err error) (*http.Response, error) {
+	if err == nil {
+		resp.Body = &bounded{resp.Body, maxLookup}
+	}
+	return resp, err
+}

@@ -1,0 +1,128 @@
+package render
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"helm.sh/helm/v4/pkg/chart/loader/archive"
+	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+// What a chart's archive may hold. The charts that are packed in it in their turn count for
+// themselves, and all of them against the process' memory.
+const (
+	maxUnpacked = 16 << 20 // with headers: a million empty files are small until they are unpacked
+	maxFiles    = 5000
+)
+
+// unpack reads a chart's archive.
+func unpack(data []byte) (*chartv2.Chart, *Problem) {
+	const fix = "pack it with helm package, and see what helm lint says"
+	bad := func(err error) *Problem {
+		p := &problem.Error{}
+		if errors.As(err, &p) {
+			return &Problem{Code: p.Code, Message: p.Detail, Fix: p.Fix}
+		}
+		return wrong(fix, "this is no chart: %v", err).Problem
+	}
+	if err := weigh(data); err != nil {
+		return nil, bad(err)
+	}
+	archive.MaxDecompressedChartSize = maxUnpacked
+	c, err := loader.LoadArchive(bytes.NewReader(data))
+	if err != nil {
+		return nil, bad(err)
+	}
+	if t := c.Metadata.Type; t != "" && t != "application" {
+		return nil, bad(fmt.Errorf("charts of type %s are not installed by themselves", t))
+	}
+	if missing := missing(c); len(missing) > 0 {
+		return nil, bad(fmt.Errorf("it lacks its dependencies %s: pack them in with helm dependency build", strings.Join(missing, ", ")))
+	}
+	return c, nil
+}
+
+// weigh looks at an archive without keeping anything of it.
+func weigh(data []byte) error {
+	unzipped, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	weighed := &weighing{r: unzipped}
+	files := tar.NewReader(weighed)
+	for n := 1; ; n++ {
+		h, err := files.Next()
+		switch {
+		case weighed.n > maxUnpacked:
+			return tooHeavy("the chart, unpacked, has more than %d MiB", maxUnpacked>>20)
+		case errors.Is(err, io.EOF):
+			_, err := io.Copy(io.Discard, weighed) // what comes after the end
+			if weighed.n > maxUnpacked {
+				return tooHeavy("the chart, unpacked, has more than %d MiB", maxUnpacked>>20)
+			}
+			return err
+		case err != nil:
+			return err
+		case n > maxFiles:
+			return tooHeavy("the chart has more than %d files", maxFiles)
+		}
+		if err := entry(h); err != nil {
+			return err
+		}
+	}
+}
+
+func tooHeavy(format string, args ...any) error {
+	return problem.Errorf(problem.TooLarge, "use a smaller chart: Kubernetes keeps a release in 1 MiB", format, args...)
+}
+
+// weighing counts what is read, and ends past the limit.
+type weighing struct {
+	r io.Reader
+	n int64
+}
+
+func (w *weighing) Read(p []byte) (int, error) {
+	if w.n > maxUnpacked {
+		return 0, errors.New("too much")
+	}
+	n, err := w.r.Read(p)
+	w.n += int64(n)
+	return n, err
+}
+
+// entry refuses what is no file of a chart.
+func entry(h *tar.Header) error {
+	switch h.Typeflag {
+	case tar.TypeReg, tar.TypeDir, tar.TypeXHeader, tar.TypeXGlobalHeader:
+	case tar.TypeSymlink, tar.TypeLink:
+		return fmt.Errorf("%.200q is a link: helm package puts in the file itself", h.Name)
+	default:
+		return fmt.Errorf("%.200q is no file", h.Name)
+	}
+	name := strings.ReplaceAll(h.Name, `\`, "/")
+	if path.IsAbs(name) || slices.Contains(strings.Split(name, "/"), "..") {
+		return fmt.Errorf("%.200q is outside of the chart's folder", h.Name)
+	}
+	return nil
+}
+
+// missing are the dependencies that a chart names and does not have.
+func missing(c *chartv2.Chart) (names []string) {
+	for _, d := range c.Metadata.Dependencies {
+		if !slices.ContainsFunc(c.Dependencies(), func(have *chartv2.Chart) bool { return have.Metadata.Name == d.Name }) {
+			names = append(names, d.Name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,291 @@
+package render
+
+import (
+	"bytes"
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+// Argument is the first argument of a program that is to be a child: see Child.
+const Argument = "render"
+
+// Limits of a child.
+const (
+	// Memory is what its heap may take, in bytes: one arena of Go's. The agent's pod has
+	// room for that beside the agent.
+	Memory = 64 << 20
+	// Patience is how long it may take.
+	Patience = 30 * time.Second
+	// maxAnswer is more than the largest Result in its encoding, with all that is asked.
+	maxAnswer = 24 << 20
+)
+
+// Process is how jobs are carried out by a process of their own.
+type Process struct {
+	// Command is a program that calls Child, with Argument; empty for this very program.
+	Command []string
+	// Patience is how long each may take; zero for the constant of that name.
+	Patience time.Duration
+	// Lookup answers a Release's templates; nil for a cluster in which nothing is.
+	Lookup Lookup
+}
+
+// Lookup is what a template asks the cluster: an object, or without a name a list, in
+// JSON; nil for one that is not there. Its errors are told to the Runner.
+type Lookup func(ctx context.Context, q Question) ([]byte, error)
+
+// Question names an object, or all of a kind.
+type Question struct{ APIVersion, Kind, Namespace, Name string }
+
+// message is what a child says: where it is, what it asks, and at last the Result.
+type message struct {
+	At     string
+	Ask    *Question
+	Done   bool
+	Result Result
+}
+
+// reply is what a child is told: first the Job, then an answer for each question.
+type reply struct {
+	Job     *Job
+	Object  []byte
+	Refused string
+}
+
+// Child renders one job from standard input and ends the process, when the process was
+// started for that. Programs that are a Process' command call it before anything else.
+func Child() {
+	if len(os.Args) != 2 || os.Args[1] != Argument {
+		return
+	}
+	os.Exit(child(os.Stdin, os.Stdout, os.Stderr))
+}
+
+func child(in io.Reader, out, errs io.Writer) int {
+	if err := confine(); err != nil {
+		fmt.Fprintln(errs, err)
+		return 1
+	}
+	up := &upstream{in: gob.NewDecoder(in), out: gob.NewEncoder(out)}
+	var first reply
+	if err := up.in.Decode(&first); err != nil || first.Job == nil {
+		fmt.Fprintln(errs, "read the job:", err)
+		return 1
+	}
+	if err := up.out.Encode(message{Done: true, Result: do(*first.Job, up)}); err != nil {
+		fmt.Fprintln(errs, "write the result:", err)
+		return 1
+	}
+	return 0
+}
+
+// asker is whom a job's templates ask, and tell where they are.
+type asker interface {
+	at(template string) error
+	lookup(q Question) ([]byte, error)
+}
+
+// upstream is the child's end.
+type upstream struct {
+	in  *gob.Decoder
+	out *gob.Encoder
+}
+
+func (u *upstream) at(template string) error { return u.out.Encode(message{At: template}) }
+
+func (u *upstream) lookup(q Question) ([]byte, error) {
+	if err := u.out.Encode(message{Ask: &q}); err != nil {
+		return nil, err
+	}
+	var r reply
+	if err := u.in.Decode(&r); err != nil {
+		return nil, err
+	}
+	if r.Refused != "" {
+		return nil, errors.New(r.Refused)
+	}
+	return r.Object, nil
+}
+
+// Command is this very program, as a child.
+func Command() ([]string, error) {
+	self, err := os.Executable()
+	return []string{self, Argument}, err
+}
+
+// turn is held while a child is at work: the pod has room for one.
+var turn = make(chan struct{}, 1)
+
+// Run has a child carry the job out, when it is its turn. An error that the files are to
+// blame for is a *problem.Error, which names the template that was at work where too much
+// was taken.
+func (p Process) Run(ctx context.Context, j Job) (Result, error) {
+	if len(p.Command) == 0 {
+		var err error
+		if p.Command, err = Command(); err != nil {
+			return Result{}, fmt.Errorf("find the agent's own program: %w", err)
+		}
+	}
+	if p.Patience == 0 {
+		p.Patience = Patience
+	}
+	select {
+	case turn <- struct{}{}:
+	case <-ctx.Done():
+		return Result{}, problem.Errorf(problem.TooManyRequests, "send it again", "others' charts are being rendered").WithRetryAfter(5 * time.Second)
+	}
+	defer func() { <-turn }()
+	limited, cancel := context.WithTimeout(ctx, p.Patience)
+	defer cancel()
+	r, err := p.run(limited, j)
+	if err != nil && ctx.Err() != nil { // it was the caller's time
+		return Result{}, ctx.Err()
+	}
+	return r, err
+}
+
+func (p Process) run(ctx context.Context, j Job) (Result, error) {
+	cmd := exec.CommandContext(ctx, p.Command[0], p.Command[1:]...)
+	cmd.Env = []string{fmt.Sprintf("GOMEMLIMIT=%d", Memory*3/4), "GOMAXPROCS=1", "HOME=/nonexistent"}
+	errs := &clipped{left: maxMessage}
+	cmd.Stderr, cmd.WaitDelay = errs, time.Second
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return Result{}, fmt.Errorf("prepare a process that renders: %w", err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return Result{}, fmt.Errorf("prepare a process that renders: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return Result{}, fmt.Errorf("start a process that renders: %w", err)
+	}
+	answer := &bounded{out, maxAnswer}
+	d := downstream{out: gob.NewEncoder(in), in: gob.NewDecoder(answer), lookup: p.Lookup}
+	r, said := d.result(ctx, j)
+	_ = in.Close()
+	if said != nil { // whatever it is at, nobody listens
+		_ = cmd.Process.Kill()
+	}
+	ended := cmd.Wait()
+	switch {
+	case said == nil:
+		return r, r.Err()
+	case ctx.Err() != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return Result{}, d.tooMuch("takes more than %s", p.Patience)
+	case ctx.Err() != nil:
+		return Result{}, ctx.Err()
+	case answer.left <= 0:
+		return Result{}, d.tooMuch("makes more than %d bytes", maxAnswer)
+	case outOfMemory(ended, errs.String()):
+		return Result{}, d.tooMuch("takes more than %d MiB of memory", Memory>>20)
+	}
+	if crashed := (*exec.ExitError)(nil); errors.As(ended, &crashed) && crashed.ExitCode() == crash {
+		return Result{}, problem.Errorf(problem.Invalid, "report it, with the files", "rendering %sbroke down: %s", d.where(), firstLineOf(errs.String()))
+	}
+	return Result{}, fmt.Errorf("render in a process of its own: %w, %w: %s", said, ended, errs.String())
+}
+
+// downstream is the agent's end.
+type downstream struct {
+	out    *gob.Encoder
+	in     *gob.Decoder
+	lookup Lookup
+	at     string // template
+}
+
+// result sends the job, answers what is asked and waits for the Result.
+func (d *downstream) result(ctx context.Context, j Job) (Result, error) {
+	if err := d.out.Encode(reply{Job: &j}); err != nil {
+		return Result{}, err
+	}
+	for {
+		var m message
+		if err := d.in.Decode(&m); err != nil {
+			return Result{}, err
+		}
+		switch {
+		case m.Done:
+			return m.Result, nil
+		case m.Ask == nil:
+			d.at = m.At
+		default:
+			if err := d.out.Encode(d.answer(ctx, *m.Ask)); err != nil {
+				return Result{}, err
+			}
+		}
+	}
+}
+
+func (d *downstream) answer(ctx context.Context, q Question) (r reply) {
+	if d.lookup == nil {
+		return reply{}
+	}
+	object, err := d.lookup(ctx, q)
+	if err == nil {
+		return reply{Object: object}
+	}
+	p := &problem.Error{}
+	if errors.As(err, &p) {
+		return reply{Refused: clip(p.Detail)}
+	}
+	return reply{Refused: clip(err.Error())}
+}
+
+// crash is the exit code of a Go program that its runtime ended.
+const crash = 2
+
+// where is the template that was at work, if any, and a blank.
+func (d *downstream) where() string {
+	if d.at == "" {
+		return ""
+	}
+	return d.at + " "
+}
+
+func (d *downstream) tooMuch(format string, args ...any) error {
+	return problem.Errorf(problem.TooLarge, "look for a loop or a recursion in the templates that does not end, or split it",
+		"rendering %s%s", d.where(), fmt.Sprintf(format, args...))
+}
+
+func firstLineOf(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}
+
+// bounded ends what a child may write.
+type bounded struct {
+	io.Reader
+	left int
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errors.New("more than the limit")
+	}
+	n, err := b.Reader.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
+}
+
+// clipped keeps the begin of what a child complains.
+type clipped struct {
+	bytes.Buffer
+	left int
+}
+
+func (c *clipped) Write(p []byte) (int, error) {
+	n := min(len(p), c.left)
+	c.left -= n
+	_, _ = c.Buffer.Write(p[:n])
+	return len(p), nil
+}

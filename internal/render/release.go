@@ -1,0 +1,191 @@
+package render
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	kjson "sigs.k8s.io/json"
+	sigsyaml "sigs.k8s.io/yaml"
+)
+
+// What the agent gets of a release's chart. Kubernetes keeps a release in 1 MiB, packed, so
+// none that can be installed comes near these.
+const (
+	maxChart    = 8 << 20   // bytes, as Helm keeps it, and of all definitions
+	maxMetadata = 256 << 10 // bytes of Chart.yaml, in JSON
+	// maxValues bounds the entries of all manifests, and of the chart's values, aliases as
+	// what they stand for: each takes some hundred bytes while it is read.
+	maxValues = 200_000
+)
+
+// release renders as `helm install` and `helm upgrade` do. What is read of it again, by the
+// agent and by Helm, is read here first, where there is a limit.
+func release(j Job, ask asker) Result {
+	c, failed := unpack(j.Archive)
+	if failed != nil {
+		return Result{Problem: failed}
+	}
+	whole, failed := kept(c) // rendering leaves its traces in a chart
+	if failed != nil {
+		return Result{Problem: failed}
+	}
+	values := map[string]any{}
+	if j.Values != "" {
+		if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(j.Values), &values); err != nil {
+			return wrong("report this", "the values cannot be read")
+		}
+	}
+	caps, err := capabilities(j)
+	if err != nil {
+		return wrong("report this", "%v", err)
+	}
+	if !j.Upgrade { // Helm makes a chart's definitions first
+		defined(caps, c)
+	}
+	rendered, failed := templates(c, values, j, caps, bounds(ask, looking(ask)))
+	if failed != nil {
+		failed.Message = "the chart does not render: " + failed.Message
+		return Result{Problem: failed}
+	}
+	r := Result{Chart: whole}
+	for _, name := range slices.Sorted(maps.Keys(rendered)) {
+		r.Texts = append(r.Texts, Text{name, []byte(rendered[name])})
+	}
+	size := 0
+	for _, crd := range c.CRDObjects() {
+		r.CRDs = append(r.CRDs, Text{crd.Filename, crd.File.Data})
+		size += len(crd.File.Data)
+	}
+	if size > maxChart {
+		return tooLarge("install them by themselves", "the chart's definitions have more than %d MiB", maxChart>>20)
+	}
+	if failed := readable(r, ask); failed != nil {
+		return Result{Problem: failed}
+	}
+	return r
+}
+
+// kept is a chart as it is kept with its release.
+func kept(c *chartv2.Chart) ([]byte, *Problem) {
+	if n := 0; !counted(c.Values, &n) {
+		return nil, tooLarge("use a smaller chart", "values.yaml has more than %d entries", maxValues).Problem
+	}
+	about, err := json.Marshal([]any{c.Metadata, c.Lock})
+	if err == nil && len(about) > maxMetadata {
+		return nil, tooLarge("use a smaller chart", "Chart.yaml has more than %d KiB", maxMetadata>>10).Problem
+	}
+	size := len(c.Schema)
+	for _, f := range slices.Concat(c.Templates, c.Files) {
+		size += len(f.Data)
+	}
+	if size > maxChart/4*3 { // in base64
+		return nil, tooLarge("use a smaller chart: Kubernetes keeps a release in 1 MiB", "the chart has more than %d MiB without those that it depends on", maxChart/4*3>>20).Problem
+	}
+	whole, err := json.Marshal(c)
+	if err != nil {
+		return nil, wrong("report it, with the chart", "the chart cannot be kept: %v", err).Problem
+	}
+	return whole, nil
+}
+
+// defined adds to what the cluster has what a chart's own definitions bring.
+func defined(caps *common.Capabilities, c *chartv2.Chart) {
+	caps.APIVersions = slices.Clone(caps.APIVersions)
+	for _, crd := range c.CRDObjects() {
+		_ = documents(crd.File.Data, func(doc []byte) error {
+			var d struct {
+				Spec struct {
+					Group    string
+					Names    struct{ Kind string }
+					Versions []struct{ Name string }
+				}
+			}
+			if sigsyaml.Unmarshal(doc, &d) == nil {
+				for _, v := range d.Spec.Versions {
+					version := d.Spec.Group + "/" + v.Name
+					caps.APIVersions = append(caps.APIVersions, version, version+"/"+d.Spec.Names.Kind)
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// documents hands on each document of a text.
+func documents(text []byte, each func([]byte) error) error {
+	reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	for {
+		doc, err := reader.Read()
+		if len(doc) == 0 || err != nil {
+			return nil //nolint:nilerr // a text in memory only ends
+		}
+		if err := each(doc); err != nil {
+			return err
+		}
+	}
+}
+
+// readable reads all manifests as Kubernetes reads YAML.
+func readable(r Result, ask asker) *Problem {
+	n := 0
+	for _, t := range slices.Concat(r.CRDs, r.Texts) {
+		if strings.HasSuffix(t.Name, "NOTES.txt") {
+			continue
+		}
+		if err := ask.at(t.Name); err != nil {
+			return wrong("send it again", "%v", err).Problem
+		}
+		var failed *Problem
+		err := documents(t.Body, func(doc []byte) error {
+			if bytes.IndexByte(doc, 0) >= 0 {
+				return errors.New("a manifest has no zero bytes")
+			}
+			var value any
+			if err := sigsyaml.Unmarshal(doc, &value); err != nil {
+				return err
+			}
+			if !counted(value, &n) {
+				failed = tooLarge("split the chart", "%s: the chart's manifests have more than %d entries", t.Name, maxValues).Problem
+				return errors.New(failed.Message)
+			}
+			return nil
+		})
+		if failed != nil {
+			return failed
+		}
+		if err != nil {
+			return wrong(fixChart, "the chart does not render: %s: %s", t.Name, strings.Join(strings.Fields(err.Error()), " ")).Problem
+		}
+	}
+	return nil
+}
+
+// counted adds how many values there are; false for too many.
+func counted(v any, n *int) bool {
+	if *n++; *n > maxValues {
+		return false
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for _, e := range v {
+			if !counted(e, n) {
+				return false
+			}
+		}
+	case []any:
+		for _, e := range v {
+			if !counted(e, n) {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -1,4 +1,0 @@
-package render
-
-// Do is do.
-var Do = do
