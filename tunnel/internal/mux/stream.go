@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// leastTrip is what a round trip counts at least: less is the line's and not that of the
+// leastTrip is what two round trips count at least: less is the line's and not that of the
 // goroutines at its ends, which wait for their turn at a processor.
 const leastTrip = time.Millisecond
 
@@ -123,14 +123,17 @@ func (s *Stream) awaitData() error {
 }
 
 // renew is how much more the other end may send, zero while that is not worth a frame. Where
-// half a window is used up in a round trip, the window holds the sender up, and doubles.
+// half a window is used up in two round trips, the window may hold the sender up, and doubles.
+// In one would not do: a stream that has carried something before may come to have all that
+// is on its way wait for the one half that was granted last, so that there is one grant in each
+// round trip and a moment, for good.
 func (s *Stream) renew() uint32 {
 	more := s.window - uint32(s.got.size) - s.credit //nolint:gosec // never above the window
 	if more < s.window/2 || s.finished || s.err != nil {
 		return 0
 	}
 	now := time.Now()
-	if most := s.session.cfg.MaxWindow; s.window < most && now.Sub(s.renewed) < max(s.session.life.roundTrip(), leastTrip) {
+	if most := s.session.cfg.MaxWindow; s.window < most && now.Sub(s.renewed) < max(2*s.session.life.roundTrip(), leastTrip) {
 		grown := min(s.window, most-s.window)
 		s.window += grown
 		more += grown
