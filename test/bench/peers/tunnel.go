@@ -26,6 +26,7 @@ type tunnelSettings struct {
 	Reconnect  time.Duration `json:"reconnect"`
 	Only       string        `json:"only,omitempty"`
 	Steps      string        `json:"steps,omitempty"`
+	Clients    int           `json:"clients,omitempty"`
 }
 
 // contender is a way with a protocol, and a Runner's client that takes it.
@@ -58,6 +59,7 @@ func runTunnel(ctx context.Context, args []string) (err error) {
 	flags.DurationVar(&b.Reconnect, "reconnect", 60*time.Second, "how long a way may take until it is back")
 	flags.StringVar(&b.Only, "only", "", "measure these ways alone, with commas between; direct is always there")
 	flags.StringVar(&b.Steps, "steps", "", "measure this alone, with commas between: requests, memory, bulk, beside, reconnect, far")
+	flags.IntVar(&b.Clients, "clients", 0, "measure requests of so many clients alone: 1, 50 or 200")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -80,7 +82,7 @@ func runTunnel(ctx context.Context, args []string) (err error) {
 		Machine: machine, Short: *short, Settings: b.tunnelSettings, Details: b.results.rows(),
 	}
 	b.results.figures(set)
-	if b.Steps != "" {
+	if b.Steps != "" || b.Clients > 0 {
 		set.Figures = slices.DeleteFunc(set.Figures, func(f figure.Figure) bool { return math.IsNaN(f.Value) })
 	}
 	fmt.Printf("\nthe tunnel beside its peers; took %s\n\n", time.Since(b.progress.start).Round(time.Second))
