@@ -11,12 +11,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
 
-// relayBuffer is, with the frame's header, two TLS records of the tunnel; larger ones were
-// measured to bring nothing.
-const relayBuffer = 32<<10 - 12
-
-var relayBuffers = sync.Pool{New: func() any { return new([relayBuffer]byte) }}
-
 // relay copies between a Runner and an agent until either ends, then closes both.
 func (s *Server) relay(runner, agent net.Conn) {
 	s.counts.relays.Add(1)
@@ -69,24 +63,26 @@ func (c *counted) TryWrite(p []byte) int {
 	return n
 }
 
-// pump copies one way. Its errors are the usual end of a connection.
+// countedReader is what a stream is filled from.
+type countedReader struct {
+	io.Reader
+	total *atomic.Uint64
+}
+
+// Read implements io.Reader.
+func (c countedReader) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.total.Add(uint64(n)) //nolint:gosec // never negative
+	return n, err
+}
+
+// pump copies one way, of which one end is a stream: it has what it received in memory of its
+// own, and what it sends in front of which there is to be a header. Errors are the usual end of
+// a connection.
 func pump(dst io.Writer, src io.Reader, total *atomic.Uint64) {
-	if stream, ok := src.(*link.Stream); ok { // it has what it received in memory of its own
+	if stream, ok := src.(*link.Stream); ok {
 		_, _ = stream.WriteTo(newCounted(dst, total))
 		return
 	}
-	buffer := relayBuffers.Get().(*[relayBuffer]byte)
-	defer relayBuffers.Put(buffer)
-	for {
-		n, err := src.Read(buffer[:])
-		if n > 0 {
-			total.Add(uint64(n))
-			if _, werr := dst.Write(buffer[:n]); werr != nil {
-				return
-			}
-		}
-		if err != nil {
-			return
-		}
-	}
+	_, _ = io.Copy(dst, countedReader{src, total})
 }

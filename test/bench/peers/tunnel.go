@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"net/http"
 	"os"
 	"slices"
@@ -24,6 +25,8 @@ type tunnelSettings struct {
 	RoundTrip  time.Duration `json:"roundTrip"`
 	Reconnect  time.Duration `json:"reconnect"`
 	Only       string        `json:"only,omitempty"`
+	Steps      string        `json:"steps,omitempty"`
+	Clients    int           `json:"clients,omitempty"`
 }
 
 // contender is a way with a protocol, and a Runner's client that takes it.
@@ -55,6 +58,8 @@ func runTunnel(ctx context.Context, args []string) (err error) {
 	flags.DurationVar(&b.RoundTrip, "round-trip", 40*time.Millisecond, "the long way's round trip")
 	flags.DurationVar(&b.Reconnect, "reconnect", 60*time.Second, "how long a way may take until it is back")
 	flags.StringVar(&b.Only, "only", "", "measure these ways alone, with commas between; direct is always there")
+	flags.StringVar(&b.Steps, "steps", "", "measure this alone, with commas between: requests, memory, bulk, beside, reconnect, far")
+	flags.IntVar(&b.Clients, "clients", 0, "measure requests of so many clients alone: 1, 50 or 200")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -77,6 +82,9 @@ func runTunnel(ctx context.Context, args []string) (err error) {
 		Machine: machine, Short: *short, Settings: b.tunnelSettings, Details: b.results.rows(),
 	}
 	b.results.figures(set)
+	if b.Steps != "" || b.Clients > 0 {
+		set.Figures = slices.DeleteFunc(set.Figures, func(f figure.Figure) bool { return math.IsNaN(f.Value) })
+	}
 	fmt.Printf("\nthe tunnel beside its peers; took %s\n\n", time.Since(b.progress.start).Round(time.Second))
 	b.results.print(os.Stdout)
 	broken := set.Report(os.Stdout)
@@ -88,17 +96,20 @@ func runTunnel(ctx context.Context, args []string) (err error) {
 
 func (b *tunnelBench) perform(ctx context.Context, short bool) error {
 	for _, step := range []struct {
-		title string
-		do    func(context.Context) error
+		name, title string
+		do          func(context.Context) error
 	}{
-		{"start all ways, each side in a process of its own", b.begin},
-		{fmt.Sprintf("requests of 1, 50 and 200 clients, %d rounds in turns", b.Rounds), b.measureRequests},
-		{"memory of both sides, after that", b.measureMemory},
-		{fmt.Sprintf("bulk down and up, %d rounds", b.BulkRounds), b.measureBulk},
-		{fmt.Sprintf("50 clients beside a download, stalled and at full speed, %d rounds", b.Rounds), b.measureDisturbed},
-		{"killed relays, until the next request is answered", b.measureReconnect},
-		{fmt.Sprintf("the same at a round trip of %s", b.RoundTrip), func(ctx context.Context) error { return b.measureFar(ctx, short) }},
+		{"", "start all ways, each side in a process of its own", b.begin},
+		{"requests", fmt.Sprintf("requests of 1, 50 and 200 clients, %d rounds in turns", b.Rounds), b.measureRequests},
+		{"memory", "memory of both sides, after that", b.measureMemory},
+		{"bulk", fmt.Sprintf("bulk down and up, %d rounds", b.BulkRounds), b.measureBulk},
+		{"beside", fmt.Sprintf("50 clients beside a download, stalled and at full speed, %d rounds", b.Rounds), b.measureDisturbed},
+		{"reconnect", "killed relays, until the next request is answered", b.measureReconnect},
+		{"far", fmt.Sprintf("the same at a round trip of %s", b.RoundTrip), func(ctx context.Context) error { return b.measureFar(ctx, short) }},
 	} {
+		if step.name != "" && b.Steps != "" && !slices.Contains(strings.Split(b.Steps, ","), step.name) {
+			continue
+		}
 		if err := b.step(step.title, func() error { return step.do(ctx) }); err != nil {
 			return err
 		}

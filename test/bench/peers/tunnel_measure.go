@@ -31,6 +31,9 @@ func turns(all []*contender, round int) []*contender {
 func (b *tunnelBench) measureRequests(ctx context.Context) error {
 	for round := range b.Rounds {
 		for _, level := range levels {
+			if b.Clients > 0 && b.Clients != level {
+				continue
+			}
 			for _, c := range turns(b.contenders, round) {
 				got, err := load.RunClosed(ctx, c.client, way.BaseURL+load.PathSmall, level, warmUp, b.Measure)
 				if err != nil {

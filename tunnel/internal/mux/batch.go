@@ -126,6 +126,30 @@ func (b *batch) data(stream uint32, p []byte, lone bool) (int, error) {
 	return n, b.err
 }
 
+// send is data, but from the memory and the goroutine of its writer where it can be so: that is
+// a frame that is bulk, or lone, while nobody sends and nothing waits. For what fills a batch by
+// itself another goroutine is no help, and waking it costs more than the rest. The frame is p
+// with room for its header; without one it is data.
+func (b *batch) send(stream uint32, p, frame []byte, lone bool) (int, error) {
+	if frame == nil {
+		return b.data(stream, p, lone)
+	}
+	b.mu.Lock()
+	if b.busy || len(b.waiting) > 0 || b.usable() != nil || len(p) <= smallFrame && !(lone && b.last == stream) {
+		b.mu.Unlock()
+		return b.data(stream, p, lone)
+	}
+	b.last, b.busy = stream, true
+	b.mu.Unlock()
+	header{kind: frameData, stream: stream, length: uint32(len(p))}.append(frame[:0]) //nolint:gosec // at most a window
+	err := b.write(frame)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sent(err)
+	b.rest()
+	return len(p), b.err
+}
+
 // next wakes one more of those who wait for room, where there is some. So each wakes the
 // next, and not all for the room of one.
 func (b *batch) next() {
@@ -203,24 +227,32 @@ func (b *batch) sendWaiting() {
 	b.mu.Unlock()
 	var err error
 	for sent := 0; err == nil && sent < len(data); sent += MaxWrite {
-		err = b.send(data[sent:min(len(data), sent+MaxWrite)])
+		err = b.write(data[sent:min(len(data), sent+MaxWrite)])
 	}
 	if cap(data) <= 2*batchSize { // it has grown with small frames, which is rare
 		*buffer = data
 	}
 	buffers.Put(buffer)
-	if err != nil {
-		b.failed(err)
-	}
 	b.mu.Lock()
-	if err != nil && b.err == nil {
+	b.sent(err)
+}
+
+// sent is told how sending went.
+func (b *batch) sent(err error) {
+	if err == nil {
+		return
+	}
+	if b.err == nil {
 		b.err = err
 		b.release()
 	}
+	b.mu.Unlock()
+	b.failed(err)
+	b.mu.Lock()
 }
 
-// send is one write, which may take no longer than the timeout.
-func (b *batch) send(data []byte) error {
+// write is one write, which may take no longer than the timeout.
+func (b *batch) write(data []byte) error {
 	if now := time.Now(); now.Sub(b.deadline) > writeDeadlineEvery-b.timeout {
 		b.deadline = now.Add(b.timeout)
 		if err := b.conn.SetWriteDeadline(b.deadline); err != nil {

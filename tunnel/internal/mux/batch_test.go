@@ -208,6 +208,65 @@ func TestAPeerThatTakesNothing(t *testing.T) {
 	})
 }
 
+// TestBulkGoesByItsWriter, from its memory, if nothing is in the way; if something is, it waits
+// its turn.
+func TestBulkGoesByItsWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := newGated(make(chan struct{}))
+		b := newTestBatch(conn, nil)
+		sent := make(chan struct{})
+		bulk := make([]byte, headerSize+2*smallFrame)
+		whole := func() {
+			n, err := b.send(1, bulk[headerSize:], bulk, false)
+			if n != len(bulk)-headerSize || err != nil {
+				t.Errorf("%d, %v", n, err)
+			}
+			sent <- struct{}{}
+		}
+		go whole()
+		synctest.Wait()
+		if b.waiting != nil || len(conn.written()) != 1 {
+			t.Error("it was copied, or has not gone")
+		}
+		go func() {
+			say(t, b, 2, "small", false)
+			whole()
+		}()
+		synctest.Wait()
+		<-sent // the second waits behind what is small, in the batch
+		conn.gate <- struct{}{}
+		<-sent
+		conn.gate <- struct{}{}
+		if err := b.close(); err != nil {
+			t.Error(err)
+		}
+		want := []string{string(bulk[headerSize:]), "small" + string(bulk[headerSize:])}
+		for i, w := range conn.written() {
+			if bodies(t, w) != want[i] {
+				t.Errorf("write %d: %d bytes", i, len(w))
+			}
+		}
+	})
+}
+
+// TestASendThatFails ends the batch, whoever sends.
+func TestASendThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := newGated(make(chan struct{}))
+		b := newTestBatch(conn, nil)
+		frame := make([]byte, headerSize+2*smallFrame)
+		if _, err := b.send(1, frame[headerSize:], frame, false); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("a send to who takes nothing: %v", err)
+		}
+		if !isClosed(conn.closed) {
+			t.Error("the connection is open")
+		}
+		if _, err := b.send(1, frame[headerSize:], frame, false); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("the next one: %v", err)
+		}
+	})
+}
+
 // TestCloseSendsWhatWaits, but not for long, and lets go of who waits to write.
 func TestCloseSendsWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -8,9 +8,11 @@ import (
 const (
 	// firstPing is soon: until the round trip is known no window grows.
 	firstPing = 500 * time.Millisecond
-	// trips is how many round trips are remembered: what the line needs is the least of
-	// them, as each may have waited behind something.
-	trips = 6
+	// epoch is how many round trips are looked back at, and as many again: five to ten
+	// minutes. What the line needs is the least of them. Each may have waited behind
+	// something, and all of them where there is bulk for a while: were that what the line
+	// needs, windows would grow with what waits, and more would wait.
+	epoch = 60
 )
 
 // heartbeat pings the other end, so that a dead one is noticed, and knows how long the
@@ -24,8 +26,8 @@ type heartbeat struct {
 	waiting bool // for an answer
 	id      uint32
 	stopped bool
-	trips   [trips]time.Duration
 	seen    int
+	least   [2]time.Duration // round trip, of this epoch and of the one before
 }
 
 type ping struct {
@@ -84,23 +86,30 @@ func (l *heartbeat) answered(id uint32) {
 	}
 	delete(l.asked, id)
 	close(p.answered)
-	l.trips[l.seen%trips] = time.Since(p.sent)
-	l.seen++
+	l.took(time.Since(p.sent))
 	if l.waiting && id == l.id && !l.stopped {
 		l.waiting = false
 		l.timer.Reset(l.session.cfg.KeepAlive)
 	}
 }
 
+// took notes a round trip.
+func (l *heartbeat) took(trip time.Duration) {
+	switch {
+	case l.seen == 0:
+		l.least = [2]time.Duration{trip, trip}
+	case l.seen%epoch == 0:
+		l.least = [2]time.Duration{trip, l.least[0]}
+	}
+	l.least[0] = min(l.least[0], trip)
+	l.seen++
+}
+
 // roundTrip is the least of the newest ones, zero while none is known.
 func (l *heartbeat) roundTrip() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	least := l.trips[0]
-	for _, t := range l.trips[:min(l.seen, trips)] {
-		least = min(least, t)
-	}
-	return least
+	return min(l.least[0], l.least[1])
 }
 
 // handlePing answers a ping, or takes an answer. Pings that come faster than answers go out

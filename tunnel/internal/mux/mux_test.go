@@ -285,13 +285,119 @@ func TestAWindowGrowsWithTheRoundTrip(t *testing.T) {
 		if w := use(2 * leastTrip); w != initialWindow {
 			t.Errorf("half of it every 2 ms, and it is %d", w)
 		}
-		near.session.life.trips[0] = 40 * time.Millisecond
-		near.session.life.trips[1] = time.Second // something was in its way
-		near.session.life.seen = 2
-		if w := use(39 * time.Millisecond); w != testConfig().MaxWindow {
-			t.Errorf("half of it every round trip, and it is %d", w)
+		near.session.life.seen = 0
+		near.session.life.took(40 * time.Millisecond)
+		near.session.life.took(time.Second) // something was in its way
+		if w := use(81 * time.Millisecond); w != initialWindow {
+			t.Errorf("half of it every two round trips, and it is %d", w)
+		}
+		if w := use(79 * time.Millisecond); w != testConfig().MaxWindow {
+			t.Errorf("half of it in less than two round trips, and it is %d", w)
 		}
 	})
+}
+
+// TestTheRoundTripIsTheLines: bulk for minutes does not make it longer, another line does.
+func TestTheRoundTripIsTheLines(t *testing.T) {
+	var l heartbeat
+	pings := func(n int, trip time.Duration) time.Duration {
+		for range n {
+			l.took(trip)
+		}
+		return l.roundTrip()
+	}
+	if trip := l.roundTrip(); trip != 0 {
+		t.Errorf("%s before the first answer", trip)
+	}
+	if trip := pings(epoch-1, time.Second); trip != time.Second {
+		t.Errorf("%s of one second each", trip)
+	}
+	if trip := pings(1, time.Millisecond); trip != time.Millisecond {
+		t.Errorf("%s with one of a millisecond", trip)
+	}
+	if trip := pings(epoch, time.Second); trip != time.Millisecond {
+		t.Errorf("%s after minutes of bulk", trip)
+	}
+	if trip := pings(epoch, time.Second); trip != time.Second {
+		t.Errorf("%s of another line", trip)
+	}
+}
+
+// far is a pipe on which every byte arrives that much later, in virtual time.
+func far(t *testing.T, oneWay time.Duration) (a, b net.Conn) {
+	t.Helper()
+	a, nearA := net.Pipe()
+	nearB, b := net.Pipe()
+	var all sync.WaitGroup
+	t.Cleanup(all.Wait)
+	later := func(to, from net.Conn) {
+		type piece struct {
+			due  time.Time
+			data []byte
+		}
+		wire := make(chan piece, 1<<16)
+		all.Go(func() {
+			for p := range wire {
+				time.Sleep(time.Until(p.due))
+				if _, err := to.Write(p.data); err != nil {
+					_ = from.Close()
+				}
+			}
+			_ = to.Close()
+		})
+		defer close(wire)
+		for {
+			p := make([]byte, MaxWrite)
+			n, err := from.Read(p)
+			if err != nil {
+				return
+			}
+			wire <- piece{time.Now().Add(oneWay), p[:n]}
+		}
+	}
+	all.Go(func() { later(nearB, nearA) })
+	all.Go(func() { later(nearA, nearB) })
+	return a, b
+}
+
+// TestAWindowGrowsWhateverCameBefore it: a connection that has carried small requests is the
+// usual one with HTTP/2, and what is left of its window is any part of it.
+func TestAWindowGrowsWhateverCameBefore(t *testing.T) {
+	const trip, bulk = 40 * time.Millisecond, 64 << 20
+	for _, before := range []int{0, 30 << 10, 200 << 10} {
+		for _, down := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				from, to := pair(t, func(testing.TB) (a, b net.Conn) { return far(t, trip/2) })
+				if down {
+					from, to = to, from
+				}
+				time.Sleep(time.Second) // until the round trip is known
+				message := make([]byte, 1<<10)
+				for range before / len(message) {
+					if _, err := from.Write(message); err != nil {
+						t.Fatal(err)
+					}
+					if _, err := io.ReadFull(to, message); err != nil {
+						t.Fatal(err)
+					}
+				}
+				began := time.Now()
+				go func() {
+					_, err := from.Write(make([]byte, bulk))
+					_ = from.Close()
+					if err != nil {
+						t.Error(err)
+					}
+				}()
+				if n, err := io.Copy(io.Discard, to); n != bulk || err != nil {
+					t.Errorf("%d bytes, %v", n, err)
+				}
+				if most := 24 * trip; time.Since(began) > most || to.window != testConfig().MaxWindow {
+					t.Errorf("after %d KiB: %s, and a window of %d KiB", before>>10, time.Since(began), to.window>>10)
+				}
+			})
+		}
+	}
 }
 
 // TestADeadEndIsNoticed in the time that a ping and its answer may take.

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// leastTrip is what a round trip counts at least: less is the line's and not that of the
+// leastTrip is what two round trips count at least: less is the line's and not that of the
 // goroutines at its ends, which wait for their turn at a processor.
 const leastTrip = time.Millisecond
 
@@ -41,8 +41,9 @@ type Stream struct {
 }
 
 var (
-	_ net.Conn    = (*Stream)(nil)
-	_ io.WriterTo = (*Stream)(nil)
+	_ net.Conn      = (*Stream)(nil)
+	_ io.WriterTo   = (*Stream)(nil)
+	_ io.ReaderFrom = (*Stream)(nil)
 )
 
 func newStream(s *Session, id uint32) *Stream {
@@ -123,14 +124,17 @@ func (s *Stream) awaitData() error {
 }
 
 // renew is how much more the other end may send, zero while that is not worth a frame. Where
-// half a window is used up in a round trip, the window holds the sender up, and doubles.
+// half a window is used up in two round trips, the window may hold the sender up, and doubles.
+// In one would not do: a stream that has carried something before may come to have all that
+// is on its way wait for the one half that was granted last, so that there is one grant in each
+// round trip and a moment, for good.
 func (s *Stream) renew() uint32 {
 	more := s.window - uint32(s.got.size) - s.credit //nolint:gosec // never above the window
 	if more < s.window/2 || s.finished || s.err != nil {
 		return 0
 	}
 	now := time.Now()
-	if most := s.session.cfg.MaxWindow; s.window < most && now.Sub(s.renewed) < max(s.session.life.roundTrip(), leastTrip) {
+	if most := s.session.cfg.MaxWindow; s.window < most && now.Sub(s.renewed) < max(2*s.session.life.roundTrip(), leastTrip) {
 		grown := min(s.window, most-s.window)
 		s.window += grown
 		more += grown
@@ -147,7 +151,10 @@ func (s *Stream) grant(more uint32) {
 }
 
 // Write implements net.Conn.
-func (s *Stream) Write(p []byte) (written int, err error) {
+func (s *Stream) Write(p []byte) (int, error) { return s.write(p, nil) }
+
+// write writes p. The frame, where it is known, is p with room for a header before it.
+func (s *Stream) write(p, frame []byte) (written int, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	for written < len(p) {
@@ -155,7 +162,10 @@ func (s *Stream) Write(p []byte) (written int, err error) {
 		if err != nil {
 			return written, err
 		}
-		n, err := s.session.out.data(s.id, p[written:written+most], lone)
+		if most < len(p) {
+			frame = nil
+		}
+		n, err := s.session.out.send(s.id, p[written:written+most], frame, lone)
 		if err != nil {
 			return written, s.ended(err)
 		}
@@ -165,6 +175,32 @@ func (s *Stream) Write(p []byte) (written int, err error) {
 		s.mu.Unlock()
 	}
 	return written, nil
+}
+
+// pieces are what ReadFrom reads into: a frame that is two TLS records of the tunnel, with its
+// header.
+var pieces = sync.Pool{New: func() any { return new([2 * maxRecord]byte) }}
+
+// ReadFrom implements io.ReaderFrom: what is read goes to the system from where it was read
+// to, if nothing is in the way.
+func (s *Stream) ReadFrom(r io.Reader) (total int64, err error) {
+	piece := pieces.Get().(*[2 * maxRecord]byte)
+	defer pieces.Put(piece)
+	for {
+		n, err := r.Read(piece[headerSize:])
+		if n > 0 {
+			written, werr := s.write(piece[headerSize:headerSize+n], piece[:headerSize+n])
+			if total += int64(written); werr != nil {
+				return total, werr
+			}
+		}
+		if err == io.EOF { //nolint:errorlint // as io.Copy has it
+			return total, nil
+		}
+		if err != nil {
+			return total, err
+		}
+	}
 }
 
 // awaitRoom returns when the other end takes something, and how much. It is lone when the
