@@ -63,7 +63,7 @@ func (t *rotatingTransport) newTransport(cfg *tls.Config) *http.Transport {
 		Proxy:                 t.proxy,
 		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
 		TLSClientConfig:       cfg,
-		TLSHandshakeTimeout:   10 * time.Second,
+		TLSHandshakeTimeout:   handshakeTime,
 		ResponseHeaderTimeout: attemptTime,
 		IdleConnTimeout:       idleTimeout,
 		MaxIdleConnsPerHost:   1,

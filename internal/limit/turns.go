@@ -19,10 +19,15 @@ type Turns struct {
 	places   chan struct{}
 	patience time.Duration
 	late     atomic.Uint64
+	gone     atomic.Uint64
 }
 
-// ErrLate ends a handshake whose turn did not come in time.
-var ErrLate = errors.New("too many handshakes at a time")
+var (
+	// ErrLate ends a handshake whose turn did not come in time.
+	ErrLate = errors.New("too many handshakes at a time")
+	// ErrGone ends a handshake whose client did not wait for its turn.
+	ErrGone = errors.New("the client has given up")
+)
 
 // NewTurns makes turns for as many as there are processors to compute them, and as many
 // more that are ready. Whoever has waited for longer than patience, by when the client will
@@ -34,25 +39,41 @@ func NewTurns(patience time.Duration) *Turns {
 // Late is how many were turned away.
 func (t *Turns) Late() uint64 { return t.late.Load() }
 
+// Gone is how many had left when their turn came.
+func (t *Turns) Gone() uint64 { return t.gone.Load() }
+
 // TurnConn is a connection that can take a turn.
 type TurnConn struct {
 	net.Conn
 	turns *Turns
+	place *Place // in a waiting room; nil for none
+	since time.Time
 	holds atomic.Bool
 }
 
-// Conn makes one.
-func (t *Turns) Conn(conn net.Conn) *TurnConn { return &TurnConn{Conn: conn, turns: t} }
+// Conn makes one, of a connection that has just come. It keeps its place in the waiting
+// room, if it has one, while it waits for its turn.
+func (t *Turns) Conn(conn net.Conn, place *Place) *TurnConn {
+	return &TurnConn{Conn: conn, turns: t, place: place, since: time.Now()}
+}
 
 // Take waits for the connection's turn, which ends with the next Read. It is for
 // tls.Config.GetConfigForClient, which is called when the client has said all that the
-// server's part takes.
+// server's part takes. A client that has gone meanwhile gets no turn.
 func (c *TurnConn) Take(ctx context.Context) error {
-	patience := time.NewTimer(c.turns.patience)
+	if c.place != nil {
+		c.place.Hold()
+		defer c.place.Release()
+	}
+	patience := time.NewTimer(c.turns.patience - time.Since(c.since))
 	defer patience.Stop()
 	select {
 	case c.turns.places <- struct{}{}:
 		c.holds.Store(true)
+		if hasEnded(c.Conn) {
+			c.turns.gone.Add(1)
+			return errors.Join(ErrGone, c.Close())
+		}
 		return nil
 	case <-patience.C:
 		c.turns.late.Add(1)
@@ -62,7 +83,8 @@ func (c *TurnConn) Take(ctx context.Context) error {
 	}
 }
 
-func (c *TurnConn) end() {
+// End ends the turn, if it is not over: when a handshake has failed, nothing is read any more.
+func (c *TurnConn) End() {
 	if c.holds.CompareAndSwap(true, false) {
 		<-c.turns.places
 	}
@@ -70,13 +92,13 @@ func (c *TurnConn) end() {
 
 // Read implements net.Conn.
 func (c *TurnConn) Read(p []byte) (int, error) {
-	c.end()
+	c.End()
 	return c.Conn.Read(p)
 }
 
 // Close implements net.Conn.
 func (c *TurnConn) Close() error {
-	c.end()
+	c.End()
 	return c.Conn.Close()
 }
 

@@ -41,7 +41,7 @@ type agent struct {
 	idle    time.Duration
 	beats   atomic.Int64
 	heard   atomic.Int64 // when the last heartbeat was answered, in Unix nanoseconds
-	trouble atomic.Pointer[string]
+	trouble atomic.Pointer[trouble]
 }
 
 func newAgent(id *identity.Identity, number int, url string) (*agent, error) {
@@ -92,10 +92,15 @@ func (a *agent) nudge(context.Context) error {
 	return nil
 }
 
+// trouble is what failed, and when.
+type trouble struct {
+	text string
+	at   time.Time
+}
+
 func (a *agent) note(err error) {
 	if err != nil {
-		text := a.id.AgentID + ": " + err.Error()
-		a.trouble.Store(&text)
+		a.trouble.Store(&trouble{a.id.AgentID + ": " + err.Error(), time.Now()})
 	}
 }
 

@@ -87,6 +87,26 @@ func (c *Crowd) Rest(None, *None) error {
 	return nil
 }
 
+// ProfileCPU writes where these agents' CPU goes for the next seconds into a file.
+func (c *Crowd) ProfileCPU(p CPUProfile, _ *None) error {
+	file, err := os.Create(p.Path)
+	if err != nil {
+		return err
+	}
+	if err := pprof.StartCPUProfile(file); err != nil {
+		return errors.Join(err, file.Close())
+	}
+	time.Sleep(p.For)
+	pprof.StopCPUProfile()
+	return file.Close()
+}
+
+// CPUProfile is the file that takes a profile, and of how long.
+type CPUProfile struct {
+	Path string
+	For  time.Duration
+}
+
 // Profile writes what the memory of these agents holds into a file.
 func (c *Crowd) Profile(path string, _ *None) error {
 	file, err := os.Create(path)
@@ -104,7 +124,8 @@ type State struct {
 	// Beats were answered from the beginning.
 	Beats int64
 	// Trouble is what failed last, of any of them.
-	Trouble string
+	Trouble   string
+	TroubleAt time.Time
 }
 
 // Look answers how the agents are.
@@ -121,8 +142,8 @@ func (c *Crowd) Look(since time.Time, s *State) error {
 			s.Back++
 		}
 		s.Beats += a.beats.Load()
-		if t := a.trouble.Load(); t != nil {
-			s.Trouble = *t
+		if t := a.trouble.Load(); t != nil && !t.at.Before(s.TroubleAt) {
+			s.Trouble, s.TroubleAt = t.text, t.at
 		}
 	}
 	return nil
