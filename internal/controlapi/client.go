@@ -21,8 +21,8 @@ import (
 
 const (
 	maxAnswer     = 1 << 20
-	attemptTime   = 30 * time.Second
-	handshakeTime = 20 * time.Second // a control plane that thousands come back to takes them in turn
+	attemptTime   = 40 * time.Second
+	handshakeTime = 30 * time.Second // a control plane that thousands come back to takes them in turn
 	maxRetryAfter = time.Minute
 )
 

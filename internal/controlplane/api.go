@@ -101,7 +101,7 @@ func (c *ControlPlane) apiServer(sockets *server.Websockets) *http.Server {
 			MinVersion: tls.VersionTLS13, GetCertificate: c.certificate.Get,
 			// Asked for here and verified in peers, which can say what is wrong with it. No
 			// CAs are named, or holders of a former one's would not even show theirs.
-			ClientAuth: tls.RequestClientCert,
+			ClientAuth:         tls.RequestClientCert,
 			GetConfigForClient: inTurn,
 		},
 		ReadHeaderTimeout: handshakeTimeout, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: idleTimeout,

@@ -72,9 +72,9 @@ const (
 	// wait for their turn. More would take the open files that tunnels need: they wait in the
 	// system's queue.
 	apiHandshakes = 2048
-	// apiPatience is how long one waits for its turn. Agents wait for 20 s; those of before for
+	// apiPatience is how long one waits for its turn. Agents wait for 30 s; those of before for
 	// 10, and who has given up gets no turn.
-	apiPatience = 15 * time.Second
+	apiPatience = 25 * time.Second
 )
 
 // limited puts the limits before a listener. The tunnel's and the edge's have waiting

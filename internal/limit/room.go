@@ -73,6 +73,7 @@ type Place struct {
 	at   *list.Element // nil while it is held
 	held bool
 	left bool
+	then func() // once it is left
 }
 
 // Hold keeps the place, whoever comes, since it is the connection that waits for us now.
@@ -100,13 +101,34 @@ func (p *Place) Release() {
 
 // Leave gives the place up. It may be called again.
 func (p *Place) Leave() {
+	if then := p.leave(); then != nil {
+		then()
+	}
+}
+
+func (p *Place) leave() (then func()) {
 	r := p.room
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !p.endHold() && p.at != nil {
 		r.line.Remove(p.at)
 	}
+	then, p.then = p.then, nil
 	p.at, p.left = nil, true
+	return then
+}
+
+// whenLeft has a function called when the place is left: at once if it is.
+func (p *Place) whenLeft(then func()) {
+	p.room.mu.Lock()
+	left := p.left
+	if !left {
+		p.then = then
+	}
+	p.room.mu.Unlock()
+	if left {
+		then()
+	}
 }
 
 // endHold says whether the place was held. The lock is held.

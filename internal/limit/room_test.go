@@ -117,3 +117,48 @@ func TestWhoHasGoneGetsNoTurn(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "hello", string(said), "nothing was taken from it by looking")
 }
+
+// allButOne are turns of which one more can be begun.
+func allButOne() *Turns {
+	turns := NewTurns(time.Minute)
+	turns.answer = time.Hour
+	for range cap(turns.begun) - 1 {
+		turns.begun <- struct{}{}
+	}
+	return turns
+}
+
+// TestWhatIsBegunIsFinishedFirst has one wait until another has come to its end.
+func TestWhatIsBegunIsFinishedFirst(t *testing.T) {
+	for name, end := range map[string]func(*Place, *TurnConn){
+		"settled": func(place *Place, _ *TurnConn) { place.Leave() },
+		"closed":  func(_ *Place, c *TurnConn) { _ = c.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			room, turns := NewRoom(2), allButOne()
+			near, far := net.Pipe()
+			t.Cleanup(func() { _, _ = near.Close(), far.Close() })
+			place := room.Take(near)
+			first := turns.Conn(near, place)
+			require.NoError(t, first.Take(t.Context()))
+			first.End() // it is the client's turn
+			_, served := queued(t, room, turns)
+			end(place, first)
+			require.NoError(t, <-served)
+			assert.Len(t, turns.begun, cap(turns.begun), "one has ended, and one has begun")
+		})
+	}
+}
+
+// TestWhoAnswersLateHoldsUpNobody has one begun that never comes to its end.
+func TestWhoAnswersLateHoldsUpNobody(t *testing.T) {
+	turns := allButOne()
+	turns.answer = time.Millisecond
+	near, far := net.Pipe()
+	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
+	for range 3 {
+		c := turns.Conn(near, nil)
+		require.NoError(t, c.Take(t.Context()))
+		c.End()
+	}
+}

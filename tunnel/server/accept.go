@@ -52,14 +52,16 @@ func (s *Server) handle(ctx context.Context, raw net.Conn, place *limit.Place) {
 	met := make(chan greeted, 1)
 	go func() { met <- s.greet(ctx, raw, place) }()
 	g := <-met
-	place.Leave()
+	defer place.Leave()
 	if g.err != nil {
 		s.counts.refused.Add(1)
 		s.cfg.Log.Debug().Err(g.err).Stringer("remote", raw.RemoteAddr()).Msg("tunnel connection refused")
 		return
 	}
 	s.counts.accepted.Add(1)
-	newSession(s, raw, g.conn, g.below, g.agentID).serve(ctx)
+	session := newSession(s, raw, g.conn, g.below, g.agentID)
+	session.leave = place.Leave // when it has logged in
+	session.serve(ctx)
 }
 
 // greeted is what a handshake comes to.
@@ -98,8 +100,8 @@ func (s *Server) greet(ctx context.Context, raw net.Conn, place *limit.Place) (g
 }
 
 // turnPatience is how long an agent waits for its handshake to be computed. It gives up
-// after 20 s.
-const turnPatience = 15 * time.Second
+// after 45 s; one of before after 20, and then it gets no turn.
+const turnPatience = 40 * time.Second
 
 // greeting is a connection before its handshake is done, whose time does not run while it
 // waits for its turn.

@@ -112,7 +112,15 @@ func (b *agentsBench) awaitBack(ctx context.Context, since time.Time) ([]point, 
 
 func last(curve []point) float64 { return curve[len(curve)-1].Seconds }
 
+// stir readies the crowds for a storm.
+func (b *agentsBench) stir(ctx context.Context) error {
+	return b.all(ctx, func(i int) error { return b.crowds[i].Call("Crowd.Stir", crowd.None{}, new(crowd.None)) })
+}
+
 func (b *agentsBench) storm(ctx context.Context) (err error) {
+	if err := b.stir(ctx); err != nil {
+		return err
+	}
 	before, err := b.look()
 	if err != nil {
 		return err
@@ -135,6 +143,9 @@ func (b *agentsBench) storm(ctx context.Context) (err error) {
 }
 
 func (b *agentsBench) restart(ctx context.Context) error {
+	if err := b.stir(ctx); err != nil {
+		return err
+	}
 	start := time.Now()
 	if err := b.sys.KillControlPlane(); err != nil {
 		return err
