@@ -104,12 +104,11 @@ func (a *agent) note(err error) {
 	}
 }
 
-// heartbeats go as the agent's do: at once when the tunnel changes, soon after a change or
-// a failure, else as seldom as the control plane says.
+// heartbeats go as the agent's do: soon after something has changed or a call has failed, else as
+// seldom as the control plane says.
 func (a *agent) heartbeats(ctx context.Context) {
 	var last tunnel.Phase
 	for ctx.Err() == nil {
-		changed := a.tunnel.Changed()
 		phase := a.tunnel.Status().Phase
 		next := busyInterval
 		if err := a.beat(ctx, phase); err != nil {
@@ -121,7 +120,6 @@ func (a *agent) heartbeats(ctx context.Context) {
 		timer := time.NewTimer(next)
 		select {
 		case <-ctx.Done():
-		case <-changed:
 		case <-a.nudged:
 		case <-timer.C:
 		}
