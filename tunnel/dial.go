@@ -20,8 +20,12 @@ import (
 )
 
 const (
-	// connectTimeout bounds everything from the name's resolution to the TLS handshake.
-	connectTimeout = 20 * time.Second
+	// connectTimeout bounds everything from the name's resolution to the TLS handshake, for
+	// which a control plane that thousands come back to has them wait for their turn. To come
+	// again later costs both ends more than to wait.
+	connectTimeout = 45 * time.Second
+	// reachTimeout bounds what comes before the handshake.
+	reachTimeout = 20 * time.Second
 	// maxProxyAnswer bounds the header of a proxy's answer.
 	maxProxyAnswer = 16 << 10
 )
@@ -34,7 +38,7 @@ func (t *Tunnel) connectTCP(ctx context.Context) (*line, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err := t.dial(ctx, t.cfg.ServerAddress)
+	raw, err := t.reach(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -45,6 +49,12 @@ func (t *Tunnel) connectTCP(ctx context.Context) (*line, error) {
 		return nil, err
 	}
 	return &line{Conn: conn, below: socket, way: TCP}, nil
+}
+
+func (t *Tunnel) reach(ctx context.Context) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	defer cancel()
+	return t.dial(ctx, t.cfg.ServerAddress)
 }
 
 func (t *Tunnel) tlsConfig(ctx context.Context) (*tls.Config, error) {

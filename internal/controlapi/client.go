@@ -21,7 +21,8 @@ import (
 
 const (
 	maxAnswer     = 1 << 20
-	attemptTime   = 20 * time.Second
+	attemptTime   = 40 * time.Second
+	handshakeTime = 30 * time.Second // a control plane that thousands come back to takes them in turn
 	maxRetryAfter = time.Minute
 )
 

@@ -16,8 +16,9 @@ import (
 
 // idleTimeout is how long a connection is kept that is not in use: over heartbeats in a
 // hurry, and not over those of an agent at rest, of which a control plane has thousands. It
-// is shorter than the control plane's own.
-const idleTimeout = 8 * time.Second
+// is shorter than the control plane's own, and little longer than the time between heartbeats in a
+// hurry.
+const idleTimeout = 6 * time.Second
 
 // rotatingTransport is an http.Transport that follows a TLS configuration: when
 // that changes, new requests go over new connections.
@@ -63,7 +64,7 @@ func (t *rotatingTransport) newTransport(cfg *tls.Config) *http.Transport {
 		Proxy:                 t.proxy,
 		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
 		TLSClientConfig:       cfg,
-		TLSHandshakeTimeout:   10 * time.Second,
+		TLSHandshakeTimeout:   handshakeTime,
 		ResponseHeaderTimeout: attemptTime,
 		IdleConnTimeout:       idleTimeout,
 		MaxIdleConnsPerHost:   1,

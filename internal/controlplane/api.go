@@ -101,12 +101,10 @@ func (c *ControlPlane) apiServer(sockets *server.Websockets) *http.Server {
 			MinVersion: tls.VersionTLS13, GetCertificate: c.certificate.Get,
 			// Asked for here and verified in peers, which can say what is wrong with it. No
 			// CAs are named, or holders of a former one's would not even show theirs.
-			ClientAuth: tls.RequestClientCert,
-			GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-				return nil, limit.TakeTurn(hello.Context(), hello.Conn)
-			},
+			ClientAuth:         tls.RequestClientCert,
+			GetConfigForClient: inTurn,
 		},
-		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: idleTimeout,
+		ReadHeaderTimeout: handshakeTimeout, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: 32 << 10,
 		// OPTIONS * is a call like others, and there is none.
 		DisableGeneralOptionsHandler: true,
@@ -114,6 +112,18 @@ func (c *ControlPlane) apiServer(sockets *server.Websockets) *http.Server {
 		ConnState:                    settle,
 		ErrorLog:                     log.New(debugWriter{c.cfg.Log}, "", 0),
 	}
+}
+
+// handshakeTimeout bounds a handshake, without the wait for its turn, and a header.
+const handshakeTimeout = 10 * time.Second
+
+// inTurn has a handshake wait for its turn. Its time, which net/http has begun to count, begins
+// when that has come.
+func inTurn(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+	if err := limit.TakeTurn(hello.Context(), hello.Conn); err != nil {
+		return nil, err
+	}
+	return nil, hello.Conn.SetDeadline(time.Now().Add(handshakeTimeout))
 }
 
 // apiHTTP2 is what one connection may take: agents have a few calls under way at a time,

@@ -68,11 +68,13 @@ func SharedAddress(text string) (netip.Prefix, error) {
 }
 
 const (
-	// apiHandshakes may wait for a handshake or a first request. More than these do not get
-	// their turn in time, and would take the open files that tunnels need.
-	apiHandshakes = 4096
-	// apiPatience is how long one waits for its turn; net/http ends it after ten seconds.
-	apiPatience = 6 * time.Second
+	// apiHandshakes may be waited for, with their handshake or first request, and as many may
+	// wait for their turn. More would take the open files that tunnels need: they wait in the
+	// system's queue.
+	apiHandshakes = 2048
+	// apiPatience is how long one waits for its turn. Agents wait for 30 s; those of before for
+	// 10, and who has given up gets no turn.
+	apiPatience = 25 * time.Second
 )
 
 // limited puts the limits before a listener. The tunnel's and the edge's have waiting

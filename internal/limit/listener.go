@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/netip"
@@ -27,8 +28,8 @@ type Config struct {
 	// What holds for one peer does not hold for them.
 	Shared []netip.Prefix
 	// Handshakes, if not zero, is how many connections may be on their way to being of use
-	// at a time: those for which nobody has called Settled. Past it the one that has
-	// waited longest is closed.
+	// at a time: those for which nobody has called Settled. Past it the one for which we have
+	// waited longest is closed. As many may wait for one of Turns; past that none is accepted.
 	Handshakes int
 	// Turns, if not nil, are those that TakeTurn takes for the connections.
 	Turns *Turns
@@ -75,6 +76,8 @@ type Listener struct {
 	net.Listener
 	cfg  Config
 	room *Room // nil without Handshakes
+	open context.Context
+	shut context.CancelFunc
 	told rate.Sometimes
 
 	mu    sync.Mutex
@@ -98,6 +101,7 @@ func Listen(ln net.Listener, cfg Config) *Listener {
 		Listener: ln, cfg: cfg, peers: newTable(cfg.Quiet, rate.Limit(cfg.NewPerSecond), cfg.PerPeer),
 		told: Seldom(),
 	}
+	l.open, l.shut = context.WithCancel(context.Background())
 	if cfg.Handshakes > 0 {
 		l.room = NewRoom(cfg.Handshakes)
 	}
@@ -107,6 +111,9 @@ func Listen(ln net.Listener, cfg Config) *Listener {
 // Accept implements net.Listener.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
+		if l.room != nil && !l.room.Await(l.open) {
+			return nil, net.ErrClosed
+		}
 		raw, err := l.Listener.Accept()
 		if err != nil {
 			l.noteFailure(err)
@@ -117,16 +124,23 @@ func (l *Listener) Accept() (net.Conn, error) {
 			l.refuse(raw, from, reason)
 			continue
 		}
-		at := raw
-		if l.cfg.Turns != nil {
-			at = l.cfg.Turns.Conn(raw)
-		}
-		c := &conn{Conn: at, leave: sync.OnceFunc(func() { l.leave(from, time.Now()) })}
+		c := &conn{Conn: raw, leave: sync.OnceFunc(func() { l.leave(from, time.Now()) })}
+		var place *Place
 		if l.room != nil {
-			c.settled = l.room.Enter(raw)
+			place = l.room.Take(raw)
+			c.settled = place.Leave
+		}
+		if l.cfg.Turns != nil {
+			c.Conn = l.cfg.Turns.Conn(raw, place)
 		}
 		return c, nil
 	}
+}
+
+// Close implements net.Listener.
+func (l *Listener) Close() error {
+	l.shut()
+	return l.Listener.Close()
 }
 
 // enter counts a connection, or says why it may not be.

@@ -2,24 +2,35 @@ package limit
 
 import (
 	"container/list"
+	"context"
 	"net"
 	"sync"
 )
 
 // Room is a waiting room: it bounds the connections on their way to being of use. When it
 // is full the one that has waited longest makes room: an honest peer is through in
-// milliseconds, so clients that send nothing push out each other.
+// milliseconds, so clients that send nothing push out each other. Those who have said all and
+// wait for us are as many at most, and are not pushed out: see Place and Await.
 type Room struct {
 	mu   sync.Mutex
 	max  int
-	line *list.List
+	line *list.List // those for whom we wait
+	held int        // those who wait for us
+	free *sync.Cond // fewer wait for us than there were
 }
 
 // NewRoom makes one for so many connections.
-func NewRoom(size int) *Room { return &Room{max: size, line: list.New()} }
+func NewRoom(size int) *Room {
+	r := &Room{max: size, line: list.New()}
+	r.free = sync.NewCond(&r.mu)
+	return r
+}
 
 // Enter returns the function to leave with, which may be called again.
-func (r *Room) Enter(conn net.Conn) (leave func()) {
+func (r *Room) Enter(conn net.Conn) (leave func()) { return r.Take(conn).Leave }
+
+// Take is Enter for who tells as well when a connection waits for us.
+func (r *Room) Take(conn net.Conn) *Place {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.line.Len() >= r.max {
@@ -27,17 +38,106 @@ func (r *Room) Enter(conn net.Conn) (leave func()) {
 		_ = oldest.Value.(net.Conn).Close()
 		r.line.Remove(oldest)
 	}
-	place := r.line.PushBack(conn)
-	return func() {
+	return &Place{room: r, conn: conn, at: r.line.PushBack(conn)}
+}
+
+// Await returns when fewer wait for us than may. Whoever comes meanwhile is best left in the
+// system's queue: if he was refused, he would come again at once, with another ClientHello. It
+// answers false when ctx ends.
+func (r *Room) Await(ctx context.Context) bool {
+	stop := context.AfterFunc(ctx, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.line.Remove(place)
+		r.free.Broadcast()
+	})
+	defer stop()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.held >= r.max && ctx.Err() == nil {
+		r.free.Wait()
 	}
+	return ctx.Err() == nil
 }
 
 // Len is how many wait.
 func (r *Room) Len() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.line.Len()
+	return r.line.Len() + r.held
+}
+
+// Place is a connection's in a Room.
+type Place struct {
+	room *Room
+	conn net.Conn
+	at   *list.Element // nil while it is held
+	held bool
+	left bool
+	then func() // once it is left
+}
+
+// Hold keeps the place, whoever comes, since it is the connection that waits for us now.
+func (p *Place) Hold() {
+	r := p.room
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p.left || p.held {
+		return
+	}
+	r.line.Remove(p.at)
+	p.at, p.held = nil, true
+	r.held++
+}
+
+// Release ends Hold: we wait for the connection again, as for one that has just come.
+func (p *Place) Release() {
+	r := p.room
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p.endHold() {
+		p.at = r.line.PushBack(p.conn)
+	}
+}
+
+// Leave gives the place up. It may be called again.
+func (p *Place) Leave() {
+	if then := p.leave(); then != nil {
+		then()
+	}
+}
+
+func (p *Place) leave() (then func()) {
+	r := p.room
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !p.endHold() && p.at != nil {
+		r.line.Remove(p.at)
+	}
+	then, p.then = p.then, nil
+	p.at, p.left = nil, true
+	return then
+}
+
+// whenLeft has a function called when the place is left: at once if it is.
+func (p *Place) whenLeft(then func()) {
+	p.room.mu.Lock()
+	left := p.left
+	if !left {
+		p.then = then
+	}
+	p.room.mu.Unlock()
+	if left {
+		then()
+	}
+}
+
+// endHold says whether the place was held. The lock is held.
+func (p *Place) endHold() bool {
+	if !p.held {
+		return false
+	}
+	p.held = false
+	p.room.held--
+	p.room.free.Signal()
+	return true
 }

@@ -15,17 +15,17 @@ func TestTurnsEndWithTheNextRead(t *testing.T) {
 	turns := NewTurns(time.Minute)
 	near, far := net.Pipe()
 	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
-	first := turns.Conn(near)
+	first := turns.Conn(near, nil)
 	if err := first.Take(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for range cap(turns.places) - 1 {
-		if err := turns.Conn(near).Take(t.Context()); err != nil {
+		if err := turns.Conn(near, nil).Take(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	taken := make(chan error, 1)
-	go func() { taken <- turns.Conn(near).Take(t.Context()) }()
+	go func() { taken <- turns.Conn(near, nil).Take(t.Context()) }()
 	select {
 	case err := <-taken:
 		t.Fatalf("there was one more place: %v", err)
@@ -50,7 +50,7 @@ func TestWhoIsLateIsTurnedAway(t *testing.T) {
 	}
 	near, far := net.Pipe()
 	defer func() { _ = far.Close() }()
-	c := turns.Conn(near)
+	c := turns.Conn(near, nil)
 	if err := c.Take(t.Context()); !errors.Is(err, ErrLate) || turns.Late() != 1 {
 		t.Errorf("%v, %d late", err, turns.Late())
 	}
@@ -59,7 +59,7 @@ func TestWhoIsLateIsTurnedAway(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := NewTurns(time.Hour).Conn(near).Take(ctx); err != nil && !errors.Is(err, context.Canceled) {
+	if err := NewTurns(time.Hour).Conn(near, nil).Take(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

@@ -24,6 +24,9 @@ const (
 // acceptAll calls handle, which must not block, for each connection until ln is closed.
 func (s *Server) acceptAll(ctx context.Context, ln net.Listener, handle func(net.Conn)) error {
 	for {
+		if !s.wait.Await(ctx) {
+			return ctx.Err()
+		}
 		conn, err := ln.Accept()
 		switch {
 		case err == nil:
@@ -42,21 +45,23 @@ func (s *Server) acceptAll(ctx context.Context, ln net.Listener, handle func(net
 
 // handle turns a connection into an agent's session, which leaves the waiting room, and
 // runs it.
-func (s *Server) handle(ctx context.Context, raw net.Conn, leave func()) {
+func (s *Server) handle(ctx context.Context, raw net.Conn, place *limit.Place) {
 	defer func() { _ = raw.Close() }()
 	// In a goroutine of its own: what a handshake takes of the stack is several times what
 	// the session will, and would stay with it.
 	met := make(chan greeted, 1)
-	go func() { met <- s.greet(ctx, raw) }()
+	go func() { met <- s.greet(ctx, raw, place) }()
 	g := <-met
-	leave()
+	defer place.Leave()
 	if g.err != nil {
 		s.counts.refused.Add(1)
 		s.cfg.Log.Debug().Err(g.err).Stringer("remote", raw.RemoteAddr()).Msg("tunnel connection refused")
 		return
 	}
 	s.counts.accepted.Add(1)
-	newSession(s, raw, g.conn, g.below, g.agentID).serve(ctx)
+	session := newSession(s, raw, g.conn, g.below, g.agentID)
+	session.leave = place.Leave // when it has logged in
+	session.serve(ctx)
 }
 
 // greeted is what a handshake comes to.
@@ -69,12 +74,13 @@ type greeted struct {
 
 // greet finds out which agent connects. Whoever does not even get here is cheap: a
 // goroutine and a socket, for a few seconds, in bounded number.
-func (s *Server) greet(ctx context.Context, raw net.Conn) (g greeted) {
+func (s *Server) greet(ctx context.Context, raw net.Conn, place *limit.Place) (g greeted) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	timeout := s.cfg.Limits.HandshakeTimeout
-	below := &greeting{TurnConn: s.turns.Conn(raw), timeout: timeout, late: time.AfterFunc(timeout, cancel)}
+	below := &greeting{TurnConn: s.turns.Conn(raw, place), timeout: timeout, late: time.AfterFunc(timeout, cancel)}
 	defer below.late.Stop()
+	defer below.End()
 	g.below = link.NewSocket(below)
 	g.conn = tls.Server(g.below, s.tls)
 	if g.err = g.conn.HandshakeContext(ctx); g.err != nil {
@@ -94,8 +100,8 @@ func (s *Server) greet(ctx context.Context, raw net.Conn) (g greeted) {
 }
 
 // turnPatience is how long an agent waits for its handshake to be computed. It gives up
-// after 20 s.
-const turnPatience = 15 * time.Second
+// after 45 s; one of before after 20, and then it gets no turn.
+const turnPatience = 40 * time.Second
 
 // greeting is a connection before its handshake is done, whose time does not run while it
 // waits for its turn.

@@ -102,8 +102,8 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 
 	var connections sync.WaitGroup
 	err := s.acceptAll(ctx, ln, func(conn net.Conn) {
-		leave := s.wait.Enter(conn) // here, so that the line is in the order of arrival
-		connections.Go(func() { s.handle(ctx, conn, leave) })
+		place := s.wait.Take(conn) // here, so that the line is in the order of arrival
+		connections.Go(func() { s.handle(ctx, conn, place) })
 	})
 	if ctx.Err() != nil {
 		err = nil // it was asked for

@@ -54,6 +54,7 @@ type session struct {
 
 	loggedIn  atomic.Bool
 	settled   func()        // the login is done
+	leave     func()        // gives up its place in the waiting room
 	ready     chan struct{} // closed when the agent can be dialled
 	up        sync.Once
 	drainOnce sync.Once
@@ -69,7 +70,7 @@ func newSession(s *Server, raw, conn net.Conn, below *link.Socket, agentID strin
 		log:   s.cfg.Log.With().Str("agent_id", agentID).Stringer("remote", raw.RemoteAddr()).Logger(),
 		dials: make(chan struct{}, s.cfg.Limits.Dials),
 		ready: make(chan struct{}), draining: make(chan struct{}),
-		done: make(chan struct{}),
+		done: make(chan struct{}), leave: func() {},
 	}
 }
 
@@ -236,6 +237,7 @@ func (s *session) reachable() {
 		known := s.server.agents.reachable(s)
 		close(s.ready)
 		s.settled()
+		s.leave()
 		// In a goroutine because this one is frps' and sends what a dial needs.
 		s.work.Go(func() { s.server.agents.tell(known) })
 		s.log.Info().Str("instance", s.replica.instance).Msg("agent's tunnel is up")

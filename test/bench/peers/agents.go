@@ -89,7 +89,7 @@ func runAgents(ctx context.Context, args []string) (err error) {
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
 	if err := b.perform(ctx); err != nil {
-		return err
+		return errors.Join(err, b.Report(os.Stdout)) // of what there is
 	}
 	b.Part, b.Short, b.Settings, b.Details = "agents", *short, b.agentsSettings, b.curves
 	b.Time, b.Seconds = b.start.UTC().Truncate(time.Second), int(time.Since(b.start).Seconds())

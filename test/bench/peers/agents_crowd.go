@@ -66,8 +66,8 @@ func (b *agentsBench) states(ctx context.Context, since time.Time) (sum crowd.St
 		sum.Heard += s.Heard
 		sum.Back += s.Back
 		sum.Beats += s.Beats
-		if s.Trouble != "" {
-			sum.Trouble = s.Trouble
+		if s.Trouble != "" && !s.TroubleAt.Before(sum.TroubleAt) {
+			sum.Trouble, sum.TroubleAt = s.Trouble, s.TroubleAt
 		}
 	}
 	return sum, err
@@ -80,11 +80,20 @@ func (b *agentsBench) awaitBack(ctx context.Context, since time.Time) ([]point, 
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	curve, told := []point{{}}, since
+	var state crowd.State
+	tooLate := func() error {
+		return fmt.Errorf("%d of %d agents are there after %s, %d have a tunnel, %d a heartbeat answered; what failed last: %s",
+			state.Back, b.Agents, time.Since(since).Round(time.Second), state.Connected, state.Heard, state.Trouble)
+	}
 	for {
-		state, err := b.states(ctx, since)
+		now, err := b.states(ctx, since)
+		if ctx.Err() != nil {
+			return nil, tooLate()
+		}
 		if err != nil {
 			return nil, err
 		}
+		state = now
 		curve = append(curve, point{time.Since(since).Seconds(), state.Back})
 		if state.Back == b.Agents {
 			return curve, nil
@@ -95,7 +104,7 @@ func (b *agentsBench) awaitBack(ctx context.Context, since time.Time) ([]point, 
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%d of %d agents are there after %s; what failed last: %s", state.Back, b.Agents, time.Since(since).Round(time.Second), state.Trouble)
+			return nil, tooLate()
 		case <-tick.C:
 		}
 	}
@@ -103,7 +112,15 @@ func (b *agentsBench) awaitBack(ctx context.Context, since time.Time) ([]point, 
 
 func last(curve []point) float64 { return curve[len(curve)-1].Seconds }
 
+// stir readies the crowds for a storm.
+func (b *agentsBench) stir(ctx context.Context) error {
+	return b.all(ctx, func(i int) error { return b.crowds[i].Call("Crowd.Stir", crowd.None{}, new(crowd.None)) })
+}
+
 func (b *agentsBench) storm(ctx context.Context) (err error) {
+	if err := b.stir(ctx); err != nil {
+		return err
+	}
 	before, err := b.look()
 	if err != nil {
 		return err
@@ -126,6 +143,9 @@ func (b *agentsBench) storm(ctx context.Context) (err error) {
 }
 
 func (b *agentsBench) restart(ctx context.Context) error {
+	if err := b.stir(ctx); err != nil {
+		return err
+	}
 	start := time.Now()
 	if err := b.sys.KillControlPlane(); err != nil {
 		return err

@@ -31,9 +31,24 @@ func (b *agentsBench) profileArgs() []string {
 
 // profileStorm profiles the CPU from now on; what it answers waits for the end of it.
 func (b *agentsBench) profileStorm(ctx context.Context) (wait func() error) {
-	ended := make(chan error, 1)
+	ended := make(chan error, 2)
 	go func() { ended <- b.fetchProfile(ctx, fmt.Sprintf("profile?seconds=%d", stormProfile), "storm-cpu") }()
-	return func() error { return <-ended }
+	go func() { ended <- b.profileCrowdsCPU(ctx) }()
+	return func() error { return errors.Join(<-ended, <-ended) }
+}
+
+func (b *agentsBench) profileCrowdsCPU(ctx context.Context) error {
+	if b.profile == "" {
+		return nil
+	}
+	if err := os.MkdirAll(b.profile, 0o750); err != nil {
+		return err
+	}
+	return b.all(ctx, func(i int) error {
+		return b.crowds[i].Call("Crowd.ProfileCPU", crowd.CPUProfile{
+			Path: filepath.Join(b.profile, fmt.Sprintf("crowd-%d-storm-cpu", i)), For: stormProfile * time.Second,
+		}, new(crowd.None))
+	})
 }
 
 // profileMemory profiles what memory holds after a collection, and what waits.

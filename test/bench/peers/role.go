@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
-	"runtime/debug"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/crowd"
@@ -17,9 +16,6 @@ import (
 // roleCommand has this program be another side of what it measures, in a process of its
 // own: `peers role relay WAY PLACE`.
 const roleCommand = "role"
-
-// crowdGCPercent keeps the heap of a crowd small, as an agent's memory limit keeps its own.
-const crowdGCPercent = 40
 
 // The roles.
 const (
@@ -55,7 +51,6 @@ func runRole(ctx context.Context, args []string) error {
 		}
 		return load.Delay{OneWay: oneWay, Target: args[2]}.Serve(ctx, ln)
 	case len(args) == 1 && args[0] == roleCrowd:
-		debug.SetGCPercent(crowdGCPercent)
 		return proc.Serve(crowd.New())
 	}
 	return fmt.Errorf("no such role: %q", args)

@@ -11,6 +11,9 @@ const (
 	// batchSize is how much bulk may wait to be sent: two TLS records. More lets a bulk
 	// writer get ahead of everybody else by that much more.
 	batchSize = 32 << 10
+	// littleSize is enough for the pings and windows of a session at rest. Ten thousand sessions
+	// that each took a whole batch for them held 100 MB.
+	littleSize = 256
 	// batchWhole is how much longer a batch may become so that a frame stays whole: it is
 	// what the headers of two TLS records in it, and of their frames, take.
 	batchWhole = 256
@@ -66,7 +69,10 @@ type batch struct {
 	deadline time.Time // of the sender, of whom there is one
 }
 
-var buffers = sync.Pool{New: func() any { b := make([]byte, 0, batchSize+batchWhole); return &b }}
+var (
+	buffers = sync.Pool{New: func() any { b := make([]byte, 0, batchSize+batchWhole); return &b }}
+	littles = sync.Pool{New: func() any { b := make([]byte, 0, littleSize); return &b }}
+)
 
 func newBatch(conn net.Conn, below Corked, timeout time.Duration, failed func(error)) *batch {
 	b := &batch{conn: conn, below: below, timeout: timeout, failed: failed}
@@ -85,7 +91,7 @@ func (b *batch) put(h header, now bool) bool {
 	if b.usable() != nil || len(b.waiting) > mostWaiting-headerSize {
 		return false
 	}
-	b.take()
+	b.take(&littles)
 	b.waiting = h.append(b.waiting)
 	b.flushSoon()
 	b.next()
@@ -110,7 +116,7 @@ func (b *batch) data(stream uint32, p []byte, lone bool) (int, error) {
 	if err := b.usable(); err != nil {
 		return 0, err
 	}
-	b.take()
+	b.take(&buffers)
 	b.waiting = header{kind: frameData, stream: stream, length: uint32(n)}.append(b.waiting) //nolint:gosec // fits in a batch
 	b.waiting = append(b.waiting, p[:n]...)
 	lone = lone && !b.busy && b.last == stream && len(b.waiting) <= smallFrame
@@ -182,10 +188,16 @@ func (b *batch) fits(n int) int {
 	}
 }
 
-func (b *batch) take() {
-	if b.buffer == nil {
-		b.buffer = buffers.Get().(*[]byte)
-		b.waiting = (*b.buffer)[:0]
+// take readies a buffer of the kind that is needed; a little one gives way to a whole one.
+func (b *batch) take(kind *sync.Pool) {
+	if b.buffer != nil && (kind == &littles || cap(b.waiting) >= batchSize) {
+		return
+	}
+	little, has := b.buffer, b.waiting
+	b.buffer = kind.Get().(*[]byte)
+	b.waiting = append((*b.buffer)[:0], has...)
+	if little != nil {
+		littles.Put(little)
 	}
 }
 
@@ -229,10 +241,7 @@ func (b *batch) sendWaiting() {
 	for sent := 0; err == nil && sent < len(data); sent += MaxWrite {
 		err = b.write(data[sent:min(len(data), sent+MaxWrite)])
 	}
-	if cap(data) <= 2*batchSize { // it has grown with small frames, which is rare
-		*buffer = data
-	}
-	buffers.Put(buffer)
+	giveBack(buffer, data)
 	b.mu.Lock()
 	b.sent(err)
 }
@@ -249,6 +258,18 @@ func (b *batch) sent(err error) {
 	b.mu.Unlock()
 	b.failed(err)
 	b.mu.Lock()
+}
+
+// giveBack keeps a buffer for later, with what it has become.
+func giveBack(buffer *[]byte, data []byte) {
+	if cap(data) < batchSize {
+		littles.Put(buffer)
+		return
+	}
+	if cap(data) <= 2*batchSize { // it has grown with small frames, which is rare
+		*buffer = data
+	}
+	buffers.Put(buffer)
 }
 
 // write is one write, which may take no longer than the timeout.

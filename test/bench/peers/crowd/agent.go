@@ -41,7 +41,7 @@ type agent struct {
 	idle    time.Duration
 	beats   atomic.Int64
 	heard   atomic.Int64 // when the last heartbeat was answered, in Unix nanoseconds
-	trouble atomic.Pointer[string]
+	trouble atomic.Pointer[trouble]
 }
 
 func newAgent(id *identity.Identity, number int, url string) (*agent, error) {
@@ -92,19 +92,23 @@ func (a *agent) nudge(context.Context) error {
 	return nil
 }
 
+// trouble is what failed, and when.
+type trouble struct {
+	text string
+	at   time.Time
+}
+
 func (a *agent) note(err error) {
 	if err != nil {
-		text := a.id.AgentID + ": " + err.Error()
-		a.trouble.Store(&text)
+		a.trouble.Store(&trouble{a.id.AgentID + ": " + err.Error(), time.Now()})
 	}
 }
 
-// heartbeats go as the agent's do: at once when the tunnel changes, soon after a change or
-// a failure, else as seldom as the control plane says.
+// heartbeats go as the agent's do: soon after something has changed or a call has failed, else as
+// seldom as the control plane says.
 func (a *agent) heartbeats(ctx context.Context) {
 	var last tunnel.Phase
 	for ctx.Err() == nil {
-		changed := a.tunnel.Changed()
 		phase := a.tunnel.Status().Phase
 		next := busyInterval
 		if err := a.beat(ctx, phase); err != nil {
@@ -116,7 +120,6 @@ func (a *agent) heartbeats(ctx context.Context) {
 		timer := time.NewTimer(next)
 		select {
 		case <-ctx.Done():
-		case <-changed:
 		case <-a.nudged:
 		case <-timer.C:
 		}

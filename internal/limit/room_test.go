@@ -1,0 +1,164 @@
+package limit
+
+import (
+	"context"
+	"io"
+	"net"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// waiting is how many wait for us.
+func (r *Room) waiting() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.held
+}
+
+// full are turns that are all taken.
+func full(patience time.Duration) *Turns {
+	turns := NewTurns(patience)
+	for range cap(turns.places) {
+		turns.places <- struct{}{}
+	}
+	return turns
+}
+
+// queued has a connection wait in a room for its turn.
+func queued(t *testing.T, room *Room, turns *Turns) (far net.Conn, served <-chan error) {
+	t.Helper()
+	near, far := net.Pipe()
+	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
+	before, c, done := room.waiting(), turns.Conn(near, room.Take(near)), make(chan error, 1)
+	go func() { done <- c.Take(t.Context()) }()
+	require.Eventually(t, func() bool { return room.waiting() > before }, time.Minute, time.Millisecond)
+	return far, done
+}
+
+// TestWhoWaitsForATurnIsNotPushedOut is the storm that fed on itself: those whose turn was next
+// were the ones that had waited longest, and made room for those who came after them.
+func TestWhoWaitsForATurnIsNotPushedOut(t *testing.T) {
+	room, turns := NewRoom(2), full(time.Minute)
+	_, first := queued(t, room, turns)
+	_, second := queued(t, room, turns)
+	var silent []net.Conn
+	for range 3 {
+		near, far := net.Pipe()
+		t.Cleanup(func() { _, _ = near.Close(), far.Close() })
+		room.Take(near)
+		silent = append(silent, far)
+	}
+	_, err := silent[0].Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF, "the one that is silent longest makes room")
+	assert.Equal(t, 4, room.Len())
+	for range 2 {
+		<-turns.places
+	}
+	require.NoError(t, <-first)
+	require.NoError(t, <-second)
+	assert.Zero(t, room.waiting())
+}
+
+// TestNoneIsAcceptedWhileAllWaitForTheirTurn has newcomers wait in the system's queue.
+func TestNoneIsAcceptedWhileAllWaitForTheirTurn(t *testing.T) {
+	room, turns := NewRoom(1), full(time.Minute)
+	_, served := queued(t, room, turns)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	assert.False(t, room.Await(ctx), "it is no place, only the end of waiting for it")
+	open := make(chan bool, 1)
+	go func() { open <- room.Await(t.Context()) }()
+	<-turns.places
+	require.NoError(t, <-served)
+	assert.True(t, <-open)
+}
+
+func TestAClosedListenerDoesNotWaitForPlaces(t *testing.T) {
+	turns := full(time.Minute)
+	l := open(t, Config{Handshakes: 1, Turns: turns})
+	dial(t, l, "127.0.0.1")
+	c := accept(t, l)
+	go func() { _ = TakeTurn(t.Context(), c) }()
+	require.Eventually(t, func() bool { return l.room.waiting() == 1 }, time.Minute, time.Millisecond)
+	accepted := make(chan error, 1)
+	go func() {
+		_, err := l.Accept()
+		accepted <- err
+	}()
+	require.NoError(t, l.Close())
+	require.ErrorIs(t, <-accepted, net.ErrClosed)
+}
+
+// TestWhoHasGoneGetsNoTurn closes a connection while it waits for its turn.
+func TestWhoHasGoneGetsNoTurn(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("not known here: see hasEnded")
+	}
+	turns := full(time.Minute)
+	l := open(t, Config{Handshakes: 2, Turns: turns})
+	gone, stays := dial(t, l, "127.0.0.1"), net.Conn(nil)
+	first := accept(t, l)
+	stays = dial(t, l, "127.0.0.1")
+	second := accept(t, l)
+	require.NoError(t, gone.Close())
+	require.Eventually(t, func() bool { return hasEnded(first.(*conn).Conn.(*TurnConn).Conn) }, time.Minute, time.Millisecond)
+	_, err := stays.Write([]byte("hello"))
+	require.NoError(t, err)
+	<-turns.places
+	require.ErrorIs(t, TakeTurn(t.Context(), first), ErrGone)
+	require.NoError(t, TakeTurn(t.Context(), second), "the turn of the one that has gone is the next one's")
+	assert.EqualValues(t, 1, turns.Gone())
+	said := make([]byte, 5)
+	_, err = io.ReadFull(second, said)
+	require.NoError(t, err)
+	assert.Equal(t, "hello", string(said), "nothing was taken from it by looking")
+}
+
+// allButOne are turns of which one more can be begun.
+func allButOne() *Turns {
+	turns := NewTurns(time.Minute)
+	turns.answer = time.Hour
+	for range cap(turns.begun) - 1 {
+		turns.begun <- struct{}{}
+	}
+	return turns
+}
+
+// TestWhatIsBegunIsFinishedFirst has one wait until another has come to its end.
+func TestWhatIsBegunIsFinishedFirst(t *testing.T) {
+	for name, end := range map[string]func(*Place, *TurnConn){
+		"settled": func(place *Place, _ *TurnConn) { place.Leave() },
+		"closed":  func(_ *Place, c *TurnConn) { _ = c.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			room, turns := NewRoom(2), allButOne()
+			near, far := net.Pipe()
+			t.Cleanup(func() { _, _ = near.Close(), far.Close() })
+			place := room.Take(near)
+			first := turns.Conn(near, place)
+			require.NoError(t, first.Take(t.Context()))
+			first.End() // it is the client's turn
+			_, served := queued(t, room, turns)
+			end(place, first)
+			require.NoError(t, <-served)
+			assert.Len(t, turns.begun, cap(turns.begun), "one has ended, and one has begun")
+		})
+	}
+}
+
+// TestWhoAnswersLateHoldsUpNobody has one begun that never comes to its end.
+func TestWhoAnswersLateHoldsUpNobody(t *testing.T) {
+	turns := allButOne()
+	turns.answer = time.Millisecond
+	near, far := net.Pipe()
+	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
+	for range 3 {
+		c := turns.Conn(near, nil)
+		require.NoError(t, c.Take(t.Context()))
+		c.End()
+	}
+}
