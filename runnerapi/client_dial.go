@@ -51,7 +51,7 @@ func (d *dialer) dial(ctx context.Context, network, _ string) (net.Conn, error) 
 		race.start(func(n int) (net.Conn, error) { return d.dialOne(ctx, network, n) })
 	}
 	start()
-	hedge := time.NewTicker(hedgeAfter)
+	hedge := time.NewTicker(d.endpoints.hedge)
 	defer hedge.Stop()
 	failed := make(dialErrors, 0, len(race.waiting)+1)
 	for race.running > 0 {
@@ -73,7 +73,7 @@ func (d *dialer) dial(ctx context.Context, network, _ string) (net.Conn, error) 
 			}
 			d.endpoints.failed(r.n)
 			start()
-			hedge.Reset(hedgeAfter)
+			hedge.Reset(d.endpoints.hedge)
 		}
 	}
 	return nil, failed

@@ -23,11 +23,12 @@ type endpoints struct {
 	first int         // what worked last; at the beginning any
 	broke []time.Time // when each failed; zero if it has worked since
 	now   func() time.Time
+	hedge time.Duration // hedgeAfter
 }
 
 func newEndpoints(addresses []string) *endpoints {
 	n := len(addresses)
-	return &endpoints{first: rand.N(n), broke: make([]time.Time, n), now: time.Now} //nolint:gosec // spreading load needs no secrecy
+	return &endpoints{first: rand.N(n), broke: make([]time.Time, n), now: time.Now, hedge: hedgeAfter} //nolint:gosec // spreading load needs no secrecy
 }
 
 // order is in which order to try them: what worked last, then the others in turn, and
