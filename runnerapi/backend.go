@@ -103,6 +103,21 @@ type WriteOptions struct {
 	// Admit is asked, where it is set, about a spec that the command brings without
 	// having it in its body: a revision's. Its refusal is the answer.
 	Admit func(AppSpec) error `json:"-"`
+	// Answered is asked, where it is set, whether this very command was answered meanwhile,
+	// by another replica of the agent: see Late.
+	Answered func(context.Context) (bool, error) `json:"-"`
+}
+
+// Late says whether a command is to be left alone because it was carried out and answered by
+// another replica while this one was held. A command that deletes asks when it has read what it
+// is about to delete, and deletes that very object by its UID: one that came after the command
+// was answered is then never the one that it deletes. Its note, by which other commands are
+// known again, was deleted with the object.
+func (o WriteOptions) Late(ctx context.Context) (bool, error) {
+	if o.Answered == nil || o.DryRun {
+		return false, nil
+	}
+	return o.Answered(ctx)
 }
 
 // Caller is who sent a command.

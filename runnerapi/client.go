@@ -69,7 +69,7 @@ func (c ClientConfig) validate() error {
 type Client struct {
 	config    ClientConfig
 	http      *retryablehttp.Client
-	transport *http.Transport
+	transport *lanes
 	upgrades  *dialer // connections that become WebSockets
 }
 
@@ -106,10 +106,33 @@ func NewClient(c ClientConfig) (*Client, error) {
 		c.UserAgent = "pipeops-runnerapi"
 	}
 	known := newEndpoints(c.EdgeAddresses)
+	lanes := &lanes{endpoints: known}
+	lanes.hedges.add(maxHedges * hedgeCost)
+	for n := range lanes.each {
+		lanes.each[n] = newTransport(newDialer(c, alpnHTTP2, known, n))
+	}
+	client := &Client{config: c, transport: lanes, upgrades: newDialer(c, alpnHTTP1, known, upgradesLane)}
+	client.http = &retryablehttp.Client{
+		HTTPClient: &http.Client{Transport: lanes, CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse // the Runner API has none
+		}},
+		RetryWaitMin: retryMin, RetryWaitMax: retryMax, RetryMax: maxTries,
+		CheckRetry: client.checkRetry, Backoff: backoff, ErrorHandler: retryablehttp.PassthroughErrorHandler,
+		// Another try goes over another connection, so to another replica of the agent if it
+		// has one. Connections that serve other calls stay.
+		PrepareRetry: func(*http.Request) error {
+			lanes.CloseIdleConnections()
+			return nil
+		},
+	}
+	return client, nil
+}
+
+func newTransport(d *dialer) *http.Transport {
 	transport := &http.Transport{
 		// The dialer does the TLS, so to net/http the connection is a plain one:
 		// it takes a connection that is not a bare *tls.Conn in no other way.
-		DialContext:            newDialer(c, alpnHTTP2, known).dial,
+		DialContext:            d.dial,
 		Protocols:              &http.Protocols{},
 		ResponseHeaderTimeout:  headerTimeout,
 		MaxResponseHeaderBytes: 64 << 10,
@@ -122,21 +145,7 @@ func NewClient(c ClientConfig) (*Client, error) {
 		},
 	}
 	transport.Protocols.SetUnencryptedHTTP2(true)
-	client := &Client{config: c, transport: transport, upgrades: newDialer(c, alpnHTTP1, known)}
-	client.http = &retryablehttp.Client{
-		HTTPClient: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
-			return http.ErrUseLastResponse // the Runner API has none
-		}},
-		RetryWaitMin: retryMin, RetryWaitMax: retryMax, RetryMax: maxTries,
-		CheckRetry: client.checkRetry, Backoff: backoff, ErrorHandler: retryablehttp.PassthroughErrorHandler,
-		// Another try goes over another connection, so to another replica of the agent if it
-		// has one. Connections that serve other calls stay.
-		PrepareRetry: func(*http.Request) error {
-			transport.CloseIdleConnections()
-			return nil
-		},
-	}
-	return client, nil
+	return transport
 }
 
 // Close closes idle connections. Calls under way end with their contexts.

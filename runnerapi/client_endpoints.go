@@ -7,11 +7,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 const (
-	// hedgeAfter is how long a dial may hang until the next address is tried beside it.
+	// hedgeAfter is how long a dial may hang until the next address is tried beside it, and
+	// a connection be silent until a read that came over it is asked elsewhere too.
 	hedgeAfter = time.Second
 	// avoidFor is how long an address that failed is tried after all others.
 	avoidFor = 30 * time.Second
@@ -23,11 +25,13 @@ type endpoints struct {
 	first int         // what worked last; at the beginning any
 	broke []time.Time // when each failed; zero if it has worked since
 	now   func() time.Time
+	hedge time.Duration   // hedgeAfter
+	at    [3]atomic.Int32 // where each lane was connected last; and what upgrades
 }
 
 func newEndpoints(addresses []string) *endpoints {
 	n := len(addresses)
-	return &endpoints{first: rand.N(n), broke: make([]time.Time, n), now: time.Now} //nolint:gosec // spreading load needs no secrecy
+	return &endpoints{first: rand.N(n), broke: make([]time.Time, n), now: time.Now, hedge: hedgeAfter} //nolint:gosec // spreading load needs no secrecy
 }
 
 // order is in which order to try them: what worked last, then the others in turn, and

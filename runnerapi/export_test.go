@@ -5,10 +5,19 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/rs/zerolog"
 )
+
+// WithoutHedging has the client wait for an answer as long as it takes: on a machine with a
+// lot to do that may be more than the second after which it asks another way too, and a
+// test that counts connections would count the machine's load.
+func WithoutHedging(c *Client) *Client {
+	c.upgrades.endpoints.hedge = time.Hour
+	return c
+}
 
 // Routes are all calls of the server, as "METHOD /path", in order.
 func Routes() []string {

@@ -3,6 +3,7 @@ package runnerapi
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"regexp"
@@ -111,12 +112,34 @@ func (s *server) accepted(ctx context.Context, c *command, app App) {
 	s.finish(ctx, c)
 }
 
+// answeredElsewhere says whether another replica has answered the command while it was held
+// here. One whose record is gone, or another command's, was held for too long to tell: it is to be
+// sent again.
+func (s *server) answeredElsewhere(ctx context.Context, c *command) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, journalLimit)
+	defer cancel()
+	now, err := s.Journal.Find(ctx, c.ID)
+	known := (*Error)(nil)
+	gone := errors.As(err, &known) && known.Code == CodeNotFound
+	switch {
+	case gone, err == nil && (&command{Record: now}).name() != c.name():
+		return false, problem.Errorf(problem.Unavailable, "send it again", "the command was held up until its record was gone")
+	case err != nil:
+		return false, err
+	}
+	c.Done = now.Done // the other has noted what it was answered
+	return c.Done, nil
+}
+
 // settleCommand notes what a command was answered, or that it was refused. One
 // that broke off may have been carried out: it keeps its key and is done again
-// when it is sent again.
+// when it is sent again. That there is nothing left to delete then means that it was.
 func (s *server) settleCommand(ctx context.Context, c *command, answer *heldAnswer) {
 	switch {
 	case c.Done:
+	case c.taken && answer.status == http.StatusNotFound && answer.Operation().Method == http.MethodDelete:
+		c.Done, c.Status = true, http.StatusNoContent
+		s.finish(ctx, c)
 	case answer.status < http.StatusBadRequest:
 		c.Done, c.Status = true, answer.status
 		if answer.body.Len() <= maxKeptAnswer {

@@ -1,9 +1,12 @@
 package runnerapi_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -133,4 +136,49 @@ func TestOperationsSayWhatBecameOfACommand(t *testing.T) {
 	known := &runnerapi.Error{}
 	require.ErrorAs(t, err, &known)
 	assert.Equal(t, runnerapi.CodeNotFound, known.Code)
+}
+
+// TestACommandThatIsHeldLearnsThatItWasAnswered: a delete is held on its way to the cluster, is sent
+// again and answered, and what came under the name since then stays.
+func TestACommandThatIsHeldLearnsThatItWasAnswered(t *testing.T) {
+	const path = "/v1/namespaces/production/configmaps/c"
+	for name, lost := range map[string]bool{"the retry deletes": false, "the retry finds nothing left": true} {
+		t.Run(name, func(t *testing.T) {
+			backend := runnerapitest.NewBackend()
+			arrived, goOn := make(chan struct{}), make(chan struct{})
+			var held atomic.Bool
+			backend.Intercept = func(_ context.Context, call runnerapitest.Call) error {
+				if call.Verb == "DeleteConfigMap" && call.IdempotencyKey == "held" && !held.Swap(true) {
+					close(arrived)
+					<-goOn
+				}
+				return nil
+			}
+			r := newRaw(t, runnerapitest.Start(t, backend))
+			ask := func(want int, method, key string) {
+				body := ""
+				if method == http.MethodPut {
+					body = `{"data":{"a":"1"}}`
+				}
+				got, answer := r.do(method, path, body, "Idempotency-Key", key)
+				assert.Equal(t, want, got.StatusCode, "%s %s: %s", method, key, answer)
+			}
+			ask(http.StatusOK, http.MethodPut, "first")
+			var going sync.WaitGroup
+			going.Go(func() { ask(http.StatusNoContent, http.MethodDelete, "held") })
+			<-arrived
+			if lost { // a replica deleted it, and could not note that any more
+				ask(http.StatusNoContent, http.MethodDelete, "that-replica")
+				ask(http.StatusNotFound, http.MethodDelete, "held")
+			} else {
+				ask(http.StatusNoContent, http.MethodDelete, "held")
+			}
+			ask(http.StatusOK, http.MethodPut, "newer")
+			close(goOn)
+			going.Wait()
+			ask(http.StatusNoContent, http.MethodDelete, "held")
+			got, _ := r.do(http.MethodGet, path, "")
+			assert.Equal(t, http.StatusOK, got.StatusCode)
+		})
+	}
 }

@@ -22,6 +22,7 @@ func (s *server) writeOptions(ctx context.Context, p params.Write) WriteOptions 
 	opts := WriteOptions{DryRun: p.DryRun, IdempotencyKey: p.IdempotencyKey, Caller: callerFrom(ctx)}
 	if c := commandFrom(ctx); c != nil {
 		opts.Command = c.name()
+		opts.Answered = func(ctx context.Context) (bool, error) { return s.answeredElsewhere(ctx, c) }
 	}
 	if s.Policy != nil {
 		opts.Admit = func(spec AppSpec) error { return s.bringApp(ctx, spec) }

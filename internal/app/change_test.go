@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -53,4 +54,30 @@ func TestAHeldCommandDoesNotUndoANewerOne(t *testing.T) {
 	assert.False(t, now.Spec.Paused)
 	require.NoError(t, deploy("seventh", "example.com/web:1"), "the same again as a command of its own")
 	assert.Equal(t, "example.com/web:1", get(t, env, k, &app.App{}).Spec.Image)
+}
+
+// TestAHeldDeleteSparesANewerNamesake has a delete go on in a replica that was held in the middle of
+// it, after another carried it out and a new App came under the same name.
+func TestAHeldDeleteSparesANewerNamesake(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	ns := ownNamespace(t, env)
+	e, _ := start(t, env.Agent, nil)
+	k := key(ns, "held-delete")
+	answered := false
+	held := byTest
+	held.Answered = func(context.Context) (bool, error) { return answered, nil }
+	deploy := func() string {
+		_, err := e.Deploy(t.Context(), k, web, byTest)
+		require.NoError(t, err)
+		return string(get(t, env, k, &app.App{}).UID)
+	}
+	deploy()
+	require.NoError(t, e.Delete(t.Context(), k, held))
+	answered = true
+	newer := deploy()
+	require.NoError(t, e.Delete(t.Context(), k, held))
+	now := get(t, env, k, &app.App{})
+	assert.Equal(t, newer, string(now.UID))
+	assert.True(t, now.DeletionTimestamp.IsZero())
+	require.NoError(t, e.Delete(t.Context(), k, byTest))
 }

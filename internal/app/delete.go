@@ -39,6 +39,9 @@ func (e *Engine) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.W
 	if err != nil {
 		return kubeproblem.From(err, "deleting App "+key.String())
 	}
+	if late, err := opts.Late(ctx); late || err != nil {
+		return err
+	}
 	news, cancel := e.hub.subscribe(key)
 	defer cancel()
 	err = e.writer(opts).Delete(ctx, a, client.Preconditions{UID: &a.UID})

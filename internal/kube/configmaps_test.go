@@ -1,6 +1,7 @@
 package kube_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -69,6 +70,62 @@ func TestAHeldWriteDoesNotUndoANewerOne(t *testing.T) {
 	newer := put("second", "new")
 	assert.Equal(t, newer.Digest, put("first", "old").Digest, "it is answered as it is now")
 	assert.NotEqual(t, newer.Digest, put("third", "old").Digest)
+}
+
+// TestAHeldDeleteSparesANewerNamesake has a delete go on in a replica that was held in the middle of
+// it, after another carried it out and something new was written under the same name.
+func TestAHeldDeleteSparesANewerNamesake(t *testing.T) {
+	k := asAgent(t, kubetest.ControlPlane(t))
+	name := key(production, "held-delete")
+	for what, c := range map[string]struct {
+		put    func() error
+		delete func(runnerapi.WriteOptions) error
+		get    func() error
+	}{
+		"config map": {
+			func() error {
+				_, err := k.PutConfigMap(t.Context(), name, runnerapi.ConfigMapSpec{}, byTest)
+				return err
+			},
+			func(opts runnerapi.WriteOptions) error { return k.DeleteConfigMap(t.Context(), name, opts) },
+			func() error { _, err := k.GetConfigMap(t.Context(), name); return err },
+		},
+		"secret": {
+			func() error {
+				_, err := k.PutSecret(t.Context(), name, runnerapi.SecretSpec{}, byTest)
+				return err
+			},
+			func(opts runnerapi.WriteOptions) error { return k.DeleteSecret(t.Context(), name, opts) },
+			func() error { _, err := k.GetSecret(t.Context(), name); return err },
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			require.NoError(t, c.put())
+			answered, carryOut := false, func() {}
+			held := byTest
+			held.Answered = func(context.Context) (bool, error) { carryOut(); return answered, nil }
+
+			// Held before it had read what there is: the journal tells.
+			require.NoError(t, c.delete(byTest))
+			answered = true
+			require.NoError(t, c.put())
+			require.NoError(t, c.delete(held))
+			require.NoError(t, c.get(), "it is not the one that was to be deleted")
+
+			// Held after that: the UID does.
+			answered = false
+			carryOut = func() {
+				require.NoError(t, c.delete(byTest))
+				require.NoError(t, c.put())
+			}
+			assert.Equal(t, runnerapi.CodeConflict, problemOf(t, c.delete(held)).Code)
+			require.NoError(t, c.get())
+
+			carryOut = func() {}
+			require.NoError(t, c.delete(held))
+			assert.Equal(t, runnerapi.CodeNotFound, problemOf(t, c.get()).Code)
+		})
+	}
 }
 
 func TestForeignConfigMapsAreNotTouched(t *testing.T) {

@@ -90,6 +90,9 @@ func (c contents[O]) remove(ctx context.Context, key runnerapi.Key, opts runnera
 	if err != nil {
 		return err
 	}
+	if late, err := opts.Late(ctx); late || err != nil {
+		return err
+	}
 	err = c.writer(opts).Delete(ctx, o, client.Preconditions{UID: ptr.To(o.GetUID())})
 	return kubeproblem.From(err, "deleting "+c.what+" "+key.String())
 }

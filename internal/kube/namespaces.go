@@ -242,6 +242,9 @@ func (k *Client) DeleteNamespace(ctx context.Context, name string, opts runnerap
 		return problem.Errorf(problem.Conflict, "delete what the agent made in it, or have its owner delete it (kubectl delete namespace "+name+")",
 			"namespace %s was there before the agent managed it, and may hold what is not the agent's", name)
 	}
+	if late, err := opts.Late(ctx); late || err != nil {
+		return err
+	}
 	removed, err := k.deleteApps(ctx, name, opts)
 	if err != nil {
 		return kubeproblem.From(err, "deleting the Apps of namespace "+name)

@@ -87,15 +87,18 @@ func (a *Agent) Start() {
 func (a *Agent) StartOn(ln net.Listener) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
+	// It is made before anybody is let in: that takes up to a second of a processor's time
+	// under the race detector, in which who is connected already would wait.
+	handler := runnerapi.NewServer(runnerapi.Config{ //nolint:contextcheck // its handlers have their requests' contexts
+		Apps: a.Backend, Insides: a.Backend, Meter: a.Backend, ConfigMaps: a.Backend, Secrets: a.Backend, Namespaces: a.Backend, Clusters: a.Backend, Nodes: a.Backend,
+		Manifests: a.Backend, Joins: a.Backend, Kubernetes: a.Kubernetes, Releases: a.Backend, Builds: a.Backend, Sources: a.Backend,
+		Journal: a.Backend.journal, Outcomes: a.Backend, Policy: a.Policy, Audit: a.Audit, Limits: a.Limits,
+		TrustDomain: TrustDomain, Version: "v0.0.0-fake", Log: a.Log,
+	})
 	go func() {
 		done <- runnerapi.Serve(ctx, ln, runnerapi.ServeConfig{
-			Handler: runnerapi.NewServer(runnerapi.Config{ //nolint:contextcheck // its handlers have their requests' contexts
-				Apps: a.Backend, Insides: a.Backend, Meter: a.Backend, ConfigMaps: a.Backend, Secrets: a.Backend, Namespaces: a.Backend, Clusters: a.Backend, Nodes: a.Backend,
-				Manifests: a.Backend, Joins: a.Backend, Kubernetes: a.Kubernetes, Releases: a.Backend, Builds: a.Backend, Sources: a.Backend,
-				Journal: a.Backend.journal, Outcomes: a.Backend, Policy: a.Policy, Audit: a.Audit, Limits: a.Limits,
-				TrustDomain: TrustDomain, Version: "v0.0.0-fake", Log: a.Log,
-			}),
-			TLS: a.tls, Limits: a.Limits, Changed: a.changed, Drain: time.Second, Log: a.Log,
+			Handler: handler,
+			TLS:     a.tls, Limits: a.Limits, Changed: a.changed, Drain: time.Second, Log: a.Log,
 		})
 	}()
 	a.stop = func() {

@@ -75,6 +75,9 @@ func (b *FakeBackend) DeleteConfigMap(ctx context.Context, key runnerapi.Key, op
 	if err := b.enter(ctx, Call{"DeleteConfigMap", key, opts}); err != nil {
 		return err
 	}
+	if late, err := opts.Late(ctx); late || err != nil {
+		return err
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if _, ok := b.configMaps[key]; !ok {
