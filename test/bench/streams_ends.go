@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -138,7 +139,7 @@ func (b *streams) callersGo(ctx context.Context) (time.Duration, error) {
 }
 
 func (b *streams) processGoes(ctx context.Context) (time.Duration, error) {
-	pods, err := b.kube.CoreV1().Pods(streamsNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + moves.Name})
+	pods, err := b.kube.CoreV1().Pods(streamsNamespace).List(ctx, metav1.ListOptions{LabelSelector: managed.App + "=" + moves.Name})
 	if err != nil || len(pods.Items) != 1 {
 		return 0, errors.Join(err, fmt.Errorf("App %s has %d pods", moves, len(pods.Items)))
 	}
