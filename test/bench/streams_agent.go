@@ -15,7 +15,7 @@ import (
 
 const (
 	// sampleInterval is how often the agent's memory is looked at.
-	sampleInterval = time.Second
+	sampleInterval = time.Second / 4
 	// flatBound is how much more the agent may have in the second half of something than it
 	// had in the first, in MiB: garbage that is not collected yet comes and goes by as much.
 	flatBound = 10.0
@@ -33,7 +33,7 @@ type memory struct {
 // watchMemory samples until the function that it answers is called.
 func (b *streams) watchMemory(ctx context.Context) (end func() (*memory, error)) {
 	m := &memory{}
-	stop := b.every(sampleInterval, func() {
+	sample := func() {
 		n, err := b.sys.AgentMemory(ctx)
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -42,12 +42,12 @@ func (b *streams) watchMemory(ctx context.Context) (end func() (*memory, error))
 			return
 		}
 		m.samples = append(m.samples, n)
-	})
+	}
+	sample()
+	stop := b.every(sampleInterval, sample)
 	return func() (*memory, error) {
 		stop()
-		if m.err == nil && len(m.samples) < 2 {
-			m.err = fmt.Errorf("%d samples of the agent's memory are too few", len(m.samples))
-		}
+		sample()
 		return m, m.err
 	}
 }

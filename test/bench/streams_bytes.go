@@ -47,9 +47,10 @@ func (b *streams) measureBytes(ctx context.Context) error {
 			wrong++
 			b.say("%s: SHA-256 %s, sent was %s", way.id, got, want)
 		}
-		if failed == nil { // there are no two samples of what was quick
-			peak, growth = max(peak, highest(m.samples)), max(growth, m.growth())
+		if failed != nil {
+			return failed
 		}
+		peak, growth = max(peak, highest(m.samples)), max(growth, m.growth())
 		b.add(way.id, way.title, float64(b.Bytes)/(1<<20)/took.Seconds(), "MiB/s", nil)
 	}
 	b.add("bytes_wrong", "… of the four, not the same at both ends", wrong, "", atMost(0))

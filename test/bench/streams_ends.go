@@ -15,6 +15,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
 const (
@@ -34,7 +35,10 @@ func (b *streams) measureEnds(ctx context.Context) error {
 		measure   func(context.Context) (time.Duration, error)
 	}{
 		{"inside_caller_gone", fmt.Sprintf("%d commands and %d forwarded ports closed after their callers went", b.Inside, b.Inside), b.callersGo},
-		{"inside_process_gone", "… after the pod's process was killed", b.processGoes},
+		{"commands_process_gone", fmt.Sprintf("%d commands closed after the pod's process was killed", b.Inside),
+			func(ctx context.Context) (time.Duration, error) { return b.processGoes(ctx, b.commandsInside) }},
+		{"ports_process_gone", fmt.Sprintf("%d forwarded ports closed after the pod's process was killed", b.Inside),
+			func(ctx context.Context) (time.Duration, error) { return b.processGoes(ctx, b.portsInside) }},
 		{"logs_app_gone", fmt.Sprintf("%d followed logs closed after their App was deleted", b.Streams), b.appGoes},
 		{"logs_job_done", "A Job's log closed after Kubernetes called the Job complete", b.jobEnds},
 	} {
@@ -78,33 +82,40 @@ func (e *ends) after(ctx context.Context, from time.Time) (time.Duration, error)
 	}
 }
 
-// inside opens commands that wait for input, and ports that echo; each has answered once.
-func (b *streams) inside(ctx context.Context) (*ends, error) {
-	open := &ends{}
+// portsInside forwards ports that echo; each has done so once.
+func (b *streams) portsInside(ctx context.Context, open *ends) error {
 	for range b.Inside {
 		conn, err := b.client.PortForward(ctx, moves, runnerapi.PortForwardOptions{Port: bytesPort})
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if err := ping(conn, conn, "echo\n"); err != nil {
-			return nil, err
+			return err
 		}
 		open.until(func() {
 			_, _ = io.Copy(io.Discard, conn)
 			_ = conn.Close()
 		})
+	}
+	return nil
+}
+
+// commandsInside runs commands that wait for input; each has answered once.
+func (b *streams) commandsInside(ctx context.Context, open *ends) error {
+	for range b.Inside {
 		in, toCommand := io.Pipe()
 		fromCommand, out := io.Pipe()
 		open.until(func() {
-			_, _ = b.client.Exec(ctx, moves, runnerapi.ExecOptions{Command: []string{"/tar", "-cat"}, Stdin: true},
+			_, err := b.client.Exec(ctx, moves, runnerapi.ExecOptions{Command: []string{"/tar", "-cat"}, Stdin: true},
 				runnerapi.ExecStreams{Stdin: in, Stdout: out, Stderr: out})
-			_ = errors.Join(in.Close(), out.Close())
+			_ = in.Close()
+			_ = out.CloseWithError(err) // for who waits for the first answer
 		})
 		if err := ping(fromCommand, toCommand, ""); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return open, nil
+	return nil
 }
 
 // ping waits for the answer to a line.
@@ -123,7 +134,8 @@ func (b *streams) callersGo(ctx context.Context) (time.Duration, error) {
 	}
 	calling, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if _, err := b.inside(calling); err != nil {
+	open := &ends{}
+	if err := errors.Join(b.portsInside(calling, open), b.commandsInside(calling, open)); err != nil {
 		return 0, err
 	}
 	if n, err := b.number(ctx, callsOpen); err != nil || n != before+float64(2*b.Inside) {
@@ -138,15 +150,18 @@ func (b *streams) callersGo(ctx context.Context) (time.Duration, error) {
 	return time.Since(start), err
 }
 
-func (b *streams) processGoes(ctx context.Context) (time.Duration, error) {
+func (b *streams) processGoes(ctx context.Context, inside func(context.Context, *ends) error) (time.Duration, error) {
 	pods, err := b.kube.CoreV1().Pods(streamsNamespace).List(ctx, metav1.ListOptions{LabelSelector: managed.App + "=" + moves.Name})
 	if err != nil || len(pods.Items) != 1 {
 		return 0, errors.Join(err, fmt.Errorf("App %s has %d pods", moves, len(pods.Items)))
 	}
 	calling, cancel := context.WithCancel(ctx)
 	defer cancel()
-	open, err := b.inside(calling)
-	if err != nil {
+	if err := b.awaitMover(ctx); err != nil {
+		return 0, err
+	}
+	open := &ends{}
+	if err := inside(calling, open); err != nil {
 		return 0, err
 	}
 	start := time.Now()
@@ -154,6 +169,20 @@ func (b *streams) processGoes(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	return open.after(ctx, start)
+}
+
+// awaitMover waits until the process that may have been killed before is there again.
+func (b *streams) awaitMover(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return harness.Eventually(ctx, "App "+moves.String()+" answers", func(ctx context.Context) error {
+		conn, err := b.client.PortForward(ctx, moves, runnerapi.PortForwardOptions{Port: bytesPort})
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close() }()
+		return ping(conn, conn, "echo\n")
+	})
 }
 
 func (b *streams) appGoes(ctx context.Context) (time.Duration, error) {
