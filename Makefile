@@ -63,13 +63,13 @@ test-short: ## The seconds-long loop for daily work: no cluster, no broker
 	$(GOTEST) -short ./...
 	cd $(PEERS) && $(GOTEST) -short ./...
 
-.PHONY: bench bench-short bench-apps bench-tunnel bench-agents
-bench: ## Measure everything against its bounds: Apps, tunnel, agents; some half an hour (docs/bench.md)
-bench-short: ## The same, small and short, for working on what is measured: some three minutes
+.PHONY: bench bench-short bench-apps bench-streams bench-tunnel bench-agents
+bench: ## Measure everything against its bounds: Apps, streams, tunnel, agents; some 40 minutes (docs/bench.md)
+bench-short: ## The same, small and short, for working on what is measured: some five minutes
 bench-short: export SHORT := yes
 bench bench-short:
 	@go run ./test/setup bench
-	@broken=; for part in apps tunnel agents; do echo "== bench-$$part"; \
+	@broken=; for part in apps streams tunnel agents; do echo "== bench-$$part"; \
 	  $(MAKE) --no-print-directory bench-$$part || broken="$$broken bench-$$part"; done; \
 	  test -z "$$broken" || { echo "failed:$$broken"; exit 1; }
 
@@ -79,6 +79,11 @@ bench-apps: ## Of these the agent beside 25 000 pods: some ten minutes
 	@mkdir -p $(BIN)
 	@go build -trimpath -o $(BIN)/bench ./test/bench
 	@exec $(BIN)/bench $(if $(SHORT),-apps 30 -unmanaged 500 -lists 20 -deploys 10 -rounds 3,-out docs/bench/latest.json)
+bench-streams: ## Of these followed logs, port-forwards and copies: some 15 minutes
+	@go run ./test/setup bench-streams
+	@mkdir -p $(BIN)
+	@go build -trimpath -o $(BIN)/bench ./test/bench
+	@exec $(BIN)/bench streams $(if $(SHORT),-apps 2 -streams 10 -seconds 20 -bytes 67108864 -rounds 2 -inside 5,-out docs/bench/streams.json)
 bench-tunnel: ## Of these the tunnel beside its peers: some six minutes
 bench-agents: ## Of these a control plane with 10 000 agents: some six minutes
 bench-tunnel bench-agents: bench-%:

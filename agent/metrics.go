@@ -26,6 +26,7 @@ const readTimeout = time.Second
 // has a name of the customer's in it.
 type instruments struct {
 	registry *prometheus.Registry
+	open     prometheus.Gauge
 	commands *prometheus.HistogramVec // by call and class of status
 	beats    *prometheus.CounterVec   // by result
 }
@@ -35,6 +36,9 @@ func newInstruments(version string) *instruments {
 	make := promauto.With(registry)
 	i := &instruments{
 		registry: registry,
+		open: make.NewGauge(prometheus.GaugeOpts{
+			Namespace: metricsNamespace, Name: "calls_open", Help: "Calls of the Runner API under way, waits and streams among them.",
+		}),
 		commands: make.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: metricsNamespace, Name: "command_duration_seconds",
 			Help: "Calls of the Runner API, by their ID and class of status.", Buckets: metrics.Buckets,
@@ -54,8 +58,11 @@ const (
 	beatFailed = "failed"
 )
 
-// called is for runnerapi.Observation.
+// begun and called are for runnerapi.Observation.
+func (i *instruments) begun() { i.open.Inc() }
+
 func (i *instruments) called(id string, status int, took time.Duration) {
+	i.open.Dec()
 	i.commands.WithLabelValues(id, metrics.Class(status)).Observe(took.Seconds())
 }
 

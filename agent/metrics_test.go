@@ -37,6 +37,7 @@ func TestTheAgentsNumbers(t *testing.T) {
 		"pipeops_agent_tunnel_connected 1", `pipeops_agent_command_duration_seconds_count{call="put-namespace",code="2xx"} 1`,
 		`pipeops_agent_check_ok{check="kubernetes"} 1`, `pipeops_agent_check_ok{check="tunnel"} 1`,
 		"pipeops_agent_audit_lost_records_total 0", `pipeops_agent_apps{phase="Failed"} 0`, "pipeops_agent_events_waiting 0",
+		"pipeops_agent_calls_open 0",
 	} {
 		assert.True(t, strings.Contains(text, "\n"+want+"\n"), want)
 	}

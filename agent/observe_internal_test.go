@@ -72,7 +72,7 @@ func TestResourcesAreToldWithoutNames(t *testing.T) {
 func TestCommandsMakeNoMoreSeriesThanThereAreCalls(t *testing.T) {
 	i := newInstruments("test")
 	server := httptest.NewServer(runnerapi.NewServer(runnerapi.Config{
-		TrustDomain: "test", Version: "test", Observation: runnerapi.Observation{Called: i.called},
+		TrustDomain: "test", Version: "test", Observation: runnerapi.Observation{Begun: i.begun, Called: i.called},
 	}))
 	t.Cleanup(server.Close)
 	ask := func(path string) {

@@ -25,7 +25,7 @@ func (a *Agent) runnerAPI(engine *app.Engine, releases *helm.Releases, sources *
 		Journal: a.kube.Journal(), Outcomes: engine, Policy: a.policy, Audit: a.audit,
 		TrustDomain: a.current.Load().TrustDomain, Version: a.opts.Version,
 		Ready: a.health.ready, Log: a.log,
-		Observation: runnerapi.Observation{Called: a.instruments.called, Tracer: a.opts.Tracer},
+		Observation: runnerapi.Observation{Begun: a.instruments.begun, Called: a.instruments.called, Tracer: a.opts.Tracer},
 	})
 }
 

@@ -10,8 +10,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
 )
 
-// Observation is how the agent sees what is called. Both may be nil.
+// Observation is how the agent sees what is called. Each may be nil.
 type Observation struct {
+	// Begun hears of each call when it comes.
+	Begun func()
 	// Called hears of each call when it is answered, for metrics: its ID in Calls, or
 	// OtherCall, so that there are no more of them than calls.
 	Called func(id string, status int, took time.Duration)
@@ -24,12 +26,15 @@ const OtherCall = "other"
 
 // observed tells of each call when it is answered.
 func (s *server) observed(next http.Handler) http.Handler {
-	if s.Observation.Called == nil && s.Observation.Tracer == nil {
+	if s.Observation.Begun == nil && s.Observation.Called == nil && s.Observation.Tracer == nil {
 		return next
 	}
 	calls := callsByRoute()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
+		if s.Observation.Begun != nil {
+			s.Observation.Begun()
+		}
 		r, served := span.Served(r, s.Observation.Tracer)
 		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
 		whole := false

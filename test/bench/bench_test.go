@@ -23,16 +23,16 @@ func TestPercentile(t *testing.T) {
 }
 
 func TestABrokenBoundIsSaid(t *testing.T) {
-	b := &bench{progress: &progress{start: time.Now()}}
+	b := newRig()
 	b.add("a", "Fast enough", 10, "ms", atMost(10))
 	b.add("b", "Without a bound", 1e6, "MiB", nil)
 	var out bytes.Buffer
-	require.False(t, b.report(&out))
+	require.False(t, b.report(&out, "it"))
 	require.Contains(t, out.String(), "holds")
 
 	b.add("c", "Too slow", 1.151, "", atMost(1.15))
 	out.Reset()
-	require.True(t, b.report(&out))
+	require.True(t, b.report(&out, "it"))
 	require.Regexp(t, `Too slow +1\.151 +≤ 1\.150 +BROKEN`, out.String())
 }
 

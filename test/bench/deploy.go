@@ -66,7 +66,7 @@ func (b *bench) deploySeries(ctx context.Context, first int, then func(runnerapi
 }
 
 // awaitRollout waits until all pods of an App run its newest spec.
-func (b *bench) awaitRollout(ctx context.Context, key runnerapi.Key, generation int64) error {
+func (b *rig) awaitRollout(ctx context.Context, key runnerapi.Key, generation int64) error {
 	ctx, cancel := context.WithTimeout(ctx, seenTimeout)
 	defer cancel()
 	app, err := b.client.Wait(ctx, key, generation)

@@ -19,3 +19,8 @@ func (d durations) percentile(p int) time.Duration {
 func (d durations) median() time.Duration { return d.percentile(50) }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// medianOf is the lower one of the two in the middle where there are two.
+func medianOf(ratios []float64) float64 {
+	return slices.Sorted(slices.Values(ratios))[(len(ratios)-1)/2]
+}

@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 )
 
 // errBroken says that a bound does not hold; the table has said which.
@@ -21,7 +20,11 @@ var errBroken = errors.New("a bound is broken")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx)
+	measure := measureApps
+	if len(os.Args) > 1 && os.Args[1] == "streams" {
+		measure = measureStreams
+	}
+	err := measure(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench: failed:", err)
@@ -45,7 +48,11 @@ func (s size) managed() int { return s.Apps * s.Replicas }
 // nodes have room for everything, and a tenth more for rollouts.
 func (s size) nodes() int { return (s.managed()+s.Unmanaged)*11/10/podsPerNode + 1 }
 
-func run(ctx context.Context) (err error) {
+func (s size) String() string {
+	return fmt.Sprintf("%d managed pods of %d Apps beside %d others", s.managed(), s.Apps, s.Unmanaged)
+}
+
+func measureApps(ctx context.Context) error {
 	var s size
 	flag.IntVar(&s.Apps, "apps", 1000, "Apps deployed through the Runner API")
 	flag.IntVar(&s.Replicas, "replicas", 5, "pods of each App")
@@ -54,24 +61,41 @@ func run(ctx context.Context) (err error) {
 	flag.IntVar(&s.Lists, "lists", 100, "list calls")
 	flag.IntVar(&s.Deploys, "deploys", 50, "deploys of a changed spec")
 	flag.IntVar(&s.Rounds, "rounds", 15, "new Apps to wait for until they are ready, in each way")
-	file := flag.String("out", "", "file that takes the figures as JSON")
-	keep := flag.Bool("keep", false, "stay up at the end, until Ctrl-C")
+	end := endFlags()
 	flag.Parse()
 	if s.Apps < 1 || s.Replicas < 1 || s.Namespaces < 1 || s.Lists < 1 || s.Deploys < 1 || s.Rounds < 1 {
 		return errors.New("all sizes but -unmanaged have to be 1 or more")
 	}
-	b := &bench{size: s, progress: &progress{out: os.Stdout, start: time.Now()}}
-	defer func() { err = errors.Join(err, b.close()) }()
-	if err := b.perform(ctx); err != nil {
-		return err
+	b := &bench{size: s, rig: newRig()}
+	return b.finish(ctx, b.perform(ctx), s, end)
+}
+
+// ending is what becomes of a run that is over.
+type ending struct {
+	file *string
+	keep *bool
+}
+
+func endFlags() ending {
+	return ending{
+		file: flag.String("out", "", "file that takes the figures as JSON"),
+		keep: flag.Bool("keep", false, "stay up at the end, until Ctrl-C"),
 	}
-	broken := b.report(os.Stdout)
-	if *file != "" {
-		if err := b.save(*file); err != nil {
+}
+
+// finish tells what was measured, and takes everything down.
+func (b *rig) finish(ctx context.Context, failed error, size fmt.Stringer, end ending) (err error) {
+	defer func() { err = errors.Join(err, b.close()) }()
+	if failed != nil {
+		return failed
+	}
+	broken := b.report(os.Stdout, size.String())
+	if *end.file != "" {
+		if err := b.save(*end.file, size); err != nil {
 			return err
 		}
 	}
-	if *keep {
+	if *end.keep {
 		b.say("staying up; Ctrl-C ends it. kubectl: %s", b.sys.Kubectl())
 		<-ctx.Done()
 	}

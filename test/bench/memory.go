@@ -14,15 +14,8 @@ const memoryBound = 150.0
 // measureMemory reads what the agent's process has and has had resident, then
 // ends it as a crash would, and looks how it comes back to a full cluster.
 func (b *bench) measureMemory(ctx context.Context) error {
-	pod, err := b.sys.AgentPod(ctx)
-	if err != nil {
+	if err := b.neverRestarted(ctx); err != nil {
 		return err
-	}
-	for _, c := range pod.Status.ContainerStatuses {
-		if c.RestartCount > 0 {
-			return fmt.Errorf("the agent has restarted %d times: what its process has now says nothing; its log:\n%s",
-				c.RestartCount, b.sys.AgentLog(ctx, 20))
-		}
 	}
 	if err := b.addMemory(ctx, "", "Agent's memory"); err != nil {
 		return err
@@ -41,7 +34,22 @@ func (b *bench) measureMemory(ctx context.Context) error {
 	return b.addMemory(ctx, "restart_", "Restarted agent's memory")
 }
 
-func (b *bench) addMemory(ctx context.Context, prefix, title string) error {
+// neverRestarted fails where the agent has: what its process has now would say nothing.
+func (b *rig) neverRestarted(ctx context.Context) error {
+	pod, err := b.sys.AgentPod(ctx)
+	if err != nil {
+		return err
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		if c.RestartCount > 0 {
+			return fmt.Errorf("the agent has restarted %d times: what its process has now says nothing; its log:\n%s",
+				c.RestartCount, b.sys.AgentLog(ctx, 20))
+		}
+	}
+	return nil
+}
+
+func (b *rig) addMemory(ctx context.Context, prefix, title string) error {
 	now, err := b.sys.AgentMemory(ctx)
 	if err != nil {
 		return err

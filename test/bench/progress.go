@@ -35,6 +35,22 @@ func (p *progress) step(title string, do func() error) error {
 	return nil
 }
 
+// stage is a step of a run.
+type stage struct {
+	title string
+	do    func(context.Context) error
+}
+
+// all does one after the other, up to the first that fails.
+func (p *progress) all(ctx context.Context, stages []stage) error {
+	for _, s := range stages {
+		if err := p.step(s.title, func() error { return s.do(ctx) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // each does something with the numbers below n, several at a time, and tells
 // now and then how many are done.
 func (p *progress) each(ctx context.Context, n int, what string, do func(context.Context, int) error) error {

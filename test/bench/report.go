@@ -40,9 +40,8 @@ func (r *results) add(id, title string, value float64, unit string, bound *float
 }
 
 // report prints the table and says whether a bound is broken.
-func (b *bench) report(out io.Writer) (broken bool) {
-	fmt.Fprintf(out, "\n%d managed pods of %d Apps beside %d others; took %s\n\n",
-		b.managed(), b.Apps, b.Unmanaged, time.Since(b.start).Round(time.Second))
+func (b *rig) report(out io.Writer, measured string) (broken bool) {
+	fmt.Fprintf(out, "\n%s; took %s\n\n", measured, time.Since(b.start).Round(time.Second))
 	table := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(table, "WHAT\tMEASURED\tBOUND\t")
 	for _, f := range b.Figures {
@@ -91,14 +90,14 @@ func thisMachine() (machine, error) {
 }
 
 // save writes everything to a file, for whoever compares runs.
-func (b *bench) save(file string) error {
+func (b *rig) save(file string, size any) error {
 	here, err := thisMachine()
 	if err != nil {
 		return err
 	}
 	text, err := json.MarshalIndent(map[string]any{
 		"time": b.start.UTC().Truncate(time.Second), "seconds": int(time.Since(b.start).Seconds()),
-		"size": b.size, "machine": here, "figures": b.Figures,
+		"size": size, "machine": here, "figures": b.Figures,
 	}, "", "  ")
 	if err != nil {
 		return err

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // AgentPID is the agent's process on this machine; of several replicas, one. It is 0
@@ -28,24 +30,55 @@ func (s *System) AgentPID() (int, error) {
 	return 0, errors.New("the agent's process was not found")
 }
 
-// agentPIDs are the agent's processes below the cluster's first one, by their pods.
+// agentPIDs are the agent's processes, by their pods.
 func (s *System) agentPIDs() (map[string]int, error) {
+	pids := map[string]int{}
+	err := s.eachProcess("pipeops-agent", func(pid int) error {
+		pids[hostname(pid)] = pid
+		return nil
+	})
+	return pids, err
+}
+
+// KillPod kills all processes of a program in a pod, as a crash would.
+func (s *System) KillPod(program, pod string) error {
+	killed := 0
+	err := s.eachProcess(program, func(pid int) error {
+		if hostname(pid) != pod {
+			return nil
+		}
+		killed++
+		if err := unix.Kill(pid, unix.SIGKILL); !errors.Is(err, unix.ESRCH) { // the first one takes the others along
+			return err
+		}
+		return nil
+	})
+	if err == nil && killed == 0 {
+		err = fmt.Errorf("pod %s has no process of %s", pod, program)
+	}
+	return err
+}
+
+// eachProcess finds the processes of a program below the cluster's first one.
+func (s *System) eachProcess(program string, found func(pid int) error) error {
 	links, err := filepath.Glob("/proc/[0-9]*/exe")
 	if err != nil {
-		return nil, err
+		return err
 	}
-	pids := map[string]int{}
 	for _, link := range links {
 		target, err := os.Readlink(link)
-		if err != nil || filepath.Base(target) != "pipeops-agent" {
+		if err != nil || filepath.Base(target) != program {
 			continue
 		}
 		pid, _ := strconv.Atoi(strings.Split(link, "/")[2])
-		if descends(pid, s.Cluster.InitPID()) {
-			pids[hostname(pid)] = pid
+		if !descends(pid, s.Cluster.InitPID()) {
+			continue
+		}
+		if err := found(pid); err != nil {
+			return err
 		}
 	}
-	return pids, nil
+	return nil
 }
 
 // hostname is what a process was told to be its host: in a pod, the pod's name.

@@ -80,6 +80,8 @@ func stepsFor(what string) []step {
 		return []step{compilePrograms, compilePeers, getSimulation, getBroker}
 	case "bench-apps":
 		return []step{compilePrograms, getSimulation, getBroker}
+	case "bench-streams":
+		return []step{compilePrograms, getCluster, getBroker}
 	case "bench-tunnel":
 		return []step{compilePeers}
 	case "bench-agents":
@@ -102,7 +104,7 @@ func stepsFor(what string) []step {
 func run(ctx context.Context, out io.Writer, args []string) error {
 	steps := stepsFor(strings.Join(args, " "))
 	if steps == nil {
-		return errors.New("say what for: `setup demo`, `setup test`, `setup bench` (or bench-apps, bench-tunnel, bench-agents), `setup chaos` or `setup check`")
+		return errors.New("say what for: `setup demo`, `setup test`, `setup bench` (or bench-apps, bench-streams, bench-tunnel, bench-agents), `setup chaos` or `setup check`")
 	}
 	for i, s := range steps {
 		fmt.Fprintf(out, "== setup %d/%d: %s\n", i+1, len(steps), s.title)

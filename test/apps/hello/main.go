@@ -34,7 +34,11 @@ type options struct {
 	burnCPU    bool
 	floodLogs  bool
 	alsoListen string
+	lines      int
+	lineSize   int
+	bytesAddr  string
 	get        string
+	sum        string
 	cat        bool
 }
 
@@ -62,6 +66,10 @@ func parseFlags() options {
 	flag.BoolVar(&o.eatMemory, "eat-memory", false, "allocate memory until killed")
 	flag.BoolVar(&o.burnCPU, "burn-cpu", false, "use all of a core that it can get")
 	flag.BoolVar(&o.floodLogs, "flood-logs", false, "log a line every millisecond")
+	flag.IntVar(&o.lines, "lines", 0, "log as many numbered lines a second")
+	flag.IntVar(&o.lineSize, "line-size", 100, "bytes of each numbered line")
+	flag.StringVar(&o.bytesAddr, "bytes-listen", "", "address that sends and takes bytes, as many as are asked for")
+	flag.StringVar(&o.sum, "sum", "", "print the SHA-256 of FILE and exit")
 	flag.BoolVar(&o.cat, "cat", false, "copy standard input to standard output and exit")
 	flag.StringVar(&o.get, "get", "", "print the answer to GET URL and exit, 1 unless it is 200")
 	flag.Parse()
@@ -72,6 +80,9 @@ func parseFlags() options {
 func run(ctx context.Context, o options) int {
 	if o.get != "" {
 		return get(ctx, o.get)
+	}
+	if o.sum != "" {
+		return sum(o.sum)
 	}
 	if o.cat {
 		return cat()
@@ -90,6 +101,9 @@ func run(ctx context.Context, o options) int {
 	if o.floodLogs {
 		go floodLogs(ctx)
 	}
+	if o.lines > 0 {
+		go numberLines(ctx, o.lines, o.lineSize)
+	}
 	crash := make(<-chan time.Time)
 	if o.crashAfter > 0 {
 		crash = time.After(o.crashAfter)
@@ -98,6 +112,9 @@ func run(ctx context.Context, o options) int {
 	if err != nil {
 		log.Printf("cannot listen: %v", err)
 		return 1
+	}
+	if o.bytesAddr != "" {
+		go func() { failed <- serveBytes(ctx, o.bytesAddr) }()
 	}
 	select {
 	case <-ctx.Done():
@@ -120,9 +137,9 @@ func cat() int {
 	return 0
 }
 
-func listen(ctx context.Context, o options) (*http.Server, <-chan error, error) {
+func listen(ctx context.Context, o options) (*http.Server, chan error, error) {
 	server := &http.Server{Handler: logged(handler(o.neverReady)), ReadHeaderTimeout: 5 * time.Second}
-	failed := make(chan error, 2)
+	failed := make(chan error, 3)
 	for _, addr := range []string{o.addr, o.alsoListen} {
 		if addr == "" {
 			continue

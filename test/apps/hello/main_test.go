@@ -1,13 +1,19 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/test/apps/payload"
 )
 
 func TestAnswers(t *testing.T) {
@@ -52,4 +58,26 @@ func TestGet(t *testing.T) {
 	require.Equal(t, 0, run(t.Context(), options{get: server.URL + "/healthz"}))
 	require.Equal(t, 1, run(t.Context(), options{get: server.URL + "/readyz"}))
 	require.Equal(t, 1, run(t.Context(), options{get: "http://127.0.0.1:1/"}))
+}
+
+// wire is an end of a connection.
+type wire struct {
+	io.Reader
+	io.Writer
+}
+
+func TestMovesBytes(t *testing.T) {
+	const size = 100_001
+	want, err := io.ReadAll(payload.Bytes(size))
+	require.NoError(t, err)
+	var down, up bytes.Buffer
+	require.NoError(t, moveBytes(wire{bytes.NewBufferString("down 100001\n"), &down}))
+	require.Equal(t, want, down.Bytes())
+
+	require.NoError(t, moveBytes(wire{io.MultiReader(bytes.NewBufferString("up 100001\n"), bytes.NewReader(want)), &up}))
+	sum := sha256.Sum256(want)
+	require.Equal(t, hex.EncodeToString(sum[:]), up.String())
+
+	require.Error(t, moveBytes(wire{bytes.NewBufferString("up 5\nabc"), io.Discard}), "the end came early")
+	require.Error(t, moveBytes(wire{bytes.NewBufferString("sideways 5\n"), io.Discard}))
 }

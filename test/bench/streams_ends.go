@@ -1,0 +1,247 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
+)
+
+const (
+	// endBound is how long a stream may stay after the other side went.
+	endBound = time.Second
+	// portGrace is how long containerd keeps a forwarded connection whose port has ended, for
+	// the other direction: nobody hears of the end before.
+	portGrace = time.Second
+	// endTimeout is how long it is waited for.
+	endTimeout = 30 * time.Second
+	// jobTime is how long a Job runs whose log is followed.
+	jobTime = 5 * time.Second
+)
+
+// measureEnds has one side go, and looks when the other knows. That of those who follow
+// 200 logs has been measured already.
+func (b *streams) measureEnds(ctx context.Context) error {
+	for _, end := range []struct {
+		id, title string
+		measure   func(context.Context) (time.Duration, error)
+		bound     time.Duration
+	}{
+		{"inside_caller_gone", fmt.Sprintf("%d commands and %d forwarded ports closed after their callers went", b.Inside, b.Inside), b.callersGo, endBound},
+		{"commands_process_gone", fmt.Sprintf("%d commands closed after the pod's process was killed", b.Inside),
+			func(ctx context.Context) (time.Duration, error) { return b.processGoes(ctx, b.commandsInside) }, endBound},
+		{"ports_process_gone", fmt.Sprintf("%d forwarded ports closed after the pod's process was killed", b.Inside),
+			func(ctx context.Context) (time.Duration, error) { return b.processGoes(ctx, b.portsInside) }, portGrace + endBound},
+		{"logs_app_gone", fmt.Sprintf("%d followed logs closed after their App was deleted", b.Streams), b.appGoes, endBound},
+		{"logs_job_done", "A Job's log closed after Kubernetes called the Job complete", b.jobEnds, endBound},
+	} {
+		took, err := end.measure(ctx)
+		if err != nil {
+			return fmt.Errorf("%s: %w", end.id, err)
+		}
+		b.add(end.id, end.title, milliseconds(took), "ms", atMost(milliseconds(end.bound)))
+	}
+	return nil
+}
+
+// ends are when streams ended.
+type ends struct {
+	work sync.WaitGroup
+	mu   sync.Mutex
+	last time.Time
+}
+
+// until notes when do ends.
+func (e *ends) until(do func()) {
+	e.work.Go(func() {
+		do()
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.last = time.Now()
+	})
+}
+
+// after is how long after a moment the last one ended; 0 for those that ended before it.
+func (e *ends) after(ctx context.Context, from time.Time) (time.Duration, error) {
+	all := make(chan struct{})
+	go func() { e.work.Wait(); close(all) }()
+	select {
+	case <-all:
+		return max(e.last.Sub(from), 0), nil
+	case <-time.After(endTimeout):
+		return 0, errors.New("not all streams have ended")
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// portsInside forwards ports that echo; each has done so once.
+func (b *streams) portsInside(ctx context.Context, open *ends) error {
+	for range b.Inside {
+		conn, err := b.client.PortForward(ctx, moves, runnerapi.PortForwardOptions{Port: bytesPort})
+		if err != nil {
+			return err
+		}
+		if err := ping(conn, conn, "echo\n"); err != nil {
+			return err
+		}
+		open.until(func() {
+			_, _ = io.Copy(io.Discard, conn)
+			_ = conn.Close()
+		})
+	}
+	return nil
+}
+
+// commandsInside runs commands that wait for input; each has answered once.
+func (b *streams) commandsInside(ctx context.Context, open *ends) error {
+	for range b.Inside {
+		in, toCommand := io.Pipe()
+		fromCommand, out := io.Pipe()
+		open.until(func() {
+			_, err := b.client.Exec(ctx, moves, runnerapi.ExecOptions{Command: []string{"/tar", "-cat"}, Stdin: true},
+				runnerapi.ExecStreams{Stdin: in, Stdout: out, Stderr: out})
+			_ = in.Close()
+			_ = out.CloseWithError(err) // for who waits for the first answer
+		})
+		if err := ping(fromCommand, toCommand, ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ping waits for the answer to a line.
+func ping(from io.Reader, to io.Writer, first string) error {
+	if _, err := io.WriteString(to, first+"ping\n"); err != nil {
+		return err
+	}
+	_, err := io.ReadFull(from, make([]byte, len("ping\n")))
+	return err
+}
+
+func (b *streams) callersGo(ctx context.Context) (time.Duration, error) {
+	before, err := b.number(ctx, callsOpen)
+	if err != nil {
+		return 0, err
+	}
+	calling, cancel := context.WithCancel(ctx)
+	defer cancel()
+	open := &ends{}
+	if err := errors.Join(b.portsInside(calling, open), b.commandsInside(calling, open)); err != nil {
+		return 0, err
+	}
+	if n, err := b.number(ctx, callsOpen); err != nil || n != before+float64(2*b.Inside) {
+		return 0, errors.Join(err, fmt.Errorf("the agent has %v calls open, before it were %v", n, before))
+	}
+	start := time.Now()
+	cancel()
+	n, err := b.awaitNumber(ctx, endTimeout, callsOpen, func(n float64) bool { return n <= before })
+	if err == nil && n > before {
+		err = fmt.Errorf("the agent still has %v calls open", n)
+	}
+	return time.Since(start), err
+}
+
+func (b *streams) processGoes(ctx context.Context, inside func(context.Context, *ends) error) (time.Duration, error) {
+	pods, err := b.kube.CoreV1().Pods(streamsNamespace).List(ctx, metav1.ListOptions{LabelSelector: managed.App + "=" + moves.Name})
+	if err != nil || len(pods.Items) != 1 {
+		return 0, errors.Join(err, fmt.Errorf("App %s has %d pods", moves, len(pods.Items)))
+	}
+	calling, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := b.awaitMover(ctx); err != nil {
+		return 0, err
+	}
+	open := &ends{}
+	if err := inside(calling, open); err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	if err := b.sys.KillPod("tar", pods.Items[0].Name); err != nil {
+		return 0, err
+	}
+	return open.after(ctx, start)
+}
+
+// awaitMover waits until the process that may have been killed before is there again.
+func (b *streams) awaitMover(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return harness.Eventually(ctx, "App "+moves.String()+" answers", func(ctx context.Context) error {
+		conn, err := b.client.PortForward(ctx, moves, runnerapi.PortForwardOptions{Port: bytesPort})
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close() }()
+		return ping(conn, conn, "echo\n")
+	})
+}
+
+func (b *streams) appGoes(ctx context.Context) (time.Duration, error) {
+	reading, cancel := context.WithCancel(ctx)
+	defer cancel()
+	open := &ends{}
+	came := make(chan struct{}, b.Streams)
+	for range b.Streams {
+		r := &reader{size: b.Line}
+		open.until(func() {
+			_ = b.client.Logs(reading, logs(0), runnerapi.LogOptions{Follow: true, Tail: 1}, func(l runnerapi.LogLine) error {
+				if r.lines.Load() == 1 {
+					came <- struct{}{}
+				}
+				return r.take(l)
+			})
+		})
+	}
+	for range b.Streams {
+		select {
+		case <-came:
+		case <-time.After(startTimeout):
+			return 0, errors.New("not all logs have brought lines")
+		}
+	}
+	if err := b.client.Delete(ctx, logs(0), runnerapi.WriteOptions{}); err != nil {
+		return 0, err
+	}
+	return open.after(ctx, time.Now())
+}
+
+func (b *streams) jobEnds(ctx context.Context) (time.Duration, error) {
+	watching, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w, err := b.kube.BatchV1().Jobs(streamsNamespace).Watch(watching, metav1.ListOptions{})
+	if err != nil {
+		return 0, err
+	}
+	complete := await(w, func(o runtime.Object) bool {
+		job, ok := o.(*batchv1.Job)
+		return ok && job.Status.CompletionTime != nil
+	})
+	key := runnerapi.Key{Namespace: streamsNamespace, Name: "ends"}
+	spec := runnerapi.JobSpec{Image: b.image, Args: []string{"-crash-after", jobTime.String(), "-exit-code", "0"}, Retries: ptr.To[int32](0)}
+	if _, err := b.client.RunJob(ctx, key, spec, runnerapi.WriteOptions{}); err != nil {
+		return 0, err
+	}
+	open, failed := &ends{}, make(chan error, 1)
+	open.until(func() {
+		failed <- b.client.JobLogs(watching, key, runnerapi.LogOptions{Follow: true}, func(runnerapi.LogLine) error { return nil })
+	})
+	at, err := complete(ctx)
+	if err != nil {
+		return 0, err
+	}
+	took, err := open.after(ctx, at)
+	return took, errors.Join(err, <-failed)
+}

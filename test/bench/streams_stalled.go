@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/apps/payload"
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
+)
+
+const (
+	// commandInterval has 50 commands come a second, whether or not those before are answered.
+	commandInterval = 20 * time.Millisecond
+	// turn is how long they come without, and with, a stalled reader.
+	turn = 8 * time.Second
+	// stalledBytes is how much a pod has to have written until a reader that takes nothing has
+	// filled whatever is on the way: the windows of its own client (16 MiB), of the agent's to
+	// the API server (4 MiB), and buffers.
+	stalledBytes = 24 << 20
+	// stallTimeout is how long that may take.
+	stallTimeout = time.Minute
+	// stalledBound is how much slower commands may be beside a stalled reader.
+	stalledBound = 1.5
+)
+
+// measureStalled sends commands while a pod floods its log, without and with somebody who
+// follows that log and has stopped to read, in turns.
+func (b *streams) measureStalled(ctx context.Context) error {
+	var alone, beside, all durations
+	var ratios []float64
+	if _, err := b.commands(ctx); err != nil { // warms up
+		return err
+	}
+	for round := range b.Rounds {
+		p99 := map[bool]time.Duration{}
+		for i := range 2 {
+			stalled := (round+i)%2 == 1
+			took, err := b.turn(ctx, stalled)
+			if err != nil {
+				return err
+			}
+			p99[stalled] = took.percentile(99)
+			all = append(all, took...)
+		}
+		alone, beside = append(alone, p99[false]), append(beside, p99[true])
+		ratios = append(ratios, float64(p99[true])/float64(p99[false]))
+		b.say("round %d: p99 %s alone, %s beside a stalled reader", round+1, p99[false].Round(time.Millisecond/10), p99[true].Round(time.Millisecond/10))
+	}
+	b.add("commands_p50", "50 commands a second beside a flood, p50", milliseconds(all.median()), "ms", nil)
+	b.add("commands_p99", "… p99, median of the rounds", milliseconds(alone.median()), "ms", nil)
+	b.add("commands_stalled_p99", "… with a stalled reader of the flood", milliseconds(beside.median()), "ms", nil)
+	b.add("commands_stalled_ratio", "… the ratio", medianOf(ratios), "", atMost(stalledBound))
+	return nil
+}
+
+// turn is what commands take.
+func (b *streams) turn(ctx context.Context, stalled bool) (durations, error) {
+	if !stalled {
+		return b.commands(ctx)
+	}
+	end, err := b.stall(ctx)
+	if err != nil {
+		return nil, err
+	}
+	took, err := b.commands(ctx)
+	if failed := end(); err == nil {
+		err = failed
+	}
+	return took, err
+}
+
+// stall has somebody follow the log of the pod that floods and stop to read after the first
+// line. It answers when nothing moves any more; end has the reader go.
+func (b *streams) stall(ctx context.Context) (end func() error, err error) {
+	reading, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- b.client.Logs(reading, floods, runnerapi.LogOptions{Follow: true, Tail: 1}, func(runnerapi.LogLine) error {
+			<-reading.Done()
+			return nil
+		})
+	}()
+	end = func() error {
+		gone := reading.Err() == nil
+		select {
+		case err := <-ended:
+			cancel()
+			return fmt.Errorf("the stalled reader's log ended: %w", err)
+		default:
+		}
+		cancel()
+		if err := <-ended; gone {
+			return err
+		}
+		return nil
+	}
+	if err := b.awaitFlooded(ctx); err != nil {
+		_ = end()
+		return nil, err
+	}
+	return end, nil
+}
+
+// awaitFlooded waits until the pod that floods has written what fills all buffers.
+func (b *streams) awaitFlooded(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, stallTimeout)
+	defer cancel()
+	from, err := b.newest(ctx, floods)
+	if err != nil {
+		return err
+	}
+	return harness.Eventually(ctx, "all buffers are full", func(ctx context.Context) error {
+		now, err := b.newest(ctx, floods)
+		if written := (now - from) * b.Line; err == nil && written < stalledBytes {
+			err = fmt.Errorf("%d MiB were written", written>>20)
+		}
+		return err
+	})
+}
+
+// newest is the number of the newest line that an App has logged.
+func (b *streams) newest(ctx context.Context, key runnerapi.Key) (n int, err error) {
+	err = b.client.Logs(ctx, key, runnerapi.LogOptions{Tail: 1}, func(l runnerapi.LogLine) error {
+		n, err = payload.Number(l.Line, b.Line)
+		return err
+	})
+	return n, err
+}
+
+// commands are sent for a turn. Each takes from when it was due to its answer.
+func (b *streams) commands(ctx context.Context) (durations, error) {
+	var mu sync.Mutex
+	var took durations
+	group, ctx := errgroup.WithContext(ctx)
+	start := time.Now()
+	for due := time.Duration(0); due < turn; due += commandInterval {
+		if err := wait(ctx, time.Until(start.Add(due))); err != nil {
+			break // the group knows why
+		}
+		group.Go(func() error {
+			err := b.command(ctx, int(due/commandInterval))
+			mu.Lock()
+			defer mu.Unlock()
+			took = append(took, time.Since(start.Add(due)))
+			return err
+		})
+	}
+	return took, group.Wait()
+}
+
+// command is one of three, by turns: an App, all Apps, the end of a log, which goes by the
+// API server and the kubelet as the stalled one does.
+func (b *streams) command(ctx context.Context, i int) (err error) {
+	switch i % 3 {
+	case 0:
+		_, err = b.client.Get(ctx, logs(i%b.Apps))
+	case 1:
+		_, err = b.client.List(ctx, streamsNamespace)
+	default:
+		_, err = b.newest(ctx, logs(i%b.Apps))
+	}
+	return err
+}
