@@ -152,7 +152,7 @@ func (s BuildSpec) Validate(buildName string) []FieldError {
 	v.within("git", ref.errs)
 	v.buildPath("git.path", s.Git.Path)
 	v.optionalName("git.credentials", s.Git.Credentials)
-	s.BuildTemplate.validate(v)
+	s.validate(v)
 	return v.errs
 }
 

@@ -206,7 +206,7 @@ func (f *follower) refusals(t *testing.T) {
 	dry.DryRun = true
 	_, err = f.keeper.PutSource(t.Context(), f.key, f.spec, dry)
 	require.NoError(t, err)
-	list, err := f.workshop.builds.ListBuilds(t.Context(), builds)
+	list, err := f.builds.ListBuilds(t.Context(), builds)
 	require.NoError(t, err)
 	for _, b := range list {
 		assert.NotContains(t, b.Name, "git-web", "a dry run builds nothing")
