@@ -23,7 +23,7 @@ func (a *Agent) newSources(engine *app.Engine) (*source.Keeper, error) {
 	}
 	return source.New(source.Config{
 		REST: a.opts.Kubernetes, Namespace: a.opts.Config.Namespace, Namespaces: a.opts.Config.Namespaces,
-		Apps: engine, Manifests: setsOfSources{a.manifests}, Decide: a.policy.Decide, Audit: a.audit.Record, Leads: engine.Leads,
+		Apps: engine, Manifests: setsOfSources{a.manifests}, Builds: a.builds, Decide: a.policy.Decide, Audit: a.audit.Record, Leads: engine.Leads,
 		Render: command, Proxy: proxyFunc(), Log: a.log,
 	}), nil
 }

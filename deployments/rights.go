@@ -195,6 +195,10 @@ func Upkeeps() []Upkeep {
 		{"following Git repositories, where it is turned on", []Right{
 			forSources(sources, "get", "list", "watch"), forSources(sources+"/status", "patch"), on("secrets", "get"), on(namespaces, "get"),
 		}},
+		{"building images for Git repositories, where both are turned on", []Right{
+			on("jobs.batch", "list", "create", "delete"), on("secrets", "get"), on("configmaps", "get"),
+			on("pods", "list"), on("events", "list"), on("pods/log", "get"), on(namespaces, "get"),
+		}},
 		{"right-sizing", []Right{on("pods.metrics.k8s.io", "list"), on("pods/resize", "patch"), on("events", "create")}},
 		{"heartbeats: figures of the cluster", []Right{on("nodes", "list"), on("nodes.metrics.k8s.io", "list"), on("pods", "list"), on(namespaces, "get")}},
 		{"at the start: is the App resource the one that is needed", []Right{on("customresourcedefinitions.apiextensions.k8s.io", "get")}},

@@ -34,8 +34,14 @@ const (
 
 // BuildSpec says what image is made of which repository.
 type BuildSpec struct {
-	Git             BuildGit          `json:"git" doc:"Where the files are."`
-	Dockerfile      string            `json:"dockerfile,omitempty" maxLength:"1024" doc:"The Dockerfile, seen from git.path; Dockerfile when empty." example:"Dockerfile"`
+	Git BuildGit `json:"git" doc:"Where the files are."`
+	BuildTemplate
+	Run string `json:"run,omitempty" maxLength:"128" pattern:"^[A-Za-z0-9._:-]+$" doc:"Names the run. Under another name the same spec is built again; under the same it is not." example:"build-1742"`
+}
+
+// BuildTemplate is what builds of one image have in common.
+type BuildTemplate struct {
+	Dockerfile      string            `json:"dockerfile,omitempty" maxLength:"1024" doc:"The Dockerfile, seen from the build's context; Dockerfile when empty." example:"Dockerfile"`
 	Target          string            `json:"target,omitempty" maxLength:"128" pattern:"^[A-Za-z0-9][A-Za-z0-9_.-]*$" doc:"Stage of the Dockerfile to stop at; the last when empty."`
 	Args            map[string]string `json:"args,omitempty" maxProperties:"64" doc:"Build arguments. They are seen in the cluster and in the image's history: no secrets."`
 	Image           string            `json:"image" minLength:"3" maxLength:"512" doc:"REGISTRY/REPOSITORY[:TAG] to push to. Without a tag it is the first 12 digits of the commit." example:"registry.example.com/shop/web"`
@@ -46,7 +52,6 @@ type BuildSpec struct {
 	DeadlineSeconds *int64            `json:"deadlineSeconds,omitempty" minimum:"10" maximum:"86400" doc:"When the run is given up; 3600 when absent."`
 	TTLSeconds      *int32            `json:"ttlSeconds,omitempty" minimum:"60" maximum:"31536000" doc:"When a finished run is removed, with its log and its outcome; 604800, a week, when absent."`
 	History         int               `json:"history,omitempty" minimum:"1" maximum:"20" doc:"How many runs are kept, this one included; 5 when absent."`
-	Run             string            `json:"run,omitempty" maxLength:"128" pattern:"^[A-Za-z0-9._:-]+$" doc:"Names the run. Under another name the same spec is built again; under the same it is not." example:"build-1742"`
 }
 
 // BuildGit is where a build's files are.
@@ -144,32 +149,41 @@ func (s BuildSpec) Validate(buildName string) []FieldError {
 	}
 	ref := &validation{}
 	s.Git.Ref.validate(ref)
-	for _, e := range ref.errs {
-		v.add("git."+e.Field, "%s", e.Message)
+	v.within("git", ref.errs)
+	v.buildPath("git.path", s.Git.Path)
+	v.optionalName("git.credentials", s.Git.Credentials)
+	s.validate(v)
+	return v.errs
+}
+
+func (v *validation) buildPath(field, p string) {
+	if !inRepository(p) || strings.ContainsFunc(p, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		v.add(field, "has to be a path within the repository")
 	}
-	for field, p := range map[string]string{"git.path": s.Git.Path, "dockerfile": s.Dockerfile} {
-		if !inRepository(p) || strings.ContainsFunc(p, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			v.add(field, "has to be a path within the repository")
-		}
+}
+
+func (v *validation) optionalName(field, name string) {
+	if name != "" {
+		v.objectName(field, name)
 	}
+}
+
+func (s BuildTemplate) validate(v *validation) {
+	v.buildPath("dockerfile", s.Dockerfile)
 	if strings.HasSuffix(s.Dockerfile, "/") {
 		v.add("dockerfile", "has to be a file")
 	}
-	for field, secret := range map[string]string{"git.credentials": s.Git.Credentials, "pushCredentials": s.PushCredentials, "pullCredentials": s.PullCredentials} {
-		if secret != "" {
-			v.objectName(field, secret)
-		}
-	}
+	v.optionalName("pushCredentials", s.PushCredentials)
+	v.optionalName("pullCredentials", s.PullCredentials)
 	s.validateCA(v)
 	s.validateArgs(v)
 	v.resources("resources", s.Resources)
 	if _, err := s.Repository(); err != nil {
 		v.add("image", "is no REGISTRY/REPOSITORY[:TAG] to push to: %v", err)
 	}
-	return v.errs
 }
 
-func (s BuildSpec) validateCA(v *validation) {
+func (s BuildTemplate) validateCA(v *validation) {
 	switch ca := s.CA; {
 	case ca == nil:
 	case (ca.ConfigMap == "") == (ca.Secret == ""):
@@ -181,7 +195,7 @@ func (s BuildSpec) validateCA(v *validation) {
 	}
 }
 
-func (s BuildSpec) validateArgs(v *validation) {
+func (s BuildTemplate) validateArgs(v *validation) {
 	for _, key := range sortedKeys(s.Args) {
 		if !buildArg.MatchString(key) {
 			v.add("args."+clip(key), "is no name of a build argument: letters, digits and '_', no digit first")
@@ -193,7 +207,7 @@ func (s BuildSpec) validateArgs(v *validation) {
 }
 
 // Repository is where the image is pushed to. Its tag is empty where the commit is to be it.
-func (s BuildSpec) Repository() (name.Tag, error) {
+func (s BuildTemplate) Repository() (name.Tag, error) {
 	tag, err := name.NewTag(s.Image, name.WithDefaultTag(""), name.StrictValidation)
 	if err != nil && !strings.Contains(s.Image[strings.LastIndex(s.Image, "/")+1:], ":") {
 		// Strict validation wants a tag; which is to be the commit.
@@ -205,7 +219,7 @@ func (s BuildSpec) Repository() (name.Tag, error) {
 }
 
 // File is the Dockerfile's path within the context.
-func (s BuildSpec) File() string {
+func (s BuildTemplate) File() string {
 	if s.Dockerfile == "" {
 		return "Dockerfile"
 	}

@@ -49,7 +49,7 @@ func (c *Client) DeleteSource(ctx context.Context, key Key, opts WriteOptions) e
 }
 
 // WaitSource blocks until the source has been looked at since it was last written or
-// synced, or ctx ends, and answers the newest state either way. It outlives the agent's
+// synced, and built where it builds, or ctx ends, and answers the newest state either way. It outlives the agent's
 // restarts.
 func (c *Client) WaitSource(ctx context.Context, key Key, report func(Source)) (Source, error) {
 	var newest Source
@@ -60,7 +60,7 @@ func (c *Client) WaitSource(ctx context.Context, key Key, report func(Source)) (
 		case err == nil:
 			newest = source
 			report(source)
-			if source.Status.Phase != SourcePending {
+			if source.Status.Phase.Settled() {
 				return source, nil
 			}
 		case ctx.Err() == nil && (!errors.As(err, &known) || !known.Passing()):

@@ -48,6 +48,8 @@ type SourceSpec struct {
 	Path        string       `json:"path,omitempty" maxLength:"1024" doc:"Where in the repository: a file for app, a file or folder for manifests, a folder for kustomize and chart. The root when empty." example:"production"`
 	Type        SourceType   `json:"type" enum:"app,manifests,kustomize,chart" doc:"What is there. app: a file as pipeops-runner deploy -f takes it. manifests: YAML or JSON, in all folders below. kustomize: a folder with a kustomization. chart: a Helm chart."`
 	App         string       `json:"app,omitempty" maxLength:"63" pattern:"^[a-z]([a-z0-9-]*[a-z0-9])?$" doc:"For app: name of the App; the source's when empty."`
+	AppSpec     string       `json:"appSpec,omitempty" maxLength:"65536" doc:"For app, instead of path: the App's spec as YAML, without an image, which is built. For a repository with a Dockerfile and nothing else." example:"replicas: 2"`
+	Build       *SourceBuild `json:"build,omitempty" doc:"For app: how the image is made where the App's spec names none. Needs what put-build needs: see docs/builds.md."`
 	Chart       *SourceChart `json:"chart,omitempty" doc:"For chart: its values."`
 	Interval    string       `json:"interval,omitempty" maxLength:"16" pattern:"^([0-9]+(s|m|h))+$" doc:"How often to look for a new commit: 30s to 24h; 5m when empty." example:"5m"`
 	Credentials string       `json:"credentials,omitempty" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$" doc:"Secret in the same namespace: url (the repositories that it is for), then username and password, or identity and known_hosts; ca.crt for a server with a CA of its own." example:"git-deploy"`
@@ -86,24 +88,29 @@ type SourcePhase string
 // The phases of a source.
 const (
 	SourcePending   SourcePhase = "Pending"   // not looked at yet since it was changed
+	SourceBuilding  SourcePhase = "Building"  // the image of the newest commit is being built; what was applied before stays
 	SourceReady     SourcePhase = "Ready"     // what is in the repository was applied
 	SourceFailed    SourcePhase = "Failed"    // the newest commit could not be got or applied; what was applied before stays
 	SourceSuspended SourcePhase = "Suspended" // left alone
 )
 
+// Settled says whether nothing more happens unless the repository or the source changes.
+func (p SourcePhase) Settled() bool { return p != SourcePending && p != SourceBuilding }
+
 // SourceStatus is what came of a source.
 type SourceStatus struct {
-	Phase              SourcePhase       `json:"phase" enum:"Pending,Ready,Failed,Suspended"`
-	ObservedGeneration int64             `json:"observedGeneration,omitempty" doc:"The generation of the spec that this speaks of."`
-	ObservedSync       string            `json:"observedSync,omitempty" doc:"The sync call that was answered last."`
-	Commit             string            `json:"commit,omitempty" doc:"The commit that is applied."`
-	Attempted          string            `json:"attempted,omitempty" doc:"The newest commit that was tried."`
-	Revision           int64             `json:"revision,omitempty" doc:"For app: the App's revision that it became."`
-	Objects            int               `json:"objects,omitempty" doc:"How many objects the commit brought."`
-	CheckedAt          string            `json:"checkedAt,omitempty" doc:"When the repository was asked last (RFC 3339)."`
-	AppliedAt          string            `json:"appliedAt,omitempty" doc:"When the commit was applied."`
-	Error              *SourceError      `json:"error,omitempty" doc:"What went wrong last; absent once it is well."`
-	Conditions         []SourceCondition `json:"conditions,omitempty" doc:"Ready, for kubectl wait."`
+	Phase              SourcePhase        `json:"phase" enum:"Pending,Building,Ready,Failed,Suspended"`
+	ObservedGeneration int64              `json:"observedGeneration,omitempty" doc:"The generation of the spec that this speaks of."`
+	ObservedSync       string             `json:"observedSync,omitempty" doc:"The sync call that was answered last."`
+	Commit             string             `json:"commit,omitempty" doc:"The commit that is applied."`
+	Attempted          string             `json:"attempted,omitempty" doc:"The newest commit that was tried."`
+	Revision           int64              `json:"revision,omitempty" doc:"For app: the App's revision that it became."`
+	Objects            int                `json:"objects,omitempty" doc:"How many objects the commit brought."`
+	CheckedAt          string             `json:"checkedAt,omitempty" doc:"When the repository was asked last (RFC 3339)."`
+	AppliedAt          string             `json:"appliedAt,omitempty" doc:"When the commit was applied."`
+	Build              *SourceBuildStatus `json:"build,omitempty" doc:"Where build is set: the newest build. The image that runs is in the App's revision."`
+	Error              *SourceError       `json:"error,omitempty" doc:"What went wrong last; absent once it is well."`
+	Conditions         []SourceCondition  `json:"conditions,omitempty" doc:"Ready, for kubectl wait."`
 }
 
 // SourceError is why a commit could not be got or applied.
@@ -148,6 +155,7 @@ func (s SourceSpec) Validate(name string) []FieldError {
 		v.add("interval", "%v", err)
 	}
 	s.validateType(v, name)
+	s.validateBuild(v)
 	return v.errs
 }
 
@@ -170,8 +178,11 @@ func (r GitRef) validate(v *validation) {
 func (s SourceSpec) validateType(v *validation, name string) {
 	switch s.Type {
 	case SourceApp:
-		if s.Path == "" {
+		if s.Path == "" && s.AppSpec == "" {
 			v.add("path", "is needed for an app: the file with its spec")
+		}
+		if s.Path != "" && s.AppSpec != "" {
+			v.add("path", "the App's spec is in appSpec: only one of the two may be set")
 		}
 		if s.App == "" && !ValidAppName(name) {
 			v.add("app", "is needed: %q cannot be the name of an App", clip(name))
@@ -182,6 +193,9 @@ func (s SourceSpec) validateType(v *validation, name string) {
 	case SourceManifests, SourceKustomize, SourceHelm:
 		if s.App != "" {
 			v.add("app", "is for a source of type app")
+		}
+		if s.AppSpec != "" {
+			v.add("appSpec", "is for a source of type app")
 		}
 	default:
 		v.add("type", "has to be app, manifests, kustomize or chart")

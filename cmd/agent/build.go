@@ -45,7 +45,7 @@ func newBuildPush() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "push", Short: "Push the image that was built", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			repository, err := runnerapi.BuildSpec{Image: image}.Repository()
+			repository, err := runnerapi.BuildTemplate{Image: image}.Repository()
 			if err != nil {
 				return fmt.Errorf("%w: --image: %w", errUsage, err)
 			}

@@ -23,15 +23,13 @@ func newBuild(a *app) *cobra.Command {
 // buildRun starts a build.
 type buildRun struct {
 	*app
-	out             cli.Output
-	namespace       string
-	spec            runnerapi.BuildSpec
-	caMap, caSecret string
-	deadline, keep  time.Duration
-	wait            time.Duration
-	follow, dryRun  bool
-	args            []string
-	waiting         bool
+	out            cli.Output
+	namespace      string
+	spec           runnerapi.BuildSpec
+	template       buildTemplate
+	wait           time.Duration
+	follow, dryRun bool
+	waiting        bool
 }
 
 const defaultBuildWait = runnerapi.DefaultBuildDeadline
@@ -70,21 +68,7 @@ func (c *buildRun) flags(cmd *cobra.Command) {
 	f.StringVar(&s.Git.Ref.Commit, "commit", "", "commit to build, by all 40 digits, instead of a branch")
 	f.StringVar(&s.Git.Path, "path", "", "folder of the repository that is the build's context")
 	f.StringVar(&s.Git.Credentials, "git-credentials", "", "secret to get the repository with")
-	f.StringVar(&s.Dockerfile, "dockerfile", "", "the Dockerfile, seen from --path (default: Dockerfile)")
-	f.StringVar(&s.Target, "target", "", "stage of the Dockerfile to stop at")
-	f.StringArrayVar(&c.args, "arg", nil, "build argument NAME=VALUE, no secret; may be given several times")
-	f.StringVar(&s.Image, "image", "", "REGISTRY/REPOSITORY[:TAG] to push to; without a tag it is the commit")
-	f.StringVar(&s.PushCredentials, "push-credentials", "", "pull secret whose user may push")
-	f.StringVar(&s.PullCredentials, "pull-credentials", "", "pull secret for base images")
-	f.StringVar(&c.caMap, "ca-config-map", "", "config map with certificates of the registry's CA")
-	f.StringVar(&c.caSecret, "ca-secret", "", "secret with them, instead")
-	f.StringVar(&s.Resources.Requests.CPU, "cpu", "", "CPU to reserve, e.g. 500m")
-	f.StringVar(&s.Resources.Requests.Memory, "memory", "", "memory to reserve, e.g. 512Mi")
-	f.StringVar(&s.Resources.Limits.CPU, "limit-cpu", "", "most CPU")
-	f.StringVar(&s.Resources.Limits.Memory, "limit-memory", "", "most memory")
-	f.DurationVar(&c.deadline, "deadline", 0, "give the build up after this long (default 1h)")
-	f.DurationVar(&c.keep, "keep", 0, "how long a finished run is kept with its log (default 168h)")
-	f.IntVar(&s.History, "history", 0, "how many runs are kept (default 5)")
+	c.template.flags(f, "--path")
 	f.StringVar(&s.Run, "run", "", "name of the run: sent again with the same name and the same flags nothing is built (default: a new one)")
 	f.BoolVarP(&c.follow, "follow", "f", false, "print the log as it comes, and wait for the end")
 	f.DurationVar(&c.wait, "wait", 0, "wait this long for the outcome, as in --wait=10m")
@@ -93,32 +77,15 @@ func (c *buildRun) flags(cmd *cobra.Command) {
 
 // complete checks the flags and makes the spec of them.
 func (c *buildRun) complete() error {
-	for flag, value := range map[string]string{"--git": c.spec.Git.URL, "--image": c.spec.Image} {
+	for flag, value := range map[string]string{"--git": c.spec.Git.URL, "--image": c.template.Image} {
 		if value == "" {
 			return errors.New(flag + " is needed")
 		}
 	}
-	for _, arg := range c.args {
-		name, value, ok := strings.Cut(arg, "=")
-		if !ok {
-			return fmt.Errorf("--arg %s: expected NAME=VALUE", name)
-		}
-		if c.spec.Args == nil {
-			c.spec.Args = map[string]string{}
-		}
-		c.spec.Args[name] = value
+	if err := c.template.complete(); err != nil {
+		return err
 	}
-	if c.caMap != "" || c.caSecret != "" {
-		c.spec.CA = &runnerapi.BuildCA{ConfigMap: c.caMap, Secret: c.caSecret}
-	}
-	if c.deadline != 0 {
-		seconds := int64(c.deadline / time.Second)
-		c.spec.DeadlineSeconds = &seconds
-	}
-	if c.keep != 0 {
-		seconds := int32(min(c.keep/time.Second, 1<<31-1)) //nolint:gosec // bounded
-		c.spec.TTLSeconds = &seconds
-	}
+	c.spec.BuildTemplate = c.template.BuildTemplate
 	if c.spec.Run == "" {
 		c.spec.Run = strings.ToLower(rand.Text())
 	}
@@ -250,22 +217,30 @@ func newBuildLogs(a *app) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
 			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
-				err := t.BuildLogs(ctx, key, opts, func(l runnerapi.LogLine) error {
-					_, err := fmt.Fprintln(a.out, l.Line)
-					return err
-				})
-				if err != nil {
-					return at(t, key.String(), err)
-				}
-				return nil
+				return a.printBuildLog(ctx, t, key, opts)
 			})
 		},
 	}
 	namespaceFlag(cmd, &namespace)
+	buildLogFlags(cmd, &opts)
+	return cmd
+}
+
+func (a *app) printBuildLog(ctx context.Context, t *target, key runnerapi.Key, opts runnerapi.LogOptions) error {
+	err := t.BuildLogs(ctx, key, opts, func(l runnerapi.LogLine) error {
+		_, err := fmt.Fprintln(a.out, l.Line)
+		return err
+	})
+	if err != nil {
+		return at(t, key.String(), err)
+	}
+	return nil
+}
+
+func buildLogFlags(cmd *cobra.Command, opts *runnerapi.LogOptions) {
 	cmd.Flags().BoolVarP(&opts.Follow, "follow", "f", false, "go on with new lines until the build has ended")
 	cmd.Flags().IntVar(&opts.Tail, "tail", -1, "last lines of each step; -1 for all")
 	cmd.Flags().StringVarP(&opts.Container, "container", "c", "", "fetch, build or push alone")
-	return cmd
 }
 
 func newBuildList(a *app) *cobra.Command {

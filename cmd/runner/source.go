@@ -15,14 +15,15 @@ import (
 
 func newSource(a *app) *cobra.Command {
 	return group("source", "Have an agent follow Git repositories",
-		newSourcePut(a), newSourceGet(a), newSourceList(a), newSourceSync(a), newSourceDelete(a))
+		newSourcePut(a), newSourceGet(a), newSourceList(a), newSourceSync(a), newSourceLogs(a), newSourceDelete(a))
 }
 
 func newSourcePut(a *app) *cobra.Command {
 	var out cli.Output
-	var namespace, valuesFile string
+	var namespace, valuesFile, appFile string
 	var dryRun bool
 	var spec runnerapi.SourceSpec
+	var build sourceBuild
 	var chart runnerapi.SourceChart
 	w := waiting{}
 	cmd := &cobra.Command{
@@ -32,9 +33,14 @@ func newSourcePut(a *app) *cobra.Command {
 What is at --path: for app a file as deploy -f takes it; for manifests a file or folder of
 YAML; for kustomize a folder with a kustomization; for chart a Helm chart. What was put
 under this name before is replaced. With --dry-run the repository is got and all of it
-tried, and nothing changed.`,
+tried, and nothing changed.
+
+With --image the image of an App that names none is built of each commit, pushed there,
+and deployed by its digest. Where the repository has a Dockerfile and nothing else,
+--app-file is the App's spec, instead of --path.`,
 		Example: `  pipeops-runner source put shop web --url https://git.example.com/shop/deploy.git --type app --path web/app.yaml
-  pipeops-runner source put shop web --url git@git.example.com:shop/deploy.git --type kustomize --path overlays/production --branch main --secret git-deploy`,
+  pipeops-runner source put shop web --url git@git.example.com:shop/deploy.git --type kustomize --path overlays/production --branch main --secret git-deploy
+  pipeops-runner source put shop site --url https://git.example.com/shop/site.git --type app --path app.yaml --image registry.example.com/shop/site --push-credentials registry`,
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -44,6 +50,16 @@ tried, and nothing changed.`,
 					return usageError{err}
 				}
 				chart.Values = string(text)
+			}
+			if appFile != "" {
+				text, err := readLimited(appFile, cmd.InOrStdin(), maxManifest)
+				if err != nil {
+					return usageError{err}
+				}
+				spec.AppSpec = string(text)
+			}
+			if err := build.into(&spec); err != nil {
+				return usageError{err}
 			}
 			if chart.Release != "" || chart.Values != "" || len(chart.ValuesFiles) > 0 {
 				spec.Chart = &chart
@@ -70,6 +86,8 @@ tried, and nothing changed.`,
 	w.add(cmd, 0)
 	sourceFlags(cmd, &spec, &chart)
 	cmd.Flags().StringVar(&valuesFile, "values", "", "for chart: file here with values; - for standard input")
+	cmd.Flags().StringVar(&appFile, "app-file", "", "for app, with --image: file here with the App's spec, instead of --path; - for standard input")
+	build.flags(cmd)
 	return cmd
 }
 
@@ -188,16 +206,20 @@ func (a *app) sourceOutcome(ctx context.Context, t *target, source runnerapi.Sou
 	}
 	waitCtx, cancel := context.WithTimeout(ctx, f.limit)
 	defer cancel()
-	start, said := time.Now(), false
+	start, said, phase := time.Now(), false, runnerapi.BuildPhase("")
 	newest, err := t.WaitSource(waitCtx, key, func(s runnerapi.Source) {
 		if !said && s.Status.Phase == runnerapi.SourcePending && time.Since(start) > time.Second {
 			a.say("the agent looks at %s", cli.Printable(s.Spec.URL))
 			said = true
 		}
+		if b := s.Status.Build; b != nil && s.Status.Phase == runnerapi.SourceBuilding && b.Phase != phase {
+			a.say("build %s of commit %.12s: %s", b.Key(), b.Commit, b.Phase)
+			phase = b.Phase
+		}
 	})
 	switch {
 	case err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
-		return &exitError{error: fmt.Errorf("source %s has not been looked at after %s", key, f.limit), code: exitTimeout,
+		return &exitError{error: fmt.Errorf("source %s is not up to date after %s", key, f.limit), code: exitTimeout,
 			fix: "it goes on in the cluster: pipeops-runner source get " + t.agent.Name + " " + key.Name}
 	case err != nil:
 		return at(t, key.String(), err)
@@ -219,6 +241,10 @@ func (a *app) printSource(s runnerapi.Source, out *cli.Output) error {
 		cli.Row(w, "URL", s.Spec.URL)
 		if s.Status.CheckedAt != "" {
 			cli.Row(w, "CHECKED", s.Status.CheckedAt)
+		}
+		if b := s.Status.Build; b != nil {
+			cli.Row(w, "BUILD", b.Key(), fmt.Sprintf("%.12s", b.Commit), b.Phase, cli.Printable(b.Message))
+			cli.Row(w, "IMAGE", b.Image)
 		}
 		if e := s.Status.Error; e != nil {
 			cli.Row(w, "ERROR", e.Code, "since "+e.Since)

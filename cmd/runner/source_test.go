@@ -1,9 +1,12 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestSourceCommands(t *testing.T) {
@@ -38,4 +41,40 @@ func TestSourceCommands(t *testing.T) {
 		assert.Equal(t, c.code, code, errs)
 		assert.Contains(t, out, c.says)
 	}
+}
+
+func TestASourceThatBuilds(t *testing.T) {
+	w := newWorld(t)
+	put := []string{"source", "put", "shop", "site", "--url", "https://git.example.com/shop/site.git", "--type", "app"}
+	with := func(args ...string) []string { return append(append([]string{}, put...), args...) }
+	const image = "registry.example.com/shop/site"
+	code, out, errs := w.run(t, with("--path", "app.yaml", "--image", image, "--push-credentials", "registry", "--arg", "A=b", "--wait")...)
+	assert.Equal(t, exitOK, code, errs)
+	assert.Contains(t, out, image+"@sha256:")
+	code, out, errs = w.run(t, "source", "logs", "shop", "site", "-f")
+	assert.Equal(t, exitOK, code, errs)
+	assert.Contains(t, out, "pushed")
+
+	app := filepath.Join(t.TempDir(), "app.yaml")
+	require.NoError(t, os.WriteFile(app, []byte("replicas: 2\n"), 0o600))
+	code, _, errs = w.run(t, with("--app-file", app, "--image", image)...)
+	assert.Equal(t, exitOK, code, errs)
+	for why, bad := range map[string][]string{
+		"has a tag":                 with("--path", "app.yaml", "--image", image+":latest"),
+		"--image is needed":         with("--path", "app.yaml", "--context", "app"),
+		"only one of":               with("--path", "app.yaml", "--app-file", app, "--image", image),
+		"set build":                 with("--app-file", app),
+		"build.context":             with("--path", "app.yaml", "--image", image, "--context", "../x"),
+		"expected NAME=":            with("--path", "app.yaml", "--image", image, "--arg", "A"),
+		"is no name of a namespace": with("--path", "app.yaml", "--image", image, "--build-namespace", "A_b"),
+	} {
+		code, _, errs := w.run(t, bad...)
+		assert.Equal(t, exitUsage, code, bad)
+		assert.Contains(t, errs, why)
+	}
+	code, _, errs = w.run(t, "source", "put", "shop", "plain", "--url", "https://git.example.com/a.git", "--type", "app", "--path", "a")
+	assert.Equal(t, exitOK, code, errs)
+	code, _, errs = w.run(t, "source", "logs", "shop", "plain")
+	assert.Equal(t, exitNotFound, code)
+	assert.Contains(t, errs, "has built nothing")
 }

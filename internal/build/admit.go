@@ -2,6 +2,7 @@ package build
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
+
+const letIn = "use a namespace for builds; the owner of the cluster makes one with deployments/build-rights.yaml (docs/builds.md)"
 
 // admit refuses a namespace that is not the agent's.
 func (c *Client) admit(ctx context.Context, namespace string) (*corev1.Namespace, error) {
@@ -29,12 +32,15 @@ func (c *Client) admit(ctx context.Context, namespace string) (*corev1.Namespace
 // ready refuses what could not be built: before a Job is made, and with the field at fault.
 func (c *Client) ready(ctx context.Context, namespace string, spec runnerapi.BuildSpec) error {
 	ns, err := c.admit(ctx, namespace)
+	if known := (&problem.Error{}); errors.As(err, &known) && known.Code == runnerapi.CodeNamespaceNotManaged {
+		known.Fix = letIn
+	}
 	if err != nil {
 		return err
 	}
 	if ns.Labels[Allowed] != AllowedValue {
 		return problem.Errorf(problem.Forbidden,
-			"use a namespace for builds; the owner of the cluster makes one with deployments/build-rights.yaml (docs/builds.md)",
+			letIn,
 			"builds need more of a node than Apps do, and the owner of the cluster has not allowed them in namespace %s", namespace).WithField("namespace")
 	}
 	if c.opts.Image == "" {

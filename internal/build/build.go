@@ -83,6 +83,25 @@ func New(given *rest.Config, opts Options) (*Client, error) {
 
 // PutBuild implements runnerapi.Builds.
 func (c *Client) PutBuild(ctx context.Context, key runnerapi.Key, spec runnerapi.BuildSpec, opts runnerapi.WriteOptions) (runnerapi.Build, error) {
+	return c.put(ctx, key, spec, opts, refuse)
+}
+
+// Supersede is PutBuild for a run that no other one is to stop: what is under way is ended.
+func (c *Client) Supersede(ctx context.Context, key runnerapi.Key, spec runnerapi.BuildSpec, opts runnerapi.WriteOptions) (runnerapi.Build, error) {
+	return c.put(ctx, key, spec, opts, func(ctx context.Context, key runnerapi.Key, other *batchv1.Job) error {
+		if opts.DryRun {
+			return nil
+		}
+		return c.remove(ctx, other)
+	})
+}
+
+// refuse is what a run meets while another one is under way.
+func refuse(_ context.Context, key runnerapi.Key, _ *batchv1.Job) error { return underWay(key) }
+
+func (c *Client) put(ctx context.Context, key runnerapi.Key, spec runnerapi.BuildSpec, opts runnerapi.WriteOptions,
+	meet func(context.Context, runnerapi.Key, *batchv1.Job) error,
+) (runnerapi.Build, error) {
 	if err := c.ready(ctx, key.Namespace, spec); err != nil {
 		return runnerapi.Build{}, err
 	}
@@ -100,8 +119,11 @@ func (c *Client) PutBuild(ctx context.Context, key runnerapi.Key, spec runnerapi
 		if runs[i].Name == job.Name {
 			return c.describe(ctx, &runs[i])
 		}
-		if !ended(&runs[i]) {
-			return runnerapi.Build{}, underWay(key)
+		if ended(&runs[i]) {
+			continue
+		}
+		if err := meet(ctx, key, &runs[i]); err != nil {
+			return runnerapi.Build{}, err
 		}
 	}
 	made, err := c.batch.Jobs(key.Namespace).Create(ctx, job, createOptions(opts))

@@ -64,8 +64,10 @@ type workshop struct {
 	env      *kubetest.Env
 	builds   *build.Client
 	opts     build.Options
+	server   *gitserver.Server
 	git      *gitserver.Repository
 	gitURL   string
+	ca       *authority
 	registry string // HOST:PORT
 	trusted  *http.Transport
 }
@@ -85,18 +87,24 @@ func open(t *testing.T) *workshop {
 	ca := newCA(t, w.env.Cluster.HostIP())
 	w.trusted = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.pool, MinVersion: tls.VersionTLS12}}
 	t.Cleanup(w.trusted.CloseIdleConnections)
-	server := gitserver.Start(t, user, password)
-	w.gitURL = "https://" + ca.serve(t, server.HTTPS.Config.Handler) + "/shop.git"
-	w.git = server.Create(t, "shop.git")
+	w.ca, w.server = ca, gitserver.Start(t, user, password)
+	w.gitURL = "https://" + ca.serve(t, w.server.HTTPS.Config.Handler) + "/shop.git"
+	w.git = w.server.Create(t, "shop.git")
 	w.registry = ca.serve(t, withPassword(registry.New()))
 
 	w.secret("git", corev1.SecretTypeOpaque, map[string]string{"url": w.gitURL, "username": user, "password": password, "ca.crt": ca.pem})
-	auth := base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
-	config, err := json.Marshal(map[string]any{"auths": map[string]any{w.registry: map[string]string{"auth": auth}}})
-	require.NoError(t, err)
-	w.secret("registry", corev1.SecretTypeDockerConfigJson, map[string]string{corev1.DockerConfigJsonKey: string(config)})
+	w.secret("registry", corev1.SecretTypeDockerConfigJson, w.login())
 	w.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: builds, Name: "ca"}, Data: map[string]string{"ca.crt": ca.pem}})
 	return w
+}
+
+// login is a secret by which the registry lets in.
+func (w *workshop) login() map[string]string {
+	w.t.Helper()
+	auth := base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
+	config, err := json.Marshal(map[string]any{"auths": map[string]any{w.registry: map[string]string{"auth": auth}}})
+	require.NoError(w.t, err)
+	return map[string]string{corev1.DockerConfigJsonKey: string(config)}
 }
 
 // agent is a Client with exactly the rights of the manifests.
@@ -135,8 +143,8 @@ func (w *workshop) secret(name string, kind corev1.SecretType, data map[string]s
 
 func (w *workshop) spec() runnerapi.BuildSpec {
 	return runnerapi.BuildSpec{
-		Git:   runnerapi.BuildGit{URL: w.gitURL, Ref: runnerapi.GitRef{Branch: "main"}, Path: "app", Credentials: "git"},
-		Image: w.registry + "/shop/web", PushCredentials: "registry", CA: &runnerapi.BuildCA{ConfigMap: "ca"},
+		Git:           runnerapi.BuildGit{URL: w.gitURL, Ref: runnerapi.GitRef{Branch: "main"}, Path: "app", Credentials: "git"},
+		BuildTemplate: runnerapi.BuildTemplate{Image: w.registry + "/shop/web", PushCredentials: "registry", CA: &runnerapi.BuildCA{ConfigMap: "ca"}},
 	}
 }
 
@@ -210,6 +218,7 @@ func TestABuildFromGitToRegistry(t *testing.T) {
 	t.Run("a step that fails", func(t *testing.T) { w.failingStep(t) })
 	t.Run("cancelled", func(t *testing.T) { w.cancelled(t) })
 	t.Run("what cannot be fetched or pushed", func(t *testing.T) { w.causes(t) })
+	t.Run("a repository that becomes an App", func(t *testing.T) { w.followed(t) })
 	t.Run("pods are bounded", func(t *testing.T) { w.bounded(t) })
 }
 

@@ -99,7 +99,7 @@ func FuzzReadLog(f *testing.F) {
 }
 
 func TestTheCommandLineHoldsNoShell(t *testing.T) {
-	args := buildctl(runnerapi.BuildSpec{Dockerfile: "docker/Prod file", Target: "a", Args: map[string]string{"B": "$(x),y=1", "A": "1"}})
+	args := buildctl(runnerapi.BuildSpec{BuildTemplate: runnerapi.BuildTemplate{Dockerfile: "docker/Prod file", Target: "a", Args: map[string]string{"B": "$(x),y=1", "A": "1"}}})
 	assert.Equal(t, []string{
 		"build", "--progress=plain", "--frontend=dockerfile.v0", "--local=context=/pipeops/context", "--local=dockerfile=/pipeops/context/docker",
 		"--opt=filename=Prod file", "--opt=target=a", "--opt=build-arg:A=1", "--opt=build-arg:B=$(x),y=1", "--output=type=oci,tar=false,dest=/pipeops/image",

@@ -28,6 +28,7 @@ import (
 const (
 	putSource      = "put-source"
 	putApp         = "put-app"
+	putBuild       = "put-build"
 	applyManifests = "apply-manifests"
 )
 
@@ -40,12 +41,16 @@ type brought struct {
 	new      bool // it was applied, rather than found applied
 	revision int64
 	objects  int
+	build    *runnerapi.SourceBuildStatus // nil where the source builds nothing
 }
 
 // attempt gets the newest commit and applies it, unless it is applied already.
 func (k *Keeper) attempt(ctx context.Context, o *object, dryRun bool) (brought, error) {
 	if err := k.allowed(o, runnerapi.Intent{Command: putSource, Access: runnerapi.Named}); err != nil {
-		return brought{}, err
+		return brought{build: kept(o)}, err
+	}
+	if o.Spec.Build != nil {
+		return k.attemptBuilt(ctx, o, dryRun)
 	}
 	remote, err := k.remote(ctx, o)
 	if err != nil {
@@ -68,6 +73,14 @@ func (k *Keeper) attempt(ctx context.Context, o *object, dryRun bool) (brought, 
 	}
 	out.objects, err = k.bringManifests(ctx, o, files, dryRun)
 	return out, err
+}
+
+// kept is the build of a source that is not looked at.
+func kept(o *object) *runnerapi.SourceBuildStatus {
+	if o.Spec.Build == nil {
+		return nil
+	}
+	return o.Status.Build
 }
 
 // folder is what of the repository is needed: bases of a kustomization and files of values
@@ -123,19 +136,47 @@ func (k *Keeper) remote(ctx context.Context, o *object) (git.Remote, error) {
 
 // bringApp deploys the App of a file, and answers its generation.
 func (k *Keeper) bringApp(ctx context.Context, o *object, commit string, files git.Files, dryRun bool) (int64, error) {
+	text, err := appFile(o, files)
+	if err != nil {
+		return 0, err
+	}
+	spec, err := decodeApp(o, text)
+	if err != nil {
+		return 0, err
+	}
+	return k.deploy(ctx, o, commit, spec, dryRun)
+}
+
+func appFile(o *object, files git.Files) ([]byte, error) {
 	text, ok := files[strings.Trim(o.Spec.Path, "/")]
 	if !ok {
-		return 0, &git.Error{Reason: git.PathMissing, Message: o.Spec.Path + " is no file, or larger than 1 MiB", Fix: "set path to the file with the App's spec"}
+		return nil, &git.Error{Reason: git.PathMissing, Message: o.Spec.Path + " is no file, or larger than 1 MiB", Fix: "set path to the file with the App's spec"}
 	}
-	key := runnerapi.Key{Namespace: o.Namespace, Name: o.wire().AppName()}
-	spec, err := DecodeApp(text, key)
-	if err != nil {
-		return 0, problem.Errorf(problem.Invalid, "correct the file and push it", "%s: %v", o.Spec.Path, err)
+	return text, nil
+}
+
+func decodeApp(o *object, text []byte) (runnerapi.AppSpec, error) {
+	spec, err := DecodeApp(text, appKey(o))
+	switch {
+	case err != nil && o.Spec.AppSpec != "":
+		return spec, problem.Errorf(problem.Invalid, "correct it", "%v", err).WithField("appSpec")
+	case err != nil:
+		return spec, problem.Errorf(problem.Invalid, "correct the file and push it", "%s: %v", o.Spec.Path, err)
+	case spec.Image == "" && o.Spec.Build == nil && spec.Type != runnerapi.TypePipeline:
+		return spec, problem.Errorf(problem.Invalid, "name one, or have it built of each commit: build in the source (docs/git.md)", "%s: names no image", o.Spec.Path)
 	}
+	return spec, nil
+}
+
+func appKey(o *object) runnerapi.Key {
+	return runnerapi.Key{Namespace: o.Namespace, Name: o.wire().AppName()}
+}
+
+func (k *Keeper) deploy(ctx context.Context, o *object, commit string, spec runnerapi.AppSpec, dryRun bool) (int64, error) {
 	if err := k.allowed(o, runnerapi.Intent{Command: putApp, Access: runnerapi.Writes, App: &spec}); err != nil {
 		return 0, err
 	}
-	app, err := k.Apps.Deploy(ctx, key, spec, runnerapi.WriteOptions{DryRun: dryRun, Caller: o.caller(), Commit: commit})
+	app, err := k.Apps.Deploy(ctx, appKey(o), spec, runnerapi.WriteOptions{DryRun: dryRun, Caller: o.caller(), Commit: commit})
 	return app.Generation, err
 }
 

@@ -72,6 +72,11 @@ func (k *Keeper) PutSource(ctx context.Context, key runnerapi.Key, spec runnerap
 	if spec.Type != runnerapi.SourceApp && k.Manifests == nil {
 		return runnerapi.Source{}, runnerapi.NotSupported("use a source of type app", "this agent applies no manifests")
 	}
+	wanted := newObject(key)
+	wanted.Spec, wanted.Annotations = spec, map[string]string{managed.ChangedBy: opts.Caller.Runner, managed.RequestID: opts.Caller.RequestID}
+	if err := k.checkBuild(ctx, wanted); err != nil {
+		return runnerapi.Source{}, err
+	}
 	var o *object
 	err = retry.OnError(retry.DefaultBackoff, func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }, func() error {
 		var err error

@@ -160,7 +160,13 @@ func (k *Keeper) handler() cache.ResourceEventHandler {
 			k.work.Add(runnerapi.Key{Namespace: u.GetNamespace(), Name: u.GetName()})
 		}
 	}
-	return cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(before, now any) {
+	remove := func(in any) {
+		if last, missed := in.(cache.DeletedFinalStateUnknown); missed {
+			in = last.Obj
+		}
+		add(in)
+	}
+	return cache.ResourceEventHandlerFuncs{AddFunc: add, DeleteFunc: remove, UpdateFunc: func(before, now any) {
 		b, ok1 := before.(*unstructured.Unstructured)
 		n, ok2 := now.(*unstructured.Unstructured)
 		if !ok1 || !ok2 || b.GetGeneration() != n.GetGeneration() || b.GetAnnotations()[managed.Sync] != n.GetAnnotations()[managed.Sync] {
@@ -197,6 +203,7 @@ func (k *Keeper) look(ctx context.Context, key runnerapi.Key) time.Duration {
 	}
 	u, err := sources.Get(ctx, key.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
+		k.gone(ctx, key)
 		return 0
 	}
 	var o *object
@@ -232,6 +239,13 @@ func (k *Keeper) judge(ctx context.Context, o *object) (runnerapi.SourceStatus, 
 		every = runnerapi.DefaultSourceInterval
 	}
 	out, err := k.attempt(ctx, o, false)
+	k.tidy(ctx, o, out.build)
+	s.Build = out.build
+	if err == nil && out.building() { // the repository is not asked meanwhile
+		s.Attempted, s.Phase = out.commit, runnerapi.SourceBuilding
+		k.condition(&s, "Unknown", "Building", "commit "+out.commit+" as build "+out.build.Key().String())
+		return s, buildPause
+	}
 	now := k.now().UTC().Format(time.RFC3339)
 	s.CheckedAt = now
 	if out.commit != "" {
@@ -292,42 +306,41 @@ func (k *Keeper) condition(s *runnerapi.SourceStatus, status, reason, message st
 
 // write puts the status into the cluster.
 func write(ctx context.Context, sources dynamic.ResourceInterface, o *object, s runnerapi.SourceStatus) error {
-	status, err := json.Marshal(s)
+	// As a whole, so that what is not said any more is gone.
+	patch, err := json.Marshal([]map[string]any{{"op": "add", "path": "/status", "value": s}})
 	if err != nil {
 		return err
 	}
-	var tree map[string]any
-	if err := json.Unmarshal(status, &tree); err != nil {
-		return err
-	}
-	for _, field := range []string{"error", "observedSync"} { // what is not said is taken away
-		if _, there := tree[field]; !there {
-			tree[field] = nil
-		}
-	}
-	patch, err := json.Marshal(map[string]any{"status": tree})
-	if err != nil {
-		return err
-	}
-	_, err = sources.Patch(ctx, o.Name, mergePatch, patch, metav1.PatchOptions{FieldManager: managed.FieldManager}, "status")
+	_, err = sources.Patch(ctx, o.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: managed.FieldManager}, "status")
 	return err
 }
 
 // note leaves a record of what was brought, or why not, in the audit log.
 func (k *Keeper) note(o *object, out brought, e *runnerapi.SourceError) {
-	if k.Audit == nil {
-		return
-	}
-	arguments, err := json.Marshal(map[string]string{"commit": out.commit, "url": o.Spec.URL})
-	if err != nil {
-		return // of two texts: cannot be
-	}
-	r := runnerapi.AuditRecord{
-		Time: k.now().UTC(), Runner: o.caller().Runner, RequestID: o.caller().RequestID, Command: "sync-source",
-		Namespace: o.Namespace, Name: o.Name, Arguments: arguments, Outcome: runnerapi.AuditDone, Status: http.StatusOK,
-	}
+	r := k.record(o, "sync-source", o.key(), map[string]string{"commit": out.commit, "url": o.Spec.URL})
 	if e != nil {
 		r.Outcome, r.Status, r.Code, r.Message = runnerapi.AuditFailed, http.StatusUnprocessableEntity, runnerapi.Code(e.Code), e.Message
 	}
-	k.Audit(r)
+	if k.Audit != nil {
+		k.Audit(r)
+	}
+}
+
+// noteBuild leaves one of a build that was begun.
+func (k *Keeper) noteBuild(o *object, b runnerapi.Build) {
+	if k.Audit != nil {
+		k.Audit(k.record(o, putBuild, runnerapi.Key{Namespace: b.Namespace, Name: b.Name},
+			map[string]string{"commit": b.Spec.Git.Ref.Commit, "url": b.Spec.Git.URL, "image": b.Spec.Image}))
+	}
+}
+
+func (k *Keeper) record(o *object, command string, key runnerapi.Key, about map[string]string) runnerapi.AuditRecord {
+	arguments, err := json.Marshal(about)
+	if err != nil {
+		arguments = nil // of texts: cannot be
+	}
+	return runnerapi.AuditRecord{
+		Time: k.now().UTC(), Runner: o.caller().Runner, RequestID: o.caller().RequestID, Command: command,
+		Namespace: key.Namespace, Name: key.Name, Arguments: arguments, Outcome: runnerapi.AuditDone, Status: http.StatusOK,
+	}
 }

@@ -1,11 +1,13 @@
 package source
 
 import (
+	"encoding/json"
 	"fmt"
+
+	kjson "sigs.k8s.io/json"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
@@ -41,19 +43,32 @@ func newObject(key runnerapi.Key) *object {
 
 func read(u *unstructured.Unstructured) (*object, error) {
 	o := &object{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, o); err != nil {
+	text, err := u.MarshalJSON()
+	if err == nil {
+		err = json.Unmarshal(text, o)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("read source %s/%s: %w", u.GetNamespace(), u.GetName(), err)
 	}
 	return o, nil
 }
 
 func (o *object) write() (*unstructured.Unstructured, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	content, err := tree(o)
 	if err != nil {
 		return nil, fmt.Errorf("write source %s: %w", o.key(), err)
 	}
 	unstructured.RemoveNestedField(content, "status") // its subresource's
 	return &unstructured.Unstructured{Object: content}, nil
+}
+
+// tree is a value as JSON says it, which alone knows of structs in structs.
+func tree(v any) (content map[string]any, err error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	return content, kjson.UnmarshalCaseSensitivePreserveInts(text, &content)
 }
 
 func (o *object) key() runnerapi.Key { return runnerapi.Key{Namespace: o.Namespace, Name: o.Name} }

@@ -63,6 +63,7 @@ type Config struct {
 	Namespaces []string // the only ones that it may manage; empty for all
 	Apps       Apps
 	Manifests  Manifests // nil where this agent applies none
+	Builds     Builds    // nil where it builds nothing
 	// Decide is the customer's policy. Nil allows all, which is for tests only.
 	Decide func(runnerapi.Intent) error
 	// Audit keeps what was brought. It may be nil.
@@ -84,8 +85,9 @@ type Keeper struct {
 	wake chan struct{}
 	work workqueue.TypedDelayingInterface[runnerapi.Key]
 
-	mu  sync.Mutex
-	api *api // made when it is used first
+	mu    sync.Mutex
+	api   *api                            // made when it is used first
+	built map[runnerapi.Key]runnerapi.Key // the builds of sources, to be removed with them
 }
 
 type api struct {

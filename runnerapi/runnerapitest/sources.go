@@ -28,11 +28,27 @@ func (b *FakeBackend) PutSource(ctx context.Context, key runnerapi.Key, spec run
 	if opts.DryRun {
 		return s, nil
 	}
+	if spec.Build != nil {
+		s.Status.Build = b.built(s)
+	}
 	if b.sources == nil {
 		b.sources = map[runnerapi.Key]runnerapi.Source{}
 	}
 	b.sources[key] = s
 	return s, nil
+}
+
+// built builds what a source says, at once.
+func (b *FakeBackend) built(s runnerapi.Source) *runnerapi.SourceBuildStatus {
+	key, spec := s.BuildKey(), s.Spec.BuildSpec(s.Status.Commit, "1")
+	if b.builds == nil {
+		b.builds = map[runnerapi.Key]runnerapi.BuildSpec{}
+	}
+	b.builds[key] = spec
+	done := ended(key, spec).Status
+	return &runnerapi.SourceBuildStatus{
+		Namespace: key.Namespace, Name: key.Name, Run: spec.Run, Commit: s.Status.Commit, Phase: done.Phase, Image: done.Image, Failure: done.Failure,
+	}
 }
 
 // GetSource implements runnerapi.Sources.

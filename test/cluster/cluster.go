@@ -135,6 +135,22 @@ func (c *Cluster) Started() time.Time { return c.state.Started }
 // Kubeconfig is the path of the administrator's kubeconfig.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir, "kubeconfig") }
 
+// TrustRegistry has the node get the images of a registry from there, over TLS, and not from
+// its own. The authority is in PEM.
+func (c *Cluster) TrustRegistry(host string, authority []byte) error {
+	dir := filepath.Join(c.dir, "certs.d", host)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("trust registry %s: %w", host, err)
+	}
+	hosts := fmt.Sprintf("server = \"https://%[1]s\"\n[host.\"https://%[1]s\"]\n  capabilities = [\"pull\", \"resolve\"]\n  ca = \"/run/cluster/certs.d/%[1]s/ca.crt\"\n", host)
+	for name, text := range map[string][]byte{"ca.crt": authority, "hosts.toml": []byte(hosts)} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			return fmt.Errorf("trust registry %s: %w", host, err)
+		}
+	}
+	return nil
+}
+
 // HostIP is the address at which pods reach this machine.
 func (c *Cluster) HostIP() string { return c.state.Network.host().String() }
 

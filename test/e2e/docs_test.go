@@ -222,6 +222,10 @@ func TestTheExamplesOfTheCommandLineRun(t *testing.T) {
 				s.fails(t, line, "there is no tar in the image")
 			case strings.Contains(line, "runner build "): // internal/build builds; here is no builder, and no place for one
 				s.fails(t, line, `the agent does not manage namespace "pipeops-builds"`)
+			case strings.Contains(line, "runner source put") && strings.Contains(line, " --image "):
+				s.fails(t, line, "deployments/build-rights.yaml")
+			case strings.Contains(line, "runner source logs "): // what it would follow was refused
+				s.fails(t, line, "there is no source")
 			case strings.Contains(line, " node drain "):
 				s.fails(t, line, "the agent itself runs on node")
 			case strings.Contains(line, " node join "):

@@ -32,7 +32,13 @@ type SSH struct {
 // StartSSH lets one key read the repositories, whatever user it comes as.
 func (s *Server) StartSSH(t *testing.T) *SSH {
 	t.Helper()
-	host, _ := newKey(t)
+	return s.StartSSHAt(t, "127.0.0.1")
+}
+
+// StartSSHAt is StartSSH at another address of this machine.
+func (s *Server) StartSSHAt(t *testing.T, host string) *SSH {
+	t.Helper()
+	key, _ := newKey(t)
 	guest, identity := newKey(t)
 	out := &SSH{server: s, Identity: identity}
 	out.config = &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
@@ -41,13 +47,13 @@ func (s *Server) StartSSH(t *testing.T) *SSH {
 		}
 		return nil, nil
 	}}
-	out.config.AddHostKey(host)
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	out.config.AddHostKey(key)
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort(host, "0"))
 	require.NoError(t, err)
 	out.Address = listener.Addr().String()
 	_, port, err := net.SplitHostPort(out.Address)
 	require.NoError(t, err)
-	out.KnownHosts = fmt.Appendf(nil, "[127.0.0.1]:%s %s", port, ssh.MarshalAuthorizedKey(host.PublicKey()))
+	out.KnownHosts = fmt.Appendf(nil, "[%s]:%s %s", host, port, ssh.MarshalAuthorizedKey(key.PublicKey()))
 	out.all.Go(func() {
 		for {
 			conn, err := listener.Accept()
@@ -82,9 +88,9 @@ func newKey(t *testing.T) (ssh.Signer, []byte) {
 func (s *SSH) NewKnownHosts(t *testing.T) []byte {
 	t.Helper()
 	other, _ := newKey(t)
-	_, port, err := net.SplitHostPort(s.Address)
+	host, port, err := net.SplitHostPort(s.Address)
 	require.NoError(t, err)
-	return fmt.Appendf(nil, "[127.0.0.1]:%s %s", port, ssh.MarshalAuthorizedKey(other.PublicKey()))
+	return fmt.Appendf(nil, "[%s]:%s %s", host, port, ssh.MarshalAuthorizedKey(other.PublicKey()))
 }
 
 // NewIdentity is a key that the server does not let in.

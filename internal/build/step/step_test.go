@@ -122,7 +122,7 @@ func TestPushPushesWhatTheBuilderLeft(t *testing.T) {
 	img := left(t, dir)
 	digest, err := img.Digest()
 	require.NoError(t, err)
-	repository, err := runnerapi.BuildSpec{Image: host + "/shop/web"}.Repository()
+	repository, err := runnerapi.BuildTemplate{Image: host + "/shop/web"}.Repository()
 	require.NoError(t, err)
 	push := step.Push{Repository: repository, Dir: dir, Transport: server.Client().Transport, Out: &strings.Builder{}}
 

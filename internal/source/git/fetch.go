@@ -63,6 +63,24 @@ func Fetch(ctx context.Context, r Remote, ref runnerapi.GitRef, folder, known st
 	return unpack(pack, hash, folder, l)
 }
 
+// Resolve asks what commit the ref is at, and gets nothing of it. Errors are as Fetch's.
+func Resolve(ctx context.Context, r Remote, ref runnerapi.GitRef, l Limits) (commit string, err error) {
+	u, err := runnerapi.ParseGitURL(r.URL)
+	if err != nil {
+		return "", failed(NotGit, "correct url", "url %v", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.Time)
+	defer cancel()
+	s := newSession(u, r, l)
+	defer s.close()
+	refs, err := s.advertised(ctx)
+	if err != nil {
+		return "", err
+	}
+	hash, err := resolve(refs, ref)
+	return hash.String(), err
+}
+
 func newSession(u runnerapi.GitURL, r Remote, l Limits) session {
 	if u.SSH {
 		return newSSH(u, r, l)

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// sourceBuild is the flags of a source whose image is built.
+type sourceBuild struct {
+	template buildTemplate
+	build    runnerapi.SourceBuild
+}
+
+func (b *sourceBuild) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	b.template.flags(f, "--context")
+	f.Lookup("image").Usage = "for app: REGISTRY/REPOSITORY to push the image to that is built of each commit, whose tag it gets"
+	f.StringVar(&b.build.Context, "context", "", "folder of the repository that is the build's context; its root without this")
+	f.StringVar(&b.build.Namespace, "build-namespace", "", "where it is built; "+runnerapi.DefaultBuildNamespace+" without this")
+	f.StringVar(&b.build.GitCredentials, "git-credentials", "", "secret there to get the repository with; named as --secret without this")
+}
+
+// into puts the build into a spec, where one is asked for.
+func (b *sourceBuild) into(spec *runnerapi.SourceSpec) error {
+	if err := b.template.complete(); err != nil {
+		return err
+	}
+	b.build.BuildTemplate = b.template.BuildTemplate
+	if b.build.Image != "" {
+		spec.Build = &b.build
+	} else if b.build.Context != "" || b.build.Dockerfile != "" || b.build.PushCredentials != "" {
+		return errors.New("--image is needed to build")
+	}
+	return nil
+}
+
+func newSourceLogs(a *app) *cobra.Command {
+	var namespace string
+	opts := runnerapi.LogOptions{}
+	cmd := &cobra.Command{
+		Use: "logs AGENT NAME", Short: "Print the log of a source's newest build, and follow it to its end",
+		Example:           "  pipeops-runner source logs shop site -f",
+		Args:              exactArgs("AGENT", "NAME"),
+		ValidArgsFunction: a.completeAgent,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
+				source, err := t.GetSource(ctx, key)
+				if err != nil {
+					return at(t, key.String(), err)
+				}
+				if source.Status.Build == nil {
+					return &exitError{code: exitNotFound, error: fmt.Errorf("source %s has built nothing yet", key),
+						fix: "see how it is doing: pipeops-runner source get " + t.agent.Name + " " + key.Name + " -n " + key.Namespace}
+				}
+				return a.printBuildLog(ctx, t, source.Status.Build.Key(), opts)
+			})
+		},
+	}
+	namespaceFlag(cmd, &namespace)
+	buildLogFlags(cmd, &opts)
+	return cmd
+}

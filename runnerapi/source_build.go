@@ -1,0 +1,91 @@
+package runnerapi
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
+// DefaultBuildNamespace is the one that deployments/build-rights.yaml makes.
+const DefaultBuildNamespace = "pipeops-builds"
+
+// SourceBuild is how the image of an App that names none is made of each commit.
+type SourceBuild struct {
+	Namespace      string `json:"namespace,omitempty" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" doc:"Where it is built, and where the secrets and config maps named here are: a namespace that allows builds; pipeops-builds when empty."`
+	Context        string `json:"context,omitempty" maxLength:"1024" doc:"Folder of the repository that is the build's context; the root when empty."`
+	GitCredentials string `json:"gitCredentials,omitempty" maxLength:"253" doc:"Secret to get the repository with, there; of the name that credentials has when empty."`
+	BuildTemplate
+}
+
+// SourceBuildStatus is the newest build of a source.
+type SourceBuildStatus struct {
+	Namespace string        `json:"namespace" doc:"With the name, the build whose log build-logs reads."`
+	Name      string        `json:"name"`
+	Run       string        `json:"run" doc:"Which run of it: the commit, what is asked of the build, and how often that was tried again."`
+	Commit    string        `json:"commit" doc:"The commit that is built."`
+	Phase     BuildPhase    `json:"phase" enum:"Pending,Fetching,Building,Pushing,Succeeded,Failed"`
+	Message   string        `json:"message,omitempty" doc:"What a run that is under way waits for."`
+	Image     string        `json:"image,omitempty" doc:"The image by its digest: what is deployed."`
+	Failure   *BuildFailure `json:"failure,omitempty" doc:"Why there is none; without the end of the log."`
+}
+
+// Key is the build's.
+func (b SourceBuildStatus) Key() Key { return Key{Namespace: b.Namespace, Name: b.Name} }
+
+// BuildKey is the build of a source that has one. Several namespaces share one for builds, so
+// the name says which source it is of.
+func (s Source) BuildKey() Key {
+	sum := sha256.Sum256([]byte(s.Namespace + "/" + s.Name))
+	const prefix, digits = "git-", 8
+	name := strings.Trim(s.Name[:min(len(s.Name), maxBuildName-len(prefix)-1-digits)], "-")
+	key := Key{Namespace: DefaultBuildNamespace, Name: prefix + name + "-" + hex.EncodeToString(sum[:digits/2])}
+	if s.Spec.Build != nil && s.Spec.Build.Namespace != "" {
+		key.Namespace = s.Spec.Build.Namespace
+	}
+	return key
+}
+
+// BuildSpec is what is built of a commit.
+func (s SourceSpec) BuildSpec(commit, run string) BuildSpec {
+	b := s.Build
+	credentials := b.GitCredentials
+	if credentials == "" {
+		credentials = s.Credentials
+	}
+	return BuildSpec{
+		Git:           BuildGit{URL: s.URL, Ref: GitRef{Commit: commit}, Path: b.Context, Credentials: credentials},
+		BuildTemplate: b.BuildTemplate, Run: run,
+	}
+}
+
+func (s SourceSpec) validateBuild(v *validation) {
+	b := s.Build
+	if b == nil {
+		if s.AppSpec != "" {
+			v.add("appSpec", "is for a source that builds its image: set build")
+		}
+		return
+	}
+	if s.Type != SourceApp {
+		v.add("build", "is for a source of type app")
+	}
+	inner := &validation{}
+	if b.Namespace != "" && !label.MatchString(b.Namespace) {
+		inner.add("namespace", "%q is no name of a namespace", clip(b.Namespace))
+	}
+	inner.buildPath("context", b.Context)
+	inner.optionalName("gitCredentials", b.GitCredentials)
+	b.validate(inner)
+	if tag, err := b.Repository(); err == nil && tag.TagStr() != "" {
+		inner.add("image", "has a tag: leave it out, it is the first 12 digits of the commit")
+	}
+	v.within("build", inner.errs)
+}
+
+// within adds errors of a part.
+func (v *validation) within(part string, errs []FieldError) {
+	for _, e := range errs {
+		v.add(fmt.Sprintf("%s.%s", part, e.Field), "%s", e.Message)
+	}
+}
