@@ -64,10 +64,10 @@ func (c ClientConfig) validate() error {
 // Idempotency-Key, which the client makes up where the caller gave none. The
 // field WriteOptions.Caller is not for callers: the certificate says who calls.
 type Client struct {
-	config    ClientConfig
-	http      *retryablehttp.Client
-	transport *http.Transport
-	upgrades  *dialer // connections that become WebSockets
+	config   ClientConfig
+	calls    *retryablehttp.Client
+	streams  *retryablehttp.Client // logs and events, whose readers may be slow
+	upgrades *dialer               // connections that become WebSockets
 }
 
 // The client is the same to a Runner as the backend is to the agent.
@@ -103,29 +103,37 @@ func NewClient(c ClientConfig) (*Client, error) {
 		c.UserAgent = "pipeops-runnerapi"
 	}
 	known := newEndpoints(c.EdgeAddresses)
+	client := &Client{config: c, upgrades: newDialer(c, alpnHTTP1, known)}
+	client.calls = client.channel(newDialer(c, alpnHTTP2, known), streamWindow)
+	client.streams = client.channel(newDialer(c, alpnHTTP2, known), followedWindow)
+	return client, nil
+}
+
+// channel makes calls over connections of its own, in each of whose streams the agent may be
+// ahead of the reader by the window.
+func (c *Client) channel(dialer *dialer, window int) *retryablehttp.Client {
 	transport := &http.Transport{
 		// The dialer does the TLS, so to net/http the connection is a plain one:
 		// it takes a connection that is not a bare *tls.Conn in no other way.
-		DialContext:            newDialer(c, alpnHTTP2, known).dial,
+		DialContext:            dialer.dial,
 		Protocols:              &http.Protocols{},
 		ResponseHeaderTimeout:  headerTimeout,
 		MaxResponseHeaderBytes: 64 << 10,
 		IdleConnTimeout:        4 * time.Minute, // before the agent's
 		HTTP2: &http.HTTP2Config{
 			MaxReceiveBufferPerConnection: connectionWindow,
-			MaxReceiveBufferPerStream:     streamWindow,
+			MaxReceiveBufferPerStream:     window,
 			SendPingTimeout:               pingAfter,
 			PingTimeout:                   pingTimeout,
 		},
 	}
 	transport.Protocols.SetUnencryptedHTTP2(true)
-	client := &Client{config: c, transport: transport, upgrades: newDialer(c, alpnHTTP1, known)}
-	client.http = &retryablehttp.Client{
+	return &retryablehttp.Client{
 		HTTPClient: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse // the Runner API has none
 		}},
 		RetryWaitMin: retryMin, RetryWaitMax: retryMax, RetryMax: maxTries,
-		CheckRetry: client.checkRetry, Backoff: backoff, ErrorHandler: retryablehttp.PassthroughErrorHandler,
+		CheckRetry: c.checkRetry, Backoff: backoff, ErrorHandler: retryablehttp.PassthroughErrorHandler,
 		// Another try goes over another connection, so to another replica of the agent if it
 		// has one. Connections that serve other calls stay.
 		PrepareRetry: func(*http.Request) error {
@@ -133,8 +141,10 @@ func NewClient(c ClientConfig) (*Client, error) {
 			return nil
 		},
 	}
-	return client, nil
 }
 
 // Close closes idle connections. Calls under way end with their contexts.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
+func (c *Client) Close() {
+	c.calls.HTTPClient.CloseIdleConnections()
+	c.streams.HTTPClient.CloseIdleConnections()
+}

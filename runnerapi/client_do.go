@@ -122,7 +122,11 @@ func (c *Client) do(ctx context.Context, t *try, r *request) (*http.Response, er
 		return nil, err
 	}
 	span.Inject(ctx, req.Header)
-	resp, err := c.http.Do(req)
+	channel := c.calls
+	if r.accept == NDJSON || r.accept == EventStream {
+		channel = c.streams
+	}
+	resp, err := channel.Do(req)
 	answered(statusOf(resp), err)
 	if err != nil {
 		if resp != nil {
