@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
@@ -30,8 +31,36 @@ type clusterSeen struct {
 // when they are part of a trace.
 func (s *clusterSeen) watched(given *rest.Config) *rest.Config {
 	rc := rest.CopyConfig(given)
-	rc.Wrap(func(next http.RoundTripper) http.RoundTripper { return seenTransport{next, s} })
+	rc.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		bound(next)
+		return seenTransport{next, s}
+	})
 	return rc
+}
+
+// ahead is how far the API server may be ahead of who reads one of its streams. What it has
+// sent is in memory: with HTTP/2's usual 4 MiB, forty Runners who follow a log and stop to
+// read, or one who reads the logs of forty pods, would take all that the agent has. Within a
+// cluster it slows nothing down; over 40 ms, where an agent is outside of its cluster, a
+// stream carries 6 MB/s.
+const ahead = 256 << 10
+
+// bound sets that on client-go's transport, which it has no setting for. It is shared by all
+// clients of one cluster and has not been used when the first of them is made.
+func bound(rt http.RoundTripper) {
+	for {
+		if t, ok := rt.(*http.Transport); ok {
+			if t.HTTP2 == nil {
+				t.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: ahead}
+			}
+			return
+		}
+		wrapper, ok := rt.(utilnet.RoundTripperWrapper)
+		if !ok {
+			return
+		}
+		rt = wrapper.WrappedRoundTripper()
+	}
 }
 
 func (s *clusterSeen) note(answered bool) {

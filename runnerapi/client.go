@@ -67,10 +67,10 @@ func (c ClientConfig) validate() error {
 // Idempotency-Key, which the client makes up where the caller gave none. The
 // field WriteOptions.Caller is not for callers: the certificate says who calls.
 type Client struct {
-	config    ClientConfig
-	http      *retryablehttp.Client
-	transport *lanes
-	upgrades  *dialer // connections that become WebSockets
+	config   ClientConfig
+	calls    *retryablehttp.Client
+	streams  *retryablehttp.Client // logs and events, whose readers may be slow
+	upgrades *dialer               // connections that become WebSockets
 }
 
 // The client is the same to a Runner as the backend is to the agent.
@@ -106,29 +106,15 @@ func NewClient(c ClientConfig) (*Client, error) {
 		c.UserAgent = "pipeops-runnerapi"
 	}
 	known := newEndpoints(c.EdgeAddresses)
-	lanes := &lanes{endpoints: known}
-	lanes.hedges.add(maxHedges * hedgeCost)
-	for n := range lanes.each {
-		lanes.each[n] = newTransport(newDialer(c, alpnHTTP2, known, n))
-	}
-	client := &Client{config: c, transport: lanes, upgrades: newDialer(c, alpnHTTP1, known, upgradesLane)}
-	client.http = &retryablehttp.Client{
-		HTTPClient: &http.Client{Transport: lanes, CheckRedirect: func(*http.Request, []*http.Request) error {
-			return http.ErrUseLastResponse // the Runner API has none
-		}},
-		RetryWaitMin: retryMin, RetryWaitMax: retryMax, RetryMax: maxTries,
-		CheckRetry: client.checkRetry, Backoff: backoff, ErrorHandler: retryablehttp.PassthroughErrorHandler,
-		// Another try goes over another connection, so to another replica of the agent if it
-		// has one. Connections that serve other calls stay.
-		PrepareRetry: func(*http.Request) error {
-			lanes.CloseIdleConnections()
-			return nil
-		},
-	}
+	client := &Client{config: c, upgrades: newDialer(c, alpnHTTP1, known, upgradesLane)}
+	client.calls = client.over(newLanes(c, known))
+	client.streams = client.over(newTransport(newDialer(c, alpnHTTP2, known, streamsLane), followedWindow))
 	return client, nil
 }
 
-func newTransport(d *dialer) *http.Transport {
+// newTransport has connections of its own, in each of whose streams the agent may be ahead of
+// the reader by the window.
+func newTransport(d *dialer, window int) *http.Transport {
 	transport := &http.Transport{
 		// The dialer does the TLS, so to net/http the connection is a plain one:
 		// it takes a connection that is not a bare *tls.Conn in no other way.
@@ -139,7 +125,7 @@ func newTransport(d *dialer) *http.Transport {
 		IdleConnTimeout:        4 * time.Minute, // before the agent's
 		HTTP2: &http.HTTP2Config{
 			MaxReceiveBufferPerConnection: connectionWindow,
-			MaxReceiveBufferPerStream:     streamWindow,
+			MaxReceiveBufferPerStream:     window,
 			SendPingTimeout:               pingAfter,
 			PingTimeout:                   pingTimeout,
 		},
@@ -148,5 +134,29 @@ func newTransport(d *dialer) *http.Transport {
 	return transport
 }
 
+// over makes calls, and tries again what failed.
+func (c *Client) over(transport interface {
+	http.RoundTripper
+	CloseIdleConnections()
+},
+) *retryablehttp.Client {
+	return &retryablehttp.Client{
+		HTTPClient: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse // the Runner API has none
+		}},
+		RetryWaitMin: retryMin, RetryWaitMax: retryMax, RetryMax: maxTries,
+		CheckRetry: c.checkRetry, Backoff: backoff, ErrorHandler: retryablehttp.PassthroughErrorHandler,
+		// Another try goes over another connection, so to another replica of the agent if it
+		// has one. Connections that serve other calls stay.
+		PrepareRetry: func(*http.Request) error {
+			transport.CloseIdleConnections()
+			return nil
+		},
+	}
+}
+
 // Close closes idle connections. Calls under way end with their contexts.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
+func (c *Client) Close() {
+	c.calls.HTTPClient.CloseIdleConnections()
+	c.streams.HTTPClient.CloseIdleConnections()
+}

@@ -127,8 +127,12 @@ func (c *Client) do(ctx context.Context, t *try, r *request) (*http.Response, er
 		return nil, err
 	}
 	span.Inject(ctx, req.Header)
+	via := c.calls
+	if r.accept == NDJSON || r.accept == EventStream {
+		via = c.streams
+	}
 	begun := c.tellSlow(ctx, t, r)
-	resp, err := c.http.Do(req)
+	resp, err := via.Do(req)
 	begun()
 	answered(statusOf(resp), err)
 	if err != nil {

@@ -25,8 +25,8 @@ type endpoints struct {
 	first int         // what worked last; at the beginning any
 	broke []time.Time // when each failed; zero if it has worked since
 	now   func() time.Time
-	hedge time.Duration   // hedgeAfter
-	at    [3]atomic.Int32 // where each lane was connected last; and what upgrades
+	hedge time.Duration          // hedgeAfter
+	at    [allLanes]atomic.Int32 // where each lane was connected last
 }
 
 func newEndpoints(addresses []string) *endpoints {

@@ -18,8 +18,13 @@ const (
 	maxHedges = 10
 )
 
-// upgradesLane is that of connections that become WebSockets: the third.
-const upgradesLane = 2
+// The lanes of connections that become WebSockets, and of those of logs and events; the two
+// before them are what calls choose between.
+const (
+	upgradesLane = iota + 2
+	streamsLane
+	allLanes
+)
 
 // lanes are two sets of connections to one agent, by different endpoints where there
 // are two. All calls go by one of them, the first. A read whose connection falls silent is
@@ -45,6 +50,15 @@ type laneAnswer struct {
 	by   *asked
 	resp *http.Response
 	err  error
+}
+
+func newLanes(c ClientConfig, known *endpoints) *lanes {
+	l := &lanes{endpoints: known}
+	l.hedges.add(maxHedges * hedgeCost)
+	for n := range l.each {
+		l.each[n] = newTransport(newDialer(c, alpnHTTP2, known, n), streamWindow)
+	}
+	return l
 }
 
 // RoundTrip implements http.RoundTripper.

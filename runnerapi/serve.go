@@ -25,6 +25,11 @@ const (
 	connectionWindow = 64 << 20
 )
 
+// followedWindow is that of a stream which somebody follows. A reader who stops keeps what his
+// window holds of the connection's: with this one, as many as the agent serves on a connection
+// may, and the others still get theirs.
+const followedWindow = connectionWindow / 256
+
 // Those of the server hold any body whole, so that nothing crawls either, and
 // little more: a Runner may fill them, and the agent has little memory.
 const (

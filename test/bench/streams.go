@@ -74,6 +74,7 @@ func (b *streams) perform(ctx context.Context) error {
 		{fmt.Sprintf("50 commands a second without and with a stalled reader, %d times", b.Rounds), b.measureStalled},
 		{fmt.Sprintf("%d followed logs for %.0f s", b.Apps*b.Streams, b.Seconds), b.measureLogs},
 		{fmt.Sprintf("%d MiB each way", b.Bytes>>20), b.measureBytes},
+		{fmt.Sprintf("%d stalled readers at once", crowd), b.measureCrowd},
 		{"who goes takes the streams along", b.measureEnds},
 	})
 }

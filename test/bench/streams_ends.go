@@ -157,7 +157,7 @@ func (b *streams) callersGo(ctx context.Context) (time.Duration, error) {
 func (b *streams) processGoes(ctx context.Context, inside func(context.Context, *ends) error) (time.Duration, error) {
 	pods, err := b.kube.CoreV1().Pods(streamsNamespace).List(ctx, metav1.ListOptions{LabelSelector: managed.App + "=" + moves.Name})
 	if err != nil || len(pods.Items) != 1 {
-		return 0, errors.Join(err, fmt.Errorf("App %s has %d pods", moves, len(pods.Items)))
+		return 0, errors.Join(err, fmt.Errorf("of App %s there are %d pods", moves, len(pods.Items)))
 	}
 	calling, cancel := context.WithCancel(ctx)
 	defer cancel()

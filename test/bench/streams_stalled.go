@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -18,9 +20,11 @@ const (
 	commandInterval = 20 * time.Millisecond
 	// turn is how long they come without, and with, a stalled reader.
 	turn = 8 * time.Second
+	// crowd is how many stall at once.
+	crowd = 40
 	// stalledBytes is how much a pod has to have written until a reader that takes nothing has
-	// filled whatever is on the way: the windows of its own client (16 MiB), of the agent's to
-	// the API server (4 MiB), and buffers.
+	// filled whatever is on the way: with HTTP/2's windows of a client (16 MiB) and of the
+	// agent's to the API server (4 MiB), which both have made smaller, and buffers.
 	stalledBytes = 24 << 20
 	// stallTimeout is how long that may take.
 	stallTimeout = time.Minute
@@ -40,7 +44,7 @@ func (b *streams) measureStalled(ctx context.Context) error {
 		p99 := map[bool]time.Duration{}
 		for i := range 2 {
 			stalled := (round+i)%2 == 1
-			took, err := b.turn(ctx, stalled)
+			took, err := b.turn(ctx, map[bool]int{true: 1}[stalled])
 			if err != nil {
 				return err
 			}
@@ -58,12 +62,12 @@ func (b *streams) measureStalled(ctx context.Context) error {
 	return nil
 }
 
-// turn is what commands take.
-func (b *streams) turn(ctx context.Context, stalled bool) (durations, error) {
-	if !stalled {
+// turn is what commands take beside so many stalled readers.
+func (b *streams) turn(ctx context.Context, stalled int) (durations, error) {
+	if stalled == 0 {
 		return b.commands(ctx)
 	}
-	end, err := b.stall(ctx)
+	end, err := b.stall(ctx, stalled)
 	if err != nil {
 		return nil, err
 	}
@@ -74,36 +78,58 @@ func (b *streams) turn(ctx context.Context, stalled bool) (durations, error) {
 	return took, err
 }
 
-// stall has somebody follow the log of the pod that floods and stop to read after the first
-// line. It answers when nothing moves any more; end has the reader go.
-func (b *streams) stall(ctx context.Context) (end func() error, err error) {
+// stall has so many follow the log of the pod that floods and stop to read after the first
+// line. It answers when nothing moves any more; end has the readers go.
+func (b *streams) stall(ctx context.Context, readers int) (end func() error, err error) {
 	reading, cancel := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() {
-		ended <- b.client.Logs(reading, floods, runnerapi.LogOptions{Follow: true, Tail: 1}, func(runnerapi.LogLine) error {
-			<-reading.Done()
-			return nil
+	var work sync.WaitGroup
+	var early atomic.Pointer[error]
+	for range readers {
+		work.Go(func() {
+			err := b.client.Logs(reading, floods, runnerapi.LogOptions{Follow: true, Tail: 1}, func(runnerapi.LogLine) error {
+				<-reading.Done()
+				return nil
+			})
+			if reading.Err() == nil {
+				early.Store(&err)
+			}
 		})
-	}()
+	}
 	end = func() error {
-		gone := reading.Err() == nil
-		select {
-		case err := <-ended:
-			cancel()
-			return fmt.Errorf("the stalled reader's log ended: %w", err)
-		default:
-		}
 		cancel()
-		if err := <-ended; gone {
-			return err
+		work.Wait()
+		if err := early.Load(); err != nil {
+			return fmt.Errorf("a stalled reader's log ended: %w", *err)
 		}
 		return nil
 	}
 	if err := b.awaitFlooded(ctx); err != nil {
-		_ = end()
-		return nil, err
+		return nil, errors.Join(err, end())
 	}
 	return end, nil
+}
+
+// measureCrowd has a crowd stall at once, and looks whether commands are answered and what
+// the agent needs.
+func (b *streams) measureCrowd(ctx context.Context) error {
+	samples := b.watchMemory(ctx)
+	took, failed := b.turn(ctx, crowd)
+	m, err := samples()
+	if err != nil {
+		return err
+	}
+	wrong := 0.0
+	if failed != nil {
+		wrong++
+		b.say("%v", failed)
+	}
+	what := fmt.Sprintf("Commands beside %d stalled readers", crowd)
+	b.add("crowd_failed", what+", failed", wrong, "", atMost(0))
+	if len(took) > 0 {
+		b.add("crowd_p99", "… p99", milliseconds(took.percentile(99)), "ms", nil)
+	}
+	b.add("crowd_memory_peak", "Agent's memory meanwhile, at most", mebibytes(highest(m.samples)), "MiB", atMost(memoryBound))
+	return b.neverRestarted(ctx)
 }
 
 // awaitFlooded waits until the pod that floods has written what fills all buffers.
