@@ -23,6 +23,7 @@ func readNumbers(c *ControlPlane) *metrics.Read {
 		Gauge("heartbeat_oldest_age_seconds", "Age of the oldest last heartbeat among agents whose tunnel is up.").
 		Gauge("outbox_events", "Announcements that wait for the broker.").
 		Gauge("outbox_oldest_age_seconds", "How long ago what the first of them tells of happened; 0 for none.").
+		Gauge("dead_letters", "Announcements that Runners could not take; not there while the broker does not answer.").
 		Gauge("webhook_events", "Events that wait for webhooks' receivers.").
 		Gauge("webhook_oldest_age_seconds", "How long the first of them has waited; 0 for none.").
 		Gauge("broker_connected", "Whether announcements can go out now.").
@@ -60,6 +61,9 @@ func (c *ControlPlane) readNumbers(set setter) {
 	}
 	set("heartbeat_oldest_age_seconds", c.liveness.oldestBeat(now).Seconds())
 	set("broker_connected", metrics.Bool(c.broker.connected()))
+	if n, known := c.DeadLetters(); known {
+		set("dead_letters", float64(n))
+	}
 	set("certificate_expiry_timestamp_seconds", metrics.Seconds(c.ca.Certificate().NotAfter), "ca")
 	if own, err := c.certificate.Get(nil); err == nil && own.Leaf != nil {
 		set("certificate_expiry_timestamp_seconds", metrics.Seconds(own.Leaf.NotAfter), "server")
