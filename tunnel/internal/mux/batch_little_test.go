@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // TestASessionAtRestTakesALittleBuffer has pings wait in a little buffer, and data that joins them
@@ -20,7 +21,7 @@ func TestASessionAtRestTakesALittleBuffer(t *testing.T) {
 
 	body := bytes.Repeat([]byte("x"), 4000)
 	n, err := b.data(1, body, false)
-	assert.NoError(t, err)
+	require.NoError(t, err)
 	assert.Equal(t, len(body), n)
 	assert.GreaterOrEqual(t, cap(b.waiting), batchSize)
 	want := append(ping.append(ping.append(nil)), header{kind: frameData, stream: 1, length: 4000}.append(nil)...)
