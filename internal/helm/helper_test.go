@@ -22,6 +22,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/helm"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
+	"github.com/pipeops/pipeops-vm-agent/internal/render/rendertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
@@ -37,13 +38,15 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(victimKubeconfig); path != "" {
 		os.Exit(beKilled(path))
 	}
-	os.Exit(kubetest.Main(m))
+	code := kubetest.Main(m)
+	rendertest.Remove()
+	os.Exit(code)
 }
 
 // start is the agent's releases, with exactly the rights of its manifest.
 func start(t *testing.T, config *rest.Config, change ...func(*helm.Options)) *helm.Releases {
 	t.Helper()
-	opts := helm.Options{Namespace: kubetest.AgentNamespace, Replica: "agent-1", Log: zerolog.New(zerolog.NewTestWriter(t))}
+	opts := helm.Options{Namespace: kubetest.AgentNamespace, Replica: "agent-1", Render: rendertest.Process(t), Log: zerolog.New(zerolog.NewTestWriter(t))}
 	for _, c := range change {
 		c(&opts)
 	}

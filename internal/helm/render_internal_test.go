@@ -9,6 +9,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/bounds"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/render/rendertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -16,7 +17,7 @@ import (
 func become(t *testing.T, archive []byte, values map[string]any) (*rendered, error) {
 	t.Helper()
 	caps := common.DefaultCapabilities.Copy()
-	r := renderer{key: runnerapi.Key{Namespace: "production", Name: "r"}, revision: 1, caps: caps}
+	r := renderer{Process: rendertest.Process(t), key: runnerapi.Key{Namespace: "production", Name: "r"}, revision: 1, caps: caps}
 	return r.do(t.Context(), archive, values)
 }
 

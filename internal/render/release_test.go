@@ -18,6 +18,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
+	"github.com/pipeops/pipeops-vm-agent/internal/render/rendertest"
 )
 
 const chartYAML = "apiVersion: v2\nname: web\nversion: 1.2.3\n"
@@ -75,7 +76,7 @@ func TestAReleaseIsRenderedWhole(t *testing.T) {
 		"web/templates/hook.yaml", "kind: Job\nmetadata:\n  annotations: {helm.sh/hook: pre-install}\n",
 		"web/charts/db/Chart.yaml", "apiVersion: v2\nname: db\nversion: 1.0.0\n", "web/charts/db/templates/db.yaml", "db: {{ .Values.size }}\n",
 		"web/charts/extra/Chart.yaml", "apiVersion: v2\nname: extra\nversion: 1.0.0\n", "web/charts/extra/templates/extra.yaml", "extra: 1\n")
-	p := process(t)
+	p := rendertest.Process(t)
 	var asked []render.Question
 	p.Lookup = func(_ context.Context, q render.Question) ([]byte, error) {
 		asked = append(asked, q)
@@ -143,7 +144,7 @@ func TestAChartThatIsABomb(t *testing.T) {
 		"charts in it":        {pack(t, inners...), []string{memory}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := process(t)
+			p := rendertest.Process(t)
 			p.Patience = 10 * time.Second
 			if name == endless {
 				p.Patience = time.Second

@@ -4,10 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,44 +13,18 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
+	"github.com/pipeops/pipeops-vm-agent/internal/render/rendertest"
 )
-
-// built is where agent was compiled to, if it was.
-var built string
-
-// agent is the program as it is shipped. A test's own, with the race detector, maps too
-// much memory of its own to be held to a limit.
-var agent = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "pipeops-render-")
-	if err != nil {
-		return "", err
-	}
-	built = dir
-	path := filepath.Join(dir, "pipeops-agent")
-	cmd := exec.Command("go", "build", "-trimpath", "-o", path, "github.com/pipeops/pipeops-vm-agent/cmd/agent")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the agent: %w\n%s", err, out)
-	}
-	return path, nil
-})
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	_ = os.RemoveAll(built)
+	rendertest.Remove()
 	os.Exit(code)
-}
-
-func process(t *testing.T) render.Process {
-	t.Helper()
-	path, err := agent()
-	require.NoError(t, err)
-	return render.Process{Command: []string{path, render.Argument}}
 }
 
 func run(t *testing.T, j render.Job) (render.Result, error) {
 	t.Helper()
-	return process(t).Run(t.Context(), j)
+	return rendertest.Process(t).Run(t.Context(), j)
 }
 
 func files(pairs ...string) map[string][]byte {
@@ -198,7 +169,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 }
 
 func TestALoopWithoutEndIsStopped(t *testing.T) {
-	p := process(t)
+	p := rendertest.Process(t)
 	p.Patience = 500 * time.Millisecond
 	_, err := p.Run(t.Context(), render.Job{Type: render.Chart, Path: "web",
 		Files: chartFiles("web/templates/x.yaml", "{{ range 1000000 }}{{ range 1000000 }}{{ end }}{{ end }}")})
