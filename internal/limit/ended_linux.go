@@ -22,7 +22,7 @@ func hasEnded(c net.Conn) bool {
 	err = raw.Control(func(fd uintptr) {
 		var one [1]byte
 		n, _, err := unix.Recvfrom(int(fd), one[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-		ended = err == nil && n == 0 || err == unix.ECONNRESET //nolint:errorlint // an errno as it comes
+		ended = err == nil && n == 0 || err == unix.ECONNRESET
 	})
 	return err == nil && ended
 }

@@ -100,9 +100,9 @@ func TestWhoHasGoneGetsNoTurn(t *testing.T) {
 	}
 	turns := full(time.Minute)
 	l := open(t, Config{Handshakes: 2, Turns: turns})
-	gone, stays := dial(t, l, "127.0.0.1"), net.Conn(nil)
+	gone := dial(t, l, "127.0.0.1")
 	first := accept(t, l)
-	stays = dial(t, l, "127.0.0.1")
+	stays := dial(t, l, "127.0.0.1")
 	second := accept(t, l)
 	require.NoError(t, gone.Close())
 	require.Eventually(t, func() bool { return hasEnded(first.(*conn).Conn.(*TurnConn).Conn) }, time.Minute, time.Millisecond)

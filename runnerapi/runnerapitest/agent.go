@@ -89,7 +89,7 @@ func (a *Agent) StartOn(ln net.Listener) {
 	done := make(chan error, 1)
 	// It is made before anybody is let in: that takes up to a second of a processor's time
 	// under the race detector, in which who is connected already would wait.
-	handler := runnerapi.NewServer(runnerapi.Config{ //nolint:contextcheck // its handlers have their requests' contexts
+	handler := runnerapi.NewServer(runnerapi.Config{
 		Apps: a.Backend, Insides: a.Backend, Meter: a.Backend, ConfigMaps: a.Backend, Secrets: a.Backend, Namespaces: a.Backend, Clusters: a.Backend, Nodes: a.Backend,
 		Manifests: a.Backend, Joins: a.Backend, Kubernetes: a.Kubernetes, Releases: a.Backend, Builds: a.Backend, Sources: a.Backend,
 		Journal: a.Backend.journal, Outcomes: a.Backend, Policy: a.Policy, Audit: a.Audit, Limits: a.Limits,

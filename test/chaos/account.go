@@ -100,13 +100,8 @@ func (c *chaos) account(ctx context.Context, r round) error {
 	if err != nil {
 		return err
 	}
-	var agents []string
-	for _, a := range c.agents {
-		agents = append(agents, a.name)
-	}
-	records := c.auditor.all()
-	audited, excused := ledger.Audited(commands, records, c.kills.of(agents...))
-	problems := slices.Concat(ledger.Effects(commands, held), ledger.Chain(records), audited)
+	audited, excused := c.audited(commands)
+	problems := slices.Concat(ledger.Effects(commands, held), ledger.Chain(c.auditor.all()), audited)
 	if said, err := c.verifyAudit(ctx); err != nil {
 		problems = append(problems, fmt.Sprintf("audit verify: %v: %s", err, said))
 	}

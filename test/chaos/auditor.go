@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/chaos/ledger"
 )
 
 const (
@@ -73,6 +75,31 @@ func (a *auditor) all() []runnerapi.AuditRecord {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return append([]runnerapi.AuditRecord(nil), a.records...)
+}
+
+// allAudited says what the log does not tell of: a record is kept a moment after its command
+// was answered.
+func (c *chaos) allAudited(ctx context.Context) error {
+	if err := c.auditor.read(ctx); err != nil {
+		return err
+	}
+	commands, err := c.ledger.Commands()
+	if err != nil {
+		return fmt.Errorf("the ledger was not written: %w", err)
+	}
+	if missing, _ := c.audited(commands); len(missing) > 0 {
+		return errors.New(missing[0])
+	}
+	return nil
+}
+
+// audited compares the log with the ledger, as far as the log was read.
+func (c *chaos) audited(commands []ledger.Command) (problems []string, excused int) {
+	var agents []string
+	for _, a := range c.agents {
+		agents = append(agents, a.name)
+	}
+	return ledger.Audited(commands, c.auditor.all(), c.kills.of(agents...))
 }
 
 // handedOver compares the end of the log with the one that the control plane has.

@@ -96,6 +96,7 @@ func (c *chaos) settle(ctx context.Context, work *sync.WaitGroup) error {
 		{"the agent is online to the Runner", c.listener.online},
 		{"every App is healthy and was announced", c.appsSettled},
 		{"the Runner knows what the control plane knows", c.allHeard},
+		{"the audit log tells of every command", c.allAudited},
 		{"the control plane has the whole audit log", c.handedOver},
 	} {
 		if err := harness.Eventually(ctx, step.what, step.check); err != nil {

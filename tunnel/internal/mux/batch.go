@@ -141,7 +141,7 @@ func (b *batch) send(stream uint32, p, frame []byte, lone bool) (int, error) {
 		return b.data(stream, p, lone)
 	}
 	b.mu.Lock()
-	if b.busy || len(b.waiting) > 0 || b.usable() != nil || len(p) <= smallFrame && !(lone && b.last == stream) {
+	if b.busy || len(b.waiting) > 0 || b.usable() != nil || len(p) <= smallFrame && (!lone || b.last != stream) {
 		b.mu.Unlock()
 		return b.data(stream, p, lone)
 	}
@@ -195,7 +195,8 @@ func (b *batch) take(kind *sync.Pool) {
 	}
 	little, has := b.buffer, b.waiting
 	b.buffer = kind.Get().(*[]byte)
-	b.waiting = append((*b.buffer)[:0], has...)
+	whole := (*b.buffer)[:0]
+	b.waiting = append(whole, has...) //nolint:gocritic // what was has goes into the new one
 	if little != nil {
 		littles.Put(little)
 	}

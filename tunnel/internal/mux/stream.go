@@ -194,7 +194,7 @@ func (s *Stream) ReadFrom(r io.Reader) (total int64, err error) {
 				return total, werr
 			}
 		}
-		if err == io.EOF { //nolint:errorlint // as io.Copy has it
+		if err == io.EOF {
 			return total, nil
 		}
 		if err != nil {
