@@ -207,16 +207,25 @@ func newBuildStatus(a *app) *cobra.Command {
 }
 
 func newBuildLogs(a *app) *cobra.Command {
+	return newLogsOfBuild(a, "Print the log of a build, and follow it to its end", "pipeops-runner build logs shop web -n pipeops-builds -f",
+		func(_ context.Context, _ *target, key runnerapi.Key) (runnerapi.Key, error) { return key, nil })
+}
+
+// newLogsOfBuild prints the log of the build that belongs to what is named.
+func newLogsOfBuild(a *app, short, example string, build func(context.Context, *target, runnerapi.Key) (runnerapi.Key, error)) *cobra.Command {
 	var namespace string
 	opts := runnerapi.LogOptions{}
 	cmd := &cobra.Command{
-		Use: "logs AGENT NAME", Short: "Print the log of a build, and follow it to its end",
-		Example:           "  pipeops-runner build logs shop web -n pipeops-builds -f",
+		Use: "logs AGENT NAME", Short: short,
+		Example:           "  " + example,
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
 			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
+				key, err := build(ctx, t, runnerapi.Key{Namespace: namespace, Name: args[1]})
+				if err != nil {
+					return err
+				}
 				return a.printBuildLog(ctx, t, key, opts)
 			})
 		},

@@ -40,29 +40,16 @@ func (b *sourceBuild) into(spec *runnerapi.SourceSpec) error {
 }
 
 func newSourceLogs(a *app) *cobra.Command {
-	var namespace string
-	opts := runnerapi.LogOptions{}
-	cmd := &cobra.Command{
-		Use: "logs AGENT NAME", Short: "Print the log of a source's newest build, and follow it to its end",
-		Example:           "  pipeops-runner source logs shop site -f",
-		Args:              exactArgs("AGENT", "NAME"),
-		ValidArgsFunction: a.completeAgent,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
-				source, err := t.GetSource(ctx, key)
-				if err != nil {
-					return at(t, key.String(), err)
-				}
-				if source.Status.Build == nil {
-					return &exitError{code: exitNotFound, error: fmt.Errorf("source %s has built nothing yet", key),
-						fix: "see how it is doing: pipeops-runner source get " + t.agent.Name + " " + key.Name + " -n " + key.Namespace}
-				}
-				return a.printBuildLog(ctx, t, source.Status.Build.Key(), opts)
-			})
-		},
-	}
-	namespaceFlag(cmd, &namespace)
-	buildLogFlags(cmd, &opts)
-	return cmd
+	return newLogsOfBuild(a, "Print the log of a source's newest build, and follow it to its end", "pipeops-runner source logs shop site -f",
+		func(ctx context.Context, t *target, key runnerapi.Key) (runnerapi.Key, error) {
+			source, err := t.GetSource(ctx, key)
+			switch {
+			case err != nil:
+				return key, at(t, key.String(), err)
+			case source.Status.Build == nil:
+				return key, &exitError{code: exitNotFound, error: fmt.Errorf("source %s has built nothing yet", key),
+					fix: "see how it is doing: pipeops-runner source get " + t.agent.Name + " " + key.Name + " -n " + key.Namespace}
+			}
+			return source.Status.Build.Key(), nil
+		})
 }

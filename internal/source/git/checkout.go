@@ -35,27 +35,18 @@ const maxCheckedOut = 200_000
 // Checkout writes the files of a folder of one commit into dir, which exists and is empty:
 // with symbolic links and what is executable, without submodules. Nothing is written out of dir.
 func Checkout(ctx context.Context, r Remote, ref runnerapi.GitRef, folder, dir string, l Limits) (commit string, err error) {
-	u, err := runnerapi.ParseGitURL(r.URL)
-	if err != nil {
-		return "", failed(NotGit, "correct url", "url %v", err)
-	}
 	ctx, cancel := context.WithTimeout(ctx, l.Time)
 	defer cancel()
-	s := newSession(u, r, l)
-	defer s.close()
-	refs, err := s.advertised(ctx)
+	at, err := locate(ctx, r, ref, l)
 	if err != nil {
 		return "", err
 	}
-	hash, err := resolve(refs, ref)
+	defer at.close()
+	pack, err := download(ctx, at.session, at.refs, at.hash, l, at.host)
 	if err != nil {
 		return "", err
 	}
-	pack, err := download(ctx, s, refs, hash, l, u.Host)
-	if err != nil {
-		return "", err
-	}
-	return checkOut(pack, hash, folder, dir, l)
+	return checkOut(pack, at.hash, folder, dir, l)
 }
 
 func checkOut(pack []byte, want plumbing.Hash, folder, dir string, l Limits) (string, error) {

@@ -37,48 +37,58 @@ type session interface {
 // files: those of one folder, or all for an empty one. It answers nil files for a commit
 // that is known. Errors are *Error, save the context's.
 func Fetch(ctx context.Context, r Remote, ref runnerapi.GitRef, folder, known string, l Limits) (commit string, files Files, err error) {
-	u, err := runnerapi.ParseGitURL(r.URL)
-	if err != nil {
-		return "", nil, failed(NotGit, "correct url", "url %v", err)
-	}
 	ctx, cancel := context.WithTimeout(ctx, l.Time)
 	defer cancel()
-	s := newSession(u, r, l)
-	defer s.close()
-	refs, err := s.advertised(ctx)
+	at, err := locate(ctx, r, ref, l)
 	if err != nil {
 		return "", nil, err
 	}
-	hash, err := resolve(refs, ref)
-	if err != nil {
-		return "", nil, err
-	}
-	if hash.String() == known {
+	defer at.close()
+	if at.hash.String() == known {
 		return known, nil, nil
 	}
-	pack, err := download(ctx, s, refs, hash, l, u.Host)
+	pack, err := download(ctx, at.session, at.refs, at.hash, l, at.host)
 	if err != nil {
 		return "", nil, err
 	}
-	return unpack(pack, hash, folder, l)
+	return unpack(pack, at.hash, folder, l)
 }
 
 // Resolve asks what commit the ref is at, and gets nothing of it. Errors are as Fetch's.
 func Resolve(ctx context.Context, r Remote, ref runnerapi.GitRef, l Limits) (commit string, err error) {
-	u, err := runnerapi.ParseGitURL(r.URL)
-	if err != nil {
-		return "", failed(NotGit, "correct url", "url %v", err)
-	}
 	ctx, cancel := context.WithTimeout(ctx, l.Time)
 	defer cancel()
-	s := newSession(u, r, l)
-	defer s.close()
-	refs, err := s.advertised(ctx)
+	at, err := locate(ctx, r, ref, l)
 	if err != nil {
 		return "", err
 	}
-	hash, err := resolve(refs, ref)
-	return hash.String(), err
+	defer at.close()
+	return at.hash.String(), nil
+}
+
+// located is a commit, and the session in which it was found.
+type located struct {
+	session
+	refs *packp.AdvRefs
+	hash plumbing.Hash
+	host string
+}
+
+// locate asks what commit the ref is at. What it answers is the caller's to close.
+func locate(ctx context.Context, r Remote, ref runnerapi.GitRef, l Limits) (*located, error) {
+	u, err := runnerapi.ParseGitURL(r.URL)
+	if err != nil {
+		return nil, failed(NotGit, "correct url", "url %v", err)
+	}
+	at := &located{session: newSession(u, r, l), host: u.Host}
+	if at.refs, err = at.advertised(ctx); err == nil {
+		at.hash, err = resolve(at.refs, ref)
+	}
+	if err != nil {
+		at.close()
+		return nil, err
+	}
+	return at, nil
 }
 
 func newSession(u runnerapi.GitURL, r Remote, l Limits) session {
