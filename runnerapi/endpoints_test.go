@@ -139,18 +139,26 @@ func hedged(t *testing.T, agent *runnerapitest.Agent, nodes ...*node) *runnerapi
 func TestClientsSpreadOverEndpoints(t *testing.T) {
 	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
 	one, two := newNode(t, agent.Address), newNode(t, agent.Address)
+	first := 0 // clients that are by the first
 	for range 24 {
+		atOne, atTwo := one.connections(), two.connections()
 		c := through(t, agent, one, two)
 		for range 3 {
 			_, err := c.Cluster(ctxFor(t))
 			require.NoError(t, err)
 		}
 		c.Close()
+		// Not how many: net/http dials once more where a call begins before the connection
+		// of the one before is among the idle ones.
+		byOne, byTwo := one.connections() > atOne, two.connections() > atTwo
+		require.True(t, byOne != byTwo, "a client stays where it is")
+		if byOne {
+			first++
+		}
 	}
 	// That one of two gets fewer than 2 of 24 happens once in 300 000 runs.
-	assert.Greater(t, one.connections(), 1)
-	assert.Greater(t, two.connections(), 1)
-	assert.Equal(t, 24, one.connections()+two.connections(), "a client stays where it is")
+	assert.Greater(t, first, 1)
+	assert.Less(t, first, 23)
 }
 
 // TestADialThatHangsIsHedged: a node that takes connections and says nothing, as one
