@@ -28,6 +28,7 @@ type applyCommand struct {
 	prune     bool
 	wait      time.Duration
 	opts      runnerapi.ApplyOptions
+	writing
 }
 
 func newApply(a *app) *cobra.Command {
@@ -49,7 +50,7 @@ or .json are read in the order of their names, or - for standard input.`,
 			if err != nil {
 				return usageError{err}
 			}
-			c.opts.NoPrune = !c.prune
+			c.opts.NoPrune, c.opts.WriteOptions = !c.prune, c.options()
 			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error { return c.run(ctx, t, text) })
 		},
 	}
@@ -61,7 +62,7 @@ or .json are read in the order of their names, or - for standard input.`,
 	fl.BoolVar(&c.opts.Diff, "diff", false, "show what changes; values of Secrets are masked")
 	fl.BoolVar(&c.prune, "prune", true, "delete what left the set")
 	fl.DurationVar(&c.wait, "wait", 0, "wait this long until all objects are ready, as in 5m; 0 for not at all")
-	dryRunFlag(cmd, &c.opts.DryRun)
+	c.addWriting(cmd)
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json") // fails for an unknown flag only
 	return cmd
 }
