@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/helm"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
@@ -124,5 +125,28 @@ func TestWhatNobodyRemoves(t *testing.T) {
 	_, err = r.PutRelease(t.Context(), key("stays"), of(guide(t), nil), byTest)
 	assert.Contains(t, problemOf(t, err).Detail, "Namespace default (release stays)")
 	_, err = service(t, env, "stays")
+	require.NoError(t, err)
+}
+
+// TestAHeldDeleteSparesANewerRelease of the same name, which is told by the journal: with the
+// lock nobody else changes one.
+func TestAHeldDeleteSparesANewerRelease(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	r := start(t, env.Agent)
+	remove(t, env, "held")
+	deploy(t, r, "held", of(guide(t), nil))
+	held := byTest
+	held.Answered = func(context.Context) (bool, error) {
+		_, err := start(t, env.Agent, func(o *helm.Options) { o.Replica = "agent-2" }).DeleteRelease(t.Context(), key("held"), byTest)
+		assert.Equal(t, runnerapi.CodeConflict, problemOf(t, err).Code, "it is locked")
+		return true, nil
+	}
+	_, err := r.DeleteRelease(t.Context(), key("held"), held)
+	require.NoError(t, err)
+	release, err := r.GetRelease(t.Context(), key("held"))
+	require.NoError(t, err)
+	assert.Equal(t, runnerapi.ReleaseDeployed, release.Status)
+	assert.False(t, release.Busy())
+	_, err = service(t, env, "held")
 	require.NoError(t, err)
 }
