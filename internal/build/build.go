@@ -253,7 +253,10 @@ func (c *Client) DeleteBuild(ctx context.Context, key runnerapi.Key, opts runner
 	if err != nil || opts.DryRun {
 		return err
 	}
-	for i := range runs {
+	if late, err := opts.Late(ctx); late || err != nil {
+		return err
+	}
+	for i := range runs { // those of then, by their UIDs: a run that came meanwhile goes on
 		if err := c.remove(ctx, &runs[i]); err != nil {
 			return err
 		}
