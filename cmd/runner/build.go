@@ -276,7 +276,7 @@ func newBuildDelete(a *app) *cobra.Command {
 				if err := t.DeleteBuild(ctx, key, write.options()); err != nil {
 					return at(t, key.String(), err)
 				}
-				a.say("build %s was deleted", key)
+				a.sayDeleted("build "+key.String(), write.dryRun)
 				return nil
 			})
 		},

@@ -104,6 +104,7 @@ func (w *workshop) followed(t *testing.T) {
 	_, err = f.engine.Get(t.Context(), f.key)
 	require.NoError(t, err, "what it brought stays")
 	require.NoError(t, f.engine.Delete(t.Context(), f.key, byTest))
+	f.pages(t)
 }
 
 const appSpec = "imagePullSecrets: [registry]\nterminationGraceSeconds: 1\n"

@@ -108,7 +108,8 @@ func (s *session) rolledBack(ctx context.Context, to record, next []*object) (ru
 	if err != nil {
 		return runnerapi.Release{}, err
 	}
-	if _, err := s.undoes(cluster, next); err != nil {
+	gone, err := s.undoes(cluster, next)
+	if err != nil {
 		return runnerapi.Release{}, err
 	}
 	rel, err := one(s.store.Driver, to)
@@ -116,6 +117,7 @@ func (s *session) rolledBack(ctx context.Context, to record, next []*object) (ru
 		return runnerapi.Release{}, err
 	}
 	v := view(rel, true)
+	v.Objects = gone
 	v.Revision, v.Status, v.Description = s.next(), "unknown", fmt.Sprintf("dry run: it would go back to revision %d; nothing was changed", to.version)
 	return v, nil
 }
