@@ -160,6 +160,15 @@ func (a *app) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(a.err, format+"\n", args...)
 }
 
+// none says, to a person, that there is nothing to list, and what to do about it.
+func (a *app) none(out cli.Output, n int, hint string) bool {
+	if n > 0 || !out.Table() {
+		return false
+	}
+	a.say("%s", hint)
+	return true
+}
+
 // exactArgs names the argument that is missing.
 func exactArgs(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {

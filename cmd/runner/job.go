@@ -154,7 +154,7 @@ func newRunStatus[T any](a *app, k runKind[T], kind, short string, get func(*run
 				if err != nil {
 					return at(t, key.String(), err)
 				}
-				if wait.limit > 0 && !wait.noWait {
+				if wait.wanted() {
 					return k.conclude(ctx, a, t, run, wait, &out)
 				}
 				return out.Write(a.out, run, func(w io.Writer) { k.table(w, run) })

@@ -111,7 +111,7 @@ type runKind[T any] struct {
 // answers an error unless it succeeded.
 func (k runKind[T]) conclude(ctx context.Context, a *app, t *target, run T, f *waiting, out *cli.Output) error {
 	s := k.of(run)
-	if f.noWait || f.limit <= 0 {
+	if !f.wanted() {
 		a.say("accepted: %s; it goes on in the cluster", s.key)
 		if s.operation != "" {
 			a.say("see what becomes of it with: pipeops-runner operation %s %s", t.agent.Name, s.operation)
