@@ -97,7 +97,7 @@ func (a *app) sayKnown(err error, e *runnerapi.Error) {
 		a.say("  field: %s", e.Field)
 	}
 	for _, f := range e.Fields {
-		a.say("  field: %s: %s", f.Field, f.Message)
+		a.say("  field: %s: %s", f.Field, strings.TrimPrefix(f.Message, f.Field+": "))
 	}
 	if e.Fix != "" {
 		a.say("  fix: %s", e.Fix)
