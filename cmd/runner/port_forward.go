@@ -89,6 +89,11 @@ func parsePorts(texts []string) ([]portPair, error) {
 }
 
 func (c *portForward) run(ctx context.Context, t *target, key runnerapi.Key, pairs []portPair, command []string) error {
+	// Or the first connection would tell it. Whoever may not read Apps is left to that.
+	known := &runnerapi.Error{}
+	if _, err := t.Get(ctx, key); errors.As(err, &known) && known.Code == runnerapi.CodeNotFound {
+		return at(t, key.String(), err)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	defer work.Wait()
