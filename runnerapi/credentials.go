@@ -61,6 +61,8 @@ func LoadCredentials(path string) (Credentials, error) {
 	switch {
 	case err != nil:
 		return Credentials{}, fmt.Errorf("credentials file: %w", err)
+	case info.IsDir():
+		return Credentials{}, fmt.Errorf("credentials file %s is a directory; name the file in it", path)
 	case info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows": // which knows no modes
 		return Credentials{}, fmt.Errorf("credentials file %s can be read by others; run `chmod 600 %s`", path, path)
 	}
@@ -85,7 +87,7 @@ func ParseCredentials(text []byte) (Credentials, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&c); err != nil {
-		return Credentials{}, fmt.Errorf("it cannot be read: %w", err)
+		return Credentials{}, fmt.Errorf("it is not a Runner's credentials: %w", err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return Credentials{}, errors.New("it goes on after its end")
@@ -97,10 +99,10 @@ func ParseCredentials(text []byte) (Credentials, error) {
 }
 
 func (c *Credentials) validate() error {
-	for name, value := range map[string]string{"runner": c.Runner, "controlPlane": c.ControlPlane, "edge": c.Edge,
-		"agentsDomain": c.AgentsDomain, "trustDomain": c.TrustDomain} {
-		if value == "" {
-			return fmt.Errorf("%s: is missing", name)
+	for _, field := range [][2]string{{"runner", c.Runner}, {"controlPlane", c.ControlPlane}, {"edge", c.Edge},
+		{"agentsDomain", c.AgentsDomain}, {"trustDomain", c.TrustDomain}} {
+		if field[1] == "" {
+			return fmt.Errorf("%s: is missing", field[0])
 		}
 	}
 	if _, err := c.TLSCertificate(); err != nil {

@@ -34,8 +34,8 @@ const (
 // NotManaged refuses a command in a namespace that is not the agent's.
 func NotManaged(namespace string) *Error {
 	return problem.New(http.StatusForbidden, CodeNamespaceNotManaged,
-		fmt.Sprintf("use a namespace that the agent manages, or hand this one over: pipeops-runner namespace create AGENT %s --adopt, "+
-			"which is PUT /v1/namespaces/%s with {\"adopt\":true}, where the customer's policy allows adopt-namespace", namespace, namespace),
+		fmt.Sprintf("use a namespace that the agent manages, or make it one: pipeops-runner namespace create AGENT %s (PUT /v1/namespaces/%s); "+
+			"one that is there already is handed over with --adopt, where the customer's policy allows adopt-namespace", namespace, namespace),
 		"the agent does not manage namespace %q", namespace).WithField("namespace")
 }
 

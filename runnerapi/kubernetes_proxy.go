@@ -218,6 +218,11 @@ func (s *server) answered(r *http.Request, k *KubernetesRequest, resp *http.Resp
 // maxRefused is how much of a refusal is looked at, in bytes.
 const maxRefused = 8 << 10
 
+// ownRefusal is in the text of a Status, be it JSON or protobuf, that refuses the agent, and
+// not whom it asks for: "cannot impersonate resource", and since Kubernetes 1.36 also
+// "cannot impersonate-on:user-info:list resource" (constrained impersonation).
+const ownRefusal = `" cannot impersonate`
+
 // mayImpersonate says of a refusal whether it is the agent's own: no request of a Runner's
 // asks for impersonation.
 func mayImpersonate(k *KubernetesRequest, resp *http.Response) error {
@@ -228,7 +233,7 @@ func mayImpersonate(k *KubernetesRequest, resp *http.Response) error {
 	if err = errors.Join(err, resp.Body.Close()); err != nil {
 		return err
 	}
-	if bytes.Contains(said, []byte("cannot impersonate resource")) {
+	if bytes.Contains(said, []byte(ownRefusal)) {
 		return problem.Errorf(problem.Forbidden, "the owner of the cluster has to allow it, with these names: kubectl apply -f kubernetes-api-rights.yaml; see docs/kubernetes-api.md",
 			"the API server does not let the agent ask in the name of user %q and groups %q", k.As.User, k.As.Groups)
 	}

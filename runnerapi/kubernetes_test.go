@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -79,6 +80,10 @@ func (a *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 	case strings.HasSuffix(r.URL.Path, "/unauthorized"):
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		w.WriteHeader(http.StatusUnauthorized)
+	case strings.HasSuffix(r.URL.Path, "/forbidden"): // with what was sent
+		w.Header().Set("Content-Length", strconv.FormatInt(r.ContentLength, 10))
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.Copy(w, r.Body)
 	default:
 		w.Header().Set("Set-Cookie", "a=b")
 		_, _ = io.Copy(w, r.Body)
@@ -191,6 +196,23 @@ func TestNoPathLeavesTheKubernetesAPI(t *testing.T) {
 	}
 	assert.Zero(t, api.count(), "none comes to the API server")
 	assert.Empty(t, p.all(), "nor to the policy")
+}
+
+// TestARefusalOfTheAgentItselfIsToldFromOneOfWhomItAsksFor by the API server's words, which
+// Kubernetes 1.36 has added to.
+func TestARefusalOfTheAgentItselfIsToldFromOneOfWhomItAsksFor(t *testing.T) {
+	agent, _, _, _ := kubernetes(t)
+	r := newRaw(t, agent)
+	for says, own := range map[string]bool{
+		`users \"somebody\" is forbidden: User \"agent\" cannot impersonate resource \"users\" in API group \"\" at the cluster scope`: true,
+		`pods is forbidden: User \"agent\" cannot impersonate-on:user-info:list resource \"pods\" in the namespace \"shop\"`:           true,
+		`pods is forbidden: User \"somebody\" cannot list resource \"pods\" in the namespace \"shop\"`:                                 false,
+	} {
+		resp, answer := r.do(http.MethodPost, "/v1/kubernetes/api/v1/namespaces/shop/pods/forbidden", `{"kind":"Status","apiVersion":"v1","message":"`+says+`"}`)
+		assert.Equal(t, http.StatusForbidden, resp.StatusCode)
+		const words = `the API server does not let the agent ask in the name of user "somebody"`
+		assert.Equal(t, own, strings.Contains(statusIn(t, answer).Message, words), "%s: %s", says, answer)
+	}
 }
 
 // TestRefusalsAreKubernetesStatus is what kubectl shows.

@@ -2,6 +2,7 @@ package runnerapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -75,6 +76,9 @@ func (s *server) getRun(ctx context.Context, in *getRunInput, kind AppType) (*ap
 // run is an App of this type; one of another is none.
 func (s *server) run(ctx context.Context, key Key, kind AppType) (App, error) {
 	app, err := limited(ctx, s.CallTimeout, func(ctx context.Context) (App, error) { return s.Apps.Get(ctx, key) })
+	if none := (*problem.Error)(nil); errors.As(err, &none) && none.Code == problem.NotFound {
+		return App{}, problem.Errorf(problem.NotFound, "check the name and the namespace, or run it first", "there is no %s %s", kind, key)
+	}
 	if err != nil || app.Spec.Type == kind {
 		return app, err
 	}

@@ -22,8 +22,10 @@ func newPolicy() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "policy",
 		Short: "Try what the policy lets Runners do",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:  cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return fmt.Errorf("%w: %w\n%s", errUsage, cli.NoSubcommand(cmd, args), cli.SeeHelp(cmd.CommandPath()))
+		},
 	}
 	cmd.AddCommand(newPolicyCheck(), newPolicyCommands())
 	return cmd

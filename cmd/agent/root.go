@@ -33,10 +33,11 @@ func newRoot() *cobra.Command {
 		Long: "The agent registers with a control plane, opens one outbound FRP tunnel and serves\n" +
 			"the Runner API through it. It opens no inbound port but the one for health checks.",
 		Example:       "  pipeops-agent run --config /etc/pipeops/agent.yaml",
+		Version:       version,
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fmt.Errorf("%w: %w\nSee `%s --help`", errUsage, cli.FlagError(err), cmd.CommandPath())
+		return fmt.Errorf("%w: %w\n%s", errUsage, cli.FlagError(cmd, err), cli.SeeHelp(cmd.CommandPath()))
 	})
 	root.AddCommand(newRun(), newReady(), newPrintConfig(), newDoctor(), newPolicy(), newAudit(), newBuild(), newVersion())
 	return root
@@ -48,11 +49,14 @@ func newVersion() *cobra.Command {
 
 // execute runs the command and turns its error into text and exit code.
 func execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
+	if unknown := cli.UnknownCommand(err); unknown != nil {
+		err = fmt.Errorf("%w: %w\n%s", errUsage, unknown, cli.SeeHelp(cmd.CommandPath()))
+	}
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.Is(err, errUsage) || strings.HasPrefix(err.Error(), "unknown command"):
+	case errors.Is(err, errUsage):
 		_, _ = fmt.Fprintln(stderr, "pipeops-agent:", strings.TrimPrefix(err.Error(), errUsage.Error()+": "))
 		return usageCode()
 	}

@@ -77,6 +77,9 @@ func kubernetesConfig(path string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = path
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if clientcmd.IsEmptyConfig(err) { // whose text names a variable that is not read here
+		err = errors.New("this is no pod, and no kubeconfig is named")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("no Kubernetes cluster: %w (fix: run the agent as a pod, or set KUBECONFIG)", err)
 	}

@@ -9,8 +9,8 @@ import (
 )
 
 func newAgent(a *app) *cobra.Command {
-	return group("agent", "Approve, label, refuse or forget an agent, or read its timeline or audit log",
-		newAgentApprove(a), newAgentDeny(a), newAgentLabel(a), newAgentRevoke(a), newAgentRemove(a), newAgentTimeline(a), newAgentAudit(a))
+	return group("agent", "List, approve, label, refuse or forget agents, or read an agent's timeline or audit log",
+		newAgentList(a, "list"), newAgentsShow(a), newAgentApprove(a), newAgentDeny(a), newAgentLabel(a), newAgentRevoke(a), newAgentRemove(a), newAgentTimeline(a), newAgentAudit(a))
 }
 
 func newAgentRevoke(a *app) *cobra.Command {

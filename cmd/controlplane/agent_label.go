@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 )
 
@@ -33,7 +35,7 @@ When the agent registers anew its labels are those of its token again.`,
 				if err != nil {
 					return err
 				}
-				a.say("agent %s (%s) has the labels %v", agent.Name, agent.ID, agent.Labels)
+				a.say("agent %s (%s) has %s", agent.Name, agent.ID, cmp.Or(cli.Labels(agent.Labels), "no labels"))
 				return nil
 			})
 		},

@@ -12,11 +12,19 @@ import (
 )
 
 func newAgents(a *app) *cobra.Command {
+	cmd := newAgentList(a, "agents")
+	cmd.Example = "  pipeops-controlplane agents\n  pipeops-controlplane agents show shop"
+	cmd.AddCommand(newAgentsShow(a))
+	return cmd
+}
+
+// newAgentList is agents, and agent list for whoever knows token list and runner list.
+func newAgentList(a *app, use string) *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
-		Use:     "agents",
+		Use:     use,
 		Short:   "List agents, and those that wait to become one",
-		Example: "  pipeops-controlplane agents\n  pipeops-controlplane agents show shop",
+		Example: "  pipeops-controlplane agent list -o json",
 		Args:    exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.admin(cmd, func(ctx context.Context, admin *controlplane.Admin) error {
@@ -28,8 +36,7 @@ func newAgents(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if len(agents) == 0 && len(waiting) == 0 && out.Table() {
-					a.say("no agents yet; `pipeops-controlplane token create` makes a token to register one with")
+				if a.none(out, len(agents)+len(waiting), "no agents yet; `pipeops-controlplane token create` makes a token to register one with") {
 					return nil
 				}
 				err = out.Write(a.out, agentEntries(agents, waiting), func(w io.Writer) {
@@ -45,7 +52,6 @@ func newAgents(a *app) *cobra.Command {
 		},
 	}
 	out.Add(cmd)
-	cmd.AddCommand(newAgentsShow(a))
 	return cmd
 }
 

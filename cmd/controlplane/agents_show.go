@@ -33,7 +33,7 @@ func newAgentsShow(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "show AGENT",
 		Short:   "Show an agent and what happened to it and its apps",
-		Example: "  pipeops-controlplane agents show shop --events 50",
+		Example: "  pipeops-controlplane agent show shop --events 50",
 		Args:    exactArgs("AGENT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.admin(cmd, func(ctx context.Context, admin *controlplane.Admin) error {

@@ -26,7 +26,7 @@ var brokerURL = secretURL{
 // add adds the flags of whoever serves.
 func (b *brokerFlags) add(f *pflag.FlagSet) {
 	b.addOwn(f)
-	f.StringVar(&b.runnerURLFile, "runner-broker-url-file", "", "file with the URL that Runners reach RabbitMQ at, for `runner create`")
+	f.StringVar(&b.runnerURLFile, "runner-broker-url-file", "", "file with the URL that Runners reach RabbitMQ at, which runner create gives them")
 }
 
 // addOwn adds the flags of how we reach the broker ourselves.

@@ -23,8 +23,8 @@ func (l *limitFlags) add(f *pflag.FlagSet) {
 	f.IntVar(&l.newPerSecond, "new-connections-per-address", limit.DefaultNewPerSecond, "new connections per second of one address in the long run")
 	f.StringSliceVar(&l.shared, "shared-address", nil, "address or network behind which many agents or Runners are, such as a load balancer's: exempt from limits by address; may be repeated")
 	f.IntVar(&l.outbox.Events, "outbox-events", controlplane.DefaultOutboxEvents, "announcements that wait for the broker, past which those are dropped that later ones supersede")
-	f.IntVar(&l.outbox.PerAgent, "outbox-events-per-agent", controlplane.DefaultOutboxPerAgent, "the same for those about one agent and its Apps")
-	f.Int64Var(&l.outbox.Bytes, "outbox-bytes", controlplane.DefaultOutboxBytes, "the same in bytes, in total")
+	f.IntVar(&l.outbox.PerAgent, "outbox-events-per-agent", controlplane.DefaultOutboxPerAgent, "--outbox-events for those about one agent and its Apps")
+	f.Int64Var(&l.outbox.Bytes, "outbox-bytes", controlplane.DefaultOutboxBytes, "announcements that wait for the broker, in bytes, past which those are dropped that later ones supersede")
 }
 
 func (l *limitFlags) apply(cfg *controlplane.Config) error {

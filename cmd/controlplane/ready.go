@@ -63,9 +63,7 @@ func (r *ready) run(ctx context.Context) error {
 	for {
 		checks, err := r.ask(ctx, client)
 		if err == nil {
-			for _, name := range slices.Sorted(maps.Keys(checks)) {
-				_, _ = fmt.Fprintf(r.out, "%-8s  %s\n", name, checks[name])
-			}
+			printChecks(r.out, checks)
 			return nil
 		}
 		select {
@@ -75,6 +73,16 @@ func (r *ready) run(ctx context.Context) error {
 			return err
 		case <-time.After(readyInterval):
 		}
+	}
+}
+
+func printChecks(w io.Writer, checks map[string]string) {
+	names, width := slices.Sorted(maps.Keys(checks)), 0
+	for _, name := range names {
+		width = max(width, len(name))
+	}
+	for _, name := range names {
+		_, _ = fmt.Fprintf(w, "%-*s  %s\n", width, name, checks[name])
 	}
 }
 

@@ -25,6 +25,9 @@ func newReleaseList(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
+				if a.none(out, len(releases), "no releases are offered; `pipeops-controlplane release offer` offers one") {
+					return nil
+				}
 				return out.Write(a.out, listOf(releases), func(w io.Writer) { releaseTable(w, releases) })
 			})
 		},

@@ -45,10 +45,13 @@ func execute(ctx context.Context, args []string, s streams) int {
 	if err == nil {
 		return 0
 	}
+	if unknown := cli.UnknownCommand(err); unknown != nil {
+		err = usageError{unknown}
+	}
 	_, _ = fmt.Fprintln(s.err, "Error:", err)
 	var usage usageError
-	if errors.As(err, &usage) || strings.HasPrefix(err.Error(), "unknown command") {
-		_, _ = fmt.Fprintf(s.err, "Run `%s --help` for how it is used.\n", cmd.CommandPath())
+	if errors.As(err, &usage) {
+		_, _ = fmt.Fprintln(s.err, cli.SeeHelp(cmd.CommandPath()))
 		return exitUsage
 	}
 	return exitFailure
@@ -72,7 +75,7 @@ well: --data-dir is PIPEOPS_DATA_DIR, --api-listen is PIPEOPS_API_LISTEN.`,
 	}
 	root.PersistentFlags().StringVar(&a.dataDir, "data-dir", defaultDataDir, "directory with the CA and the database, unless those are in PostgreSQL")
 	a.database.add(root.PersistentFlags())
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{cli.FlagError(err)} })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{cli.FlagError(cmd, err)} })
 	root.AddCommand(newServe(a), newReady(a), newToken(a), newRunner(a), newAgents(a), newAgent(a), newRoutes(a), newWebhook(a), newRelease(a), newDeadLetters(a), newCA(a), newDatabase(a), cli.NewVersion("pipeops-controlplane", version, commit))
 	return root
 }
@@ -157,6 +160,15 @@ func (a *app) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(a.err, format+"\n", args...)
 }
 
+// none says, to a person, that there is nothing to list, and what to do about it.
+func (a *app) none(out cli.Output, n int, hint string) bool {
+	if n > 0 || !out.Table() {
+		return false
+	}
+	a.say("%s", hint)
+	return true
+}
+
 // exactArgs names the argument that is missing.
 func exactArgs(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
@@ -173,8 +185,8 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 
 // group is a command that only holds others.
 func group(use, short string, commands ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		return usageError{fmt.Errorf("%s needs a subcommand: see `%s --help`", cmd.CommandPath(), cmd.CommandPath())}
+	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: func(cmd *cobra.Command, args []string) error {
+		return usageError{cli.NoSubcommand(cmd, args)}
 	}}
 	cmd.AddCommand(commands...)
 	return cmd

@@ -24,6 +24,9 @@ func newRunnerList(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
+				if a.none(out, len(runners), "no Runners yet; `pipeops-controlplane runner create NAME -o FILE` makes the credentials of one") {
+					return nil
+				}
 				return out.Write(a.out, listOf(runners), func(w io.Writer) { runnerTable(w, runners) })
 			})
 		},

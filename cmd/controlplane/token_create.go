@@ -38,6 +38,9 @@ fingerprint of the key that it says in its log as well.`,
   AGENT_TOKEN=$(pipeops-controlplane token create)`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := opts.Check(); err != nil {
+				return usageError{err}
+			}
 			return a.firstAdmin(cmd, func(ctx context.Context, admin *controlplane.Admin) error {
 				return a.createToken(ctx, admin, opts, out)
 			})

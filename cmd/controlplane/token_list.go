@@ -26,6 +26,9 @@ func newTokenList(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
+				if a.none(out, len(list), "no tokens yet; `pipeops-controlplane token create` makes one") {
+					return nil
+				}
 				return out.Write(a.out, list, func(w io.Writer) { tokenTable(w, list) })
 			})
 		},

@@ -52,6 +52,9 @@ func newWebhookList(a *app) *cobra.Command {
 				for i, h := range hooks {
 					lines[i] = lineOf(h)
 				}
+				if a.none(out, len(lines), "no webhooks yet; `pipeops-controlplane webhook create NAME --url URL` makes one") {
+					return nil
+				}
 				return out.Write(a.out, lines, func(w io.Writer) { webhookTable(w, lines) })
 			})
 		},

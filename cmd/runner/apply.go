@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,7 +25,7 @@ type applyCommand struct {
 	set       string
 	files     []string
 	prune     bool
-	wait      time.Duration
+	wait      waiting
 	opts      runnerapi.ApplyOptions
 	writing
 }
@@ -42,7 +41,7 @@ FILE is a file with YAML documents or JSON, a directory, whose files that end in
 or .json are read in the order of their names, or - for standard input.`,
 		Example: `  pipeops-runner apply shop -f extras.yaml --set web-extras
   pipeops-runner apply shop -f extras.yaml --set web-extras --diff --dry-run
-  pipeops-runner apply shop -f extras.yaml --set web-extras --wait 60s`,
+  pipeops-runner apply shop -f extras.yaml --set web-extras --wait=60s`,
 		Args:              exactArgs("AGENT"),
 		ValidArgsFunction: a.completeAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -61,7 +60,7 @@ or .json are read in the order of their names, or - for standard input.`,
 	fl.StringVar(&c.set, "set", "", "name of the set")
 	fl.BoolVar(&c.opts.Diff, "diff", false, "show what changes; values of Secrets are masked")
 	fl.BoolVar(&c.prune, "prune", true, "delete what left the set")
-	fl.DurationVar(&c.wait, "wait", 0, "wait this long until all objects are ready, as in 5m; 0 for not at all")
+	c.wait.add(cmd, 0)
 	c.addWriting(cmd)
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json") // fails for an unknown flag only
 	return cmd
@@ -120,7 +119,7 @@ func (c *applyCommand) run(ctx context.Context, t *target, text []byte) error {
 	if err != nil {
 		return at(t, "set "+key.String(), err)
 	}
-	if c.wait > 0 && !c.opts.DryRun && result.Failed == 0 && !result.Ready {
+	if c.wait.wanted() && !c.opts.DryRun && result.Failed == 0 && !result.Ready {
 		if err := c.await(ctx, t, key, &result); err != nil {
 			return err
 		}
@@ -140,7 +139,7 @@ func (c *applyCommand) run(ctx context.Context, t *target, text []byte) error {
 
 // await waits for readiness and says of each object when it changes.
 func (c *applyCommand) await(ctx context.Context, t *target, key runnerapi.Key, result *runnerapi.ApplyResult) error {
-	limited, cancel := context.WithTimeout(ctx, c.wait)
+	limited, cancel := context.WithTimeout(ctx, c.wait.limit)
 	defer cancel()
 	said := map[runnerapi.ManifestRef]string{}
 	newest, err := t.WaitSet(limited, key, func(s runnerapi.ManifestSet) {
@@ -184,7 +183,7 @@ func (c *applyCommand) verdict(key runnerapi.Key, result runnerapi.ApplyResult) 
 	case result.Failed > 0 || result.Problem != nil:
 		return &exitError{error: fmt.Errorf("set %s: %d of %d objects failed", key, result.Failed, len(result.Objects)), code: exitFailure,
 			fix: "correct them, and apply the set again: what was done stays"}
-	case c.wait <= 0 || c.opts.DryRun || result.Ready:
+	case !c.wait.wanted() || c.opts.DryRun || result.Ready:
 		return nil
 	}
 	for _, o := range result.Objects {
@@ -192,7 +191,7 @@ func (c *applyCommand) verdict(key runnerapi.Key, result runnerapi.ApplyResult) 
 			return &exitError{error: fmt.Errorf("%s will not become ready: %s", o.ManifestRef, cli.Printable(o.Message)), code: exitAppFailed}
 		}
 	}
-	return &exitError{error: fmt.Errorf("set %s is not ready after %s", key, c.wait), code: exitTimeout, fix: "it goes on in the cluster: see pipeops-runner set get"}
+	return &exitError{error: fmt.Errorf("set %s is not ready after %s", key, c.wait.limit), code: exitTimeout, fix: "it goes on in the cluster: see pipeops-runner set get"}
 }
 
 func applyTable(w io.Writer, result runnerapi.ApplyResult) {

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
+	"regexp"
 
 	"github.com/spf13/cobra"
 
@@ -31,6 +31,9 @@ func newApps(a *app) *cobra.Command {
 				apps, err := t.List(ctx, namespace)
 				if err != nil {
 					return at(t, namespace, err)
+				}
+				if len(apps) == 0 && out.Table() && !all {
+					a.say("no Apps in namespace %s; -A lists those of all namespaces", namespace)
 				}
 				return out.Write(a.out, runnerapi.AppList{Items: apps}, func(w io.Writer) { appTable(w, apps) })
 			})
@@ -67,11 +70,14 @@ func (a *app) printApp(app runnerapi.App, out *cli.Output) error {
 	})
 }
 
+// agentWord stands for the agent in a fix that tells a command.
+var agentWord = regexp.MustCompile(`\bAGENT\b`)
+
 // at says in an error where it was.
 func at(t *target, what string, err error) error {
 	known := &runnerapi.Error{}
 	if errors.As(err, &known) { // the agent does not know by which name it was called
-		known.Fix = strings.Replace(known.Fix, " AGENT ", " "+t.agent.Name+" ", 1)
+		known.Fix = agentWord.ReplaceAllString(known.Fix, t.agent.Name)
 	}
 	if what != "" {
 		return fmt.Errorf("%s: %s: %w", t, what, err)

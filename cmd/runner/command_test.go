@@ -181,6 +181,18 @@ func TestAControlPlaneThatIsDown(t *testing.T) {
 	assert.Contains(t, stderr, "fix: check that it runs at https://127.0.0.1:")
 }
 
+func TestAControlPlaneThatDoesNotAnswerIsWaitedForNoLongerThanPatienceLasts(t *testing.T) {
+	w := newWorld(t)
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // whose connections nobody takes
+	require.NoError(t, err)
+	defer func() { _ = ln.Close() }()
+	w.creds.ControlPlane = "https://" + ln.Addr().String()
+	require.NoError(t, w.creds.Write(w.credentials))
+	code, _, stderr := w.run(t, "agents", "--patience", "100ms")
+	assert.Equal(t, exitUnreachable, code)
+	assert.Contains(t, stderr, "the control plane could not be reached for 100ms: it does not answer")
+}
+
 func TestDistance(t *testing.T) {
 	for _, tc := range []struct {
 		a, b string

@@ -22,7 +22,7 @@ type execCommand struct {
 func newExec(a *app) *cobra.Command {
 	c := &execCommand{app: a}
 	cmd := &cobra.Command{
-		Use:   "exec AGENT NAME -- COMMAND [ARGUMENT...]",
+		Use:   "exec AGENT NAME [flags] -- COMMAND [ARGUMENT...]",
 		Short: "Run a command in a container of an App",
 		Long: `Run a command in a container of an App, with its output here and its exit code as this
 program's. With -it it has a terminal, such as for a shell. No shell takes the command

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
@@ -84,7 +85,7 @@ func (a *app) exit(ctx context.Context, command string, err error) int {
 		a.say("  fix: %s", own.fix)
 	}
 	if code == exitUsage && known.Code == "" && own == nil {
-		a.say("  fix: see `%s --help`", command)
+		a.say("%s", cli.SeeHelp(command))
 	}
 	return code
 }
@@ -96,7 +97,7 @@ func (a *app) sayKnown(err error, e *runnerapi.Error) {
 		a.say("  field: %s", e.Field)
 	}
 	for _, f := range e.Fields {
-		a.say("  field: %s: %s", f.Field, f.Message)
+		a.say("  field: %s: %s", f.Field, strings.TrimPrefix(f.Message, f.Field+": "))
 	}
 	if e.Fix != "" {
 		a.say("  fix: %s", e.Fix)
@@ -118,7 +119,7 @@ func exitCode(ctx context.Context, err error) int {
 		return exitInterrupted
 	case errors.As(err, &known):
 		return codeExit(known.Code)
-	case errors.As(err, &usage), errors.As(err, &ambiguous), strings.HasPrefix(err.Error(), "unknown command"):
+	case errors.As(err, &usage), errors.As(err, &ambiguous):
 		return exitUsage
 	case errors.Is(err, announce.ErrUnknownAgent):
 		return exitNotFound

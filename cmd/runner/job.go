@@ -30,7 +30,8 @@ var jobs = runKind[runnerapi.Job]{
 	wait: func(ctx context.Context, t *target, j runnerapi.Job, report func(runnerapi.Job, error)) (runnerapi.Job, error) {
 		return t.WaitJob(ctx, runnerapi.Key{Namespace: j.Namespace, Name: j.Name}, j.Generation, report)
 	},
-	table: jobDetails,
+	table:       jobDetails,
+	undiagnosed: func(j runnerapi.Job) runnerapi.Job { j.Status.Diagnosis = nil; return j },
 }
 
 // jobRunCommand runs a Job.
@@ -52,8 +53,8 @@ succeeded.
 Each call is a new run, which takes the place of the one before; with --run, the same Job
 under the same name runs once, however often this is called. The Job, its outcome and, for
 as long as its pods are there, its log stay until it is deleted.`,
-		Example: `  pipeops-runner job run shop migrate --image registry.example.com/shop/web:1.4.2 -- -crash-after 100ms -exit-code 0
-  pipeops-runner job run shop migrate --image registry.example.com/shop/web:1.4.2 --run build-1742 --retries 0 --deadline 10m --ttl 24h -- -crash-after 100ms -exit-code 0`,
+		Example: `  pipeops-runner job run shop migrate --image registry.example.com/shop/web:1.4.2 -- migrate
+  pipeops-runner job run shop migrate --image registry.example.com/shop/web:1.4.2 --run build-1742 --retries 0 --deadline 10m --ttl 24h -- migrate`,
 		Args:              c.args,
 		ValidArgsFunction: a.completeAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -154,7 +155,7 @@ func newRunStatus[T any](a *app, k runKind[T], kind, short string, get func(*run
 				if err != nil {
 					return at(t, key.String(), err)
 				}
-				if wait.limit > 0 && !wait.noWait {
+				if wait.wanted() {
 					return k.conclude(ctx, a, t, run, wait, &out)
 				}
 				return out.Write(a.out, run, func(w io.Writer) { k.table(w, run) })

@@ -32,6 +32,9 @@ func (l listing[T]) command(a *app) *cobra.Command {
 				if err != nil {
 					return at(t, namespace, err)
 				}
+				if len(items) == 0 && out.Table() {
+					a.say("there are none in namespace %s; -n names another", namespace)
+				}
 				return out.Write(a.out, l.list(items), func(w io.Writer) { l.table(w, items...) })
 			})
 		},

@@ -2,10 +2,13 @@ package main
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
@@ -104,7 +107,27 @@ func (m manifest) of(err error, spec *runnerapi.AppSpec) (manifest, error) {
 
 func kjsonStrict(doc []byte, into any) error {
 	strict, err := kjson.UnmarshalStrict(doc, into)
-	return errors.Join(append(strict, err)...)
+	return errors.Join(append(strict, wrongType(err))...)
+}
+
+// wrongType says which field is of another type than it has to be, without Go's names.
+func wrongType(err error) error {
+	var wrong *json.UnmarshalTypeError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	kind := "an object"
+	switch wrong.Type.Kind() {
+	case reflect.String:
+		kind = "a text; put it in quotes"
+	case reflect.Bool:
+		kind = "true or false"
+	case reflect.Slice, reflect.Array:
+		kind = "a list"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		kind = "a whole number"
+	}
+	return fmt.Errorf("%s: is a %s, but has to be %s", cmp.Or(wrong.Field, "the document"), wrong.Value, kind)
 }
 
 // several says whether the YAML has more than one document with something in it.

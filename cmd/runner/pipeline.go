@@ -29,7 +29,8 @@ var pipelines = runKind[runnerapi.Pipeline]{
 	wait: func(ctx context.Context, t *target, p runnerapi.Pipeline, report func(runnerapi.Pipeline, error)) (runnerapi.Pipeline, error) {
 		return t.WaitPipeline(ctx, runnerapi.Key{Namespace: p.Namespace, Name: p.Name}, p.Generation, report)
 	},
-	table: pipelineDetails,
+	table:       pipelineDetails,
+	undiagnosed: func(p runnerapi.Pipeline) runnerapi.Pipeline { p.Status.Diagnosis = nil; return p },
 }
 
 // underWay names the job that a Pipeline has come to.

@@ -34,7 +34,7 @@ type portPair struct{ local, remote int32 }
 func newPortForward(a *app) *cobra.Command {
 	c := &portForward{app: a}
 	cmd := &cobra.Command{
-		Use:   "port-forward AGENT NAME [LOCAL:]PORT... [-- COMMAND [ARGUMENT...]]",
+		Use:   "port-forward AGENT NAME [LOCAL:]PORT... [flags] [-- COMMAND [ARGUMENT...]]",
 		Short: "Reach ports of an App's pod from here",
 		Long: `Listen on this machine and pass each connection on to a port of an App's pod, until
 interrupted. LOCAL is PORT where it is left out; ":PORT" takes any port that is free, and
@@ -89,6 +89,11 @@ func parsePorts(texts []string) ([]portPair, error) {
 }
 
 func (c *portForward) run(ctx context.Context, t *target, key runnerapi.Key, pairs []portPair, command []string) error {
+	// Or the first connection would tell it. Whoever may not read Apps is left to that.
+	known := &runnerapi.Error{}
+	if _, err := t.Get(ctx, key); errors.As(err, &known) && known.Code == runnerapi.CodeNotFound {
+		return at(t, key.String(), err)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	defer work.Wait()

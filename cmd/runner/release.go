@@ -67,7 +67,7 @@ func newReleaseStatus(a *app) *cobra.Command {
 				if err != nil {
 					return at(t, key.String(), err)
 				}
-				if wait.limit > 0 && !wait.noWait {
+				if wait.wanted() {
 					return a.releaseOutcome(ctx, t, release, &wait, &out)
 				}
 				return a.printRelease(release, &out)
@@ -77,8 +77,12 @@ func newReleaseStatus(a *app) *cobra.Command {
 	out.Add(cmd)
 	namespaceFlag(cmd, &namespace)
 	wait.add(cmd, 0)
+	cmd.Flags().Lookup("wait").NoOptDefVal = releaseWait.String()
 	return cmd
 }
+
+// releaseWait is a minute more than a release's objects have to become ready.
+const releaseWait = runnerapi.DefaultReleaseTimeout + time.Minute
 
 // releaseCommand is what the commands have in common that change a release.
 type releaseCommand struct {
@@ -93,7 +97,7 @@ func (c *releaseCommand) add(cmd *cobra.Command) {
 	c.out.Add(cmd)
 	namespaceFlag(cmd, &c.namespace)
 	c.addWriting(cmd)
-	c.wait.add(cmd, runnerapi.DefaultReleaseTimeout+time.Minute)
+	c.wait.add(cmd, releaseWait)
 }
 
 func (c *releaseCommand) run(ctx context.Context, agent, name string, send func(context.Context, *target, runnerapi.Key, runnerapi.WriteOptions) (runnerapi.Release, error)) error {
@@ -115,7 +119,7 @@ func (c *releaseCommand) run(ctx context.Context, agent, name string, send func(
 // error unless the release is deployed.
 func (a *app) releaseOutcome(ctx context.Context, t *target, release runnerapi.Release, f *waiting, out *cli.Output) error {
 	key := runnerapi.Key{Namespace: release.Namespace, Name: release.Name}
-	if release.Busy() && (f.noWait || f.limit <= 0) {
+	if release.Busy() && !f.wanted() {
 		a.say("accepted: %s; it goes on. See how it ends with: pipeops-runner release status %s %s -n %s --wait", key, t.agent.Name, key.Name, key.Namespace)
 		return a.printRelease(release, out)
 	}

@@ -47,6 +47,9 @@ func execute(ctx context.Context, args []string, s streams) int {
 		return a.exit(ctx, root.CommandPath(), usageError{err})
 	}
 	cmd, err := root.ExecuteContextC(ctx)
+	if unknown := cli.UnknownCommand(err); unknown != nil {
+		err = usageError{unknown}
+	}
 	traced(err)
 	return a.exit(ctx, cmd.CommandPath(), err)
 }
@@ -74,7 +77,7 @@ Exit codes:
 	root.PersistentFlags().StringVar(&a.credentials, "credentials", "", "file with the Runner's credentials (environment: "+envCredentials+")")
 	root.PersistentFlags().DurationVar(&a.patience, "patience", runnerapi.DefaultPatience, "how long to try to reach the control plane or the agent")
 	_ = root.MarkPersistentFlagFilename("credentials", "json") // fails for an unknown flag only
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{cli.FlagError(err)} })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{cli.FlagError(cmd, err)} })
 	root.AddCommand(
 		newAgents(a), newTimeline(a), newCluster(a), newAudit(a), newApps(a), newDeploy(a), newStatus(a), newScale(a), newRestart(a), newLogs(a), newExec(a), newCopy(a), newPortForward(a), newDelete(a),
 		newPause(a), newResume(a), newRollback(a), newRevisions(a), newEvents(a), newOperation(a),
@@ -129,10 +132,7 @@ func rangeArgs(least int, names ...string) cobra.PositionalArgs {
 // group is a command that only holds others.
 func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: func(cmd *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return usageError{fmt.Errorf("unknown command %q of %s", args[0], cmd.CommandPath())}
-		}
-		return usageError{fmt.Errorf("%s needs a subcommand", cmd.CommandPath())}
+		return usageError{cli.NoSubcommand(cmd, args)}
 	}}
 	cmd.AddCommand(commands...)
 	return cmd

@@ -104,13 +104,15 @@ type runKind[T any] struct {
 	of    func(T) standing
 	wait  func(context.Context, *target, T, func(T, error)) (T, error)
 	table func(io.Writer, T)
+	// undiagnosed is what table shows where the diagnosis is told on standard error.
+	undiagnosed func(T) T
 }
 
 // conclude waits, where it was asked to, until a run has ended, prints it, and
 // answers an error unless it succeeded.
 func (k runKind[T]) conclude(ctx context.Context, a *app, t *target, run T, f *waiting, out *cli.Output) error {
 	s := k.of(run)
-	if f.noWait || f.limit <= 0 {
+	if !f.wanted() {
 		a.say("accepted: %s; it goes on in the cluster", s.key)
 		if s.operation != "" {
 			a.say("see what becomes of it with: pipeops-runner operation %s %s", t.agent.Name, s.operation)
@@ -137,7 +139,7 @@ func (k runKind[T]) conclude(ctx context.Context, a *app, t *target, run T, f *w
 	if k.of(newest).key.Name == "" {
 		newest = run
 	}
-	if err := out.Write(a.out, newest, func(w io.Writer) { k.table(w, newest) }); err != nil {
+	if err := out.Write(a.out, newest, func(w io.Writer) { k.table(w, k.undiagnosed(newest)) }); err != nil {
 		return err
 	}
 	return a.runVerdict(t, k.of(newest), f.limit, status)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -102,5 +104,10 @@ func (c *secretSet) spec() (runnerapi.SecretSpec, error) {
 		c.say("warning: values of --from-literal can be seen in the list of processes; --from-file and --from-stdin cannot")
 	}
 	v, err := c.from.gather(c.in)
+	for _, key := range slices.Sorted(maps.Keys(v.text)) {
+		if v.text[key] == "" {
+			c.say("warning: the value of %s is empty", key)
+		}
+	}
 	return runnerapi.SecretSpec{Type: c.kind, Data: v.text, BinaryData: v.binary}, err
 }

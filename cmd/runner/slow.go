@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -16,18 +17,18 @@ const logEvery = 10 * time.Second
 // terminal, a line now and then elsewhere.
 type slowness struct {
 	*app
-	agent string
+	peer string
 
 	mu   sync.Mutex
 	said time.Duration
 }
 
-func newSlowness(a *app, agent string) *slowness { return &slowness{app: a, agent: agent} }
+func newSlowness(a *app, peer string) *slowness { return &slowness{app: a, peer: peer} }
 
 func (s *slowness) tell(c runnerapi.Slow) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	text := fmt.Sprintf("waiting for agent %s: %s, %s", s.agent, c.Call, c.Took.Round(time.Second))
+	text := fmt.Sprintf("waiting for %s: %s, %s", s.peer, c.Call, c.Took.Round(time.Second))
 	if c.Last != nil {
 		text += "; the last try: " + cli.Printable(c.Last.Error())
 	}
@@ -42,6 +43,29 @@ func (s *slowness) tell(c runnerapi.Slow) {
 		s.said = c.Took
 		s.say("%s", text)
 	}
+}
+
+// tellSlow tells people that a peer takes its time, until answered is called.
+func (a *app) tellSlow(ctx context.Context, peer, call string) (answered func()) {
+	s, begun := newSlowness(a, peer), time.Now()
+	ctx, cancel := context.WithCancel(ctx)
+	var telling sync.WaitGroup
+	telling.Go(func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for told := false; ; told = true {
+			select {
+			case <-tick.C:
+				s.tell(runnerapi.Slow{Call: call, Took: time.Since(begun)})
+			case <-ctx.Done():
+				if told {
+					s.tell(runnerapi.Slow{Call: call, Took: time.Since(begun), Answered: true})
+				}
+				return
+			}
+		}
+	})
+	return func() { cancel(); telling.Wait() }
 }
 
 // lineWidth is what every terminal has: a line that wraps cannot be taken back.

@@ -200,7 +200,7 @@ func newSourceDelete(a *app) *cobra.Command {
 // and answers an error if that failed.
 func (a *app) sourceOutcome(ctx context.Context, t *target, source runnerapi.Source, f *waiting, out *cli.Output) error {
 	key := runnerapi.Key{Namespace: source.Namespace, Name: source.Name}
-	if f.noWait || f.limit <= 0 {
+	if !f.wanted() {
 		a.say("accepted: source %s; see what becomes of it with: pipeops-runner source get %s %s -n %s", key, t.agent.Name, key.Name, key.Namespace)
 		return a.printSource(source, out)
 	}

@@ -32,7 +32,7 @@ newest rollout has come to its end, and exits as deploy does.`,
 				if err != nil {
 					return at(t, key.String(), err)
 				}
-				if wait.limit > 0 && !wait.noWait {
+				if wait.wanted() {
 					return a.outcome(ctx, t, app, wait, &out)
 				}
 				return out.Write(a.out, app, func(w io.Writer) { statusTable(w, app) })

@@ -50,11 +50,19 @@ func (l *login) snapshot(ctx context.Context) ([]announce.Agent, error) {
 	return client.Agents(ctx)
 }
 
+// leastTry is what one question to the control plane gets, however little patience
+// there is: connections to what is far away, or busy, take their time.
+const leastTry = 2 * time.Second
+
 // agents asks the control plane for all agents, for as long as patience lasts.
 func (a *app) agents(ctx context.Context, l *login) ([]announce.Agent, error) {
 	end := time.Now().Add(a.patience)
+	defer a.tellSlow(ctx, "the control plane", "list-agents")()
 	for {
-		agents, err := l.snapshot(ctx)
+		// One that accepts connections and says nothing is not waited for any longer either.
+		asking, cancel := context.WithTimeout(ctx, max(time.Until(end), leastTry))
+		agents, err := l.snapshot(asking)
+		cancel()
 		var refused *problem.Error
 		switch {
 		case err == nil:
@@ -71,6 +79,9 @@ func (a *app) agents(ctx context.Context, l *login) ([]announce.Agent, error) {
 				fix: "check this machine's clock; renew the credentials with: pipeops-controlplane runner create NAME -o FILE",
 			}
 		case time.Now().After(end):
+			if errors.Is(err, context.DeadlineExceeded) {
+				err = errors.New("it does not answer")
+			}
 			return nil, &exitError{
 				error: fmt.Errorf("the control plane could not be reached for %s: %w", a.patience, err), code: exitUnreachable,
 				fix: "check that it runs at " + l.ControlPlane + " and that nothing on the way refuses it",
@@ -151,7 +162,7 @@ func (a *app) target(ctx context.Context, nameOrID string) (*target, error) {
 		AgentID: agent.ID, ServerName: agent.ID + "." + l.AgentsDomain, EdgeAddresses: []string{l.Edge},
 		TrustDomain: l.TrustDomain, Roots: l.keep.Roots(), Certificate: l.keep.Certificate,
 		Patience: a.patience, UserAgent: "pipeops-runner/" + version,
-		Slow: newSlowness(a, agent.Name).tell,
+		Slow: newSlowness(a, "agent "+agent.Name).tell,
 	}
 	for i, e := range agent.Endpoints {
 		if i == 0 {

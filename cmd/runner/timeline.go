@@ -100,6 +100,9 @@ func (c *timelineCommand) run(ctx context.Context, nameOrID string) error {
 	for i, e := range events {
 		lines[i] = lineOf(e)
 	}
+	if len(lines) == 0 && c.out.Table() {
+		c.say("nothing of that is kept")
+	}
 	return c.out.Write(c.app.out, lines, func(w io.Writer) {
 		cli.Row(w, "TIME", "TYPE", "WHAT")
 		for _, l := range lines {

@@ -22,16 +22,21 @@ type waiting struct {
 	noWait bool
 }
 
+// add puts the flags on a command that waits that long of itself, or not at all. With a
+// --wait that says no time it waits no less than that.
 func (f *waiting) add(cmd *cobra.Command, initial time.Duration) {
 	cmd.Flags().DurationVar(&f.limit, "wait", initial, "wait this long for the outcome, as in --wait=5m; 0 for not at all")
-	cmd.Flags().Lookup("wait").NoOptDefVal = defaultWait.String()
+	cmd.Flags().Lookup("wait").NoOptDefVal = max(initial, defaultWait).String()
 	cmd.Flags().BoolVar(&f.noWait, "no-wait", false, "the same as --wait=0")
 }
+
+// wanted says whether to wait.
+func (f *waiting) wanted() bool { return f.limit > 0 && !f.noWait }
 
 // outcome waits, where it was asked to, until the command's rollout has come to
 // its end, prints the App and answers an error unless it is healthy.
 func (a *app) outcome(ctx context.Context, t *target, app runnerapi.App, f *waiting, out *cli.Output) error {
-	if f.noWait || f.limit <= 0 {
+	if !f.wanted() {
 		a.say("accepted: %s/%s; it goes on in the cluster", app.Namespace, app.Name)
 		if app.Operation != "" {
 			a.say("see what becomes of it with: pipeops-runner operation %s %s", t.agent.Name, app.Operation)

@@ -1,9 +1,11 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -65,11 +67,18 @@ func exitCode(ctx context.Context, err error, pod string) (int, error) {
 	return 0, insideProblem(err, pod)
 }
 
+// missingProgram is how runc and crun say it, through containerd and CRI-O.
+var missingProgram = regexp.MustCompile(`exec: "([^"]+)": (?:executable file not found|stat [^:]*: no such file|no such file)|executable file ` + "`([^`]+)`" + ` not found`)
+
 // insideProblem words what Kubernetes says of a container that could not be reached, which
 // is the runtime's own text: that a program is not there, for one.
 func insideProblem(err error, pod string) error {
 	if upgrade := (*httpstream.UpgradeFailureError)(nil); errors.As(err, &upgrade) {
 		return kubeproblem.From(upgrade.Cause, "reaching into pod "+pod)
+	}
+	if missing := missingProgram.FindStringSubmatch(err.Error()); missing != nil {
+		return problem.Errorf(problem.Conflict, "name one that is there; small images often have neither a shell nor its tools",
+			"pod %s: there is no program %q in the container", pod, cmp.Or(missing[1], missing[2]))
 	}
 	return problem.Errorf(problem.Conflict, "see whether the program and the port are there in the App's image, and whether the pod still runs",
 		"pod %s: %s", pod, shortly(err))

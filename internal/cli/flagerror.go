@@ -5,12 +5,18 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
 // FlagError says what a flag takes, where pflag would show what Go's parsers
-// say of it. Other mistakes, as a flag that there is not, it leaves as they are.
-func FlagError(err error) error {
+// say of it, and which flag was probably meant by one that there is not. Other
+// mistakes it leaves as they are.
+func FlagError(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
+		return fmt.Errorf("%w%s", err, question(flagsNear(unknown.GetSpecifiedName(), cmd)))
+	}
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {
 		return err
@@ -26,6 +32,23 @@ func FlagError(err error) error {
 		cause = errors.New("is not a whole number")
 	case flag.Value.Type() == "duration":
 		cause = errors.New("is not a time such as 30s, 5m or 1h")
+	case flag.Value.Type() == "stringToString":
+		cause = errors.New("is not KEY=VALUE")
 	}
 	return fmt.Errorf("--%s: %q %w", flag.Name, invalid.GetValue(), cause)
+}
+
+// flagsNear are the flags that may have been meant.
+func flagsNear(typed string, cmd *cobra.Command) []string {
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	found := near(typed, names)
+	for i, name := range found {
+		found[i] = "--" + name
+	}
+	return found
 }

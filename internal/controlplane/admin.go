@@ -78,12 +78,23 @@ type TokenOptions struct {
 	Approve bool
 }
 
+// Check says what is wrong with the options, before a data directory is made for them.
+func (o TokenOptions) Check() error {
+	switch {
+	case o.Uses < 0:
+		return errors.New("--uses: must not be negative; 0 means any number of agents")
+	case o.TTL < 0:
+		return errors.New("--ttl: must not be negative; 0 means for ever")
+	}
+	if err := selectable(o.Labels); err != nil {
+		return fmt.Errorf("--label: %w", err)
+	}
+	return nil
+}
+
 // CreateToken makes an enrolment token. Its secret cannot be had again.
 func (a *Admin) CreateToken(ctx context.Context, opts TokenOptions) (controlapi.Token, store.Token, error) {
-	if opts.Uses < 0 || opts.TTL < 0 {
-		return controlapi.Token{}, store.Token{}, errors.New("--uses and --ttl must not be negative; 0 means without limit")
-	}
-	if err := checkLabels(opts.Labels); err != nil {
+	if err := opts.Check(); err != nil {
 		return controlapi.Token{}, store.Token{}, err
 	}
 	token, kept, err := a.newToken(opts)

@@ -43,7 +43,7 @@ func findRunner(ctx context.Context, in runnerFinder, name string) (store.Runner
 // LabelAgent sets labels of an agent and takes others away. Runners that may see
 // it no more are told that it is gone.
 func (a *Admin) LabelAgent(ctx context.Context, nameOrID string, set map[string]string, remove []string) (announce.Agent, error) {
-	if err := checkLabels(set); err != nil {
+	if err := selectable(set); err != nil {
 		return announce.Agent{}, err
 	}
 	d := a.directory(ctx)

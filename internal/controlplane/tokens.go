@@ -30,7 +30,9 @@ func (a *Admin) newToken(opts TokenOptions) (controlapi.Token, store.Token, erro
 	return token, kept, nil
 }
 
-var errNoSuchToken = errors.New("there is no such token; `pipeops-controlplane token list` shows their IDs")
+func noSuchToken(id string) error {
+	return fmt.Errorf("there is no token with the ID %q; `pipeops-controlplane token list` shows their IDs", id)
+}
 
 // RotateToken makes a token like the one with that ID: name, labels, and its limits
 // from the beginning. The old one ends at once, or after the overlap; what waits for
@@ -47,7 +49,7 @@ func (a *Admin) RotateToken(ctx context.Context, id string, overlap time.Duratio
 		old, err := tx.Token(ctx, id)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
-			return errNoSuchToken
+			return noSuchToken(id)
 		case err != nil:
 			return err
 		case !old.RevokedAt.IsZero():
@@ -75,7 +77,7 @@ func (a *Admin) RevokeToken(ctx context.Context, id string) error {
 	return a.store.Update(ctx, func(tx *store.Tx) error {
 		err := tx.RevokeToken(ctx, id, a.now())
 		if errors.Is(err, store.ErrNotFound) {
-			return errNoSuchToken
+			return noSuchToken(id)
 		}
 		if err != nil {
 			return err

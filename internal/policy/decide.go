@@ -125,7 +125,7 @@ func (r ruling) bounds(i runnerapi.Intent) error {
 	}
 	for n, kind := range i.Kinds {
 		if !slices.ContainsFunc(r.Kinds, func(k string) bool { return k == anything || strings.EqualFold(k, kind) }) {
-			return r.refuse(fmt.Sprintf("manifests[%d].kind", n), "kinds", "allows manifests of %s, not of %s", orNone(r.Kinds), kind)
+			return r.refuse(fmt.Sprintf("manifests[%d].kind", n), "kinds", "allows manifests of %s, not of %s", orNone(r.Kinds, "no kind"), kind)
 		}
 	}
 	for _, o := range i.Objects {
@@ -139,7 +139,7 @@ func (r ruling) bounds(i runnerapi.Intent) error {
 // object looks at an object that somebody else than the agent has written.
 func (r ruling) object(o runnerapi.ObjectIntent) error {
 	if !slices.ContainsFunc(r.Kinds, func(k string) bool { return k == anything || strings.EqualFold(k, o.Kind) }) {
-		return r.refuse(o.Field, "kinds", "allows objects of %s, not of %s", orNone(r.Kinds), o.Kind)
+		return r.refuse(o.Field, "kinds", "allows objects of %s, not of %s", orNone(r.Kinds, "no kind"), o.Kind)
 	}
 	if err := r.replicas(o.Field, o.Replicas); err != nil {
 		return err
@@ -255,12 +255,12 @@ func (r ruling) image(field, image string) error {
 			return nil
 		}
 	}
-	return r.refuse(field, "images", "allows images from %s, not from %s", orNone(r.Images), repository)
+	return r.refuse(field, "images", "allows images from %s, not from %s", orNone(r.Images, "nowhere"), repository)
 }
 
-func orNone(words []string) string {
+func orNone(words []string, none string) string {
 	if len(words) == 0 {
-		return "nowhere"
+		return none
 	}
 	return strings.Join(words, ", ")
 }

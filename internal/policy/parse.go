@@ -28,7 +28,7 @@ const (
 	keyReadOnly = "readOnly"
 )
 
-const fixDocument = "try it before it is set: pipeops-agent policy check --file policy.yaml; docs/policy.md tells the fields"
+const fixDocument = "docs/policy.md tells the fields; `pipeops-agent policy check --file FILE` tries a policy before it is set"
 
 // FromConfigMap reads the data of the ConfigMap; nil, where there is none, is the
 // default policy.
@@ -73,7 +73,7 @@ func Parse(text []byte) (Document, error) {
 		err = strict[0]
 	}
 	if err != nil {
-		return Document{}, flaw(fieldIn(err), fixDocument, "%v", err)
+		return Document{}, flaw(fieldIn(err), fixDocument, "%s", unquoted(err))
 	}
 	c := &checking{}
 	c.document(doc)
@@ -100,6 +100,14 @@ func fieldIn(err error) string {
 		return ""
 	}
 	return found[1] + strings.TrimPrefix(found[2], "Document.")
+}
+
+// unquoted is a decoder's error without the field that is told beside it.
+func unquoted(err error) string {
+	if found := quoted.FindStringSubmatch(err.Error()); found != nil && found[1] != "" {
+		return "there is no such field"
+	}
+	return err.Error()
 }
 
 // checking gathers what is wrong.

@@ -34,7 +34,7 @@ func fromHuma(status int, msg string, errs []error) *Error {
 		if !ok {
 			continue
 		}
-		e.Fields = append(e.Fields, FieldError{Field: field(d.ErrorDetail().Location), Message: d.ErrorDetail().Message})
+		e.Fields = append(e.Fields, FieldError{Field: field(d.ErrorDetail().Location), Message: inWords(d.ErrorDetail().Message)})
 	}
 	if len(e.Fields) > 0 {
 		e.Field, e.Detail = e.Fields[0].Field, e.Fields[0].Message

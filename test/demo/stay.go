@@ -13,7 +13,10 @@ import (
 // lookAround keeps everything up until ctx ends and says what can be seen.
 func (d *demo) lookAround(ctx context.Context) {
 	bin := filepath.Join(harness.Root(), "bin")
-	kubectl := d.sys.Kubectl()
+	own := ""
+	if kubectl := d.sys.Kubectl(); kubectl != "kubectl" {
+		own = "\n  kubectl() { " + kubectl + ` "$@"; }`
+	}
 	d.say(`
 Everything stays up until Ctrl-C. In another terminal:
 
@@ -24,15 +27,18 @@ Everything stays up until Ctrl-C. In another terminal:
   pipeops-runner logs %s %s -n %s
   pipeops-controlplane agents show %s --data-dir %s
 
-  export KUBECONFIG=%s
-  %s get apps.pipeops.io,pods -A
-  %s get --raw /api/v1/namespaces/%s/services/%s:8080/proxy/
+  export KUBECONFIG=%s%s
+  kubectl get apps.pipeops.io,pods -A
+  kubectl get --raw /api/v1/namespaces/%s/services/%s:8080/proxy/
 
   RabbitMQ's page: %s  (user %s, password %s)
-  Logs: %s`,
+  Logs: %s
+
+What Runners may do beyond deploying, such as exec, port-forward, apply and release, is their cluster's owner's to
+allow: docs/policy.md.`,
 		bin, d.sys.RunnerCredentials(runner),
 		agentName, app, namespace, agentName, app, namespace, agentName, d.sys.DataDir(),
-		d.sys.Kubeconfig(), kubectl, kubectl, namespace, app,
+		d.sys.Kubeconfig(), own, namespace, app,
 		d.sys.Broker.ManagementURL(), broker.UserControlPlane, d.sys.Broker.Password(broker.UserControlPlane), d.sys.Dir)
 	<-ctx.Done()
 	d.say("\ngoing away ...")

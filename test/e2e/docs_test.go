@@ -291,6 +291,7 @@ func (s *shell) here(t *testing.T, line string) string {
 	}
 	return strings.NewReplacer(
 		"-- env", "-- /hello -get http://127.0.0.1:8080/", "-it -- sh", "-i -- /hello -cat </dev/null", "-- psql", "-- /hello -cat",
+		"-- migrate", "-- -crash-after 100ms -exit-code 0",
 		"forward shop web 8080", "forward shop web 18080:8080", "forward shop db 15432:5432", "forward shop web 15432:8080",
 	).Replace(line)
 }

@@ -56,7 +56,7 @@ func failedRun(j *batchv1.Job, cond batchv1.JobCondition, pods []*corev1.Pod) *r
 		d.Fix = "correct command and args, or leave command out to use the image's own entrypoint"
 	default:
 		d.Message = fmt.Sprintf("the run failed %s: its process ended with exit code %d", tries, end.ExitCode)
-		d.Fix = "read why in its logs (logs), correct the App and deploy it again, or restart it to run it once more (restart)"
+		d.Fix = "read why in its log (logs), correct it, and run it again: an App with deploy or restart, a Job or a Pipeline with run"
 	}
 	return d
 }

@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// SeeHelp is the fix of every mistake on a command line.
+func SeeHelp(command string) string { return fmt.Sprintf("  fix: see `%s --help`", command) }
+
+// NoSubcommand is the mistake of somebody who calls a command that only holds
+// others: it tells which they are, and which of them was probably meant.
+func NoSubcommand(cmd *cobra.Command, args []string) error {
+	names := subcommands(cmd)
+	list := strings.Join(names, ", ")
+	if len(args) == 0 {
+		return fmt.Errorf("%s needs a subcommand: %s", cmd.CommandPath(), list)
+	}
+	return fmt.Errorf("unknown command %q of %s%s; it has %s", args[0], cmd.CommandPath(), question(near(args[0], names)), list)
+}
+
+// UnknownCommand is what cobra says of a command that there is not, in one line; nil
+// when err is something else.
+func UnknownCommand(err error) error {
+	if err == nil || !strings.HasPrefix(err.Error(), "unknown command") {
+		return nil
+	}
+	what, names, suggests := strings.Cut(err.Error(), "\n\nDid you mean this?\n")
+	if !suggests {
+		return err
+	}
+	return errors.New(what + question(strings.Fields(names)))
+}
+
+func subcommands(cmd *cobra.Command) []string {
+	var names []string
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	return names
+}
+
+// near are the names that may have been meant by what was typed. What is near is
+// cobra's to say, as for its own commands.
+func near(typed string, names []string) []string {
+	all := &cobra.Command{SuggestionsMinimumDistance: 2}
+	for _, name := range names {
+		all.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
+	}
+	return all.SuggestionsFor(typed)
+}
+
+// question asks whether one of the names was meant, where there are any.
+func question(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return " (did you mean " + strings.Join(names, " or ") + "?)"
+}

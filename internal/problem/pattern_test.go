@@ -1,0 +1,48 @@
+package problem
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestEveryPatternOfTheRunnerAPIIsToldInWords(t *testing.T) {
+	text, err := os.ReadFile("../../docs/openapi.json")
+	require.NoError(t, err)
+	var document any
+	require.NoError(t, json.Unmarshal(text, &document))
+	found := 0
+	eachPattern(document, func(pattern string) {
+		found++
+		assert.Contains(t, patterns, pattern)
+	})
+	assert.Positive(t, found)
+}
+
+func eachPattern(in any, do func(string)) {
+	switch in := in.(type) {
+	case []any:
+		for _, v := range in {
+			eachPattern(v, do)
+		}
+	case map[string]any:
+		if pattern, is := in["pattern"].(string); is {
+			do(pattern)
+		}
+		for _, v := range in {
+			eachPattern(v, do)
+		}
+	}
+}
+
+func TestAPatternIsNotShownToPeople(t *testing.T) {
+	e := fromHuma(422, "validation failed", []error{&huma.ErrorDetail{
+		Location: "body.resources.requests.cpu", Message: `expected string to match pattern ^[0-9]+(\.[0-9]+)?m?$`,
+	}})
+	assert.Equal(t, "has to be an amount of CPU, such as 250m, 0.5 or 2", e.Detail)
+	assert.Equal(t, "resources.requests.cpu", e.Field)
+}
