@@ -43,6 +43,7 @@ type Server struct {
 	wait   *limit.Room
 	turns  *limit.Turns
 	login  *limit.Shares // by agent
+	calls  *limit.Shares // by agent
 	told   rate.Sometimes
 	counts counters
 }
@@ -87,6 +88,7 @@ func New(cfg Config) (*Server, error) {
 		wait:   limit.NewRoom(cfg.Limits.Handshakes),
 		turns:  limit.NewTurns(turnPatience),
 		login:  limit.NewShares(math.MaxInt, cfg.Limits.Logins),
+		calls:  limit.NewShares(cfg.Limits.CallsTotal, cfg.Limits.Calls),
 		told:   limit.Seldom(),
 	}, nil
 }
@@ -136,6 +138,7 @@ func (s *Server) Stats() Stats {
 		Handshakes:      s.wait.Len(),
 		Dials:           int(s.counts.dialing.Load()),
 		Connections:     int(s.counts.relays.Load()),
+		Calls:           s.calls.Taken(),
 		Accepted:        s.counts.accepted.Load(),
 		Refused:         s.counts.refused.Load(),
 		Logins:          s.counts.logins.Load(),
