@@ -10,10 +10,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 )
 
-// callsDrain is how long calls may take that are under way when the server stops. The agent
-// is told that it stops when they are through.
-const callsDrain = 5 * time.Second
-
 // protocols are what agents may speak, the best first.
 func (c Config) protocols() []string {
 	if c.Calls == nil {
@@ -137,7 +133,7 @@ func (c *calls) shut() <-chan struct{} {
 // drainCalls waits for the calls that are under way, though not for long.
 func (s *session) drainCalls() {
 	through := s.calling.shut()
-	late := time.NewTimer(callsDrain)
+	late := time.NewTimer(s.server.cfg.Limits.CallsDrain)
 	defer late.Stop()
 	select {
 	case <-through:

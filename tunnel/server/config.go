@@ -77,6 +77,9 @@ type Limits struct {
 	// Calls is how many calls of one agent may be under way (32), and CallsTotal of all (16384).
 	// The stream of one more is closed.
 	Calls, CallsTotal int
+	// CallsDrain is how long calls may take that are under way when the server stops (5 s). The
+	// agent is told that it stops when they are through.
+	CallsDrain time.Duration
 	// Dials is how many connections to one replica may be in the making at a time (64);
 	// frp drops some silently past 128. More wait for their turn.
 	Dials int
@@ -111,6 +114,7 @@ func (l Limits) withDefaults() Limits {
 	defaultTo(&l.Streams, 4096)
 	defaultTo(&l.Calls, 32)
 	defaultTo(&l.CallsTotal, 16384)
+	defaultTo(&l.CallsDrain, 5*time.Second)
 	defaultTo(&l.Dials, 64)
 	defaultTo(&l.DialTimeout, 10*time.Second)
 	return l
