@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
-	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
 
 // Why there is no stream for a call.
@@ -22,34 +21,30 @@ var (
 // handshake.
 const firstPatience = connectTimeout
 
-// callable is a session that is up, at a server that takes calls in it.
-type callable struct {
-	mux  *mux.Session
-	line *line
-}
-
 // DialAPI opens a stream to the control plane's HTTPS API, for HTTP/1.1 without TLS: the
 // session has that, and the server takes its client certificate for the call's. It fails at
-// once where no session is up, where the server knows no calls, and where the source of the
-// TLS configuration answers another pointer than it did for the session: what is called must
-// see the certificate of now, and prove itself to the CAs of now.
+// once where no session is up, and where the server knows no calls. What is called must
+// see the certificate of now, and prove itself to the CAs of now: where the source of the
+// TLS configuration answers another pointer than it did for the session, both are proven first.
 func (t *Tunnel) DialAPI(ctx context.Context) (net.Conn, error) {
 	up := t.calls.Load()
 	if up == nil {
 		return nil, errNoTunnel
 	}
-	now, err := t.source(up.line.way)(ctx)
+	now, err := t.source(up.way)(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if now != up.line.made {
-		return nil, errOtherCertificate
+	if now != up.made.Load() {
+		if err := t.prove(ctx, up, now); err != nil {
+			return nil, err
+		}
 	}
 	stream, err := up.mux.OpenStream()
 	if err != nil {
 		return nil, err
 	}
-	return link.NewCall(stream), nil
+	return link.NewMarked(stream, link.CallMark), nil
 }
 
 // Settle returns when the first attempt to connect has come to something, be it that it

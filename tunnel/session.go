@@ -72,7 +72,7 @@ func (t *Tunnel) session(ctx context.Context) error {
 	go func() { ended <- f.run(ctx) }()
 
 	defer t.calls.Store(nil)
-	up, err := t.watch(f, &callable{mux, conn}, ended, func() { _ = mux.Close() })
+	up, err := t.watch(f, newCallable(mux, conn), conn.calls, ended, func() { _ = mux.Close() })
 	switch cause := remembering.cause(); {
 	case moved.Load():
 		return errBetterWay
@@ -90,7 +90,7 @@ func (t *Tunnel) session(ctx context.Context) error {
 var errBetterWay = errors.New("there is a better way")
 
 // watch follows frpc from login to its end. It also reports whether the tunnel was up.
-func (t *Tunnel) watch(f *frpc, session *callable, ended <-chan error, hangUp func()) (up bool, err error) {
+func (t *Tunnel) watch(f *frpc, session *callable, calls bool, ended <-chan error, hangUp func()) (up bool, err error) {
 	wait := pollInterval
 	poll := time.NewTimer(wait)
 	defer poll.Stop()
@@ -114,12 +114,12 @@ func (t *Tunnel) watch(f *frpc, session *callable, ended <-chan error, hangUp fu
 				poll.Stop()
 				deadline.Stop()
 				up = true
-				t.ways.worked(session.line.way)
-				if session.line.calls {
+				t.ways.worked(session.way)
+				if calls {
 					t.calls.Store(session)
 				}
-				t.status.connected(session.line.way)
-				t.cfg.Log.Info().Str("way", string(session.line.way)).Msg("tunnel is up")
+				t.status.connected(session.way)
+				t.cfg.Log.Info().Str("way", string(session.way)).Msg("tunnel is up")
 			case proxy.ProxyPhaseStartErr:
 				poll.Stop()
 				failure = errors.New(problem)

@@ -52,26 +52,29 @@ func TestCallsThroughTheTunnel(t *testing.T) {
 	assert.Equal(t, 3, p.came(wayTunnel))
 	assert.Equal(t, announce.StateOnline, p.state(c.id.AgentID))
 
-	// A renewed certificate is used from the next call on: the tunnel has proven the old one.
+	// A renewed certificate is used from the next call on, in the tunnel that was made with the
+	// old one.
 	key := newKey(t)
 	id, err := c.client.Renew(t.Context(), csr(t, key))
 	require.NoError(t, err)
 	assert.Equal(t, 4, p.came(wayTunnel))
 	c.adopt(id, key)
 	require.NoError(t, c.beat())
-	assert.Equal(t, before+1, p.came(wayTLS))
+	assert.Equal(t, 5, p.came(wayTunnel))
+	assert.Equal(t, before, p.came(wayTLS))
 	stored, err := p.store.Agent(t.Context(), c.id.AgentID)
 	require.NoError(t, err)
 	assert.Equal(t, keyPrint(c.tls.Load().Certificates[0].Leaf), stored.Key)
+	assert.Zero(t, tun.Status().Reconnects)
 
 	disconnect()
 	require.NoError(t, c.beat(), "without a tunnel")
-	assert.Equal(t, before+2, p.came(wayTLS))
+	assert.Equal(t, before+1, p.came(wayTLS))
 	tun, _ = c.connect()
 	c.callThrough(tun)
 	tun.Settle(t.Context())
 	require.NoError(t, c.beat())
-	assert.Equal(t, 5, p.came(wayTunnel))
+	assert.Equal(t, 6, p.came(wayTunnel))
 }
 
 // TestACallInATunnelIsVerifiedLikeAnyOther has the certificate expire while the session goes on.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -37,17 +38,23 @@ func (p proof) with(c Config, protocol string) proof {
 	return p
 }
 
-// first reads what a stream begins with: the mark of a call, or the beginning of FRP's message,
-// which is put back.
-func (s *session) first(stream *link.Stream) (isCall bool, rest io.Reader, err error) {
+// beginMarked reads what a stream begins with. Where that is the mark of a call or a proof it does
+// what is asked; else it puts it back, for FRP's message.
+func (s *session) beginMarked(ctx context.Context, stream *link.Stream) (rest io.Reader, err error) {
 	if !s.proof.calls {
-		return false, stream, nil
+		return stream, nil
 	}
 	var mark [1]byte
 	if _, err := io.ReadFull(stream, mark[:]); err != nil {
-		return false, nil, err
+		return nil, s.unread(err)
 	}
-	return mark[0] == link.CallMark, io.MultiReader(&again{mark[0], false}, stream), nil
+	switch mark[0] {
+	case link.CallMark:
+		return nil, s.call(stream)
+	case link.ProofMark:
+		return nil, s.prove(ctx, stream)
+	}
+	return io.MultiReader(&again{mark[0], false}, stream), nil
 }
 
 // again reads one byte.
@@ -67,13 +74,8 @@ func (a *again) Read(p []byte) (int, error) {
 // call hands over a stream that carries a call of the API. Past its share, or when the server
 // stops, it is closed, and the agent calls by a connection of its own.
 func (s *session) call(stream *link.Stream) error {
-	if !s.loggedIn.Load() {
-		return fmt.Errorf("%w: a call before the login", errForeign)
-	}
-	select {
-	case <-s.ready: // the agent may know a moment before this end does
-	case <-s.done:
-		return errNoLogin
+	if err := s.awaitLogin(); err != nil {
+		return err
 	}
 	leave, ok := s.server.calls.Enter(s.agentID)
 	if !ok {
@@ -87,8 +89,21 @@ func (s *session) call(stream *link.Stream) error {
 	s.server.cfg.Calls(link.NewStream(stream.Stream, func() {
 		s.calling.leave()
 		leave()
-	}), s.proof.state())
+	}), s.proven())
 	return nil
+}
+
+// awaitLogin returns when the login is through: the agent may know a moment before this end does.
+func (s *session) awaitLogin() error {
+	if !s.loggedIn.Load() {
+		return fmt.Errorf("%w: a call before the login", errForeign)
+	}
+	select {
+	case <-s.ready:
+		return nil
+	case <-s.done:
+		return errNoLogin
+	}
 }
 
 // calls counts a session's calls under way and can be shut, as link.Gate, though without

@@ -244,29 +244,152 @@ func TestACallIsNotMadeBeforeTheLoginIsThrough(t *testing.T) {
 	}
 }
 
-// TestACallProvesTheCertificateOfNow has another certificate come while the tunnel is up: a call
-// through it would prove the old one.
+// changing has an agent's certificate change while it runs.
+func (p *plane) changing(now *atomic.Pointer[tls.Config], change ...func(*tunnel.Config)) *agent {
+	p.t.Helper()
+	now.Store(p.ca.Agent("a1"))
+	source := func(context.Context) (*tls.Config, error) { return now.Load(), nil }
+	return p.agent("a1", append(change, func(c *tunnel.Config) {
+		c.TLS = source
+		if c.WebsocketTLS != nil {
+			c.WebsocketTLS = source
+		}
+	})...)
+}
+
+// TestACallProvesTheCertificateOfNow has another certificate come while the tunnel is up, which goes
+// on: it is proven inside it, once.
 func TestACallProvesTheCertificateOfNow(t *testing.T) {
 	_, calls := callees(t)
-	p := newPlane(t, calls)
-	wire := tunneltest.NewWire(t, func() string { return p.addr })
-	var now atomic.Pointer[tls.Config]
-	now.Store(p.ca.Agent("a1"))
-	a := p.agent("a1", func(c *tunnel.Config) {
-		c.ServerAddress = wire.Addr()
-		c.TLS = func(context.Context) (*tls.Config, error) { return now.Load(), nil }
+	var identified atomic.Int64
+	p := newPlane(t, calls, func(c *server.Config) {
+		identify := c.Identify
+		c.Identify = func(state tls.ConnectionState) (string, error) {
+			identified.Add(1)
+			return identify(state)
+		}
 	})
-	old := mustAsk(t, caller(a), "hello").Get("Serial")
-	now.Store(p.ca.Agent("a1"))
-	if _, err := a.DialAPI(t.Context()); err == nil || !strings.Contains(err.Error(), "another certificate") {
-		t.Errorf("error %v", err)
+	for way, change := range map[tunnel.Way][]func(*tunnel.Config){
+		tunnel.TCP:       nil,
+		tunnel.Websocket: {p.over(p.api(), "a1"), func(c *tunnel.Config) { c.ServerAddress = "127.0.0.1:1" }},
+	} {
+		t.Run(string(way), func(t *testing.T) {
+			var now atomic.Pointer[tls.Config]
+			a := p.changing(&now, change...)
+			old := mustAsk(t, caller(a), "hello").Get("Serial")
+			now.Store(p.ca.Agent("a1"))
+			before := identified.Load()
+			for range 3 {
+				header := mustAsk(t, caller(a), "hello")
+				if header.Get("Serial") == old || header.Get("Agent") != "a1" {
+					t.Errorf("it came as %q with the old certificate", header.Get("Agent"))
+				}
+			}
+			if n := identified.Load() - before; n != 1 {
+				t.Errorf("proven %d times", n)
+			}
+			mustAsk(t, p.client("a1", http1), "the tunnel goes on")
+			if s := a.Status(); s.Way != way || s.Reconnects != 0 {
+				t.Errorf("status %+v", s)
+			}
+			if err := a.stop(); err != nil {
+				t.Error(err)
+			}
+			eventually(t, "it is gone", func() bool { return !p.Connected("a1") })
+		})
 	}
-	mustAsk(t, p.client("a1", http1), "the tunnel goes on")
-	wire.Cut()
-	eventually(t, "calls go through again", func() bool {
-		header, err := ask(t.Context(), caller(a), "hello")
-		return err == nil && header.Get("Serial") != old
-	})
+}
+
+// TestACertificateThatIsNotAccepted takes no calls with it, and not those with the old one
+// either.
+func TestACertificateThatIsNotAccepted(t *testing.T) {
+	_, calls := callees(t)
+	p := newPlane(t, calls)
+	for name, bad := range map[string]*tls.Config{
+		"expired": p.ca.AgentFor("a1", -time.Minute), "another CA's": tunneltest.NewCA(t).Agent("a1"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var now atomic.Pointer[tls.Config]
+			a := p.changing(&now)
+			mustAsk(t, caller(a), "hello")
+			now.Store(bad)
+			for range 2 {
+				if _, err := a.DialAPI(t.Context()); err == nil {
+					t.Error("a stream with a certificate that is not accepted")
+				}
+			}
+			mustAsk(t, p.client("a1", http1), "the tunnel goes on")
+			if err := a.stop(); err != nil {
+				t.Error(err)
+			}
+			eventually(t, "it is gone", func() bool { return !p.Connected("a1") })
+		})
+	}
+}
+
+// prove has an attacker prove a certificate in its session, by that protocol's name.
+func (a *attacker) prove(cfg *tls.Config, protocol string) error {
+	a.t.Helper()
+	stream, err := a.mux.OpenStream()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if err := stream.SetDeadline(time.Now().Add(patience)); err != nil {
+		a.t.Fatal(err)
+	}
+	cfg = cfg.Clone()
+	cfg.NextProtos = []string{protocol}
+	conn := tls.Client(link.NewMarked(stream, link.ProofMark), cfg)
+	if err := conn.HandshakeContext(a.t.Context()); err != nil {
+		return err
+	}
+	_, err = conn.Read(make([]byte, 1))
+	return err
+}
+
+// TestNobodyProvesToBeAnother, nor passes on what an agent proves for something else.
+func TestNobodyProvesToBeAnother(t *testing.T) {
+	_, calls := callees(t)
+	p := newPlane(t, calls)
+	session := func() *attacker {
+		evil := p.speaking(t, "evil", link.ALPNCalls)
+		evil.register(evil.login("evil"), "evil")
+		return evil
+	}
+	evil := session()
+	if err := evil.prove(p.ca.Agent("victim"), link.ALPNProof); err == nil {
+		t.Error("another agent's certificate was taken")
+	}
+	evil.isThrownOut()
+	for _, protocol := range []string{link.ALPN, link.ALPNCalls, "http/1.1"} {
+		if err := session().prove(p.ca.Agent("evil"), protocol); err == nil {
+			t.Errorf("what an agent proves for %s was taken", protocol)
+		}
+	}
+	evil = session()
+	if err := evil.prove(p.ca.Agent("evil"), link.ALPNProof); err != nil {
+		t.Error(err)
+	}
+	if err := evil.prove(p.ca.Agent("evil"), link.ALPNProof); err == nil {
+		t.Error("again at once")
+	}
+	early := p.speaking(t, "evil", link.ALPNCalls)
+	if err := early.prove(p.ca.Agent("evil"), link.ALPNProof); err == nil {
+		t.Error("before the login")
+	}
+	early.isThrownOut()
+	old := p.speaking(t, "evil", link.ALPN)
+	old.register(old.login("evil"), "evil")
+	if err := old.prove(p.ca.Agent("evil"), link.ALPNProof); err == nil {
+		t.Error("by an agent that knows no proofs")
+	}
+	old.isThrownOut()
+	outside := p.ca.Agent("evil")
+	outside.NextProtos = []string{link.ALPNProof}
+	if conn, err := (&tls.Dialer{Config: outside}).DialContext(t.Context(), "tcp", p.addr); err == nil {
+		_ = conn.Close()
+		t.Error("the tunnel's port takes what is for inside")
+	}
 }
 
 // TestACallEndsWithTheTunnel that it goes through, and the next one does not wait for it.

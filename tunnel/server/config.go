@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 )
 
 // Config is what a Server needs to know. Identify and a certificate are required.
@@ -129,6 +131,22 @@ func defaultTo[T ~int | ~int64](v *T, d T) {
 // tlsConfig is the configuration with what the binding of sessions rests on enforced: a
 // client certificate, verified against the agents' CA and not against the system's roots.
 func (c Config) tlsConfig() (*tls.Config, error) {
+	return c.enforced(func(cfg *tls.Config) {
+		if len(cfg.NextProtos) == 0 {
+			cfg.NextProtos = c.protocols()
+		}
+	})
+}
+
+// proofTLS is the same for proofs inside a session. Nothing is resumed there: a key is to be
+// proven.
+func (c Config) proofTLS() (*tls.Config, error) {
+	return c.enforced(func(cfg *tls.Config) {
+		cfg.NextProtos, cfg.SessionTicketsDisabled = []string{link.ALPNProof}, true
+	})
+}
+
+func (c Config) enforced(change func(*tls.Config)) (*tls.Config, error) {
 	if c.TLS == nil {
 		return nil, errors.New("tunnel server: no TLS configuration; the tunnel only runs over mutual TLS")
 	}
@@ -142,22 +160,20 @@ func (c Config) tlsConfig() (*tls.Config, error) {
 			if chosen == nil {
 				chosen = c.TLS
 			}
-			return enforce(chosen.Clone(), c.protocols())
+			return enforce(chosen.Clone(), change)
 		}
 		return cfg, nil
 	}
-	return enforce(cfg, c.protocols())
+	return enforce(cfg, change)
 }
 
-func enforce(cfg *tls.Config, protocols []string) (*tls.Config, error) {
+func enforce(cfg *tls.Config, change func(*tls.Config)) (*tls.Config, error) {
 	if cfg.ClientCAs == nil {
 		return nil, errors.New("tunnel server: no ClientCAs; give the CA that signs the agents' certificates")
 	}
 	cfg.ClientAuth = tls.RequireAndVerifyClientCert
 	cfg.MinVersion = tls.VersionTLS13
 	cfg.DynamicRecordSizingDisabled = true // what is written was gathered: small records only cost
-	if len(cfg.NextProtos) == 0 {
-		cfg.NextProtos = protocols
-	}
+	change(cfg)
 	return cfg, nil
 }

@@ -38,6 +38,7 @@ var (
 type Server struct {
 	cfg    Config
 	tls    *tls.Config
+	proofs *tls.Config // inside sessions
 	engine *engine
 	agents *agents
 	wait   *limit.Room
@@ -68,6 +69,10 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	proofs, err := cfg.proofTLS()
+	if err != nil {
+		return nil, err
+	}
 	if cfg.Authorize == nil {
 		cfg.Authorize = func(context.Context, string) error { return nil }
 	}
@@ -83,6 +88,7 @@ func New(cfg Config) (*Server, error) {
 	return &Server{
 		cfg:    cfg,
 		tls:    secure,
+		proofs: proofs,
 		engine: engine,
 		agents: newAgents(cfg.OnUp, cfg.OnDown, cfg.Limits.Instances),
 		wait:   limit.NewRoom(cfg.Limits.Handshakes),

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -36,6 +37,9 @@ type session struct {
 	log     zerolog.Logger
 	proof   proof
 	calling calls
+	newer   atomic.Pointer[tls.ConnectionState] // what it has proven since, if anything
+	proving sync.Mutex
+	proved  time.Time
 	dials   chan struct{} // one place per dial in the making
 	asked   atomic.Int64  // work connections that frps asked for and that have not come
 	drains  atomic.Int64  // requests to drain
@@ -173,15 +177,12 @@ func (s *session) accept(ctx context.Context, streams *sync.WaitGroup, opened *m
 }
 
 // begin reads the message that every FRP connection starts with and passes the connection
-// on; or a call's, which starts with a mark. No other first message has any business here, a visitor's least of all.
+// on; or a call's or a proof's, which start with a mark. No other first message has any business here, a visitor's least of all.
 func (s *session) begin(ctx context.Context, stream *link.Stream) error {
 	_ = stream.SetReadDeadline(time.Now().Add(s.server.cfg.Limits.HandshakeTimeout))
-	isCall, rest, err := s.first(stream)
-	if err != nil {
-		return s.unread(err)
-	}
-	if isCall {
-		return s.call(stream)
+	rest, err := s.beginMarked(ctx, stream)
+	if err != nil || rest == nil {
+		return err
 	}
 	first, err := msg.ReadMsg(rest)
 	if err != nil {
