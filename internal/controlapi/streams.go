@@ -28,8 +28,8 @@ type way struct{ direct atomic.Bool }
 type wayKey struct{}
 
 // ways is a transport that prefers streams, and goes by connections of its own where there is
-// none. After a stream has failed the call goes directly: a session that is dead may take a
-// while to be known as such.
+// none. After a stream has failed, or its control plane has, the call goes directly: a session that
+// is dead may take a while to be known as such, and another control plane may be well.
 type ways struct {
 	*rotatingTransport
 	streams Streams
@@ -62,7 +62,7 @@ func (w *ways) RoundTrip(r *http.Request) (*http.Response, error) {
 	stream := &opened{conn: conn}
 	defer stream.drop()
 	resp, err := w.over.RoundTrip(r.WithContext(context.WithValue(r.Context(), openedKey{}, stream)))
-	if err != nil {
+	if err != nil || resp.StatusCode >= http.StatusInternalServerError {
 		chosen.direct.Store(true)
 	}
 	return resp, err

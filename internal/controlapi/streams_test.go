@@ -108,16 +108,27 @@ func TestCallsGoDirectlyWithoutAStream(t *testing.T) {
 // TestACallWhoseStreamFailsGoesDirectly when it is tried again: a session that is dead may be up
 // for a while yet.
 func TestACallWhoseStreamFailsGoesDirectly(t *testing.T) {
-	client, s, byTLS, byStream := waysTo(t, noChange)
-	s.dial = func(context.Context) (net.Conn, error) {
-		here, there := net.Pipe()
-		return here, there.Close()
+	unwell := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
+	t.Cleanup(unwell.Close)
+	for name, dial := range map[string]func(context.Context) (net.Conn, error){
+		"ends": func(context.Context) (net.Conn, error) {
+			here, there := net.Pipe()
+			return here, there.Close()
+		},
+		"leads to who is unwell": func(ctx context.Context) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", unwell.Listener.Addr().String())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, s, byTLS, byStream := waysTo(t, noChange)
+			s.dial = dial
+			_, err := client.Heartbeat(t.Context(), controlapi.Heartbeat{})
+			require.NoError(t, err)
+			assert.EqualValues(t, 1, s.asked.Load())
+			assert.EqualValues(t, 1, byTLS.Load())
+			assert.Zero(t, byStream.Load())
+		})
 	}
-	_, err := client.Heartbeat(t.Context(), controlapi.Heartbeat{})
-	require.NoError(t, err)
-	assert.EqualValues(t, 1, s.asked.Load())
-	assert.EqualValues(t, 1, byTLS.Load())
-	assert.Zero(t, byStream.Load())
 }
 
 // TestAStreamThatIsGivenUpIsClosed has a call end while it waits for the answer.
