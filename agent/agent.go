@@ -198,16 +198,15 @@ func errUnlessStopped(ctx context.Context, err error) error {
 // serve runs everything that needs an identity.
 func (a *Agent) serve(ctx context.Context) error {
 	a.tryCluster(ctx)
-	control, err := a.client()
+	tun, err := a.newTunnels(a.current.Load())
+	if err != nil {
+		return err
+	}
+	control, err := a.client(tun)
 	if err != nil {
 		return err
 	}
 	defer control.Close()
-	id := a.current.Load()
-	tun, err := a.newTunnels(id)
-	if err != nil {
-		return err
-	}
 	var sources *source.Keeper // is there before the engine runs
 	engine, err := app.New(app.Config{
 		RESTConfig: a.opts.Kubernetes, Log: a.log,

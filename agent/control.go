@@ -11,6 +11,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
 // firstContact makes the client for registration. The token's fingerprint, a CA
@@ -25,37 +26,52 @@ func (a *Agent) firstContact(token controlapi.Token) (client *controlapi.Client,
 	if err != nil {
 		return nil, false, err
 	}
-	client, err = a.newClient(func() *tls.Config { return cfg })
+	client, err = a.newClient(func() *tls.Config { return cfg }, nil)
 	return client, token.Fingerprint == "" && roots == nil, err
 }
 
 // client makes the client for everything after registration. It follows the
-// identity: a renewed certificate is used at the next connection.
-func (a *Agent) client() (*controlapi.Client, error) {
+// identity: a renewed certificate is used at the next connection, and with the next call.
+func (a *Agent) client(tun *tunnel.Set) (*controlapi.Client, error) {
+	source, err := a.controlPlaneTLS()
+	if err != nil {
+		return nil, err
+	}
+	return a.newClient(source, tun)
+}
+
+// controlPlaneTLS is TLS with the HTTPS API, whose certificate may be another CA's.
+func (a *Agent) controlPlaneTLS() (func() *tls.Config, error) {
 	extra, err := a.opts.Config.CAPool()
 	if err != nil {
 		return nil, err
 	}
+	return a.following(func(id *identity.Identity) *tls.Config { return id.ControlPlaneTLS(extra) }), nil
+}
+
+// following is TLS made of the identity of now: the same pointer for as long as certificate and
+// CAs are the same, whatever else changes.
+func (a *Agent) following(of func(*identity.Identity) *tls.Config) func() *tls.Config {
 	var (
-		mu  sync.Mutex
-		of  *identity.Identity
-		cfg *tls.Config
+		mu   sync.Mutex
+		made *identity.Identity
+		cfg  *tls.Config
 	)
-	return a.newClient(func() *tls.Config {
+	return func() *tls.Config {
 		mu.Lock()
 		defer mu.Unlock()
-		if id := a.current.Load(); id != of {
-			of, cfg = id, id.ControlPlaneTLS(extra)
+		if id := a.current.Load(); !id.Same(made) || id.CABundle != made.CABundle {
+			made, cfg = id, of(id)
 			cfg.Time = a.now
 		}
 		return cfg
-	})
+	}
 }
 
-func (a *Agent) newClient(source func() *tls.Config) (*controlapi.Client, error) {
+func (a *Agent) newClient(source func() *tls.Config, streams controlapi.Streams) (*controlapi.Client, error) {
 	proxy := proxyFunc()
 	return controlapi.NewClient(controlapi.ClientConfig{
-		URL: a.opts.Config.ControlPlaneURL, TLS: source, Log: a.log, Now: a.now, Origin: a.origin,
+		URL: a.opts.Config.ControlPlaneURL, TLS: source, Log: a.log, Now: a.now, Origin: a.origin, Streams: streams,
 		Proxy: func(r *http.Request) (*url.URL, error) { return proxy(r.URL) },
 	})
 }

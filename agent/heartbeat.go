@@ -30,6 +30,7 @@ func (a *Agent) heartbeats(ctx context.Context, control *controlapi.Client, tun 
 	var last controlapi.Heartbeat
 	for {
 		next := busyInterval
+		tun.Settle(ctx) // so that the first one tells what came of the tunnel, and goes through it
 		beat, err := a.observe(ctx, tun, engine.Leads())
 		if err != nil && ctx.Err() == nil {
 			a.log.Warn().Err(err).Msg("the cluster's figures could not be read; the heartbeat goes without them")

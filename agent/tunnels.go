@@ -32,17 +32,17 @@ type nodesState struct {
 // newTunnels makes the tunnels to the nodes that were told last, which may be gone: then
 // the identity's own is reached, and the next heartbeat tells of others.
 func (a *Agent) newTunnels(id *identity.Identity) (*tunnel.Set, error) {
-	own := endpoint(id.Tunnel)
+	own, secure := endpoint(id.Tunnel), a.following((*identity.Identity).TLS)
+	web, err := a.controlPlaneTLS()
+	if err != nil {
+		return nil, err
+	}
 	tun, err := tunnel.NewSet(tunnel.SetConfig{
 		Config: tunnel.Config{
 			ServerAddress: own.Address, ServerName: own.ServerName, AgentID: id.AgentID,
 			Instance: a.replica, Cluster: a.knownCluster, Proxy: proxyFunc(), Log: a.log,
-			TLS: func(context.Context) (*tls.Config, error) {
-				cfg := a.current.Load().TLS()
-				cfg.Time = a.now
-				return cfg, nil
-			},
-			Websocket: a.opts.Config.ControlPlaneURL, WebsocketTLS: a.websocketTLS,
+			TLS:       func(context.Context) (*tls.Config, error) { return secure(), nil },
+			Websocket: a.opts.Config.ControlPlaneURL, WebsocketTLS: func(context.Context) (*tls.Config, error) { return web(), nil },
 		},
 		Refused: a.tunnelRefused, RefusedPause: refusedPause,
 	})
@@ -51,17 +51,6 @@ func (a *Agent) newTunnels(id *identity.Identity) (*tunnel.Set, error) {
 	}
 	_ = a.chooseNodes(tun, id, id.Tunnels)
 	return tun, nil
-}
-
-// websocketTLS is TLS with the HTTPS API, whose certificate may be another CA's.
-func (a *Agent) websocketTLS(context.Context) (*tls.Config, error) {
-	extra, err := a.opts.Config.CAPool()
-	if err != nil {
-		return nil, err
-	}
-	cfg := a.current.Load().ControlPlaneTLS(extra)
-	cfg.Time = a.now
-	return cfg, nil
 }
 
 // refusedPause is how long the tunnel to a node is left alone after its frps would not have

@@ -180,3 +180,26 @@ func TestHowTheTunnelsAreIsSaidInWords(t *testing.T) {
 		assert.LessOrEqual(t, len(tunnelPhase(s)), 32, "as the API takes it")
 	}
 }
+
+// TestTLSIsTheSameUntilCertificateOrCAsChange: calls go through the tunnel for as long as it is the
+// one that the tunnel was made with, so that what heartbeats tell of nodes must not matter.
+func TestTLSIsTheSameUntilCertificateOrCAsChange(t *testing.T) {
+	id := issued(t)
+	a := &Agent{now: time.Now}
+	a.current.Store(id)
+	source := a.following((*identity.Identity).TLS)
+	first := source()
+	assert.Equal(t, id.Certificate.Certificate, first.Certificates[0].Certificate)
+	a.current.Store(id.WithTunnels(nodes("one.test:7000")))
+	assert.Same(t, first, source())
+
+	more, err := id.With(controlapi.CAs{Bundle: id.CABundle + issued(t).CABundle})
+	require.NoError(t, err)
+	a.current.Store(more)
+	other := source()
+	assert.NotSame(t, first, other)
+	assert.Same(t, other, source())
+	renewed := issued(t)
+	a.current.Store(renewed)
+	assert.Equal(t, renewed.Certificate.Certificate, source().Certificates[0].Certificate)
+}

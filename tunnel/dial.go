@@ -34,7 +34,7 @@ const (
 func (t *Tunnel) connectTCP(ctx context.Context) (*line, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	cfg, err := t.tlsConfig(ctx)
+	cfg, made, err := t.tlsConfig(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,8 @@ func (t *Tunnel) connectTCP(ctx context.Context) (*line, error) {
 		_ = raw.Close()
 		return nil, err
 	}
-	return &line{Conn: conn, below: socket, way: TCP}, nil
+	calls := conn.ConnectionState().NegotiatedProtocol == link.ALPNCalls
+	return &line{Conn: conn, below: socket, way: TCP, made: made, calls: calls}, nil
 }
 
 func (t *Tunnel) reach(ctx context.Context) (net.Conn, error) {
@@ -57,19 +58,20 @@ func (t *Tunnel) reach(ctx context.Context) (net.Conn, error) {
 	return t.dial(ctx, t.cfg.ServerAddress)
 }
 
-func (t *Tunnel) tlsConfig(ctx context.Context) (*tls.Config, error) {
-	cfg, err := t.cfg.TLS(ctx)
+// tlsConfig is TLS for the tunnel's port, and what the source of it answered.
+func (t *Tunnel) tlsConfig(ctx context.Context) (cfg, made *tls.Config, err error) {
+	made, err = t.source(TCP)(ctx)
 	if err != nil {
-		return nil, t.wrap("get the certificate to connect to", err, "check the agent's identity; it is tried again by itself")
+		return nil, nil, t.wrap("get the certificate to connect to", err, "check the agent's identity; it is tried again by itself")
 	}
-	cfg = cfg.Clone()
+	cfg = made.Clone()
 	cfg.ServerName = t.cfg.ServerName
 	cfg.MinVersion = tls.VersionTLS13
 	cfg.DynamicRecordSizingDisabled = true // what is written was gathered: small records only cost
 	if !slices.Contains(cfg.NextProtos, ALPN) {
-		cfg.NextProtos = append([]string{ALPN}, cfg.NextProtos...)
+		cfg.NextProtos = append([]string{link.ALPNCalls, ALPN}, cfg.NextProtos...)
 	}
-	return cfg, nil
+	return cfg, made, nil
 }
 
 // dial reaches an address directly or through the proxy that the configuration chooses.

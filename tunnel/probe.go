@@ -14,7 +14,7 @@ func Probe(ctx context.Context, cfg Config) (Way, error) {
 	if err != nil {
 		return "", err
 	}
-	settings, err := t.tlsConfig(ctx)
+	settings, _, err := t.tlsConfig(ctx)
 	if err != nil {
 		return "", err
 	}

@@ -71,7 +71,8 @@ func (t *Tunnel) session(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { ended <- f.run(ctx) }()
 
-	up, err := t.watch(f, conn.way, ended, func() { _ = mux.Close() })
+	defer t.calls.Store(nil)
+	up, err := t.watch(f, newCallable(mux, conn), conn.calls, ended, func() { _ = mux.Close() })
 	switch cause := remembering.cause(); {
 	case moved.Load():
 		return errBetterWay
@@ -89,7 +90,7 @@ func (t *Tunnel) session(ctx context.Context) error {
 var errBetterWay = errors.New("there is a better way")
 
 // watch follows frpc from login to its end. It also reports whether the tunnel was up.
-func (t *Tunnel) watch(f *frpc, way Way, ended <-chan error, hangUp func()) (up bool, err error) {
+func (t *Tunnel) watch(f *frpc, session *callable, calls bool, ended <-chan error, hangUp func()) (up bool, err error) {
 	wait := pollInterval
 	poll := time.NewTimer(wait)
 	defer poll.Stop()
@@ -113,9 +114,12 @@ func (t *Tunnel) watch(f *frpc, way Way, ended <-chan error, hangUp func()) (up 
 				poll.Stop()
 				deadline.Stop()
 				up = true
-				t.ways.worked(way)
-				t.status.connected(way)
-				t.cfg.Log.Info().Str("way", string(way)).Msg("tunnel is up")
+				t.ways.worked(session.way)
+				if calls {
+					t.calls.Store(session)
+				}
+				t.status.connected(session.way)
+				t.cfg.Log.Info().Str("way", string(session.way)).Msg("tunnel is up")
 			case proxy.ProxyPhaseStartErr:
 				poll.Stop()
 				failure = errors.New(problem)

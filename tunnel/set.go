@@ -45,6 +45,7 @@ type Set struct {
 	fallback Endpoint
 	listener *listener
 	look     chan struct{} // that there is something to arrange
+	first    *firstTry
 
 	running sync.WaitGroup // of Run
 
@@ -93,7 +94,7 @@ func NewSet(cfg SetConfig) (*Set, error) {
 	fallback := Endpoint{Address: cfg.ServerAddress, ServerName: cfg.ServerName}.normal()
 	return &Set{
 		cfg: cfg, fallback: fallback, wanted: []Endpoint{fallback}, listener: newListener(cfg.AgentID),
-		look: make(chan struct{}, 1), since: time.Now(), retried: make(chan struct{}), next: make(chan struct{}),
+		look: make(chan struct{}, 1), first: newFirstTry(), since: time.Now(), retried: make(chan struct{}), next: make(chan struct{}),
 	}, nil
 }
 
@@ -186,6 +187,7 @@ func (s SetStatus) Up() (up, wanted int) {
 func (s *Set) Drain(ctx context.Context) error {
 	s.mu.Lock()
 	s.draining = true
+	s.first.end()
 	members := slices.Clone(s.members)
 	s.mu.Unlock()
 	errs := make([]error, len(members))
@@ -221,6 +223,9 @@ func (s *Set) changedLocked() {
 		if up {
 			s.returns++
 		}
+	}
+	if s.settled() {
+		s.first.end()
 	}
 	close(s.next)
 	s.next = make(chan struct{})

@@ -38,10 +38,11 @@ type tracker struct {
 	everUp bool
 	next   chan struct{}
 	told   func() // after each change; nil for nobody
+	first  *firstTry
 }
 
 func newTracker() *tracker {
-	return &tracker{status: Status{Phase: Stopped, Since: time.Now()}, next: make(chan struct{})}
+	return &tracker{status: Status{Phase: Stopped, Since: time.Now()}, next: make(chan struct{}), first: newFirstTry()}
 }
 
 func (t *tracker) get() Status {
@@ -59,6 +60,9 @@ func (t *tracker) changed() <-chan struct{} {
 // set enters a phase. A nil error keeps the last one, except that being connected ends it.
 func (t *tracker) set(phase Phase, err error) {
 	t.enter(phase, err)
+	if phase != Connecting {
+		t.first.end()
+	}
 	if t.told != nil {
 		t.told()
 	}

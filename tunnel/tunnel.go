@@ -46,7 +46,8 @@ type Config struct {
 	Cluster func() string
 	// TLS is asked at every dial, so that a renewed certificate is used at the next
 	// connection without dropping the present one. The configuration must hold the roots
-	// to trust and the agent's certificate; it is cloned before use.
+	// to trust and the agent's certificate; it is cloned before use. It must be the same
+	// pointer for as long as nothing changed, or DialAPI proves it anew.
 	TLS func(context.Context) (*tls.Config, error)
 	// Websocket is the URL of the control plane's HTTPS API, over which the tunnel goes while
 	// its own port cannot be reached. Empty for never.
@@ -83,6 +84,7 @@ type Tunnel struct {
 	ways     *memory
 	listener *listener
 	live     atomic.Pointer[mux.Session] // the present connection's
+	calls    atomic.Pointer[callable]    // while it is up and takes them
 	draining atomic.Bool
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,8 +30,8 @@ func TestNewSaysWhatIsMissing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := tunnel.tlsConfig(t.Context())
-	if err != nil || cfg.ServerName != "2001:db8::1" || cfg.NextProtos[0] != ALPN {
+	cfg, _, err := tunnel.tlsConfig(t.Context())
+	if err != nil || cfg.ServerName != "2001:db8::1" || !slices.Equal(cfg.NextProtos, []string{"pipeops-frp/2", ALPN}) {
 		t.Errorf("configuration %+v, %v", cfg, err)
 	}
 }

@@ -2,6 +2,7 @@ package tunnel
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -50,6 +51,8 @@ type line struct {
 	net.Conn
 	below *link.Socket // of its TLS
 	way   Way
+	made  *tls.Config // what the source of its TLS answered
+	calls bool        // the server takes them
 }
 
 // memory is what is known of the ways.

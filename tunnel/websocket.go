@@ -19,7 +19,7 @@ import (
 func (t *Tunnel) connectWebsocket(ctx context.Context) (*line, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	cfg, err := t.websocketTLS(ctx)
+	cfg, made, err := t.websocketTLS(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -43,31 +43,29 @@ func (t *Tunnel) connectWebsocket(ctx context.Context) (*line, error) {
 			return http.ErrUseLastResponse // it would take the certificate elsewhere
 		}},
 		HTTPHeader:   http.Header{"User-Agent": {"pipeops-agent"}},
-		Subprotocols: []string{link.Subprotocol}, CompressionMode: websocket.CompressionDisabled,
+		Subprotocols: []string{link.SubprotocolCalls, link.Subprotocol}, CompressionMode: websocket.CompressionDisabled,
 	})
 	if err != nil {
 		return nil, t.websocketError(resp, err)
 	}
 	conn := link.NewWebsocket(upgraded) //nolint:contextcheck // it lives longer than its making
-	if upgraded.Subprotocol() != link.Subprotocol {
+	calls := upgraded.Subprotocol() == link.SubprotocolCalls
+	if !calls && upgraded.Subprotocol() != link.Subprotocol {
 		return nil, errors.Join(t.websocketError(nil, errors.New("what answers there is no control plane")), conn.Close())
 	}
-	return &line{Conn: conn, below: socket, way: Websocket}, nil
+	return &line{Conn: conn, below: socket, way: Websocket, made: made, calls: calls}, nil
 }
 
-func (t *Tunnel) websocketTLS(ctx context.Context) (*tls.Config, error) {
-	source := t.cfg.WebsocketTLS
-	if source == nil {
-		source = t.cfg.TLS
-	}
-	cfg, err := source(ctx)
+// websocketTLS is TLS for the HTTPS API, and what the source of it answered.
+func (t *Tunnel) websocketTLS(ctx context.Context) (cfg, made *tls.Config, err error) {
+	made, err = t.source(Websocket)(ctx)
 	if err != nil {
-		return nil, t.wrap("get the certificate to connect to", err, "check the agent's identity; it is tried again by itself")
+		return nil, nil, t.wrap("get the certificate to connect to", err, "check the agent's identity; it is tried again by itself")
 	}
-	cfg = cfg.Clone()
+	cfg = made.Clone()
 	cfg.MinVersion = tls.VersionTLS13
 	cfg.NextProtos = nil
-	return cfg, nil
+	return cfg, made, nil
 }
 
 // websocketURL is where to ask for the websocket.

@@ -34,6 +34,8 @@ type ClientConfig struct {
 	// nothing changed. When it answers another, new connections are made with it, so
 	// that a renewed certificate or CA is used.
 	TLS func() *tls.Config
+	// Streams are preferred for calls with the agent's certificate; nil for connections alone.
+	Streams Streams
 	// Proxy chooses a proxy; nil means the environment (HTTPS_PROXY, NO_PROXY).
 	Proxy func(*http.Request) (*url.URL, error)
 	// Log gets a line per retry and a warning when the clocks drift apart.
@@ -57,7 +59,7 @@ type Client struct {
 	explain explainer
 	log     zerolog.Logger
 	now     func() time.Time
-	named   *rotatingTransport // with the agent's certificate
+	named   *ways              // with the agent's certificate
 	unnamed *rotatingTransport // without
 	retry   ClientConfig
 }
@@ -88,7 +90,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	}
 	return &Client{
 		base: base, explain: explainer{base: base, now: cfg.Now}, log: cfg.Log, now: cfg.Now, retry: cfg,
-		named:   &rotatingTransport{source: cfg.TLS, proxy: cfg.Proxy},
+		named:   newWays(&rotatingTransport{source: cfg.TLS, proxy: cfg.Proxy}, cfg.Streams),
 		unnamed: &rotatingTransport{source: cfg.TLS, proxy: cfg.Proxy, anonymous: true},
 	}, nil
 }
@@ -156,12 +158,16 @@ func (c *Client) Events(ctx context.Context, events []Event) error {
 	return c.post(ctx, c.named, pathEvents, nil, EventsRequest{Events: events}, nil)
 }
 
-func (c *Client) post(ctx context.Context, via *rotatingTransport, path string, header http.Header, in, out any) error {
+func (c *Client) post(ctx context.Context, via http.RoundTripper, path string, header http.Header, in, out any) error {
 	return c.send(ctx, http.MethodPost, via, path, header, in, out)
 }
 
 // send makes a call; a nil in is one without a body.
-func (c *Client) send(ctx context.Context, method string, via *rotatingTransport, path string, header http.Header, in, out any) error {
+func (c *Client) send(ctx context.Context, method string, via http.RoundTripper, path string, header http.Header, in, out any) error {
+	if via == c.named && c.retry.Streams != nil {
+		c.retry.Streams.Settle(ctx) // before the first attempt, whose time it is not to take
+		ctx = context.WithValue(ctx, wayKey{}, &way{})
+	}
 	req, err := c.request(ctx, method, path, in)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)

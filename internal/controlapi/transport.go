@@ -82,7 +82,7 @@ func (t *rotatingTransport) CloseIdleConnections() {
 
 // caller makes the retrying client of one call. It leaves what failed last in
 // last: a deadline that passes while waiting to try again says less.
-func (c *Client) caller(via *rotatingTransport, last *error) *retryablehttp.Client {
+func (c *Client) caller(via http.RoundTripper, last *error) *retryablehttp.Client {
 	return &retryablehttp.Client{
 		HTTPClient: &http.Client{Transport: via, Timeout: attemptTime,
 			// A redirect would take the token or the certificate elsewhere.

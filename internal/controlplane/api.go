@@ -3,7 +3,6 @@ package controlplane
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"io"
 	"log"
 	"net"
@@ -28,16 +27,23 @@ const drainTimeout = 10 * time.Second
 // come again with a session ticket, which costs a third of a handshake.
 const idleTimeout = 15 * time.Second
 
+// maxHeader bounds a request's header.
+const maxHeader = 32 << 10
+
+// agentsAPI is what agents call, by either way.
+func (c *ControlPlane) agentsAPI() http.Handler {
+	return withCall(controlapi.NewHandler(controlapi.HandlerConfig{
+		Backend: c.registry, Identify: c.peers.agentOfRequest, Version: c.cfg.Version, Log: c.cfg.Log,
+	}))
+}
+
 // handler is all that the HTTPS port serves.
 func (c *ControlPlane) handler(sockets *server.Websockets) http.Handler {
-	agents := controlapi.NewHandler(controlapi.HandlerConfig{
-		Backend: c.registry, Identify: c.peers.agentOfRequest, Version: c.cfg.Version, Log: c.cfg.Log,
-	})
 	logged := func(h http.Handler) http.Handler {
 		return problem.WithRequestID(controlapi.LogRequests(c.cfg.Log)(h))
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/", withCall(agents))
+	mux.Handle("/", c.agents)
 	mux.Handle("GET "+announce.SnapshotPath, logged(c.peers.namingIssuer(announce.SnapshotHandler(c.snapshot, c.peers.runnerOfRequest))))
 	mux.Handle("GET "+announce.TimelinePath, logged(c.peers.namingIssuer(announce.TimelineHandler(c.timeline, c.peers.runnerOfRequest))))
 	mux.Handle("GET "+announce.OpenAPIPath, logged(announce.OpenAPIHandler(c.cfg.Version)))
@@ -45,7 +51,7 @@ func (c *ControlPlane) handler(sockets *server.Websockets) http.Handler {
 	mux.Handle("GET "+server.WebsocketPath, problem.WithRequestID(c.serveTunnel(sockets)))
 	mux.Handle("GET /healthz", logged(http.HandlerFunc(serveHealth)))
 	mux.Handle("GET /readyz", logged(http.HandlerFunc(c.serveReady)))
-	return c.instruments.measured(&c.cfg, newCallLimits(c.peers, c.cfg.Limits.SharedAddresses).wrap(mux))
+	return c.instruments.measured(&c.cfg, wayTLS, c.calls.wrap(mux))
 }
 
 // snapshot is what a Runner starts from.
@@ -78,20 +84,7 @@ func (c *ControlPlane) serveAPI(ctx context.Context, ln net.Listener) error {
 	server := c.apiServer(sockets)
 	served := make(chan error, 1)
 	go func() { served <- server.ServeTLS(ln, "", "") }()
-	select {
-	case err := <-served:
-		return err
-	case <-ctx.Done():
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
-	defer cancel()
-	if err := server.Shutdown(ctx); err != nil {
-		_ = server.Close()
-	}
-	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return shutDown(ctx, server, served)
 }
 
 func (c *ControlPlane) apiServer(sockets *server.Websockets) *http.Server {
@@ -105,7 +98,7 @@ func (c *ControlPlane) apiServer(sockets *server.Websockets) *http.Server {
 			GetConfigForClient: inTurn,
 		},
 		ReadHeaderTimeout: handshakeTimeout, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: idleTimeout,
-		MaxHeaderBytes: 32 << 10,
+		MaxHeaderBytes: maxHeader,
 		// OPTIONS * is a call like others, and there is none.
 		DisableGeneralOptionsHandler: true,
 		HTTP2:                        apiHTTP2(),

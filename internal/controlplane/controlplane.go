@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -33,6 +34,9 @@ type ControlPlane struct {
 	liveness    *liveness
 	registry    *registry
 	tunnel      *server.Server
+	agents      http.Handler // what agents call
+	calls       *callLimits
+	inTunnels   *tunnelCalls
 	nudger      *nudger
 	outbox      *outbox
 	broker      *messaging // nil without one
@@ -145,6 +149,7 @@ func (c *ControlPlane) assemble(seal []byte) error {
 	if c.broker, err = newMessaging(c.store, c.leader, c.outbox, seal, c.webhooks, &c.cfg); err != nil {
 		return err
 	}
+	c.agents, c.calls, c.inTunnels = c.agentsAPI(), newCallLimits(c.peers, c.cfg.Limits.SharedAddresses), newTunnelCalls()
 	c.tunnel, err = server.New(server.Config{
 		TLS: &tls.Config{
 			MinVersion: tls.VersionTLS13,
@@ -153,7 +158,7 @@ func (c *ControlPlane) assemble(seal []byte) error {
 			},
 		},
 		Identify: c.peers.agentOfTunnel, Admit: c.peers.admit,
-		OnUp: c.tunnelUp, OnDown: c.tunnelDown,
+		OnUp: c.tunnelUp, OnDown: c.tunnelDown, Calls: c.inTunnels.take,
 		Log: c.cfg.Log.With().Str("part", "tunnel").Logger(),
 	})
 	c.nudger = &nudger{
@@ -244,6 +249,7 @@ func (c *ControlPlane) serve(ctx context.Context) error {
 	router := edge.New(edge.Config{Domain: c.cfg.AgentsDomain, Handover: c.reach, Log: c.cfg.Log})
 	group.Go(func() error { return c.serveAPI(running, c.listeners.api) })
 	group.Go(func() error { return c.tunnel.Serve(running, c.listeners.tunnel) })
+	group.Go(func() error { return c.serveTunnelCalls(running) })
 	group.Go(func() error {
 		defer c.endForwards() // when nothing more can come
 		return router.Serve(running, c.listeners.edge)

@@ -27,6 +27,7 @@ type instruments struct {
 	registry *prometheus.Registry
 
 	requests   *prometheus.HistogramVec // by route and class of status
+	calls      *prometheus.CounterVec   // by the way that they come
 	beats      prometheus.Histogram
 	store      prometheus.Histogram
 	storeFails prometheus.Counter
@@ -50,6 +51,7 @@ func newInstruments(version string) *instruments {
 		registry: registry,
 		requests: make.NewHistogramVec(histogram("api_request_duration_seconds", "Calls of the HTTPS API, by route and class of status.", metrics.Buckets),
 			[]string{"route", "code"}),
+		calls: make.NewCounterVec(counter("api_calls_total", "Calls of the API, by the way that they came: over TLS of their own, or in an agent's tunnel."), []string{"way"}),
 		beats: make.NewHistogram(histogram("heartbeat_gap_seconds", "Time between two heartbeats of an agent.",
 			[]float64{6, 15, 31, 45, 60, 90, 300})),
 		store: make.NewHistogram(histogram("store_transaction_duration_seconds", "Transactions that may write, with their wait for each other.", metrics.Buckets)),
@@ -68,6 +70,9 @@ func newInstruments(version string) *instruments {
 func (i *instruments) watch(c *ControlPlane) {
 	for _, result := range []string{announcedConfirmed, announcedReturned, announcedFailed} {
 		i.announced.WithLabelValues(result) // there from the start: a rate needs a zero
+	}
+	for _, way := range []string{wayTLS, wayTunnel} {
+		i.calls.WithLabelValues(way)
 	}
 	for _, result := range []string{nudgeHeard, nudgeUnable, nudgeUnheard} {
 		i.nudges.WithLabelValues(result)
@@ -104,8 +109,10 @@ func attempt(state store.DeliveryState) string {
 
 // measured counts and times the calls of the HTTPS API, and makes their spans. Probes are
 // counted, but make none.
-func (i *instruments) measured(c *Config, next http.Handler) http.Handler {
+func (i *instruments) measured(c *Config, way string, next http.Handler) http.Handler {
+	calls := i.calls.WithLabelValues(way)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		calls.Inc()
 		start, served := time.Now(), func(string, int) {}
 		if r.URL.Path != "/healthz" && r.URL.Path != "/readyz" {
 			r, served = span.Served(r, c.Tracer)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"net"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -30,6 +31,12 @@ type Config struct {
 	// can any more. They come in order and in turn for one agent; a second replica or a
 	// takeover by a new connection of the same one causes neither. They may call the Server.
 	OnUp, OnDown func(agentID string)
+	// Calls takes the streams on which agents call the control plane's API, in a session that is
+	// logged in: HTTP/1.1 without TLS of its own. Proven is what the session's TLS has proven, with
+	// the agent's certificate, and the connection's remote address the agent's. It must not
+	// block, closes the connection when the call is over, and bounds how long that takes. Nil tells
+	// agents that there are no calls.
+	Calls func(conn net.Conn, proven tls.ConnectionState)
 	// Log takes the server's log and, through it, frp's.
 	Log zerolog.Logger
 	// Limits bound what agents and strangers can take; zero values mean the defaults.
@@ -69,6 +76,12 @@ type Limits struct {
 	// Streams is how many streams one replica of an agent may have open (4096). A session
 	// with more is closed.
 	Streams int
+	// Calls is how many calls of one agent may be under way (32), and CallsTotal of all (16384).
+	// The stream of one more is closed.
+	Calls, CallsTotal int
+	// CallsDrain is how long calls may take that are under way when the server stops (5 s). The
+	// agent is told that it stops when they are through.
+	CallsDrain time.Duration
 	// Dials is how many connections to one replica may be in the making at a time (64);
 	// frp drops some silently past 128. More wait for their turn.
 	Dials int
@@ -84,6 +97,8 @@ type Stats struct {
 	Handshakes int
 	// Dials are in the making; Connections are handed over and open.
 	Dials, Connections int
+	// Calls of the API are under way in sessions.
+	Calls int
 	// The totals since the start.
 	Accepted, Refused, DialsTotal, DialErrors uint64
 	// Logins are sessions that were begun. Refused are connections before that.
@@ -99,6 +114,9 @@ func (l Limits) withDefaults() Limits {
 	defaultTo(&l.Instances, 8)
 	defaultTo(&l.Logins, 32)
 	defaultTo(&l.Streams, 4096)
+	defaultTo(&l.Calls, 32)
+	defaultTo(&l.CallsTotal, 16384)
+	defaultTo(&l.CallsDrain, 5*time.Second)
 	defaultTo(&l.Dials, 64)
 	defaultTo(&l.DialTimeout, 10*time.Second)
 	return l
@@ -113,6 +131,22 @@ func defaultTo[T ~int | ~int64](v *T, d T) {
 // tlsConfig is the configuration with what the binding of sessions rests on enforced: a
 // client certificate, verified against the agents' CA and not against the system's roots.
 func (c Config) tlsConfig() (*tls.Config, error) {
+	return c.enforced(func(cfg *tls.Config) {
+		if len(cfg.NextProtos) == 0 {
+			cfg.NextProtos = c.protocols()
+		}
+	})
+}
+
+// proofTLS is the same for proofs inside a session. Nothing is resumed there: a key is to be
+// proven.
+func (c Config) proofTLS() (*tls.Config, error) {
+	return c.enforced(func(cfg *tls.Config) {
+		cfg.NextProtos, cfg.SessionTicketsDisabled = []string{link.ALPNProof}, true
+	})
+}
+
+func (c Config) enforced(change func(*tls.Config)) (*tls.Config, error) {
 	if c.TLS == nil {
 		return nil, errors.New("tunnel server: no TLS configuration; the tunnel only runs over mutual TLS")
 	}
@@ -126,22 +160,20 @@ func (c Config) tlsConfig() (*tls.Config, error) {
 			if chosen == nil {
 				chosen = c.TLS
 			}
-			return enforce(chosen.Clone())
+			return enforce(chosen.Clone(), change)
 		}
 		return cfg, nil
 	}
-	return enforce(cfg)
+	return enforce(cfg, change)
 }
 
-func enforce(cfg *tls.Config) (*tls.Config, error) {
+func enforce(cfg *tls.Config, change func(*tls.Config)) (*tls.Config, error) {
 	if cfg.ClientCAs == nil {
 		return nil, errors.New("tunnel server: no ClientCAs; give the CA that signs the agents' certificates")
 	}
 	cfg.ClientAuth = tls.RequireAndVerifyClientCert
 	cfg.MinVersion = tls.VersionTLS13
 	cfg.DynamicRecordSizingDisabled = true // what is written was gathered: small records only cost
-	if len(cfg.NextProtos) == 0 {
-		cfg.NextProtos = []string{link.ALPN}
-	}
+	change(cfg)
 	return cfg, nil
 }

@@ -38,11 +38,13 @@ var (
 type Server struct {
 	cfg    Config
 	tls    *tls.Config
+	proofs *tls.Config // inside sessions
 	engine *engine
 	agents *agents
 	wait   *limit.Room
 	turns  *limit.Turns
 	login  *limit.Shares // by agent
+	calls  *limit.Shares // by agent
 	told   rate.Sometimes
 	counts counters
 }
@@ -67,6 +69,10 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	proofs, err := cfg.proofTLS()
+	if err != nil {
+		return nil, err
+	}
 	if cfg.Authorize == nil {
 		cfg.Authorize = func(context.Context, string) error { return nil }
 	}
@@ -82,11 +88,13 @@ func New(cfg Config) (*Server, error) {
 	return &Server{
 		cfg:    cfg,
 		tls:    secure,
+		proofs: proofs,
 		engine: engine,
 		agents: newAgents(cfg.OnUp, cfg.OnDown, cfg.Limits.Instances),
 		wait:   limit.NewRoom(cfg.Limits.Handshakes),
 		turns:  limit.NewTurns(turnPatience),
 		login:  limit.NewShares(math.MaxInt, cfg.Limits.Logins),
+		calls:  limit.NewShares(cfg.Limits.CallsTotal, cfg.Limits.Calls),
 		told:   limit.Seldom(),
 	}, nil
 }
@@ -136,6 +144,7 @@ func (s *Server) Stats() Stats {
 		Handshakes:      s.wait.Len(),
 		Dials:           int(s.counts.dialing.Load()),
 		Connections:     int(s.counts.relays.Load()),
+		Calls:           s.calls.Taken(),
 		Accepted:        s.counts.accepted.Load(),
 		Refused:         s.counts.refused.Load(),
 		Logins:          s.counts.logins.Load(),

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -34,6 +35,11 @@ type session struct {
 	conn    net.Conn     // what the multiplexer speaks on
 	below   *link.Socket // of its TLS
 	log     zerolog.Logger
+	proof   proof
+	calling calls
+	newer   atomic.Pointer[tls.ConnectionState] // what it has proven since, if anything
+	proving sync.Mutex
+	proved  time.Time
 	dials   chan struct{} // one place per dial in the making
 	asked   atomic.Int64  // work connections that frps asked for and that have not come
 	drains  atomic.Int64  // requests to drain
@@ -64,9 +70,9 @@ type session struct {
 	work      link.Gate // the goroutines of dials and relays
 }
 
-func newSession(s *Server, raw, conn net.Conn, below *link.Socket, agentID string) *session {
+func newSession(s *Server, raw, conn net.Conn, below *link.Socket, agentID string, proven proof) *session {
 	return &session{
-		server: s, agentID: agentID, raw: raw, conn: conn, below: below,
+		server: s, agentID: agentID, raw: raw, conn: conn, below: below, proof: proven,
 		log:   s.cfg.Log.With().Str("agent_id", agentID).Stringer("remote", raw.RemoteAddr()).Logger(),
 		dials: make(chan struct{}, s.cfg.Limits.Dials),
 		ready: make(chan struct{}), draining: make(chan struct{}),
@@ -93,6 +99,7 @@ func (s *session) serve(ctx context.Context) {
 	defer s.server.counts.sessions.Add(-1)
 	s.server.agents.add(s)
 	stop := context.AfterFunc(ctx, func() {
+		s.drainCalls()
 		s.farewell()
 		s.kill(errStopping)
 	})
@@ -170,10 +177,14 @@ func (s *session) accept(ctx context.Context, streams *sync.WaitGroup, opened *m
 }
 
 // begin reads the message that every FRP connection starts with and passes the connection
-// on. No other first message has any business here, a visitor's least of all.
+// on; or a call's or a proof's, which start with a mark. No other first message has any business here, a visitor's least of all.
 func (s *session) begin(ctx context.Context, stream *link.Stream) error {
 	_ = stream.SetReadDeadline(time.Now().Add(s.server.cfg.Limits.HandshakeTimeout))
-	first, err := msg.ReadMsg(stream)
+	rest, err := s.beginMarked(ctx, stream)
+	if err != nil || rest == nil {
+		return err
+	}
+	first, err := msg.ReadMsg(rest)
 	if err != nil {
 		return s.unread(err)
 	}

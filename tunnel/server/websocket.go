@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"net/http"
 
 	"github.com/coder/websocket"
@@ -35,7 +36,7 @@ func (u *Websockets) Serve(w http.ResponseWriter, r *http.Request, agentID strin
 		return
 	}
 	socket, err := websocket.Accept(w, r, &websocket.AcceptOptions{
-		Subprotocols: []string{link.Subprotocol}, CompressionMode: websocket.CompressionDisabled, // it is ciphertext
+		Subprotocols: u.server.cfg.subprotocols(), CompressionMode: websocket.CompressionDisabled, // it is ciphertext
 	})
 	if err != nil { // it has been answered
 		u.server.counts.refused.Add(1)
@@ -43,10 +44,12 @@ func (u *Websockets) Serve(w http.ResponseWriter, r *http.Request, agentID strin
 		return
 	}
 	conn := link.NewWebsocket(socket)
-	if socket.Subprotocol() != link.Subprotocol || !u.sessions.Go(func() {
+	secure := r.TLS // and not the request
+	proven := proof{state: func() tls.ConnectionState { return *secure }}.with(u.server.cfg, socket.Subprotocol())
+	if socket.Subprotocol() == "" || !u.sessions.Go(func() {
 		defer func() { _ = conn.Close() }()
 		u.server.counts.accepted.Add(1)
-		newSession(u.server, conn, conn, nil, agentID).serve(u.ctx)
+		newSession(u.server, conn, conn, nil, agentID, proven).serve(u.ctx)
 	}) {
 		u.server.counts.refused.Add(1)
 		_ = conn.Close()

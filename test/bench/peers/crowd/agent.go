@@ -45,23 +45,23 @@ type agent struct {
 }
 
 func newAgent(id *identity.Identity, number int, url string) (*agent, error) {
-	secure := id.ControlPlaneTLS(nil)
+	secure, own := id.ControlPlaneTLS(nil), id.TLS()
 	a := &agent{
 		id: id, instance: "pod-" + strconv.Itoa(number), process: rand.Text(), nudged: make(chan struct{}, 1),
 		idle: time.Duration(id.HeartbeatInterval) * time.Second,
 	}
 	cluster := clusterUID(number)
 	var err error
-	if a.control, err = controlapi.NewClient(controlapi.ClientConfig{
-		URL: url, TLS: func() *tls.Config { return secure }, Log: zerolog.Nop(),
-		Origin: func() controlapi.Origin { return controlapi.Origin{Instance: a.instance, ClusterUID: cluster} },
+	if a.tunnel, err = tunnel.New(tunnel.Config{
+		ServerAddress: id.Tunnel.Address, ServerName: id.Tunnel.ServerName, AgentID: id.AgentID, Instance: a.instance,
+		Cluster: func() string { return cluster }, Log: zerolog.Nop(),
+		TLS: func(context.Context) (*tls.Config, error) { return own, nil },
 	}); err != nil {
 		return nil, err
 	}
-	a.tunnel, err = tunnel.New(tunnel.Config{
-		ServerAddress: id.Tunnel.Address, ServerName: id.Tunnel.ServerName, AgentID: id.AgentID, Instance: a.instance,
-		Cluster: func() string { return cluster }, Log: zerolog.Nop(),
-		TLS: func(context.Context) (*tls.Config, error) { return id.TLS(), nil },
+	a.control, err = controlapi.NewClient(controlapi.ClientConfig{
+		URL: url, TLS: func() *tls.Config { return secure }, Log: zerolog.Nop(), Streams: a.tunnel,
+		Origin: func() controlapi.Origin { return controlapi.Origin{Instance: a.instance, ClusterUID: cluster} },
 	})
 	return a, err
 }
@@ -108,6 +108,7 @@ func (a *agent) note(err error) {
 // seldom as the control plane says.
 func (a *agent) heartbeats(ctx context.Context) {
 	var last tunnel.Phase
+	a.tunnel.Settle(ctx)
 	for ctx.Err() == nil {
 		phase := a.tunnel.Status().Phase
 		next := busyInterval

@@ -1,0 +1,92 @@
+package controlapi
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync/atomic"
+)
+
+// AgentPaths begins the paths of the calls that an agent makes with its certificate. They are
+// served in its tunnel too.
+const AgentPaths = "/v1/agent/"
+
+// Streams are a second way to the control plane's API, by something that has proven both ends to
+// each other already.
+type Streams interface {
+	// Settle returns when it is worth asking for a stream, or no use to wait for that any longer.
+	Settle(ctx context.Context)
+	// DialAPI opens a stream that carries HTTP/1.1. It fails at once where there is none, or
+	// none that proves the certificate of now.
+	DialAPI(ctx context.Context) (net.Conn, error)
+}
+
+// way is how a call goes, over all of its attempts.
+type way struct{ direct atomic.Bool }
+
+type wayKey struct{}
+
+// ways is a transport that prefers streams, and goes by connections of its own where there is
+// none. After a stream has failed, or its control plane has, the call goes directly: a session that
+// is dead may take a while to be known as such, and another control plane may be well.
+type ways struct {
+	*rotatingTransport
+	streams Streams
+	over    *http.Transport
+}
+
+func newWays(direct *rotatingTransport, streams Streams) *ways {
+	return &ways{rotatingTransport: direct, streams: streams, over: &http.Transport{
+		DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			if s, ok := ctx.Value(openedKey{}).(*opened); ok {
+				return s.take()
+			}
+			return nil, errTaken
+		},
+		// A stream costs less than keeping one, at both ends.
+		DisableKeepAlives: true, ResponseHeaderTimeout: attemptTime,
+	}}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w *ways) RoundTrip(r *http.Request) (*http.Response, error) {
+	chosen, ok := r.Context().Value(wayKey{}).(*way)
+	if !ok || w.streams == nil || chosen.direct.Load() {
+		return w.rotatingTransport.RoundTrip(r)
+	}
+	conn, err := w.streams.DialAPI(r.Context())
+	if err != nil {
+		return w.rotatingTransport.RoundTrip(r)
+	}
+	stream := &opened{conn: conn}
+	defer stream.drop()
+	resp, err := w.over.RoundTrip(r.WithContext(context.WithValue(r.Context(), openedKey{}, stream)))
+	if err != nil || resp.StatusCode >= http.StatusInternalServerError {
+		chosen.direct.Store(true)
+	}
+	return resp, err
+}
+
+// opened is a stream on its way into a transport, which asks for it once, and perhaps not at all.
+type opened struct {
+	conn  net.Conn
+	taken atomic.Bool
+}
+
+type openedKey struct{}
+
+var errTaken = errors.New("there is no stream for this call")
+
+func (o *opened) take() (net.Conn, error) {
+	if o.taken.Swap(true) {
+		return nil, errTaken
+	}
+	return o.conn, nil
+}
+
+func (o *opened) drop() {
+	if !o.taken.Swap(true) {
+		_ = o.conn.Close()
+	}
+}

@@ -1,0 +1,133 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+// How calls of the API come, as metrics have it.
+const (
+	wayTLS    = "tls"
+	wayTunnel = "tunnel"
+)
+
+// tunnelCall is a stream in an agent's tunnel on which it calls the API. What the tunnel's TLS
+// has proven is what the call's connection has.
+type tunnelCall struct {
+	net.Conn
+	proven tls.ConnectionState
+}
+
+type tunnelCallKey struct{}
+
+// tunnelCalls is a listener whose connections are streams of tunnels.
+type tunnelCalls struct {
+	come   chan net.Conn
+	over   chan struct{}
+	closed sync.Once
+}
+
+func newTunnelCalls() *tunnelCalls {
+	return &tunnelCalls{come: make(chan net.Conn), over: make(chan struct{})}
+}
+
+// take is for server.Config.Calls. It waits for a goroutine to be started, and for nobody.
+func (l *tunnelCalls) take(conn net.Conn, proven tls.ConnectionState) {
+	select {
+	case l.come <- &tunnelCall{conn, proven}:
+	case <-l.over:
+		_ = conn.Close()
+	}
+}
+
+// Accept implements net.Listener.
+func (l *tunnelCalls) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.come:
+		return conn, nil
+	case <-l.over:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (l *tunnelCalls) Close() error {
+	l.closed.Do(func() { close(l.over) })
+	return nil
+}
+
+// Addr implements net.Listener: it is in tunnels.
+func (l *tunnelCalls) Addr() net.Addr { return tunnelAddr{} }
+
+type tunnelAddr struct{}
+
+func (tunnelAddr) Network() string { return wayTunnel }
+func (tunnelAddr) String() string  { return wayTunnel }
+
+// tunnelHandler serves agents' own calls and nothing else, as the HTTPS port does: each with its
+// limits, and with the certificate verified anew.
+func (c *ControlPlane) tunnelHandler() http.Handler {
+	calls := c.instruments.measured(&c.cfg, wayTunnel, c.calls.wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.URL.Path, controlapi.AgentPaths) {
+			problem.Write(w, "", problem.Errorf(problem.NotFound, "call the HTTPS API", "there is nothing at %s in a tunnel", r.URL.Path))
+			return
+		}
+		c.agents.ServeHTTP(w, r)
+	})))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if call, ok := r.Context().Value(tunnelCallKey{}).(*tunnelCall); ok {
+			r.TLS = &call.proven
+		}
+		calls.ServeHTTP(w, r)
+	})
+}
+
+// serveTunnelCalls serves the calls in tunnels until the context ends, then lets them finish.
+func (c *ControlPlane) serveTunnelCalls(ctx context.Context) error {
+	server := c.tunnelCallServer()
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(c.inTunnels) }()
+	return shutDown(ctx, server, served)
+}
+
+func (c *ControlPlane) tunnelCallServer() *http.Server {
+	server := &http.Server{
+		Handler: c.tunnelHandler(), Protocols: new(http.Protocols),
+		ReadHeaderTimeout: handshakeTimeout, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: maxHeader, DisableGeneralOptionsHandler: true,
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			return context.WithValue(ctx, tunnelCallKey{}, conn)
+		},
+		ErrorLog: log.New(debugWriter{c.cfg.Log}, "", 0),
+	}
+	server.Protocols.SetHTTP1(true)
+	return server
+}
+
+// shutDown waits for the end of the context or of what serves, and lets calls finish.
+func shutDown(ctx context.Context, server *http.Server, served <-chan error) error {
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		_ = server.Close()
+	}
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,186 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/hostile"
+	"github.com/pipeops/pipeops-vm-agent/tunnel"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
+)
+
+// came is how many calls came by a way.
+func (p *plane) came(way string) int {
+	return int(testutil.ToFloat64(p.instruments.calls.WithLabelValues(way)))
+}
+
+// callThrough has a cluster's calls go through its tunnel.
+func (c *cluster) callThrough(tun *tunnel.Tunnel) {
+	c.t.Helper()
+	client, err := controlapi.NewClient(controlapi.ClientConfig{
+		URL: c.p.Advertised().API, TLS: c.tls.Load, Log: zerolog.Nop(), Now: c.p.clock.now, Retries: -1, Streams: tun,
+	})
+	require.NoError(c.t, err)
+	c.t.Cleanup(client.Close)
+	c.client = client
+}
+
+func TestCallsThroughTheTunnel(t *testing.T) {
+	p := start(t)
+	c := p.registered("shop")
+	tun, disconnect := c.connect()
+	c.callThrough(tun)
+	tun.Settle(t.Context())
+	before := p.came(wayTLS)
+	require.NoError(t, c.beat())
+	require.NoError(t, c.client.Events(t.Context(), nil))
+	_, err := c.client.PutRoutes(t.Context(), controlapi.RoutesRequest{})
+	require.NoError(t, err)
+	assert.Equal(t, 3, p.came(wayTunnel))
+	assert.Equal(t, announce.StateOnline, p.state(c.id.AgentID))
+
+	// A renewed certificate is used from the next call on, in the tunnel that was made with the
+	// old one.
+	key := newKey(t)
+	id, err := c.client.Renew(t.Context(), csr(t, key))
+	require.NoError(t, err)
+	assert.Equal(t, 4, p.came(wayTunnel))
+	c.adopt(id, key)
+	require.NoError(t, c.beat())
+	assert.Equal(t, 5, p.came(wayTunnel))
+	assert.Equal(t, before, p.came(wayTLS))
+	stored, err := p.store.Agent(t.Context(), c.id.AgentID)
+	require.NoError(t, err)
+	assert.Equal(t, keyPrint(c.tls.Load().Certificates[0].Leaf), stored.Key)
+	assert.Zero(t, tun.Status().Reconnects)
+
+	disconnect()
+	require.NoError(t, c.beat(), "without a tunnel")
+	assert.Equal(t, before+1, p.came(wayTLS))
+	tun, _ = c.connect()
+	c.callThrough(tun)
+	tun.Settle(t.Context())
+	require.NoError(t, c.beat())
+	assert.Equal(t, 6, p.came(wayTunnel))
+}
+
+// TestACallInATunnelIsVerifiedLikeAnyOther has the certificate expire while the session goes on.
+func TestACallInATunnelIsVerifiedLikeAnyOther(t *testing.T) {
+	p := start(t)
+	c := p.registered("shop")
+	tun, _ := c.connect()
+	c.callThrough(tun)
+	tun.Settle(t.Context())
+	require.NoError(t, c.beat())
+	p.clock.forward(48 * time.Hour)
+	requireProblem(t, c.beat(), controlapi.CodeCertificateExpired)
+	assert.Equal(t, 2, p.came(wayTunnel))
+}
+
+// inTunnel calls as an agent does whose session has proven that, without a tunnel.
+func (p *plane) inTunnel(c *cluster) *http.Client {
+	proven := tls.ConnectionState{PeerCertificates: certs(c.tlsConfig().Certificates[0].Leaf)}
+	return &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
+		here, there := net.Pipe()
+		p.inTunnels.take(there, proven)
+		return here, nil
+	}}}
+}
+
+func (p *plane) callInTunnel(c *cluster, method, path string) (status int, body string) {
+	p.t.Helper()
+	req, err := http.NewRequestWithContext(p.t.Context(), method, "http://control"+path, nil)
+	require.NoError(p.t, err)
+	resp, err := p.inTunnel(c).Do(req)
+	require.NoError(p.t, err)
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(p.t, err)
+	return resp.StatusCode, string(text)
+}
+
+func TestARevokedAgentsCallInATunnelIsRefused(t *testing.T) {
+	p := start(t)
+	c, other := p.registered("shop"), p.registered("other")
+	status, _ := p.callInTunnel(c, http.MethodPost, "/v1/agent/check")
+	assert.Equal(t, http.StatusNoContent, status)
+	_, err := p.admin.RevokeAgent(t.Context(), c.id.AgentID)
+	require.NoError(t, err)
+	status, body := p.callInTunnel(c, http.MethodPost, "/v1/agent/check")
+	assert.Equal(t, http.StatusForbidden, status)
+	assert.Contains(t, body, controlapi.CodeRevoked)
+	status, _ = p.callInTunnel(other, http.MethodPost, "/v1/agent/check")
+	assert.Equal(t, http.StatusNoContent, status)
+}
+
+func TestATunnelServesAgentsCallsAlone(t *testing.T) {
+	p := start(t)
+	c := p.registered("shop")
+	for _, path := range []string{
+		"/", "/openapi.json", "/healthz", "/v1/agents/register", "/v1/tokens/check", "/v1/agent", "/v1/agent/../agents/register", "/v1/agent/nothing",
+		server.WebsocketPath, announce.SnapshotPath, announce.TimelinePath,
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			status, _ := p.callInTunnel(c, method, path)
+			assert.Equal(t, http.StatusNotFound, status, "%s %s", method, path)
+		}
+	}
+}
+
+// hurriedInTunnels serves calls with as little patience as a test has. What connects there is as if
+// it came through a tunnel, whose agent has a certificate.
+func hurriedInTunnels(t *testing.T, p *plane) hostile.Target {
+	t.Helper()
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	proven := tls.ConnectionState{PeerCertificates: certs(p.registered("evil").tlsConfig().Certificates[0].Leaf)}
+	s := p.tunnelCallServer()
+	s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout, s.IdleTimeout = time.Second, 2*time.Second, 2*time.Second, 2*time.Second
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(provenListener{ln, proven}) }()
+	t.Cleanup(func() {
+		require.NoError(t, s.Close())
+		require.ErrorIs(t, <-served, http.ErrServerClosed)
+	})
+	return hostile.Target{Addr: ln.Addr().String()}
+}
+
+type provenListener struct {
+	net.Listener
+	proven tls.ConnectionState
+}
+
+// Accept implements net.Listener.
+func (l provenListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &tunnelCall{conn, l.proven}, nil
+}
+
+// TestCallsInTunnelsEndEveryAttack of an agent that has a certificate and a tunnel.
+func TestCallsInTunnelsEndEveryAttack(t *testing.T) {
+	target := hurriedInTunnels(t, start(t))
+	var attacks []hostile.Attack
+	for _, a := range append(hostile.HTTP1("/v1/agent/heartbeat"), hostile.HTTP2("/v1/agent/heartbeat", 600)...) {
+		a.Secure = false // the session is
+		attacks = append(attacks, a)
+	}
+	left, err := target.LeftOpen(t.Context(), attacks, impatience, func(said []byte) bool { return !strings.Contains(string(said), "HTTP/1.1 200") })
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}

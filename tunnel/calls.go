@@ -1,0 +1,147 @@
+package tunnel
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+)
+
+// Why there is no stream for a call.
+var (
+	errNoTunnel         = errors.New("tunnel: none is up that takes calls")
+	errOtherCertificate = errors.New("tunnel: the one that is up was made with another certificate or other CAs than those of now")
+)
+
+// firstPatience is how long Settle waits at most: as long as an attempt waits for its
+// handshake.
+const firstPatience = connectTimeout
+
+// DialAPI opens a stream to the control plane's HTTPS API, for HTTP/1.1 without TLS: the
+// session has that, and the server takes its client certificate for the call's. It fails at
+// once where no session is up, and where the server knows no calls. What is called must
+// see the certificate of now, and prove itself to the CAs of now: where the source of the
+// TLS configuration answers another pointer than it did for the session, both are proven first.
+func (t *Tunnel) DialAPI(ctx context.Context) (net.Conn, error) {
+	up := t.calls.Load()
+	if up == nil {
+		return nil, errNoTunnel
+	}
+	now, err := t.source(up.way)(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if now != up.made.Load() {
+		if err := t.prove(ctx, up, now); err != nil {
+			return nil, err
+		}
+	}
+	stream, err := up.mux.OpenStream()
+	if err != nil {
+		return nil, err
+	}
+	return link.NewMarked(stream, link.CallMark), nil
+}
+
+// Settle returns when the first attempt to connect has come to something, be it that it
+// failed, or has taken too long. Who is about to call and waits for that spares both ends the
+// handshake of a connection for the call alone.
+func (t *Tunnel) Settle(ctx context.Context) { t.status.first.await(ctx) }
+
+// source is asked for the TLS of a way.
+func (t *Tunnel) source(w Way) func(context.Context) (*tls.Config, error) {
+	if w == Websocket && t.cfg.WebsocketTLS != nil {
+		return t.cfg.WebsocketTLS
+	}
+	return t.cfg.TLS
+}
+
+// DialAPI is a Tunnel's, through any of the tunnels.
+func (s *Set) DialAPI(ctx context.Context) (net.Conn, error) {
+	err := errNoTunnel
+	for _, m := range s.staying() {
+		conn, failed := m.DialAPI(ctx)
+		if failed == nil {
+			return conn, nil
+		}
+		if !errors.Is(failed, errNoTunnel) {
+			err = failed
+		}
+	}
+	return nil, err
+}
+
+// Settle is a Tunnel's: until one of the tunnels is up or all have been tried.
+func (s *Set) Settle(ctx context.Context) { s.first.await(ctx) }
+
+// staying are the tunnels that are not being left.
+func (s *Set) staying() (stay []*member) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.members {
+		if !m.leaving {
+			stay = append(stay, m)
+		}
+	}
+	return stay
+}
+
+// settled says whether there is nothing to wait for any more. The lock is held.
+func (s *Set) settled() bool {
+	for _, m := range s.members {
+		if !m.leaving && !m.status.first.isOver() {
+			return s.up
+		}
+	}
+	return s.up || len(s.members) > 0
+}
+
+// firstTry is a first attempt to connect.
+type firstTry struct {
+	ended sync.Once
+	over  chan struct{}
+
+	mu    sync.Mutex
+	until time.Time // of all who wait, from when the first one does
+}
+
+func newFirstTry() *firstTry { return &firstTry{over: make(chan struct{})} }
+
+// end says that it has come to something.
+func (f *firstTry) end() { f.ended.Do(func() { close(f.over) }) }
+
+func (f *firstTry) isOver() bool {
+	select {
+	case <-f.over:
+		return true
+	default:
+		return false
+	}
+}
+
+func (f *firstTry) await(ctx context.Context) {
+	if f.isOver() {
+		return
+	}
+	late := time.NewTimer(f.left())
+	defer late.Stop()
+	select {
+	case <-f.over:
+	case <-late.C:
+		f.end() // nobody waits for it again
+	case <-ctx.Done():
+	}
+}
+
+func (f *firstTry) left() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.until.IsZero() {
+		f.until = time.Now().Add(firstPatience)
+	}
+	return time.Until(f.until)
+}

@@ -1,0 +1,158 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+)
+
+// protocols are what agents may speak, the best first.
+func (c Config) protocols() []string {
+	if c.Calls == nil {
+		return []string{link.ALPN}
+	}
+	return []string{link.ALPNCalls, link.ALPN}
+}
+
+// subprotocols are those over a websocket.
+func (c Config) subprotocols() []string {
+	if c.Calls == nil {
+		return []string{link.Subprotocol}
+	}
+	return []string{link.SubprotocolCalls, link.Subprotocol}
+}
+
+// proof is what an agent's connection has proven, and whether both ends know calls.
+type proof struct {
+	state func() tls.ConnectionState
+	calls bool
+}
+
+func (p proof) with(c Config, protocol string) proof {
+	p.calls = c.Calls != nil && (protocol == link.ALPNCalls || protocol == link.SubprotocolCalls)
+	return p
+}
+
+// beginMarked reads what a stream begins with. Where that is the mark of a call or a proof it does
+// what is asked; else it puts it back, for FRP's message.
+func (s *session) beginMarked(ctx context.Context, stream *link.Stream) (rest io.Reader, err error) {
+	if !s.proof.calls {
+		return stream, nil
+	}
+	var mark [1]byte
+	if _, err := io.ReadFull(stream, mark[:]); err != nil {
+		return nil, s.unread(err)
+	}
+	switch mark[0] {
+	case link.CallMark:
+		return nil, s.call(stream)
+	case link.ProofMark:
+		return nil, s.prove(ctx, stream)
+	}
+	return io.MultiReader(&again{mark[0], false}, stream), nil
+}
+
+// again reads one byte.
+type again struct {
+	b    byte
+	read bool
+}
+
+func (a *again) Read(p []byte) (int, error) {
+	if a.read || len(p) == 0 {
+		return 0, io.EOF
+	}
+	a.read = true
+	return copy(p, []byte{a.b}), nil
+}
+
+// call hands over a stream that carries a call of the API. Past its share, or when the server
+// stops, it is closed, and the agent calls by a connection of its own.
+func (s *session) call(stream *link.Stream) error {
+	if err := s.awaitLogin(); err != nil {
+		return err
+	}
+	leave, ok := s.server.calls.Enter(s.agentID)
+	if !ok {
+		return stream.Close()
+	}
+	if !s.calling.enter() {
+		leave()
+		return stream.Close()
+	}
+	_ = stream.SetReadDeadline(time.Time{})
+	s.server.cfg.Calls(link.NewStream(stream.Stream, func() {
+		s.calling.leave()
+		leave()
+	}), s.proven())
+	return nil
+}
+
+// awaitLogin returns when the login is through: the agent may know a moment before this end does.
+func (s *session) awaitLogin() error {
+	if !s.loggedIn.Load() {
+		return fmt.Errorf("%w: a call before the login", errForeign)
+	}
+	select {
+	case <-s.ready:
+		return nil
+	case <-s.done:
+		return errNoLogin
+	}
+}
+
+// calls counts a session's calls under way and can be shut, as link.Gate, though without
+// waiting for ever.
+type calls struct {
+	mu   sync.Mutex
+	open int
+	idle chan struct{} // once shut: closed when none is under way
+}
+
+func (c *calls) enter() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.idle != nil {
+		return false
+	}
+	c.open++
+	return true
+}
+
+func (c *calls) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open--; c.open == 0 && c.idle != nil {
+		close(c.idle)
+	}
+}
+
+// shut lets no more in. The answer is closed when all are through.
+func (c *calls) shut() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.idle == nil {
+		c.idle = make(chan struct{})
+		if c.open == 0 {
+			close(c.idle)
+		}
+	}
+	return c.idle
+}
+
+// drainCalls waits for the calls that are under way, though not for long.
+func (s *session) drainCalls() {
+	through := s.calling.shut()
+	late := time.NewTimer(s.server.cfg.Limits.CallsDrain)
+	defer late.Stop()
+	select {
+	case <-through:
+	case <-s.done:
+	case <-late.C:
+	}
+}

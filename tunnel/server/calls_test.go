@@ -1,0 +1,607 @@
+package server_test
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fatedier/frp/pkg/msg"
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
+)
+
+// callee is what serves calls. It answers with whom the session has proven, and hangs at
+// /hang until it is let go.
+type callee struct {
+	come   chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+	hangs  chan struct{} // told of each that does
+	let    chan struct{}
+}
+
+type provenKey struct{}
+
+type proven struct {
+	net.Conn
+	state tls.ConnectionState
+}
+
+// Accept implements net.Listener.
+func (c *callee) Accept() (net.Conn, error) {
+	select {
+	case conn := <-c.come:
+		return conn, nil
+	case <-c.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (c *callee) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return nil
+}
+
+// Addr implements net.Listener.
+func (c *callee) Addr() net.Addr { return &net.UnixAddr{Name: "calls"} }
+
+// ServeHTTP implements http.Handler.
+func (c *callee) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	state := r.Context().Value(provenKey{}).(*proven).state
+	id, err := tunneltest.Identify(state)
+	if err != nil {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	if r.URL.Path == "/hang" {
+		c.hangs <- struct{}{}
+		<-c.let
+	}
+	w.Header().Set("Agent", id)
+	w.Header().Set("Serial", state.PeerCertificates[0].SerialNumber.String())
+	w.Header().Set("Remote", r.RemoteAddr)
+	echo{}.ServeHTTP(w, r)
+}
+
+// callees serve calls until the test ends; the change has a server hand them over.
+func callees(t testing.TB) (*callee, func(*server.Config)) {
+	t.Helper()
+	c := &callee{come: make(chan net.Conn), closed: make(chan struct{}), hangs: make(chan struct{}), let: make(chan struct{})}
+	srv := &http.Server{
+		Handler: c, ReadHeaderTimeout: time.Second, Protocols: new(http.Protocols),
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			return context.WithValue(ctx, provenKey{}, conn)
+		},
+	}
+	srv.Protocols.SetHTTP1(true)
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(c) }()
+	t.Cleanup(func() {
+		_ = srv.Close()
+		<-served
+	})
+	return c, func(cfg *server.Config) {
+		cfg.Calls = func(conn net.Conn, state tls.ConnectionState) {
+			select {
+			case c.come <- &proven{conn, state}:
+			case <-c.closed:
+				_ = conn.Close()
+			}
+		}
+	}
+}
+
+// dialer is a Tunnel or a Set.
+type dialer interface {
+	DialAPI(ctx context.Context) (net.Conn, error)
+}
+
+// caller is an HTTP client whose calls go through an agent's tunnel.
+func caller(d dialer) *http.Client {
+	return &http.Client{Timeout: patience, Transport: &http.Transport{
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return d.DialAPI(ctx) },
+		DisableKeepAlives: true,
+	}}
+}
+
+func TestACallGoesThroughTheTunnel(t *testing.T) {
+	_, calls := callees(t)
+	p := newPlane(t, calls)
+	a, other := p.agent("a1"), p.agent("a2")
+	large := strings.Repeat("more than one window holds ", 40_000)
+	for _, body := range []string{"hello", large} {
+		if header := mustAsk(t, caller(a), body); header.Get("Agent") != "a1" || !strings.HasPrefix(header.Get("Remote"), "127.0.0.1:") {
+			t.Errorf("it came as %q from %q", header.Get("Agent"), header.Get("Remote"))
+		}
+	}
+	if header := mustAsk(t, caller(other), "hello"); header.Get("Agent") != "a2" {
+		t.Errorf("it came as %q", header.Get("Agent"))
+	}
+	mustAsk(t, p.client("a1", http1), "Runners as before")
+	eventually(t, "no call is under way", func() bool { return p.Stats().Calls == 0 })
+}
+
+func TestACallOverAWebsocket(t *testing.T) {
+	_, calls := callees(t)
+	p := newPlane(t, calls)
+	blocked := listenOn(t, "127.0.0.1:0")
+	if err := blocked.Close(); err != nil {
+		t.Fatal(err)
+	}
+	a := p.agent("a1", p.over(p.api(), "a1"), func(c *tunnel.Config) { c.ServerAddress = blocked.Addr().String() })
+	if header := mustAsk(t, caller(a), "hello"); header.Get("Agent") != "a1" || !strings.HasPrefix(header.Get("Remote"), "127.0.0.1:") {
+		t.Errorf("it came as %q from %q", header.Get("Agent"), header.Get("Remote"))
+	}
+}
+
+// TestAServerThatKnowsNoCalls is one of before: a stream that it does not know would cost the session.
+func TestAServerThatKnowsNoCalls(t *testing.T) {
+	p := newPlane(t)
+	tcp, web := p.agent("a1"), p.agent("a2", p.over(p.api(), "a2"), func(c *tunnel.Config) { c.ServerAddress = "127.0.0.1:1" })
+	for _, a := range []*agent{tcp, web} {
+		if conn, err := a.DialAPI(t.Context()); err == nil {
+			_ = conn.Close()
+			t.Error("a stream that the server does not know")
+		}
+		if s := a.Status(); s.Reconnects != 0 {
+			t.Errorf("status %+v", s)
+		}
+	}
+	mustAsk(t, p.client("a1", http1), "hello")
+}
+
+// speaking is an attacker who negotiates the given protocols.
+func (p *plane) speaking(t *testing.T, id string, protocols ...string) *attacker {
+	t.Helper()
+	cfg := p.ca.Agent(id)
+	cfg.NextProtos = protocols
+	mux := link.Client(dialTLS(t, p.addr, cfg), nil)
+	t.Cleanup(func() { _ = mux.Close() })
+	return &attacker{t: t, mux: mux}
+}
+
+// mark begins a call.
+func (a *attacker) mark() *mux.Stream {
+	a.t.Helper()
+	stream, err := a.mux.OpenStream()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if _, err := stream.Write([]byte{link.CallMark}); err != nil {
+		a.t.Fatal(err)
+	}
+	return stream
+}
+
+// TestAnAgentThatKnowsNoCalls logs in as ever, and may not call without having said that it
+// would.
+func TestAnAgentThatKnowsNoCalls(t *testing.T) {
+	_, calls := callees(t)
+	p := newPlane(t, calls)
+	for name, protocols := range map[string][]string{"of before": {link.ALPN}, "no protocol": nil} {
+		t.Run(name, func(t *testing.T) {
+			old := p.speaking(t, "old", protocols...)
+			old.register(old.login("old"), "old")
+			eventually(t, "it is online", func() bool { return p.Connected("old") })
+			old.mark()
+			old.isThrownOut()
+		})
+	}
+}
+
+func TestNoCallBeforeTheLogin(t *testing.T) {
+	_, calls := callees(t)
+	p := newPlane(t, calls)
+	evil := p.speaking(t, "evil", link.ALPNCalls)
+	evil.mark()
+	evil.isThrownOut()
+}
+
+// TestACallIsNotMadeBeforeTheLoginIsThrough has a call wait that comes with the login, and not
+// come about as that is refused.
+func TestACallIsNotMadeBeforeTheLoginIsThrough(t *testing.T) {
+	c, calls := callees(t)
+	asked, decide := make(chan struct{}), make(chan struct{})
+	p := newPlane(t, calls, func(cfg *server.Config) {
+		cfg.Authorize = func(context.Context, string) error {
+			close(asked)
+			<-decide
+			return server.ErrRevoked
+		}
+		taken := cfg.Calls
+		cfg.Calls = func(conn net.Conn, state tls.ConnectionState) {
+			t.Error("a call before the login is through")
+			taken(conn, state)
+		}
+	})
+	evil := p.speaking(t, "evil", link.ALPNCalls)
+	go func() {
+		<-asked
+		if stream, err := evil.mux.OpenStream(); err == nil {
+			_, _ = stream.Write([]byte("\x00POST /hang HTTP/1.1\r\nHost: x\r\n\r\n"))
+		}
+		close(decide)
+	}()
+	evil.say(&msg.Login{User: "evil"})
+	evil.isThrownOut()
+	p.stop()
+	select {
+	case <-c.hangs:
+		t.Error("the call was made")
+	default:
+	}
+}
+
+// changing has an agent's certificate change while it runs.
+func (p *plane) changing(now *atomic.Pointer[tls.Config], change ...func(*tunnel.Config)) *agent {
+	p.t.Helper()
+	now.Store(p.ca.Agent("a1"))
+	source := func(context.Context) (*tls.Config, error) { return now.Load(), nil }
+	return p.agent("a1", append(change, func(c *tunnel.Config) {
+		c.TLS = source
+		if c.WebsocketTLS != nil {
+			c.WebsocketTLS = source
+		}
+	})...)
+}
+
+// TestACallProvesTheCertificateOfNow has another certificate come while the tunnel is up, which goes
+// on: it is proven inside it, once.
+func TestACallProvesTheCertificateOfNow(t *testing.T) {
+	_, calls := callees(t)
+	var identified atomic.Int64
+	p := newPlane(t, calls, func(c *server.Config) {
+		identify := c.Identify
+		c.Identify = func(state tls.ConnectionState) (string, error) {
+			identified.Add(1)
+			return identify(state)
+		}
+	})
+	for way, change := range map[tunnel.Way][]func(*tunnel.Config){
+		tunnel.TCP:       nil,
+		tunnel.Websocket: {p.over(p.api(), "a1"), func(c *tunnel.Config) { c.ServerAddress = "127.0.0.1:1" }},
+	} {
+		t.Run(string(way), func(t *testing.T) {
+			var now atomic.Pointer[tls.Config]
+			a := p.changing(&now, change...)
+			old := mustAsk(t, caller(a), "hello").Get("Serial")
+			now.Store(p.ca.Agent("a1"))
+			before := identified.Load()
+			for range 3 {
+				header := mustAsk(t, caller(a), "hello")
+				if header.Get("Serial") == old || header.Get("Agent") != "a1" {
+					t.Errorf("it came as %q with the old certificate", header.Get("Agent"))
+				}
+			}
+			if n := identified.Load() - before; n != 1 {
+				t.Errorf("proven %d times", n)
+			}
+			mustAsk(t, p.client("a1", http1), "the tunnel goes on")
+			if s := a.Status(); s.Way != way || s.Reconnects != 0 {
+				t.Errorf("status %+v", s)
+			}
+			if err := a.stop(); err != nil {
+				t.Error(err)
+			}
+			eventually(t, "it is gone", func() bool { return !p.Connected("a1") })
+		})
+	}
+}
+
+// TestACertificateThatIsNotAccepted takes no calls with it, and not those with the old one
+// either.
+func TestACertificateThatIsNotAccepted(t *testing.T) {
+	_, calls := callees(t)
+	p := newPlane(t, calls)
+	for name, bad := range map[string]*tls.Config{
+		"expired": p.ca.AgentFor("a1", -time.Minute), "another CA's": tunneltest.NewCA(t).Agent("a1"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var now atomic.Pointer[tls.Config]
+			a := p.changing(&now)
+			mustAsk(t, caller(a), "hello")
+			now.Store(bad)
+			for range 2 {
+				if _, err := a.DialAPI(t.Context()); err == nil {
+					t.Error("a stream with a certificate that is not accepted")
+				}
+			}
+			mustAsk(t, p.client("a1", http1), "the tunnel goes on")
+			if err := a.stop(); err != nil {
+				t.Error(err)
+			}
+			eventually(t, "it is gone", func() bool { return !p.Connected("a1") })
+		})
+	}
+}
+
+// prove has an attacker prove a certificate in its session, by that protocol's name.
+func (a *attacker) prove(cfg *tls.Config, protocol string) error {
+	a.t.Helper()
+	stream, err := a.mux.OpenStream()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if err := stream.SetDeadline(time.Now().Add(patience)); err != nil {
+		a.t.Fatal(err)
+	}
+	cfg = cfg.Clone()
+	cfg.NextProtos = []string{protocol}
+	conn := tls.Client(link.NewMarked(stream, link.ProofMark), cfg)
+	if err := conn.HandshakeContext(a.t.Context()); err != nil {
+		return err
+	}
+	_, err = conn.Read(make([]byte, 1))
+	return err
+}
+
+// TestNobodyProvesToBeAnother, nor passes on what an agent proves for something else.
+func TestNobodyProvesToBeAnother(t *testing.T) {
+	_, calls := callees(t)
+	p := newPlane(t, calls)
+	session := func() *attacker {
+		evil := p.speaking(t, "evil", link.ALPNCalls)
+		evil.register(evil.login("evil"), "evil")
+		return evil
+	}
+	evil := session()
+	if err := evil.prove(p.ca.Agent("victim"), link.ALPNProof); err == nil {
+		t.Error("another agent's certificate was taken")
+	}
+	evil.isThrownOut()
+	for _, protocol := range []string{link.ALPN, link.ALPNCalls, "http/1.1"} {
+		if err := session().prove(p.ca.Agent("evil"), protocol); err == nil {
+			t.Errorf("what an agent proves for %s was taken", protocol)
+		}
+	}
+	evil = session()
+	if err := evil.prove(p.ca.Agent("evil"), link.ALPNProof); err != nil {
+		t.Error(err)
+	}
+	if err := evil.prove(p.ca.Agent("evil"), link.ALPNProof); err == nil {
+		t.Error("again at once")
+	}
+	early := p.speaking(t, "evil", link.ALPNCalls)
+	if err := early.prove(p.ca.Agent("evil"), link.ALPNProof); err == nil {
+		t.Error("before the login")
+	}
+	early.isThrownOut()
+	old := p.speaking(t, "evil", link.ALPN)
+	old.register(old.login("evil"), "evil")
+	if err := old.prove(p.ca.Agent("evil"), link.ALPNProof); err == nil {
+		t.Error("by an agent that knows no proofs")
+	}
+	old.isThrownOut()
+	outside := p.ca.Agent("evil")
+	outside.NextProtos = []string{link.ALPNProof}
+	if conn, err := (&tls.Dialer{Config: outside}).DialContext(t.Context(), "tcp", p.addr); err == nil {
+		_ = conn.Close()
+		t.Error("the tunnel's port takes what is for inside")
+	}
+}
+
+// TestACallEndsWithTheTunnel that it goes through, and the next one does not wait for it.
+func TestACallEndsWithTheTunnel(t *testing.T) {
+	c, calls := callees(t)
+	p := newPlane(t, calls)
+	wire := tunneltest.NewWire(t, func() string { return p.addr })
+	a := p.agent("a1", func(c *tunnel.Config) { c.ServerAddress = wire.Addr() })
+	failed := make(chan error, 1)
+	go func() {
+		_, err := askAt(t.Context(), caller(a), "/hang")
+		failed <- err
+	}()
+	<-c.hangs
+	wire.Freeze() // so that it does not come again
+	wire.Cut()
+	if err := <-failed; err == nil {
+		t.Error("the call was answered")
+	}
+	eventually(t, "calls fail at once", func() bool {
+		_, err := a.DialAPI(t.Context())
+		return err != nil
+	})
+	close(c.let)
+	eventually(t, "it is not under way any more", func() bool { return p.Stats().Calls == 0 })
+	wire.Thaw()
+	eventually(t, "calls go through again", func() bool {
+		_, err := ask(t.Context(), caller(a), "hello")
+		return err == nil
+	})
+}
+
+// TestStalledCallsHarmNobody has an agent take all its calls and say nothing.
+func TestStalledCallsHarmNobody(t *testing.T) {
+	_, calls := callees(t)
+	p := newPlane(t, calls, func(c *server.Config) { c.Limits.Calls = 2 })
+	a, other := p.agent("a1"), p.agent("a2")
+	for _, text := range []string{"P", "POST / HTTP/1.1\r\nX: "} {
+		conn, err := a.DialAPI(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		if _, err := io.WriteString(conn, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustAsk(t, caller(other), "others call")
+	mustAsk(t, p.client("a1", http1), "Runners come")
+	eventually(t, "they are ended, and there is room again", func() bool {
+		_, err := ask(t.Context(), caller(a), "hello")
+		return err == nil
+	})
+	eventually(t, "no call is under way", func() bool { return p.Stats().Calls == 0 })
+	if s := a.Status(); s.Reconnects != 0 {
+		t.Errorf("it cost the tunnel: %+v", s)
+	}
+}
+
+// TestCallsHaveTheirShare, past which a stream is closed and the tunnel goes on.
+func TestCallsHaveTheirShare(t *testing.T) {
+	c, calls := callees(t)
+	p := newPlane(t, calls, func(c *server.Config) { c.Limits.Calls = 1 })
+	a := p.agent("a1")
+	answered := make(chan error, 1)
+	go func() {
+		_, err := askAt(t.Context(), caller(a), "/hang")
+		answered <- err
+	}()
+	<-c.hangs
+	if _, err := ask(t.Context(), caller(a), "one more"); err == nil {
+		t.Error("one call more than its share")
+	}
+	close(c.let)
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+	if s := a.Status(); s.Reconnects != 0 {
+		t.Errorf("it cost the tunnel: %+v", s)
+	}
+}
+
+// TestCallsAreThroughBeforeTheServerStops, and no more are taken meanwhile.
+func TestCallsAreThroughBeforeTheServerStops(t *testing.T) {
+	c, calls := callees(t)
+	p := newPlane(t, calls, func(c *server.Config) { c.Limits.CallsDrain = 10 * patience })
+	a := p.agent("a1")
+	answered := make(chan error, 1)
+	go func() {
+		_, err := askAt(t.Context(), caller(a), "/hang")
+		answered <- err
+	}()
+	<-c.hangs
+	var stopped sync.WaitGroup
+	stopped.Go(p.stop)
+	eventually(t, "no more are taken", func() bool {
+		_, err := ask(t.Context(), caller(a), "hello")
+		return err != nil
+	})
+	close(c.let)
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+	stopped.Wait()
+}
+
+func askAt(ctx context.Context, client *http.Client, path string) (http.Header, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://api"+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	_, err = io.Copy(io.Discard, resp.Body)
+	return resp.Header, err
+}
+
+// settled is closed when Settle has returned.
+func settled(t testing.TB, s interface{ Settle(context.Context) }) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Settle(t.Context())
+	}()
+	return done
+}
+
+func await(t testing.TB, what string, done <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		t.Fatalf("not within %s: %s", patience, what)
+	}
+}
+
+// TestACallMayWaitForTheFirstConnection, as long as that is being made.
+func TestACallMayWaitForTheFirstConnection(t *testing.T) {
+	_, calls := callees(t)
+	p := newPlane(t, calls)
+	wire := tunneltest.NewWire(t, func() string { return p.addr })
+	wire.Freeze()
+	a := p.bareAgent("a1", func(c *tunnel.Config) { c.ServerAddress = wire.Addr() })
+	done := settled(t, a)
+	a.waitFor(t, tunnel.Connecting)
+	if _, err := a.DialAPI(t.Context()); err == nil {
+		t.Error("a stream before there is a tunnel")
+	}
+	select {
+	case <-done:
+		t.Error("it does not wait")
+	default:
+	}
+	given, giveUp := context.WithCancel(t.Context())
+	giveUp()
+	a.Settle(given) // it returns
+	wire.Thaw()
+	await(t, "the tunnel is up", done)
+	mustAsk(t, caller(a), "hello")
+	wire.Freeze()
+	wire.Cut()
+	a.waitFor(t, tunnel.Connecting)
+	await(t, "nobody waits for another connection", settled(t, a))
+}
+
+func TestNoCallWaitsForATunnelThatFails(t *testing.T) {
+	closed := listenOn(t, "127.0.0.1:0")
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, calls := callees(t)
+	p := newPlane(t, calls)
+	a := p.bareAgent("a1", func(c *tunnel.Config) { c.ServerAddress = closed.Addr().String() })
+	await(t, "the attempt has failed", settled(t, a))
+
+	// One of two nodes is enough to wait for, whatever becomes of the other.
+	s := newSet(p)
+	s.told(at(closed.Addr().String()), p.endpoint())
+	await(t, "one is up", settled(t, s))
+	mustAsk(t, caller(s), "hello")
+
+	down := newSet(p, func(c *tunnel.SetConfig) { c.ServerAddress = closed.Addr().String() })
+	await(t, "all have failed", settled(t, down))
+	if _, err := down.DialAPI(t.Context()); err == nil {
+		t.Error("a stream without a tunnel")
+	}
+}
+
+// TestACallTakesEitherTunnel has the one of two nodes die that calls went through.
+func TestACallTakesEitherTunnel(t *testing.T) {
+	_, calls := callees(t)
+	ca := tunneltest.NewCA(t)
+	one, two := startPlane(t, ca, "127.0.0.1:0", calls), startPlane(t, ca, "127.0.0.1:0", calls)
+	s := newSet(one)
+	s.told(endpoints(one, two)...)
+	s.await("both are up", func(status tunnel.SetStatus) bool {
+		up, wanted := status.Up()
+		return up == 2 && wanted == 2
+	})
+	mustAsk(t, caller(s), "hello")
+	one.stop()
+	s.await("one is down", func(status tunnel.SetStatus) bool {
+		up, _ := status.Up()
+		return up == 1
+	})
+	mustAsk(t, caller(s), "hello")
+	two.stop()
+	eventually(t, "none is left", func() bool {
+		_, err := s.DialAPI(t.Context())
+		return err != nil
+	})
+}
