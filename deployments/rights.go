@@ -141,7 +141,7 @@ func Calls() map[string][]Right {
 		"POST " + app + "/rollback":           {on(apps, "get", "update"), unseen},
 		"GET " + app + "/events":              nil,
 		"GET " + app + "/logs":                {on("pods/log", "get")},
-		"GET " + app + "/exec":                {on("pods/exec", "get")},
+		"GET " + app + "/exec":                {on("pods/exec", "create")},
 		"GET " + app + "/portforward":         {on("pods/portforward", "get")},
 		"GET " + app + "/metrics":             {on("pods.metrics.k8s.io", "list")},
 		"PUT " + build: {admitted, on("secrets", "get"), on("configmaps", "get"), on("jobs.batch", "list", "create", "delete"),
@@ -212,10 +212,11 @@ func Upkeeps() []Upkeep {
 
 // Asked are rights that the agent sends no request for: the API server wants
 // them of who makes owner references that block a deletion, of who binds a
-// role, and of who reaches into a pod by a GET, which is how a WebSocket begins.
+// role, and of who reaches into a pod by a GET, which is how a WebSocket begins. A command
+// begins so only where the API server takes no SPDY.
 func Asked() Upkeep {
 	return Upkeep{"wanted by the API server for owner references, role bindings and WebSockets", []Right{
 		on(apps+"/finalizers", "update"), on("clusterroles.rbac.authorization.k8s.io", "bind"),
-		on("pods/exec", "create"), on("pods/portforward", "create"),
+		on("pods/exec", "get"), on("pods/portforward", "create"),
 	}}
 }

@@ -46,9 +46,14 @@ func (c *Client) RollbackRelease(ctx context.Context, key Key, to ReleaseRollbac
 }
 
 // DeleteRelease uninstalls a release. It answers when that has begun; WaitRelease
-// answers NotFound when it is done.
+// answers NotFound when it is done. Of one that is sent again, and whose first sending had
+// uninstalled the release already, no more is known than that.
 func (c *Client) DeleteRelease(ctx context.Context, key Key, opts WriteOptions) (Release, error) {
-	return c.releaseCommand(ctx, &request{method: http.MethodDelete, path: releaseURL(key)}, opts)
+	release, err := c.releaseCommand(ctx, &request{method: http.MethodDelete, path: releaseURL(key)}, opts)
+	if err == nil && release.Name == "" {
+		release = Release{Namespace: key.Namespace, Name: key.Name, Status: ReleaseUninstalled}
+	}
+	return release, err
 }
 
 func (c *Client) releaseCommand(ctx context.Context, r *request, opts WriteOptions) (Release, error) {

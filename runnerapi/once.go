@@ -140,6 +140,7 @@ func (s *server) settleCommand(ctx context.Context, c *command, answer *heldAnsw
 	case c.taken && answer.status == http.StatusNotFound && answer.Operation().Method == http.MethodDelete:
 		c.Done, c.Status = true, http.StatusNoContent
 		s.finish(ctx, c)
+		answer.gone()
 	case answer.status < http.StatusBadRequest:
 		c.Done, c.Status = true, answer.status
 		if answer.body.Len() <= maxKeptAnswer {
@@ -199,6 +200,14 @@ func (h *heldAnswer) Status() int { return h.status }
 
 // BodyWriter keeps the body.
 func (h *heldAnswer) BodyWriter() io.Writer { return &h.body }
+
+// gone makes it what the command was answered, or would have been, the first time.
+func (h *heldAnswer) gone() {
+	h.status = http.StatusNoContent
+	h.body.Reset()
+	_, w := humachi.Unwrap(h.humaContext)
+	w.Header().Del("Content-Type")
+}
 
 func (h *heldAnswer) release(to huma.Context) {
 	if h.status == 0 {

@@ -3,6 +3,7 @@ package runnerapi_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -138,6 +139,28 @@ func TestOperationsSayWhatBecameOfACommand(t *testing.T) {
 	assert.Equal(t, runnerapi.CodeNotFound, known.Code)
 }
 
+// TestADeleteThatIsSentAgainTellsOfARelease that it is uninstalled: the first sending got no answer.
+func TestADeleteThatIsSentAgainTellsOfARelease(t *testing.T) {
+	backend := runnerapitest.NewBackend()
+	agent := runnerapitest.Start(t, backend)
+	c, key := agent.Client(), runnerapi.Key{Namespace: "production", Name: "guide"}
+	_, err := c.PutRelease(t.Context(), key, runnerapi.ReleaseSpec{Chart: runnerapi.ChartSource{Archive: []byte("chart")}}, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+	var held atomic.Bool
+	backend.Intercept = func(_ context.Context, call runnerapitest.Call) error {
+		if call.Verb != "DeleteRelease" || held.Swap(true) {
+			return nil
+		}
+		_, err := agent.Client().DeleteRelease(t.Context(), key, runnerapi.WriteOptions{IdempotencyKey: "that-replica"})
+		assert.NoError(t, err)
+		return errors.New("the answer is lost")
+	}
+	release, err := c.DeleteRelease(t.Context(), key, runnerapi.WriteOptions{IdempotencyKey: "held"})
+	require.NoError(t, err, "the client has sent it again")
+	assert.True(t, held.Load())
+	assert.Equal(t, runnerapi.Release{Namespace: "production", Name: "guide", Status: runnerapi.ReleaseUninstalled}, release)
+}
+
 // TestACommandThatIsHeldLearnsThatItWasAnswered: a delete is held on its way to the cluster, is sent
 // again and answered, and what came under the name since then stays.
 func TestACommandThatIsHeldLearnsThatItWasAnswered(t *testing.T) {
@@ -169,7 +192,8 @@ func TestACommandThatIsHeldLearnsThatItWasAnswered(t *testing.T) {
 			<-arrived
 			if lost { // a replica deleted it, and could not note that any more
 				ask(http.StatusNoContent, http.MethodDelete, "that-replica")
-				ask(http.StatusNotFound, http.MethodDelete, "held")
+				ask(http.StatusNoContent, http.MethodDelete, "held")
+				ask(http.StatusNotFound, http.MethodDelete, "another")
 			} else {
 				ask(http.StatusNoContent, http.MethodDelete, "held")
 			}

@@ -27,6 +27,7 @@ type applyCommand struct {
 	prune     bool
 	wait      waiting
 	opts      runnerapi.ApplyOptions
+	writing
 }
 
 func newApply(a *app) *cobra.Command {
@@ -48,7 +49,7 @@ or .json are read in the order of their names, or - for standard input.`,
 			if err != nil {
 				return usageError{err}
 			}
-			c.opts.NoPrune = !c.prune
+			c.opts.NoPrune, c.opts.WriteOptions = !c.prune, c.options()
 			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error { return c.run(ctx, t, text) })
 		},
 	}
@@ -60,7 +61,7 @@ or .json are read in the order of their names, or - for standard input.`,
 	fl.BoolVar(&c.opts.Diff, "diff", false, "show what changes; values of Secrets are masked")
 	fl.BoolVar(&c.prune, "prune", true, "delete what left the set")
 	c.wait.add(cmd, 0)
-	dryRunFlag(cmd, &c.opts.DryRun)
+	c.addWriting(cmd)
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json") // fails for an unknown flag only
 	return cmd
 }

@@ -23,13 +23,14 @@ func newBuild(a *app) *cobra.Command {
 // buildRun starts a build.
 type buildRun struct {
 	*app
-	out            cli.Output
-	namespace      string
-	spec           runnerapi.BuildSpec
-	template       buildTemplate
-	wait           time.Duration
-	follow, dryRun bool
-	waiting        bool
+	out       cli.Output
+	namespace string
+	spec      runnerapi.BuildSpec
+	template  buildTemplate
+	wait      time.Duration
+	follow    bool
+	waiting   bool
+	writing
 }
 
 const defaultBuildWait = runnerapi.DefaultBuildDeadline
@@ -55,7 +56,7 @@ push it to a registry. The same build runs once at a time.`,
 	}
 	c.out.Add(cmd)
 	namespaceFlag(cmd, &c.namespace)
-	dryRunFlag(cmd, &c.dryRun)
+	c.addWriting(cmd)
 	c.flags(cmd)
 	return cmd
 }
@@ -93,7 +94,7 @@ func (c *buildRun) complete() error {
 }
 
 func (c *buildRun) run(ctx context.Context, t *target, key runnerapi.Key) error {
-	b, err := t.PutBuild(ctx, key, c.spec, runnerapi.WriteOptions{DryRun: c.dryRun})
+	b, err := t.PutBuild(ctx, key, c.spec, c.options())
 	if err != nil {
 		return at(t, key.String(), err)
 	}
@@ -263,7 +264,7 @@ func newBuildList(a *app) *cobra.Command {
 
 func newBuildDelete(a *app) *cobra.Command {
 	var namespace string
-	var dryRun bool
+	var write writing
 	cmd := &cobra.Command{
 		Use: "delete AGENT NAME", Short: "Cancel a build and remove its runs",
 		Example:           "  pipeops-runner build delete shop web -n pipeops-builds",
@@ -272,15 +273,15 @@ func newBuildDelete(a *app) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
 			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
-				if err := t.DeleteBuild(ctx, key, runnerapi.WriteOptions{DryRun: dryRun}); err != nil {
+				if err := t.DeleteBuild(ctx, key, write.options()); err != nil {
 					return at(t, key.String(), err)
 				}
-				a.say("build %s was deleted", key)
+				a.sayDeleted("build "+key.String(), write.dryRun)
 				return nil
 			})
 		},
 	}
 	namespaceFlag(cmd, &namespace)
-	dryRunFlag(cmd, &dryRun)
+	write.addWriting(cmd)
 	return cmd
 }

@@ -13,7 +13,7 @@ import (
 func newConfigSet(a *app) *cobra.Command {
 	var out cli.Output
 	var namespace string
-	var dryRun bool
+	var write writing
 	var from valueFlags
 	cmd := &cobra.Command{
 		Use:   "set AGENT NAME",
@@ -33,11 +33,11 @@ more. Apps that use it restart when its content is new and their spec says so (d
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
 			spec := runnerapi.ConfigMapSpec{Data: v.text, BinaryData: v.binary}
 			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
-				cm, err := t.PutConfigMap(ctx, key, spec, runnerapi.WriteOptions{DryRun: dryRun})
+				cm, err := t.PutConfigMap(ctx, key, spec, write.options())
 				if err != nil {
 					return at(t, key.String(), err)
 				}
-				if dryRun {
+				if write.dryRun {
 					a.say("dry run: config map %s would be taken; nothing was changed", key)
 				}
 				return out.Write(a.out, cm, func(w io.Writer) { configTable(w, cm) })
@@ -46,7 +46,7 @@ more. Apps that use it restart when its content is new and their spec says so (d
 	}
 	out.Add(cmd)
 	namespaceFlag(cmd, &namespace)
-	dryRunFlag(cmd, &dryRun)
+	write.addWriting(cmd)
 	f := cmd.Flags()
 	f.StringArrayVar(&from.literals, "from-literal", nil, "KEY=VALUE; may be repeated")
 	f.StringArrayVar(&from.files, "from-file", nil, "[KEY=]FILE, the key being the file's name where not given; may be repeated")

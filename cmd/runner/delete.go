@@ -10,7 +10,7 @@ import (
 
 func newDelete(a *app) *cobra.Command {
 	var namespace string
-	var dryRun bool
+	var write writing
 	cmd := &cobra.Command{
 		Use:               "delete AGENT NAME",
 		Short:             "Remove an App and exactly what it made",
@@ -20,16 +20,16 @@ func newDelete(a *app) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
 			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
-				if err := t.Delete(ctx, key, runnerapi.WriteOptions{DryRun: dryRun}); err != nil {
+				if err := t.Delete(ctx, key, write.options()); err != nil {
 					return at(t, key.String(), err)
 				}
-				a.sayDeleted("App "+key.String(), dryRun)
+				a.sayDeleted("App "+key.String(), write.dryRun)
 				return nil
 			})
 		},
 	}
 	namespaceFlag(cmd, &namespace)
-	dryRunFlag(cmd, &dryRun)
+	write.addWriting(cmd)
 	return cmd
 }
 

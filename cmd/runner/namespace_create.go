@@ -7,12 +7,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 func newNamespaceCreate(a *app) *cobra.Command {
 	var out cli.Output
-	var dryRun bool
+	var write writing
 	var flags namespaceFlags
 	cmd := &cobra.Command{
 		Use:   "create AGENT NAMESPACE",
@@ -35,11 +34,11 @@ knows network policies. An adopted namespace stays open unless it says --network
 				return err
 			}
 			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
-				ns, err := t.PutNamespace(ctx, args[1], spec, runnerapi.WriteOptions{DryRun: dryRun})
+				ns, err := t.PutNamespace(ctx, args[1], spec, write.options())
 				if err != nil {
 					return at(t, args[1], err)
 				}
-				if dryRun {
+				if write.dryRun {
 					a.say("dry run: namespace %s would be taken; nothing was changed", args[1])
 				}
 				return out.Write(a.out, ns, func(w io.Writer) { namespaceTable(w, ns) })
@@ -47,7 +46,7 @@ knows network policies. An adopted namespace stays open unless it says --network
 		},
 	}
 	out.Add(cmd)
-	dryRunFlag(cmd, &dryRun)
+	write.addWriting(cmd)
 	flags.add(cmd)
 	return cmd
 }

@@ -8,14 +8,13 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // namespaceDelete removes a namespace, when it is really meant.
 type namespaceDelete struct {
 	*app
-	dryRun, yes bool
+	writing
+	yes bool
 }
 
 func newNamespaceDelete(a *app) *cobra.Command {
@@ -33,7 +32,7 @@ it asks for the name once more; a script gives --yes.`,
 				return err
 			}
 			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
-				if err := t.DeleteNamespace(ctx, args[1], runnerapi.WriteOptions{DryRun: c.dryRun}); err != nil {
+				if err := t.DeleteNamespace(ctx, args[1], c.options()); err != nil {
 					return at(t, args[1], err)
 				}
 				a.sayDeleted("namespace "+args[1], c.dryRun)
@@ -41,7 +40,7 @@ it asks for the name once more; a script gives --yes.`,
 			})
 		},
 	}
-	dryRunFlag(cmd, &c.dryRun)
+	c.addWriting(cmd)
 	cmd.Flags().BoolVarP(&c.yes, "yes", "y", false, "do not ask")
 	return cmd
 }

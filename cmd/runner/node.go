@@ -69,7 +69,7 @@ type nodeCommand func(*runnerapi.Client, context.Context, string, runnerapi.Writ
 
 func newNodeCordon(a *app, verb, short string, do nodeCommand) *cobra.Command {
 	var out cli.Output
-	var dryRun bool
+	var write writing
 	cmd := &cobra.Command{
 		Use: verb + " AGENT NODE", Short: short,
 		Example:           "  pipeops-runner node " + verb + " shop node-1",
@@ -77,7 +77,7 @@ func newNodeCordon(a *app, verb, short string, do nodeCommand) *cobra.Command {
 		ValidArgsFunction: a.completeNode,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
-				node, err := do(t.Client, ctx, args[1], runnerapi.WriteOptions{DryRun: dryRun})
+				node, err := do(t.Client, ctx, args[1], write.options())
 				if err != nil {
 					return at(t, "node "+args[1], err)
 				}
@@ -86,13 +86,13 @@ func newNodeCordon(a *app, verb, short string, do nodeCommand) *cobra.Command {
 		},
 	}
 	out.Add(cmd)
-	dryRunFlag(cmd, &dryRun)
+	write.addWriting(cmd)
 	return cmd
 }
 
 func newNodeDrain(a *app) *cobra.Command {
 	var out cli.Output
-	var dryRun bool
+	var write writing
 	var options runnerapi.DrainOptions
 	var grace int64
 	var timeout time.Duration
@@ -101,7 +101,8 @@ func newNodeDrain(a *app) *cobra.Command {
 		Long: `Cordon a node and have its pods evicted, as their disruption budgets allow.
 
 Pods of DaemonSets and static pods stay. What is refused is tried again until --timeout;
-called again, the command goes on where it ended.`,
+called again, the command goes on where it ended. With an idempotency key it is told once
+more what had become of it, and then goes on.`,
 		Example:           "  pipeops-runner node drain shop node-1 --timeout 10m",
 		Args:              exactArgs("AGENT", "NODE"),
 		ValidArgsFunction: a.completeNode,
@@ -116,7 +117,7 @@ called again, the command goes on where it ended.`,
 				options.GracePeriodSeconds = &grace
 			}
 			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
-				drain, err := a.drain(ctx, t, args[1], options, dryRun, timeout)
+				drain, err := a.drain(ctx, t, args[1], options, write.options(), timeout)
 				if err != nil {
 					return err
 				}
@@ -125,7 +126,7 @@ called again, the command goes on where it ended.`,
 		},
 	}
 	out.Add(cmd)
-	dryRunFlag(cmd, &dryRun)
+	write.addWriting(cmd)
 	fl := cmd.Flags()
 	fl.Int64Var(&grace, "grace-period", 0, "seconds that pods get to end, instead of what each asks for")
 	fl.DurationVar(&timeout, "timeout", 5*time.Minute, "how long to try")
@@ -135,12 +136,12 @@ called again, the command goes on where it ended.`,
 }
 
 // drain drains and says what it sees change.
-func (a *app) drain(ctx context.Context, t *target, node string, options runnerapi.DrainOptions, dryRun bool, timeout time.Duration) (runnerapi.Drain, error) {
+func (a *app) drain(ctx context.Context, t *target, node string, options runnerapi.DrainOptions, write runnerapi.WriteOptions, timeout time.Duration) (runnerapi.Drain, error) {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	said := ""
-	drain, err := t.DrainNode(limited, node, options, runnerapi.WriteOptions{DryRun: dryRun}, func(d runnerapi.Drain) {
-		if now := drainProgress(d); now != said && !dryRun {
+	drain, err := t.DrainNode(limited, node, options, write, func(d runnerapi.Drain) {
+		if now := drainProgress(d); now != said && !write.DryRun {
 			a.say("%s", now)
 			said = now
 		}

@@ -87,24 +87,23 @@ const releaseWait = runnerapi.DefaultReleaseTimeout + time.Minute
 // releaseCommand is what the commands have in common that change a release.
 type releaseCommand struct {
 	*app
-	namespace, key string
-	dryRun         bool
-	wait           waiting
-	out            cli.Output
+	writing
+	namespace string
+	wait      waiting
+	out       cli.Output
 }
 
 func (c *releaseCommand) add(cmd *cobra.Command) {
 	c.out.Add(cmd)
 	namespaceFlag(cmd, &c.namespace)
-	dryRunFlag(cmd, &c.dryRun)
+	c.addWriting(cmd)
 	c.wait.add(cmd, releaseWait)
-	cmd.Flags().StringVar(&c.key, "idempotency-key", "", "name for this very command: with the same one it is carried out once, however often it is sent")
 }
 
 func (c *releaseCommand) run(ctx context.Context, agent, name string, send func(context.Context, *target, runnerapi.Key, runnerapi.WriteOptions) (runnerapi.Release, error)) error {
 	key := runnerapi.Key{Namespace: c.namespace, Name: name}
 	return c.on(ctx, agent, func(ctx context.Context, t *target) error {
-		release, err := send(ctx, t, key, runnerapi.WriteOptions{DryRun: c.dryRun, IdempotencyKey: c.key})
+		release, err := send(ctx, t, key, c.options())
 		if err != nil {
 			return at(t, key.String(), err)
 		}

@@ -16,23 +16,22 @@ type rollout struct {
 	out       cli.Output
 	wait      waiting
 	namespace string
-	dryRun    bool
-	key       string
+	writing
 }
 
 func (r *rollout) add(cmd *cobra.Command) {
 	r.out.Add(cmd)
 	r.wait.add(cmd, defaultWait)
 	namespaceFlag(cmd, &r.namespace)
-	dryRunFlag(cmd, &r.dryRun)
-	cmd.Flags().StringVar(&r.key, "idempotency-key", "", "name of this very command: given again, it is carried out once")
+	r.addWriting(cmd)
 }
 
+// options names a command that nobody has named: not all of these are the same when done twice.
 func (r *rollout) options() runnerapi.WriteOptions {
 	if r.key == "" {
 		r.key = uuid.NewString()
 	}
-	return runnerapi.WriteOptions{DryRun: r.dryRun, IdempotencyKey: r.key}
+	return r.writing.options()
 }
 
 func (r *rollout) run(ctx context.Context, agent, name string,

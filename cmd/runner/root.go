@@ -141,7 +141,3 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 func namespaceFlag(cmd *cobra.Command, to *string) {
 	cmd.Flags().StringVarP(to, "namespace", "n", defaultNamespace, "namespace in the agent's cluster")
 }
-
-func dryRunFlag(cmd *cobra.Command, to *bool) {
-	cmd.Flags().BoolVar(to, "dry-run", false, "check everything that the cluster checks and change nothing")
-}

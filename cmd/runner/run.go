@@ -30,9 +30,8 @@ func (f *runFlags) add(cmd *cobra.Command, what string) {
 	f.out.Add(cmd)
 	addRunWait(cmd, &f.wait, runWait)
 	namespaceFlag(cmd, &f.namespace)
-	dryRunFlag(cmd, &f.dryRun)
+	f.addWriting(cmd)
 	fl := cmd.Flags()
-	fl.StringVar(&f.key, "idempotency-key", "", "name of this very command: given again, it is carried out once")
 	fl.StringVarP(&f.file, "filename", "f", "", "file with the "+what+" in YAML or JSON, - for standard input")
 	fl.StringVar(&f.name, "run", "", "name of the run: given again with the same "+what+", nothing runs (default: a new one each time)")
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json") // fails for an unknown flag only

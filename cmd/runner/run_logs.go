@@ -39,7 +39,7 @@ type remove func(c *runnerapi.Client, ctx context.Context, key runnerapi.Key, op
 
 func newRunDelete(a *app, kind, short string, do remove, name string) *cobra.Command {
 	var namespace string
-	var dryRun bool
+	var write writing
 	cmd := &cobra.Command{
 		Use: "delete AGENT NAME", Short: short,
 		Example:           fmt.Sprintf("  pipeops-runner %s delete shop %s", kind, name),
@@ -48,15 +48,15 @@ func newRunDelete(a *app, kind, short string, do remove, name string) *cobra.Com
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
 			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
-				if err := do(t.Client, ctx, key, runnerapi.WriteOptions{DryRun: dryRun}); err != nil {
+				if err := do(t.Client, ctx, key, write.options()); err != nil {
 					return at(t, key.String(), err)
 				}
-				a.sayDeleted(kind+" "+key.String(), dryRun)
+				a.sayDeleted(kind+" "+key.String(), write.dryRun)
 				return nil
 			})
 		},
 	}
 	namespaceFlag(cmd, &namespace)
-	dryRunFlag(cmd, &dryRun)
+	write.addWriting(cmd)
 	return cmd
 }

@@ -22,9 +22,9 @@ type secretSet struct {
 	*app
 	out       cli.Output
 	namespace string
-	dryRun    bool
-	kind      string
-	from      valueFlags
+	writing
+	kind string
+	from valueFlags
 
 	certificate certificateFlags
 	registry    registryFlags
@@ -59,7 +59,7 @@ Apps that use the secret restart when its content is new and their spec says so 
 	}
 	c.out.Add(cmd)
 	namespaceFlag(cmd, &c.namespace)
-	dryRunFlag(cmd, &c.dryRun)
+	c.addWriting(cmd)
 	f := cmd.Flags()
 	f.StringVar(&c.kind, "type", "Opaque", "Opaque, tls (kubernetes.io/tls) or docker (kubernetes.io/dockerconfigjson)")
 	f.StringArrayVar(&c.from.literals, "from-literal", nil, "KEY=VALUE; may be repeated, and is visible in the list of processes")
@@ -71,7 +71,7 @@ Apps that use the secret restart when its content is new and their spec says so 
 }
 
 func (c *secretSet) run(ctx context.Context, t *target, key runnerapi.Key, spec runnerapi.SecretSpec) error {
-	secret, err := t.PutSecret(ctx, key, spec, runnerapi.WriteOptions{DryRun: c.dryRun})
+	secret, err := t.PutSecret(ctx, key, spec, c.options())
 	if err != nil {
 		return at(t, key.String(), err)
 	}

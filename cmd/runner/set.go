@@ -71,7 +71,7 @@ func newSetGet(a *app) *cobra.Command {
 func newSetDelete(a *app) *cobra.Command {
 	var out cli.Output
 	var namespace string
-	var dryRun bool
+	var write writing
 	cmd := &cobra.Command{
 		Use: "delete AGENT NAME", Short: "Delete a set of manifests with all that it holds",
 		Example:           "  pipeops-runner set delete shop web-extras",
@@ -80,7 +80,7 @@ func newSetDelete(a *app) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
 			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
-				result, err := t.DeleteSet(ctx, key, runnerapi.WriteOptions{DryRun: dryRun})
+				result, err := t.DeleteSet(ctx, key, write.options())
 				if err != nil {
 					return at(t, "set "+key.String(), err)
 				}
@@ -90,14 +90,14 @@ func newSetDelete(a *app) *cobra.Command {
 				if result.Failed > 0 || result.Problem != nil {
 					return &exitError{error: fmt.Errorf("set %s: %d of %d objects could not be deleted", key, result.Failed, len(result.Objects)), code: exitFailure}
 				}
-				a.sayDeleted("set "+key.String(), dryRun)
+				a.sayDeleted("set "+key.String(), write.dryRun)
 				return nil
 			})
 		},
 	}
 	out.Add(cmd)
 	namespaceFlag(cmd, &namespace)
-	dryRunFlag(cmd, &dryRun)
+	write.addWriting(cmd)
 	return cmd
 }
 

@@ -21,7 +21,7 @@ func newSource(a *app) *cobra.Command {
 func newSourcePut(a *app) *cobra.Command {
 	var out cli.Output
 	var namespace, valuesFile, appFile string
-	var dryRun bool
+	var write writing
 	var spec runnerapi.SourceSpec
 	var build sourceBuild
 	var chart runnerapi.SourceChart
@@ -69,11 +69,11 @@ and deployed by its digest. Where the repository has a Dockerfile and nothing el
 			}
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
 			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
-				source, err := t.PutSource(ctx, key, spec, runnerapi.WriteOptions{DryRun: dryRun})
+				source, err := t.PutSource(ctx, key, spec, write.options())
 				if err != nil {
 					return at(t, key.String(), err)
 				}
-				if dryRun {
+				if write.dryRun {
 					return a.printSource(source, &out)
 				}
 				return a.sourceOutcome(ctx, t, source, &w, &out)
@@ -82,7 +82,7 @@ and deployed by its digest. Where the repository has a Dockerfile and nothing el
 	}
 	out.Add(cmd)
 	namespaceFlag(cmd, &namespace)
-	dryRunFlag(cmd, &dryRun)
+	write.addWriting(cmd)
 	w.add(cmd, 0)
 	sourceFlags(cmd, &spec, &chart)
 	cmd.Flags().StringVar(&valuesFile, "values", "", "for chart: file here with values; - for standard input")
@@ -144,7 +144,7 @@ func newSourceList(a *app) *cobra.Command {
 func newSourceSync(a *app) *cobra.Command {
 	var out cli.Output
 	var namespace string
-	var dryRun bool
+	var write writing
 	w := waiting{}
 	cmd := &cobra.Command{
 		Use: "sync AGENT NAME", Short: "Have a repository looked at now, and applied again",
@@ -154,11 +154,11 @@ func newSourceSync(a *app) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
 			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
-				source, err := t.SyncSource(ctx, key, runnerapi.WriteOptions{DryRun: dryRun})
+				source, err := t.SyncSource(ctx, key, write.options())
 				if err != nil {
 					return at(t, key.String(), err)
 				}
-				if dryRun {
+				if write.dryRun {
 					return a.printSource(source, &out)
 				}
 				return a.sourceOutcome(ctx, t, source, &w, &out)
@@ -167,14 +167,14 @@ func newSourceSync(a *app) *cobra.Command {
 	}
 	out.Add(cmd)
 	namespaceFlag(cmd, &namespace)
-	dryRunFlag(cmd, &dryRun)
+	write.addWriting(cmd)
 	w.add(cmd, 0)
 	return cmd
 }
 
 func newSourceDelete(a *app) *cobra.Command {
 	var namespace string
-	var dryRun bool
+	var write writing
 	cmd := &cobra.Command{
 		Use: "delete AGENT NAME", Short: "Stop following a repository; what it has brought stays",
 		Example:           "  pipeops-runner source delete shop web",
@@ -183,16 +183,16 @@ func newSourceDelete(a *app) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
 			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
-				if err := t.DeleteSource(ctx, key, runnerapi.WriteOptions{DryRun: dryRun}); err != nil {
+				if err := t.DeleteSource(ctx, key, write.options()); err != nil {
 					return at(t, key.String(), err)
 				}
-				a.sayDeleted("source "+key.String(), dryRun)
+				a.sayDeleted("source "+key.String(), write.dryRun)
 				return nil
 			})
 		},
 	}
 	namespaceFlag(cmd, &namespace)
-	dryRunFlag(cmd, &dryRun)
+	write.addWriting(cmd)
 	return cmd
 }
 

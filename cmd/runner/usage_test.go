@@ -1,10 +1,15 @@
 package main
 
 import (
+	"net/http"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 func TestAMistakeNamesTheHelpOfItsCommand(t *testing.T) {
@@ -24,4 +29,22 @@ func TestVersionFlag(t *testing.T) {
 	code, stdout, _ := w.run(t, "--version")
 	assert.Equal(t, exitOK, code)
 	assert.Contains(t, stdout, version)
+}
+
+// TestWhateverChangesSomethingCanBeTriedAndNamed by --dry-run and --idempotency-key.
+func TestWhateverChangesSomethingCanBeTriedAndNamed(t *testing.T) {
+	root := newRoot(&app{})
+	seen := 0
+	for _, call := range runnerapi.Calls() {
+		if call.Method == http.MethodGet || call.Command == "" {
+			continue
+		}
+		cmd, _, err := root.Find(strings.Fields(call.Command))
+		require.NoError(t, err, call.Command)
+		for _, flag := range []string{"dry-run", "idempotency-key"} {
+			assert.NotNil(t, cmd.Flags().Lookup(flag), "%s --%s", call.Command, flag)
+		}
+		seen++
+	}
+	assert.Greater(t, seen, 20)
 }

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
@@ -55,19 +53,6 @@ func (e *Engine) podURL(pod *corev1.Pod, subresource string, opts *corev1.PodExe
 		r = r.VersionedParams(opts, scheme.ParameterCodec)
 	}
 	return r.URL()
-}
-
-// executor speaks WebSocket to the API server, and SPDY to one that is older than 1.30.
-func (e *Engine) executor(u *url.URL) (remotecommand.Executor, error) {
-	overWebSocket, err := remotecommand.NewWebSocketExecutor(e.rest, http.MethodGet, u.String())
-	if err != nil {
-		return nil, fmt.Errorf("prepare the connection to the container: %w", err)
-	}
-	overSPDY, err := remotecommand.NewSPDYExecutor(e.rest, http.MethodPost, u)
-	if err != nil {
-		return nil, fmt.Errorf("prepare the connection to the container: %w", err)
-	}
-	return remotecommand.NewFallbackExecutor(overWebSocket, overSPDY, httpstream.IsUpgradeFailure)
 }
 
 // exitCode tells a command's own end from other failures.

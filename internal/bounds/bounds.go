@@ -72,6 +72,28 @@ func (a Agent) Check(u *unstructured.Unstructured) error {
 	return marks(u)
 }
 
+// CheckRemoval refuses to remove an object that a release holds: only what the agent lives
+// by, and what takes others' with it. Whatever else Check refuses may go with the release
+// that it belongs to: it is by making or changing it that somebody would gain something.
+func (a Agent) CheckRemoval(u *unstructured.Unstructured) error {
+	kind := Kind(u.GroupVersionKind())
+	switch {
+	case kind == "CustomResourceDefinition.apiextensions.k8s.io" && strings.HasSuffix(u.GetName(), "."+ownDomain):
+		return stays("it defines what the agent lives by")
+	case kind == "Namespace":
+		return stays("whatever is in a namespace goes with it")
+	case kind == "Node":
+		return stays("it is no manifest of an application")
+	case name(kind, u.GetName()) != nil:
+		return stays("names like this one are those that the agent, or Helm, keeps for its own objects")
+	}
+	return nil
+}
+
+func stays(reason string) error {
+	return problem.Errorf(problem.Forbidden, "the owner of the cluster can do it with helm", "the agent removes no such object: %s", reason)
+}
+
 // Kind is a kind as a policy names it: KIND or KIND.GROUP.
 func Kind(gvk schema.GroupVersionKind) string {
 	if gvk.Group == "" {

@@ -68,6 +68,34 @@ func TestWhatNobodyApplies(t *testing.T) {
 	}
 }
 
+// TestWhatMayBeRemoved is more than what may be made.
+func TestWhatMayBeRemoved(t *testing.T) {
+	agent := bounds.Agent{Namespace: "pipeops"}
+	for text, says := range map[string]string{
+		"{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: apps.pipeops.io}}": "lives by",
+		"{apiVersion: v1, kind: Namespace, metadata: {name: a}}":                                                   "goes with it",
+		"{apiVersion: v1, kind: Node, metadata: {name: a}}":                                                        "no manifest of an application",
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: pipeops-set-a}}":                                       "keeps for its own",
+		"{apiVersion: v1, kind: Secret, metadata: {name: pipeops-agent-identity}}":                                 "keeps for its own",
+		"{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: pipeops-agent}}":           "keeps for its own",
+	} {
+		refused := &problem.Error{}
+		require.ErrorAs(t, agent.CheckRemoval(parse(t, text)), &refused, text)
+		assert.Equal(t, problem.Forbidden, refused.Code)
+		assert.Contains(t, refused.Detail, says, text)
+		assert.NotEmpty(t, refused.Fix)
+	}
+	for _, text := range []string{
+		"{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: a}}",
+		"{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.example.com}}",
+		"{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: a}, subjects: [{kind: ServiceAccount, name: x, namespace: pipeops}]}",
+		"{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, metadata: {name: a}}",
+	} {
+		require.Error(t, agent.Check(parse(t, text)), text)
+		assert.NoError(t, agent.CheckRemoval(parse(t, text)), text)
+	}
+}
+
 func FuzzCheck(f *testing.F) {
 	f.Add("{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: a}, subjects: [1, {kind: 2}]}")
 	f.Add("{apiVersion: [], kind: {}, metadata: {labels: 1, annotations: [a]}}")
@@ -75,6 +103,7 @@ func FuzzCheck(f *testing.F) {
 		u := &unstructured.Unstructured{}
 		if yaml.Unmarshal([]byte(text), &u.Object) == nil && u.Object != nil {
 			_ = bounds.Agent{Namespace: "pipeops"}.Check(u)
+			_ = bounds.Agent{Namespace: "pipeops"}.CheckRemoval(u)
 		}
 	})
 }

@@ -83,24 +83,14 @@ func New(given *rest.Config, opts Options) (*Client, error) {
 
 // PutBuild implements runnerapi.Builds.
 func (c *Client) PutBuild(ctx context.Context, key runnerapi.Key, spec runnerapi.BuildSpec, opts runnerapi.WriteOptions) (runnerapi.Build, error) {
-	return c.put(ctx, key, spec, opts, refuse)
-}
-
-// Supersede is PutBuild for a run that no other one is to stop: what is under way is ended.
-func (c *Client) Supersede(ctx context.Context, key runnerapi.Key, spec runnerapi.BuildSpec, opts runnerapi.WriteOptions) (runnerapi.Build, error) {
-	return c.put(ctx, key, spec, opts, func(ctx context.Context, key runnerapi.Key, other *batchv1.Job) error {
-		if opts.DryRun {
-			return nil
-		}
-		return c.remove(ctx, other)
-	})
+	return c.put(ctx, key, spec, opts, func(*batchv1.Job) {}, refuse)
 }
 
 // refuse is what a run meets while another one is under way.
 func refuse(_ context.Context, key runnerapi.Key, _ *batchv1.Job) error { return underWay(key) }
 
 func (c *Client) put(ctx context.Context, key runnerapi.Key, spec runnerapi.BuildSpec, opts runnerapi.WriteOptions,
-	meet func(context.Context, runnerapi.Key, *batchv1.Job) error,
+	note func(*batchv1.Job), meet func(context.Context, runnerapi.Key, *batchv1.Job) error,
 ) (runnerapi.Build, error) {
 	if err := c.ready(ctx, key.Namespace, spec); err != nil {
 		return runnerapi.Build{}, err
@@ -115,6 +105,7 @@ func (c *Client) put(ctx context.Context, key runnerapi.Key, spec runnerapi.Buil
 	if err != nil {
 		return runnerapi.Build{}, err
 	}
+	note(job)
 	for i := range runs {
 		if runs[i].Name == job.Name {
 			return c.describe(ctx, &runs[i])
@@ -253,7 +244,10 @@ func (c *Client) DeleteBuild(ctx context.Context, key runnerapi.Key, opts runner
 	if err != nil || opts.DryRun {
 		return err
 	}
-	for i := range runs {
+	if late, err := opts.Late(ctx); late || err != nil {
+		return err
+	}
+	for i := range runs { // those of then, by their UIDs: a run that came meanwhile goes on
 		if err := c.remove(ctx, &runs[i]); err != nil {
 			return err
 		}

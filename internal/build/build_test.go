@@ -32,6 +32,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -214,12 +215,51 @@ func TestABuildFromGitToRegistry(t *testing.T) {
 	require.NoError(t, os.Symlink("data/hello.txt", w.git.Work()+"/app/link"))
 	commit := w.git.Commit(map[string]string{"app/Dockerfile": dockerfile, "app/data/hello.txt": "hello", "outside": "not of the context"})
 
+	t.Run("a held delete", func(t *testing.T) { w.heldDelete(t) })
 	t.Run("image", func(t *testing.T) { w.builtAndPushed(t, commit) })
 	t.Run("a step that fails", func(t *testing.T) { w.failingStep(t) })
 	t.Run("cancelled", func(t *testing.T) { w.cancelled(t) })
 	t.Run("what cannot be fetched or pushed", func(t *testing.T) { w.causes(t) })
 	t.Run("a repository that becomes an App", func(t *testing.T) { w.followed(t) })
 	t.Run("pods are bounded", func(t *testing.T) { w.bounded(t) })
+}
+
+// heldDelete has a delete go on in a replica that was held in the middle of it, after another one
+// carried it out and a new run came under the build's name.
+func (w *workshop) heldDelete(t *testing.T) {
+	key := runnerapi.Key{Namespace: builds, Name: "held"}
+	jobs := func() (names []string) {
+		list := &batchv1.JobList{}
+		require.NoError(t, w.env.Client.List(t.Context(), list, client.InNamespace(builds)))
+		for _, j := range list.Items {
+			if j.DeletionTimestamp.IsZero() {
+				names = append(names, j.Name)
+			}
+		}
+		return names
+	}
+	put := func(run string) {
+		spec := w.spec()
+		spec.Run = run
+		_, err := w.builds.PutBuild(t.Context(), key, spec, byTest)
+		require.NoError(t, err)
+	}
+	remove := func(answered func() bool) error {
+		held := byTest
+		held.Answered = func(context.Context) (bool, error) { return answered(), nil }
+		return w.builds.DeleteBuild(t.Context(), key, held)
+	}
+	put("first")
+	require.NoError(t, remove(func() bool { return true }))
+	require.Len(t, jobs(), 1)
+	require.NoError(t, remove(func() bool {
+		require.NoError(t, w.builds.DeleteBuild(t.Context(), key, byTest))
+		put("second")
+		return false
+	}))
+	require.Len(t, jobs(), 1)
+	require.NoError(t, remove(func() bool { return false }))
+	require.Empty(t, jobs())
 }
 
 func (w *workshop) builtAndPushed(t *testing.T, commit string) {

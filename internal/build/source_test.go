@@ -44,7 +44,7 @@ const (
 // followed is a repository with a Dockerfile and an App without an image.
 func (w *workshop) followed(t *testing.T) {
 	f := w.follower(t)
-	defer f.stop()
+	defer func() { f.stop() }()
 	first := f.commit("echo one > /greeting")
 	f.refusals(t)
 
@@ -90,7 +90,13 @@ func (w *workshop) followed(t *testing.T) {
 	assert.Nil(t, status.Build.Failure)
 	f.runs(mended, status.Build.Image, "greeting three")
 
+	// Deleted while no agent runs: the next one finds what was left behind.
+	of, err := w.builds.OfSources(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, map[runnerapi.Key]runnerapi.Key{status.Build.Key(): f.key}, of)
+	f.stop()
 	require.NoError(t, f.keeper.DeleteSource(t.Context(), f.key, byTest))
+	f.start()
 	require.Eventually(t, func() bool {
 		_, err := w.builds.GetBuild(t.Context(), status.Build.Key())
 		return err != nil && strings.Contains(err.Error(), "there is no build")
@@ -98,6 +104,7 @@ func (w *workshop) followed(t *testing.T) {
 	_, err = f.engine.Get(t.Context(), f.key)
 	require.NoError(t, err, "what it brought stays")
 	require.NoError(t, f.engine.Delete(t.Context(), f.key, byTest))
+	f.pages(t)
 }
 
 const appSpec = "imagePullSecrets: [registry]\nterminationGraceSeconds: 1\n"

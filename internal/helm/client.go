@@ -1,6 +1,8 @@
 package helm
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -23,10 +25,16 @@ import (
 type cluster struct {
 	*kube.Client
 	ctx    context.Context
+	key    runnerapi.Key
 	limits limits
 	// admit asks the policy; nil where nothing is made.
 	admit func([]runnerapi.ObjectIntent) error
 	say   func(format string, args ...any)
+	held  func() error // says whether the release may be changed, still
+	// stands is the manifest of the revision that stands: of what it holds nothing is made.
+	stands string
+	// removes says that nothing but hooks is made.
+	removes bool
 
 	mu     sync.Mutex
 	failed []error
@@ -37,31 +45,42 @@ var (
 	_ kube.InterfaceWaitOptions = (*cluster)(nil)
 )
 
-// Build implements kube.Interface. Whatever is made or deleted comes from here.
+// Build implements kube.Interface. Whatever is made or deleted comes from here. What is
+// there to be deleted, or to stay, is not held against what may be made: Create and
+// Update do that.
 func (c *cluster) Build(reader io.Reader, validate bool) (kube.ResourceList, error) {
-	list, err := c.Client.Build(reader, validate)
+	text, err := io.ReadAll(reader) // of a release's Secret, or of a chart within its limits
 	if err != nil {
 		return nil, err
 	}
+	list, err := c.Client.Build(bytes.NewReader(text), validate)
+	if err != nil || c.removes || c.stands != "" && string(text) == c.stands {
+		return list, err
+	}
+	return list, c.allowed(list)
+}
+
+// allowed refuses what may not be made or changed.
+func (c *cluster) allowed(list kube.ResourceList) error {
 	objects := make([]*object, 0, len(list))
 	for _, info := range list {
 		o, err := objectOf(info)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if err := c.limits.check(o); err != nil {
-			return nil, err
+			return err
 		}
 		objects = append(objects, o)
 	}
 	if c.admit == nil {
-		return list, nil
+		return nil
 	}
 	in, err := intents(objects)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return list, c.admit(in)
+	return c.admit(in)
 }
 
 func objectOf(info *resource.Info) (*object, error) {
@@ -78,18 +97,31 @@ func objectOf(info *resource.Info) (*object, error) {
 
 // Create implements kube.Interface.
 func (c *cluster) Create(list kube.ResourceList, options ...kube.ClientCreateOption) (*kube.Result, error) {
+	if err := cmp.Or(c.held(), c.allowed(list)); err != nil {
+		return &kube.Result{}, err
+	}
 	c.say("making %s", counted(list))
 	return c.Client.Create(list, options...)
 }
 
 // Update implements kube.Interface.
 func (c *cluster) Update(original, target kube.ResourceList, options ...kube.ClientUpdateOption) (*kube.Result, error) {
+	if err := cmp.Or(c.held(), c.allowed(target)); err != nil {
+		return &kube.Result{}, err
+	}
+	original, err := c.spare(original, target)
+	if err != nil {
+		return &kube.Result{}, err
+	}
 	c.say("changing %s", counted(target))
 	return c.Client.Update(original, target, options...)
 }
 
 // Delete implements kube.Interface. What fails is kept: an uninstall does not tell it.
 func (c *cluster) Delete(list kube.ResourceList, policy metav1.DeletionPropagation) (*kube.Result, []error) {
+	if err := c.held(); err != nil {
+		return &kube.Result{}, []error{err}
+	}
 	c.say("deleting %s", counted(list))
 	result, errs := c.Client.Delete(list, policy)
 	c.mu.Lock()

@@ -211,33 +211,3 @@ func changeOf(live, then *unstructured.Unstructured) string {
 	}
 	return "change"
 }
-
-// leaving are the objects that the current revision has and the next has not.
-func (s *session) leaving(next []*object) ([]runnerapi.ReleaseObject, error) {
-	now := s.current()
-	if now == nil {
-		return nil, nil
-	}
-	rel, err := one(s.store.Driver, *now)
-	if err != nil {
-		return nil, err
-	}
-	had, err := parseObjects("release "+rel.Name, rel.Manifest, "")
-	if err != nil {
-		return nil, err
-	}
-	stays := map[string]bool{}
-	id := func(o *object) string { return o.kind() + "/" + o.GetName() }
-	for _, o := range next {
-		if o.hook == "" {
-			stays[id(o)] = true
-		}
-	}
-	var gone []runnerapi.ReleaseObject
-	for _, o := range had {
-		if !stays[id(o)] && o.GetAnnotations()["helm.sh/resource-policy"] != "keep" {
-			gone = append(gone, described(o, "delete"))
-		}
-	}
-	return gone, nil
-}

@@ -54,6 +54,9 @@ func TestTheLifeOfARelease(t *testing.T) {
 
 	_, err = r.RollbackRelease(t.Context(), key("life"), runnerapi.ReleaseRollback{Revision: 7}, byTest)
 	assert.Equal(t, "revision", problemOf(t, err).Field)
+	would, err = r.RollbackRelease(t.Context(), key("life"), runnerapi.ReleaseRollback{}, dry)
+	require.NoError(t, err)
+	assert.Empty(t, would.Objects, "nothing leaves it")
 	_, err = r.RollbackRelease(t.Context(), key("life"), runnerapi.ReleaseRollback{}, byTest)
 	require.NoError(t, err)
 	third := outcome(t, r, "life")

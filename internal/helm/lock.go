@@ -166,6 +166,16 @@ func (l *lock) due() bool {
 	return l.Progress != l.told || time.Since(l.Renewed) >= renewEvery
 }
 
+// stands says whether the lock is ours: nobody takes one that is this young.
+func (l *lock) stands() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if age := time.Since(l.Renewed); age >= staleAfter {
+		return fmt.Errorf("the lock of the release was not renewed for %s: another command may be at work", age.Round(time.Second))
+	}
+	return nil
+}
+
 // hold renews the lock until ctx ends, and calls lost when it is not ours any more.
 func (l *lock) hold(ctx context.Context, lost func(error)) {
 	ticker := time.NewTicker(tellEvery)

@@ -18,9 +18,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// maxObjects bounds the objects of a chart.
-const maxObjects = 2000
-
 // object is one that a chart brings.
 type object struct {
 	*unstructured.Unstructured

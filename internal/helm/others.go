@@ -9,6 +9,7 @@ import (
 	"helm.sh/helm/v4/pkg/action"
 	"helm.sh/helm/v4/pkg/kube"
 	"helm.sh/helm/v4/pkg/release/common"
+	release "helm.sh/helm/v4/pkg/release/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -20,18 +21,21 @@ func (r *Releases) RollbackRelease(ctx context.Context, key runnerapi.Key, to ru
 	if err != nil {
 		return runnerapi.Release{}, err
 	}
-	revision, err := s.target(to.Revision, opts.AdmitObjects)
+	revision, next, err := s.target(to.Revision, opts.AdmitObjects)
 	if err != nil {
 		s.close()
 		return runnerapi.Release{}, err
 	}
 	if opts.DryRun {
 		defer s.close()
-		return s.rolledBack(revision)
+		return s.rolledBack(ctx, revision, next)
 	}
 	return s.work(ctx, 3*to.TimeLimit()+overhead, func() error {
-		cfg, _, _, err := s.configuration(opts.AdmitObjects)
+		cfg, cluster, _, err := s.configuration(opts.AdmitObjects)
 		if err != nil {
+			return err
+		}
+		if _, err := s.undoes(cluster, next); err != nil {
 			return err
 		}
 		do := action.NewRollback(cfg)
@@ -41,33 +45,42 @@ func (r *Releases) RollbackRelease(ctx context.Context, key runnerapi.Key, to ru
 	})
 }
 
-// target finds the revision to go back to and asks whether what it brings is allowed.
-func (s *session) target(revision int, admit func([]runnerapi.ObjectIntent) error) (record, error) {
+// target finds the revision to go back to, with what it brings, and asks whether what it brings is allowed.
+func (s *session) target(revision int, admit func([]runnerapi.ObjectIntent) error) (record, []*object, error) {
 	if err := s.exists(); err != nil {
-		return record{}, err
+		return record{}, nil, err
 	}
 	at, err := s.revision(revision)
 	if err != nil {
-		return record{}, err
+		return record{}, nil, err
 	}
 	rel, err := one(s.store.Driver, at)
 	if err != nil {
-		return record{}, err
+		return record{}, nil, err
 	}
 	objects, err := releaseObjects(rel)
 	if err != nil {
-		return record{}, err
+		return record{}, nil, err
 	}
 	for _, o := range objects {
 		if err := s.limits().check(o); err != nil {
-			return record{}, err
+			return record{}, nil, err
 		}
 	}
 	in, err := intents(objects)
 	if err == nil && admit != nil {
 		err = admit(in)
 	}
-	return at, err
+	return at, objects, err
+}
+
+// undoes is what going back takes away: Helm goes from the newest revision, failed or not.
+func (s *session) undoes(c *cluster, next []*object) ([]runnerapi.ReleaseObject, error) {
+	had, err := one(s.store.Driver, s.history[0])
+	if err != nil {
+		return nil, err
+	}
+	return c.remove(had, next)
 }
 
 // revision is the one of that number; for 0 the one that was deployed before.
@@ -89,12 +102,22 @@ func (s *session) revision(number int) (record, error) {
 		"release %s has no revision %d; %d are kept", s.key.Name, number, maxHistory).WithField("revision")
 }
 
-func (s *session) rolledBack(to record) (runnerapi.Release, error) {
+func (s *session) rolledBack(ctx context.Context, to record, next []*object) (runnerapi.Release, error) {
+	defer context.AfterFunc(ctx, func() { s.cancel(ctx.Err()) })()
+	_, cluster, _, err := s.configuration(nil)
+	if err != nil {
+		return runnerapi.Release{}, err
+	}
+	gone, err := s.undoes(cluster, next)
+	if err != nil {
+		return runnerapi.Release{}, err
+	}
 	rel, err := one(s.store.Driver, to)
 	if err != nil {
 		return runnerapi.Release{}, err
 	}
 	v := view(rel, true)
+	v.Objects = gone
 	v.Revision, v.Status, v.Description = s.next(), "unknown", fmt.Sprintf("dry run: it would go back to revision %d; nothing was changed", to.version)
 	return v, nil
 }
@@ -115,27 +138,49 @@ func (r *Releases) DeleteRelease(ctx context.Context, key runnerapi.Key, opts ru
 		return runnerapi.Release{}, err
 	}
 	was := view(last, true)
-	if opts.DryRun {
-		defer s.close()
-		gone, err := s.leaving(nil)
-		was.Objects, was.Description = gone, "dry run: nothing was changed"
+	// With the lock nobody else changes the release: one that came after the command was
+	// answered elsewhere is known by that.
+	if late, err := opts.Late(ctx); late || err != nil {
+		s.close()
 		return was, err
 	}
-	s.lock.say("uninstalling")
-	s.store.begin() // from here on the release tells
-	release, err := s.work(ctx, 3*runnerapi.DefaultReleaseTimeout+overhead, s.uninstall)
-	if known := (*problem.Error)(nil); errors.As(err, &known) && known.Code == problem.NotFound {
+	if opts.DryRun {
+		defer s.close()
+		defer context.AfterFunc(ctx, func() { s.cancel(ctx.Err()) })()
+		was.Description = "dry run: nothing was changed"
+		_, cluster, _, err := s.configuration(nil)
+		if err == nil {
+			was.Objects, err = s.ends(cluster, last)
+		}
+		return was, err
+	}
+	release, err := s.work(ctx, 3*runnerapi.DefaultReleaseTimeout+overhead, func() error { return s.uninstall(last) })
+	if known := (*problem.Error)(nil); errors.As(err, &known) && known.Code == problem.NotFound && s.hasBegun() {
 		was.Status, was.Operation = runnerapi.ReleaseUninstalled, nil
 		return was, nil // so quickly
 	}
 	return release, err
 }
 
-func (s *session) uninstall() error {
+// ends is what uninstalling takes away.
+func (s *session) ends(c *cluster, last *release.Release) ([]runnerapi.ReleaseObject, error) {
+	c.removes = true
+	if err := s.limits().farewell(last); err != nil {
+		return nil, err
+	}
+	return c.remove(last, nil)
+}
+
+func (s *session) uninstall(last *release.Release) error {
+	s.lock.say("uninstalling")
 	cfg, cluster, _, err := s.configuration(nil)
 	if err != nil {
 		return err
 	}
+	if _, err := s.ends(cluster, last); err != nil {
+		return err
+	}
+	s.store.begin() // from here on the release tells
 	do := action.NewUninstall(cfg)
 	do.WaitStrategy, do.Timeout, do.DeletionPropagation = kube.LegacyStrategy, runnerapi.DefaultReleaseTimeout, "background"
 	_, err = do.Run(s.key.Name)

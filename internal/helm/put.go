@@ -91,8 +91,25 @@ func (p *put) prepare(ctx context.Context) (*plan, error) {
 		return nil, err
 	}
 	p.lock.say("comparing the chart with the cluster")
-	pl.changes, err = compare(p.ctx, cluster, p.key, pl.objects, p.spec.Adopt)
+	if pl.changes, err = compare(p.ctx, cluster, p.key, pl.objects, p.spec.Adopt); err != nil {
+		return nil, err
+	}
+	gone, err := p.goes(cluster, pl.objects)
+	pl.changes = append(pl.changes, gone...)
 	return pl, err
+}
+
+// goes is what an upgrade takes away.
+func (p *put) goes(c *cluster, next []*object) ([]runnerapi.ReleaseObject, error) {
+	now := p.current()
+	if now == nil {
+		return nil, nil
+	}
+	had, err := one(p.store.Driver, *now)
+	if err != nil {
+		return nil, err
+	}
+	return c.remove(had, next)
 }
 
 // render has the chart be rendered, for Helm too: its templates are executed this one time.
@@ -156,15 +173,11 @@ func (p *put) dryRun(ctx context.Context) (runnerapi.Release, error) {
 	if err != nil {
 		return runnerapi.Release{}, err
 	}
-	gone, err := p.leaving(pl.objects)
-	if err != nil {
-		return runnerapi.Release{}, err
-	}
 	m := pl.chart.Metadata
 	return runnerapi.Release{
 		Namespace: p.key.Namespace, Name: p.key.Name, Revision: pl.next, Status: "unknown", Description: "dry run: nothing was changed", Managed: true,
 		Chart: runnerapi.ReleaseChart{Name: m.Name, Version: m.Version, AppVersion: m.AppVersion}, UpdatedAt: time.Now().UTC(),
-		Objects: append(pl.changes, gone...),
+		Objects: pl.changes,
 	}, nil
 }
 

@@ -134,7 +134,7 @@ func objectsOf(crds []render.Text, files map[string]string) ([]*object, error) {
 		return nil, unreadable(err)
 	}
 	for _, m := range manifests {
-		found, err := parseObjects(m.Name, m.Content, "")
+		found, err := parseIn(files, m.Name, m.Content, "")
 		if err != nil {
 			return nil, err
 		}
@@ -146,16 +146,36 @@ func objectsOf(crds []render.Text, files map[string]string) ([]*object, error) {
 			events[i] = e.String()
 		}
 		sort.Strings(events)
-		found, err := parseObjects(h.Path, h.Manifest, strings.Join(events, ","))
+		found, err := parseIn(files, h.Path, h.Manifest, strings.Join(events, ","))
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, found...)
 	}
-	if len(all) > maxObjects {
-		return nil, problem.Errorf(problem.TooLarge, "split the chart", "the chart has %d objects, more than %d", len(all), maxObjects).WithField("chart")
+	if len(all) > render.MaxObjects { // some in lists: documents were counted before
+		return nil, problem.Errorf(problem.TooLarge, "split the chart", "the chart has %d objects, more than %d; %s has the most", len(all), render.MaxObjects, mostOf(all)).WithField("chart")
 	}
 	return all, nil
+}
+
+// parseIn is parseObjects of a part of a file, with the line of what is wrong.
+func parseIn(files map[string]string, name, part, hook string) ([]*object, error) {
+	found, err := parseObjects(name, part, hook)
+	if err != nil {
+		_, err = parseObjects(render.Locate(name, files[name], part), part, hook)
+	}
+	return found, err
+}
+
+// mostOf names the template that brings most of the objects.
+func mostOf(all []*object) string {
+	count, most := map[string]int{}, ""
+	for _, o := range all {
+		if count[o.source]++; count[o.source] > count[most] {
+			most = o.source
+		}
+	}
+	return fmt.Sprintf("%s with %d", most, count[most])
 }
 
 // unreadable says why what a chart renders to are no manifests.

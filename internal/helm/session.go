@@ -65,7 +65,7 @@ func (r *Releases) open(ctx context.Context, key runnerapi.Key, command string, 
 	s.ctx, s.cancel = context.WithCancelCause(fence)
 	context.AfterFunc(r.life, func() { s.cancel(errStopped) })
 	d, err := r.driverFor(fence, key.Namespace)
-	s.store = &store{Driver: d, fence: fence, begun: make(chan struct{})}
+	s.store = &store{Driver: d, fence: fence, held: l.stands, begun: make(chan struct{})}
 	holding, unhold := context.WithCancel(fence)
 	s.unhold = unhold
 	go func() {
@@ -185,7 +185,7 @@ func (s *session) configuration(admit func([]runnerapi.ObjectIntent) error) (*ac
 	client := kube.New(working)
 	client.Namespace = s.key.Namespace
 	client.SetLogger(logger)
-	c := &cluster{Client: client, ctx: s.ctx, limits: s.limits(), admit: admit, say: s.lock.say}
+	c := &cluster{Client: client, ctx: s.ctx, key: s.key, limits: s.limits(), admit: admit, say: s.lock.say, held: s.lock.stands}
 	cfg := action.NewConfiguration(action.ConfigurationSetLogger(logger))
 	cfg.RESTClientGetter, cfg.KubeClient = looking, c
 	cfg.HookOutputFunc = func(_, _, _ string) io.Writer { return io.Discard }

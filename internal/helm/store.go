@@ -41,18 +41,29 @@ type store struct {
 	driver.Driver
 	// fence ends when somebody else may be at work on the release: nothing is written then.
 	fence context.Context
+	// held says that the lock is, or was until a moment ago: a process that was stopped in
+	// the middle of a command does not hear of it before it goes on.
+	held  func() error
 	once  sync.Once
 	begun chan struct{}
 	// made is the chart at work, if any: a release is kept with the chart as it came.
 	made *rendered
 }
 
+// fenced says why nothing is written any more.
+func (s *store) fenced() error {
+	if s.fence.Err() != nil {
+		return context.Cause(s.fence)
+	}
+	return s.held()
+}
+
 func (s *store) keep(r *rendered) { s.made = r }
 
 // Create implements driver.Driver.
 func (s *store) Create(key string, rel ri.Releaser) error {
-	if s.fence.Err() != nil {
-		return context.Cause(s.fence)
+	if err := s.fenced(); err != nil {
+		return err
 	}
 	r, ok := rel.(*release.Release)
 	if !ok {
@@ -74,16 +85,16 @@ func (s *store) Create(key string, rel ri.Releaser) error {
 
 // Update implements driver.Driver.
 func (s *store) Update(key string, rel ri.Releaser) error {
-	if s.fence.Err() != nil {
-		return context.Cause(s.fence)
+	if err := s.fenced(); err != nil {
+		return err
 	}
 	return s.Driver.Update(key, rel)
 }
 
 // Delete implements driver.Driver.
 func (s *store) Delete(key string) (ri.Releaser, error) {
-	if s.fence.Err() != nil {
-		return nil, context.Cause(s.fence)
+	if err := s.fenced(); err != nil {
+		return nil, err
 	}
 	return s.Driver.Delete(key)
 }

@@ -477,3 +477,42 @@ func TestALargeSet(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, names(sets), "full 10000")
 }
+
+// TestAHeldDeleteSparesANewerSet of the same name: before the delete has read what there is
+// the journal tells, after that the objects' UIDs and the inventory's version.
+func TestAHeldDeleteSparesANewerSet(t *testing.T) {
+	a := start(t)
+	set := a.set()
+	put := func() {
+		_, err := a.apply(set, cm("held", "a"), prune)
+		require.NoError(t, err)
+	}
+	remove := func(late func(context.Context) (bool, error)) (manifests.Result, error) {
+		return a.Delete(t.Context(), set, manifests.Options{Late: late})
+	}
+	there := func() {
+		held, err := a.Get(t.Context(), set)
+		require.NoError(t, err)
+		assert.Equal(t, 1, held.Count)
+		require.NoError(t, a.env.Client.Get(t.Context(), client.ObjectKey{Namespace: production, Name: "held"}, &corev1.ConfigMap{}))
+	}
+	put()
+	_, err := remove(func(context.Context) (bool, error) { return true, nil })
+	require.NoError(t, err)
+	there()
+
+	other := with(t, a.env, a.env.Agent) // replica
+	r, err := remove(func(context.Context) (bool, error) {
+		_, err := other.Delete(t.Context(), set, manifests.Options{})
+		require.NoError(t, err)
+		_, err = other.apply(set, cm("held", "b"), prune)
+		require.NoError(t, err)
+		return false, nil
+	})
+	require.NoError(t, err)
+	require.NotNil(t, r.Objects[0].Problem, "it is said of the object")
+	assert.Equal(t, problem.Conflict, r.Objects[0].Problem.Code)
+	there()
+	_, err = remove(func(context.Context) (bool, error) { return false, nil })
+	require.NoError(t, err)
+}

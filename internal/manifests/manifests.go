@@ -57,6 +57,9 @@ type Options struct {
 	Admit func(namespace, kind string) error
 	// By is told by the inventory: who applies.
 	By string
+	// Late is asked before a set is deleted, when it is known what it holds: whether the
+	// command was carried out and answered meanwhile, by another replica. Nil for no.
+	Late func(context.Context) (bool, error)
 }
 
 // Config says where the agent lives, and what it may manage.

@@ -117,7 +117,8 @@ func (a *Applier) List(ctx context.Context, namespace string) ([]runnerapi.Manif
 }
 
 // Delete deletes what a set holds, and its inventory when all is deleted. Of the options
-// it takes DryRun and Admit.
+// it takes DryRun, Admit and Late. What came under the set's name meanwhile stays: objects
+// are deleted by their UIDs, the inventory by its version.
 func (a *Applier) Delete(ctx context.Context, set Set, o Options) (Result, error) {
 	o.Prune = true
 	r, leave, err := a.begin(ctx, set, o)
@@ -133,6 +134,11 @@ func (a *Applier) Delete(ctx context.Context, set Set, o Options) (Result, error
 	}
 	if o.DryRun {
 		return r.result(), nil
+	}
+	if o.Late != nil {
+		if late, err := o.Late(ctx); late || err != nil {
+			return Result{}, err
+		}
 	}
 	r.prune(ctx)
 	if len(refused(r.left)) > 0 {

@@ -1,7 +1,6 @@
 package render
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -11,7 +10,6 @@ import (
 
 	"helm.sh/helm/v4/pkg/chart/common"
 	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	kjson "sigs.k8s.io/json"
 	sigsyaml "sigs.k8s.io/yaml"
 )
@@ -24,6 +22,9 @@ const (
 	// maxValues bounds the entries of all manifests, and of the chart's values, aliases as
 	// what they stand for: each takes some hundred bytes while it is read.
 	maxValues = 200_000
+	// MaxObjects bounds the objects of a release. What is in lists counts, too: whoever takes
+	// the documents apart sees to that.
+	MaxObjects = 2000
 )
 
 // release renders as `helm install` and `helm upgrade` do. What is read of it again, by the
@@ -100,7 +101,7 @@ func kept(c *chartv2.Chart) ([]byte, *Problem) {
 func defined(caps *common.Capabilities, c *chartv2.Chart) {
 	caps.APIVersions = slices.Clone(caps.APIVersions)
 	for _, crd := range c.CRDObjects() {
-		_ = documents(crd.File.Data, func(doc []byte) error {
+		_ = documents(crd.File.Data, func(doc document) error {
 			var d struct {
 				Spec struct {
 					Group    string
@@ -108,7 +109,7 @@ func defined(caps *common.Capabilities, c *chartv2.Chart) {
 					Versions []struct{ Name string }
 				}
 			}
-			if sigsyaml.Unmarshal(doc, &d) == nil {
+			if sigsyaml.Unmarshal(doc.text, &d) == nil {
 				for _, v := range d.Spec.Versions {
 					version := d.Spec.Group + "/" + v.Name
 					caps.APIVersions = append(caps.APIVersions, version, version+"/"+d.Spec.Names.Kind)
@@ -119,23 +120,10 @@ func defined(caps *common.Capabilities, c *chartv2.Chart) {
 	}
 }
 
-// documents hands on each document of a text.
-func documents(text []byte, each func([]byte) error) error {
-	reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
-	for {
-		doc, err := reader.Read()
-		if len(doc) == 0 || err != nil {
-			return nil //nolint:nilerr // a text in memory only ends
-		}
-		if err := each(doc); err != nil {
-			return err
-		}
-	}
-}
-
-// readable reads all manifests as Kubernetes reads YAML.
+// readable reads all manifests as Kubernetes reads YAML, within limits. What is wrong is told
+// with document and line.
 func readable(r Result, ask asker) *Problem {
-	n := 0
+	read := reading{}
 	for _, t := range slices.Concat(r.CRDs, r.Texts) {
 		if strings.HasSuffix(t.Name, "NOTES.txt") {
 			continue
@@ -143,27 +131,37 @@ func readable(r Result, ask asker) *Problem {
 		if err := ask.at(t.Name); err != nil {
 			return wrong("send it again", "%v", err).Problem
 		}
-		var failed *Problem
-		err := documents(t.Body, func(doc []byte) error {
-			if bytes.IndexByte(doc, 0) >= 0 {
-				return errors.New("a manifest has no zero bytes")
-			}
-			var value any
-			if err := sigsyaml.Unmarshal(doc, &value); err != nil {
-				return err
-			}
-			if !counted(value, &n) {
-				failed = tooLarge("split the chart", "%s: the chart's manifests have more than %d entries", t.Name, maxValues).Problem
-				return errors.New(failed.Message)
-			}
-			return nil
-		})
-		if failed != nil {
-			return failed
+		if err := documents(t.Body, func(d document) error { return read.document(t.Name, d) }); err != nil {
+			return read.failed
 		}
-		if err != nil {
-			return wrong(fixChart, "the chart does not render: %s: %s", t.Name, strings.Join(strings.Fields(err.Error()), " ")).Problem
+	}
+	return nil
+}
+
+// reading counts what was read.
+type reading struct {
+	entries, objects int
+	failed           *Problem
+}
+
+func (r *reading) document(name string, d document) error {
+	var value any
+	err := errors.New("a manifest has no zero bytes")
+	if bytes.IndexByte(d.text, 0) < 0 {
+		err = sigsyaml.Unmarshal(d.text, &value)
+	}
+	switch {
+	case err != nil:
+		r.failed = wrong(fixChart, "the chart does not render: %s", d.located(name, err)).Problem
+	case !counted(value, &r.entries):
+		r.failed = tooLarge("split the chart", "%s: with this one the chart's manifests have more than %d entries", d.in(name), maxValues).Problem
+	case value != nil:
+		if r.objects++; r.objects > MaxObjects {
+			r.failed = tooLarge("split the chart", "%s: with this one the chart has more than %d objects", d.in(name), MaxObjects).Problem
 		}
+	}
+	if r.failed != nil {
+		return errors.New(r.failed.Message)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@
 package render
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"path"
@@ -130,14 +131,22 @@ func do(j Job, ask asker) (r Result) {
 	if r.Problem != nil {
 		return Result{Problem: r.Problem}
 	}
-	total := 0
+	return fitting(r)
+}
+
+// fitting refuses more than MaxOutput, naming what most of it is.
+func fitting(r Result) Result {
+	total, largest := 0, Text{}
 	for _, t := range r.Texts {
-		total += len(t.Body)
+		if total += len(t.Body); len(t.Body) > len(largest.Body) {
+			largest = t
+		}
 	}
-	if total > MaxOutput {
-		return tooLarge("split it", "there are %d bytes of manifests; %d are the most", total, MaxOutput)
+	if total <= MaxOutput {
+		return r
 	}
-	return r
+	return tooLarge("split it", "there are %d bytes of manifests; %d are the most. The largest is %s with %d bytes in %d lines",
+		total, MaxOutput, largest.Name, len(largest.Body), bytes.Count(largest.Body, []byte("\n"))+1)
 }
 
 // plain takes the YAML and JSON files, in the order of their names.

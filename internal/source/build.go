@@ -14,6 +14,9 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -22,10 +25,12 @@ import (
 // Builds makes images of commits.
 type Builds interface {
 	// Supersede starts a run, unless this very one was started before, and ends any other
-	// that is under way.
-	Supersede(ctx context.Context, key runnerapi.Key, spec runnerapi.BuildSpec, opts runnerapi.WriteOptions) (runnerapi.Build, error)
+	// that is under way. It is known from then on which source it is of.
+	Supersede(ctx context.Context, source, key runnerapi.Key, spec runnerapi.BuildSpec, opts runnerapi.WriteOptions) (runnerapi.Build, error)
 	GetBuild(ctx context.Context, key runnerapi.Key) (runnerapi.Build, error)
 	DeleteBuild(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error
+	// OfSources are all builds that were begun so, with the source of each.
+	OfSources(ctx context.Context) (map[runnerapi.Key]runnerapi.Key, error)
 }
 
 const (
@@ -197,7 +202,7 @@ func (k *Keeper) supersede(ctx context.Context, o *object, commit, run string, d
 	if err := k.allowed(o, runnerapi.Intent{Command: putBuild, Access: runnerapi.Named, Namespace: key.Namespace, Build: &spec}); err != nil {
 		return runnerapi.Build{}, err
 	}
-	b, err := k.Builds.Supersede(ctx, key, spec, runnerapi.WriteOptions{DryRun: dryRun, Caller: o.caller()})
+	b, err := k.Builds.Supersede(ctx, o.key(), key, spec, runnerapi.WriteOptions{DryRun: dryRun, Caller: o.caller()})
 	return b, inBuild(err)
 }
 
@@ -286,8 +291,49 @@ func (k *Keeper) tidy(ctx context.Context, o *object, now *runnerapi.SourceBuild
 	k.built[o.key()] = now.Key()
 }
 
-// gone removes the build of a source that was deleted. One that was deleted while no agent
-// ran is left to its deadline, and to the time that runs are kept.
+// sweep removes builds that were left behind: of sources that were deleted, or stopped
+// building, while no agent ran.
+func (k *Keeper) sweep(ctx context.Context) {
+	if k.Builds == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	of, err := k.Builds.OfSources(ctx)
+	for build, source := range of {
+		var orphan bool
+		if orphan, err = k.orphan(ctx, build, source); err != nil {
+			break
+		}
+		if orphan {
+			k.Log.Info().Stringer("build", build).Stringer("source", source).Msg("removing a build whose source is gone")
+			k.remove(ctx, build)
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		k.Log.Warn().Err(err).Msg("builds that were left behind cannot be looked for; they end by themselves")
+	}
+}
+
+// orphan says whether a build's source is gone, or builds something else by now.
+func (k *Keeper) orphan(ctx context.Context, build, source runnerapi.Key) (bool, error) {
+	api, err := k.client()
+	if err != nil {
+		return false, err
+	}
+	u, err := api.objects.Resource(resource).Namespace(source.Namespace).Get(ctx, source.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	o, err := read(u)
+	return err == nil && (o.Spec.Build == nil || o.wire().BuildKey() != build), err
+}
+
+// gone removes the build of a source that was deleted. For one that was deleted while no
+// agent ran, sweep does.
 func (k *Keeper) gone(ctx context.Context, key runnerapi.Key) {
 	k.mu.Lock()
 	build, there := k.built[key]

@@ -196,11 +196,21 @@ func (k *Keeper) SyncSource(ctx context.Context, key runnerapi.Key, opts runnera
 	return wired(u, err)(key, "writing")
 }
 
-// DeleteSource implements runnerapi.Sources.
+// DeleteSource implements runnerapi.Sources. It deletes the source that is there now, not one
+// that came meanwhile.
 func (k *Keeper) DeleteSource(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
 	sources, err := k.on(ctx, key.Namespace)
 	if err != nil {
 		return err
 	}
-	return explain(sources.Delete(ctx, key.Name, metav1.DeleteOptions{DryRun: dry(opts)}), key, "deleting")
+	u, err := sources.Get(ctx, key.Name, metav1.GetOptions{})
+	if err != nil {
+		return explain(err, key, "deleting")
+	}
+	if late, err := opts.Late(ctx); late || err != nil {
+		return err
+	}
+	uid := u.GetUID()
+	err = sources.Delete(ctx, key.Name, metav1.DeleteOptions{DryRun: dry(opts), Preconditions: &metav1.Preconditions{UID: &uid}})
+	return explain(err, key, "deleting")
 }

@@ -119,6 +119,10 @@ func (k *Keeper) follow(ctx context.Context) {
 		})
 	}
 	all.Go(func() error {
+		k.sweep(ctx)
+		return nil
+	})
+	all.Go(func() error {
 		defer cancel()
 		tick := time.NewTicker(turnedOn)
 		defer tick.Stop()

@@ -281,6 +281,39 @@ func TestAnAppFollowsItsRepository(t *testing.T) {
 	require.NoError(t, p.engine.Delete(t.Context(), p.key("web"), runner))
 }
 
+// TestAHeldDeleteSparesANewerSource of the same name: before the delete has read what there is
+// the journal tells, after that the UID.
+func TestAHeldDeleteSparesANewerSource(t *testing.T) {
+	p := open(t, "git-held")
+	p.leads.Store(false) // it is followed by nobody
+	p.secret("correct horse")
+	p.git.Create(t, "shop/deploy.git")
+	put := func() { p.put("web", runnerapi.SourceSpec{Type: runnerapi.SourceManifests}) }
+	remove := func(answered func() bool) error {
+		held := runner
+		held.Answered = func(context.Context) (bool, error) { return answered(), nil }
+		return p.keeper.DeleteSource(t.Context(), p.key("web"), held)
+	}
+	put()
+	require.NoError(t, remove(func() bool { return true }))
+	_, err := p.keeper.GetSource(t.Context(), p.key("web"))
+	require.NoError(t, err)
+
+	err = remove(func() bool {
+		require.NoError(t, p.keeper.DeleteSource(t.Context(), p.key("web"), runner))
+		put()
+		return false
+	})
+	known := &problem.Error{}
+	require.ErrorAs(t, err, &known)
+	assert.Equal(t, problem.Conflict, known.Code)
+	_, err = p.keeper.GetSource(t.Context(), p.key("web"))
+	require.NoError(t, err)
+	require.NoError(t, remove(func() bool { return false }))
+	_, err = p.keeper.GetSource(t.Context(), p.key("web"))
+	require.Error(t, err)
+}
+
 func configMapFile(name, value string) string {
 	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + "}\ndata: {a: " + value + "}\n"
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -22,6 +23,7 @@ type auditor struct {
 	worker
 	mu      sync.Mutex
 	records []runnerapi.AuditRecord
+	out     *json.Encoder // where they are kept for whoever looks after a run that failed
 }
 
 // follow reads until rest is closed. What cannot be read now is read later.
@@ -53,13 +55,25 @@ func (a *auditor) read(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		a.mu.Lock()
-		a.records = append(a.records, list.Items...)
-		a.mu.Unlock()
+		if err := a.keep(list.Items); err != nil {
+			return err
+		}
 		if len(list.Items) == 0 || a.last() >= list.Head.Seq {
 			return nil
 		}
 	}
+}
+
+func (a *auditor) keep(records []runnerapi.AuditRecord) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.records = append(a.records, records...)
+	for i := range records {
+		if err := a.out.Encode(records[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (a *auditor) last() int64 {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -69,7 +70,11 @@ func (c *chaos) hire(context.Context) error {
 		c.workers = append(c.workers, w)
 		c.onClose(func(context.Context) error { w.close(); return nil })
 	}
-	c.auditor = &auditor{worker: worker{name: "auditor", listener: c.listener}}
+	audited, err := c.create("audit.jsonl")
+	if err != nil {
+		return err
+	}
+	c.auditor = &auditor{worker: worker{name: "auditor", listener: c.listener}, out: json.NewEncoder(audited)}
 	return nil
 }
 

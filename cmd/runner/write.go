@@ -1,0 +1,22 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// writing is what all commands share that change something.
+type writing struct {
+	dryRun bool
+	key    string
+}
+
+func (w *writing) addWriting(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&w.dryRun, "dry-run", false, "check everything that the cluster checks and change nothing")
+	cmd.Flags().StringVar(&w.key, "idempotency-key", "", "name of this very command: given again, it is carried out once")
+}
+
+func (w *writing) options() runnerapi.WriteOptions {
+	return runnerapi.WriteOptions{DryRun: w.dryRun, IdempotencyKey: w.key}
+}

@@ -1,0 +1,68 @@
+package app
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
+	streamspdy "k8s.io/streaming/pkg/httpstream/spdy"
+)
+
+// keepAlive finds out within a minute that the API server is gone. The kernel answers to it, with
+// nothing that could reset a connection whose end is still on its way.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 3}
+
+// executor runs a command by SPDY without pings, because by client-go's WebSocket a reader who
+// is slow loses the end of its output (ADR 0047), and by WebSocket where the API server takes no SPDY.
+func (e *Engine) executor(u *url.URL) (remotecommand.Executor, error) {
+	overSPDY, err := spdyExecutor(e.rest, u)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the connection to the container: %w", err)
+	}
+	overWebSocket, err := remotecommand.NewWebSocketExecutor(e.rest, http.MethodGet, u.String())
+	if err != nil {
+		return nil, fmt.Errorf("prepare the connection to the container: %w", err)
+	}
+	return remotecommand.NewFallbackExecutor(overSPDY, overWebSocket, httpstream.IsUpgradeFailure)
+}
+
+// spdyExecutor is remotecommand.NewSPDYExecutor, but for the pings.
+func spdyExecutor(rc *rest.Config, u *url.URL) (remotecommand.Executor, error) {
+	tls, err := rest.TLSConfigFor(rc)
+	if err != nil {
+		return nil, err
+	}
+	proxy := http.ProxyFromEnvironment
+	if rc.Proxy != nil {
+		proxy = rc.Proxy
+	}
+	upgrading, err := streamspdy.NewRoundTripperWithConfig(streamspdy.RoundTripperConfig{TLS: tls, Proxier: proxy})
+	if err != nil {
+		return nil, err
+	}
+	upgrading.Dialer = &net.Dialer{Timeout: 30 * time.Second, KeepAliveConfig: keepAlive}
+	wrapped, err := rest.HTTPWrappersForConfig(rc, upgrading)
+	if err != nil {
+		return nil, err
+	}
+	return remotecommand.NewSPDYExecutorForTransports(wrapped, spdy.NewUpgraderForStreaming(upgrader{upgrading}), http.MethodPost, u)
+}
+
+// upgrader says of an answer that is no SPDY connection that it is that, so that WebSocket is
+// tried, which also tells an API server's refusal in full.
+type upgrader struct{ *streamspdy.SpdyRoundTripper }
+
+// NewConnection implements httpstream.UpgradeRoundTripper.
+func (u upgrader) NewConnection(resp *http.Response) (httpstream.Connection, error) {
+	conn, err := u.SpdyRoundTripper.NewConnection(resp)
+	if err != nil {
+		return nil, &httpstream.UpgradeFailureError{Cause: err}
+	}
+	return conn, nil
+}

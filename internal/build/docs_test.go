@@ -1,0 +1,162 @@
+package build_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/image"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+)
+
+// pages runs what docs/git.md and docs/builds.md have run where there is a builder: with the
+// Runner's program, before the Runner API of this agent.
+func (f *follower) pages(t *testing.T) {
+	f.git.Commit(map[string]string{"deploy/app.yaml": appSpec, "Dockerfile": "FROM scratch\nCOPY deploy/app.yaml /\n"})
+	login := map[string]string{"url": f.gitURL, "username": user, "password": password, "ca.crt": f.ca.pem}
+	for _, namespace := range []string{shop, builds} {
+		f.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "git-deploy"}, StringData: login})
+	}
+	here := strings.NewReplacer(
+		"https://git.example.com/shop/web.git", f.gitURL, "registry.example.com", f.registry,
+		"--push-credentials registry", "--push-credentials registry --ca-config-map ca",
+		"source put shop web", "source put shop web -n "+shop, "source logs shop web", "source logs shop web -n "+shop,
+	)
+	env := f.runner(t)
+	for page, says := range map[string]string{"git.md": "pushed " + f.registry, "builds.md": "deleted: build " + builds + "/web"} {
+		out := run(t, env, here.Replace(withBuilder(t, page)))
+		assert.Contains(t, out, says, page)
+		assert.NotContains(t, out, password, page)
+	}
+	a, err := f.engine.Get(t.Context(), f.key)
+	require.NoError(t, err)
+	assert.Contains(t, a.Spec.Image, f.registry+"/shop/web@sha256:")
+	require.NoError(t, f.keeper.DeleteSource(t.Context(), f.key, byTest))
+	require.NoError(t, f.engine.Delete(t.Context(), f.key, byTest))
+}
+
+// withBuilder is the block of a page that needs a builder.
+func withBuilder(t *testing.T, page string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
+	require.NoError(t, err)
+	_, block, found := strings.Cut(string(text), "\n```sh builder\n")
+	require.True(t, found, page)
+	block, _, found = strings.Cut(block, "```")
+	require.True(t, found, page)
+	return block
+}
+
+func run(t *testing.T, env []string, text string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", text)
+	cmd.Env = env
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s\n%s", text, out)
+	t.Log(string(out))
+	return string(out)
+}
+
+// runner compiles the Runner's program and has it reach this agent: the Runner API over mutual
+// TLS, and a control plane that knows nothing else.
+func (f *follower) runner(t *testing.T) []string {
+	t.Helper()
+	dir := t.TempDir()
+	build := image.GoBuild{Dir: filepath.Join("..", ".."), Package: "./cmd/runner", Output: filepath.Join(dir, "pipeops-runner")}
+	require.NoError(t, build.Run(t.Context()))
+	ca := runnerapitest.NewCA(t)
+	address := f.serve(t, ca)
+	key, cert := pair(t, ca.Issue(t, runnerapi.RunnerURI(runnerapitest.TrustDomain, runnerapitest.RunnerName)))
+	credentials := runnerapi.Credentials{
+		Runner: runnerapitest.RunnerName, ControlPlane: list(t, ca, address), Edge: address, TrustDomain: runnerapitest.TrustDomain,
+		AgentsDomain: strings.TrimPrefix(runnerapitest.ServerName, runnerapitest.AgentID+"."),
+		CA:           block("CERTIFICATE", ca.Cert.Raw), Certificate: cert, Key: key,
+	}
+	file := filepath.Join(dir, "runner.json")
+	require.NoError(t, credentials.Write(file))
+	return append(os.Environ(), "PIPEOPS_RUNNER_CREDENTIALS="+file, "PATH="+dir+":"+os.Getenv("PATH"))
+}
+
+// serve serves what this agent has of the Runner API.
+func (f *follower) serve(t *testing.T, ca *runnerapitest.CA) string {
+	t.Helper()
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	cert := ca.Issue(t, runnerapi.AgentURI(runnerapitest.TrustDomain, runnerapitest.AgentID), runnerapitest.ServerName)
+	handler := runnerapi.NewServer(runnerapi.Config{
+		Apps: f.engine, Builds: f.builds, Sources: f.keeper, TrustDomain: runnerapitest.TrustDomain, Version: "v0.0.0", Log: zerolog.Nop(),
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- runnerapi.Serve(ctx, ln, runnerapi.ServeConfig{
+			Handler: handler, Drain: time.Second, Log: zerolog.Nop(),
+			TLS: runnerapi.ServerTLS(runnerapi.ServerTLSConfig{
+				Certificate: func() (*tls.Certificate, error) { return &cert, nil },
+				Roots:       func() *x509.CertPool { return ca.Pool }, TrustDomain: runnerapitest.TrustDomain,
+			}),
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		assert.NoError(t, <-done)
+	})
+	return ln.Addr().String()
+}
+
+// list is a control plane as far as it says which agents there are.
+func list(t *testing.T, ca *runnerapitest.CA, address string) string {
+	t.Helper()
+	agents := []announce.Agent{{
+		ID: runnerapitest.AgentID, Name: "shop", State: announce.StateOnline,
+		Endpoints: []announce.Endpoint{{Address: address, ServerName: runnerapitest.ServerName}},
+	}}
+	srv := httptest.NewUnstartedServer(announce.SnapshotHandler(
+		func(context.Context, string) ([]announce.Agent, error) { return agents, nil },
+		func(r *http.Request) (string, error) {
+			return runnerapi.CallerFromTLS(r.TLS, runnerapitest.TrustDomain)
+		},
+	))
+	cert := ca.Issue(t, &url.URL{Scheme: "spiffe", Host: runnerapitest.TrustDomain, Path: "/control-plane"}, "localhost")
+	srv.TLS = &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: ca.Pool}
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	_, port, err := net.SplitHostPort(srv.Listener.Addr().String())
+	require.NoError(t, err)
+	return "https://localhost:" + port
+}
+
+func pair(t *testing.T, cert tls.Certificate) (key, certificate string) {
+	t.Helper()
+	private, ok := cert.PrivateKey.(*ecdsa.PrivateKey)
+	require.True(t, ok)
+	der, err := x509.MarshalECPrivateKey(private)
+	require.NoError(t, err)
+	return block("EC PRIVATE KEY", der), block("CERTIFICATE", cert.Certificate[0])
+}
+
+func block(kind string, der []byte) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
+}

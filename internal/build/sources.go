@@ -1,0 +1,80 @@
+package build
+
+import (
+	"context"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// sourceNote is on Jobs that were begun for a source: NAMESPACE/NAME of it. No owner
+// reference says so, since the source is in another namespace.
+const sourceNote = "pipeops.io/build-source"
+
+// Supersede is PutBuild for a run that no other one is to stop: what is under way is ended.
+// It is noted for which source it is.
+func (c *Client) Supersede(ctx context.Context, source, key runnerapi.Key, spec runnerapi.BuildSpec, opts runnerapi.WriteOptions) (runnerapi.Build, error) {
+	note := func(job *batchv1.Job) { job.Annotations[sourceNote] = source.String() }
+	return c.put(ctx, key, spec, opts, note, func(ctx context.Context, _ runnerapi.Key, other *batchv1.Job) error {
+		if opts.DryRun {
+			return nil
+		}
+		return c.remove(ctx, other)
+	})
+}
+
+// OfSources are the builds that were begun for sources, in all namespaces for builds that
+// the agent manages, with the source of each.
+func (c *Client) OfSources(ctx context.Context) (map[runnerapi.Key]runnerapi.Key, error) {
+	namespaces, err := c.namespaces(ctx)
+	if err != nil {
+		return nil, err
+	}
+	of := map[runnerapi.Key]runnerapi.Key{}
+	for _, namespace := range namespaces {
+		jobs, err := c.jobs(ctx, namespace, nameLabel)
+		if err != nil {
+			return nil, err
+		}
+		for i := range jobs {
+			in, name, ok := strings.Cut(jobs[i].Annotations[sourceNote], "/")
+			if ok {
+				of[runnerapi.Key{Namespace: namespace, Name: jobs[i].Labels[nameLabel]}] = runnerapi.Key{Namespace: in, Name: name}
+			}
+		}
+	}
+	return of, nil
+}
+
+// namespaces are those for builds that the agent manages.
+func (c *Client) namespaces(ctx context.Context) (names []string, err error) {
+	scope := managed.Scope{Agent: c.opts.Namespace, Only: c.opts.Namespaces}
+	if len(scope.Only) > 0 { // it may list none
+		for _, name := range scope.Only {
+			ns, err := c.core.Namespaces().Get(ctx, name, metav1.GetOptions{})
+			switch {
+			case err == nil && scope.Manages(ns) && ns.Labels[Allowed] == AllowedValue:
+				names = append(names, name)
+			case err != nil && !apierrors.IsNotFound(err):
+				return nil, kubeproblem.From(err, "reading namespace "+name)
+			}
+		}
+		return names, nil
+	}
+	list, err := c.core.Namespaces().List(ctx, metav1.ListOptions{LabelSelector: Allowed + "=" + AllowedValue})
+	if err != nil {
+		return nil, kubeproblem.From(err, "listing the namespaces for builds")
+	}
+	for i := range list.Items {
+		if scope.Manages(&list.Items[i]) {
+			names = append(names, list.Items[i].Name)
+		}
+	}
+	return names, nil
+}

@@ -1,0 +1,152 @@
+package helm_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	release "helm.sh/helm/v4/pkg/release/v1"
+	"helm.sh/helm/v4/pkg/storage/driver"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/helm"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+)
+
+// webhook makes a webhook configuration of no webhooks, marked as a release's.
+func webhook(t *testing.T, env *kubetest.Env, name, owner string) *admissionv1.ValidatingWebhookConfiguration {
+	t.Helper()
+	w := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Labels: map[string]string{"app.kubernetes.io/managed-by": "Helm"},
+		Annotations: map[string]string{"meta.helm.sh/release-name": owner, "meta.helm.sh/release-namespace": production},
+	}}
+	require.NoError(t, env.Client.Create(t.Context(), w))
+	t.Cleanup(func() { assert.NoError(t, client.IgnoreNotFound(env.Client.Delete(context.Background(), w))) })
+	return w
+}
+
+// hold has the newest revision of a release hold more, as one that helm made.
+func hold(t *testing.T, env *kubetest.Env, name string, text string) {
+	t.Helper()
+	d := driver.NewSecrets(kubernetes.NewForConfigOrDie(env.Admin).CoreV1().Secrets(production))
+	got, err := d.Get("sh.helm.release.v1." + name + ".v1")
+	require.NoError(t, err)
+	rel, ok := got.(*release.Release)
+	require.True(t, ok)
+	rel.Manifest += "---\n# Source: guide/templates/more.yaml\n" + text
+	require.NoError(t, d.Update("sh.helm.release.v1."+name+".v1", rel))
+}
+
+func webhooks(names ...string) (text string) {
+	for _, n := range names {
+		text += "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\nmetadata: {name: " + n + "}\n---\n"
+	}
+	return text
+}
+
+func gone(t *testing.T, env *kubetest.Env, o client.Object) bool {
+	t.Helper()
+	return apierrors.IsNotFound(env.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o))
+}
+
+// TestWhatNoChartMayBringCanGo with an upgrade and with the release, once the agent has the
+// rights; without them nothing is changed, and it is said what is in the way. What is
+// somebody else's by now stays.
+func TestWhatNoChartMayBringCanGo(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	r, entitled := start(t, env.Agent), start(t, env.Admin)
+	dry := byTest
+	dry.DryRun = true
+	for _, name := range []string{"leaves", "ends"} {
+		remove(t, env, name)
+		deploy(t, r, name, of(guide(t), nil))
+		own, other := webhook(t, env, name+"-own", name), webhook(t, env, name+"-other", "another")
+		hold(t, env, name, webhooks(own.Name, other.Name, name+"-nowhere"))
+
+		_, err := r.PutRelease(t.Context(), key(name), of(guide(t), nil), byTest)
+		p := problemOf(t, err)
+		assert.Equal(t, runnerapi.CodeForbidden, p.Code)
+		assert.Contains(t, p.Detail, "ValidatingWebhookConfiguration "+own.Name+" (release "+name+"): the agent may not get")
+		assert.Contains(t, p.Fix, "get and delete of validatingwebhookconfigurations.admissionregistration.k8s.io")
+		_, err = r.DeleteRelease(t.Context(), key(name), byTest)
+		assert.Equal(t, p.Detail, problemOf(t, err).Detail)
+		release, err := r.GetRelease(t.Context(), key(name))
+		require.NoError(t, err)
+		assert.Equal(t, runnerapi.ReleaseDeployed, release.Status)
+		assert.Equal(t, 1, release.Revision)
+		_, err = service(t, env, name)
+		require.NoError(t, err, "nothing was changed")
+
+		_, err = entitled.RollbackRelease(t.Context(), key(name), runnerapi.ReleaseRollback{Revision: 1}, byTest)
+		assert.Contains(t, problemOf(t, err).Detail, "the agent applies no such object", "it is not made anew")
+		would, err := entitled.DeleteRelease(t.Context(), key(name), dry)
+		require.NoError(t, err)
+		changes := map[string]string{}
+		for _, o := range would.Objects {
+			changes[o.Name] = o.Change
+		}
+		assert.Equal(t, map[string]string{name: "delete", own.Name: "delete", other.Name: "none", name + "-nowhere": "none"}, changes)
+		require.False(t, gone(t, env, own))
+
+		if name == "leaves" {
+			assert.Equal(t, runnerapi.ReleaseDeployed, deploy(t, entitled, name, of(guide(t), nil)).Status)
+			_, err = service(t, env, name)
+			require.NoError(t, err)
+		} else {
+			_, err = entitled.DeleteRelease(t.Context(), key(name), byTest)
+			require.NoError(t, err)
+			require.Eventually(t, func() bool {
+				_, err := entitled.GetRelease(t.Context(), key(name))
+				return err != nil
+			}, patience, 20*time.Millisecond)
+			assert.Empty(t, revisions(t, env, name))
+		}
+		assert.True(t, gone(t, env, own))
+		assert.False(t, gone(t, env, other), "it is another release's")
+	}
+}
+
+// TestWhatNobodyRemoves keeps a release from its end, before anything is changed.
+func TestWhatNobodyRemoves(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	r := start(t, env.Admin)
+	remove(t, env, "stays")
+	deploy(t, r, "stays", of(guide(t), nil))
+	hold(t, env, "stays", "{apiVersion: v1, kind: Namespace, metadata: {name: default}}\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: default}}\n")
+	_, err := r.DeleteRelease(t.Context(), key("stays"), byTest)
+	assert.Contains(t, problemOf(t, err).Detail, "Namespace default (release stays): the agent removes no such object")
+	_, err = r.PutRelease(t.Context(), key("stays"), of(guide(t), nil), byTest)
+	assert.Contains(t, problemOf(t, err).Detail, "Namespace default (release stays)")
+	_, err = service(t, env, "stays")
+	require.NoError(t, err)
+}
+
+// TestAHeldDeleteSparesANewerRelease of the same name, which is told by the journal: with the
+// lock nobody else changes one.
+func TestAHeldDeleteSparesANewerRelease(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	r := start(t, env.Agent)
+	remove(t, env, "held")
+	deploy(t, r, "held", of(guide(t), nil))
+	held := byTest
+	held.Answered = func(context.Context) (bool, error) {
+		_, err := start(t, env.Agent, func(o *helm.Options) { o.Replica = "agent-2" }).DeleteRelease(t.Context(), key("held"), byTest)
+		assert.Equal(t, runnerapi.CodeConflict, problemOf(t, err).Code, "it is locked")
+		return true, nil
+	}
+	_, err := r.DeleteRelease(t.Context(), key("held"), held)
+	require.NoError(t, err)
+	release, err := r.GetRelease(t.Context(), key("held"))
+	require.NoError(t, err)
+	assert.Equal(t, runnerapi.ReleaseDeployed, release.Status)
+	assert.False(t, release.Busy())
+	_, err = service(t, env, "held")
+	require.NoError(t, err)
+}
