@@ -85,7 +85,8 @@ func (s *session) serve(ctx context.Context) {
 		return
 	}
 	defer loggedIn()
-	mux := link.Server(s.conn, s.below)
+	var streams sync.WaitGroup
+	mux := link.NewServer(s.conn, s.below, func(opened *mux.Stream) { s.accept(ctx, &streams, opened) })
 	s.mu.Lock()
 	s.mux = mux
 	s.mu.Unlock()
@@ -101,15 +102,7 @@ func (s *session) serve(ctx context.Context) {
 	s.settled = loggedIn
 	defer late.Stop()
 
-	var streams sync.WaitGroup
-	for {
-		stream, err := mux.AcceptStream()
-		if err != nil {
-			s.kill(err)
-			break
-		}
-		s.accept(ctx, &streams, stream)
-	}
+	s.kill(mux.Serve())
 	streams.Wait()
 	s.work.Shut()
 	if s.control != nil {
@@ -150,11 +143,11 @@ func (s *session) why() error {
 }
 
 // accept looks at a new stream in a goroutine of its own, so that a silent one keeps
-// nobody waiting.
+// nobody waiting. It is called by the multiplexer, in the goroutine that reads.
 func (s *session) accept(ctx context.Context, streams *sync.WaitGroup, opened *mux.Stream) {
 	if s.mux.NumStreams() > s.server.cfg.Limits.Streams {
 		_ = opened.Close()
-		s.kill(errStreams)
+		streams.Go(func() { s.kill(errStreams) }) // it waits for reading to end
 		return
 	}
 	stream := link.NewStream(opened, nil)
