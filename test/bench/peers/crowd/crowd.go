@@ -119,13 +119,22 @@ type CPUProfile struct {
 	For  time.Duration
 }
 
-// Profile writes what the memory of these agents holds into a file.
+// Profile writes what the memory of these agents holds into a file, with the runtime's statistics into
+// another beside it, and what waits into a third.
 func (c *Crowd) Profile(path string, _ *None) error {
+	return errors.Join(
+		writeProfile("heap", path+"-and-statistics", 1),
+		writeProfile("heap", path, 0),
+		writeProfile("goroutine", path+"-goroutines", 0),
+	)
+}
+
+func writeProfile(what, path string, form int) error {
 	file, err := os.Create(path)
 	if err != nil {
 		return err
 	}
-	return errors.Join(pprof.WriteHeapProfile(file), file.Close())
+	return errors.Join(pprof.Lookup(what).WriteTo(file, form), file.Close())
 }
 
 // State is how the agents are.
