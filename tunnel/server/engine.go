@@ -15,7 +15,6 @@ import (
 	"github.com/fatedier/frp/server/controller"
 	"github.com/fatedier/frp/server/proxy"
 	"github.com/fatedier/frp/server/registry"
-	"github.com/fatedier/frp/server/visitor"
 )
 
 const (
@@ -52,7 +51,7 @@ func newEngine() (*engine, error) {
 		cfg:      cfg,
 		controls: frps.NewControlManager(registry.NewClientRegistry()),
 		proxies:  proxy.NewManager(),
-		rc:       &controller.ResourceController{VisitorManager: visitor.NewManager(), PluginManager: plugins},
+		rc:       &controller.ResourceController{PluginManager: plugins},
 		plugins:  plugins,
 	}, nil
 }

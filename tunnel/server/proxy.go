@@ -15,9 +15,8 @@ type quietProxy struct{ *proxy.BaseProxy }
 // Run implements proxy.Proxy.
 func (quietProxy) Run() (remoteAddr string, err error) { return "", nil }
 
-// stcp proxies of this process are quiet ones from here on. frps keeps its kinds of proxies in a map
+// init has the stcp proxies of this process be quiet ones: frps keeps its kinds of proxies in a map
 // without a lock, so they are set before anything can run.
-var _ = func() struct{} {
+func init() {
 	proxy.RegisterProxyFactory(reflect.TypeFor[*v1.STCPProxyConfig](), func(base *proxy.BaseProxy) proxy.Proxy { return quietProxy{base} })
-	return struct{}{}
-}()
+}
