@@ -13,7 +13,6 @@ import (
 	"github.com/fatedier/frp/pkg/msg"
 	frps "github.com/fatedier/frp/server"
 	"github.com/fatedier/frp/server/proxy"
-	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
@@ -33,7 +32,7 @@ type session struct {
 	raw     net.Conn     // closed to end the session at once
 	conn    net.Conn     // what the multiplexer speaks on
 	below   *link.Socket // of its TLS
-	log     zerolog.Logger
+	log     sessionLog
 	dials   chan struct{} // one place per dial in the making
 	asked   atomic.Int64  // work connections that frps asked for and that have not come
 	drains  atomic.Int64  // requests to drain
@@ -67,7 +66,7 @@ type session struct {
 func newSession(s *Server, raw, conn net.Conn, below *link.Socket, agentID string) *session {
 	return &session{
 		server: s, agentID: agentID, raw: raw, conn: conn, below: below,
-		log:   s.cfg.Log.With().Str("agent_id", agentID).Stringer("remote", raw.RemoteAddr()).Logger(),
+		log:   sessionLog{&s.cfg.Log, agentID, raw},
 		dials: make(chan struct{}, s.cfg.Limits.Dials),
 		ready: make(chan struct{}), draining: make(chan struct{}),
 		done: make(chan struct{}), leave: func() {},

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"runtime/pprof"
 	"sync"
@@ -92,9 +93,16 @@ func (c *Crowd) Stir(None, *None) error {
 	return nil
 }
 
+// collections are those of some minutes at rest: pools are empty after two, and each halves the
+// stacks that have become too large.
+const collections = 4
+
 // Rest gives back the memory that connecting took, as an agent does that becomes idle.
 func (c *Crowd) Rest(None, *None) error {
 	debug.SetGCPercent(restGCPercent)
+	for range collections {
+		runtime.GC()
+	}
 	debug.FreeOSMemory()
 	return nil
 }
