@@ -18,7 +18,7 @@ func TestInputLosesNothing(t *testing.T) {
 		"half":  iotest.HalfReader, "bytes": iotest.OneByteReader, "with the end": iotest.DataErrReader,
 	} {
 		t.Run(name, func(t *testing.T) {
-			random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same ones each time
+			random := rand.New(rand.NewPCG(1, 2))
 			var sent bytes.Buffer
 			var bodies [][]byte
 			for i := range 400 {
@@ -27,7 +27,7 @@ func TestInputLosesNothing(t *testing.T) {
 				if i%20 < 8 { // then so many pings that it rests
 					kind, body = frameData, bytes.Repeat([]byte{byte(i)}, 1+random.IntN(1<<random.IntN(15)))
 				}
-				sent.Write(header{kind: kind, length: uint32(len(body))}.append(nil)) //nolint:gosec // it is small
+				sent.Write(header{kind: kind, length: uint32(len(body))}.append(nil))
 				sent.Write(body)
 				bodies = append(bodies, body)
 			}
