@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/fatedier/frp/client"
 	"github.com/fatedier/frp/pkg/msg"
@@ -39,7 +40,8 @@ func (c *connector) Connect() (net.Conn, error) {
 		return nil, err
 	}
 	if c.control.CompareAndSwap(false, true) {
-		return &controlStream{Stream: link.NewStream(stream, nil), connector: c}, nil
+		silent := time.AfterFunc(heartbeatTimeout, func() { _ = c.mux.Close() })
+		return &controlStream{Stream: link.NewStream(stream, func() { silent.Stop() }), connector: c, silent: silent}, nil
 	}
 	w := &workStream{handovers: &c.handovers, open: &c.open}
 	w.Stream = link.NewStream(stream, w.closed)
@@ -56,12 +58,16 @@ func (c *connector) Close() error { return c.mux.Close() }
 type controlStream struct {
 	*link.Stream
 	connector *connector
+	silent    *time.Timer
 }
 
-// Read ends the whole session before it lets frpc see the end of its control connection.
+// Read ends the whole session before it lets frpc see the end of its control connection, which
+// is the session's end too when the server's FRP has said nothing for too long.
 func (s *controlStream) Read(p []byte) (int, error) {
+	s.silent.Reset(heartbeatTimeout)
 	n, err := s.Stream.Read(p)
 	if err != nil {
+		s.silent.Stop()
 		_ = s.connector.mux.Close()
 		s.connector.handovers.Shut()
 	}

@@ -17,20 +17,14 @@ const farewellTimeout = 5 * time.Second
 // nothing else.
 type farewell struct{ said atomic.Pointer[link.Refused] }
 
-// await ends the session when the server says farewell, and returns when it has ended.
-func (f *farewell) await(mux *mux.Session) {
-	for {
-		stream, err := mux.AcceptStream()
-		if err != nil {
-			return
-		}
-		_ = stream.SetReadDeadline(time.Now().Add(farewellTimeout))
-		text, err := io.ReadAll(io.LimitReader(stream, link.MaxRefusal))
-		_ = stream.Close()
-		if told, ok := link.ParseRefusal(string(text)); err == nil && ok {
-			f.said.Store(&told)
-			_ = mux.Close()
-		}
+// hear takes a stream that the server has opened, and ends the session when it says farewell.
+func (f *farewell) hear(stream *mux.Stream) {
+	_ = stream.SetReadDeadline(time.Now().Add(farewellTimeout))
+	text, err := io.ReadAll(io.LimitReader(stream, link.MaxRefusal))
+	_ = stream.Close()
+	if told, ok := link.ParseRefusal(string(text)); err == nil && ok {
+		f.said.Store(&told)
+		_ = stream.Session().Close()
 	}
 }
 

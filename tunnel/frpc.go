@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/fatedier/frp/client"
 	"github.com/fatedier/frp/client/proxy"
@@ -15,11 +16,13 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 )
 
-// FRP's own heartbeat, in seconds, above the multiplexer's keep-alive: it notices a peer
-// whose connection lives while its FRP loop does not.
+// FRP's own heartbeat, above the multiplexer's keep-alive: it notices a peer whose connection
+// lives while its FRP loop does not.
 const (
+	// heartbeatInterval is in seconds, as frpc has it.
 	heartbeatInterval = 30
-	heartbeatTimeout  = 90
+	// heartbeatTimeout is the control stream's: frpc's own is a goroutine that looks once a second.
+	heartbeatTimeout = 90 * time.Second
 )
 
 var (
@@ -34,13 +37,13 @@ var (
 // frp's service reconnects by itself, but cannot be stopped safely while it does: it
 // reads its control without a lock from the goroutine that logs in again, and panics or
 // leaves a live session behind. So it never gets to log in again here. Its second attempt
-// ends up in park, which tells that its goroutine is past the dangerous reads and holds it
-// there until the service has stopped; the supervisor then makes a new instance.
+// ends up in park, where its goroutine is past the dangerous reads: that stops the service, and
+// holds the goroutine until it has stopped; the supervisor then makes a new instance.
 type frpc struct {
 	service *client.Service
 	proxy   string
 	first   chan *connector
-	parked  chan struct{}
+	cancel  context.CancelFunc // stops the service
 	stopped chan struct{}
 }
 
@@ -48,10 +51,7 @@ type frpc struct {
 type park struct{ *frpc }
 
 func (p park) Open() error {
-	select {
-	case p.parked <- struct{}{}:
-	case <-p.stopped:
-	}
+	p.cancel()
 	<-p.stopped
 	return errSessionOver
 }
@@ -69,7 +69,6 @@ func newFRPC(l login, conn *connector, accept func(net.Conn)) (*frpc, error) {
 	f := &frpc{
 		proxy:   name,
 		first:   make(chan *connector, 1),
-		parked:  make(chan struct{}),
 		stopped: make(chan struct{}),
 	}
 	f.first <- conn
@@ -102,18 +101,10 @@ func newFRPC(l login, conn *connector, accept func(net.Conn)) (*frpc, error) {
 // run blocks until the session is over and frpc has stopped; the end of ctx alone does
 // not stop it. The error is that of the login, or nil if there was a session.
 func (f *frpc) run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- f.service.Run(ctx) }()
+	ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	defer f.cancel()
 	defer close(f.stopped)
-	select {
-	case err := <-done:
-		return err
-	case <-f.parked:
-		cancel()
-		return <-done
-	}
+	return f.service.Run(ctx)
 }
 
 // phase is frpc's word for how the agent's proxy is, and its error if it was refused.
@@ -135,7 +126,7 @@ func commonConfig(l login) *v1.ClientCommonConfig {
 	cfg.Transport.TCPMux = &off // the connector's session is the multiplexer
 	cfg.Transport.TLS.Enable = &off
 	cfg.Transport.HeartbeatInterval = heartbeatInterval
-	cfg.Transport.HeartbeatTimeout = heartbeatTimeout
+	cfg.Transport.HeartbeatTimeout = -1 // none of its own
 	return cfg
 }
 

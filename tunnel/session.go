@@ -12,6 +12,7 @@ import (
 	"github.com/fatedier/frp/client/proxy"
 
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
 
 const (
@@ -29,7 +30,10 @@ func (t *Tunnel) session(ctx context.Context) error {
 		return t.connectError(err)
 	}
 	remembering := &causeConn{Conn: conn}
-	mux := link.Client(remembering, conn.below)
+	var told farewell
+	var beside sync.WaitGroup // ends with the multiplexer
+	defer beside.Wait()
+	mux := link.Accepting(remembering, conn.below, func(opened *mux.Stream) { beside.Go(func() { told.hear(opened) }) })
 	defer func() { _ = mux.Close() }()
 	t.live.Store(mux)
 	defer t.live.Store(nil)
@@ -43,14 +47,10 @@ func (t *Tunnel) session(ctx context.Context) error {
 
 	offers := &link.Gate{}
 	defer offers.Shut()
-	var beside sync.WaitGroup // ends with the multiplexer
-	defer beside.Wait()
 	defer func() { _ = mux.Close() }()
 	trying, stopTrying := context.WithCancel(ctx)
 	defer stopTrying()
 	frp, moved := &connector{mux: mux}, atomic.Bool{}
-	var told farewell
-	beside.Go(func() { told.await(mux) })
 	if conn.way == Websocket {
 		beside.Go(func() {
 			if t.returnToTCP(trying, mux, frp.idle) {

@@ -116,7 +116,15 @@ func (m *memory) prefer(w Way) {
 // fails or takes long.
 func (t *Tunnel) connect(ctx context.Context) (*line, error) {
 	if t.cfg.Websocket == "" {
-		return t.connectTCP(ctx)
+		// In a goroutine of its own, as in a race: the stack that a handshake takes is several
+		// times the session's, and would stay with it.
+		only := make(chan attempt)
+		go func() {
+			line, err := t.connectTCP(ctx)
+			only <- attempt{way: TCP, line: line, err: err}
+		}()
+		a := <-only
+		return a.line, a.err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	r := &race{tunnel: t, failures: make(map[Way]error), done: make(chan attempt)}

@@ -3,7 +3,9 @@ package controlplane
 import (
 	"context"
 	"os"
+	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"time"
 )
 
@@ -19,6 +21,9 @@ const (
 	// collections, which are a fifth of the storm's CPU where it grows by half (cmd/controlplane).
 	stormHandshakes = 200
 	stormPercent    = 100
+	// restPercent is for a heap that is collected once in ebbEvery or less often, as that of thousands
+	// of agents at rest is: it has half of the garbage lie about, and collecting twice as often is cheap.
+	restPercent = 25
 )
 
 // storm watches how many agents come, to know when a storm of them is over.
@@ -44,43 +49,87 @@ func (c *ControlPlane) giveBack(ctx context.Context) error {
 	defer flood.Stop()
 	defer ebb.Stop()
 	var s storm
-	var gc collector
-	defer gc.often()
+	gc := newCollector()
+	defer gc.end()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-flood.C:
 			if c.tunnel.Stats().Handshakes >= stormHandshakes {
-				gc.seldom()
+				gc.storm()
 			}
 		case <-ebb.C:
 			if s.over(c.tunnel.Stats().Logins) {
-				gc.often()
+				gc.calm()
+				runtime.GC() // what pools keep is free after the second one, which is FreeOSMemory's
 				debug.FreeOSMemory()
 			}
+			gc.look(collections())
 		}
 	}
 }
 
-// collector has garbage collected less often for a while.
+// collections is how many there were.
+func collections() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/cycles/total:gc-cycles"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}
+
+// collector has garbage collected as often as the time needs it. Where the environment has the say
+// (GOGC) it does nothing.
 type collector struct {
-	seldomNow bool
-	before    int
+	set      func(percent int) (before int) // debug.SetGCPercent; nil for nothing
+	first    int                            // the process's own
+	now      int
+	last     uint64 // collections until the last look
+	storming bool
 }
 
-func (g *collector) seldom() {
-	if g.seldomNow || os.Getenv("GOGC") != "" {
-		return
+func newCollector() *collector {
+	if os.Getenv("GOGC") != "" {
+		return &collector{}
 	}
-	g.before = debug.SetGCPercent(stormPercent)
-	g.seldomNow = true
+	g := &collector{set: debug.SetGCPercent}
+	g.first = g.set(stormPercent) // the only way to ask
+	g.set(g.first)
+	g.now, g.last = g.first, collections()
+	return g
 }
 
-// often ends that.
-func (g *collector) often() {
-	if g.seldomNow {
-		debug.SetGCPercent(g.before)
-		g.seldomNow = false
+func (g *collector) to(percent int) {
+	if g.set != nil && g.now != percent {
+		g.set(percent)
+		g.now = percent
 	}
 }
+
+// storm has it collect seldom until it is calm.
+func (g *collector) storm() {
+	g.storming = true
+	g.to(stormPercent)
+}
+
+// calm ends that.
+func (g *collector) calm() {
+	g.storming = false
+	g.to(g.first)
+}
+
+// look is told, every now and then, how many collections there were until now. Where there was one
+// at most since the last time, they are cheap.
+func (g *collector) look(collections uint64) {
+	came := collections - g.last
+	g.last = collections
+	switch {
+	case g.storming:
+	case came > 1:
+		g.to(g.first)
+	default:
+		g.to(min(restPercent, g.first))
+	}
+}
+
+// end leaves the process as it was.
+func (g *collector) end() { g.to(g.first) }

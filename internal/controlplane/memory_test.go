@@ -15,3 +15,31 @@ func TestAStormIsOverWhenHardlyAnybodyComes(t *testing.T) {
 		assert.Equal(t, step.over, s.over(step.logins), "%d logins", step.logins)
 	}
 }
+
+// TestCollectionsAreAsOftenAsTheyAreCheap goes through a storm, rest and a busy time.
+func TestCollectionsAreAsOftenAsTheyAreCheap(t *testing.T) {
+	percent := 50
+	g := &collector{first: 50, now: 50, set: func(p int) (before int) {
+		before, percent = percent, p
+		return before
+	}}
+	for _, step := range []struct {
+		name string
+		do   func()
+		want int
+	}{
+		{"a busy start", func() { g.look(20) }, 50},
+		{"rest", func() { g.look(21) }, restPercent},
+		{"more rest", func() { g.look(21) }, restPercent},
+		{"a storm", g.storm, stormPercent},
+		{"seldom though they are", func() { g.look(22) }, stormPercent},
+		{"the end of the storm", g.calm, 50},
+		{"rest after it", func() { g.look(23) }, restPercent},
+		{"busy again", func() { g.look(25) }, 50},
+		{"rest at the end", func() { g.look(26) }, restPercent},
+		{"the end", g.end, 50},
+	} {
+		step.do()
+		assert.Equal(t, step.want, percent, step.name)
+	}
+}

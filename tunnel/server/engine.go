@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/fatedier/frp/pkg/auth"
 	v1 "github.com/fatedier/frp/pkg/config/v1"
@@ -14,13 +15,14 @@ import (
 	"github.com/fatedier/frp/server/controller"
 	"github.com/fatedier/frp/server/proxy"
 	"github.com/fatedier/frp/server/registry"
-	"github.com/fatedier/frp/server/visitor"
 )
 
-// FRP's own heartbeat timeout and the wait for a work connection, in seconds.
 const (
-	heartbeatTimeout = 90
-	workConnTimeout  = 10
+	// heartbeatTimeout is how long an agent's FRP may be silent, which sends something every 30 s. The
+	// guard sees to it: frps' own timeout is a goroutine each that looks once a second.
+	heartbeatTimeout = 90 * time.Second
+	// workConnTimeout is the wait for a work connection, in seconds.
+	workConnTimeout = 10
 )
 
 var errReplaced = errors.New("a newer connection of the same replica took over")
@@ -40,7 +42,7 @@ func newEngine() (*engine, error) {
 	off := false
 	cfg := &v1.ServerConfig{UserConnTimeout: workConnTimeout}
 	cfg.Transport.TCPMux = &off
-	cfg.Transport.HeartbeatTimeout = heartbeatTimeout
+	cfg.Transport.HeartbeatTimeout = -1 // none of its own
 	if err := cfg.Complete(); err != nil {
 		return nil, fmt.Errorf("tunnel server: frps' configuration: %w", err)
 	}
@@ -49,7 +51,7 @@ func newEngine() (*engine, error) {
 		cfg:      cfg,
 		controls: frps.NewControlManager(registry.NewClientRegistry()),
 		proxies:  proxy.NewManager(),
-		rc:       &controller.ResourceController{VisitorManager: visitor.NewManager(), PluginManager: plugins},
+		rc:       &controller.ResourceController{PluginManager: plugins},
 		plugins:  plugins,
 	}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/fatedier/frp/pkg/msg"
 
@@ -12,6 +13,8 @@ import (
 
 // errForeign is the root of everything an agent may not say.
 var errForeign = errors.New("message refused")
+
+var errSilent = errors.New("the agent's FRP client says nothing any more")
 
 // replica is who speaks on a session: the agent that the certificate names, and the
 // instance that it says it is. All that FRP goes by follows from the two, so an agent can
@@ -27,26 +30,43 @@ func (r replica) proxyName() string { return link.ProxyName(r.agentID, r.instanc
 type guard struct {
 	msg.ReadWriter
 	replica replica
+	// await returns when there is something to read.
+	await func()
 	// onUp is called when the agent has been told that its proxy runs; the message is
 	// then ahead of any request for a work connection.
 	onUp func()
 	// onAsk is called before the agent is asked for a work connection.
 	onAsk func()
-	// onEnd is called with the reason when no more can be read.
+	// onEnd is called with the reason when no more can be read, or nothing has come for too long.
 	onEnd func(error)
+
+	silent *time.Timer // of the one that reads
 }
 
 // ReadMsg implements msg.ReadWriter.
 func (g *guard) ReadMsg() (msg.Message, error) {
+	g.hear()
+	g.await()
 	m, err := g.ReadWriter.ReadMsg()
 	if err == nil {
 		m, err = admitControl(g.replica, m)
 	}
 	if err != nil {
+		g.silent.Stop()
 		g.onEnd(err)
 		return nil, err
 	}
 	return m, nil
+}
+
+// hear gives the agent the time anew in which it has to say something. The multiplexer has its own
+// sign of life; this is for an agent whose connection lives while its FRP does not.
+func (g *guard) hear() {
+	if g.silent == nil {
+		g.silent = time.AfterFunc(heartbeatTimeout, func() { g.onEnd(errSilent) })
+		return
+	}
+	g.silent.Reset(heartbeatTimeout)
 }
 
 // WriteMsg implements msg.ReadWriter.

@@ -14,7 +14,6 @@ import (
 	"github.com/fatedier/frp/pkg/msg"
 	frps "github.com/fatedier/frp/server"
 	"github.com/fatedier/frp/server/proxy"
-	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
@@ -34,7 +33,7 @@ type session struct {
 	raw     net.Conn     // closed to end the session at once
 	conn    net.Conn     // what the multiplexer speaks on
 	below   *link.Socket // of its TLS
-	log     zerolog.Logger
+	log     sessionLog
 	proof   proof
 	calling calls
 	newer   atomic.Pointer[tls.ConnectionState] // what it has proven since, if anything
@@ -73,7 +72,7 @@ type session struct {
 func newSession(s *Server, raw, conn net.Conn, below *link.Socket, agentID string, proven proof) *session {
 	return &session{
 		server: s, agentID: agentID, raw: raw, conn: conn, below: below, proof: proven,
-		log:   s.cfg.Log.With().Str("agent_id", agentID).Stringer("remote", raw.RemoteAddr()).Logger(),
+		log:   sessionLog{&s.cfg.Log, agentID, raw},
 		dials: make(chan struct{}, s.cfg.Limits.Dials),
 		ready: make(chan struct{}), draining: make(chan struct{}),
 		done: make(chan struct{}), leave: func() {},
@@ -91,7 +90,8 @@ func (s *session) serve(ctx context.Context) {
 		return
 	}
 	defer loggedIn()
-	mux := link.Server(s.conn, s.below)
+	var streams sync.WaitGroup
+	mux := link.NewServer(s.conn, s.below, func(opened *mux.Stream) { s.accept(ctx, &streams, opened) })
 	s.mu.Lock()
 	s.mux = mux
 	s.mu.Unlock()
@@ -108,15 +108,7 @@ func (s *session) serve(ctx context.Context) {
 	s.settled = loggedIn
 	defer late.Stop()
 
-	var streams sync.WaitGroup
-	for {
-		stream, err := mux.AcceptStream()
-		if err != nil {
-			s.kill(err)
-			break
-		}
-		s.accept(ctx, &streams, stream)
-	}
+	s.kill(mux.Serve())
 	streams.Wait()
 	s.work.Shut()
 	if s.control != nil {
@@ -157,11 +149,11 @@ func (s *session) why() error {
 }
 
 // accept looks at a new stream in a goroutine of its own, so that a silent one keeps
-// nobody waiting.
+// nobody waiting. It is called by the multiplexer, in the goroutine that reads.
 func (s *session) accept(ctx context.Context, streams *sync.WaitGroup, opened *mux.Stream) {
 	if s.mux.NumStreams() > s.server.cfg.Limits.Streams {
 		_ = opened.Close()
-		s.kill(errStreams)
+		streams.Go(func() { s.kill(errStreams) }) // it waits for reading to end
 		return
 	}
 	stream := link.NewStream(opened, nil)

@@ -31,14 +31,24 @@ const (
 // Client and Server start a multiplexer session on an established connection. Below is
 // what its TLS writes to, nil where that is not known.
 func Client(conn net.Conn, below *Socket) *mux.Session {
-	return mux.Client(conn, below.corked(), muxConfig())
+	return mux.Client(conn, below.corked(), muxConfig(nil))
+}
+
+// Accepting is Client where accept takes the streams that the other end opens: mux.Config.Accept.
+func Accepting(conn net.Conn, below *Socket, accept func(*mux.Stream)) *mux.Session {
+	return mux.Client(conn, below.corked(), muxConfig(accept))
 }
 
 // Server is the accepting side's Client.
 func Server(conn net.Conn, below *Socket) *mux.Session {
-	return mux.Server(conn, below.corked(), muxConfig())
+	return mux.Server(conn, below.corked(), muxConfig(nil))
 }
 
-func muxConfig() mux.Config {
-	return mux.Config{KeepAlive: keepAlive, WriteTimeout: writeTimeout, MaxWindow: window, CloseTimeout: closeTimeout}
+// NewServer is the accepting side's Accepting, where the caller reads the session: mux.Session.Serve.
+func NewServer(conn net.Conn, below *Socket, accept func(*mux.Stream)) *mux.Session {
+	return mux.NewServer(conn, below.corked(), muxConfig(accept))
+}
+
+func muxConfig(accept func(*mux.Stream)) mux.Config {
+	return mux.Config{KeepAlive: keepAlive, WriteTimeout: writeTimeout, MaxWindow: window, CloseTimeout: closeTimeout, Accept: accept}
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Config is what both ends must fit each other in. All of it is required.
+// Config is what both ends must fit each other in. All of it is required but Accept.
 type Config struct {
 	// KeepAlive is how long after the answer to a ping the next one is sent.
 	KeepAlive time.Duration
@@ -23,6 +23,10 @@ type Config struct {
 	MaxWindow uint32
 	// CloseTimeout frees a stream that was closed here and never is at the other end.
 	CloseTimeout time.Duration
+	// Accept is given each stream that the other end opens, in the goroutine that reads, which must not
+	// be kept waiting: least of all for the session's end, as Close does. It may be nil: AcceptStream
+	// then waits for streams, in a goroutine that a session at rest has for that alone.
+	Accept func(*Stream)
 }
 
 // The ends of sessions and streams. A stream that was closed here has net.ErrClosed, one

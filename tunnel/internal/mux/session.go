@@ -1,7 +1,6 @@
 package mux
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -10,19 +9,15 @@ import (
 	"sync"
 )
 
-const (
-	// backlog is how many streams may wait to be accepted, and how many may have been opened
-	// that the other end has not accepted: what hashicorp's library has.
-	backlog = 256
-	// readBuffer is for headers and small frames: an idle session keeps it.
-	readBuffer = 4 << 10
-)
+// backlog is how many streams may wait to be accepted, and how many may have been opened
+// that the other end has not accepted: what hashicorp's library has.
+const backlog = 256
 
 // Session is one connection with streams on it.
 type Session struct {
 	cfg  Config
 	conn net.Conn
-	in   *bufio.Reader
+	in   *input
 	out  *batch
 	life heartbeat
 
@@ -31,7 +26,7 @@ type Session struct {
 	nextID   uint32
 	refuses  bool // the other end wants no more streams
 	err      error
-	accepts  chan *Stream
+	accepts  chan *Stream  // nil where streams are given to Config.Accept
 	opening  chan struct{} // a place for each stream that is not accepted yet
 	done     chan struct{} // closed when the session is over
 	received chan struct{} // closed when nothing is read any more
@@ -39,20 +34,41 @@ type Session struct {
 
 // Client begins a session on a connection, at the end that has dialled; below is what its
 // TLS writes to, nil where that is not known. The session owns the connection.
-func Client(conn net.Conn, below Corked, cfg Config) *Session { return begin(conn, below, cfg, 1) }
+func Client(conn net.Conn, below Corked, cfg Config) *Session {
+	s := begin(conn, below, cfg, 1)
+	go s.receive()
+	return s
+}
 
 // Server is Client at the end that has accepted the connection.
-func Server(conn net.Conn, below Corked, cfg Config) *Session { return begin(conn, below, cfg, 2) }
+func Server(conn net.Conn, below Corked, cfg Config) *Session {
+	s := NewServer(conn, below, cfg)
+	go s.receive()
+	return s
+}
+
+// NewServer is Server for those who call Serve, which they must.
+func NewServer(conn net.Conn, below Corked, cfg Config) *Session { return begin(conn, below, cfg, 2) }
+
+// Serve reads what comes until the session's end, and answers why it ended. It is for a goroutine
+// that has nothing else to do meanwhile: with thousands of sessions one more each is a good part
+// of what they cost.
+func (s *Session) Serve() error {
+	s.receive()
+	return s.ended()
+}
 
 func begin(conn net.Conn, below Corked, cfg Config, first uint32) *Session {
 	s := &Session{
-		cfg: cfg, conn: conn, in: bufio.NewReaderSize(conn, readBuffer), nextID: first,
-		streams: map[uint32]*Stream{}, accepts: make(chan *Stream, backlog), opening: make(chan struct{}, backlog),
+		cfg: cfg, conn: conn, in: newInput(conn), nextID: first,
+		streams: map[uint32]*Stream{}, opening: make(chan struct{}, backlog),
 		done: make(chan struct{}), received: make(chan struct{}),
+	}
+	if cfg.Accept == nil {
+		s.accepts = make(chan *Stream, backlog)
 	}
 	s.out = newBatch(conn, below, cfg.WriteTimeout, s.fail)
 	s.life.start(s)
-	go s.receive()
 	return s
 }
 
@@ -190,8 +206,9 @@ func (s *Session) readHeader() (header, error) {
 	if !ok {
 		return header{}, fmt.Errorf("%w: version %d, type %d", ErrProtocol, b[0], b[1])
 	}
-	_, err = s.in.Discard(headerSize)
-	return h, err
+	s.in.Discard(headerSize)
+	s.in.heard(h)
+	return h, nil
 }
 
 // handle is called in the goroutine that reads, which must not wait for the other end to
@@ -209,12 +226,15 @@ func (s *Session) handle(h header) error {
 		s.refuses = true
 		return nil
 	}
-	stream, err := s.streamOf(h)
+	stream, opened, err := s.streamOf(h)
 	if err != nil {
 		return err
 	}
 	if stream == nil {
 		return s.skip(h)
+	}
+	if opened && s.cfg.Accept != nil {
+		s.cfg.Accept(stream)
 	}
 	if h.kind == frameWindow {
 		stream.moreRoom(h.length)
@@ -225,28 +245,36 @@ func (s *Session) handle(h header) error {
 	return nil
 }
 
-// streamOf is whom a frame is for: nobody when the stream is gone already.
-func (s *Session) streamOf(h header) (*Stream, error) {
+// streamOf is whom a frame is for, and whether it opens that stream: nobody when the stream is
+// gone already.
+func (s *Session) streamOf(h header) (stream *Stream, opened bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	stream := s.streams[h.stream]
+	stream = s.streams[h.stream]
 	if h.flags&flagSYN == 0 || s.err != nil {
-		return stream, nil
+		return stream, false, nil
 	}
 	if stream != nil || h.stream%2 == s.nextID%2 {
-		return nil, s.complain("stream %d is opened again", h.stream)
+		return nil, false, s.complain("stream %d is opened again", h.stream)
 	}
+	answer := header{kind: frameWindow, flags: flagACK, stream: h.stream}
 	stream = newStream(s, h.stream)
-	select {
-	case s.accepts <- stream:
-		s.streams[h.stream] = stream
-		return stream, nil
-	default: // nobody accepts
-		if !s.out.put(header{kind: frameWindow, flags: flagRST, stream: h.stream}, true) {
-			return nil, s.complain("too many streams at once")
+	if s.accepts != nil {
+		select {
+		case s.accepts <- stream: // AcceptStream answers
+			s.streams[h.stream] = stream
+			return stream, true, nil
+		default: // nobody accepts
+			stream, answer.flags = nil, flagRST
 		}
-		return nil, nil
 	}
+	if !s.out.put(answer, true) {
+		return nil, false, s.complain("too many streams at once")
+	}
+	if stream != nil {
+		s.streams[h.stream] = stream
+	}
+	return stream, stream != nil, nil
 }
 
 // complain words what the other end did against the protocol, and tells it.

@@ -1,9 +1,6 @@
 package mux
 
-import (
-	"bufio"
-	"io"
-)
+import "io"
 
 // Sink is a writer that can also take what goes at once.
 type Sink interface {
@@ -17,7 +14,7 @@ type Sink interface {
 // goroutine that reads the session: waking WriteTo's would cost more than the rest of a small
 // frame's way. It answers whether they are dealt with; what the sink does not take at once is
 // WriteTo's, so that a slow one holds nobody up.
-func (s *Stream) pass(in *bufio.Reader, n int) bool {
+func (s *Stream) pass(in *input, n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.sink == nil || s.got.size > 0 || s.closed {
@@ -33,7 +30,7 @@ func (s *Stream) pass(in *bufio.Reader, n int) bool {
 		s.got.push(c)
 		s.readable.Signal()
 	}
-	_, _ = in.Discard(n)
+	in.Discard(n)
 	if more := s.renew(); more > 0 && !s.session.out.put(header{kind: frameWindow, stream: s.id, length: more}, true) {
 		s.credit -= more // said with what is read next
 	}

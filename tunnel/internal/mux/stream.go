@@ -47,6 +47,9 @@ func newStream(s *Session, id uint32) *Stream {
 	return stream
 }
 
+// Session is whose stream it is.
+func (s *Stream) Session() *Session { return s.session }
+
 // LocalAddr is that of the connection.
 func (s *Stream) LocalAddr() net.Addr { return s.session.conn.LocalAddr() }
 

@@ -1,7 +1,6 @@
 package mux
 
 import (
-	"bufio"
 	"io"
 	"net"
 	"os"
@@ -27,6 +26,14 @@ func (s *Stream) Read(p []byte) (int, error) {
 	s.mu.Unlock()
 	s.grant(more)
 	return n, nil
+}
+
+// Await returns when there is something to read, or there will be nothing. It is for those who read
+// through many layers: what a goroutine that waits below them has on its stack is kept for as long.
+func (s *Stream) Await() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_ = s.awaitData() // Read says what is the matter
 }
 
 // WriteTo implements io.WriterTo: it copies nothing between. Small frames go to a Sink while
@@ -126,7 +133,7 @@ func (s *Stream) take(c *chunk) {
 
 // takeSpare takes n bytes that are there for the reading, where the last chunk has room for
 // them.
-func (s *Stream) takeSpare(in *bufio.Reader, n int) bool {
+func (s *Stream) takeSpare(in *input, n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	spare := s.got.spare()

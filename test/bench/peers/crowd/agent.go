@@ -112,7 +112,10 @@ func (a *agent) heartbeats(ctx context.Context) {
 	for ctx.Err() == nil {
 		phase := a.tunnel.Status().Phase
 		next := busyInterval
-		if err := a.beat(ctx, phase); err != nil {
+		// In a goroutine of its own, whose stack an agent at rest does not keep.
+		answered := make(chan error)
+		go func() { answered <- a.beat(ctx, phase) }()
+		if err := <-answered; err != nil {
 			a.note(err)
 		} else if phase == last {
 			next = a.idle

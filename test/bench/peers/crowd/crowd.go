@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"runtime/pprof"
 	"sync"
@@ -92,9 +93,16 @@ func (c *Crowd) Stir(None, *None) error {
 	return nil
 }
 
+// collections are those of some minutes at rest: pools are empty after two, and each halves the
+// stacks that have become too large.
+const collections = 4
+
 // Rest gives back the memory that connecting took, as an agent does that becomes idle.
 func (c *Crowd) Rest(None, *None) error {
 	debug.SetGCPercent(restGCPercent)
+	for range collections {
+		runtime.GC()
+	}
 	debug.FreeOSMemory()
 	return nil
 }
@@ -119,13 +127,22 @@ type CPUProfile struct {
 	For  time.Duration
 }
 
-// Profile writes what the memory of these agents holds into a file.
+// Profile writes what the memory of these agents holds into a file, with the runtime's statistics into
+// another beside it, and what waits into a third.
 func (c *Crowd) Profile(path string, _ *None) error {
+	return errors.Join(
+		writeProfile("heap", path+"-and-statistics", 1),
+		writeProfile("heap", path, 0),
+		writeProfile("goroutine", path+"-goroutines", 0),
+	)
+}
+
+func writeProfile(what, path string, form int) error {
 	file, err := os.Create(path)
 	if err != nil {
 		return err
 	}
-	return errors.Join(pprof.WriteHeapProfile(file), file.Close())
+	return errors.Join(pprof.Lookup(what).WriteTo(file, form), file.Close())
 }
 
 // State is how the agents are.

@@ -1,0 +1,73 @@
+package mux
+
+import (
+	"bytes"
+	"io"
+	"math/rand/v2"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+)
+
+// TestInputLosesNothing reads frames of all sizes, as they come in pieces of all sizes, while the
+// session goes to rest and comes back.
+func TestInputLosesNothing(t *testing.T) {
+	for name, pieces := range map[string]func(io.Reader) io.Reader{
+		"whole": func(r io.Reader) io.Reader { return r },
+		"half":  iotest.HalfReader, "bytes": iotest.OneByteReader, "with the end": iotest.DataErrReader,
+	} {
+		t.Run(name, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(1, 2))
+			var sent bytes.Buffer
+			var bodies [][]byte
+			for i := range 400 {
+				var body []byte
+				kind := framePing
+				if i%20 < 8 { // then so many pings that it rests
+					kind, body = frameData, bytes.Repeat([]byte{byte(i)}, 1+random.IntN(1<<random.IntN(15)))
+				}
+				sent.Write(header{kind: kind, length: uint32(len(body))}.append(nil))
+				sent.Write(body)
+				bodies = append(bodies, body)
+			}
+			rested := 0
+			s := &Session{in: newInput(pieces(&sent))}
+			for i, want := range bodies {
+				h, err := s.readHeader()
+				if err != nil || int(h.length) != len(want) {
+					t.Fatalf("frame %d: %+v, %v, want %d bytes", i, h, err, len(want))
+				}
+				got := make([]byte, h.length)
+				if _, err := io.ReadFull(s.in, got); err != nil || !bytes.Equal(got, want) {
+					t.Fatalf("frame %d: %v", i, err)
+				}
+				if s.in.whole == nil {
+					rested++
+				}
+			}
+			if _, err := s.readHeader(); err != io.EOF { //nolint:errorlint // as it was given
+				t.Errorf("at the end: %v", err)
+			}
+			if rested == 0 || rested == len(bodies) {
+				t.Errorf("it was at rest at %d of %d frames", rested, len(bodies))
+			}
+		})
+	}
+}
+
+// TestASessionAtRestKeepsNoBuffer has something go through a session and then nothing.
+func TestASessionAtRestKeepsNoBuffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := pair(t, pipe)
+		go func() { _, _ = near.Write(make([]byte, 1<<20)) }()
+		if _, err := io.ReadFull(far, make([]byte, 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if near.session.in.whole != nil || far.session.in.whole != nil {
+			t.Error("there is a buffer after a minute at rest")
+		}
+	})
+}
