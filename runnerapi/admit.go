@@ -55,6 +55,10 @@ func (c *ServerTLSConfig) runnerVerifier(hello *tls.ClientHelloInfo) func(tls.Co
 	return func(state tls.ConnectionState) error {
 		r, refusal := c.admit(hello.Context(), state.PeerCertificates)
 		if refusal != nil {
+			if refusal.Code == RefusedNotCurrent {
+				// crypto/tls tells every error as a bad certificate, which ends a Runner's tries.
+				_ = hello.Conn.Close()
+			}
 			return c.turnAway(refusal)
 		}
 		if d, ok := hello.Conn.(*door); ok {

@@ -159,8 +159,13 @@ func (c *agentConn) begin(ctx context.Context) error {
 	return nil
 }
 
-// errNotConnected is how the edge's refusal is told.
-var errNotConnected = errors.New("the control plane has no tunnel to the agent now")
+var (
+	// errNotConnected is how the edge's refusal is told.
+	errNotConnected = errors.New("the control plane has no tunnel to the agent now")
+	// errHungUp is when nobody spoke: the edge's tunnel ended, or the agent has not heard from the
+	// control plane yet whose certificate was revoked.
+	errHungUp = errors.New("the agent hung up: its tunnel has just begun or ended")
+)
 
 // Alerts that a peer may answer the handshake with (RFC 8446, section 6.2).
 const (
@@ -173,8 +178,10 @@ var certificateAlerts = []uint8{42, 43, 44, alertExpired, 46, 48, 49, 116}
 
 func explainHandshake(err error) error {
 	switch {
-	case errors.Is(err, io.EOF), isAlert(err, alertUnrecognizedName):
+	case isAlert(err, alertUnrecognizedName):
 		return errNotConnected
+	case errors.Is(err, io.EOF):
+		return errHungUp
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("the agent did not answer within %s", handshakeTimeout)
 	}
