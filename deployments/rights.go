@@ -95,7 +95,7 @@ func Calls() map[string][]Right {
 		"PUT " + source:                          {admitted, forSources(sources, "get", "create", "update")},
 		"GET " + source:                          {admitted, forSources(sources, "get")},
 		"POST " + source + "/sync":               {admitted, forSources(sources, "patch")},
-		"DELETE " + source:                       {admitted, forSources(sources, "delete")},
+		"DELETE " + source:                       {admitted, forSources(sources, "get", "delete")},
 		"GET /v1/namespaces/{namespace}/sources": {admitted, forSources(sources, "list")},
 
 		"GET /v1/cluster":    {on("nodes", "list"), on("nodes.metrics.k8s.io", "list"), on("pods", "list")},
