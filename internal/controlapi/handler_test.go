@@ -72,7 +72,7 @@ func TestBadRequestsAreRefusedWithFieldAndFix(t *testing.T) {
 		"oversized body":  {body: `{"csr":"` + strings.Repeat("x", 2<<20) + `"}`, code: problem.TooLarge, words: "too large"},
 		"unknown field":   {body: with(`"csr"`, `"colour":"red","csr"`), code: problem.Invalid, field: "colour", words: "unexpected property"},
 		"missing field":   {body: with(`"csr":"c",`, ``), code: problem.Invalid, field: "body", words: "property csr"},
-		"bad name":        {body: with("shop", "Shop!"), code: problem.Invalid, field: "name", words: "pattern"},
+		"bad name":        {body: with("shop", "Shop!"), code: problem.Invalid, field: "name", words: "has to be"},
 		"wrong type":      {body: with(`"shop"`, `7`), code: problem.Invalid, field: "name", words: "expected string"},
 		"wrong clock":     {body: with("2026-11-21T12:00:00Z", "noon"), code: problem.Invalid, field: "clock", words: "RFC 3339"},
 		"no token":        {body: soundBody, change: func(r *http.Request) { r.Header.Del("Authorization") }, code: controlapi.CodeTokenUnknown, words: "no enrolment token"},
