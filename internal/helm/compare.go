@@ -29,15 +29,7 @@ const (
 // compare has the API server say what would become of each object, without changing
 // anything: what it would refuse is refused before the first object is made.
 func compare(ctx context.Context, c *cluster, key runnerapi.Key, objects []*object, force bool) ([]runnerapi.ReleaseObject, error) {
-	config, err := c.Factory.ToRESTConfig()
-	if err != nil {
-		return nil, err
-	}
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	mapper, err := restMapper(c)
+	client, mapper, err := c.objects()
 	if err != nil {
 		return nil, err
 	}
@@ -51,6 +43,20 @@ func compare(ctx context.Context, c *cluster, key runnerapi.Key, objects []*obje
 		all = append(all, described(o, change))
 	}
 	return all, nil
+}
+
+// objects is how single objects of any kind are asked for.
+func (c *cluster) objects() (dynamic.Interface, meta.RESTMapper, error) {
+	config, err := c.Factory.ToRESTConfig()
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	mapper, err := restMapper(c)
+	return client, mapper, err
 }
 
 func restMapper(c *cluster) (meta.RESTMapper, error) {

@@ -30,15 +30,7 @@ func (c *cluster) remove(had *release.Release, next []*object) ([]runnerapi.Rele
 	if err != nil || len(gone) == 0 {
 		return nil, err
 	}
-	config, err := c.Factory.ToRESTConfig()
-	if err != nil {
-		return nil, err
-	}
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	mapper, err := restMapper(c)
+	client, mapper, err := c.objects()
 	if err != nil {
 		return nil, err
 	}
