@@ -169,7 +169,8 @@ func (s *session) accept(ctx context.Context, streams *sync.WaitGroup, opened *m
 }
 
 // begin reads the message that every FRP connection starts with and passes the connection
-// on; or a call's or a proof's, which start with a mark. No other first message has any business here, a visitor's least of all.
+// on. A call and a proof start with a mark instead. No other first message has any business
+// here, a visitor's least of all.
 func (s *session) begin(ctx context.Context, stream *link.Stream) error {
 	_ = stream.SetReadDeadline(time.Now().Add(s.server.cfg.Limits.HandshakeTimeout))
 	rest, err := s.beginMarked(ctx, stream)
