@@ -50,7 +50,7 @@ func (e *Engine) ensure(ctx context.Context, owner *App, desired client.Object) 
 	case !metav1.IsControlledBy(have, owner):
 		return &foreignError{kind: kind, namespace: desired.GetNamespace(), name: desired.GetName()}
 	case have.GetAnnotations()[managed.Applied] != desired.GetAnnotations()[managed.Applied]:
-		return e.apply(ctx, desired, true)
+		return e.applyOver(ctx, owner, desired, have)
 	case drifted(desired, have):
 		return e.correct(ctx, owner, desired)
 	}

@@ -61,7 +61,7 @@ func (e *Engine) correct(ctx context.Context, owner *App, desired client.Object)
 		return take(have, desired)
 	}
 	found.Fields = differing(desired, have)
-	if err := e.apply(ctx, desired, true); err != nil || own {
+	if err := e.applyOver(ctx, owner, desired, have); err != nil || own {
 		return err
 	}
 	return e.noteDrift(ctx, owner, found)

@@ -98,6 +98,9 @@ func (e *Engine) reconcile(ctx context.Context, req reconcile.Request) (reconcil
 		e.log.Warn().Err(err).Msg("an App may not restart for what changed; looking again")
 	}
 	made, err := e.converge(ctx, a)
+	if apierrors.IsConflict(err) {
+		return reconcile.Result{RequeueAfter: behindFor}, nil // or when the cache hears of it
+	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}

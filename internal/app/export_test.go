@@ -1,0 +1,22 @@
+package app
+
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Converge makes the cluster follow an App as it is given.
+func (e *Engine) Converge(ctx context.Context, a *App) error {
+	_, err := e.converge(ctx, a)
+	return err
+}
+
+// ApplyOver writes an App's workload, which was read as have.
+func (e *Engine) ApplyOver(ctx context.Context, a *App, have client.Object) error {
+	desired := workload(a)
+	if err := seal(a, desired); err != nil {
+		return err
+	}
+	return e.applyOver(ctx, a, desired, have)
+}

@@ -1,0 +1,44 @@
+package app_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+)
+
+// TestAFormerLeaderUndoesNothing is a leader that was held: it knows the App as it was, and goes on with that.
+func TestAFormerLeaderUndoesNothing(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	e, _ := start(t, env.Agent, nil)
+	k := key(ownNamespace(t, env), "web")
+	spec := runnerapi.AppSpec{Image: "example.com/web:1", Replicas: ptr.To[int32](2)}
+	followed := func(generation int64) (*app.App, *appsv1.Deployment) {
+		t.Helper()
+		eventually(t, "the Deployment follows", func() bool {
+			return exists(t, env, k, &appsv1.Deployment{}) && get(t, env, k, &appsv1.Deployment{}).Generation == generation
+		})
+		return get(t, env, k, &app.App{}), get(t, env, k, &appsv1.Deployment{})
+	}
+	deploy(t, e, k, spec)
+	first, firstWorkload := followed(1)
+	spec.Image = "example.com/web:2"
+	deploy(t, e, k, spec)
+	second, _ := followed(2)
+	_, err := e.Restart(t.Context(), k, byTest)
+	require.NoError(t, err)
+	third, _ := followed(3)
+
+	assert.True(t, apierrors.IsConflict(e.Converge(t.Context(), first)), "the spec before")
+	assert.True(t, apierrors.IsConflict(e.Converge(t.Context(), second)), "before the restart")
+	assert.True(t, apierrors.IsConflict(e.ApplyOver(t.Context(), third, firstWorkload)), "a request that was under way for long")
+	followed(3)
+	require.NoError(t, e.Converge(t.Context(), third))
+}
