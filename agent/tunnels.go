@@ -132,7 +132,8 @@ func (a *Agent) keepNodes(ctx context.Context, id *identity.Identity, nodes []co
 }
 
 // watch makes the readiness tell of the tunnels and the App engine, and asks for
-// a heartbeat when a tunnel changes.
+// a heartbeat when a tunnel comes up or is lost. Attempts that fail are no news: each of
+// those heartbeats would be a handshake with a control plane that may have enough of them.
 func (a *Agent) watch(ctx context.Context, tun *tunnel.Set, engine *app.Engine) error {
 	a.health.ask("apps", func() string {
 		if !engine.Ready() {
@@ -142,15 +143,18 @@ func (a *Agent) watch(ctx context.Context, tun *tunnel.Set, engine *app.Engine) 
 	})
 	a.health.ask("tunnel", func() string { return tunnelState(tun.Status()) })
 	a.health.remark(func() string { return tunnelsDegraded(tun.Status()) })
-	returns := 0
+	returns, told := 0, []string(nil)
 	for {
 		changed := tun.Changed()
 		s := tun.Status()
 		if s.Phase != tunnel.Connected || s.Returns != returns {
 			a.news.expire() // the control plane could not nudge while none was up
 		}
+		if up := nodesUp(s); returns != s.Returns || !slices.Equal(up, told) {
+			told = up
+			a.beatSoon()
+		}
 		returns = s.Returns
-		a.beatSoon()
 		select {
 		case <-changed:
 		case <-a.fresh:
@@ -179,6 +183,16 @@ func tunnelsDegraded(s tunnel.SetStatus) string {
 		return ""
 	}
 	return fmt.Sprintf("tunnels: %d of %d up; %s", up, wanted, nodeStates(s))
+}
+
+// nodesUp are the servers to which a tunnel is up.
+func nodesUp(s tunnel.SetStatus) (up []string) {
+	for _, n := range s.Nodes {
+		if n.Phase == tunnel.Connected {
+			up = append(up, n.Address)
+		}
+	}
+	return up
 }
 
 func allUp(s tunnel.SetStatus) bool {

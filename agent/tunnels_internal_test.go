@@ -2,13 +2,16 @@ package agent
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
 	"math/big"
+	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -62,7 +65,7 @@ func newTold(t *testing.T, id *identity.Identity) *told {
 	a := &told{t: t, at: time.Now()}
 	a.Agent = &Agent{
 		store: identity.File{Dir: t.TempDir()}, replica: "one", log: zerolog.New(&a.log), now: func() time.Time { return a.at }, health: newHealth(),
-		beat: make(chan struct{}, 1),
+		beat: make(chan struct{}, 1), news: newNews(),
 	}
 	a.current.Store(id)
 	parts, err := id.Encode()
@@ -202,4 +205,32 @@ func TestTLSIsTheSameUntilCertificateOrCAsChange(t *testing.T) {
 	renewed := issued(t)
 	a.current.Store(renewed)
 	assert.Equal(t, renewed.Certificate.Certificate, source().Certificates[0].Certificate)
+}
+
+// TestAttemptsThatFailAreNoNews: a heartbeat for each would be a handshake with a control plane
+// whose tunnels cannot be reached just now, by all of its agents.
+func TestAttemptsThatFailAreNoNews(t *testing.T) {
+	a := newTold(t, issued(t))
+	closed, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, closed.Close())
+	a.heartbeat(closed.Addr().String())
+	ctx, stop := context.WithCancel(t.Context())
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	defer stop()
+	parts.Go(func() { assert.NoError(t, a.tun.Run(ctx)) })
+	parts.Go(func() { assert.NoError(t, a.watch(ctx, a.tun, nil)) })
+	for failed := 0; failed < 2; {
+		changed := a.tun.Changed()
+		if a.tun.Status().Nodes[0].Phase == tunnel.Waiting {
+			failed++
+		}
+		select {
+		case <-changed:
+		case <-time.After(30 * time.Second):
+			t.Fatal("it does not try")
+		}
+	}
+	assert.Empty(t, a.beat, "a heartbeat is due")
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
-	"sync"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
@@ -17,9 +16,14 @@ var (
 	errOtherCertificate = errors.New("tunnel: the one that is up was made with another certificate or other CAs than those of now")
 )
 
-// firstPatience is how long Settle waits at most: as long as an attempt waits for its
-// handshake.
-const firstPatience = connectTimeout
+const (
+	// firstPatience is how long Settle waits at most for the first attempt to connect: as long
+	// as that waits for its handshake.
+	firstPatience = connectTimeout
+	// nextPatience is the same for the attempt after a connection was lost. It comes within a
+	// second or two, unless the server has asked for more time or is gone: the API may be well.
+	nextPatience = 3 * time.Second
+)
 
 // DialAPI opens a stream to the control plane's HTTPS API, for HTTP/1.1 without TLS: the
 // session has that, and the server takes its client certificate for the call's. It fails at
@@ -47,10 +51,10 @@ func (t *Tunnel) DialAPI(ctx context.Context) (net.Conn, error) {
 	return link.NewMarked(stream, link.CallMark), nil
 }
 
-// Settle returns when the first attempt to connect has come to something, be it that it
-// failed, or has taken too long. Who is about to call and waits for that spares both ends the
-// handshake of a connection for the call alone.
-func (t *Tunnel) Settle(ctx context.Context) { t.status.first.await(ctx) }
+// Settle returns when the first attempt to connect, or the first one after a connection was
+// lost, has come to something, be it that it failed, or has taken too long. Who is about to call
+// and waits for that spares both ends the handshake of a connection for the call alone.
+func (t *Tunnel) Settle(ctx context.Context) { t.status.awaited().await(ctx) }
 
 // source is asked for the TLS of a way.
 func (t *Tunnel) source(w Way) func(context.Context) (*tls.Config, error) {
@@ -76,7 +80,12 @@ func (s *Set) DialAPI(ctx context.Context) (net.Conn, error) {
 }
 
 // Settle is a Tunnel's: until one of the tunnels is up or all have been tried.
-func (s *Set) Settle(ctx context.Context) { s.first.await(ctx) }
+func (s *Set) Settle(ctx context.Context) {
+	s.mu.Lock()
+	prospect := s.prospect
+	s.mu.Unlock()
+	prospect.await(ctx)
+}
 
 // staying are the tunnels that are not being left.
 func (s *Set) staying() (stay []*member) {
@@ -93,55 +102,9 @@ func (s *Set) staying() (stay []*member) {
 // settled says whether there is nothing to wait for any more. The lock is held.
 func (s *Set) settled() bool {
 	for _, m := range s.members {
-		if !m.leaving && !m.status.first.isOver() {
+		if !m.leaving && !m.status.awaited().isOver() {
 			return s.up
 		}
 	}
 	return s.up || len(s.members) > 0
-}
-
-// firstTry is a first attempt to connect.
-type firstTry struct {
-	ended sync.Once
-	over  chan struct{}
-
-	mu    sync.Mutex
-	until time.Time // of all who wait, from when the first one does
-}
-
-func newFirstTry() *firstTry { return &firstTry{over: make(chan struct{})} }
-
-// end says that it has come to something.
-func (f *firstTry) end() { f.ended.Do(func() { close(f.over) }) }
-
-func (f *firstTry) isOver() bool {
-	select {
-	case <-f.over:
-		return true
-	default:
-		return false
-	}
-}
-
-func (f *firstTry) await(ctx context.Context) {
-	if f.isOver() {
-		return
-	}
-	late := time.NewTimer(f.left())
-	defer late.Stop()
-	select {
-	case <-f.over:
-	case <-late.C:
-		f.end() // nobody waits for it again
-	case <-ctx.Done():
-	}
-}
-
-func (f *firstTry) left() time.Duration {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.until.IsZero() {
-		f.until = time.Now().Add(firstPatience)
-	}
-	return time.Until(f.until)
 }

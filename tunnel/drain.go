@@ -21,7 +21,7 @@ var errSilent = errors.New("it did not answer")
 // on. From then on a tunnel that is lost is not connected again.
 func (t *Tunnel) Drain(ctx context.Context) error {
 	t.draining.Store(true)
-	t.status.first.end()
+	t.status.awaited().end()
 	mux := t.live.Load()
 	if mux == nil {
 		return nil // nobody is sent over a tunnel that is down

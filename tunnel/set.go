@@ -45,7 +45,6 @@ type Set struct {
 	fallback Endpoint
 	listener *listener
 	look     chan struct{} // that there is something to arrange
-	first    *firstTry
 
 	running sync.WaitGroup // of Run
 
@@ -55,6 +54,7 @@ type Set struct {
 	draining bool
 	up       bool
 	since    time.Time // of up
+	prospect *prospect // of a first attempt, or of the next since none is up
 	returns  int
 	retried  chan struct{} // closed by the next Retry
 	next     chan struct{} // closed at the next change
@@ -94,7 +94,7 @@ func NewSet(cfg SetConfig) (*Set, error) {
 	fallback := Endpoint{Address: cfg.ServerAddress, ServerName: cfg.ServerName}.normal()
 	return &Set{
 		cfg: cfg, fallback: fallback, wanted: []Endpoint{fallback}, listener: newListener(cfg.AgentID),
-		look: make(chan struct{}, 1), first: newFirstTry(), since: time.Now(), retried: make(chan struct{}), next: make(chan struct{}),
+		look: make(chan struct{}, 1), prospect: newProspect(firstPatience), since: time.Now(), retried: make(chan struct{}), next: make(chan struct{}),
 	}, nil
 }
 
@@ -187,7 +187,7 @@ func (s SetStatus) Up() (up, wanted int) {
 func (s *Set) Drain(ctx context.Context) error {
 	s.mu.Lock()
 	s.draining = true
-	s.first.end()
+	s.prospect.end()
 	members := slices.Clone(s.members)
 	s.mu.Unlock()
 	errs := make([]error, len(members))
@@ -222,10 +222,12 @@ func (s *Set) changedLocked() {
 		s.up, s.since = up, time.Now()
 		if up {
 			s.returns++
+		} else if !s.draining {
+			s.prospect = newProspect(nextPatience)
 		}
 	}
 	if s.settled() {
-		s.first.end()
+		s.prospect.end()
 	}
 	close(s.next)
 	s.next = make(chan struct{})

@@ -38,11 +38,12 @@ type tracker struct {
 	everUp bool
 	next   chan struct{}
 	told   func() // after each change; nil for nobody
-	first  *firstTry
+	// prospect is of the first attempt, or of the first one since the connection was lost.
+	prospect *prospect
 }
 
 func newTracker() *tracker {
-	return &tracker{status: Status{Phase: Stopped, Since: time.Now()}, next: make(chan struct{}), first: newFirstTry()}
+	return &tracker{status: Status{Phase: Stopped, Since: time.Now()}, next: make(chan struct{}), prospect: newProspect(firstPatience)}
 }
 
 func (t *tracker) get() Status {
@@ -59,18 +60,21 @@ func (t *tracker) changed() <-chan struct{} {
 
 // set enters a phase. A nil error keeps the last one, except that being connected ends it.
 func (t *tracker) set(phase Phase, err error) {
-	t.enter(phase, err)
-	if phase != Connecting {
-		t.first.end()
+	if lost := t.enter(phase, err); !lost && phase != Connecting {
+		t.awaited().end()
 	}
 	if t.told != nil {
 		t.told()
 	}
 }
 
-func (t *tracker) enter(phase Phase, err error) {
+// enter answers whether the connection was lost, and there is to be another.
+func (t *tracker) enter(phase Phase, err error) (lost bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if lost = t.status.Phase == Connected && (phase == Waiting || phase == Connecting); lost {
+		t.prospect = newProspect(nextPatience)
+	}
 	t.status.Phase, t.status.Since = phase, time.Now()
 	if err != nil {
 		t.status.LastError = err.Error()
@@ -84,6 +88,14 @@ func (t *tracker) enter(phase Phase, err error) {
 	}
 	close(t.next)
 	t.next = make(chan struct{})
+	return lost
+}
+
+// awaited is what those wait for who are about to call.
+func (t *tracker) awaited() *prospect {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.prospect
 }
 
 // connected enters Connected.

@@ -552,10 +552,43 @@ func TestACallMayWaitForTheFirstConnection(t *testing.T) {
 	wire.Thaw()
 	await(t, "the tunnel is up", done)
 	mustAsk(t, caller(a), "hello")
+}
+
+// TestACallMayWaitForTheNextConnection, when one was lost: for one attempt, and not for long.
+func TestACallMayWaitForTheNextConnection(t *testing.T) {
+	_, calls := callees(t)
+	p := newPlane(t, calls)
+	wire := tunneltest.NewWire(t, func() string { return p.addr })
+	a := p.agent("a1", func(c *tunnel.Config) { c.ServerAddress = wire.Addr() })
+	wire.Cut()
+	a.waitFor(t, tunnel.Waiting)
+	await(t, "the tunnel is up again", settled(t, a))
+	mustAsk(t, caller(a), "hello") // at once
 	wire.Freeze()
 	wire.Cut()
 	a.waitFor(t, tunnel.Connecting)
-	await(t, "nobody waits for another connection", settled(t, a))
+	await(t, "an attempt that takes long is not waited for", settled(t, a))
+	a.waitFor(t, tunnel.Connecting) // still
+}
+
+// TestACallMayWaitForTheNextOfSeveral is the same where there may be two.
+func TestACallMayWaitForTheNextOfSeveral(t *testing.T) {
+	_, calls := callees(t)
+	p := newPlane(t, calls)
+	wire := tunneltest.NewWire(t, func() string { return p.addr })
+	s := newSet(p, func(c *tunnel.SetConfig) { c.ServerAddress = wire.Addr() })
+	connected := func(is bool) func(tunnel.SetStatus) bool {
+		return func(status tunnel.SetStatus) bool { return (status.Phase == tunnel.Connected) == is }
+	}
+	s.await("it is up", connected(true))
+	wire.Cut()
+	s.await("it is lost", connected(false))
+	await(t, "one is up again", settled(t, s))
+	mustAsk(t, caller(s), "hello")
+	wire.Freeze()
+	wire.Cut()
+	s.await("it is lost again", connected(false))
+	await(t, "an attempt that takes long is not waited for", settled(t, s))
 }
 
 func TestNoCallWaitsForATunnelThatFails(t *testing.T) {
