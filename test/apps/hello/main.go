@@ -49,6 +49,9 @@ func main() {
 	log.SetFlags(log.LstdFlags | log.LUTC)
 	log.SetOutput(os.Stdout)
 	o := parseFlags()
+	if code, known := chore(flag.Args()); known {
+		os.Exit(code)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, o)
 	stop()
