@@ -137,7 +137,7 @@ func TestTheReadmesControlPlaneRuns(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(s.dir, "runner-ci.json")))
 	data := filepath.Join(s.dir, "control-plane")
 	api := regexp.MustCompile(`API .* listens on (\S+)`)
-	s.until(t, readme(t, "pipeops-controlplane serve", "/var/lib/pipeops", data,
+	s.until(t, readme(t, "pipeops-controlplane serve", "/var/lib/pipeops-controlplane", data,
 		"amqps://USER:PASSWORD@broker.example.com:5671/", sys.Broker.URL(broker.UserControlPlane),
 		"--advertise-edge cp.example.com:8444", "--advertise-edge cp.example.com:8444 --broker-ca "+sys.Broker.CAFile()+
 			" --api-listen 127.0.0.1:0 --tunnel-listen 127.0.0.1:0 --edge-listen 127.0.0.1:0"),
@@ -152,7 +152,7 @@ func TestTheReadmesControlPlaneRuns(t *testing.T) {
 			}
 			return err
 		})
-	s.run(t, readme(t, "token create", "/var/lib/pipeops", data))
+	s.run(t, readme(t, "token create", "/var/lib/pipeops-controlplane", data))
 	token, err := os.ReadFile(filepath.Join(s.dir, "agent-token"))
 	require.NoError(t, err)
 	assert.Contains(t, string(token), "pipeops_")
