@@ -36,9 +36,16 @@ func newRoot() *cobra.Command {
 		Version:       version,
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fmt.Errorf("%w: %w\n%s", errUsage, cli.FlagError(cmd, err), cli.SeeHelp(cmd.CommandPath()))
-	})
+	mistake := func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w: %w\n%s", errUsage, err, cli.SeeHelp(cmd.CommandPath()))
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return mistake(cmd, cli.FlagError(cmd, err)) })
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if err := cli.NegativeTime(cmd); err != nil {
+			return mistake(cmd, err)
+		}
+		return nil
+	}
 	root.AddCommand(newRun(), newReady(), newPrintConfig(), newDoctor(), newPolicy(), newAudit(), newBuild(), newVersion())
 	return root
 }

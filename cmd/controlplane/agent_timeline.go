@@ -63,8 +63,6 @@ func (c *agentTimeline) read() error {
 		return usageError{errors.New("--namespace is missing: the one that the App is in")}
 	case c.query.Limit < 1:
 		return usageError{errors.New("--limit: must be 1 or more")}
-	case c.since < 0:
-		return usageError{errors.New("--since: must not be negative")}
 	case c.since > 0:
 		c.query.Since = time.Now().Add(-c.since)
 	}

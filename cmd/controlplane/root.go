@@ -71,7 +71,13 @@ well: --data-dir is PIPEOPS_DATA_DIR, --api-listen is PIPEOPS_API_LISTEN.`,
   pipeops-controlplane agents --data-dir ./data`,
 		Version:       version,
 		SilenceErrors: true, SilenceUsage: true,
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd) },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			err := fromEnvironment(cmd)
+			if negative := cli.NegativeTime(cmd); err == nil && negative != nil {
+				err = usageError{negative}
+			}
+			return err
+		},
 	}
 	root.PersistentFlags().StringVar(&a.dataDir, "data-dir", defaultDataDir, "directory with the CA and the database, unless those are in PostgreSQL")
 	a.database.add(root.PersistentFlags())

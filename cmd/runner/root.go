@@ -75,7 +75,13 @@ Exit codes:
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	root.PersistentFlags().StringVar(&a.credentials, "credentials", "", "file with the Runner's credentials (environment: "+envCredentials+")")
-	root.PersistentFlags().DurationVar(&a.patience, "patience", runnerapi.DefaultPatience, "how long to try to reach the control plane or the agent")
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cli.NegativeTime(cmd); err != nil {
+				return usageError{err}
+			}
+			return nil
+		},
+	root.PersistentFlags().DurationVar(&a.patience, "patience", runnerapi.DefaultPatience, "how long to try to reach the control plane or the agent; 0 for one try")
 	_ = root.MarkPersistentFlagFilename("credentials", "json") // fails for an unknown flag only
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{cli.FlagError(cmd, err)} })
 	root.AddCommand(

@@ -66,8 +66,6 @@ func (c *timelineCommand) read(cmd *cobra.Command, name []string) error {
 	switch {
 	case c.query.Limit < 1:
 		return usageError{errors.New("--limit: must be 1 or more")}
-	case c.since < 0:
-		return usageError{errors.New("--since: must not be negative")}
 	case c.since > 0:
 		c.query.Since = time.Now().Add(-c.since)
 	}
