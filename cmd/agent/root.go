@@ -31,7 +31,8 @@ func newRoot() *cobra.Command {
 		Use:   "pipeops-agent",
 		Short: "Turns the cluster it runs in into a deployment target",
 		Long: "The agent registers with a control plane, opens one outbound FRP tunnel and serves\n" +
-			"the Runner API through it. It opens no inbound port but the one for health checks.",
+			"the Runner API through it. It opens no inbound port but the one for health checks.\n\n" +
+			"All times are shown in UTC.",
 		Example:       "  pipeops-agent run --config /etc/pipeops/agent.yaml",
 		Version:       version,
 		SilenceErrors: true, SilenceUsage: true,

@@ -97,7 +97,7 @@ func (c *agentTimeline) run(ctx context.Context, admin *controlplane.Admin, agen
 	return c.out.Write(c.app.out, lines, func(w io.Writer) {
 		cli.Row(w, "TIME", "TYPE", "WHAT")
 		for _, l := range lines {
-			cli.Row(w, l.Time.Format(time.RFC3339), l.Type, l.Summary)
+			cli.Row(w, cli.Time(l.Time), l.Type, l.Summary)
 		}
 	})
 }

@@ -65,7 +65,9 @@ func newRoot(a *app) *cobra.Command {
 their tunnels, routes Runners to them and announces them over RabbitMQ.
 
 --data-dir, --database and every flag of serve can be given in the environment as
-well: --data-dir is PIPEOPS_DATA_DIR, --api-listen is PIPEOPS_API_LISTEN.`,
+well: --data-dir is PIPEOPS_DATA_DIR, --api-listen is PIPEOPS_API_LISTEN.
+
+All times are shown in UTC.`,
 		Example: `  pipeops-controlplane serve --data-dir ./data
   pipeops-controlplane token create --data-dir ./data
   pipeops-controlplane agents --data-dir ./data`,

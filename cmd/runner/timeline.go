@@ -104,7 +104,7 @@ func (c *timelineCommand) run(ctx context.Context, nameOrID string) error {
 	return c.out.Write(c.app.out, lines, func(w io.Writer) {
 		cli.Row(w, "TIME", "TYPE", "WHAT")
 		for _, l := range lines {
-			cli.Row(w, l.Time.Local().Format(time.DateTime), l.Type, l.words())
+			cli.Row(w, cli.Time(l.Time), l.Type, l.words())
 		}
 	})
 }
@@ -175,7 +175,7 @@ func (c *timelineCommand) print(l eventLine) error {
 		_, _ = fmt.Fprintln(c.app.out, "---") // the encoder's error tells as much
 		return c.out.Write(c.app.out, l, nil)
 	}
-	_, err := fmt.Fprintln(c.app.out, cli.Printable(fmt.Sprintf("%s  %-16s  %s", l.Time.Local().Format(time.DateTime), l.Type, l.words())))
+	_, err := fmt.Fprintln(c.app.out, cli.Printable(fmt.Sprintf("%s  %-16s  %s", cli.Time(l.Time), l.Type, l.words())))
 	return err
 }
 
