@@ -149,11 +149,16 @@ func TestLogs(t *testing.T) {
 	assert.True(t, slices.IsSortedFunc(lines, func(a, b runnerapi.LogLine) int { return a.Time.Compare(b.Time) }), "merged by time")
 	assert.Len(t, podsIn(lines), 2)
 
+	all := lines
 	lines = nil
 	require.NoError(t, e.Logs(t.Context(), k, runnerapi.LogOptions{Tail: 1}, keep))
 	assert.Len(t, lines, 2, "the last of each pod")
+	since := time.Now().Truncate(time.Second) // Kubernetes goes by whole ones
+	old := func(l runnerapi.LogLine) bool { return l.Time.Before(since) }
+	require.True(t, old(all[0]))
 	lines = nil
 	require.NoError(t, e.Logs(t.Context(), k, runnerapi.LogOptions{Tail: -1, Since: time.Nanosecond}, keep))
+	assert.False(t, slices.ContainsFunc(lines, old), "of %v one is older than %s", lines, since)
 	err := e.Logs(t.Context(), k, runnerapi.LogOptions{Tail: 1, Container: "sidecar"}, keep)
 	assert.Equal(t, runnerapi.CodeNotFound, code(err))
 	err = e.Logs(t.Context(), key(ns, "nobody"), runnerapi.LogOptions{}, keep)
