@@ -9,7 +9,7 @@ import (
 )
 
 // sourceFlag are the flags of source put by the fields of a source that they set.
-var sourceFlag = map[string]string{
+var sourceFlag = map[string]string{ //nolint:gosec // names of flags
 	"name": "NAME", "url": "--url", "type": "--type", "path": "--path", "interval": "--interval", "credentials": "--secret", "prune": "--prune",
 	"ref": "--branch, --tag, --commit", "ref.branch": "--branch", "ref.tag": "--tag", "ref.commit": "--commit",
 	"app": "--app", "appSpec": "--app-file",
@@ -29,7 +29,7 @@ var inFlags = strings.NewReplacer("appSpec", "--app-file", "set build", "give --
 // sourceMistakes says what is wrong with a source in the words of source put; nil when
 // nothing is.
 func sourceMistakes(bad []runnerapi.FieldError) error {
-	var all []error
+	all := make([]error, 0, len(bad))
 	for _, b := range bad {
 		field, _, _ := strings.Cut(b.Field, "[")
 		flag, known := sourceFlag[field]
