@@ -97,6 +97,7 @@ func TestAGrantIsHeldAgainstTheAgentsLabels(t *testing.T) {
 	_, err = c.Cluster(ctxFor(t))
 	assert.Equal(t, runnerapi.CodeRefused, codeOf(t, err))
 	require.ErrorContains(t, err, "agent a1 refuses Runner tester: not granted (its certificate is for agents with env=test)")
+	require.ErrorContains(t, err, "which the operator makes with: pipeops-controlplane runner create tester -o FILE --force")
 	require.Len(t, h.refused(), 1)
 	got := h.refused()[0]
 	assert.Equal(t, runnerapi.Refusal{

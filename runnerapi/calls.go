@@ -200,8 +200,8 @@ func Calls() []Call {
 		},
 		{
 			"PUT", jobRoute, "put-job", Writes, []string{"RunJob"}, "job run", same,
-			`{"image":"registry.example.com/shop/web:1.4.2","args":["-crash-after","100ms","-exit-code","0"],"retries":1,"deadlineSeconds":600,"run":"build-1742"}`,
-			"pipeops-runner job run shop migrate --image registry.example.com/shop/web:1.4.2 --retries 1 --deadline 10m -- -crash-after 100ms -exit-code 0",
+			`{"image":"registry.example.com/shop/web:1.4.2","args":["migrate"],"retries":1,"deadlineSeconds":600,"run":"build-1742"}`,
+			"pipeops-runner job run shop migrate --image registry.example.com/shop/web:1.4.2 --retries 1 --deadline 10m -- migrate",
 		}, {
 			"GET", jobRoute, "get-job", Reads, []string{"GetJob", "WaitJob"}, "job status", read, "",
 			"pipeops-runner job status shop migrate",
@@ -216,8 +216,8 @@ func Calls() []Call {
 			"pipeops-runner job delete shop migrate",
 		}, {
 			"PUT", pipelineRoute, "put-pipeline", Writes, []string{"RunPipeline"}, "pipeline run", same,
-			`{"image":"registry.example.com/shop/web:1.4.2","jobs":[{"name":"test","args":["-crash-after","100ms","-exit-code","0"]},{"name":"migrate","args":["-crash-after","100ms","-exit-code","0"]}],"run":"build-1742"}`,
-			`echo '{"image":"registry.example.com/shop/web:1.4.2","jobs":[{"name":"test","args":["-crash-after","100ms","-exit-code","0"]},{"name":"migrate","args":["-crash-after","100ms","-exit-code","0"]}]}' | pipeops-runner pipeline run shop release -f -`,
+			`{"image":"registry.example.com/shop/web:1.4.2","jobs":[{"name":"test","args":["test"]},{"name":"migrate","args":["migrate"]}],"run":"build-1742"}`,
+			`echo '{"image":"registry.example.com/shop/web:1.4.2","jobs":[{"name":"test","args":["test"]},{"name":"migrate","args":["migrate"]}]}' | pipeops-runner pipeline run shop release -f -`,
 		}, {
 			"GET", pipelineRoute, "get-pipeline", Reads, []string{"GetPipeline", "WaitPipeline"}, "pipeline status", read, "",
 			"pipeops-runner pipeline status shop release",

@@ -229,18 +229,18 @@ func (c *Client) leaf() (*x509.Certificate, error) {
 // refusedBy says in words that the agent does not take our certificate. TLS tells
 // no more than that; what it may be, our certificate says.
 func (c *Client) refusedBy(alert error) *Error {
-	who, granted := "this Runner", ""
+	who, again, granted := "this Runner", "NAME", ""
 	if leaf, err := c.leaf(); err == nil {
 		if name, err := nameFrom(leaf, c.config.TrustDomain, roleRunner); err == nil {
-			who = "Runner " + name
+			who, again = "Runner "+name, name
 		}
 		if grant, err := GrantOf(leaf); err == nil && !grant.All() {
 			granted = fmt.Sprintf("not granted (its certificate is for agents with %s), or ", grant)
 		}
 	}
 	return problem.New(http.StatusUnauthorized, CodeRefused,
-		"ask the operator of the control plane: `pipeops-controlplane runner list` shows Runners, what they are granted and whether they were revoked; "+
-			"make new credentials with: pipeops-controlplane runner create NAME",
+		"ask the operator of the control plane: `pipeops-controlplane runner list --all` shows what Runners are granted and which were revoked. "+
+			"Who was revoked needs new credentials, which the operator makes with: pipeops-controlplane runner create "+again+" -o FILE --force",
 		"agent %s refuses %s: %sits certificate was revoked, or is not one of the agent's control plane (%v)", c.config.AgentID, who, granted, alert)
 }
 

@@ -131,7 +131,7 @@ func (c *Client) do(ctx context.Context, t *try, r *request) (*http.Response, er
 	if r.accept == NDJSON || r.accept == EventStream {
 		via = c.streams
 	}
-	begun := c.tellSlow(ctx, t, r)
+	begun := c.tellSlow(ctx, t, callName(r.method, r.path), r.query["wait"] != "")
 	resp, err := via.Do(req)
 	begun()
 	answered(statusOf(resp), err)

@@ -190,7 +190,10 @@ func (v *conversation) wait() (exitCode int, err error) {
 // upgrade connects to the agent, for as long as the client's patience lasts, and makes
 // the connection a WebSocket. A refusal is an *Error.
 func (c *Client) upgrade(ctx context.Context, path string, query url.Values, protocol string) (*channels, error) {
-	conn, err := c.connect(ctx)
+	ctx, t := withTry(ctx)
+	begun := c.tellSlow(ctx, t, callName(http.MethodGet, path), false)
+	defer begun()
+	conn, err := c.connect(ctx, t)
 	if err != nil {
 		return nil, err
 	}
@@ -222,8 +225,7 @@ const stall = time.Minute
 
 // connect is one connection of HTTP/1.1, which WebSockets need, through any of the
 // endpoints. Nothing has been asked of the agent yet, so it is tried again.
-func (c *Client) connect(ctx context.Context) (net.Conn, error) {
-	ctx, t := withTry(ctx)
+func (c *Client) connect(ctx context.Context, t *try) (net.Conn, error) {
 	for {
 		conn, err := c.upgrades.dial(ctx, "tcp", "")
 		if err == nil {

@@ -22,9 +22,10 @@ type Slow struct {
 }
 
 // tellSlow tells who wants to know it of a call that takes long, until answered is called.
-// Reads that were asked to wait are not slow, they wait.
-func (c *Client) tellSlow(ctx context.Context, t *try, r *request) (answered func()) {
-	if c.config.Slow == nil || r.query["wait"] != "" {
+// Reads that were asked to wait are not slow, they wait: of those it is told that the agent
+// cannot be reached.
+func (c *Client) tellSlow(ctx context.Context, t *try, call string, waits bool) (answered func()) {
+	if c.config.Slow == nil {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -32,8 +33,8 @@ func (c *Client) tellSlow(ctx context.Context, t *try, r *request) (answered fun
 	telling.Go(func() {
 		tick := time.NewTicker(slowEvery)
 		defer tick.Stop()
-		slow, begun := Slow{Call: callName(r.method, r.path)}, time.Now()
-		for told := false; ; told = true {
+		slow, begun, told := Slow{Call: call}, time.Now(), false
+		for {
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
@@ -43,6 +44,10 @@ func (c *Client) tellSlow(ctx context.Context, t *try, r *request) (answered fun
 				return
 			}
 			slow.Took, slow.Last = time.Since(begun), t.why()
+			if waits && slow.Last == nil {
+				continue
+			}
+			told = true
 			c.config.Slow(slow)
 		}
 	})

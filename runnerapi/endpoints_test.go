@@ -34,7 +34,12 @@ type node struct {
 
 func newNode(t *testing.T, target string) *node {
 	t.Helper()
-	n := &node{address: "127.0.0.1:0", t: t, target: target, open: map[net.Conn]bool{}}
+	return newNodeAt(t, target, "127.0.0.1:0")
+}
+
+func newNodeAt(t *testing.T, target, address string) *node {
+	t.Helper()
+	n := &node{address: address, t: t, target: target, open: map[net.Conn]bool{}}
 	n.start()
 	t.Cleanup(func() { n.cut(); n.all.Wait() })
 	return n
@@ -182,6 +187,25 @@ func TestADialThatHangsIsHedged(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, before, hanging.connections(), "what worked is preferred")
 	}
+}
+
+// TestAnEdgeMayHaveAnIPv6AddressAlone, for calls, streams and what a WebSocket carries.
+func TestAnEdgeMayHaveAnIPv6AddressAlone(t *testing.T) {
+	if ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "[::1]:0"); err != nil {
+		t.Skipf("this machine has no IPv6: %v", err)
+	} else {
+		require.NoError(t, ln.Close())
+	}
+	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+	n := newNodeAt(t, agent.Address, "[::1]:0")
+	require.True(t, strings.HasPrefix(n.address, "[::1]:"))
+	c := through(t, agent, n)
+	_, err := c.Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "shop/web:1"}, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+	require.NoError(t, c.Logs(ctxFor(t), web, runnerapi.LogOptions{Tail: -1}, func(runnerapi.LogLine) error { return nil }))
+	code, err := c.Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"exit", "3"}}, runnerapi.ExecStreams{})
+	require.NoError(t, err)
+	assert.Equal(t, 3, code)
 }
 
 // TestANodeMayDieInTheMiddle of a read, a followed log and a write: none fails, and the

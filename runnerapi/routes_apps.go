@@ -3,6 +3,7 @@ package runnerapi
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
@@ -43,7 +44,7 @@ func (s *server) putApp(ctx context.Context, in *struct {
 	params.Wait
 	Body AppSpec
 }) (*appOutput, error) {
-	if err := invalid(append(in.Body.ValidateName(in.Name), in.Body.Validate()...)); err != nil {
+	if err := invalid(slices.Concat(in.Body.ValidateName(in.Name), in.Body.Validate(), in.Body.slips())); err != nil {
 		return nil, err
 	}
 	if err := s.bringApp(ctx, in.Body); err != nil {

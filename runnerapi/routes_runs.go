@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
@@ -50,7 +51,7 @@ func inWords[T any](app *appOutput, err error, of func(App) T) (*runOutput[T], e
 // putRun deploys the App that a Job or Pipeline is, if the policy allows it.
 func putRun[S runSpec](ctx context.Context, s *server, in *putRunInput[S]) (*appOutput, error) {
 	spec := in.Body.AppSpec()
-	if err := invalid(append(spec.ValidateName(in.Name), in.Body.Validate()...)); err != nil {
+	if err := invalid(slices.Concat(spec.ValidateName(in.Name), in.Body.Validate(), spec.slips())); err != nil {
 		return nil, err
 	}
 	if err := s.bringApp(ctx, spec); err != nil {

@@ -34,7 +34,11 @@ func (s *server) putSource(ctx context.Context, in *struct {
 	params.Write
 	Body SourceSpec
 }) (*sourceOutput, error) {
-	if err := invalid(in.Body.Validate(in.Name)); err != nil {
+	bad := in.Body.Validate(in.Name)
+	if in.Body.Build != nil {
+		bad = append(bad, in.Body.Build.slips("build.resources")...)
+	}
+	if err := invalid(bad); err != nil {
 		return nil, err
 	}
 	source, err := s.Sources.PutSource(ctx, objectKey(in.Object), in.Body, s.writeOptions(ctx, in.Write))

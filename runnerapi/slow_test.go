@@ -14,6 +14,29 @@ import (
 
 // TestASlowCallIsToldWithWhyTheLastTryFailed calls an agent that is not there.
 func TestASlowCallIsToldWithWhyTheLastTryFailed(t *testing.T) {
+	for call, do := range map[string]func(context.Context, *runnerapi.Client) error{
+		"list-namespace-apps": func(ctx context.Context, c *runnerapi.Client) error {
+			_, err := c.List(ctx, "production")
+			return err
+		},
+		"exec-app": func(ctx context.Context, c *runnerapi.Client) error {
+			_, err := c.Exec(ctx, web, runnerapi.ExecOptions{Command: []string{"cat"}}, runnerapi.ExecStreams{})
+			return err
+		},
+		"port-forward-app": func(ctx context.Context, c *runnerapi.Client) error {
+			_, err := c.PortForward(ctx, web, runnerapi.PortForwardOptions{Port: 7})
+			return err
+		},
+		"get-build": func(ctx context.Context, c *runnerapi.Client) error { // a read that waits
+			_, err := c.WaitBuild(ctx, web, func(runnerapi.Build) {})
+			return err
+		},
+	} {
+		t.Run(call, func(t *testing.T) { toldOfNobody(t, call, do) })
+	}
+}
+
+func toldOfNobody(t *testing.T, call string, do func(context.Context, *runnerapi.Client) error) {
 	ctx, cancel := context.WithCancel(ctxFor(t))
 	defer cancel()
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
@@ -31,10 +54,9 @@ func TestASlowCallIsToldWithWhyTheLastTryFailed(t *testing.T) {
 	require.NoError(t, err)
 	defer c.Close()
 
-	_, err = c.List(ctx, "production")
-	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, do(ctx, c), context.Canceled)
 	require.Len(t, told, 3, "whoever was called has returned when the call has")
-	assert.Equal(t, "list-namespace-apps", told[0].Call)
+	assert.Equal(t, call, told[0].Call)
 	require.ErrorContains(t, told[0].Last, "refused")
 	assert.Greater(t, told[1].Took, told[0].Took)
 	assert.False(t, told[1].Answered)

@@ -31,14 +31,22 @@ func newRoot() *cobra.Command {
 		Use:   "pipeops-agent",
 		Short: "Turns the cluster it runs in into a deployment target",
 		Long: "The agent registers with a control plane, opens one outbound FRP tunnel and serves\n" +
-			"the Runner API through it. It opens no inbound port but the one for health checks.",
+			"the Runner API through it. It opens no inbound port but the one for health checks.\n\n" +
+			"All times are shown in UTC.",
 		Example:       "  pipeops-agent run --config /etc/pipeops/agent.yaml",
 		Version:       version,
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fmt.Errorf("%w: %w\n%s", errUsage, cli.FlagError(cmd, err), cli.SeeHelp(cmd.CommandPath()))
-	})
+	mistake := func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w: %w\n%s", errUsage, err, cli.SeeHelp(cmd.CommandPath()))
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return mistake(cmd, cli.FlagError(cmd, err)) })
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if err := cli.NegativeTime(cmd); err != nil {
+			return mistake(cmd, err)
+		}
+		return nil
+	}
 	root.AddCommand(newRun(), newReady(), newPrintConfig(), newDoctor(), newPolicy(), newAudit(), newBuild(), newVersion())
 	return root
 }

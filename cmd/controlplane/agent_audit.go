@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -77,7 +76,7 @@ func auditTable(w io.Writer, list auditLog) {
 		if r.Broken {
 			chain = "BROKEN"
 		}
-		cli.Row(w, r.Seq, r.Time.Format(time.RFC3339), r.Runner, r.Command, r.Namespace, r.Name, r.Outcome, r.Code, chain)
+		cli.Row(w, r.Seq, cli.Time(r.Time), r.Runner, r.Command, r.Namespace, r.Name, r.Outcome, r.Code, chain)
 	}
 	fmt.Fprintf(w, "HEAD %d:%s\n", list.Head.Seq, list.Head.Hash)
 }

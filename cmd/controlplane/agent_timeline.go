@@ -63,8 +63,6 @@ func (c *agentTimeline) read() error {
 		return usageError{errors.New("--namespace is missing: the one that the App is in")}
 	case c.query.Limit < 1:
 		return usageError{errors.New("--limit: must be 1 or more")}
-	case c.since < 0:
-		return usageError{errors.New("--since: must not be negative")}
 	case c.since > 0:
 		c.query.Since = time.Now().Add(-c.since)
 	}
@@ -99,7 +97,7 @@ func (c *agentTimeline) run(ctx context.Context, admin *controlplane.Admin, agen
 	return c.out.Write(c.app.out, lines, func(w io.Writer) {
 		cli.Row(w, "TIME", "TYPE", "WHAT")
 		for _, l := range lines {
-			cli.Row(w, l.Time.Format(time.RFC3339), l.Type, l.Summary)
+			cli.Row(w, cli.Time(l.Time), l.Type, l.Summary)
 		}
 	})
 }

@@ -107,7 +107,7 @@ func detailTable(w io.Writer, d agentDetail) {
 		{"Name:", d.Name}, {"ID:", d.ID}, {"State:", d.State}, {"Labels:", cli.Labels(d.Labels)}, {"Reached as:", endpoint},
 		{"Kubernetes:", strings.TrimSpace(strings.Join([]string{d.KubernetesVersion, d.Distribution, d.Provider}, " "))},
 		{"Capacity:", fmt.Sprintf("%d nodes, %s CPU, %s, %d of %d pods", c.Nodes, cli.Cores(c.CPUMillis), cli.Mebibytes(c.MemoryBytes), c.RunningPods, c.Pods)},
-		{"Agent:", d.AgentVersion}, {"Update:", updateDetail(d.Update)}, {"Registered:", d.RegisteredAt.Format(time.RFC3339)}, {"Last seen:", cli.Ago(d.LastSeen)},
+		{"Agent:", d.AgentVersion}, {"Update:", updateDetail(d.Update)}, {"Registered:", cli.Time(d.RegisteredAt)}, {"Last seen:", cli.Ago(d.LastSeen)},
 	} {
 		cli.Row(w, line[0], line[1])
 	}
@@ -116,6 +116,6 @@ func detailTable(w io.Writer, d agentDetail) {
 	}
 	cli.Row(w, "Timeline:", fmt.Sprintf("%d events", len(d.Timeline)))
 	for _, e := range d.Timeline {
-		cli.Row(w, "  "+e.Time.Format(time.DateTime), e.Type, e.Summary)
+		cli.Row(w, "  "+cli.Time(e.Time), e.Type, e.Summary)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -43,7 +42,7 @@ func newCAShow(a *app) *cobra.Command {
 func caTable(w io.Writer, status controlplane.CAStatus) {
 	cli.Row(w, "CA", "ROLE", "FROM", "UNTIL", "FINGERPRINT")
 	for _, c := range status.CAs {
-		cli.Row(w, c.Name, c.Role, c.NotBefore.Format(time.DateOnly), c.NotAfter.Format(time.DateOnly), c.Fingerprint)
+		cli.Row(w, c.Name, c.Role, cli.Time(c.NotBefore), cli.Time(c.NotAfter), c.Fingerprint)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -13,6 +14,18 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
 )
+
+// TestTheReadmesDataDirectoryIsTheDefault, so that who leaves the flag out later finds what
+// was served before.
+func TestTheReadmesDataDirectoryIsTheDefault(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(harness.Root(), "README.md"))
+	require.NoError(t, err)
+	named := regexp.MustCompile(`--data-dir (\S+)`).FindAllStringSubmatch(string(text), -1)
+	require.NotEmpty(t, named)
+	for _, n := range named {
+		require.Equal(t, defaultDataDir, n[1])
+	}
+}
 
 // TestTheCommandsOfTheCertificatesDocument runs them as they are written.
 func TestTheCommandsOfTheCertificatesDocument(t *testing.T) {

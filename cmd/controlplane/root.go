@@ -65,13 +65,21 @@ func newRoot(a *app) *cobra.Command {
 their tunnels, routes Runners to them and announces them over RabbitMQ.
 
 --data-dir, --database and every flag of serve can be given in the environment as
-well: --data-dir is PIPEOPS_DATA_DIR, --api-listen is PIPEOPS_API_LISTEN.`,
+well: --data-dir is PIPEOPS_DATA_DIR, --api-listen is PIPEOPS_API_LISTEN.
+
+All times are shown in UTC.`,
 		Example: `  pipeops-controlplane serve --data-dir ./data
   pipeops-controlplane token create --data-dir ./data
   pipeops-controlplane agents --data-dir ./data`,
 		Version:       version,
 		SilenceErrors: true, SilenceUsage: true,
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd) },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			err := fromEnvironment(cmd)
+			if negative := cli.NegativeTime(cmd); err == nil && negative != nil {
+				err = usageError{negative}
+			}
+			return err
+		},
 	}
 	root.PersistentFlags().StringVar(&a.dataDir, "data-dir", defaultDataDir, "directory with the CA and the database, unless those are in PostgreSQL")
 	a.database.add(root.PersistentFlags())

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -13,18 +14,27 @@ import (
 
 func newRunnerList(a *app) *cobra.Command {
 	var out cli.Output
+	var all bool
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List Runners",
-		Example: "  pipeops-controlplane runner list",
+		Long:    "List Runners, but those that were revoked: --all shows them too.",
+		Example: "  pipeops-controlplane runner list\n  pipeops-controlplane runner list --all",
 		Args:    exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.admin(cmd, func(ctx context.Context, admin *controlplane.Admin) error {
-				runners, err := admin.Runners(ctx)
+				known, err := admin.Runners(ctx)
 				if err != nil {
 					return err
 				}
-				if a.none(out, len(runners), "no Runners yet; `pipeops-controlplane runner create NAME -o FILE` makes the credentials of one") {
+				runners := known
+				if !all {
+					runners = slices.DeleteFunc(slices.Clone(known), revoked)
+				}
+				if hidden := len(known) - len(runners); hidden > 0 {
+					defer a.say("%d revoked not shown; --all shows them", hidden)
+				}
+				if a.none(out, len(runners), "no Runners; `pipeops-controlplane runner create NAME -o FILE` makes the credentials of one") {
 					return nil
 				}
 				return out.Write(a.out, listOf(runners), func(w io.Writer) { runnerTable(w, runners) })
@@ -32,14 +42,17 @@ func newRunnerList(a *app) *cobra.Command {
 		},
 	}
 	out.Add(cmd)
+	cmd.Flags().BoolVar(&all, "all", false, "also those that were revoked")
 	return cmd
 }
+
+func revoked(r store.Runner) bool { return !r.RevokedAt.IsZero() }
 
 func runnerTable(w io.Writer, runners []store.Runner) {
 	cli.Row(w, "NAME", "STATE", "AGENTS", "CREATED", "EXPIRES")
 	for _, r := range runners {
 		state := "valid"
-		if !r.RevokedAt.IsZero() {
+		if revoked(r) {
 			state = "revoked"
 		}
 		agents := r.Agents

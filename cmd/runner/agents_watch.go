@@ -99,7 +99,7 @@ func describeChange(ch announce.Change) string {
 	if at.IsZero() {
 		at = time.Now()
 	}
-	s := fmt.Sprintf("%s  %-16s  %s (%s)", at.Local().Format(time.TimeOnly), kind(ch), ch.Agent.Name, ch.Agent.ID)
+	s := fmt.Sprintf("%s  %-16s  %s (%s)", cli.Time(at), kind(ch), ch.Agent.Name, ch.Agent.ID)
 	if app := ch.App; app != nil {
 		s += fmt.Sprintf("  %s  %d/%d ready  %s", runnerapi.Key{Namespace: app.Namespace, Name: app.Name}, app.Ready, app.Replicas, app.Image)
 		if app.Cause != "" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -22,8 +23,11 @@ func newClusterEvents(a *app) *cobra.Command {
 		Args:              exactArgs("AGENT"),
 		ValidArgsFunction: a.completeAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if filter.Since < 0 || filter.Limit < 1 || filter.Limit > runnerapi.MaxEvents {
-				return usageError{fmt.Errorf("--since is no negative duration, and --limit is from 1 to %d", runnerapi.MaxEvents)}
+			if filter.Limit < 1 || filter.Limit > runnerapi.MaxEvents {
+				return usageError{fmt.Errorf("--limit: is from 1 to %d", runnerapi.MaxEvents)}
+			}
+			if err := eventType(&filter.Type); err != nil {
+				return usageError{err}
 			}
 			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
 				events, err := t.ListEvents(ctx, namespace, filter)
@@ -40,9 +44,27 @@ func newClusterEvents(a *app) *cobra.Command {
 	fl.StringVar(&filter.Kind, "kind", "", "only of objects of this kind, such as Pod")
 	fl.StringVar(&filter.Name, "name", "", "only of the object of this name")
 	fl.StringVar(&filter.Type, "type", "", "only Normal or Warning")
+	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(eventTypes, cobra.ShellCompDirectiveNoFileComp)) // fails for an unknown flag only
 	fl.DurationVar(&filter.Since, "since", 0, "no older than this")
 	fl.IntVar(&filter.Limit, "limit", 200, "how many at most")
 	return cmd
+}
+
+// eventTypes are those that Kubernetes has.
+var eventTypes = []string{"Normal", "Warning"}
+
+// eventType writes a type as Kubernetes does: in whatever case it was typed, it means the same.
+func eventType(typed *string) error {
+	for _, known := range eventTypes {
+		if strings.EqualFold(*typed, known) {
+			*typed = known
+			return nil
+		}
+	}
+	if *typed == "" {
+		return nil
+	}
+	return fmt.Errorf("--type: %q is none of %s", *typed, strings.Join(eventTypes, ", "))
 }
 
 func clusterEventTable(w io.Writer, events []runnerapi.ClusterEvent) {

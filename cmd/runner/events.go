@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -50,7 +49,7 @@ func (c *eventsCommand) print(e runnerapi.AppEvent) error {
 	if c.json {
 		return json.NewEncoder(c.out).Encode(e)
 	}
-	_, err := fmt.Fprintln(c.out, cli.Printable(e.Time.Local().Format(time.TimeOnly)+" "+eventText(e)))
+	_, err := fmt.Fprintln(c.out, cli.Printable(cli.Time(e.Time)+" "+eventText(e)))
 	return err
 }
 

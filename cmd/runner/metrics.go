@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -63,7 +62,7 @@ func metricsTable(w io.Writer, m runnerapi.AppMetrics) {
 	cli.Row(w)
 	cli.Row(w, "Right-sizing:", m.Sizing.Mode)
 	if at := m.Sizing.AppliedAt; at != nil {
-		cli.Row(w, "Applied:", fmt.Sprintf("%s (%s), %s", at.Local().Format(time.DateTime), cli.Ago(*at), m.Sizing.AppliedBy))
+		cli.Row(w, "Applied:", fmt.Sprintf("%s (%s), %s", cli.Time(*at), cli.Ago(*at), m.Sizing.AppliedBy))
 	}
 	if m.Sizing.Waiting != "" {
 		cli.Row(w, "Waiting:", m.Sizing.Waiting)

@@ -65,6 +65,8 @@ AGENT is an agent's name or its ID. Everything needed to get in is in one file,
 made with ` + "`pipeops-controlplane runner create NAME -o FILE`" + ` and given by
 --credentials or ` + envCredentials + `.
 
+All times are shown in UTC.
+
 Exit codes:
 ` + exitCodesHelp(),
 		Example: `  export ` + envCredentials + `=~/runner.json
@@ -73,9 +75,15 @@ Exit codes:
   pipeops-runner logs shop web -f`,
 		Version:       version,
 		SilenceErrors: true, SilenceUsage: true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cli.NegativeTime(cmd); err != nil {
+				return usageError{err}
+			}
+			return nil
+		},
 	}
 	root.PersistentFlags().StringVar(&a.credentials, "credentials", "", "file with the Runner's credentials (environment: "+envCredentials+")")
-	root.PersistentFlags().DurationVar(&a.patience, "patience", runnerapi.DefaultPatience, "how long to try to reach the control plane or the agent")
+	root.PersistentFlags().DurationVar(&a.patience, "patience", runnerapi.DefaultPatience, "how long to try to reach the control plane or the agent; 0 for one try")
 	_ = root.MarkPersistentFlagFilename("credentials", "json") // fails for an unknown flag only
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{cli.FlagError(cmd, err)} })
 	root.AddCommand(

@@ -178,7 +178,7 @@ func (a *app) sayStanding(s standing) {
 // runTimes are the rows that jobs and pipelines have in common.
 func runTimes(w io.Writer, started, finished *time.Time) {
 	if started != nil {
-		cli.Row(w, "Started:", started.Local().Format(time.DateTime))
+		cli.Row(w, "Started:", cli.Time(*started))
 	}
 	if started != nil && finished != nil {
 		cli.Row(w, "Took:", finished.Sub(*started).Round(time.Second))

@@ -64,8 +64,8 @@ and deployed by its digest. Where the repository has a Dockerfile and nothing el
 			if chart.Release != "" || chart.Values != "" || len(chart.ValuesFiles) > 0 {
 				spec.Chart = &chart
 			}
-			if bad := spec.Validate(args[1]); len(bad) > 0 {
-				return usageError{fmt.Errorf("%s %s", bad[0].Field, bad[0].Message)}
+			if err := sourceMistakes(spec.Validate(args[1])); err != nil {
+				return usageError{err}
 			}
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
 			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -19,12 +20,34 @@ func TestSourceCommands(t *testing.T) {
 	code, _, errs = w.run(t, with("--url", "https://git.example.com/missing.git", "--wait=5s")...)
 	assert.Equal(t, exitAppFailed, code)
 	assert.Contains(t, errs, "there is no repository")
-	for _, bad := range [][]string{
-		with("--url", "http://git.example.com/a.git"), with("--url", "https://git.example.com/a.git", "--interval", "1s"),
-		with("--url", "https://git.example.com/a.git", "--branch", "a", "--tag", "b"), with("--url", "https://git.example.com/a.git", "--path", "../x"),
+	const url = "https://git.example.com/a.git"
+	for says, bad := range map[string][]string{
+		"--url: only https:// and ssh://":                      with("--url", "http://git.example.com/a.git"),
+		"name it with --secret":                                with("--url", "https://me:secret@git.example.com/a.git"),
+		"--interval: has to be":                                with("--url", url, "--interval", "1s"),
+		"--branch, --tag, --commit: at most one":               with("--url", url, "--branch", "a", "--tag", "b"),
+		"--path: has to be a path within":                      with("--url", url, "--path", "../x"),
+		"--type: has to be app, manifests":                     with("--url", url, "--type", "helm"),
+		"--values-file: has to be a path within":               with("--url", url, "--type", "chart", "--values-file", "/x"),
+		"--image: has a tag":                                   with("--url", url, "--image", "registry.example.com/web:1"),
+		"--dockerfile: has to be a path within":                with("--url", url, "--image", "registry.example.com/web", "--dockerfile", "../x"),
+		"--memory: the request is more than":                   with("--url", url, "--image", "registry.example.com/web", "--memory", "2Gi", "--limit-memory", "1Gi"),
+		"--arg 1: is no name of a build argument":              with("--url", url, "--image", "registry.example.com/web", "--arg", "1=2"),
+		"--interval: has to be between 30s and 24h\n--prune: ": with("--url", url, "--interval", "1s", "--prune"),
 	} {
-		code, _, _ := w.run(t, bad...)
+		code, _, errs := w.run(t, bad...)
 		assert.Equal(t, exitUsage, code, bad)
+		assert.Contains(t, errs, says)
+	}
+	command := newSource(&app{})
+	for field, flags := range sourceFlag {
+		for flag := range strings.SplitSeq(flags, ", ") {
+			if name, isFlag := strings.CutPrefix(flag, "--"); isFlag {
+				cmd, _, err := command.Find([]string{"put"})
+				require.NoError(t, err)
+				assert.NotNil(t, cmd.Flags().Lookup(name), "%s is %s", field, flag)
+			}
+		}
 	}
 	for _, c := range []struct {
 		code int
@@ -60,13 +83,13 @@ func TestASourceThatBuilds(t *testing.T) {
 	code, _, errs = w.run(t, with("--app-file", app, "--image", image)...)
 	assert.Equal(t, exitOK, code, errs)
 	for why, bad := range map[string][]string{
-		"has a tag":                 with("--path", "app.yaml", "--image", image+":latest"),
-		"--image is needed":         with("--path", "app.yaml", "--context", "app"),
-		"only one of":               with("--path", "app.yaml", "--app-file", app, "--image", image),
-		"set build":                 with("--app-file", app),
-		"build.context":             with("--path", "app.yaml", "--image", image, "--context", "../x"),
-		"expected NAME=":            with("--path", "app.yaml", "--image", image, "--arg", "A"),
-		"is no name of a namespace": with("--path", "app.yaml", "--image", image, "--build-namespace", "A_b"),
+		"has a tag":         with("--path", "app.yaml", "--image", image+":latest"),
+		"--image is needed": with("--path", "app.yaml", "--context", "app"),
+		"only one of":       with("--path", "app.yaml", "--app-file", app, "--image", image),
+		"--app-file: is for a source that builds its image: give --image": with("--app-file", app),
+		"--context: has to be a path":                                     with("--path", "app.yaml", "--image", image, "--context", "../x"),
+		"expected NAME=":                                                  with("--path", "app.yaml", "--image", image, "--arg", "A"),
+		"is no name of a namespace":                                       with("--path", "app.yaml", "--image", image, "--build-namespace", "A_b"),
 	} {
 		code, _, errs := w.run(t, bad...)
 		assert.Equal(t, exitUsage, code, bad)

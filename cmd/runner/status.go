@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -73,7 +72,7 @@ func statusTable(w io.Writer, app runnerapi.App) {
 		cli.Row(w, "Public:", url)
 	}
 	if since := app.Status.LastTransition; since != nil {
-		cli.Row(w, "Since:", since.Local().Format(time.DateTime)+" ("+cli.Ago(*since)+")")
+		cli.Row(w, "Since:", cli.Time(*since)+" ("+cli.Ago(*since)+")")
 	}
 	if d := app.Status.Drift; d != nil {
 		cli.Row(w, "Drift:", driftText(d))

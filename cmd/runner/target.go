@@ -161,7 +161,7 @@ func (a *app) target(ctx context.Context, nameOrID string) (*target, error) {
 	config := runnerapi.ClientConfig{
 		AgentID: agent.ID, ServerName: agent.ID + "." + l.AgentsDomain, EdgeAddresses: []string{l.Edge},
 		TrustDomain: l.TrustDomain, Roots: l.keep.Roots(), Certificate: l.keep.Certificate,
-		Patience: a.patience, UserAgent: "pipeops-runner/" + version,
+		Patience: max(a.patience, 1), UserAgent: "pipeops-runner/" + version,
 		Slow: newSlowness(a, "agent "+agent.Name).tell,
 	}
 	for i, e := range agent.Endpoints {

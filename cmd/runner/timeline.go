@@ -66,8 +66,6 @@ func (c *timelineCommand) read(cmd *cobra.Command, name []string) error {
 	switch {
 	case c.query.Limit < 1:
 		return usageError{errors.New("--limit: must be 1 or more")}
-	case c.since < 0:
-		return usageError{errors.New("--since: must not be negative")}
 	case c.since > 0:
 		c.query.Since = time.Now().Add(-c.since)
 	}
@@ -106,7 +104,7 @@ func (c *timelineCommand) run(ctx context.Context, nameOrID string) error {
 	return c.out.Write(c.app.out, lines, func(w io.Writer) {
 		cli.Row(w, "TIME", "TYPE", "WHAT")
 		for _, l := range lines {
-			cli.Row(w, l.Time.Local().Format(time.DateTime), l.Type, l.words())
+			cli.Row(w, cli.Time(l.Time), l.Type, l.words())
 		}
 	})
 }
@@ -177,7 +175,7 @@ func (c *timelineCommand) print(l eventLine) error {
 		_, _ = fmt.Fprintln(c.app.out, "---") // the encoder's error tells as much
 		return c.out.Write(c.app.out, l, nil)
 	}
-	_, err := fmt.Fprintln(c.app.out, cli.Printable(fmt.Sprintf("%s  %-16s  %s", l.Time.Local().Format(time.DateTime), l.Type, l.words())))
+	_, err := fmt.Fprintln(c.app.out, cli.Printable(fmt.Sprintf("%s  %-16s  %s", cli.Time(l.Time), l.Type, l.words())))
 	return err
 }
 

@@ -5,10 +5,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,6 +38,7 @@ func TestInside(t *testing.T) {
 	}()
 	t.Run("exec", func(t *testing.T) { execInside(t, e, k) })
 	t.Run("terminal", func(t *testing.T) { terminalInside(t, e, k) })
+	t.Run("resize", func(t *testing.T) { resizeInside(t, e, k) })
 	t.Run("port", func(t *testing.T) { forwardInside(t, e, k) })
 	t.Run("refusals", func(t *testing.T) { refusalsInside(t, e, k) })
 }
@@ -97,6 +100,35 @@ func terminalInside(t *testing.T, e *app.Engine, k runnerapi.Key) {
 			said += part
 		case <-time.After(podPatience):
 			t.Fatalf("the terminal said %q", said)
+		}
+	}
+	_, err = typed.Write([]byte{4}) // Ctrl-D
+	require.NoError(t, err)
+	require.NoError(t, <-done)
+}
+
+// resizeInside changes a terminal's size, which what runs on it sees each time.
+func resizeInside(t *testing.T, e *app.Engine, k runnerapi.Key) {
+	call, err := e.Exec(t.Context(), k, runnerapi.ExecOptions{Command: []string{"/hello", "-size"}, Stdin: true, TTY: true})
+	require.NoError(t, err)
+	in, typed := io.Pipe()
+	sizes, out, done := make(chan runnerapi.TerminalSize), make(chan string, 64), make(chan error, 1)
+	go func() {
+		_, err := call(t.Context(), runnerapi.ExecStreams{Stdin: in, Stdout: chanWriter(out), Resize: sizes})
+		done <- err
+	}()
+	for _, size := range []runnerapi.TerminalSize{{Width: 100, Height: 40}, {Width: 61, Height: 7}} {
+		sizes <- size
+		want, said := fmt.Sprintf("%dx%d\r\n", size.Width, size.Height), ""
+		for !strings.Contains(said, want) { // it may be asked before it has become so
+			_, err = typed.Write([]byte("\r"))
+			require.NoError(t, err)
+			select {
+			case part := <-out:
+				said += part
+			case <-time.After(podPatience):
+				t.Fatalf("no %q in %q", want, said)
+			}
 		}
 	}
 	_, err = typed.Write([]byte{4}) // Ctrl-D

@@ -149,11 +149,16 @@ func TestLogs(t *testing.T) {
 	assert.True(t, slices.IsSortedFunc(lines, func(a, b runnerapi.LogLine) int { return a.Time.Compare(b.Time) }), "merged by time")
 	assert.Len(t, podsIn(lines), 2)
 
+	all := lines
 	lines = nil
 	require.NoError(t, e.Logs(t.Context(), k, runnerapi.LogOptions{Tail: 1}, keep))
 	assert.Len(t, lines, 2, "the last of each pod")
+	since := time.Now().Truncate(time.Second) // Kubernetes goes by whole ones
+	old := func(l runnerapi.LogLine) bool { return l.Time.Before(since) }
+	require.True(t, old(all[0]))
 	lines = nil
 	require.NoError(t, e.Logs(t.Context(), k, runnerapi.LogOptions{Tail: -1, Since: time.Nanosecond}, keep))
+	assert.False(t, slices.ContainsFunc(lines, old), "of %v one is older than %s", lines, since)
 	err := e.Logs(t.Context(), k, runnerapi.LogOptions{Tail: 1, Container: "sidecar"}, keep)
 	assert.Equal(t, runnerapi.CodeNotFound, code(err))
 	err = e.Logs(t.Context(), key(ns, "nobody"), runnerapi.LogOptions{}, keep)
@@ -207,6 +212,48 @@ func TestFollowSeesNewPods(t *testing.T) {
 		assert.False(t, seen[l], "twice: %+v", l)
 		seen[l] = true
 	}
+}
+
+// TestLogsOfEachContainer of a pod that ends again and again: the one that prepared it, the one
+// that runs, over its restart, and the run before that.
+func TestLogsOfEachContainer(t *testing.T) {
+	env := kubetest.Full(t)
+	e, _ := start(t, env.Agent, nil)
+	k := key(ownNamespace(t, env), "restarts")
+	deploy(t, e, k, runnerapi.AppSpec{
+		Image: helloImage(t, env), Args: []string{"-crash-after=2s", "-exit-code=9"},
+		InitContainers: []runnerapi.InitContainer{{Name: "prepare", Args: []string{"migrate"}}},
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), podPatience)
+	defer cancel()
+	began, pods := 0, map[string]bool{}
+	require.Eventually(t, func() bool {
+		return e.Logs(ctx, k, runnerapi.LogOptions{Tail: 1}, func(runnerapi.LogLine) error { return nil }) == nil
+	}, podPatience, pollEvery, "there is a pod")
+	err := e.Logs(ctx, k, runnerapi.LogOptions{Follow: true, Tail: -1}, func(l runnerapi.LogLine) error {
+		pods[l.Pod] = true
+		if strings.Contains(l.Line, "listening on") {
+			if began++; began == 2 {
+				cancel()
+			}
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	assert.Equal(t, 2, began, "what ran before and what runs now")
+	assert.Len(t, pods, 1)
+	for _, c := range []struct {
+		opts runnerapi.LogOptions
+		says string
+	}{
+		{runnerapi.LogOptions{Tail: -1, Container: "prepare"}, "migrate: done"},
+		{runnerapi.LogOptions{Tail: -1, Previous: true}, "crashing on purpose with exit code 9"},
+	} {
+		var said strings.Builder
+		require.NoError(t, e.Logs(t.Context(), k, c.opts, func(l runnerapi.LogLine) error { said.WriteString(l.Line + "\n"); return nil }))
+		assert.Contains(t, said.String(), c.says)
+	}
+	require.NoError(t, e.Delete(t.Context(), k, byTest))
 }
 
 func podsIn(lines []runnerapi.LogLine) map[string]bool {

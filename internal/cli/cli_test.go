@@ -3,6 +3,10 @@ package cli_test
 import (
 	"bytes"
 	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +46,28 @@ func TestTimesAreShort(t *testing.T) {
 	}
 	assert.Equal(t, "never", cli.Ago(time.Time{}))
 	assert.Equal(t, "ended", cli.Until(time.Now().Add(-time.Hour)))
+}
+
+// TestTimesAreShownInOneForm whatever the machine's time zone is: no command makes one of its own.
+func TestTimesAreShownInOneForm(t *testing.T) {
+	assert.Equal(t, "2026-01-02T15:04:05Z", cli.Time(time.Date(2026, 1, 3, 0, 4, 5, 6, time.FixedZone("Tokyo", 9*60*60))))
+	own := regexp.MustCompile(`\.Local\(\)|\.Format\(time\.`)
+	looked := 0
+	require.NoError(t, filepath.WalkDir("../../cmd", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		looked++
+		text, err := os.ReadFile(path)
+		for line := range strings.Lines(string(text)) {
+			// A line of a log is dated to the nanosecond.
+			if own.MatchString(line) && !strings.Contains(line, ".UTC().Format(time.RFC3339Nano)") {
+				t.Errorf("%s: show times with cli.Time: %s", path, strings.TrimSpace(line))
+			}
+		}
+		return err
+	}))
+	assert.Greater(t, looked, 100)
 }
 
 func TestVersionIsStamped(t *testing.T) {

@@ -7,6 +7,10 @@ import (
 	"time"
 )
 
+// Time is a time as all tables show it: in UTC, as in JSON, logs and audit logs, so that
+// people in several places, and what they copy from there, mean the same.
+func Time(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
 // Ago is a time that has been, as kubectl shows it.
 func Ago(t time.Time) string {
 	if t.IsZero() {

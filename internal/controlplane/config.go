@@ -126,7 +126,7 @@ func (c *Config) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.DataDir == "" {
-		bad("--data-dir: is empty; name a directory that survives restarts, for example /var/lib/pipeops")
+		bad("--data-dir: is empty; name a directory that survives restarts, for example /var/lib/pipeops-controlplane")
 	}
 	if c.Database.Given() {
 		if err := c.Database.Validate(); err != nil {

@@ -101,13 +101,14 @@ func TestRunnersGetTheSnapshot(t *testing.T) {
 	c, gone := p.registered("shop"), p.registered("gone")
 	_, err := p.admin.RevokeAgent(t.Context(), gone.name)
 	require.NoError(t, err)
-	refused := func(client *http.Client, words string) {
+	refused := func(client *http.Client, words, fix string) {
 		t.Helper()
 		p.get(client, announce.SnapshotPath, func(resp *http.Response) {
 			e := problem.Read(resp)
 			assert.Equal(t, http.StatusUnauthorized, e.Status)
 			assert.Contains(t, e.Error(), words)
 			assert.Contains(t, e.Fix, "runner create")
+			assert.Contains(t, e.Fix, fix)
 		})
 	}
 	first := p.runnerClient("builder")
@@ -119,15 +120,15 @@ func TestRunnersGetTheSnapshot(t *testing.T) {
 		assert.Equal(t, c.id.AgentID, body.Agents[0].ID)
 		assert.Equal(t, uint64(1), body.Agents[0].Sequence)
 	})
-	refused(p.runnerClient(""), "no client certificate")
+	refused(p.runnerClient(""), "no client certificate", "")
 	agent := &http.Client{Transport: &http.Transport{TLSClientConfig: c.tlsConfig()}, Timeout: 10 * time.Second}
 	t.Cleanup(agent.CloseIdleConnections)
-	refused(agent, "runner's")
+	refused(agent, "runner's", "")
 
 	second := p.runnerClient("builder")
-	refused(first, "newer certificate")
+	refused(first, "newer certificate", "use the newest credentials")
 	require.NoError(t, p.admin.RevokeRunner(t.Context(), "builder"))
-	refused(second, "revoked")
+	refused(second, "revoked", "new ones are needed: the operator of the control plane makes them with `pipeops-controlplane runner create builder -o FILE --force`")
 	answer, err := c.client.Heartbeat(t.Context(), c.heartbeat())
 	require.NoError(t, err)
 	assert.Len(t, answer.RevokedRunners, 2, "agents are told of both certificates")

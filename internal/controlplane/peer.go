@@ -167,15 +167,20 @@ func (p *peers) runnerOfRequest(r *http.Request) (string, error) {
 		return "", bad
 	}
 	known, err := p.store.Runner(r.Context(), name)
+	again := "`pipeops-controlplane runner create " + name + " -o FILE --force`"
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return "", controlapi.Errorf(controlapi.CodeCertificateUnknown, fix, "the control plane does not know Runner %s", name)
+		return "", controlapi.Errorf(controlapi.CodeCertificateUnknown,
+			"new credentials are needed: the operator of the control plane makes them with "+again, "the control plane does not know Runner %s", name)
 	case err != nil:
 		return "", err
 	case known.Serial != cert.SerialNumber.Text(16):
-		return "", controlapi.Errorf(controlapi.CodeCertificateUnknown, fix, "Runner %s has a newer certificate", name)
+		return "", controlapi.Errorf(controlapi.CodeCertificateUnknown,
+			"use the newest credentials; if they are lost, the operator of the control plane makes others with "+again, "Runner %s has a newer certificate", name)
 	case !known.RevokedAt.IsZero():
-		return "", controlapi.Errorf(controlapi.CodeCertificateUnknown, fix, "Runner %s was revoked at %s", name, known.RevokedAt.Format(time.RFC3339))
+		return "", controlapi.Errorf(controlapi.CodeCertificateUnknown,
+			"these credentials are over, new ones are needed: the operator of the control plane makes them with "+again,
+			"Runner %s was revoked at %s", name, known.RevokedAt.UTC().Format(time.RFC3339))
 	}
 	return name, p.noteRunner(r.Context(), name, cert)
 }

@@ -281,6 +281,27 @@ func TestAnAppFollowsItsRepository(t *testing.T) {
 	require.NoError(t, p.engine.Delete(t.Context(), p.key("web"), runner))
 }
 
+// TestANewCommitIsFollowed although nobody asks for it, after the shortest time that there is.
+func TestANewCommitIsFollowed(t *testing.T) {
+	p := open(t, "git-interval")
+	p.secret("correct horse")
+	repo := p.git.Create(t, "shop/deploy.git")
+	repo.Commit(map[string]string{"one.yaml": configMapFile("one", "first")})
+	p.put("web", runnerapi.SourceSpec{Type: runnerapi.SourceManifests, Interval: runnerapi.MinSourceInterval.String()})
+	require.Nil(t, p.settled("web").Error)
+	second := repo.Commit(map[string]string{"one.yaml": configMapFile("one", "second")})
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		followed, err := p.keeper.GetSource(t.Context(), p.key("web"))
+		if assert.NoError(c, err) {
+			assert.Equal(c, second, followed.Status.Commit)
+		}
+	}, runnerapi.MinSourceInterval+patience, 100*time.Millisecond)
+	cm, err := p.configMap("one")
+	require.NoError(t, err)
+	assert.Equal(t, "second", cm.Data["a"])
+	require.NoError(t, p.keeper.DeleteSource(t.Context(), p.key("web"), runner))
+}
+
 // TestAHeldDeleteSparesANewerSource of the same name: before the delete has read what there is
 // the journal tells, after that the UID.
 func TestAHeldDeleteSparesANewerSource(t *testing.T) {

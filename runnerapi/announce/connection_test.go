@@ -55,6 +55,20 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
+// TestWhereABrokerIs: by name or address, which may be of IPv6.
+func TestWhereABrokerIs(t *testing.T) {
+	for url, want := range map[string]string{
+		"amqps://user:x@mq.example.com/":      "mq.example.com:5671",
+		"amqps://user:x@[2001:db8::1]/":       "[2001:db8::1]:5671",
+		"amqps://user:x@[2001:db8::1]:5670/v": "[2001:db8::1]:5670",
+	} {
+		brokers, err := parseBrokers([]string{url})
+		if err != nil || brokers[0].addr != want {
+			t.Errorf("%s: %v, %v, want %s", url, brokers, err, want)
+		}
+	}
+}
+
 func TestDialErrorsSayWhatToDo(t *testing.T) {
 	tests := []struct {
 		err  error

@@ -137,7 +137,7 @@ func TestTheReadmesControlPlaneRuns(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(s.dir, "runner-ci.json")))
 	data := filepath.Join(s.dir, "control-plane")
 	api := regexp.MustCompile(`API .* listens on (\S+)`)
-	s.until(t, readme(t, "pipeops-controlplane serve", "/var/lib/pipeops", data,
+	s.until(t, readme(t, "pipeops-controlplane serve", "/var/lib/pipeops-controlplane", data,
 		"amqps://USER:PASSWORD@broker.example.com:5671/", sys.Broker.URL(broker.UserControlPlane),
 		"--advertise-edge cp.example.com:8444", "--advertise-edge cp.example.com:8444 --broker-ca "+sys.Broker.CAFile()+
 			" --api-listen 127.0.0.1:0 --tunnel-listen 127.0.0.1:0 --edge-listen 127.0.0.1:0"),
@@ -152,7 +152,7 @@ func TestTheReadmesControlPlaneRuns(t *testing.T) {
 			}
 			return err
 		})
-	s.run(t, readme(t, "token create", "/var/lib/pipeops", data))
+	s.run(t, readme(t, "token create", "/var/lib/pipeops-controlplane", data))
 	token, err := os.ReadFile(filepath.Join(s.dir, "agent-token"))
 	require.NoError(t, err)
 	assert.Contains(t, string(token), "pipeops_")
@@ -263,7 +263,7 @@ func (s *shell) allow(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "dump.sql"), []byte("SELECT 1;\n"), 0o600))
 	require.NoError(t, os.MkdirAll(filepath.Join(s.dir, "site"), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "pipeline.yaml"), []byte("image: "+harness.ExampleImage+
-		"\njobs: [{name: test, args: [-crash-after, 100ms, -exit-code, '0']}, {name: migrate, args: [-crash-after, 100ms, -exit-code, '0']}]\n"), 0o600))
+		"\njobs: [{name: test, args: [test]}, {name: migrate, args: [migrate]}]\n"), 0o600))
 }
 
 // grant applies a manifest of rights that the agent does not have by itself; they go with
@@ -291,7 +291,6 @@ func (s *shell) here(t *testing.T, line string) string {
 	}
 	return strings.NewReplacer(
 		"-- env", "-- /hello -get http://127.0.0.1:8080/", "-it -- sh", "-i -- /hello -cat </dev/null", "-- psql", "-- /hello -cat",
-		"-- migrate", "-- -crash-after 100ms -exit-code 0",
 		"forward shop web 8080", "forward shop web 18080:8080", "forward shop db 15432:5432", "forward shop web 15432:8080",
 	).Replace(line)
 }

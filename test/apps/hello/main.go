@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"flag"
@@ -15,6 +16,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"golang.org/x/term"
 )
 
 const (
@@ -40,6 +43,7 @@ type options struct {
 	get        string
 	sum        string
 	cat        bool
+	size       bool
 }
 
 func main() {
@@ -49,6 +53,9 @@ func main() {
 	log.SetFlags(log.LstdFlags | log.LUTC)
 	log.SetOutput(os.Stdout)
 	o := parseFlags()
+	if code, known := chore(flag.Args()); known {
+		os.Exit(code)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, o)
 	stop()
@@ -71,6 +78,7 @@ func parseFlags() options {
 	flag.StringVar(&o.bytesAddr, "bytes-listen", "", "address that sends and takes bytes, as many as are asked for")
 	flag.StringVar(&o.sum, "sum", "", "print the SHA-256 of FILE and exit")
 	flag.BoolVar(&o.cat, "cat", false, "copy standard input to standard output and exit")
+	flag.BoolVar(&o.size, "size", false, "print the size of the terminal for each line of standard input, then exit")
 	flag.StringVar(&o.get, "get", "", "print the answer to GET URL and exit, 1 unless it is 200")
 	flag.Parse()
 	return o
@@ -86,6 +94,9 @@ func run(ctx context.Context, o options) int {
 	}
 	if o.cat {
 		return cat()
+	}
+	if o.size {
+		return size()
 	}
 	if !pause(ctx, o.startDelay) {
 		return 0
@@ -133,6 +144,20 @@ func cat() int {
 	if _, err := io.Copy(os.Stdout, os.Stdin); err != nil {
 		log.Printf("cat: %v", err)
 		return 1
+	}
+	return 0
+}
+
+// size is for who changes the terminal's, and wants to know whether that is seen in the
+// container.
+func size() int {
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		width, height, err := term.GetSize(int(os.Stdin.Fd()))
+		if err != nil {
+			log.Printf("size: %v", err)
+			return 1
+		}
+		fmt.Printf("%dx%d\n", width, height)
 	}
 	return 0
 }

@@ -60,6 +60,25 @@ func TestGet(t *testing.T) {
 	require.Equal(t, 1, run(t.Context(), options{get: "http://127.0.0.1:1/"}))
 }
 
+func TestChores(t *testing.T) {
+	for _, c := range []struct {
+		args  []string
+		code  int
+		known bool
+	}{
+		{nil, 0, false},
+		{[]string{"sweep"}, 0, false},
+		{[]string{"test"}, 0, true},
+		{[]string{"migrate"}, 0, true},
+		{[]string{"migrate", "--to", "42"}, 0, true},
+		{[]string{"migrate", "--to", "43"}, 1, true},
+	} {
+		code, known := chore(c.args)
+		require.Equal(t, c.code, code, c.args)
+		require.Equal(t, c.known, known, c.args)
+	}
+}
+
 // wire is an end of a connection.
 type wire struct {
 	io.Reader

@@ -1,0 +1,20 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// NegativeTime is the mistake of a flag that takes a duration and was given a negative
+// one, which none of them can mean; nil when there is none.
+func NegativeTime(cmd *cobra.Command) (err error) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if err == nil && f.Value.Type() == "duration" && strings.HasPrefix(f.Value.String(), "-") {
+			err = fmt.Errorf("--%s: must not be negative; give a time such as 30s, 5m or 1h", f.Name)
+		}
+	})
+	return err
+}

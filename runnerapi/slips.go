@@ -1,0 +1,63 @@
+package runnerapi
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// A slip is what Kubernetes takes and nobody means. It is refused when somebody sends it,
+// and not by Validate: that judges what has been in the cluster for long, too.
+
+// leastMemory is less than any program runs in: who gives less has left the unit out.
+const leastMemory = 1 << 20
+
+// slips are those of an App.
+func (s AppSpec) slips() []FieldError {
+	v := &validation{}
+	v.memorySlips("resources", s.Resources)
+	for i, c := range s.InitContainers {
+		v.memorySlips(fmt.Sprintf("initContainers[%d].resources", i), c.Resources)
+	}
+	for i, j := range s.Jobs {
+		v.memorySlips(fmt.Sprintf("jobs[%d].resources", i), j.Resources)
+	}
+	return v.errs
+}
+
+// slips are those of a build.
+func (t BuildTemplate) slips(field string) []FieldError {
+	v := &validation{}
+	v.memorySlips(field, t.Resources)
+	return v.errs
+}
+
+// slips are those of a namespace.
+func (s NamespaceSpec) slips() []FieldError {
+	v := &validation{}
+	if q := s.Quota; q != nil {
+		v.memorySlips("quota", Resources{Requests: q.Requests, Limits: q.Limits})
+	}
+	if s.Limits != nil {
+		v.memorySlips("defaultLimits", Resources{Requests: s.Limits.Requests, Limits: s.Limits.Limits})
+	}
+	return v.errs
+}
+
+func (v *validation) memorySlips(field string, r Resources) {
+	v.memorySlip(field+".requests.memory", r.Requests.Memory)
+	v.memorySlip(field+".limits.memory", r.Limits.Memory)
+}
+
+func (v *validation) memorySlip(field, amount string) {
+	q, err := resource.ParseQuantity(amount)
+	if amount == "" || err != nil || q.Sign() <= 0 || q.CmpInt64(leastMemory) >= 0 {
+		return
+	}
+	if strings.Trim(amount, "0123456789") == "" {
+		v.add(field, "%q is %s bytes, which no program runs in: write %q", amount, amount, amount+"Mi")
+		return
+	}
+	v.add(field, "%q is less than 1Mi, which no program runs in: write it as 64Mi, for example", amount)
+}
