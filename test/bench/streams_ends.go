@@ -9,6 +9,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
@@ -39,10 +40,10 @@ func (b *streams) measureEnds(ctx context.Context) error {
 		bound     time.Duration
 	}{
 		{"inside_caller_gone", fmt.Sprintf("%d commands and %d forwarded ports closed after their callers went", b.Inside, b.Inside), b.callersGo, endBound},
-		{"commands_process_gone", fmt.Sprintf("%d commands closed after the pod's process was killed", b.Inside),
-			func(ctx context.Context) (time.Duration, error) { return b.processGoes(ctx, b.commandsInside) }, endBound},
+		{"commands_process_gone", fmt.Sprintf("%d commands closed after containerd had removed the container", b.Inside),
+			b.processGoes(b.commandsInside, b.removed), endBound},
 		{"ports_process_gone", fmt.Sprintf("%d forwarded ports closed after the pod's process was killed", b.Inside),
-			func(ctx context.Context) (time.Duration, error) { return b.processGoes(ctx, b.portsInside) }, portGrace + endBound},
+			b.processGoes(b.portsInside, killed), portGrace + endBound},
 		{"logs_app_gone", fmt.Sprintf("%d followed logs closed after their App was deleted", b.Streams), b.appGoes, endBound},
 		{"logs_job_done", "A Job's log closed after Kubernetes called the Job complete", b.jobEnds, endBound},
 	} {
@@ -154,25 +155,77 @@ func (b *streams) callersGo(ctx context.Context) (time.Duration, error) {
 	return time.Since(start), err
 }
 
-func (b *streams) processGoes(ctx context.Context, inside func(context.Context, *ends) error) (time.Duration, error) {
-	pods, err := b.kube.CoreV1().Pods(streamsNamespace).List(ctx, metav1.ListOptions{LabelSelector: managed.App + "=" + moves.Name})
-	if err != nil || len(pods.Items) != 1 {
-		return 0, errors.Join(err, fmt.Errorf("of App %s there are %d pods", moves, len(pods.Items)))
+// moment waits until something has happened, and answers when that was.
+type moment func(context.Context) (time.Time, error)
+
+// processGoes kills the process of a pod in which streams are open, and answers how long after
+// a moment that follows from it the last one ended.
+func (b *streams) processGoes(inside func(context.Context, *ends) error, from func(*corev1.Pod) (moment, error)) func(context.Context) (time.Duration, error) {
+	return func(ctx context.Context) (time.Duration, error) {
+		calling, cancel := context.WithCancel(ctx)
+		defer cancel()
+		pod, err := b.mover(ctx)
+		if err != nil {
+			return 0, err
+		}
+		open := &ends{}
+		if err := inside(calling, open); err != nil {
+			return 0, err
+		}
+		happened, err := from(pod)
+		if err != nil {
+			return 0, err
+		}
+		if err := b.sys.KillPod("tar", pod.Name); err != nil {
+			return 0, err
+		}
+		at, err := happened(ctx)
+		if err != nil {
+			return 0, err
+		}
+		return open.after(ctx, at)
 	}
-	calling, cancel := context.WithCancel(ctx)
-	defer cancel()
+}
+
+// mover is the pod that moves bytes, whose process runs.
+func (b *streams) mover(ctx context.Context) (*corev1.Pod, error) {
 	if err := b.awaitMover(ctx); err != nil {
-		return 0, err
+		return nil, err
 	}
-	open := &ends{}
-	if err := inside(calling, open); err != nil {
-		return 0, err
+	pods, err := b.kube.CoreV1().Pods(streamsNamespace).List(ctx, metav1.ListOptions{LabelSelector: managed.App + "=" + moves.Name})
+	if err != nil {
+		return nil, err
+	}
+	if len(pods.Items) != 1 || len(pods.Items[0].Status.ContainerStatuses) != 1 {
+		return nil, fmt.Errorf("of App %s there are %d pods, or not one container", moves, len(pods.Items))
+	}
+	return &pods.Items[0], nil
+}
+
+// killed is when the process is killed.
+func killed(*corev1.Pod) (moment, error) {
+	now := time.Now()
+	return func(context.Context) (time.Time, error) { return now, nil }, nil
+}
+
+// removed is when containerd has removed the container whose process was killed. It tells before
+// that of no command how it ended, and of the container to nobody that it has (docs/adr/0048). How
+// long it takes is the node's disk's.
+func (b *streams) removed(pod *corev1.Pod) (moment, error) {
+	await, err := b.sys.WatchRemoval(pod.Status.ContainerStatuses[0].ContainerID)
+	if err != nil {
+		return nil, err
 	}
 	start := time.Now()
-	if err := b.sys.KillPod("tar", pods.Items[0].Name); err != nil {
-		return 0, err
-	}
-	return open.after(ctx, start)
+	return func(ctx context.Context) (time.Time, error) {
+		ctx, cancel := context.WithTimeout(ctx, endTimeout)
+		defer cancel()
+		at, err := await(ctx)
+		if err == nil {
+			b.add("container_removed", "Container removed by containerd after its process was killed", milliseconds(at.Sub(start)), "ms", nil)
+		}
+		return at, err
+	}, nil
 }
 
 // awaitMover waits until the process that may have been killed before is there again.
