@@ -28,6 +28,7 @@ func (c *Consumer) consumeBatches(ctx context.Context, sub *subscription, handle
 			if !ok {
 				return c.ended(sub.closed)
 			}
+			c.itsTurn(sub)
 			batch := c.gather(d, sub.deliveries)
 			if err := c.deliverBatch(ctx, batch, handler, several); err != nil {
 				return err
