@@ -124,16 +124,14 @@ func testSilentReader(t *testing.T, b *broker.Broker) {
 	u.Host = away.addr
 	far := cfg
 	far.URLs = []string{u.String()}
-	hold(t, far, q, at)
+	first, _ := hold(t, far, q, at)
 	away.silence()
 	began := time.Now()
 	second, _, _ := consume(t, cfg, q)
 	events := second.until(t, "the rest", func(e []announce.Event) bool { return len(e) > count-at })
 	t.Logf("the next reader's turn came after %s", time.Since(began).Round(time.Millisecond))
-	if seq := sequences(events, "mute"); seq[0] != at {
-		t.Errorf("the next reader began with %d, want %d", seq[0], at)
-	}
-	if late, again := account(events, "mute"); late+again > 0 {
+	// What the first handled last is not acknowledged, and comes again.
+	if late, again := account(append(first.until(t, "its part", func([]announce.Event) bool { return true }), events...), "mute"); late > 0 {
 		t.Errorf("%d came late and %d again", late, again)
 	}
 }

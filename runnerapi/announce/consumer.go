@@ -93,6 +93,7 @@ func (c *Consumer) run(ctx context.Context, consume func(context.Context, *subsc
 type subscription struct {
 	deliveries <-chan amqp.Delivery
 	closed     <-chan *amqp.Error
+	acks       *acks
 	// standby is so until something comes, if somebody else consumed the queue before.
 	standby bool
 }
@@ -118,10 +119,13 @@ func (c *Consumer) subscribe(ctx context.Context, conn *connection) (*subscripti
 	if err != nil {
 		return nil, fmt.Errorf("consume queue %s: %w", c.cfg.Queue.Name, err)
 	}
-	return &subscription{deliveries: deliveries, closed: closed, standby: others > 0 && !queue.unordered}, nil
+	return &subscription{
+		deliveries: deliveries, closed: closed, acks: newAcks(c.cfg.Prefetch), standby: others > 0 && !queue.unordered,
+	}, nil
 }
 
 func (c *Consumer) consume(ctx context.Context, sub *subscription, handler Handler) error {
+	defer func() { _ = sub.acks.flush() }() // else it comes again
 	for {
 		select {
 		case <-ctx.Done():
@@ -131,7 +135,7 @@ func (c *Consumer) consume(ctx context.Context, sub *subscription, handler Handl
 				return c.ended(sub.closed)
 			}
 			c.itsTurn(sub)
-			if err := c.deliver(ctx, &d, handler); err != nil {
+			if err := c.deliver(ctx, sub, &d, handler); err != nil {
 				return err
 			}
 		}
@@ -161,21 +165,21 @@ func (c *Consumer) ended(closed <-chan *amqp.Error) error {
 
 // deliver has one message handled and settles it. Only the loss of the channel is
 // an error.
-func (c *Consumer) deliver(ctx context.Context, d *amqp.Delivery, handler Handler) error {
+func (c *Consumer) deliver(ctx context.Context, sub *subscription, d *amqp.Delivery, handler Handler) error {
 	event, err := c.decode(d)
 	if err != nil {
 		c.log(zerolog.ErrorLevel, d).Err(err).Msg("malformed announcement, dead-lettered")
-		return settle(d.Nack(false, false))
+		return sub.acks.reject(d)
 	}
 	err = c.handle(ctx, event, handler)
 	switch {
 	case err == nil:
-		return settle(d.Ack(false))
+		return sub.acks.handled(d)
 	case ctx.Err() != nil:
 		return context.Cause(ctx) // unsettled, so it comes again
 	default:
 		c.log(zerolog.ErrorLevel, d).Err(err).Msg("announcement could not be handled, dead-lettered")
-		return settle(d.Nack(false, false))
+		return sub.acks.reject(d)
 	}
 }
 

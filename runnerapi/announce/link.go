@@ -52,7 +52,7 @@ func (l *link) run(ctx context.Context, session sessionFunc) error {
 		if time.Since(started) > stablePeriod {
 			wait.reset()
 		}
-		pause := wait.next()
+		pause := wait.after(err)
 		// The same failure over and over is said once, then whispered.
 		level := zerolog.DebugLevel
 		if changed {
