@@ -26,8 +26,9 @@ func newAgents(a *app) *cobra.Command {
 		Long: `List the agents that the control plane knows.
 
 With --watch, go on with what is announced over RabbitMQ: agents that come, go and
-change, and Apps that become healthy or fail. It reads the Runner's own queue; where
-a service runs with the same credentials, add --aside, which takes nothing away from it.`,
+change, and Apps that become healthy or fail. It reads the Runner's own queue,
+which has one reader at a time; where a service runs with the same credentials, add
+--aside, which takes nothing away from it.`,
 		Example: "  pipeops-runner agents\n  pipeops-runner agents --watch -o json",
 		Args:    exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -113,9 +113,10 @@ func asyncAPI(t *testing.T) object {
 			},
 			"runnerQueue": object{
 				"address": announce.RunnerQueue("{runner}").Name, "messages": inQueue,
-				"parameters":  object{"runner": object{"description": "The Runner's name."}},
-				"description": "A Runner's quorum queue, bound with to.RUNNER.# to the exchange. What it rejects goes to " + announce.DeadExchange + ".",
-				"bindings":    object{"amqp": object{"is": "queue", "queue": object{"name": announce.RunnerQueue("{runner}").Name, "durable": true, "exclusive": false, "autoDelete": false, "vhost": "/"}, "bindingVersion": "0.3.0"}},
+				"parameters": object{"runner": object{"description": "The Runner's name."}},
+				"description": "A Runner's quorum queue, declared with x-single-active-consumer and bound with to.RUNNER.# to the exchange. " +
+					"One of those who read it gets all; the others stand by. What it rejects goes to " + announce.DeadExchange + ".",
+				"bindings": object{"amqp": object{"is": "queue", "queue": object{"name": announce.RunnerQueue("{runner}").Name, "durable": true, "exclusive": false, "autoDelete": false, "vhost": "/"}, "bindingVersion": "0.3.0"}},
 			},
 		},
 		"operations": object{

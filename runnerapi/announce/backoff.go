@@ -2,13 +2,18 @@ package announce
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
+	"syscall"
 	"time"
 )
 
 const (
 	firstPause = 200 * time.Millisecond
 	maxPause   = 5 * time.Second
+	// refusedPause is the most while nobody listens at the address: asking again costs
+	// whoever is not there nothing, and what waits goes out soon after a broker is back.
+	refusedPause = time.Second
 	// stablePeriod is how long a connection must have lasted to start over with
 	// short pauses.
 	stablePeriod = 20 * time.Second
@@ -23,6 +28,14 @@ type backoff struct {
 func newBackoff() *backoff { return &backoff{pause: firstPause, most: maxPause} }
 
 func (b *backoff) reset() { b.pause = firstPause }
+
+// after is the next pause, by what went wrong.
+func (b *backoff) after(err error) time.Duration {
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		b.pause = min(b.pause, refusedPause)
+	}
+	return b.next()
+}
 
 func (b *backoff) next() time.Duration {
 	pause := b.pause

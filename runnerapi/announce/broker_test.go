@@ -34,8 +34,12 @@ func TestBroker(t *testing.T) {
 	t.Run("each Runner gets what is for it", func(t *testing.T) { testAddressed(t, b) })
 	t.Run("a Runner with an account of its own gets nothing else", func(t *testing.T) { testOwnAccount(t, b) })
 	t.Run("queues of before are narrowed", func(t *testing.T) { testNarrow(t, b) })
+	t.Run("readers of one queue take turns", func(t *testing.T) { testTurns(t, b) })
+	t.Run("a reader that went silent loses its turn", func(t *testing.T) { testSilentReader(t, b) })
+	t.Run("queues of before are read as they are", func(t *testing.T) { testUnorderedQueues(t, b) })
 	t.Run("silent broker", func(t *testing.T) { testSilent(t, b) })
 	t.Run("crash in the middle", func(t *testing.T) { testCrash(t, b) })
+	t.Run("crashes with a reader behind", func(t *testing.T) { testCrashesBehind(t, b) })
 }
 
 func config(b *broker.Broker, user string) announce.Config {

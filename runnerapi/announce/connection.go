@@ -5,13 +5,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -38,6 +35,9 @@ type Status struct {
 	Broker    string    // host:port of the connected broker
 	Since     time.Time // of the last change between connected and not
 	Err       error     // why it is not connected, or blocked
+	// Standby is of a consumer that is connected and has heard nothing yet, while another
+	// one was there when it came: its turn comes when that one has ended.
+	Standby bool
 }
 
 const (
@@ -173,152 +173,4 @@ func (c *deadlineConn) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	return c.Conn.Write(p)
-}
-
-// link keeps a connection to one of the brokers: it connects, lets the session
-// work, and does so again until its context ends.
-type link struct {
-	cfg     Config
-	brokers []broker
-	log     zerolog.Logger
-
-	mu     sync.Mutex
-	status Status
-}
-
-func newLink(cfg Config) (*link, error) {
-	brokers, err := parseBrokers(cfg.URLs)
-	if err != nil {
-		return nil, err
-	}
-	return &link{cfg: cfg, brokers: brokers, log: cfg.Log, status: Status{Since: time.Now()}}, nil
-}
-
-// sessionFunc works with one connection.
-type sessionFunc func(ctx context.Context, conn *connection) error
-
-// run gives each new connection to session, which returns when it is done with
-// it. Only the end of the context ends run. It begins with any of the brokers, so that
-// not all of us are at the first of the list, and goes on with the next.
-func (l *link) run(ctx context.Context, session sessionFunc) error {
-	wait := newBackoff()
-	for next := rand.N(len(l.brokers)); ctx.Err() == nil; next++ { // #nosec G404 -- spreading load needs no secrecy
-		b := &l.brokers[next%len(l.brokers)]
-		started := time.Now()
-		err := l.once(ctx, b, session)
-		if ctx.Err() != nil {
-			break
-		}
-		err = withBroker(err, b.addr)
-		changed := l.disconnected(err)
-		if time.Since(started) > stablePeriod {
-			wait.reset()
-		}
-		pause := wait.next()
-		// The same failure over and over is said once, then whispered.
-		level := zerolog.DebugLevel
-		if changed {
-			level = zerolog.WarnLevel
-		}
-		l.log.WithLevel(level).Err(err).Str("broker", b.addr).Dur("retry_in", pause).Msg("not connected to the broker")
-		sleep(ctx, pause)
-	}
-	l.disconnected(context.Cause(ctx))
-	return context.Cause(ctx)
-}
-
-// once is one connection's life. The connection is closed when it returns.
-func (l *link) once(ctx context.Context, b *broker, session sessionFunc) error {
-	conn, err := b.dial(ctx, &l.cfg)
-	if err != nil {
-		return err
-	}
-	closed := conn.NotifyClose(make(chan *amqp.Error, 1))
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var watch sync.WaitGroup
-	watch.Go(func() {
-		select {
-		case reason := <-closed:
-			cancel(lostError(b.addr, reason))
-		case <-ctx.Done():
-		}
-	})
-	err = session(ctx, conn)
-	cancel(nil)
-	watch.Wait()
-	conn.close()
-	// That the connection was lost explains more than what failed because of it.
-	if lost := context.Cause(ctx); CodeOf(lost) == CodeLost && (err == nil || errors.Is(err, amqp.ErrClosed) || errors.Is(err, context.Canceled)) {
-		return lost
-	}
-	return err
-}
-
-func lostError(addr string, reason *amqp.Error) error {
-	e := &BrokerError{Op: "keep the connection", Broker: addr, Code: CodeLost, Fix: "it is tried again"}
-	if reason != nil {
-		e.Err = reason
-	} else {
-		e.Err = amqp.ErrClosed
-	}
-	return e
-}
-
-// withBroker adds the address to errors that were made where it is not known.
-func withBroker(err error, addr string) error {
-	var e *BrokerError
-	if errors.As(err, &e) && e.Broker == "" {
-		e.Broker = addr
-	}
-	return err
-}
-
-func (l *link) connected(addr string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.status = Status{Connected: true, Broker: addr, Since: time.Now()}
-	l.log.Info().Str("broker", addr).Msg("connected to the broker")
-}
-
-// disconnected notes why there is no connection and tells whether that is news.
-func (l *link) disconnected(err error) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	news := l.status.Connected || l.status.Err == nil || CodeOf(l.status.Err) != CodeOf(err)
-	since := l.status.Since
-	if l.status.Connected {
-		since = time.Now()
-	}
-	l.status = Status{Since: since, Err: err}
-	return news
-}
-
-// blocked notes that the broker takes no messages for now ("" when it does again).
-func (l *link) blocked(reason string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.status.Err = nil
-	if reason != "" {
-		l.status.Err = &BrokerError{Op: "publish", Broker: l.status.Broker, Code: CodeBlocked,
-			Err: errors.New(reason), Fix: "free memory or disk on the broker"}
-	}
-}
-
-// Status tells how the connection stands.
-func (l *link) Status() Status {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.status
-}
-
-// addrs are the brokers' addresses, for messages.
-func (l *link) addrs() string {
-	var all []string
-	for _, b := range l.brokers {
-		if !slices.Contains(all, b.addr) {
-			all = append(all, b.addr)
-		}
-	}
-	return strings.Join(all, ", ")
 }

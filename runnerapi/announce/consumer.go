@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/rs/zerolog"
@@ -16,7 +17,9 @@ type ConsumerConfig struct {
 	// Prefetch is how many messages the broker sends ahead. 0 means 64.
 	Prefetch int
 	// Ready is called, if set, whenever the queue is bound and consumed, after a
-	// reconnection too: from then on nothing is missed. It must not block.
+	// reconnection too: from then on nothing is missed. Where another consumer has the
+	// queue, or RabbitMQ has not noticed yet that one has gone, it comes when that has
+	// ended. It must not block.
 	Ready func()
 }
 
@@ -40,6 +43,8 @@ const handlerAttempts = 10
 type Consumer struct {
 	cfg  ConsumerConfig
 	link *link
+	// unordered has it said once that the queue is of before.
+	unordered sync.Once
 }
 
 // NewConsumer checks the configuration. It connects when Run is called.
@@ -76,6 +81,7 @@ func (c *Consumer) run(ctx context.Context, consume func(context.Context, *subsc
 			return err
 		}
 		c.link.connected(conn.addr)
+		c.link.standby(sub.standby)
 		if c.cfg.Ready != nil {
 			c.cfg.Ready()
 		}
@@ -87,18 +93,25 @@ func (c *Consumer) run(ctx context.Context, consume func(context.Context, *subsc
 type subscription struct {
 	deliveries <-chan amqp.Delivery
 	closed     <-chan *amqp.Error
+	acks       *acks
+	// standby is so until something comes, if somebody else consumed the queue before.
+	standby bool
 }
 
 func (c *Consumer) subscribe(ctx context.Context, conn *connection) (*subscription, error) {
 	defer conn.bound(ctx)()
-	ch, err := conn.Channel()
+	others := 0
+	ch, queue, err := conn.declared(c.cfg.Queue, func(ch *amqp.Channel, q Queue) (err error) {
+		others, err = declareQueue(ch, q)
+		return err
+	})
 	if err != nil {
-		return nil, fmt.Errorf("open a channel: %w", err)
-	}
-	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
-	if err := DeclareQueue(ch, c.cfg.Queue); err != nil {
 		return nil, err
 	}
+	if queue.unordered {
+		c.warnUnordered()
+	}
+	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
 	if err := ch.Qos(c.cfg.Prefetch, 0, false); err != nil {
 		return nil, fmt.Errorf("set the prefetch: %w", err)
 	}
@@ -106,10 +119,13 @@ func (c *Consumer) subscribe(ctx context.Context, conn *connection) (*subscripti
 	if err != nil {
 		return nil, fmt.Errorf("consume queue %s: %w", c.cfg.Queue.Name, err)
 	}
-	return &subscription{deliveries: deliveries, closed: closed}, nil
+	return &subscription{
+		deliveries: deliveries, closed: closed, acks: newAcks(c.cfg.Prefetch), standby: others > 0 && !queue.unordered,
+	}, nil
 }
 
 func (c *Consumer) consume(ctx context.Context, sub *subscription, handler Handler) error {
+	defer func() { _ = sub.acks.flush() }() // else it comes again
 	for {
 		select {
 		case <-ctx.Done():
@@ -118,10 +134,19 @@ func (c *Consumer) consume(ctx context.Context, sub *subscription, handler Handl
 			if !ok {
 				return c.ended(sub.closed)
 			}
-			if err := c.deliver(ctx, &d, handler); err != nil {
+			c.itsTurn(sub)
+			if err := c.deliver(ctx, sub, &d, handler); err != nil {
 				return err
 			}
 		}
+	}
+}
+
+// itsTurn notes that the queue is ours: RabbitMQ says it by nothing but what it sends.
+func (c *Consumer) itsTurn(sub *subscription) {
+	if sub.standby {
+		sub.standby = false
+		c.link.standby(false)
 	}
 }
 
@@ -140,21 +165,21 @@ func (c *Consumer) ended(closed <-chan *amqp.Error) error {
 
 // deliver has one message handled and settles it. Only the loss of the channel is
 // an error.
-func (c *Consumer) deliver(ctx context.Context, d *amqp.Delivery, handler Handler) error {
+func (c *Consumer) deliver(ctx context.Context, sub *subscription, d *amqp.Delivery, handler Handler) error {
 	event, err := c.decode(d)
 	if err != nil {
 		c.log(zerolog.ErrorLevel, d).Err(err).Msg("malformed announcement, dead-lettered")
-		return settle(d.Nack(false, false))
+		return sub.acks.reject(d)
 	}
 	err = c.handle(ctx, event, handler)
 	switch {
 	case err == nil:
-		return settle(d.Ack(false))
+		return sub.acks.handled(d)
 	case ctx.Err() != nil:
 		return context.Cause(ctx) // unsettled, so it comes again
 	default:
 		c.log(zerolog.ErrorLevel, d).Err(err).Msg("announcement could not be handled, dead-lettered")
-		return settle(d.Nack(false, false))
+		return sub.acks.reject(d)
 	}
 }
 

@@ -2,6 +2,7 @@ package announce
 
 import (
 	"context"
+	"runtime"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -28,8 +29,9 @@ func (c *Consumer) consumeBatches(ctx context.Context, sub *subscription, handle
 			if !ok {
 				return c.ended(sub.closed)
 			}
+			c.itsTurn(sub)
 			batch := c.gather(d, sub.deliveries)
-			if err := c.deliverBatch(ctx, batch, handler, several); err != nil {
+			if err := c.deliverBatch(ctx, sub, batch, handler, several); err != nil {
 				return err
 			}
 		}
@@ -40,20 +42,30 @@ func (c *Consumer) consumeBatches(ctx context.Context, sub *subscription, handle
 func (c *Consumer) gather(first amqp.Delivery, more <-chan amqp.Delivery) []amqp.Delivery {
 	batch := []amqp.Delivery{first}
 	for len(batch) < c.cfg.Prefetch {
-		select {
-		case d, ok := <-more:
-			if !ok {
-				return batch // the next to receive learns why
-			}
-			batch = append(batch, d)
-		default:
-			return batch
+		d, ok := arrived(more)
+		if !ok {
+			break // if it is closed, the next to receive learns why
 		}
+		batch = append(batch, d)
 	}
 	return batch
 }
 
-func (c *Consumer) deliverBatch(ctx context.Context, batch []amqp.Delivery, handler Handler, several BatchHandler) error {
+// arrived takes a delivery if there is one. The library keeps what has come in a goroutine
+// that offers one after the other: it gets its turn to offer the next.
+func arrived(more <-chan amqp.Delivery) (d amqp.Delivery, ok bool) {
+	for range 2 {
+		select {
+		case d, ok = <-more:
+			return d, ok
+		default:
+			runtime.Gosched()
+		}
+	}
+	return d, false
+}
+
+func (c *Consumer) deliverBatch(ctx context.Context, sub *subscription, batch []amqp.Delivery, handler Handler, several BatchHandler) error {
 	if events, ok := c.decodeAll(batch); ok && len(events) > 1 {
 		err := several(ctx, events)
 		if err == nil {
@@ -65,11 +77,11 @@ func (c *Consumer) deliverBatch(ctx context.Context, batch []amqp.Delivery, hand
 		c.link.log.Warn().Err(err).Int("events", len(events)).Msg("announcements were not handled together; handling one by one")
 	}
 	for i := range batch {
-		if err := c.deliver(ctx, &batch[i], handler); err != nil {
+		if err := c.deliver(ctx, sub, &batch[i], handler); err != nil {
 			return err
 		}
 	}
-	return nil
+	return sub.acks.flush()
 }
 
 // decodeAll answers false if one of them is malformed, which deliver tells.

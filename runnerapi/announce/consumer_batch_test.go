@@ -56,7 +56,7 @@ func TestBatches(t *testing.T) {
 		"together":           {n: 3, together: 3, said: []string{"ack 3 true"}},
 		"one alone":          {n: 1, oneByOne: 1, said: []string{"ack 1 false"}},
 		"what fails":         {n: 2, batchErr: bad, oneErr: bad, together: 2, oneByOne: 2, said: []string{"nack 1 false", "nack 2 false"}},
-		"fails together":     {n: 2, batchErr: bad, together: 2, oneByOne: 2, said: []string{"ack 1 false", "ack 2 false"}},
+		"fails together":     {n: 2, batchErr: bad, together: 2, oneByOne: 2, said: []string{"ack 2 true"}},
 		"one that is broken": {n: 3, malform: true, oneByOne: 2, said: []string{"ack 1 false", "nack 2 false", "ack 3 false"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -74,12 +74,41 @@ func TestBatches(t *testing.T) {
 				waiting <- d
 			}
 			var together, oneByOne int
-			err = consumer.deliverBatch(t.Context(), consumer.gather(list[0], waiting),
+			err = consumer.deliverBatch(t.Context(), &subscription{acks: newAcks(consumer.cfg.Prefetch)}, consumer.gather(list[0], waiting),
 				func(context.Context, Event) error { oneByOne++; return c.oneErr },
 				func(_ context.Context, events []Event) error { together += len(events); return c.batchErr })
 			if err != nil || together != c.together || oneByOne != c.oneByOne || !slices.Equal(s.said, c.said) {
 				t.Errorf("%v; %d together, %d one by one; said %q", err, together, oneByOne, s.said)
 			}
 		})
+	}
+}
+
+// TestWhatHasComeIsOneBatch has deliveries offered one after the other, as the library does
+// with what it has read.
+func TestWhatHasComeIsOneBatch(t *testing.T) {
+	const count = 2000
+	consumer, err := NewConsumer(ConsumerConfig{Config: Config{URLs: []string{"amqp://nobody.invalid"}}, Queue: Timeline()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	offered := make(chan amqp.Delivery)
+	go func() {
+		defer close(offered)
+		for i := range uint64(count) {
+			offered <- amqp.Delivery{DeliveryTag: i + 1}
+		}
+	}()
+	batches, got := 0, uint64(0)
+	for d := range offered {
+		batches++
+		for _, d := range consumer.gather(d, offered) {
+			if got++; d.DeliveryTag != got {
+				t.Fatalf("delivery %d came as number %d", d.DeliveryTag, got)
+			}
+		}
+	}
+	if got != count || batches > count/4 {
+		t.Errorf("%d of %d deliveries, in %d batches", got, count, batches)
 	}
 }

@@ -16,7 +16,8 @@ import (
 
 const (
 	// refreshEvery is how often a directory is compared with the control plane
-	// although it hears all events; refreshAlone is how often while it hears none.
+	// although it hears all events; refreshAlone is how often while it hears none, for
+	// want of a broker or because another reads its queue.
 	refreshEvery = 5 * time.Minute
 	refreshAlone = 15 * time.Second
 	// refreshPause keeps a stream of gaps from becoming a stream of snapshots.
@@ -129,19 +130,31 @@ func (d *Directory) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// idle waits until a snapshot is due or wanted.
+// idle waits until a snapshot is due or wanted. When it is due is asked again and again: what
+// is heard may end while it waits.
 func (d *Directory) idle(ctx context.Context) {
-	timer := time.NewTimer(d.refreshInterval())
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	case <-d.wanted:
+	began := time.Now()
+	tick := time.NewTicker(refreshAlone)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.wanted:
+			return
+		case <-tick.C:
+			if time.Since(began) >= d.refreshInterval() {
+				return
+			}
+		}
 	}
 }
 
 func (d *Directory) refreshInterval() time.Duration {
-	if d.consumer == nil || !d.consumer.Status().Connected {
+	if d.consumer == nil {
+		return refreshAlone
+	}
+	if s := d.consumer.Status(); !s.Connected || s.Standby {
 		return refreshAlone
 	}
 	return refreshEvery

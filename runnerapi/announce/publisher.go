@@ -109,11 +109,8 @@ func (p *Publisher) serve(ctx context.Context, conn *connection) error {
 // confirmedChannel opens a channel in confirm mode, with everything declared.
 func confirmedChannel(ctx context.Context, conn *connection) (*amqp.Channel, error) {
 	defer conn.bound(ctx)()
-	ch, err := conn.Channel()
+	ch, _, err := conn.declared(Timeline(), declareExchange)
 	if err != nil {
-		return nil, fmt.Errorf("open a channel: %w", err)
-	}
-	if err := DeclareExchange(ch); err != nil {
 		return nil, err
 	}
 	if err := ch.Confirm(false); err != nil {

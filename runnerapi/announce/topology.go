@@ -42,11 +42,16 @@ type Queue struct {
 	// means all there are, which is the control plane's.
 	Runner string
 	// Transient queues are for one process: they go away with its connection. The
-	// others are durable quorum queues, shared by all who consume them.
+	// others are durable quorum queues. One of those who consume such a queue gets all of
+	// it, in order; the others wait until that one has ended, and what it had not
+	// acknowledged comes first to the next.
 	Transient bool
 	// MaxLength and Expires bound a durable queue that nobody reads; 0 is no bound.
 	MaxLength int
 	Expires   time.Duration
+	// unordered is a durable queue of before they kept the order: all who consume it share it, and
+	// what one of them leaves behind comes to the others behind its successors.
+	unordered bool
 }
 
 // RunnerQueue is the durable queue of a Runner by that name.
@@ -65,7 +70,9 @@ func Timeline() Queue { return Queue{Name: TimelineQueue} }
 
 // DeclareExchange makes all that the control plane owns: the exchange, where the
 // dead go, and its own queue.
-func DeclareExchange(ch *amqp.Channel) error {
+func DeclareExchange(ch *amqp.Channel) error { return declareExchange(ch, Timeline()) }
+
+func declareExchange(ch *amqp.Channel, timeline Queue) error {
 	if err := ch.ExchangeDeclare(Exchange, amqp.ExchangeTopic, true, false, false, false, nil); err != nil {
 		return declareError("exchange", Exchange, err)
 	}
@@ -79,15 +86,22 @@ func DeclareExchange(ch *amqp.Channel) error {
 	if err := ch.QueueBind(DeadQueue, "#", DeadExchange, false, nil); err != nil {
 		return bindError(DeadQueue, DeadExchange, err)
 	}
-	return DeclareQueue(ch, Timeline())
+	return DeclareQueue(ch, timeline)
 }
 
 // DeclareQueue makes a queue and binds it. It needs no rights on the exchange but
 // to read it, and does not make it: without a control plane there is none.
 func DeclareQueue(ch *amqp.Channel, q Queue) error {
+	_, err := declareQueue(ch, q)
+	return err
+}
+
+// declareQueue answers how many consume it already.
+func declareQueue(ch *amqp.Channel, q Queue) (consumers int, err error) {
 	durable, exclusive := !q.Transient, q.Transient
-	if _, err := ch.QueueDeclare(q.Name, durable, q.Transient, exclusive, false, q.arguments()); err != nil {
-		return declareError("queue", q.Name, err)
+	made, err := ch.QueueDeclare(q.Name, durable, q.Transient, exclusive, false, q.arguments())
+	if err != nil {
+		return 0, declareError("queue", q.Name, err)
 	}
 	bindings := q.Bindings
 	if len(bindings) == 0 {
@@ -98,10 +112,10 @@ func DeclareQueue(ch *amqp.Channel, q Queue) error {
 			pattern = runnerKey(q.Runner, pattern)
 		}
 		if err := ch.QueueBind(q.Name, pattern, Exchange, false, nil); err != nil {
-			return bindError(q.Name, Exchange, err)
+			return 0, bindError(q.Name, Exchange, err)
 		}
 	}
-	return nil
+	return made.Consumers, nil
 }
 
 // runnerKey is the routing key of announcements of a type for a Runner, or the
@@ -115,6 +129,9 @@ func (q *Queue) arguments() amqp.Table {
 	}
 	args["x-queue-type"] = "quorum"
 	args["x-delivery-limit"] = int64(deliveryLimit)
+	if !q.unordered {
+		args["x-single-active-consumer"] = true
+	}
 	if q.MaxLength > 0 {
 		args["x-max-length"] = int64(q.MaxLength)
 	}

@@ -1,0 +1,73 @@
+package announce
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// TestAcksAreGathered hands deliveries to a handler one by one and looks at what the broker is
+// told, and when.
+func TestAcksAreGathered(t *testing.T) {
+	const hopeless, slow = 3, 5 // by sequence
+	synctest.Test(t, func(t *testing.T) {
+		consumer, err := NewConsumer(ConsumerConfig{Config: Config{URLs: []string{"amqp://nobody.invalid"}}, Queue: Timeline(), Prefetch: 8})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s settled
+		waiting := make(chan amqp.Delivery, 20)
+		for _, d := range deliveriesOf(t, &s, 20) {
+			waiting <- d
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		on := make(chan struct{})
+		sub := &subscription{deliveries: waiting, acks: newAcks(8)}
+		go func() {
+			ended <- consumer.consume(ctx, sub, func(_ context.Context, e Event) error {
+				switch e.Sequence {
+				case hopeless:
+					return Permanent(errors.New("no place"))
+				case slow:
+					<-on
+				}
+				return nil
+			})
+		}()
+		said := func(want ...string) {
+			t.Helper()
+			sub.acks.mu.Lock()
+			defer sub.acks.mu.Unlock()
+			if !slices.Equal(s.said, want) {
+				t.Errorf("the broker was told %q, want %q", s.said, want)
+			}
+		}
+		want := []string{"ack 2 true", "nack 3 false"}
+		synctest.Wait()
+		said(want...) // the slow one is being handled, and the one before it is not old yet
+		time.Sleep(ackWithin)
+		synctest.Wait()
+		want = append(want, "ack 4 false")
+		said(want...)
+		close(on)
+		synctest.Wait()
+		want = append(want, "ack 8 true", "ack 12 true", "ack 16 true", "ack 20 true") // half a prefetch each
+		said(want...)
+		waiting <- amqp.Delivery{Acknowledger: &s, DeliveryTag: 21, Body: []byte("{")}
+		synctest.Wait()
+		said(append(want, "nack 21 false")...)
+		waiting <- deliveriesOf(t, &s, 1)[0]
+		synctest.Wait()
+		stop()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		said(append(want, "nack 21 false", "ack 1 false")...) // before it ends
+	})
+}

@@ -1,0 +1,222 @@
+package announce_test
+
+import (
+	"context"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/broker"
+	"github.com/pipeops/pipeops-vm-agent/test/logbook"
+)
+
+// held is a reader that stops at one event for good, with others sent ahead to it.
+type held struct {
+	*sink
+	at      int
+	stopped chan struct{}
+}
+
+func (h *held) handle(ctx context.Context, e announce.Event) error {
+	h.mu.Lock()
+	due := len(h.events) == h.at-1
+	h.mu.Unlock()
+	if due {
+		select {
+		case h.stopped <- struct{}{}:
+		default:
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return h.sink.handle(ctx, e)
+}
+
+// hold has a reader of its own stop at that event, and waits until it has.
+func hold(t *testing.T, cfg announce.Config, q announce.Queue, at int) (h *held, leave func()) {
+	t.Helper()
+	h = &held{sink: newSink(), at: at, stopped: make(chan struct{}, 1)}
+	c, err := announce.NewConsumer(announce.ConsumerConfig{Config: cfg, Queue: q})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = c.Run(ctx, h.handle) // it ends when it is told to
+	}()
+	leave = func() { cancel(); <-ended }
+	t.Cleanup(leave)
+	wait(t, h.stopped, "the reader to be in the middle")
+	return h, leave
+}
+
+// backlog makes a Runner's queue with events waiting in it.
+func backlog(t *testing.T, b *broker.Broker, runner string, count uint64) announce.Queue {
+	t.Helper()
+	p := publisher(t, config(b, broker.UserControlPlane))
+	publish(t, p, makeEvents(t, "warm", 1, 1)) // the exchange is there
+	q := announce.RunnerQueue(runner)
+	if err := announce.DeclareQueue(channel(t, b), q); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, p, forRunner(runner, makeEvents(t, runner, 1, count)))
+	return q
+}
+
+// account counts, of what was heard of an agent, what came for the first time after a newer one.
+func account(events []announce.Event, agent string) (late, again int) {
+	heard, newest := map[uint64]bool{}, uint64(0)
+	for _, n := range sequences(events, agent) {
+		switch {
+		case heard[n]:
+			again++
+		case n < newest:
+			late++
+		}
+		heard[n], newest = true, max(newest, n)
+	}
+	return late, again
+}
+
+// testTurns has two read one queue: the second gets nothing while the first is there, and
+// then what that had not acknowledged before anything else.
+func testTurns(t *testing.T, b *broker.Broker) {
+	const count, at = 500, 100
+	q := backlog(t, b, "turns", count)
+	cfg := config(b, broker.UserRunner)
+	first, leave := hold(t, cfg, q, at)
+	second, c, ready := consume(t, cfg, q)
+	wait(t, ready, "the second reader")
+	if s := c.Status(); !s.Connected || !s.Standby {
+		t.Errorf("the second reader is %+v, want it connected and waiting for its turn", s)
+	}
+	leave()
+	events := second.until(t, "the rest", func(e []announce.Event) bool { return len(e) > count-at })
+	for i, n := range sequences(events, "turns") {
+		if n != uint64(at+i) {
+			t.Fatalf("event %d of the second reader has sequence %d, want %d", i+1, n, at+i)
+		}
+	}
+	if len(first.events) != at-1 || c.Status().Standby {
+		t.Errorf("the first has %d events; the second is %+v", len(first.events), c.Status())
+	}
+}
+
+// testSilentReader has a reader's network swallow everything: RabbitMQ takes it for alive
+// until heartbeats are missing. The next one waits as long, and hears nothing out of order.
+func testSilentReader(t *testing.T, b *broker.Broker) {
+	const count, at = 500, 100
+	q := backlog(t, b, "mute", count)
+	cfg := config(b, broker.UserRunner)
+	away := newProxy(t, "127.0.0.1:"+strconv.Itoa(b.Port()))
+	u, err := url.Parse(cfg.URLs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Host = away.addr
+	far := cfg
+	far.URLs = []string{u.String()}
+	first, _ := hold(t, far, q, at)
+	away.silence()
+	began := time.Now()
+	second, _, _ := consume(t, cfg, q)
+	events := second.until(t, "the rest", func(e []announce.Event) bool { return len(e) > count-at })
+	t.Logf("the next reader's turn came after %s", time.Since(began).Round(time.Millisecond))
+	// What the first handled last is not acknowledged, and comes again.
+	if late, again := account(append(first.until(t, "its part", func([]announce.Event) bool { return true }), events...), "mute"); late > 0 {
+		t.Errorf("%d came late and %d again", late, again)
+	}
+}
+
+// testUnorderedQueues has the queues as they were made before queues kept the order. Nobody
+// stops for that; the Runner says it once, and what becomes of it when they are deleted.
+func testUnorderedQueues(t *testing.T, b *broker.Broker) {
+	ch := channel(t, b)
+	before := map[string]amqp.Table{
+		announce.TimelineQueue: {"x-queue-type": "quorum", "x-dead-letter-exchange": announce.DeadExchange, "x-delivery-limit": int64(20)},
+		"pipeops.runner.before": {"x-queue-type": "quorum", "x-dead-letter-exchange": announce.DeadExchange, "x-delivery-limit": int64(20),
+			"x-max-length": int64(100_000), "x-expires": (30 * 24 * time.Hour).Milliseconds()},
+	}
+	for name, arguments := range before {
+		if _, err := ch.QueueDelete(name, false, false, false); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ch.QueueDeclare(name, true, false, false, false, arguments); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := publisher(t, config(b, broker.UserControlPlane))
+	var log logbook.Book
+	cfg := config(b, broker.UserRunner)
+	cfg.Log = zerolog.New(&log)
+	got, c, ready := consume(t, cfg, announce.RunnerQueue("before"))
+	wait(t, ready, "the queue")
+	publish(t, p, forRunner("before", makeEvents(t, "before", 1, 10)))
+	got.until(t, "the announcements", func(e []announce.Event) bool { return len(sequences(e, "before")) == 10 })
+	aside, other, otherReady := consume(t, cfg, announce.RunnerQueue("before"))
+	wait(t, otherReady, "another reader")
+	if c.Status().Standby || other.Status().Standby {
+		t.Error("somebody waits for a turn at a queue that all share")
+	}
+
+	if _, err := ch.QueueDelete("pipeops.runner.before", false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, ready, "the queue that is made anew")
+	wait(t, otherReady, "the other reader of it")
+	publish(t, p, forRunner("before", makeEvents(t, "anew", 1, 100)))
+	all := func(e []announce.Event) bool { return len(sequences(e, "anew")) == 100 }
+	eventually(t, "one of them to have all", func() bool {
+		got.mu.Lock()
+		defer got.mu.Unlock()
+		aside.mu.Lock()
+		defer aside.mu.Unlock()
+		return all(got.events) || all(aside.events)
+	})
+	said := "made before queues kept the order"
+	if text := log.String(); strings.Count(text, said) != 2 || !strings.Contains(text, "rabbitmqctl delete_queue pipeops.runner.before") {
+		t.Errorf("each of two readers says once what it reads, and what to do; the log:\n%s", text)
+	}
+}
+
+// testCrashesBehind kills the broker while a reader has some of a long queue, and has the next
+// one there before the queue has come to itself: what the former had not acknowledged comes
+// before anything else.
+func testCrashesBehind(t *testing.T, b *broker.Broker) {
+	const count = 3000
+	q := backlog(t, b, "behind", count)
+	cfg := config(b, broker.UserRunner)
+	var heard []announce.Event
+	for range 2 {
+		reader, leave := hold(t, cfg, q, 1000)
+		// RabbitMQ 3.10 notes a new quorum queue late: docs/adr/0006-young-quorum-queues.md.
+		if _, err := b.Ctl(t.Context(), "eval", "dets:sync(ra_directory_reverse)."); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		leave()
+		heard = append(heard, reader.events...)
+		if err := b.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, _, _ := consume(t, cfg, q)
+	heard = append(heard, got.until(t, "the last event", func(e []announce.Event) bool {
+		return len(e) > 0 && e[len(e)-1].Sequence == count
+	})...)
+	late, again := account(heard, "behind")
+	t.Logf("%d late, %d again", late, again)
+	if late > 0 || !complete(sequences(heard, "behind"), count) {
+		t.Errorf("of %d events %d came for the first time after a newer one", len(heard)-again, late)
+	}
+}

@@ -1,0 +1,44 @@
+package announce
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// TestWhoHearsNothingAsksMoreOften waits for the next snapshot as one who hears all, as one
+// whose queue another reads, and as one who loses the broker meanwhile.
+func TestWhoHearsNothingAsksMoreOften(t *testing.T) {
+	for name, c := range map[string]struct {
+		begin, meanwhile func(*link)
+		want             time.Duration
+	}{
+		"hears all":        {func(*link) {}, func(*link) {}, refreshEvery},
+		"stands by":        {func(l *link) { l.standby(true) }, func(*link) {}, refreshAlone},
+		"its turn comes":   {func(l *link) { l.standby(true) }, func(l *link) { l.standby(false) }, refreshEvery},
+		"loses the broker": {func(*link) {}, func(l *link) { l.disconnected(errors.New("gone")) }, refreshAlone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, err := NewDirectory(DirectoryConfig{Snapshot: new(registry).snapshot, Events: &ConsumerConfig{
+					Config: Config{URLs: []string{"amqps://127.0.0.1/"}, Log: zerolog.Nop()}, Queue: RunnerQueue("r"),
+				}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				d.consumer.link.connected("127.0.0.1:5671")
+				c.begin(d.consumer.link)
+				soon := time.AfterFunc(time.Second, func() { c.meanwhile(d.consumer.link) })
+				defer soon.Stop()
+				began := time.Now()
+				d.idle(t.Context())
+				if took := time.Since(began); took != c.want {
+					t.Errorf("asked after %s, want %s", took, c.want)
+				}
+			})
+		})
+	}
+}
