@@ -9,6 +9,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/footprint"
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
@@ -88,7 +89,7 @@ func (a *Agent) becomeIdle() {
 		return
 	}
 	a.idle = true
-	if err := shrink(); err != nil {
+	if err := footprint.Shrink(); err != nil {
 		a.log.Debug().Err(err).Msg("memory could not be given back")
 	}
 }

@@ -73,12 +73,9 @@ func Serve(ctx context.Context, ln net.Listener, c ServeConfig) error {
 	defer startDrain()
 	var upgraded sync.WaitGroup
 	defer upgraded.Wait() // each ends as the drain starts, and its farewell has a timeout
-	srv := newHTTPServer(context.WithValue(drain, upgradedKey{}, &upgraded), c)
-	if c.TLS != nil {
-		ln = guardListener(ln, c.Limits.withDefaults(), c.Log)
-	}
+	srv := newHTTPServer(context.WithValue(drain, upgradedKey{}, &upgraded), &c)
 	house := &doors{open: map[*door]struct{}{}}
-	ln = doorListener{ln, house}
+	ln = doorListener{guarded(ln, &c), house}
 	if c.Changed != nil { // to the end of the drain
 		watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 		var watch sync.WaitGroup
@@ -86,34 +83,48 @@ func Serve(ctx context.Context, ln net.Listener, c ServeConfig) error {
 		defer stop()
 		watch.Go(func() { house.watch(watching, c.Changed) })
 	}
-	served := make(chan error, 1)
-	go func() {
-		if c.TLS != nil {
-			served <- srv.ServeTLS(ln, "", "")
-		} else {
-			served <- srv.Serve(ln)
+	drained := make(chan struct{})
+	// No goroutine waits for the end of ctx: thousands of agents in one process are measured with theirs.
+	stop := context.AfterFunc(ctx, func() {
+		defer close(drained)
+		startDrain()
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Drain)
+		defer cancel()
+		if err := srv.Shutdown(grace); err != nil {
+			c.Log.Warn().Err(err).Dur("drain", c.Drain).Msg("runner API: calls were cut off at shutdown")
+			_ = srv.Close() // the listener is closed already; that is all it could complain about
 		}
-	}()
-	select {
-	case err := <-served:
+	})
+	err := serveOn(srv, ln)
+	if stop() {
 		startDrain()
 		return errors.Join(fmt.Errorf("runner API: the listener failed: %w", err), srv.Close())
-	case <-ctx.Done():
 	}
-	startDrain()
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Drain)
-	defer cancel()
-	if err := srv.Shutdown(grace); err != nil {
-		c.Log.Warn().Err(err).Dur("drain", c.Drain).Msg("runner API: calls were cut off at shutdown")
-		_ = srv.Close() // the listener is closed already; that is all it could complain about
-	}
-	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+	<-drained
+	if !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("runner API: the listener failed: %w", err)
 	}
 	return nil
 }
 
-func newHTTPServer(drain context.Context, c ServeConfig) *http.Server {
+// guarded takes the configuration by its address, as newHTTPServer does: what a call has on its stack is
+// kept by the goroutine that serves.
+func guarded(ln net.Listener, c *ServeConfig) net.Listener {
+	if c.TLS == nil {
+		return ln
+	}
+	return guardListener(ln, c.Limits.withDefaults(), c.Log)
+}
+
+// serveOn serves TLS as ServeTLS does, without its copy of a configuration that has all that it would add.
+func serveOn(srv *http.Server, ln net.Listener) error {
+	if srv.TLSConfig != nil {
+		ln = tls.NewListener(ln, srv.TLSConfig)
+	}
+	return srv.Serve(ln)
+}
+
+func newHTTPServer(drain context.Context, c *ServeConfig) *http.Server {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)

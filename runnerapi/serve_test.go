@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"runtime"
 	"testing"
 	"time"
 
@@ -61,4 +62,34 @@ func TestServeSaysWhenItsListenerFails(t *testing.T) {
 	require.NoError(t, ln.Close())
 	err = runnerapi.Serve(context.Background(), ln, runnerapi.ServeConfig{Handler: http.NotFoundHandler(), Log: zerolog.Nop()})
 	require.ErrorIs(t, err, net.ErrClosed)
+}
+
+// TestServingIsOneGoroutine counts what serving takes while nobody calls: the accepting one, which is the caller's.
+func TestServingIsOneGoroutine(t *testing.T) {
+	const servers = 8
+	before := runtime.NumGoroutine()
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, servers)
+	for range servers {
+		ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		go func() {
+			served <- runnerapi.Serve(ctx, ln, runnerapi.ServeConfig{Handler: http.NotFoundHandler(), Log: zerolog.Nop()})
+		}()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+ln.Addr().String(), nil)
+		require.NoError(t, err)
+		resp, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+	}
+	http.DefaultClient.CloseIdleConnections()
+	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before+servers; runtime.Gosched() { // Eventually has goroutines of its own
+		if time.Now().After(deadline) {
+			t.Fatalf("%d servers have %d goroutines", servers, runtime.NumGoroutine()-before)
+		}
+	}
+	stop()
+	for range servers {
+		require.NoError(t, <-served)
+	}
 }

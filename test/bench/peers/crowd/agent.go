@@ -35,9 +35,11 @@ type agent struct {
 	process  string
 	control  *controlapi.Client
 	tunnel   *tunnel.Tunnel
-	nudged   chan struct{}
 
-	ticket  string // the heartbeat's
+	beating sync.Mutex // one heartbeat at a time
+	next    *time.Timer
+	last    tunnel.Phase // at the last heartbeat
+	ticket  string       // the heartbeat's
 	idle    time.Duration
 	beats   atomic.Int64
 	heard   atomic.Int64 // when the last heartbeat was answered, in Unix nanoseconds
@@ -47,7 +49,7 @@ type agent struct {
 func newAgent(id *identity.Identity, number int, url string) (*agent, error) {
 	secure, own := id.ControlPlaneTLS(nil), id.TLS()
 	a := &agent{
-		id: id, instance: "pod-" + strconv.Itoa(number), process: rand.Text(), nudged: make(chan struct{}, 1),
+		id: id, instance: "pod-" + strconv.Itoa(number), process: rand.Text(),
 		idle: time.Duration(id.HeartbeatInterval) * time.Second,
 	}
 	cluster := clusterUID(number)
@@ -72,22 +74,37 @@ func (a *agent) live(ctx context.Context) {
 	defer parts.Wait()
 	parts.Go(func() { a.note(a.tunnel.Run(ctx)) })
 	parts.Go(func() {
-		a.note(runnerapi.Serve(ctx, a.tunnel.Listener(), runnerapi.ServeConfig{
-			Handler: http.NotFoundHandler(), Log: zerolog.Nop(),
-			TLS: runnerapi.ServerTLS(runnerapi.ServerTLSConfig{
-				Certificate: func() (*tls.Certificate, error) { return &a.id.Certificate, nil },
-				Roots:       func() *x509.CertPool { return a.id.Roots }, TrustDomain: a.id.TrustDomain,
-				Nudge: a.nudge,
-			}),
-		}))
+		a.tunnel.Settle(ctx)
+		a.beatAt(ctx, 0)
 	})
-	a.heartbeats(ctx)
+	a.note(a.serve(ctx))
 }
 
+func (a *agent) serve(ctx context.Context) error {
+	cfg := runnerapi.ServeConfig{Handler: http.NotFoundHandler(), Log: zerolog.Nop(), TLS: a.serverTLS()}
+	return runnerapi.Serve(ctx, a.tunnel.Listener(), cfg)
+}
+
+func (a *agent) serverTLS() *tls.Config {
+	return runnerapi.ServerTLS(runnerapi.ServerTLSConfig{
+		Certificate: func() (*tls.Certificate, error) { return &a.id.Certificate, nil },
+		Roots:       func() *x509.CertPool { return a.id.Roots }, TrustDomain: a.id.TrustDomain,
+		Nudge: a.nudge,
+	})
+}
+
+// beatAt has the next heartbeat come after a while. A timer begins it: an agent at rest needs no
+// goroutine for that.
+func (a *agent) beatAt(ctx context.Context, after time.Duration) {
+	a.beating.Lock()
+	defer a.beating.Unlock()
+	a.next = time.AfterFunc(after, func() { a.heartbeat(ctx) })
+}
+
+// nudge has the next heartbeat come now, or after the one that is under way.
 func (a *agent) nudge(context.Context) error {
-	select {
-	case a.nudged <- struct{}{}:
-	default: // one is due already
+	if a.beats.Load() > 0 { // else one is due already
+		a.next.Reset(0)
 	}
 	return nil
 }
@@ -104,30 +121,20 @@ func (a *agent) note(err error) {
 	}
 }
 
-// heartbeats go as the agent's do: soon after something has changed or a call has failed, else as
+// heartbeat goes as the agent's does: again soon after something has changed or a call has failed, else as
 // seldom as the control plane says.
-func (a *agent) heartbeats(ctx context.Context) {
-	var last tunnel.Phase
-	a.tunnel.Settle(ctx)
-	for ctx.Err() == nil {
-		phase := a.tunnel.Status().Phase
-		next := busyInterval
-		// In a goroutine of its own, whose stack an agent at rest does not keep.
-		answered := make(chan error)
-		go func() { answered <- a.beat(ctx, phase) }()
-		if err := <-answered; err != nil {
-			a.note(err)
-		} else if phase == last {
-			next = a.idle
-		}
-		last = phase
-		timer := time.NewTimer(next)
-		select {
-		case <-ctx.Done():
-		case <-a.nudged:
-		case <-timer.C:
-		}
-		timer.Stop()
+func (a *agent) heartbeat(ctx context.Context) {
+	a.beating.Lock()
+	defer a.beating.Unlock()
+	phase, next := a.tunnel.Status().Phase, busyInterval
+	if err := a.beat(ctx, phase); err != nil {
+		a.note(err)
+	} else if phase == a.last {
+		next = a.idle
+	}
+	a.last = phase
+	if ctx.Err() == nil {
+		a.next.Reset(next)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/footprint"
 )
 
 // Crowd is served to the benchmark by net/rpc, hence the form of its methods.
@@ -51,6 +52,7 @@ func (c *Crowd) Enrol(e Enrolment, took *time.Duration) error {
 	if err != nil {
 		return err
 	}
+	debug.SetGCPercent(restGCPercent) // what is left lying between identities would stay there
 	start := time.Now()
 	c.agents, c.from = make([]*agent, e.Count), e.From
 	group, ctx := errgroup.WithContext(context.Background())
@@ -85,7 +87,7 @@ func (c *Crowd) Connect(None, *None) error {
 // A crowd's heap is kept small, as an agent's memory limit keeps its own. Not while it has
 // something to do: to look through those of five thousand agents again and again takes a quarter of
 // the crowd's CPU, and an agent alone has next to nothing to look through.
-const restGCPercent, busyGCPercent = 40, 200
+const restGCPercent, busyGCPercent = 25, 100
 
 // Stir readies the crowd for having something to do.
 func (c *Crowd) Stir(None, *None) error {
@@ -97,14 +99,13 @@ func (c *Crowd) Stir(None, *None) error {
 // stacks that have become too large.
 const collections = 4
 
-// Rest gives back the memory that connecting took, as an agent does that becomes idle.
+// Rest gives back what only connecting took, by what an agent does when it becomes idle.
 func (c *Crowd) Rest(None, *None) error {
 	debug.SetGCPercent(restGCPercent)
 	for range collections {
 		runtime.GC()
 	}
-	debug.FreeOSMemory()
-	return nil
+	return footprint.Shrink()
 }
 
 // ProfileCPU writes where these agents' CPU goes for the next seconds into a file.

@@ -1,4 +1,4 @@
-package agent
+package footprint
 
 import (
 	"bufio"
@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shrink gives back what only the start and the last burst of work needed: heap
+// Shrink gives back what only the start and the last burst of work needed: heap
 // to the system, and the pages of the program itself. Those are unchanged
 // pages of a file, which the kernel maps again, sixteen at a time and from its
 // cache, when they are next needed. Without it they stay resident for good: the
 // start runs through most of a large program (35 of 45 MiB, measured).
-func shrink() error {
+func Shrink() error {
 	debug.FreeOSMemory()
 	exe, err := os.Readlink("/proc/self/exe")
 	if err != nil {

@@ -1,4 +1,4 @@
-package agent
+package footprint
 
 import (
 	"strings"
@@ -11,7 +11,7 @@ import (
 func TestShrinkLosesNothing(t *testing.T) {
 	before := map[string]int{"a": 1}
 	for range 3 {
-		require.NoError(t, shrink())
+		require.NoError(t, Shrink())
 		assert.Equal(t, map[string]int{"a": 1}, before)
 	}
 }
