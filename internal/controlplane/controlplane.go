@@ -154,7 +154,7 @@ func (c *ControlPlane) assemble(seal []byte) error {
 		TLS: &tls.Config{
 			MinVersion: tls.VersionTLS13,
 			GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-				return &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: c.certificate.Get, ClientCAs: c.ca.Pool(), Time: c.cfg.Now}, nil
+				return &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: c.certificate.GetShort, ClientCAs: c.ca.Pool(), Time: c.cfg.Now}, nil
 			},
 		},
 		Identify: c.peers.agentOfTunnel, Admit: c.peers.admit,
