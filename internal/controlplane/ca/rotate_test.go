@@ -2,8 +2,8 @@ package ca_test
 
 import (
 	"crypto/elliptic"
-	"crypto/tls"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"

@@ -27,7 +27,7 @@ type ServerCertificate struct {
 	mu      sync.Mutex
 	current *tls.Certificate
 	short   *tls.Certificate // for who holds a CA
-	by      *state // what issued it
+	by      *state           // what issued it
 	renewAt time.Time
 }
 
