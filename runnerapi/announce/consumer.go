@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/rs/zerolog"
@@ -15,6 +16,10 @@ type ConsumerConfig struct {
 	Queue Queue
 	// Prefetch is how many messages the broker sends ahead. 0 means 64.
 	Prefetch int
+	// Gather is how long RunBatches lets pass from one batch to the next, so that what comes one by one in quick
+	// succession is handled together, too. What comes later than that after another does not wait, nor does a
+	// batch of Prefetch. 0 means that nothing is waited for.
+	Gather time.Duration
 	// Ready is called, if set, whenever the queue is bound and consumed, after a
 	// reconnection too: from then on nothing is missed. It must not block.
 	Ready func()

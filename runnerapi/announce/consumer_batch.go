@@ -2,6 +2,7 @@ package announce
 
 import (
 	"context"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -20,6 +21,7 @@ func (c *Consumer) RunBatches(ctx context.Context, handler Handler, several Batc
 }
 
 func (c *Consumer) consumeBatches(ctx context.Context, sub *subscription, handler Handler, several BatchHandler) error {
+	var last time.Time // when the batch before was taken
 	for {
 		select {
 		case <-ctx.Done():
@@ -28,7 +30,8 @@ func (c *Consumer) consumeBatches(ctx context.Context, sub *subscription, handle
 			if !ok {
 				return c.ended(sub.closed)
 			}
-			batch := c.gather(d, sub.deliveries)
+			batch := c.gather(ctx, d, sub.deliveries, last.Add(c.cfg.Gather))
+			last = time.Now()
 			if err := c.deliverBatch(ctx, batch, handler, several); err != nil {
 				return err
 			}
@@ -36,21 +39,33 @@ func (c *Consumer) consumeBatches(ctx context.Context, sub *subscription, handle
 	}
 }
 
-// gather takes what has come already, and waits for nothing.
-func (c *Consumer) gather(first amqp.Delivery, more <-chan amqp.Delivery) []amqp.Delivery {
+// gather takes what comes until then, and what has come already.
+func (c *Consumer) gather(ctx context.Context, first amqp.Delivery, more <-chan amqp.Delivery, then time.Time) []amqp.Delivery {
 	batch := []amqp.Delivery{first}
+	ctx, cancel := context.WithDeadline(ctx, then)
+	defer cancel()
 	for len(batch) < c.cfg.Prefetch {
-		select {
-		case d, ok := <-more:
-			if !ok {
-				return batch // the next to receive learns why
-			}
-			batch = append(batch, d)
-		default:
-			return batch
+		d, ok := next(ctx, more)
+		if !ok {
+			return batch // if there will be no more, the next to receive learns why
 		}
+		batch = append(batch, d)
 	}
 	return batch
+}
+
+// next is what has come, or else what comes before the context ends.
+func next(ctx context.Context, deliveries <-chan amqp.Delivery) (d amqp.Delivery, ok bool) {
+	select {
+	case d, ok = <-deliveries:
+		return d, ok
+	default:
+	}
+	select {
+	case d, ok = <-deliveries:
+	case <-ctx.Done():
+	}
+	return d, ok
 }
 
 func (c *Consumer) deliverBatch(ctx context.Context, batch []amqp.Delivery, handler Handler, several BatchHandler) error {
