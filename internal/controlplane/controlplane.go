@@ -134,7 +134,7 @@ func (c *ControlPlane) assemble(seal []byte) error {
 	c.certificate = ca.NewServerCertificate(c.ca, c.cfg.serverNames())
 	c.peers = &peers{store: c.store, ca: c.ca, trustDomain: c.cfg.TrustDomain, now: c.cfg.Now, clones: newClones(c.store, d, &c.cfg)}
 	c.liveness = newLiveness(c.store, d, &c.cfg)
-	c.registry = &registry{store: c.store, ca: c.ca, peers: c.peers, liveness: c.liveness, directory: d, cfg: &c.cfg, twins: newTwins(c.cfg.Now)}
+	c.registry = &registry{store: c.store, ca: c.ca, peers: c.peers, liveness: c.liveness, directory: d, cfg: &c.cfg, twins: newTwins(c.cfg.Now), trust: &agentTrust{store: c.store}}
 	if c.cfg.data().Shared() {
 		c.replicas = c.newReplicas()
 		c.registry.node = c.replicas.node
