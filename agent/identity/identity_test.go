@@ -2,6 +2,7 @@ package identity_test
 
 import (
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -45,11 +46,25 @@ func issue(t testing.TB) *identity.Identity {
 	require.NoError(t, err)
 	id, err := identity.New(key, controlapi.Identity{
 		AgentID: "a1", ServerName: serverName,
-		Certificate: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
-		CABundle:    string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: caDER})),
+		Certificate: inPEM(der) + inPEM(caDER), CABundle: inPEM(caDER),
 	}, true)
 	require.NoError(t, err)
 	return id
+}
+
+func inPEM(der []byte) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+}
+
+func TestTheControlPlaneIsSentNoCA(t *testing.T) {
+	id := issue(t)
+	require.Len(t, id.Certificate.Certificate, 2, "as it was issued")
+	for _, cfg := range []*tls.Config{id.TLS(), id.ControlPlaneTLS(nil), id.ControlPlaneTLS(x509.NewCertPool())} {
+		require.Len(t, cfg.Certificates, 1)
+		assert.Equal(t, [][]byte{id.Certificate.Leaf.Raw}, cfg.Certificates[0].Certificate)
+		assert.Equal(t, id.Key(), cfg.Certificates[0].PrivateKey)
+	}
+	assert.Len(t, id.Certificate.Certificate, 2, "Runners are")
 }
 
 func TestAnIdentityIsTheSameAfterItWasStored(t *testing.T) {

@@ -31,11 +31,15 @@ func (id *Identity) Leaf() string {
 }
 
 // TLS is the agent's side of mutual TLS with the control plane and its frps,
-// which present certificates of the control plane's own CA.
+// which present certificates of the control plane's own CA. The agent's goes there without the CAs above it,
+// which the control plane has: with them it would verify one signature more for each. Runners may need them, who get
+// Certificate.
 func (id *Identity) TLS() *tls.Config {
+	own := id.Certificate
+	own.Certificate = own.Certificate[:1:1]
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, RootCAs: id.Roots,
-		Certificates: []tls.Certificate{id.Certificate},
+		Certificates: []tls.Certificate{own},
 	}
 }
 

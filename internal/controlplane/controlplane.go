@@ -134,7 +134,7 @@ func (c *ControlPlane) assemble(seal []byte) error {
 	c.certificate = ca.NewServerCertificate(c.ca, c.cfg.serverNames())
 	c.peers = &peers{store: c.store, ca: c.ca, trustDomain: c.cfg.TrustDomain, now: c.cfg.Now, clones: newClones(c.store, d, &c.cfg)}
 	c.liveness = newLiveness(c.store, d, &c.cfg)
-	c.registry = &registry{store: c.store, ca: c.ca, peers: c.peers, liveness: c.liveness, directory: d, cfg: &c.cfg, twins: newTwins(c.cfg.Now)}
+	c.registry = &registry{store: c.store, ca: c.ca, peers: c.peers, liveness: c.liveness, directory: d, cfg: &c.cfg, twins: newTwins(c.cfg.Now), trust: &agentTrust{store: c.store}}
 	if c.cfg.data().Shared() {
 		c.replicas = c.newReplicas()
 		c.registry.node = c.replicas.node
@@ -154,7 +154,7 @@ func (c *ControlPlane) assemble(seal []byte) error {
 		TLS: &tls.Config{
 			MinVersion: tls.VersionTLS13,
 			GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-				return &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: c.certificate.Get, ClientCAs: c.ca.Pool(), Time: c.cfg.Now}, nil
+				return &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: c.certificate.GetShort, ClientCAs: c.ca.Pool(), Time: c.cfg.Now}, nil
 			},
 		},
 		Identify: c.peers.agentOfTunnel, Admit: c.peers.admit,

@@ -23,6 +23,9 @@ const (
 	flushEvery = 10 * time.Second
 	// lookEvery is how often leases and graces are looked at.
 	lookEvery = time.Second
+	// gatherFor is how long those wait that come right after another: where hundreds come in a second, a look at
+	// all and a transaction for each cost more than it takes to let them in. One that comes alone does not wait.
+	gatherFor = 100 * time.Millisecond
 	// transitBatch is how many transitions are written in one transaction.
 	transitBatch = 128
 )
@@ -149,53 +152,6 @@ func (l *liveness) seen(a *store.Agent) {
 	}
 }
 
-// keep writes heartbeats until the context ends, where who is online is decided by a
-// census.
-func (l *liveness) keep(ctx context.Context) error {
-	flush := time.NewTicker(l.flushEvery)
-	defer flush.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return l.last(ctx)
-		case <-flush.C:
-			l.flushOrSay(ctx)
-		}
-	}
-}
-
-// last writes what there is when we stop.
-func (l *liveness) last(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), databaseTimeout)
-	defer cancel()
-	return l.flush(ctx)
-}
-
-func (l *liveness) flushOrSay(ctx context.Context) {
-	if err := l.flush(ctx); err != nil && ctx.Err() == nil {
-		l.log.Error().Err(err).Msg("heartbeats were not written; trying again")
-	}
-}
-
-// run decides until the context ends, and then writes what it has.
-func (l *liveness) run(ctx context.Context) error {
-	look, flush := time.NewTicker(lookEvery), time.NewTicker(l.flushEvery)
-	defer look.Stop()
-	defer flush.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return l.last(ctx)
-		case <-l.wake:
-		case <-look.C:
-		case <-flush.C:
-			l.flushOrSay(ctx)
-			continue
-		}
-		l.look(ctx)
-	}
-}
-
 // look announces the transitions that are due.
 func (l *liveness) look(ctx context.Context) { l.announce(ctx, l.due()) }
 
@@ -316,32 +272,4 @@ func (l *liveness) transitIn(ctx context.Context, tx *store.Tx, agentID string, 
 	a.State = state
 	l.seen(&a)
 	return from, l.directory.write(ctx, tx, kind, a, l.now())
-}
-
-// flush writes the heartbeats since the last time.
-func (l *liveness) flush(ctx context.Context) error {
-	var beats []store.Beat
-	l.mu.Lock()
-	for id, v := range l.agents {
-		if v.unsaved {
-			beats = append(beats, store.Beat{AgentID: id, At: v.lastBeat, Capacity: v.capacity})
-			v.unsaved = false
-		}
-	}
-	l.mu.Unlock()
-	if len(beats) == 0 {
-		return nil
-	}
-	err := l.store.UpdateQuietly(ctx, func(tx *store.Tx) error { return tx.SaveBeats(ctx, beats) })
-	l.unwritten.Store(err != nil)
-	if err != nil {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		for _, b := range beats {
-			if v, ok := l.agents[b.AgentID]; ok {
-				v.unsaved = true
-			}
-		}
-	}
-	return err
 }

@@ -39,7 +39,7 @@ func newMessaging(s *store.Store, l *leader, o *outbox, seal []byte, webhooks *w
 	if err != nil {
 		return nil, fmt.Errorf("broker: %w", err)
 	}
-	consumer, err := announce.NewConsumer(announce.ConsumerConfig{Config: link, Queue: announce.Timeline(), Prefetch: timelinePrefetch})
+	consumer, err := announce.NewConsumer(announce.ConsumerConfig{Config: link, Queue: announce.Timeline(), Prefetch: timelinePrefetch, Gather: gatherFor})
 	if err != nil {
 		return nil, fmt.Errorf("broker: %w", err)
 	}

@@ -118,6 +118,7 @@ func (p *peers) agentOfTunnel(cs tls.ConnectionState) (string, error) {
 	if cert == nil {
 		return "", errors.New("no client certificate was presented")
 	}
+	p.ca.Took(cs.VerifiedChains)
 	ctx, cancel := context.WithTimeout(context.Background(), databaseTimeout)
 	defer cancel()
 	a, err := p.agent(ctx, cert)

@@ -26,7 +26,7 @@ type registry struct {
 	liveness  *liveness
 	directory directory
 	cfg       *Config
-	trust     trustCache
+	trust     *agentTrust
 	twins     *twins
 	// audited is told how many audit records were taken; it may be nil.
 	audited func(records int)

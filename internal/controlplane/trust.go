@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
@@ -131,39 +130,6 @@ func (r *registry) tellCAs(answer *controlapi.HeartbeatAnswer, reported string, 
 		answer.RenewWithin = 1
 	}
 }
-
-// noteAgent writes down what an agent has of a rotation, when that changed.
-func (r *registry) noteAgent(ctx context.Context, agentID, bundle string, cert *x509.Certificate) error {
-	if cert == nil {
-		return nil
-	}
-	t := store.AgentTrust{AgentID: agentID, Bundle: bundle, Issuer: ca.IssuerID(cert)}
-	if r.node == nil && !r.trust.changed(t) {
-		return nil
-	}
-	// After a restart of ours all agents come at once, and have nothing new to say.
-	known, err := r.store.AgentTrust(ctx, agentID)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return err
-	}
-	if known != t {
-		if err := r.store.PutAgentTrust(ctx, t); err != nil {
-			return err
-		}
-	}
-	r.trust.put(t)
-	return nil
-}
-
-// trustCache spares most heartbeats the database, where nobody else hears them.
-type trustCache struct{ m sync.Map }
-
-func (c *trustCache) changed(t store.AgentTrust) bool {
-	last, ok := c.m.Load(t.AgentID)
-	return !ok || last != t
-}
-
-func (c *trustCache) put(t store.AgentTrust) { c.m.Store(t.AgentID, t) }
 
 // trustOf is what is known of a Runner from its certificate.
 func trustOf(runner string, cert *x509.Certificate) store.RunnerTrust {

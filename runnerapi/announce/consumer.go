@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/rs/zerolog"
@@ -16,6 +17,10 @@ type ConsumerConfig struct {
 	Queue Queue
 	// Prefetch is how many messages the broker sends ahead. 0 means 64.
 	Prefetch int
+	// Gather is how long RunBatches lets pass from one batch to the next, so that what comes one by one in quick
+	// succession is handled together, too. What comes later than that after another does not wait, nor does a
+	// batch of Prefetch. 0 means that nothing is waited for.
+	Gather time.Duration
 	// Ready is called, if set, whenever the queue is bound and consumed, after a
 	// reconnection too: from then on nothing is missed. Where another consumer has the
 	// queue, or RabbitMQ has not noticed yet that one has gone, it comes when that has

@@ -3,6 +3,7 @@ package announce
 import (
 	"context"
 	"runtime"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -21,6 +22,7 @@ func (c *Consumer) RunBatches(ctx context.Context, handler Handler, several Batc
 }
 
 func (c *Consumer) consumeBatches(ctx context.Context, sub *subscription, handler Handler, several BatchHandler) error {
+	var last time.Time // when the batch before was taken
 	for {
 		select {
 		case <-ctx.Done():
@@ -30,7 +32,8 @@ func (c *Consumer) consumeBatches(ctx context.Context, sub *subscription, handle
 				return c.ended(sub.closed)
 			}
 			c.itsTurn(sub)
-			batch := c.gather(d, sub.deliveries)
+			batch := c.gather(ctx, d, sub.deliveries, last.Add(c.cfg.Gather))
+			last = time.Now()
 			if err := c.deliverBatch(ctx, sub, batch, handler, several); err != nil {
 				return err
 			}
@@ -38,17 +41,31 @@ func (c *Consumer) consumeBatches(ctx context.Context, sub *subscription, handle
 	}
 }
 
-// gather takes what has come already, and waits for nothing.
-func (c *Consumer) gather(first amqp.Delivery, more <-chan amqp.Delivery) []amqp.Delivery {
+// gather takes what comes until then, and what has come already.
+func (c *Consumer) gather(ctx context.Context, first amqp.Delivery, more <-chan amqp.Delivery, then time.Time) []amqp.Delivery {
 	batch := []amqp.Delivery{first}
+	ctx, cancel := context.WithDeadline(ctx, then)
+	defer cancel()
 	for len(batch) < c.cfg.Prefetch {
-		d, ok := arrived(more)
+		d, ok := next(ctx, more)
 		if !ok {
-			break // if it is closed, the next to receive learns why
+			return batch // if there will be no more, the next to receive learns why
 		}
 		batch = append(batch, d)
 	}
 	return batch
+}
+
+// next is what has come, or else what comes before the context ends.
+func next(ctx context.Context, deliveries <-chan amqp.Delivery) (d amqp.Delivery, ok bool) {
+	if d, ok = arrived(deliveries); ok {
+		return d, ok
+	}
+	select {
+	case d, ok = <-deliveries:
+	case <-ctx.Done():
+	}
+	return d, ok
 }
 
 // arrived takes a delivery if there is one. The library keeps what has come in a goroutine

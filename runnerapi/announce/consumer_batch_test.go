@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -74,7 +75,7 @@ func TestBatches(t *testing.T) {
 				waiting <- d
 			}
 			var together, oneByOne int
-			err = consumer.deliverBatch(t.Context(), &subscription{acks: newAcks(consumer.cfg.Prefetch)}, consumer.gather(list[0], waiting),
+			err = consumer.deliverBatch(t.Context(), &subscription{acks: newAcks(consumer.cfg.Prefetch)}, consumer.gather(t.Context(), list[0], waiting, time.Time{}),
 				func(context.Context, Event) error { oneByOne++; return c.oneErr },
 				func(_ context.Context, events []Event) error { together += len(events); return c.batchErr })
 			if err != nil || together != c.together || oneByOne != c.oneByOne || !slices.Equal(s.said, c.said) {
@@ -102,7 +103,7 @@ func TestWhatHasComeIsOneBatch(t *testing.T) {
 	batches, got := 0, uint64(0)
 	for d := range offered {
 		batches++
-		for _, d := range consumer.gather(d, offered) {
+		for _, d := range consumer.gather(t.Context(), d, offered, time.Time{}) {
 			if got++; d.DeliveryTag != got {
 				t.Fatalf("delivery %d came as number %d", d.DeliveryTag, got)
 			}
@@ -111,4 +112,40 @@ func TestWhatHasComeIsOneBatch(t *testing.T) {
 	if got != count || batches > count/4 {
 		t.Errorf("%d of %d deliveries, in %d batches", got, count, batches)
 	}
+}
+
+// TestABatchGathers hands over deliveries one by one, in a time that stands still unless all wait.
+func TestABatchGathers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const gather, prefetch = 100 * time.Millisecond, 3
+		consumer, err := NewConsumer(ConsumerConfig{
+			Config: Config{URLs: []string{"amqp://nobody.invalid"}}, Queue: Timeline(), Gather: gather, Prefetch: prefetch,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		start, deliveries, ended := time.Now(), make(chan amqp.Delivery), make(chan error)
+		sub := &subscription{deliveries: deliveries, acks: newAcks(prefetch)}
+		var took []string
+		note := func(n int) { took = append(took, fmt.Sprintf("%d at %s", n, time.Since(start))) }
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			ended <- consumer.consumeBatches(ctx, sub,
+				func(context.Context, Event) error { note(1); return nil },
+				func(_ context.Context, events []Event) error { note(len(events)); return nil })
+		}()
+		for _, d := range deliveriesOf(t, &settled{}, 2*prefetch+1) {
+			deliveries <- d
+			time.Sleep(gather / 5)
+		}
+		time.Sleep(time.Hour)
+		deliveries <- deliveriesOf(t, &settled{}, 1)[0]
+		synctest.Wait()
+		cancel()
+		<-ended
+		want := []string{"1 at 0s", "3 at 60ms", "3 at 120ms", "1 at 1h0m0.14s"}
+		if !slices.Equal(took, want) {
+			t.Errorf("%q, want %q: one alone at once, the next together, and no more wait than are sent ahead", took, want)
+		}
+	})
 }

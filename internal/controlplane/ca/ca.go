@@ -173,6 +173,19 @@ func (c *CA) Verify(cert *x509.Certificate, at time.Time) error {
 	return err
 }
 
+// Took is told what TLS has verified of a client, with Pool: its certificate's chains. Verify need not do that
+// again, whose signature is what a handshake costs most of. What does not end at a CA of now or before it is left
+// aside, since the CA may have been replaced meanwhile.
+func (c *CA) Took(chains [][]*x509.Certificate) {
+	s := c.state.Load()
+	for _, chain := range chains {
+		if len(chain) > 1 && s.knows(chain[len(chain)-1]) {
+			s.verified.add(chain[0], spanOf(chain))
+			return
+		}
+	}
+}
+
 // Trusted says whether a certificate that Verify takes was issued by a CA of now.
 func (c *CA) Trusted(cert *x509.Certificate) bool {
 	s := c.state.Load()

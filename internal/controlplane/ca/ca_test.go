@@ -132,6 +132,9 @@ func TestServerCertificateIsMadeAnewInTime(t *testing.T) {
 	assert.Equal(t, []string{"localhost"}, first.Leaf.DNSNames)
 	assert.Equal(t, "127.0.0.1", first.Leaf.IPAddresses[0].String())
 	assert.Len(t, first.Certificate, 2, "the CA goes along")
+	short, err := s.GetShort(nil)
+	require.NoError(t, err)
+	assert.Equal(t, first.Certificate[:1], short.Certificate, "but not to who has it")
 	assert.True(t, first.Leaf.NotBefore.Before(noon.Add(-23*time.Hour)))
 
 	now = noon.AddDate(0, 0, 59)

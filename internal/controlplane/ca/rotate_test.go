@@ -3,6 +3,7 @@ package ca_test
 import (
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -84,8 +85,18 @@ func (r *rotating) certificate(ttl time.Duration) *x509.Certificate {
 // believed verifies the control plane's certificate as one does who knows only old.
 func (r *rotating) believed(old ...*x509.Certificate) error {
 	r.t.Helper()
-	served, err := ca.NewServerCertificate(r.CA, []string{"localhost"}).Get(nil)
+	own := ca.NewServerCertificate(r.CA, []string{"localhost"})
+	served, err := own.Get(nil)
 	require.NoError(r.t, err)
+	short, err := own.GetShort(nil)
+	require.NoError(r.t, err)
+	whole := r.verified(served, old...)
+	assert.Equal(r.t, whole == nil, r.verified(short, old...) == nil, "who holds a CA needs no other that signs itself")
+	return whole
+}
+
+func (r *rotating) verified(served *tls.Certificate, old ...*x509.Certificate) error {
+	r.t.Helper()
 	opts := x509.VerifyOptions{DNSName: "localhost", CurrentTime: r.now, Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool()}
 	for _, c := range old {
 		opts.Roots.AddCert(anchor.Of(c))
@@ -95,7 +106,7 @@ func (r *rotating) believed(old ...*x509.Certificate) error {
 		require.NoError(r.t, err)
 		opts.Intermediates.AddCert(c)
 	}
-	_, err = served.Leaf.Verify(opts)
+	_, err := served.Leaf.Verify(opts)
 	return err
 }
 

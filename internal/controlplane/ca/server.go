@@ -1,7 +1,9 @@
 package ca
 
 import (
+	"bytes"
 	"crypto/tls"
+	"crypto/x509"
 	"net/url"
 	"slices"
 	"sync"
@@ -24,7 +26,8 @@ type ServerCertificate struct {
 
 	mu      sync.Mutex
 	current *tls.Certificate
-	by      *state // what issued it
+	short   *tls.Certificate // for who holds a CA
+	by      *state           // what issued it
 	renewAt time.Time
 }
 
@@ -45,14 +48,50 @@ func NewNodeCertificate(c *CA, id *url.URL, serverName string) *ServerCertificat
 func (s *ServerCertificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	err := s.renew()
+	return s.current, err
+}
+
+// GetShort is Get where each client holds the certificate of a CA, and not its fingerprint alone: what signs itself
+// is not sent. Where it is, crypto/x509 tries the CA that was sent after the one that is held, and so each
+// client verifies one signature more.
+func (s *ServerCertificate) GetShort(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.renew()
+	return s.short, err
+}
+
+// renew makes the certificate if there is none, or another is due.
+func (s *ServerCertificate) renew() error {
 	now, by := s.ca.now(), s.ca.state.Load()
 	if s.current != nil && s.by == by && now.Before(s.renewAt) {
-		return s.current, nil
+		return nil
 	}
 	cert, err := s.make()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	s.current, s.by, s.renewAt = cert, by, now.Add(s.ttl*2/3)
-	return cert, nil
+	short, err := withoutAnchors(cert)
+	if err != nil {
+		return err
+	}
+	s.current, s.short, s.by, s.renewAt = cert, short, by, now.Add(s.ttl*2/3)
+	return nil
+}
+
+// withoutAnchors is a certificate with only what leads to a CA's, and none that signs itself.
+func withoutAnchors(cert *tls.Certificate) (*tls.Certificate, error) {
+	short := *cert
+	short.Certificate = cert.Certificate[:1:1]
+	for _, raw := range cert.Certificate[1:] {
+		above, err := x509.ParseCertificate(raw)
+		if err != nil {
+			return nil, err
+		}
+		if !bytes.Equal(above.RawIssuer, above.RawSubject) {
+			short.Certificate = append(short.Certificate, raw)
+		}
+	}
+	return &short, nil
 }

@@ -69,6 +69,11 @@ func (s *state) complete() *state {
 	return s
 }
 
+// knows says whether that is the certificate of a CA of now or before.
+func (s *state) knows(ca *x509.Certificate) bool {
+	return s.signing.cert.Equal(ca) || s.other != nil && s.other.cert.Equal(ca) || slices.ContainsFunc(s.former, ca.Equal)
+}
+
 func poolOf(certs []*x509.Certificate) *x509.CertPool {
 	pool := x509.NewCertPool()
 	for _, c := range certs {

@@ -35,19 +35,34 @@ func TestACertificateThatWasVerifiedIsStillJudgedByItsTime(t *testing.T) {
 }
 
 func TestARequestToVerifyAnotherCertificateFindsNothing(t *testing.T) {
-	c := open(t)
-	req, err := ca.ParseRequest(request(t, ecKey(t, elliptic.P256())))
-	require.NoError(t, err)
-	issued, err := c.Agent(req, "a1.agents", runnerapi.AgentURI("trust", "a1"), time.Hour)
-	require.NoError(t, err)
-	good, err := ca.ParseCertificate(issued.Certificate)
-	require.NoError(t, err)
-	require.NoError(t, c.Verify(good, noon))
+	r := newRotating(t)
+	good := r.agent()
+	require.NoError(t, r.Verify(good, noon))
+	assert.Error(t, r.Verify(forgeryOf(t, good), noon))
+}
+
+// forgeryOf is a certificate whose signature is wrong: it passes where that is not verified.
+func forgeryOf(t *testing.T, good *x509.Certificate) *x509.Certificate {
+	t.Helper()
 	forged, err := x509.ParseCertificate(good.Raw)
 	require.NoError(t, err)
 	forged.Raw = append([]byte(nil), good.Raw...)
 	forged.Raw[len(forged.Raw)-1] ^= 1 // of the signature
 	forged.Signature = append([]byte(nil), forged.Signature...)
 	forged.Signature[len(forged.Signature)-1] ^= 1
-	assert.Error(t, c.Verify(forged, noon))
+	return forged
+}
+
+func TestWhatTLSHasVerifiedIsNotVerifiedAgain(t *testing.T) {
+	r, stranger := newRotating(t), open(t)
+	seen := forgeryOf(t, r.agent()) // so that to verify it again would show
+	for _, chains := range [][][]*x509.Certificate{nil, {{}}, {{seen}}, {{seen, stranger.Certificate()}}} {
+		r.Took(chains)
+		require.Error(t, r.Verify(seen, noon), "nothing of ours was verified")
+	}
+	r.Took([][]*x509.Certificate{{seen, stranger.Certificate()}, {seen, r.Certificate()}})
+	require.NoError(t, r.Verify(seen, noon))
+	require.Error(t, r.Verify(seen, seen.NotAfter.Add(time.Second)), "it ends when it ends")
+	r.take(ca.Start)
+	assert.Error(t, r.Verify(seen, noon), "and was of one state of the CA")
 }

@@ -27,10 +27,11 @@ func (q queries) AgentTrusts(ctx context.Context) ([]AgentTrust, error) {
 	return all(ctx, q.q, scanAgentTrust, agentTrustSelect)
 }
 
-// PutAgentTrust notes it. An agent that is gone is no error.
+// PutAgentTrust notes it. What is known already is not written again, and an agent that is gone is no error.
 func (q queries) PutAgentTrust(ctx context.Context, t AgentTrust) error {
 	_, err := q.exec(ctx, `INSERT INTO agent_trust (agent_id, bundle, issuer) SELECT id, $1, $2 FROM agents WHERE id = $3
-		ON CONFLICT (agent_id) DO UPDATE SET bundle = excluded.bundle, issuer = excluded.issuer`, t.Bundle, t.Issuer, t.AgentID)
+		ON CONFLICT (agent_id) DO UPDATE SET bundle = excluded.bundle, issuer = excluded.issuer
+		WHERE agent_trust.bundle <> excluded.bundle OR agent_trust.issuer <> excluded.issuer`, t.Bundle, t.Issuer, t.AgentID)
 	return err
 }
 

@@ -138,6 +138,7 @@ func (b *agentsBench) storm(ctx context.Context) (err error) {
 		return err
 	}
 	b.Add("agents.storm.cpu", "control plane's CPU an agent of the storm, heartbeats and announcements included", (after.cpu-before.cpu).Seconds()*1e3/float64(b.Agents), "ms")
+	b.Add("agents.storm.cpu.crowd", "a simulated agent's own CPU of it", (after.crowds-before.crowds).Seconds()*1e3/float64(b.Agents), "ms")
 	b.AtMost(mostStorm, "agents.storm", "all connected and heard, of a storm", last(b.curves.Storm), "s")
 	return nil
 }
@@ -162,11 +163,12 @@ func (b *agentsBench) restart(ctx context.Context) error {
 	return nil
 }
 
-// usage is what the control plane has taken of the machine until now.
+// usage is what the control plane has taken of the machine until now, and the agents' processes.
 type usage struct {
 	at       time.Time
 	resident int64
 	cpu      time.Duration
+	crowds   time.Duration // the CPU of the agents' processes
 	written  int64
 	beats    int64
 }
@@ -178,6 +180,13 @@ func (b *agentsBench) look() (u usage, err error) {
 	u.resident, errs[0] = proc.Resident(pid)
 	u.cpu, errs[1] = proc.CPU(pid)
 	u.written, errs[2] = proc.Written(pid)
+	for _, p := range b.processes {
+		cpu, err := proc.CPU(p.PID)
+		if err != nil {
+			return u, err
+		}
+		u.crowds += cpu
+	}
 	return u, errors.Join(errs[:]...)
 }
 

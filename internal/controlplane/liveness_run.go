@@ -1,0 +1,90 @@
+package controlplane
+
+import (
+	"context"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+)
+
+// keep writes heartbeats until the context ends, where who is online is decided by a
+// census.
+func (l *liveness) keep(ctx context.Context) error {
+	flush := time.NewTicker(l.flushEvery)
+	defer flush.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return l.last(ctx)
+		case <-flush.C:
+			l.flushOrSay(ctx)
+		}
+	}
+}
+
+// last writes what there is when we stop.
+func (l *liveness) last(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), databaseTimeout)
+	defer cancel()
+	return l.flush(ctx)
+}
+
+func (l *liveness) flushOrSay(ctx context.Context) {
+	if err := l.flush(ctx); err != nil && ctx.Err() == nil {
+		l.log.Error().Err(err).Msg("heartbeats were not written; trying again")
+	}
+}
+
+// run decides until the context ends, and then writes what it has.
+func (l *liveness) run(ctx context.Context) error {
+	look, flush := time.NewTicker(lookEvery), time.NewTicker(l.flushEvery)
+	defer look.Stop()
+	defer flush.Stop()
+	gathered := time.NewTimer(gatherFor)
+	defer gathered.Stop()
+	wake := l.wake // nil while they gather
+	for {
+		select {
+		case <-ctx.Done():
+			return l.last(ctx)
+		case <-wake:
+			l.look(ctx)
+			wake = nil
+			gathered.Reset(gatherFor)
+		case <-gathered.C:
+			wake = l.wake
+		case <-look.C:
+			l.look(ctx)
+		case <-flush.C:
+			l.flushOrSay(ctx)
+		}
+	}
+}
+
+// flush writes the heartbeats since the last time.
+func (l *liveness) flush(ctx context.Context) error {
+	var beats []store.Beat
+	l.mu.Lock()
+	for id, v := range l.agents {
+		if v.unsaved {
+			beats = append(beats, store.Beat{AgentID: id, At: v.lastBeat, Capacity: v.capacity})
+			v.unsaved = false
+		}
+	}
+	l.mu.Unlock()
+	if len(beats) == 0 {
+		return nil
+	}
+	err := l.store.UpdateQuietly(ctx, func(tx *store.Tx) error { return tx.SaveBeats(ctx, beats) })
+	l.unwritten.Store(err != nil)
+	if err != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, b := range beats {
+			if v, ok := l.agents[b.AgentID]; ok {
+				v.unsaved = true
+			}
+		}
+	}
+	return err
+}

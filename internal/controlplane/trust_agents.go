@@ -1,0 +1,102 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+)
+
+// noteAgent writes down what an agent has of a rotation, when that changed.
+func (r *registry) noteAgent(ctx context.Context, agentID, bundle string, cert *x509.Certificate) error {
+	if cert == nil {
+		return nil
+	}
+	t := store.AgentTrust{AgentID: agentID, Bundle: bundle, Issuer: ca.IssuerID(cert)}
+	if r.node == nil {
+		return r.trust.note(ctx, t)
+	}
+	// Other control planes hear the agent, too.
+	known, err := r.store.AgentTrust(ctx, agentID)
+	if err != nil && !errors.Is(err, store.ErrNotFound) || known == t {
+		return err
+	}
+	return r.trust.write(ctx, t)
+}
+
+// agentTrust writes what agents have of a rotation. After a start of ours all of them come at once, each for the
+// first time: who comes right after another is written with those who do the same, and is answered then.
+type agentTrust struct {
+	store *store.Store
+	known sync.Map // what was written last, by agent
+
+	mu      sync.Mutex
+	next    *trustBatch // gathers; nil while none does
+	written time.Time   // when one was begun to be written
+}
+
+// trustBatch is what is written in one transaction.
+type trustBatch struct {
+	trusts []store.AgentTrust
+	done   chan struct{} // closed when err is what came of it
+	err    error
+}
+
+var errTrustUnwritten = errors.New("what agents have of the CA's rotation was not written")
+
+// note spares most heartbeats the database, where nobody else hears them.
+func (a *agentTrust) note(ctx context.Context, t store.AgentTrust) error {
+	if last, ok := a.known.Load(t.AgentID); ok && last == t {
+		return nil
+	}
+	if err := a.write(ctx, t); err != nil {
+		return err
+	}
+	a.known.Store(t.AgentID, t)
+	return nil
+}
+
+// write returns when it is written. The first of those who are written together does it for all.
+func (a *agentTrust) write(ctx context.Context, t store.AgentTrust) error {
+	a.mu.Lock()
+	batch, first := a.next, a.next == nil
+	if first {
+		batch = &trustBatch{done: make(chan struct{}), err: errTrustUnwritten}
+		a.next = batch
+	}
+	batch.trusts = append(batch.trusts, t)
+	begun := a.written
+	a.mu.Unlock()
+	if first {
+		a.writeAll(ctx, batch, begun.Add(gatherFor))
+	}
+	select {
+	case <-batch.done:
+		return batch.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// writeAll gathers until then, and writes. It goes on when the call has ended in which it is done.
+func (a *agentTrust) writeAll(ctx context.Context, batch *trustBatch, then time.Time) {
+	defer close(batch.done)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), databaseTimeout)
+	defer cancel()
+	wait(ctx, time.Until(then))
+	a.mu.Lock()
+	a.next, a.written = nil, time.Now()
+	a.mu.Unlock()
+	batch.err = a.store.UpdateQuietly(ctx, func(tx *store.Tx) error {
+		for _, t := range batch.trusts {
+			if err := tx.PutAgentTrust(ctx, t); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
