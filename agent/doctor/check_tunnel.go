@@ -81,6 +81,10 @@ func (e *exam) websocketTLS(context.Context) (*tls.Config, error) {
 	return cfg, nil
 }
 
+// asks is what is offered without an identity: the server sends its CA to who offers no more, since
+// an agent holds it.
+var asks = []string{tunnel.ALPN}
+
 // tunnelTLS is how far both ends can be verified: wholly with an identity, the
 // server alone with a token that names the CA.
 func (e *exam) tunnelTLS() (cfg *tls.Config, proof string, err error) {
@@ -100,9 +104,12 @@ func (e *exam) tunnelTLS() (cfg *tls.Config, proof string, err error) {
 	if token.Fingerprint == "" {
 		// The CA comes with the identity, so there is none to verify with yet. Nothing is
 		// sent to whoever answers, and no trust is put into it.
-		return &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true}, "; whether it is the control plane's is known after registration", nil //nolint:gosec // see above
+		return &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, NextProtos: asks}, "; whether it is the control plane's is known after registration", nil //nolint:gosec // see above
 	}
 	trust := controlapi.Trust{Fingerprint: token.Fingerprint, Now: e.Now}
-	cfg, err = trust.TLSConfig("https://" + e.endpoint.ServerName)
-	return cfg, " and is the control plane's", err
+	if cfg, err = trust.TLSConfig("https://" + e.endpoint.ServerName); err != nil {
+		return nil, "", err
+	}
+	cfg.NextProtos = asks
+	return cfg, " and is the control plane's", nil
 }

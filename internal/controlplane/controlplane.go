@@ -153,8 +153,12 @@ func (c *ControlPlane) assemble(seal []byte) error {
 	c.tunnel, err = server.New(server.Config{
 		TLS: &tls.Config{
 			MinVersion: tls.VersionTLS13,
-			GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-				return &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: c.certificate.GetShort, ClientCAs: c.ca.Pool(), Time: c.cfg.Now}, nil
+			GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+				certificate := c.certificate.Get
+				if server.HoldsCA(hello) {
+					certificate = c.certificate.GetShort
+				}
+				return &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: certificate, ClientCAs: c.ca.Pool(), Time: c.cfg.Now}, nil
 			},
 		},
 		Identify: c.peers.agentOfTunnel, Admit: c.peers.admit,

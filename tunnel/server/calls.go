@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,6 +18,12 @@ func (c Config) protocols() []string {
 		return []string{link.ALPN}
 	}
 	return []string{link.ALPNCalls, link.ALPN}
+}
+
+// HoldsCA says whether a ClientHello is that of an agent which holds the certificates of its CAs. Who
+// has no identity yet, and a CA's fingerprint at most, offers only the protocol of before.
+func HoldsCA(hello *tls.ClientHelloInfo) bool {
+	return slices.Contains(hello.SupportedProtos, link.ALPNCalls)
 }
 
 // subprotocols are those over a websocket.
