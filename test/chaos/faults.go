@@ -28,8 +28,7 @@ type process interface {
 	Resume() error
 }
 
-// parts are all that can fail. A second control plane would be one more of them,
-// with wires of its own.
+// parts are all that can fail.
 func (c *chaos) parts() []part {
 	var all []part
 	for _, p := range c.planes {

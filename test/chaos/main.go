@@ -24,6 +24,7 @@ type options struct {
 	Duration time.Duration
 	Workers  int
 	Agents   int
+	Planes   int
 	SQLite   bool
 	Sabotage bool
 }
@@ -45,6 +46,7 @@ func command(ctx context.Context) error {
 	flag.DurationVar(&o.Duration, "duration", time.Hour, "how long things fail, the time to become quiet aside")
 	flag.IntVar(&o.Workers, "workers", 4, "Runner's workers that command at the same time")
 	flag.IntVar(&o.Agents, "agents", 2, "replicas of the agent")
+	flag.IntVar(&o.Planes, "planes", 1, "control planes, each with frps in it; SQLite has one")
 	flag.BoolVar(&o.SQLite, "sqlite", false, "the control plane's registry in SQLite instead of PostgreSQL")
 	flag.BoolVar(&o.Sabotage, "sabotage", false, "in the end change one object behind everybody's back, which the accountant has to find")
 	flag.Parse()
@@ -56,8 +58,11 @@ func command(ctx context.Context) error {
 
 // run does all of it.
 func run(ctx context.Context, o options) (err error) {
-	if o.Duration < time.Second || o.Workers < 1 || o.Agents < 1 {
-		return errors.New("-duration has to be a second or more, -workers and -agents 1 or more")
+	if o.Duration < time.Second || o.Workers < 1 || o.Agents < 1 || o.Planes < 1 {
+		return errors.New("-duration has to be a second or more, -workers, -agents and -planes 1 or more")
+	}
+	if o.SQLite {
+		o.Planes = 1
 	}
 	if o.Seed == 0 {
 		o.Seed = rand.Uint64N(1_000_000_000) + 1
@@ -104,6 +109,9 @@ func (o options) again() string {
 	}
 	if o.Agents != 2 {
 		more += fmt.Sprintf(" -agents %d", o.Agents)
+	}
+	if o.Planes > 1 {
+		more += fmt.Sprintf(" -planes %d", o.Planes)
 	}
 	if more != "" {
 		line += fmt.Sprintf(" CHAOS_FLAGS='%s'", more[1:])

@@ -57,7 +57,7 @@ func TestAPlanKeepsItsBounds(t *testing.T) {
 
 // TestWhatBeganIsEnded injects faults while the run is given up.
 func TestWhatBeganIsEnded(t *testing.T) {
-	c, err := newChaos(options{Seed: 1, Duration: time.Minute, Workers: 1, Agents: 1})
+	c, err := newChaos(options{Seed: 1, Duration: time.Minute, Workers: 1, Agents: 1, Planes: 2})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.end(nil)) })
 	ctx, cancel := context.WithCancel(t.Context())
@@ -71,6 +71,7 @@ func TestWhatBeganIsEnded(t *testing.T) {
 }
 
 func TestTheLineThatRunsTheSameAgain(t *testing.T) {
-	assert.Equal(t, "make chaos SEED=7 DURATION=5m0s", options{Seed: 7, Duration: 5 * time.Minute, Workers: 4, Agents: 2}.again())
+	assert.Equal(t, "make chaos SEED=7 DURATION=5m0s", options{Seed: 7, Duration: 5 * time.Minute, Workers: 4, Agents: 2, Planes: 1}.again())
 	assert.Equal(t, "make chaos SEED=7 DURATION=1h0m0s CHAOS_FLAGS='-sqlite -agents 1'", options{Seed: 7, Duration: time.Hour, Workers: 4, Agents: 1, SQLite: true}.again())
+	assert.Equal(t, "make chaos SEED=7 DURATION=1h0m0s CHAOS_FLAGS='-planes 2'", options{Seed: 7, Duration: time.Hour, Workers: 4, Agents: 2, Planes: 2}.again())
 }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
@@ -23,6 +23,7 @@ const (
 	runnerToBroker    = "Runner to broker"
 	planeToBroker     = "control plane to broker"
 	planeToPostgres   = "control plane to PostgreSQL"
+	planeToPlane      = "control plane to control plane"
 )
 
 const (
@@ -36,46 +37,89 @@ const (
 // plane is one control plane. Where it listens nobody knows but the wires.
 type plane struct {
 	*harness.Program
-	name                    string
-	data                    string
-	apiAt, tunnelAt, edgeAt string
-	database                []string // flags, for subcommands too
+	name, number                    string // number is empty where there is one
+	data                            string
+	apiAt, tunnelAt, edgeAt, peerAt string
 }
 
-// controlPlane starts the control plane, with wires to all its listeners.
-func (c *chaos) controlPlane(ctx context.Context) error {
-	p, err := c.newPlane(ctx, "control plane")
+// wire is the name of a wire that leads to this control plane alone.
+func (p *plane) wire(name string) string { return name + p.number }
+
+// controlPlanes starts the control planes, with wires to all their listeners. Where there
+// are several they share database and CA, the API is behind a load balancer, and tunnels and
+// edges are each one's own.
+func (c *chaos) controlPlanes(ctx context.Context) error {
+	if err := c.dataFlags(ctx); err != nil {
+		return err
+	}
+	var apis []string
+	for i := range c.Planes {
+		p, err := c.newPlane(ctx, i)
+		if err != nil {
+			return err
+		}
+		c.planes, apis = append(c.planes, p), append(apis, p.apiAt)
+	}
+	if err := errors.Join(c.wire(ctx, agentToAPI, apis...), c.wire(ctx, runnerToAPI, apis...)); err != nil {
+		return err
+	}
+	for _, p := range c.planes {
+		args, err := c.planeArgs(p)
+		if err != nil {
+			return err
+		}
+		p.Program = c.sys.NewProgram(fmt.Sprintf("controlplane%s", strings.TrimSpace(p.number)), c.sys.Binaries.ControlPlane, args, nil)
+		c.onClose(func(context.Context) error { return p.Close() })
+		if err := p.Start(); err != nil {
+			return err
+		}
+		if err := c.awaitPlane(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dataFlags are where the control planes have what they know, for all of their subcommands.
+func (c *chaos) dataFlags(ctx context.Context) error {
+	if c.SQLite {
+		return nil
+	}
+	url, err := c.urlFile("database-url", c.database.URLOver(c.wires[planeToPostgres].Port()))
 	if err != nil {
 		return err
 	}
-	c.planes = append(c.planes, p)
-	c.onClose(func(context.Context) error { return p.Close() })
-	if err := p.Start(); err != nil {
-		return err
+	c.data = []string{"--database-file", url}
+	if c.Planes == 1 {
+		return nil
 	}
-	return c.awaitPlane(ctx, p)
+	key := filepath.Join(c.dir, "ca-key")
+	c.data = append(c.data, "--ca-key-file", key)
+	_, err = c.sys.ControlPlane(ctx, "ca", "key", "-o", key)
+	return err
 }
 
-func (c *chaos) newPlane(ctx context.Context, name string) (*plane, error) {
-	p := &plane{name: name, data: c.sys.DataDir()}
-	for at, wires := range map[*string][]string{
-		&p.apiAt: {agentToAPI, runnerToAPI}, &p.tunnelAt: {agentToTunnel}, &p.edgeAt: {runnerToEdge},
-	} {
+func (c *chaos) newPlane(ctx context.Context, i int) (*plane, error) {
+	p := &plane{name: "control plane", data: c.sys.DataDir()}
+	if c.Planes > 1 {
+		p.number = fmt.Sprintf(" %d", i+1)
+		p.name, p.data = p.wire(p.name), filepath.Join(c.dir, fmt.Sprintf("data-%d", i+1))
+	}
+	for _, l := range []struct {
+		at   *string
+		wire string // none for the API, to which a balancer leads
+	}{{&p.apiAt, ""}, {&p.tunnelAt, agentToTunnel}, {&p.edgeAt, runnerToEdge}, {&p.peerAt, planeToPlane}} {
 		var err error
-		if *at, err = freeAddress(ctx); err != nil {
+		if *l.at, err = freeAddress(ctx); err != nil {
 			return nil, err
 		}
-		for _, w := range wires {
-			if err := c.wire(ctx, w, *at); err != nil {
-				return nil, err
-			}
+		if l.wire == "" || l.wire == planeToPlane && c.Planes == 1 {
+			continue
+		}
+		if err := c.wire(ctx, p.wire(l.wire), *l.at); err != nil {
+			return nil, err
 		}
 	}
-	args, err := c.planeArgs(p)
-	if err != nil {
-		return nil, err
-	}
-	p.Program = c.sys.NewProgram("controlplane", c.sys.Binaries.ControlPlane, args, nil)
 	return p, nil
 }
 
@@ -88,21 +132,18 @@ func (c *chaos) planeArgs(p *plane) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !c.SQLite {
-		url, err := c.urlFile("database-url", c.database.URLOver(c.wires[planeToPostgres].Port()))
-		if err != nil {
-			return nil, err
-		}
-		p.database = []string{"--database-file", url}
-	}
-	return slices.Concat([]string{
+	args := []string{
 		"serve", "--data-dir", p.data, "--log-level", "debug",
 		"--api-listen", p.apiAt, "--tunnel-listen", p.tunnelAt, "--edge-listen", p.edgeAt,
-		"--advertise-api", "https://" + c.wires[agentToAPI].Addr(), "--advertise-tunnel", c.wires[agentToTunnel].Addr(),
-		"--advertise-edge", c.wires[runnerToEdge].Addr(),
+		"--advertise-api", "https://" + c.wires[agentToAPI].Addr(), "--advertise-tunnel", c.wires[p.wire(agentToTunnel)].Addr(),
+		"--advertise-edge", c.wires[p.wire(runnerToEdge)].Addr(),
 		"--broker-url-file", own, "--broker-ca", c.sys.Broker.CAFile(), "--runner-broker-url-file", runners,
 		"--heartbeat-interval", heartbeat.String(), "--certificate-ttl", certificateTTL.String(),
-	}, p.database), nil
+	}
+	if c.Planes > 1 {
+		args = append(args, "--peer-listen", p.peerAt, "--advertise-peer", c.wires[p.wire(planeToPlane)].Addr())
+	}
+	return append(args, c.data...), nil
 }
 
 // awaitPlane waits until a control plane says that it is ready, past all wires.
@@ -114,14 +155,14 @@ func (c *chaos) awaitPlane(ctx context.Context, p *plane) error {
 			cancel()
 			return fmt.Errorf("it ended; its last lines:\n%s", p.LastLines(10))
 		}
-		_, err := harness.Readiness(ctx, "https://"+p.apiAt, filepath.Join(p.data, "ca.pem"))
+		_, err := c.operate(ctx, "ready", "--url", "https://"+p.apiAt, "--any-certificate") // as Kubernetes' probes do
 		return err
 	})
 }
 
 // operate runs a subcommand of the control plane, as its operator.
 func (c *chaos) operate(ctx context.Context, args ...string) (string, error) {
-	return c.sys.ControlPlane(ctx, append(args, c.planes[0].database...)...)
+	return c.sys.ControlPlane(ctx, append(args, c.data...)...)
 }
 
 // freeAddress is one of this machine below the kernel's ephemeral range, so that an

@@ -36,6 +36,7 @@ type chaos struct {
 	database *postgres.Database
 	wires    map[string]*wire.Wire
 	planes   []*plane
+	data     []string // flags that say where they have what they know
 	agents   []*agentReplica
 
 	ledger   *ledger.Ledger
@@ -105,7 +106,7 @@ func (c *chaos) up(ctx context.Context) error {
 		{"Kubernetes", c.kubernetes},
 		{"RabbitMQ", c.broker},
 		{"PostgreSQL", c.registry},
-		{"the control plane", c.controlPlane},
+		{"the control plane", c.controlPlanes},
 		{"a Runner who listens", c.listen},
 		{"the agent", c.agent},
 		{"Runner's workers", c.hire},
@@ -159,8 +160,8 @@ func (c *chaos) registry(ctx context.Context) (err error) {
 }
 
 // wire makes a wire of that name, which ends with the run.
-func (c *chaos) wire(ctx context.Context, name, target string) error {
-	w, err := wire.Listen(ctx, name, target)
+func (c *chaos) wire(ctx context.Context, name string, targets ...string) error {
+	w, err := wire.Listen(ctx, name, targets...)
 	if err != nil {
 		return err
 	}

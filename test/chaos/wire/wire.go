@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -38,11 +39,12 @@ type Condition struct {
 	Loss float64
 }
 
-// Wire forwards connections to a target.
+// Wire forwards connections to a target, or to several as a load balancer does.
 type Wire struct {
 	Name     string
 	listener net.Listener
-	target   string
+	targets  []string
+	turn     atomic.Uint64
 
 	running sync.WaitGroup
 	stop    context.CancelFunc
@@ -53,14 +55,15 @@ type Wire struct {
 	conns map[*net.TCPConn]struct{}
 }
 
-// Listen forwards what comes to a new port of 127.0.0.1, until Close.
-func Listen(ctx context.Context, name, target string) (*Wire, error) {
+// Listen forwards what comes to a new port of 127.0.0.1, until Close: to one target after the
+// other, and past those that do not listen.
+func Listen(ctx context.Context, name string, targets ...string) (*Wire, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	w := &Wire{Name: name, listener: l, target: target, stop: stop, next: make(chan struct{}), conns: map[*net.TCPConn]struct{}{}}
+	w := &Wire{Name: name, listener: l, targets: targets, stop: stop, next: make(chan struct{}), conns: map[*net.TCPConn]struct{}{}}
 	w.running.Go(func() { w.accept(ctx) })
 	return w, nil
 }
@@ -128,18 +131,29 @@ func (w *Wire) forward(ctx context.Context, client *net.TCPConn) {
 	if !w.passes(ctx, true) || !w.passes(ctx, false) { // a handshake needs both
 		return
 	}
-	dialer := net.Dialer{Timeout: dialTimeout}
-	conn, err := dialer.DialContext(ctx, "tcp", w.target)
+	server, err := w.dial(ctx)
 	if err != nil {
 		_ = client.SetLinger(0) // as nobody listens
 		return
 	}
-	server := conn.(*net.TCPConn)
 	defer w.keep(server)()
 	var both sync.WaitGroup
 	both.Go(func() { w.pump(ctx, client, server, true) })
 	both.Go(func() { w.pump(ctx, server, client, false) })
 	both.Wait()
+}
+
+// dial connects to the target whose turn it is, or to the next that listens.
+func (w *Wire) dial(ctx context.Context) (*net.TCPConn, error) {
+	dialer := net.Dialer{Timeout: dialTimeout}
+	turn, err := w.turn.Add(1), error(nil)
+	for i := range uint64(len(w.targets)) {
+		var conn net.Conn
+		if conn, err = dialer.DialContext(ctx, "tcp", w.targets[(turn+i)%uint64(len(w.targets))]); err == nil {
+			return conn.(*net.TCPConn), nil
+		}
+	}
+	return nil, err
 }
 
 // keep has Reset know a connection until it is over.
