@@ -63,8 +63,16 @@ func announcer(control *controlapi.Client) func(context.Context, []app.Event) er
 				Replicas: e.Replicas, Ready: e.Ready, Cause: string(e.Cause), Message: e.Message, Fix: e.Fix,
 			}}
 		}
-		return control.Events(ctx, out)
+		return control.Events(ctx, controlapi.EventsRequest{Leader: leaderOf(events), Events: out})
 	}
+}
+
+// leaderOf is under whose leadership a batch is sent: all of it under one.
+func leaderOf(events []app.Event) *controlapi.Leadership {
+	if len(events) == 0 || events[0].Leader.Lease == "" {
+		return nil
+	}
+	return &controlapi.Leadership{Lease: events[0].Leader.Lease, Term: events[0].Leader.Term}
 }
 
 // capacity puts the cluster's figures in the form of the heartbeat.

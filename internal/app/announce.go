@@ -78,12 +78,24 @@ func (n *announcer) round(ctx context.Context) (more bool, err error) {
 	if err != nil || len(batch) == 0 {
 		return false, err
 	}
+	if err := n.sign(ctx, batch); err != nil {
+		return false, err
+	}
 	sending, cancel := context.WithTimeout(ctx, announceLimit)
 	defer cancel()
 	if err := n.e.cfg.Announce(sending, batch); err != nil {
 		return false, err
 	}
 	return true, n.remember(ctx, batch)
+}
+
+// sign says of events which leadership sends them.
+func (n *announcer) sign(ctx context.Context, batch []Event) error {
+	leader, err := n.e.leadership.own(ctx)
+	for i := range batch {
+		batch[i].Leader = leader
+	}
+	return err
 }
 
 // batch is what is to be announced now. Apps are listed before the graves are

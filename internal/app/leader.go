@@ -7,11 +7,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/ptr"
 	crevent "sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -33,6 +35,9 @@ const defaultLease = 8 * time.Second
 type leadership struct {
 	elector *leaderelection.LeaderElector
 	term    atomic.Pointer[context.Context] // of this replica's own leadership
+	name    atomic.Pointer[namedTerm]
+	lease   func(context.Context) (*coordinationv1.Lease, error)
+	replica string
 	gained  chan struct{}
 	stands  context.Context // ends when this replica wants to lead no more
 	resign  context.CancelFunc
@@ -58,6 +63,10 @@ func newLeadership(cfg Config, rc *rest.Config) (*leadership, error) {
 	leases, err := coordinationv1client.NewForConfig(own)
 	if err != nil {
 		return nil, fmt.Errorf("prepare the election: %w", err)
+	}
+	l.replica = identity
+	l.lease = func(ctx context.Context) (*coordinationv1.Lease, error) {
+		return leases.Leases(cfg.Namespace).Get(ctx, managed.FieldManager, metav1.GetOptions{})
 	}
 	l.elector, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
@@ -87,6 +96,37 @@ func newLeadership(cfg Config, rc *rest.Config) (*leadership, error) {
 func (l *leadership) leads() bool {
 	term := l.term.Load()
 	return term != nil && (*term).Err() == nil
+}
+
+// Leadership is one among all that the agent's cluster has had, in the order of their terms: what one of
+// before has sent is known by it, however late that arrives.
+type Leadership struct {
+	Lease string // its UID
+	Term  int64  // how often it had changed hands
+}
+
+// namedTerm is what a leadership is called, by its term's context.
+type namedTerm struct {
+	Leadership
+	term *context.Context
+}
+
+// own is this replica's leadership by its name. It is an error if another one leads by now.
+func (l *leadership) own(ctx context.Context) (Leadership, error) {
+	term := l.term.Load()
+	if known := l.name.Load(); known != nil && known.term == term {
+		return known.Leadership, nil
+	}
+	lease, err := l.lease(ctx)
+	if err != nil {
+		return Leadership{}, fmt.Errorf("read the lease of the agent's replicas: %w", err)
+	}
+	if holder := ptr.Deref(lease.Spec.HolderIdentity, ""); holder != l.replica {
+		return Leadership{}, fmt.Errorf("another replica leads by now: %s", holder)
+	}
+	found := &namedTerm{Leadership{Lease: string(lease.UID), Term: int64(ptr.Deref(lease.Spec.LeaseTransitions, 0))}, term}
+	l.name.Store(found)
+	return found.Leadership, nil
 }
 
 // run stands for election until ctx ends or this replica resigns. The lease is

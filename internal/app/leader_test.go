@@ -87,6 +87,8 @@ func TestLeaderDiesInTheMiddleOfARollout(t *testing.T) {
 	eventually(t, "the leader announces", func() bool { return len(received.of(k.Name)) > 0 })
 
 	events := len(received.of(k.Name))
+	first := received.of(k.Name)[0].Leader
+	assert.NotEmpty(t, first.Lease)
 	one.cut.Store(true)
 	a := deploy(t, two.Engine, k, image("2"))
 	assert.Equal(t, "example.com/web:1", get(t, env, k, &appsv1.Deployment{}).Spec.Template.Spec.Containers[0].Image, "nobody leads")
@@ -101,6 +103,9 @@ func TestLeaderDiesInTheMiddleOfARollout(t *testing.T) {
 		now := received.of(k.Name)
 		return len(now) > events && now[len(now)-1].Type == app.EventHealthy && now[len(now)-1].Generation == a.Generation
 	})
+	later := received.of(k.Name)[events].Leader
+	assert.Equal(t, first.Lease, later.Lease)
+	assert.Equal(t, first.Term+1, later.Term, "the control plane knows by it what comes late of the first")
 	one.cut.Store(false)
 	eventually(t, "the first serves again", func() bool {
 		got, err := one.Get(t.Context(), k)

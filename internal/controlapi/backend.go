@@ -20,7 +20,7 @@ type Backend interface {
 	// that it has.
 	Audit(ctx context.Context, agentID string, req AuditRequest) (AuditAnswer, error)
 	// Events takes events; when it answers nil they will not be lost.
-	Events(ctx context.Context, agentID string, events []Event) error
+	Events(ctx context.Context, agentID string, r EventsRequest) error
 	// Routes says which routes of the agent are known.
 	Routes(ctx context.Context, agentID string) (RoutesState, error)
 	// PutRoutes replaces the agent's routes, none of which is in the request twice.

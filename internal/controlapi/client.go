@@ -154,8 +154,8 @@ func (c *Client) Audit(ctx context.Context, req AuditRequest) (AuditAnswer, erro
 }
 
 // Events hands events over. Once it answers nil they will not be lost.
-func (c *Client) Events(ctx context.Context, events []Event) error {
-	return c.post(ctx, c.named, pathEvents, nil, EventsRequest{Events: events}, nil)
+func (c *Client) Events(ctx context.Context, r EventsRequest) error {
+	return c.post(ctx, c.named, pathEvents, nil, r, nil)
 }
 
 func (c *Client) post(ctx context.Context, via http.RoundTripper, path string, header http.Header, in, out any) error {

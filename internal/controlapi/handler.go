@@ -184,7 +184,7 @@ func (h *handler) audit(ctx context.Context, in *auditInput) (*auditOutput, erro
 }
 
 func (h *handler) events(ctx context.Context, in *eventsInput) (*struct{}, error) {
-	return nil, h.problem(ctx, h.backend.Events(ctx, peerOf(ctx).agentID, in.Body.Events))
+	return nil, h.problem(ctx, h.backend.Events(ctx, peerOf(ctx).agentID, in.Body))
 }
 
 // problem gives an error the call's ID. What is no *Error is logged here, the

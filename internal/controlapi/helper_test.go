@@ -97,8 +97,8 @@ func (b *backend) Audit(_ context.Context, agentID string, req controlapi.AuditR
 	return controlapi.AuditAnswer{Seq: int64(len(req.Lines)), Hash: agentID}, nil
 }
 
-func (b *backend) Events(_ context.Context, agentID string, events []controlapi.Event) error {
-	return b.events(agentID, events)
+func (b *backend) Events(_ context.Context, agentID string, r controlapi.EventsRequest) error {
+	return b.events(agentID, r.Events)
 }
 
 func (b *backend) Routes(_ context.Context, agentID string) (controlapi.RoutesState, error) {

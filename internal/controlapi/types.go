@@ -164,7 +164,17 @@ type AuditAnswer struct {
 	Hash string `json:"hash" doc:"Its SHA-256."`
 }
 
+// Leadership is one replica's among all that the agent's cluster has had: the Lease by which its
+// replicas elect, and how often that has changed hands.
+type Leadership struct {
+	Lease string `json:"lease" minLength:"1" maxLength:"64" doc:"The Lease's UID."`
+	Term  int64  `json:"term" minimum:"0" doc:"The Lease's leaseTransitions."`
+}
+
 // EventsRequest sends events in the order they happened.
 type EventsRequest struct {
-	Events []Event `json:"events" minItems:"1" maxItems:"256"`
+	// Leader is whose events they are. What comes late of a leader that was followed by another
+	// is refused: the next one has told what became of it. Without, nothing is known of that.
+	Leader *Leadership `json:"leader,omitempty" doc:"The leadership under which they are sent. When a later one was heard they are refused."`
+	Events []Event     `json:"events" minItems:"1" maxItems:"256"`
 }

@@ -46,7 +46,7 @@ func TestCallsThroughTheTunnel(t *testing.T) {
 	tun.Settle(t.Context())
 	before := p.came(wayTLS)
 	require.NoError(t, c.beat())
-	require.NoError(t, c.client.Events(t.Context(), nil))
+	require.NoError(t, c.client.Events(t.Context(), controlapi.EventsRequest{Events: nil}))
 	_, err := c.client.PutRoutes(t.Context(), controlapi.RoutesRequest{})
 	require.NoError(t, err)
 	assert.Equal(t, 3, p.came(wayTunnel))

@@ -51,7 +51,7 @@ func TestACopiedIdentityIsRefusedInAnotherCluster(t *testing.T) {
 	_, renewed := other.client.Renew(t.Context(), csr(t, newKey(t)))
 	_, handed := other.client.Audit(t.Context(), controlapi.AuditRequest{})
 	for what, err := range map[string]error{
-		"heartbeat": other.beat(), "events": other.client.Events(t.Context(), []controlapi.Event{event}),
+		"heartbeat": other.beat(), "events": other.client.Events(t.Context(), controlapi.EventsRequest{Events: []controlapi.Event{event}}),
 		"renew": renewed, "audit": handed, "check": other.client.CheckIdentity(t.Context()),
 	} {
 		requireProblem(t, err, controlapi.CodeIdentityCloned, "shop", "another-", "AGENT_TOKEN", "pipeops-agent-identity")

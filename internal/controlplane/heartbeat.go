@@ -8,6 +8,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
@@ -119,10 +120,13 @@ func sameForRunners(a, b store.Agent) bool {
 }
 
 // Events implements controlapi.Backend.
-func (r *registry) Events(ctx context.Context, agentID string, events []controlapi.Event) error {
+func (r *registry) Events(ctx context.Context, agentID string, told controlapi.EventsRequest) error {
 	now := r.cfg.Now()
 	return r.store.Update(ctx, func(tx *store.Tx) error {
-		for _, e := range events {
+		if err := inOrder(ctx, tx, agentID, told.Leader); err != nil {
+			return err
+		}
+		for _, e := range told.Events {
 			fresh, err := tx.Received(ctx, agentID, e.ID, now)
 			if err != nil {
 				return err
@@ -147,6 +151,21 @@ func (r *registry) Events(ctx context.Context, agentID string, events []controla
 		}
 		return nil
 	})
+}
+
+// inOrder refuses what comes late of a leader whose follower has been heard: of an App that is gone it
+// would tell as if it were there. The lease by which replicas elect does not keep that from happening, since
+// a request can be held on its way for longer.
+func inOrder(ctx context.Context, tx *store.Tx, agentID string, by *controlapi.Leadership) error {
+	if by == nil {
+		return nil
+	}
+	newest, err := tx.Leads(ctx, store.EventLeader{AgentID: agentID, Lease: by.Lease, Term: by.Term})
+	if err == nil && !newest {
+		err = controlapi.Errorf(problem.Conflict, "nothing to do: the replica that leads now has told what became of the Apps",
+			"these events are of a replica that leads no more (term %d)", by.Term)
+	}
+	return err
 }
 
 func appEventOf(a controlapi.AppEvent) announce.AppEvent {

@@ -247,10 +247,10 @@ func TestARepeatedEventIsTakenOnce(t *testing.T) {
 	before := len(p.queued())
 	event := controlapi.Event{ID: "0198c0de-0000-7000-8000-000000000001", Type: "app.healthy", Time: p.clock.now(), App: controlapi.AppEvent{Namespace: "n", Name: "a"}}
 	for range 3 {
-		require.NoError(t, one.client.Events(t.Context(), []controlapi.Event{event}))
+		require.NoError(t, one.client.Events(t.Context(), controlapi.EventsRequest{Events: []controlapi.Event{event}}))
 	}
 	assert.Len(t, p.queued(), before+1)
-	require.NoError(t, other.client.Events(t.Context(), []controlapi.Event{event}))
+	require.NoError(t, other.client.Events(t.Context(), controlapi.EventsRequest{Events: []controlapi.Event{event}}))
 	assert.Len(t, p.queued(), before+2)
 }
 

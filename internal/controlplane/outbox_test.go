@@ -33,7 +33,7 @@ func TestWithoutABrokerTheOutboxEndsGrowing(t *testing.T) {
 				App: controlapi.AppEvent{Namespace: "n", Name: "web", Generation: int64(i)},
 			})
 		}
-		require.NoError(t, shop.client.Events(t.Context(), events))
+		require.NoError(t, shop.client.Events(t.Context(), controlapi.EventsRequest{Events: events}))
 		require.NoError(t, o.shorten(t.Context()))
 		assert.LessOrEqual(t, len(p.queued()), 20)
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -323,8 +324,8 @@ func TestEventsGoToTheOutboxOnce(t *testing.T) {
 		return controlapi.Event{ID: id, Type: "app.failed", Time: time.Now(), App: controlapi.AppEvent{
 			Namespace: "web", Name: "api", Generation: 2, Replicas: 3, Ready: 1, Cause: "ImageNotFound", Message: "no such image", Fix: "push it"}}
 	}
-	require.NoError(t, c.client.Events(t.Context(), []controlapi.Event{event("1"), event("2")}))
-	require.NoError(t, c.client.Events(t.Context(), []controlapi.Event{event("2"), event("3")}))
+	require.NoError(t, c.client.Events(t.Context(), controlapi.EventsRequest{Events: []controlapi.Event{event("1"), event("2")}}))
+	require.NoError(t, c.client.Events(t.Context(), controlapi.EventsRequest{Events: []controlapi.Event{event("2"), event("3")}}))
 	events := p.queued()
 	require.Len(t, events, 4)
 	for i, e := range events {
@@ -334,6 +335,27 @@ func TestEventsGoToTheOutboxOnce(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, announce.AppEvent{Namespace: "web", Name: "api", Generation: 2, Replicas: 3, Ready: 1,
 		Cause: "ImageNotFound", Message: "no such image", Fix: "push it"}, app)
+}
+
+// TestEventsOfALeaderThatWasFollowedAreRefused: what it was about to tell when the next one took over arrives late.
+func TestEventsOfALeaderThatWasFollowedAreRefused(t *testing.T) {
+	p := start(t)
+	c := p.registered("shop")
+	tell := func(kind, lease string, term int64) error {
+		return c.client.Events(t.Context(), controlapi.EventsRequest{
+			Leader: &controlapi.Leadership{Lease: lease, Term: term},
+			Events: []controlapi.Event{{ID: fmt.Sprint(kind, lease, term), Type: kind, Time: time.Now(), App: controlapi.AppEvent{Namespace: "web", Name: "api"}}},
+		})
+	}
+	require.NoError(t, tell("app.progressing", "first", 1))
+	require.NoError(t, tell("app.healthy", "first", 1))
+	require.NoError(t, tell("app.removed", "first", 2))
+	requireProblem(t, tell("app.degraded", "first", 1), problem.Conflict, "leads no more")
+	require.NoError(t, tell("app.progressing", "first", 2))
+	require.NoError(t, tell("app.healthy", "second", 0), "the Lease was deleted and made anew")
+	assert.Equal(t, []announce.Type{
+		announce.AgentRegistered, "app.progressing", "app.healthy", "app.removed", "app.progressing", "app.healthy",
+	}, typesOf(p.queued()))
 }
 
 func TestHeartbeatsWriteWhatChanged(t *testing.T) {

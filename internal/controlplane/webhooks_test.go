@@ -109,7 +109,7 @@ func TestWebhooksOutliveOutages(t *testing.T) {
 	for i, kind := range []announce.Type{announce.AppProgressing, announce.AppFailed, announce.AppHealthy} {
 		events = append(events, controlapi.Event{ID: fmt.Sprint(i), Type: string(kind), Time: time.Now(), App: controlapi.AppEvent{Namespace: "n", Name: "web"}})
 	}
-	require.NoError(t, shop.client.Events(t.Context(), events))
+	require.NoError(t, shop.client.Events(t.Context(), controlapi.EventsRequest{Events: events}))
 	waiting := func(p *plane) []store.Delivery {
 		list, err := p.admin.WebhookDeliveries(t.Context(), "pager", store.DeliveryPending, 10)
 		require.NoError(t, err)

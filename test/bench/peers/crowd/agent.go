@@ -174,5 +174,5 @@ func (a *agent) tell(ctx context.Context, first, n int) error {
 			},
 		}
 	}
-	return a.control.Events(ctx, events)
+	return a.control.Events(ctx, controlapi.EventsRequest{Events: events})
 }

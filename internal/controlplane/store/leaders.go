@@ -1,0 +1,34 @@
+package store
+
+import (
+	"context"
+	"errors"
+)
+
+// EventLeader is the leadership among an agent's replicas that sends its Apps' events.
+type EventLeader struct {
+	AgentID string
+	// Lease is the UID of the Lease by which they elect, and Term how often it has changed hands.
+	Lease string
+	Term  int64
+}
+
+// Leads notes a leadership, and says whether no later one is known. Where the Lease is another one its terms
+// begin anew.
+func (t *Tx) Leads(ctx context.Context, l EventLeader) (bool, error) {
+	known, err := one(t.q.QueryRowContext(ctx, `SELECT agent_id, lease, term FROM event_leaders WHERE agent_id = $1`, l.AgentID),
+		func(row scanner, known *EventLeader) error {
+			return row.Scan(&known.AgentID, &known.Lease, &known.Term)
+		})
+	switch {
+	case err != nil && !errors.Is(err, ErrNotFound):
+		return false, err
+	case err == nil && known == l:
+		return true, nil
+	case err == nil && known.Lease == l.Lease && known.Term > l.Term:
+		return false, nil
+	}
+	_, err = t.exec(ctx, `INSERT INTO event_leaders (agent_id, lease, term) VALUES ($1, $2, $3)
+		ON CONFLICT (agent_id) DO UPDATE SET lease = excluded.lease, term = excluded.term`, l.AgentID, l.Lease, l.Term)
+	return err == nil, err
+}
