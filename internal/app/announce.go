@@ -110,15 +110,26 @@ func (n *announcer) batch(ctx context.Context) ([]Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	var living []Event
-	for i := range apps.Items {
-		living = append(living, events(&apps.Items[i])...)
+	batch = append(batch, living(apps.Items, batch)...)
+	return batch[:min(len(batch), maxBatch)], nil
+}
+
+// living are the events of Apps that have not ended, App by App. An App's end stands for what still
+// waited: after it nothing of the App is told, though the cache has it for a while yet.
+func living(apps []App, dead []Event) (all []Event) {
+	ended := map[types.UID]bool{}
+	for _, ev := range dead {
+		ended[ev.uid] = true
 	}
-	slices.SortFunc(living, func(a, b Event) int {
+	for i := range apps {
+		if a := &apps[i]; a.DeletionTimestamp.IsZero() && !ended[a.UID] {
+			all = append(all, events(a)...)
+		}
+	}
+	slices.SortFunc(all, func(a, b Event) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.done.Sequence, b.done.Sequence))
 	})
-	batch = append(batch, living...)
-	return batch[:min(len(batch), maxBatch)], nil
+	return all
 }
 
 // remember notes what was accepted. What is lost here is sent once more, with
