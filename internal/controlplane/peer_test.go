@@ -14,13 +14,21 @@ import (
 // when they come back at once.
 func TestWhoHoldsTheCAIsNotSentIt(t *testing.T) {
 	p := start(t)
-	c := p.registered("shop")
-	for listener, sent := range map[net.Addr]int{p.Addrs().Tunnel: 1, p.Addrs().API: 2} {
-		cfg := c.tlsConfig()
-		cfg.ServerName = "localhost"
-		conn, err := (&tls.Dialer{Config: cfg}).DialContext(t.Context(), "tcp", listener.String())
-		require.NoError(t, err)
-		assert.Len(t, conn.(*tls.Conn).ConnectionState().PeerCertificates, sent, listener)
+	cluster := p.registered("shop")
+	for name, c := range map[string]struct {
+		at       net.Addr
+		protocol string
+		sent     int
+	}{
+		"an agent with its identity":                 {p.Addrs().Tunnel, "pipeops-frp/2", 1},
+		"an agent of before, or a fingerprint alone": {p.Addrs().Tunnel, "pipeops-frp/1", 2},
+		"the API": {p.Addrs().API, "http/1.1", 2},
+	} {
+		cfg := cluster.tlsConfig()
+		cfg.ServerName, cfg.NextProtos = "localhost", []string{c.protocol}
+		conn, err := (&tls.Dialer{Config: cfg}).DialContext(t.Context(), "tcp", c.at.String())
+		require.NoError(t, err, name)
+		assert.Len(t, conn.(*tls.Conn).ConnectionState().PeerCertificates, c.sent, name)
 		require.NoError(t, conn.Close())
 	}
 }
