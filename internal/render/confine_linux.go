@@ -51,16 +51,20 @@ func mapped() (uint64, error) {
 	return 0, errors.New("/proc/self/status has no VmData")
 }
 
-// outOfMemory says whether a child ended for want of memory: by Go's runtime, which says
-// so, or killed by the kernel.
+// outOfMemory says whether a child ended because its limit left it no memory: Go's runtime says so.
 func outOfMemory(err error, said string) bool {
+	var exit *exec.ExitError
+	return errors.As(err, &exit) && (strings.Contains(said, "out of memory") || strings.Contains(said, "cannot allocate memory") ||
+		// What its collector gets no memory for it takes for a pointer.
+		strings.HasPrefix(said, "SIGSEGV") && strings.Contains(said, "\nruntime."))
+}
+
+// killed says whether the kernel ended a child, which it does where the pod or the node has no memory left.
+func killed(err error) bool {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
 		return false
 	}
 	status, ok := exit.Sys().(syscall.WaitStatus)
-	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL ||
-		strings.Contains(said, "out of memory") || strings.Contains(said, "cannot allocate memory") ||
-		// What its collector gets no memory for it takes for a pointer.
-		strings.HasPrefix(said, "SIGSEGV") && strings.Contains(said, "\nruntime.")
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }

@@ -46,12 +46,15 @@ type Lookup func(ctx context.Context, q Question) ([]byte, error)
 // Question names an object, or all of a kind.
 type Question struct{ APIVersion, Kind, Namespace, Name string }
 
-// message is what a child says: where it is, what it asks, and at last the Result.
+// message is what a child says: where it is, what it asks, and at last the Result. Its texts go before
+// it, each by itself: a message is in memory twice while it is written, and there is little.
 type message struct {
 	At     string
 	Ask    *Question
+	Text   *Text // of Result.Texts
+	CRD    *Text // of Result.CRDs
 	Done   bool
-	Result Result
+	Result Result // without Texts and CRDs
 }
 
 // reply is what a child is told: first the Job, then an answer for each question.
@@ -59,61 +62,6 @@ type reply struct {
 	Job     *Job
 	Object  []byte
 	Refused string
-}
-
-// Child renders one job from standard input and ends the process, when the process was
-// started for that. Programs that are a Process' command call it before anything else.
-func Child() {
-	if len(os.Args) != 2 || os.Args[1] != Argument {
-		return
-	}
-	os.Exit(child(os.Stdin, os.Stdout, os.Stderr))
-}
-
-func child(in io.Reader, out, errs io.Writer) int {
-	if err := confine(); err != nil {
-		fmt.Fprintln(errs, err)
-		return 1
-	}
-	up := &upstream{in: gob.NewDecoder(in), out: gob.NewEncoder(out)}
-	var first reply
-	if err := up.in.Decode(&first); err != nil || first.Job == nil {
-		fmt.Fprintln(errs, "read the job:", err)
-		return 1
-	}
-	if err := up.out.Encode(message{Done: true, Result: do(*first.Job, up)}); err != nil {
-		fmt.Fprintln(errs, "write the result:", err)
-		return 1
-	}
-	return 0
-}
-
-// asker is whom a job's templates ask, and tell where they are.
-type asker interface {
-	at(template string) error
-	lookup(q Question) ([]byte, error)
-}
-
-// upstream is the child's end.
-type upstream struct {
-	in  *gob.Decoder
-	out *gob.Encoder
-}
-
-func (u *upstream) at(template string) error { return u.out.Encode(message{At: template}) }
-
-func (u *upstream) lookup(q Question) ([]byte, error) {
-	if err := u.out.Encode(message{Ask: &q}); err != nil {
-		return nil, err
-	}
-	var r reply
-	if err := u.in.Decode(&r); err != nil {
-		return nil, err
-	}
-	if r.Refused != "" {
-		return nil, errors.New(r.Refused)
-	}
-	return r.Object, nil
 }
 
 // Command is this very program, as a child.
@@ -188,6 +136,9 @@ func (p Process) run(ctx context.Context, j Job) (Result, error) {
 		return Result{}, d.tooMuch("makes more than %d bytes", maxAnswer)
 	case outOfMemory(ended, errs.String()):
 		return Result{}, d.tooMuch("takes more than %d MiB of memory", Memory>>20)
+	case killed(ended):
+		return Result{}, problem.Errorf(problem.TooLarge, "give the agent more memory (of its pod: resources.limits.memory), or split the chart",
+			"rendering %swas ended by the system: the agent's pod or its node has no memory left", d.where())
 	}
 	if crashed := (*exec.ExitError)(nil); errors.As(ended, &crashed) && crashed.ExitCode() == crash {
 		return Result{}, problem.Errorf(problem.Invalid, "report it, with the files", "rendering %sbroke down: %s", d.where(), firstLineOf(errs.String()))
@@ -208,6 +159,7 @@ func (d *downstream) result(ctx context.Context, j Job) (Result, error) {
 	if err := d.out.Encode(reply{Job: &j}); err != nil {
 		return Result{}, err
 	}
+	var texts, crds []Text
 	for {
 		var m message
 		if err := d.in.Decode(&m); err != nil {
@@ -215,13 +167,18 @@ func (d *downstream) result(ctx context.Context, j Job) (Result, error) {
 		}
 		switch {
 		case m.Done:
+			m.Result.Texts, m.Result.CRDs = texts, crds
 			return m.Result, nil
-		case m.Ask == nil:
-			d.at = m.At
-		default:
+		case m.Text != nil:
+			texts = append(texts, *m.Text)
+		case m.CRD != nil:
+			crds = append(crds, *m.CRD)
+		case m.Ask != nil:
 			if err := d.out.Encode(d.answer(ctx, *m.Ask)); err != nil {
 				return Result{}, err
 			}
+		default:
+			d.at = m.At
 		}
 	}
 }

@@ -179,6 +179,17 @@ func TestALoopWithoutEndIsStopped(t *testing.T) {
 	assert.Equal(t, "rendering web/templates/x.yaml takes more than 500ms", refused.Detail)
 }
 
+// TestWhoTheSystemKilled is not said to have taken more than its limit.
+func TestWhoTheSystemKilled(t *testing.T) {
+	p := render.Process{Command: []string{"sh", "-c", "kill -KILL $$"}}
+	_, err := p.Run(t.Context(), render.Job{Type: render.Chart, Path: "web", Files: chartFiles()})
+	refused := &problem.Error{}
+	require.ErrorAs(t, err, &refused)
+	assert.Equal(t, problem.TooLarge, refused.Code)
+	assert.Contains(t, refused.Detail, "no memory left")
+	assert.Contains(t, refused.Fix, "resources.limits.memory")
+}
+
 func FuzzRender(f *testing.F) {
 	f.Add("resources: [one.yaml]\n", configMap, "a: b")
 	f.Add("bases: ['https://example.com']", bomb(), "{{ .Values.a }}")
