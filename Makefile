@@ -65,11 +65,13 @@ test-short: ## The seconds-long loop for daily work: no cluster, no broker
 
 .PHONY: bench bench-short bench-apps bench-streams bench-tunnel bench-agents
 bench: ## Measure everything against its bounds: Apps, streams, tunnel, agents; some 40 minutes (docs/bench.md)
-bench-short: ## The same, small and short, for working on what is measured: some five minutes
+bench-short: ## Tunnel and agents, small and short, for working on what is measured: two minutes. `make bench-apps SHORT=yes` does another part so
 bench-short: export SHORT := yes
+bench: PARTS := apps streams tunnel agents
+bench-short: PARTS := tunnel agents
 bench bench-short:
-	@go run ./test/setup bench
-	@broken=; for part in apps streams tunnel agents; do echo "== bench-$$part"; \
+	@$(if $(SHORT),,go run ./test/setup bench)
+	@broken=; for part in $(PARTS); do echo "== bench-$$part"; \
 	  $(MAKE) --no-print-directory bench-$$part || broken="$$broken bench-$$part"; done; \
 	  test -z "$$broken" || { echo "failed:$$broken"; exit 1; }
 
