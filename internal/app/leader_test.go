@@ -1,16 +1,16 @@
 package app_test
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/client-go/rest"
@@ -21,42 +21,37 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-// replica is an Engine whose way to the API server can be cut.
+// replica is an Engine whose way to the API server can be cut, and whose watch of the Apps be held back.
 type replica struct {
 	*app.Engine
-	cut atomic.Bool
+	cut     atomic.Bool
+	watches gate
+	stop    func()
 }
 
 type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func startReplica(t *testing.T, rc *rest.Config, name string, announce func(context.Context, []app.Event) error) *replica {
+func startReplica(t *testing.T, rc *rest.Config, config app.Config) *replica {
 	t.Helper()
 	r := &replica{}
-	own := rest.CopyConfig(rc)
-	own.Wrap(func(next http.RoundTripper) http.RoundTripper {
+	config.RESTConfig = rest.CopyConfig(rc)
+	config.RESTConfig.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return transport(func(req *http.Request) (*http.Response, error) {
 			if r.cut.Load() {
 				return nil, errors.New("cut off from the API server")
 			}
-			return next.RoundTrip(req)
+			answer, err := next.RoundTrip(req)
+			if err == nil && strings.HasSuffix(req.URL.Path, "/apps") && req.URL.Query().Get("watch") != "" {
+				answer.Body = &gatedBody{ReadCloser: answer.Body, gate: &r.watches, closed: make(chan struct{})}
+			}
+			return answer, err
 		})
 	})
-	var err error
-	r.Engine, err = app.New(app.Config{
-		RESTConfig: own, Namespace: kubetest.AgentNamespace, Announce: announce, Replica: name, Lease: 3 * time.Second,
-		Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.ErrorLevel),
-	})
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- r.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		assert.NoError(t, <-done)
-	})
-	eventually(t, "the replica is ready", r.Ready)
+	config.Log = zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel)
+	config.Lease = cmp.Or(config.Lease, 3*time.Second)
+	r.Engine, r.stop = startWith(t, config)
 	return r
 }
 
@@ -75,9 +70,9 @@ func TestLeaderDiesInTheMiddleOfARollout(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
 	received := &receiver{}
-	one := startReplica(t, env.Agent, "one", received.take)
+	one := startReplica(t, env.Agent, app.Config{Replica: "one", Announce: received.take})
 	eventually(t, "the first leads", func() bool { return leader(t, env) == "one" })
-	two := startReplica(t, env.Agent, "two", received.take)
+	two := startReplica(t, env.Agent, app.Config{Replica: "two", Announce: received.take})
 	k := key(ns, "survivor")
 
 	deploy(t, two.Engine, k, image("1"))
