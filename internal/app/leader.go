@@ -35,7 +35,6 @@ type leadership struct {
 	duration time.Duration // of a lease
 	newest   atomic.Pointer[reign]
 	begun    atomic.Pointer[reign] // the newest with which this replica has caught up
-	name     atomic.Pointer[namedTerm]
 	leases   coordinationv1client.LeasesGetter
 	replica  string
 	// namespace is the lease's.
@@ -74,9 +73,14 @@ func newLeadership(cfg Config, rc *rest.Config) (*leadership, error) {
 }
 
 // leads says whether this replica is the leader now, and knows the Apps as its predecessor left them.
-func (l *leadership) leads() bool {
-	r := l.begun.Load()
-	return r != nil && r.ctx.Err() == nil
+func (l *leadership) leads() bool { return l.current() != nil }
+
+// current is this replica's leadership, while it leads.
+func (l *leadership) current() *reign {
+	if r := l.begun.Load(); r != nil && r.ctx.Err() == nil {
+		return r
+	}
+	return nil
 }
 
 // Leadership is one among all that the agent's cluster has had, in the order of their terms: what one of
@@ -86,18 +90,8 @@ type Leadership struct {
 	Term  int64  // how often it had changed hands
 }
 
-// namedTerm is what a leadership of this replica is called.
-type namedTerm struct {
-	Leadership
-	of *reign
-}
-
-// own is this replica's leadership by its name. It is an error if another one leads by now.
-func (l *leadership) own(ctx context.Context) (Leadership, error) {
-	r := l.begun.Load()
-	if known := l.name.Load(); known != nil && known.of == r {
-		return known.Leadership, nil
-	}
+// called is the name of this replica's leadership. It is an error if another one leads by now.
+func (l *leadership) called(ctx context.Context, r *reign) (Leadership, error) {
 	lease, err := l.leases.Leases(l.namespace).Get(ctx, managed.FieldManager, metav1.GetOptions{})
 	if err != nil {
 		return Leadership{}, fmt.Errorf("read the lease of the agent's replicas: %w", err)
@@ -106,9 +100,7 @@ func (l *leadership) own(ctx context.Context) (Leadership, error) {
 	if holder != l.replica || term != r.term {
 		return Leadership{}, fmt.Errorf("another replica leads by now: %s, in term %d", holder, term)
 	}
-	found := &namedTerm{Leadership{Lease: string(lease.UID), Term: term}, r}
-	l.name.Store(found)
-	return found.Leadership, nil
+	return Leadership{Lease: string(lease.UID), Term: term}, nil
 }
 
 // run stands for election until ctx ends or this replica resigns. The lease is

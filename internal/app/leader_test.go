@@ -26,6 +26,8 @@ type replica struct {
 	*app.Engine
 	cut     atomic.Bool
 	watches gate
+	counted atomic.Int64           // how often it has read past its cache which Apps there are
+	foreign atomic.Pointer[string] // namespace in which it may not
 	stop    func()
 }
 
@@ -42,9 +44,19 @@ func startReplica(t *testing.T, rc *rest.Config, config app.Config) *replica {
 			if r.cut.Load() {
 				return nil, errors.New("cut off from the API server")
 			}
+			counts := strings.Contains(req.Header.Get("Accept"), "PartialObjectMetadataList")
+			if ns := r.foreign.Load(); counts && ns != nil && strings.Contains(req.URL.Path, "/namespaces/"+*ns+"/") {
+				req = req.Clone(req.Context())
+				req.Header.Set("Impersonate-User", "somebody-without-rights")
+				req.Header.Del("Impersonate-Group")
+			}
 			answer, err := next.RoundTrip(req)
-			if err == nil && strings.HasSuffix(req.URL.Path, "/apps") && req.URL.Query().Get("watch") != "" {
+			switch ofApps := strings.HasSuffix(req.URL.Path, "/apps") && req.Method == http.MethodGet; {
+			case err != nil || !ofApps:
+			case req.URL.Query().Get("watch") != "":
 				answer.Body = &gatedBody{ReadCloser: answer.Body, gate: &r.watches, closed: make(chan struct{})}
+			case counts:
+				r.counted.Add(1)
 			}
 			return answer, err
 		})
@@ -82,7 +94,7 @@ func TestLeaderDiesInTheMiddleOfARollout(t *testing.T) {
 	eventually(t, "the leader announces", func() bool { return len(received.of(k.Name)) > 0 })
 
 	events := len(received.of(k.Name))
-	first := received.of(k.Name)[0].Leader
+	first := received.teller(received.of(k.Name)[0])
 	assert.NotEmpty(t, first.Lease)
 	one.cut.Store(true)
 	a := deploy(t, two.Engine, k, image("2"))
@@ -98,7 +110,7 @@ func TestLeaderDiesInTheMiddleOfARollout(t *testing.T) {
 		now := received.of(k.Name)
 		return len(now) > events && now[len(now)-1].Type == app.EventHealthy && now[len(now)-1].Generation == a.Generation
 	})
-	later := received.of(k.Name)[events].Leader
+	later := received.teller(received.of(k.Name)[events])
 	assert.Equal(t, first.Lease, later.Lease)
 	assert.Equal(t, first.Term+1, later.Term, "the control plane knows by it what comes late of the first")
 	one.cut.Store(false)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -22,7 +23,7 @@ const (
 	// peekAgain is between two looks at the cache while it is behind.
 	peekAgain = 50 * time.Millisecond
 	// appsAtOnce bounds what one answer of the API server holds.
-	appsAtOnce = 500
+	appsAtOnce = 100
 )
 
 // takeOver has everything looked at when this replica becomes the leader: what
@@ -76,7 +77,8 @@ func (e *Engine) begin(r *reign) bool {
 	return true
 }
 
-// catchUp waits until the cache has the Apps as they are in the cluster by now, or newer.
+// catchUp waits until the cache has the Apps as they are in the cluster by now, or newer. One of the agent's namespaces
+// that was deleted, and its rights with it, must not keep it from leading in the others.
 func (e *Engine) catchUp(ctx context.Context) error {
 	scope := e.cfg.Namespaces
 	if len(scope) == 0 {
@@ -87,9 +89,13 @@ func (e *Engine) catchUp(ctx context.Context) error {
 		var now *census
 		err := e.until(ctx, time.Second, &slow, func() (err error) {
 			now, err = e.count(ctx, namespace)
+			if namespace != metav1.NamespaceAll && apierrors.IsForbidden(err) {
+				e.log.Warn().Err(err).Str("namespace", namespace).Msg("leading without knowing how the Apps of a namespace are: the agent has lost its rights there")
+				err = nil
+			}
 			return err
 		})
-		if err == nil {
+		if err == nil && now != nil {
 			err = e.until(ctx, peekAgain, &slow, func() error { return e.reached(ctx, now) })
 		}
 		if err != nil {
@@ -108,7 +114,7 @@ func (e *Engine) until(ctx context.Context, pause time.Duration, slow *time.Time
 		}
 		if !slow.IsZero() && time.Now().After(*slow) {
 			*slow = time.Time{}
-			e.log.Warn().Err(err).Msg("this replica of the agent got the lease and does not lead yet: it waits to learn how the Apps are")
+			e.log.Warn().Err(err).Msg("this replica of the agent has the lease, and still waits to hear from the API server how the Apps are")
 		}
 		if !sleep(ctx, pause) {
 			return err

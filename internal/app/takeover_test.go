@@ -105,6 +105,52 @@ func TestANewLeaderWaitsUntilItKnows(t *testing.T) {
 	assert.Equal(t, []app.EventType{app.EventRemoved}, types(received.of(k.Name)))
 }
 
+// TestANewLeaderLooksAfterItWasHeard has a former leader that was held take an App down and tell its end, when
+// the next one leads, has looked at the Apps, and has not been heard yet.
+func TestANewLeaderLooksAfterItWasHeard(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	ns := ownNamespace(t, env)
+	received := &receiver{}
+	received.setDeaf(true)
+	next := startReplica(t, env.Agent, app.Config{Replica: "next", Announce: received.take})
+	t.Cleanup(next.watches.open)
+	k, marker := key(ns, "ended"), key(ns, "marker")
+	deploy(t, next.Engine, k, web)
+	rollOut(t, env, k)
+	settledIn(t, next.Engine, k, runnerapi.PhaseHealthy)
+	next.watches.close()
+	makeRoom(t, env, ns) // takes it down
+	require.False(t, exists(t, env, k, &app.App{}))
+	before := next.counted.Load()
+	received.setDeaf(false)
+	eventually(t, "the next one looks again", func() bool { return next.counted.Load() > before || len(received.of(k.Name)) > 0 })
+	assert.NotEmpty(t, received.heard().Lease, "when it was heard")
+	assert.Empty(t, received.of(k.Name))
+	next.watches.open()
+	deploy(t, next.Engine, marker, web)
+	eventually(t, "it tells what is", func() bool { return len(received.of(marker.Name)) > 0 })
+	assert.Empty(t, received.of(k.Name), "that it is there was not so any more when the next one was heard")
+}
+
+// TestALostNamespaceKeepsNobodyFromLeading has an agent that is limited to some namespaces lose its rights
+// in one of them, as it does when that is deleted.
+func TestALostNamespaceKeepsNobodyFromLeading(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	kept, lost := ownNamespace(t, env), ownNamespace(t, env)
+	config := app.Config{Namespaces: []string{kept, lost}}
+	config.Replica = "before"
+	before := startReplica(t, env.Agent, config)
+	eventually(t, "the first leads", before.Leads)
+	config.Replica = "next"
+	next := startReplica(t, env.Agent, config)
+	next.foreign.Store(&lost)
+	before.StepDown()
+	eventually(t, "the next one leads", next.Leads)
+	deploy(t, next.Engine, key(kept, "web"), web)
+	rollOut(t, env, key(kept, "web"))
+	settledIn(t, next.Engine, key(kept, "web"), runnerapi.PhaseHealthy)
+}
+
 // TestAProcessHasATermOfItsOwn has one killed and another one started under its name: it need not
 // wait for the lease's end, and what the first sent is known from what it sends.
 func TestAProcessHasATermOfItsOwn(t *testing.T) {
@@ -124,6 +170,7 @@ func TestAProcessHasATermOfItsOwn(t *testing.T) {
 	rollOut(t, env, k)
 	eventually(t, "the second tells", func() bool { return len(received.of(k.Name)) == 2 })
 	told := received.of(k.Name)
-	assert.Equal(t, told[0].Leader.Lease, told[1].Leader.Lease)
-	assert.Equal(t, told[0].Leader.Term+1, told[1].Leader.Term)
+	first, second := received.teller(told[0]), received.teller(told[1])
+	assert.Equal(t, first.Lease, second.Lease)
+	assert.Equal(t, first.Term+1, second.Term)
 }
