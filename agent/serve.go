@@ -54,8 +54,8 @@ func (c clusterCall) Cluster(ctx context.Context) (runnerapi.Cluster, error) {
 }
 
 // announcer hands App events to the control plane.
-func announcer(control *controlapi.Client) func(context.Context, []app.Event) error {
-	return func(ctx context.Context, events []app.Event) error {
+func announcer(control *controlapi.Client) func(context.Context, app.Leadership, []app.Event) error {
+	return func(ctx context.Context, by app.Leadership, events []app.Event) error {
 		out := make([]controlapi.Event, len(events))
 		for i, e := range events {
 			out[i] = controlapi.Event{ID: e.ID, Type: string(e.Type), Time: e.Time, App: controlapi.AppEvent{
@@ -63,16 +63,8 @@ func announcer(control *controlapi.Client) func(context.Context, []app.Event) er
 				Replicas: e.Replicas, Ready: e.Ready, Cause: string(e.Cause), Message: e.Message, Fix: e.Fix,
 			}}
 		}
-		return control.Events(ctx, controlapi.EventsRequest{Leader: leaderOf(events), Events: out})
+		return control.Events(ctx, controlapi.EventsRequest{Leader: &controlapi.Leadership{Lease: by.Lease, Term: by.Term}, Events: out})
 	}
-}
-
-// leaderOf is under whose leadership a batch is sent: all of it under one.
-func leaderOf(events []app.Event) *controlapi.Leadership {
-	if len(events) == 0 || events[0].Leader.Lease == "" {
-		return nil
-	}
-	return &controlapi.Leadership{Lease: events[0].Leader.Lease, Term: events[0].Leader.Term}
 }
 
 // capacity puts the cluster's figures in the form of the heartbeat.

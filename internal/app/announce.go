@@ -27,8 +27,10 @@ const (
 // announced waits in the App's status, and what was announced last stands beside it: so
 // nothing is lost when the agent restarts or the control plane is away.
 type announcer struct {
-	e    *Engine
-	wake chan struct{}
+	e     *Engine
+	wake  chan struct{}
+	heard *reign     // the leadership that the control plane knows of
+	by    Leadership // what it is called
 	graves
 }
 
@@ -71,31 +73,42 @@ func (n *announcer) Start(ctx context.Context) error {
 
 // round announces one batch and says whether there may be more.
 func (n *announcer) round(ctx context.Context) (more bool, err error) {
-	if !n.e.leadership.leads() {
+	r := n.e.leadership.current()
+	if r == nil {
 		return false, nil
 	}
 	batch, err := n.batch(ctx)
 	if err != nil || len(batch) == 0 {
 		return false, err
 	}
-	if err := n.sign(ctx, batch); err != nil {
-		return false, err
-	}
 	sending, cancel := context.WithTimeout(ctx, announceLimit)
 	defer cancel()
-	if err := n.e.cfg.Announce(sending, batch); err != nil {
+	if n.heard != r {
+		return true, n.introduce(sending, r) // and then look again at what is to be told
+	}
+	if err := n.e.cfg.Announce(sending, n.by, batch); err != nil {
 		return false, err
 	}
 	return true, n.remember(ctx, batch)
 }
 
-// sign says of events which leadership sends them.
-func (n *announcer) sign(ctx context.Context, batch []Event) error {
-	leader, err := n.e.leadership.own(ctx)
-	for i := range batch {
-		batch[i].Leader = leader
+// introduce has the control plane hear who leads, before anything is told. From then on it refuses what
+// a former leader tells, that was held and does not know yet that it leads no more. What that one told until then
+// has happened in the cluster before: so what is told next is looked at after it.
+func (n *announcer) introduce(ctx context.Context, r *reign) error {
+	by, err := n.e.leadership.called(ctx, r)
+	if err != nil {
+		return err
 	}
-	return err
+	if err := n.e.cfg.Announce(ctx, by, nil); err != nil {
+		return err
+	}
+	if err := n.e.catchUp(ctx); err != nil {
+		return err
+	}
+	n.reread()
+	n.heard, n.by = r, by
+	return nil
 }
 
 // batch is what is to be announced now. Apps are listed before the graves are

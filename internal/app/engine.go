@@ -39,9 +39,10 @@ type Config struct {
 	// Namespaces are the only ones that the agent may see and manage; empty for all.
 	Namespaces []string
 	Log        zerolog.Logger
-	// Announce hands events to the control plane. It is called with the same
-	// events again until it returns nil. When it is nil nothing is announced.
-	Announce func(ctx context.Context, events []Event) error
+	// Announce hands events to the control plane, and says under whose leadership. It is called
+	// with the same events again until it returns nil, and without any before the first of a leadership.
+	// When it is nil nothing is announced.
+	Announce func(ctx context.Context, by Leadership, events []Event) error
 	// Replica tells the replicas of one agent apart; the host's name when empty.
 	Replica string
 	// Lease is how long a leader that died is waited for; 8 s when zero.

@@ -41,9 +41,6 @@ type Event struct {
 	Message    string          `json:"message,omitempty"`
 	Fix        string          `json:"fix,omitempty"`
 
-	// Leader is under whose leadership it is sent.
-	Leader Leadership `json:"-"`
-
 	uid  types.UID
 	done Announced // what to remember once it was accepted
 }

@@ -1,16 +1,16 @@
 package app_test
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/client-go/rest"
@@ -21,42 +21,49 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-// replica is an Engine whose way to the API server can be cut.
+// replica is an Engine whose way to the API server can be cut, and whose watch of the Apps be held back.
 type replica struct {
 	*app.Engine
-	cut atomic.Bool
+	cut     atomic.Bool
+	watches gate
+	counted atomic.Int64           // how often it has read past its cache which Apps there are
+	foreign atomic.Pointer[string] // namespace in which it may not
+	stop    func()
 }
 
 type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func startReplica(t *testing.T, rc *rest.Config, name string, announce func(context.Context, []app.Event) error) *replica {
+func startReplica(t *testing.T, rc *rest.Config, config app.Config) *replica {
 	t.Helper()
 	r := &replica{}
-	own := rest.CopyConfig(rc)
-	own.Wrap(func(next http.RoundTripper) http.RoundTripper {
+	config.RESTConfig = rest.CopyConfig(rc)
+	config.RESTConfig.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return transport(func(req *http.Request) (*http.Response, error) {
 			if r.cut.Load() {
 				return nil, errors.New("cut off from the API server")
 			}
-			return next.RoundTrip(req)
+			counts := strings.Contains(req.Header.Get("Accept"), "PartialObjectMetadataList")
+			if ns := r.foreign.Load(); counts && ns != nil && strings.Contains(req.URL.Path, "/namespaces/"+*ns+"/") {
+				req = req.Clone(req.Context())
+				req.Header.Set("Impersonate-User", "somebody-without-rights")
+				req.Header.Del("Impersonate-Group")
+			}
+			answer, err := next.RoundTrip(req)
+			switch ofApps := strings.HasSuffix(req.URL.Path, "/apps") && req.Method == http.MethodGet; {
+			case err != nil || !ofApps:
+			case req.URL.Query().Get("watch") != "":
+				answer.Body = &gatedBody{ReadCloser: answer.Body, gate: &r.watches, closed: make(chan struct{})}
+			case counts:
+				r.counted.Add(1)
+			}
+			return answer, err
 		})
 	})
-	var err error
-	r.Engine, err = app.New(app.Config{
-		RESTConfig: own, Namespace: kubetest.AgentNamespace, Announce: announce, Replica: name, Lease: 3 * time.Second,
-		Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.ErrorLevel),
-	})
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- r.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		assert.NoError(t, <-done)
-	})
-	eventually(t, "the replica is ready", r.Ready)
+	config.Log = zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel)
+	config.Lease = cmp.Or(config.Lease, 3*time.Second)
+	r.Engine, r.stop = startWith(t, config)
 	return r
 }
 
@@ -75,9 +82,9 @@ func TestLeaderDiesInTheMiddleOfARollout(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
 	received := &receiver{}
-	one := startReplica(t, env.Agent, "one", received.take)
+	one := startReplica(t, env.Agent, app.Config{Replica: "one", Announce: received.take})
 	eventually(t, "the first leads", func() bool { return leader(t, env) == "one" })
-	two := startReplica(t, env.Agent, "two", received.take)
+	two := startReplica(t, env.Agent, app.Config{Replica: "two", Announce: received.take})
 	k := key(ns, "survivor")
 
 	deploy(t, two.Engine, k, image("1"))
@@ -87,7 +94,7 @@ func TestLeaderDiesInTheMiddleOfARollout(t *testing.T) {
 	eventually(t, "the leader announces", func() bool { return len(received.of(k.Name)) > 0 })
 
 	events := len(received.of(k.Name))
-	first := received.of(k.Name)[0].Leader
+	first := received.teller(received.of(k.Name)[0])
 	assert.NotEmpty(t, first.Lease)
 	one.cut.Store(true)
 	a := deploy(t, two.Engine, k, image("2"))
@@ -103,7 +110,7 @@ func TestLeaderDiesInTheMiddleOfARollout(t *testing.T) {
 		now := received.of(k.Name)
 		return len(now) > events && now[len(now)-1].Type == app.EventHealthy && now[len(now)-1].Generation == a.Generation
 	})
-	later := received.of(k.Name)[events].Leader
+	later := received.teller(received.of(k.Name)[events])
 	assert.Equal(t, first.Lease, later.Lease)
 	assert.Equal(t, first.Term+1, later.Term, "the control plane knows by it what comes late of the first")
 	one.cut.Store(false)

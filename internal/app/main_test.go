@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"sync"
 	"testing"
@@ -36,20 +37,61 @@ var byTest = runnerapi.WriteOptions{Caller: runnerapi.Caller{Runner: "tester", R
 // receiver takes announcements as the control plane would.
 type receiver struct {
 	mu     sync.Mutex
+	deaf   bool // to everything
 	refuse error
 	events []app.Event
 	tries  []app.Event // those that were refused
+	leader app.Leadership
+	by     map[string]app.Leadership // who told an event, by its ID
 }
 
-func (r *receiver) take(_ context.Context, events []app.Event) error {
+// take refuses events while the control plane is away, but hears who leads: so what would be told is seen.
+func (r *receiver) take(_ context.Context, by app.Leadership, events []app.Event) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.deaf {
+		return errors.New("nobody listens")
+	}
+	if r.leader.Lease == by.Lease && r.leader.Term > by.Term {
+		return errors.New("another one leads")
+	}
+	r.leader = by
+	if len(events) == 0 {
+		return nil
+	}
 	if r.refuse != nil {
 		r.tries = append(r.tries, events...)
 		return r.refuse
 	}
 	r.events = append(r.events, events...)
+	if r.by == nil {
+		r.by = map[string]app.Leadership{}
+	}
+	for _, e := range events {
+		r.by[e.ID] = by
+	}
 	return nil
+}
+
+// setDeaf has it hear nothing, or all again.
+func (r *receiver) setDeaf(deaf bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.deaf = deaf
+}
+
+// heard is who leads, as far as it was told.
+func (r *receiver) heard() app.Leadership {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leader
+}
+
+// teller is who told an event.
+func (r *receiver) teller(e app.Event) app.Leadership {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.by[e.ID]
 }
 
 func (r *receiver) set(refuse error) {
@@ -81,7 +123,7 @@ func (r *receiver) pick(name string, refused bool) []app.Event {
 
 // start runs an Engine with the agent's own rights until the test ends or stop
 // is called.
-func start(t *testing.T, rc *rest.Config, announce func(context.Context, []app.Event) error) (e *app.Engine, stop func()) {
+func start(t *testing.T, rc *rest.Config, announce func(context.Context, app.Leadership, []app.Event) error) (e *app.Engine, stop func()) {
 	t.Helper()
 	return startWith(t, app.Config{
 		RESTConfig: rc, Announce: announce, Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel),

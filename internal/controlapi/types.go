@@ -171,10 +171,11 @@ type Leadership struct {
 	Term  int64  `json:"term" minimum:"0" doc:"The Lease's leaseTransitions."`
 }
 
-// EventsRequest sends events in the order they happened.
+// EventsRequest sends events in the order they happened. Without any it says who leads, before that one
+// reads what it will tell: so nobody who led before is heard in between.
 type EventsRequest struct {
 	// Leader is whose events they are. What comes late of a leader that was followed by another
 	// is refused: the next one has told what became of it. Without, nothing is known of that.
 	Leader *Leadership `json:"leader,omitempty" doc:"The leadership under which they are sent. When a later one was heard they are refused."`
-	Events []Event     `json:"events" minItems:"1" maxItems:"256"`
+	Events []Event     `json:"events" maxItems:"256" doc:"None, for the leadership to be known."`
 }

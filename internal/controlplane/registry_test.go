@@ -352,6 +352,8 @@ func TestEventsOfALeaderThatWasFollowedAreRefused(t *testing.T) {
 	require.NoError(t, tell("app.removed", "first", 2))
 	requireProblem(t, tell("app.degraded", "first", 1), problem.Conflict, "leads no more")
 	require.NoError(t, tell("app.progressing", "first", 2))
+	require.NoError(t, c.client.Events(t.Context(), controlapi.EventsRequest{Leader: &controlapi.Leadership{Lease: "first", Term: 3}}))
+	requireProblem(t, tell("app.removed", "first", 2), problem.Conflict, "leads no more")
 	require.NoError(t, tell("app.healthy", "second", 0), "the Lease was deleted and made anew")
 	assert.Equal(t, []announce.Type{
 		announce.AgentRegistered, "app.progressing", "app.healthy", "app.removed", "app.progressing", "app.healthy",

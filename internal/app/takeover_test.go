@@ -1,0 +1,176 @@
+package app_test
+
+import (
+	"errors"
+	"io"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+)
+
+// gate holds back what is read, while it is shut.
+type gate struct {
+	mu   sync.Mutex
+	shut chan struct{} // nil while it is open
+}
+
+func (g *gate) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shut = make(chan struct{})
+}
+
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut != nil {
+		close(g.shut)
+		g.shut = nil
+	}
+}
+
+func (g *gate) pass(unless <-chan struct{}) {
+	g.mu.Lock()
+	shut := g.shut
+	g.mu.Unlock()
+	if shut == nil {
+		return
+	}
+	select {
+	case <-shut:
+	case <-unless:
+	}
+}
+
+// gatedBody is an answer that reaches its reader through a gate.
+type gatedBody struct {
+	io.ReadCloser
+	gate   *gate
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (b *gatedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.gate.pass(b.closed)
+	return n, err
+}
+
+func (b *gatedBody) Close() error {
+	b.once.Do(func() { close(b.closed) })
+	return b.ReadCloser.Close()
+}
+
+// TestANewLeaderWaitsUntilItKnows has a replica get the lease that does not know yet of an App's end,
+// of which the former leader has told.
+func TestANewLeaderWaitsUntilItKnows(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	ns := ownNamespace(t, env)
+	received := &receiver{}
+	config := app.Config{Announce: received.take, Lease: time.Second}
+	config.Replica = "before"
+	before := startReplica(t, env.Agent, config)
+	eventually(t, "the first leads", before.Leads)
+	config.Replica = "next"
+	next := startReplica(t, env.Agent, config)
+	t.Cleanup(next.watches.open)
+
+	received.set(errors.New("the control plane is away"))
+	k, marker := key(ns, "ended"), key(ns, "marker")
+	deploy(t, before.Engine, k, web)
+	rollOut(t, env, k)
+	settledIn(t, next.Engine, k, runnerapi.PhaseHealthy)
+	next.watches.close()
+	require.NoError(t, before.Delete(t.Context(), k, byTest))
+	received.set(nil)
+	eventually(t, "the first tells the end", func() bool { return len(received.of(k.Name)) > 0 })
+	before.StepDown()
+
+	eventually(t, "the next one gets the lease", func() bool { return leader(t, env) == "next" })
+	eventually(t, "and gives it back, since it does not learn how the Apps are", func() bool {
+		return leader(t, env) == "" || len(received.of(k.Name)) > 1
+	})
+	require.Equal(t, []app.EventType{app.EventRemoved}, types(received.of(k.Name)), "nothing of an App behind its end")
+	next.watches.open()
+	eventually(t, "it leads when it knows", next.Leads)
+	deploy(t, next.Engine, marker, web)
+	eventually(t, "and tells what is", func() bool { return len(received.of(marker.Name)) > 0 })
+	assert.Equal(t, []app.EventType{app.EventRemoved}, types(received.of(k.Name)))
+}
+
+// TestANewLeaderLooksAfterItWasHeard has a former leader that was held take an App down and tell its end, when
+// the next one leads, has looked at the Apps, and has not been heard yet.
+func TestANewLeaderLooksAfterItWasHeard(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	ns := ownNamespace(t, env)
+	received := &receiver{}
+	received.setDeaf(true)
+	next := startReplica(t, env.Agent, app.Config{Replica: "next", Announce: received.take})
+	t.Cleanup(next.watches.open)
+	k, marker := key(ns, "ended"), key(ns, "marker")
+	deploy(t, next.Engine, k, web)
+	rollOut(t, env, k)
+	settledIn(t, next.Engine, k, runnerapi.PhaseHealthy)
+	next.watches.close()
+	makeRoom(t, env, ns) // takes it down
+	require.False(t, exists(t, env, k, &app.App{}))
+	before := next.counted.Load()
+	received.setDeaf(false)
+	eventually(t, "the next one looks again", func() bool { return next.counted.Load() > before || len(received.of(k.Name)) > 0 })
+	assert.NotEmpty(t, received.heard().Lease, "when it was heard")
+	assert.Empty(t, received.of(k.Name))
+	next.watches.open()
+	deploy(t, next.Engine, marker, web)
+	eventually(t, "it tells what is", func() bool { return len(received.of(marker.Name)) > 0 })
+	assert.Empty(t, received.of(k.Name), "that it is there was not so any more when the next one was heard")
+}
+
+// TestALostNamespaceKeepsNobodyFromLeading has an agent that is limited to some namespaces lose its rights
+// in one of them, as it does when that is deleted.
+func TestALostNamespaceKeepsNobodyFromLeading(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	kept, lost := ownNamespace(t, env), ownNamespace(t, env)
+	config := app.Config{Namespaces: []string{kept, lost}}
+	config.Replica = "before"
+	before := startReplica(t, env.Agent, config)
+	eventually(t, "the first leads", before.Leads)
+	config.Replica = "next"
+	next := startReplica(t, env.Agent, config)
+	next.foreign.Store(&lost)
+	before.StepDown()
+	eventually(t, "the next one leads", next.Leads)
+	deploy(t, next.Engine, key(kept, "web"), web)
+	rollOut(t, env, key(kept, "web"))
+	settledIn(t, next.Engine, key(kept, "web"), runnerapi.PhaseHealthy)
+}
+
+// TestAProcessHasATermOfItsOwn has one killed and another one started under its name: it need not
+// wait for the lease's end, and what the first sent is known from what it sends.
+func TestAProcessHasATermOfItsOwn(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	ns := ownNamespace(t, env)
+	received := &receiver{}
+	config := app.Config{Replica: "same", Announce: received.take, Lease: 2 * patience}
+	killed := startReplica(t, env.Agent, config)
+	k := key(ns, "outlives")
+	deploy(t, killed.Engine, k, web)
+	eventually(t, "the first process tells", func() bool { return len(received.of(k.Name)) == 1 })
+	killed.cut.Store(true)
+	killed.stop()
+	require.Equal(t, "same", leader(t, env), "it had no word to say")
+
+	startReplica(t, env.Agent, config)
+	rollOut(t, env, k)
+	eventually(t, "the second tells", func() bool { return len(received.of(k.Name)) == 2 })
+	told := received.of(k.Name)
+	first, second := received.teller(told[0]), received.teller(told[1])
+	assert.Equal(t, first.Lease, second.Lease)
+	assert.Equal(t, first.Term+1, second.Term)
+}
