@@ -21,7 +21,7 @@ const agentMemory = "116MiB"
 // rights of a pod: it can be held and measured, and its way to Kubernetes fail.
 type agentReplica struct {
 	*harness.Program
-	name string
+	name, profilesAt string
 }
 
 // agent starts all replicas and waits until the control plane announces the agent.
@@ -60,7 +60,11 @@ func (c *chaos) kubeconfig() string { return filepath.Join(c.dir, "agent.kubecon
 // newAgent names a replica. Replicas are told apart by the names of their hosts, so
 // each has one of its own, as a pod has.
 func (c *chaos) newAgent(ctx context.Context, name, token string) (*agentReplica, error) {
-	health, err := freeAddress(ctx)
+	health, err := c.freeAddress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	profiles, err := c.freeAddress(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -69,10 +73,10 @@ func (c *chaos) newAgent(ctx context.Context, name, token string) (*agentReplica
 		return nil, err
 	}
 	args := []string{"--uts", "sh", "-c", `hostname "$0" && exec "$@"`, name, c.sys.Binaries.Agent, "run"}
-	return &agentReplica{name: name, Program: c.sys.NewProgram(name, "unshare", args, []string{
+	return &agentReplica{name: name, profilesAt: profiles, Program: c.sys.NewProgram(name, "unshare", args, []string{
 		"KUBECONFIG=" + c.kubeconfig(), "AGENT_TOKEN_FILE=" + file, "CLUSTER_NAME=" + agentName, "LOG_LEVEL=debug",
 		"PIPEOPS_CONTROL_PLANE_URL=https://" + c.wires[agentToAPI].Addr(), "PIPEOPS_HEALTH_ADDRESS=" + health,
-		"GOMEMLIMIT=" + agentMemory,
+		"PIPEOPS_PPROF_ADDRESS=" + profiles, "GOMEMLIMIT=" + agentMemory,
 	})}, nil
 }
 

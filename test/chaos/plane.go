@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,6 +41,7 @@ type plane struct {
 	name, number                    string // number is empty where there is one
 	data                            string
 	apiAt, tunnelAt, edgeAt, peerAt string
+	profilesAt                      string
 }
 
 // wire is the name of a wire that leads to this control plane alone.
@@ -107,10 +109,10 @@ func (c *chaos) newPlane(ctx context.Context, i int) (*plane, error) {
 	}
 	for _, l := range []struct {
 		at   *string
-		wire string // none for the API, to which a balancer leads
-	}{{&p.apiAt, ""}, {&p.tunnelAt, agentToTunnel}, {&p.edgeAt, runnerToEdge}, {&p.peerAt, planeToPlane}} {
+		wire string // none for the API, to which a balancer leads, and for profiles
+	}{{&p.apiAt, ""}, {&p.profilesAt, ""}, {&p.tunnelAt, agentToTunnel}, {&p.edgeAt, runnerToEdge}, {&p.peerAt, planeToPlane}} {
 		var err error
-		if *l.at, err = freeAddress(ctx); err != nil {
+		if *l.at, err = c.freeAddress(ctx); err != nil {
 			return nil, err
 		}
 		if l.wire == "" || l.wire == planeToPlane && c.Planes == 1 {
@@ -138,7 +140,7 @@ func (c *chaos) planeArgs(p *plane) ([]string, error) {
 		"--advertise-api", "https://" + c.wires[agentToAPI].Addr(), "--advertise-tunnel", c.wires[p.wire(agentToTunnel)].Addr(),
 		"--advertise-edge", c.wires[p.wire(runnerToEdge)].Addr(),
 		"--broker-url-file", own, "--broker-ca", c.sys.Broker.CAFile(), "--runner-broker-url-file", runners,
-		"--heartbeat-interval", heartbeat.String(), "--certificate-ttl", certificateTTL.String(),
+		"--heartbeat-interval", heartbeat.String(), "--certificate-ttl", certificateTTL.String(), "--pprof-listen", p.profilesAt,
 	}
 	if c.Planes > 1 {
 		args = append(args, "--peer-listen", p.peerAt, "--advertise-peer", c.wires[p.wire(planeToPlane)].Addr())
@@ -166,13 +168,20 @@ func (c *chaos) operate(ctx context.Context, args ...string) (string, error) {
 }
 
 // freeAddress is one of this machine below the kernel's ephemeral range, so that an
-// outgoing connection does not take it while nobody listens.
-func freeAddress(ctx context.Context) (string, error) {
+// outgoing connection does not take it while nobody listens. None is given twice.
+func (c *chaos) freeAddress(ctx context.Context) (string, error) {
 	for port := 20000 + time.Now().UnixNano()%10000; port < 32000; port++ {
 		at := fmt.Sprintf("127.0.0.1:%d", port)
 		l, err := new(net.ListenConfig).Listen(ctx, "tcp", at) // for a moment
-		if err == nil {
-			return at, l.Close()
+		if err != nil {
+			continue
+		}
+		if err := l.Close(); err != nil {
+			return "", err
+		}
+		if !slices.Contains(c.given, at) {
+			c.given = append(c.given, at)
+			return at, nil
 		}
 	}
 	return "", errors.New("found no free port on this machine")

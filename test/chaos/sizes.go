@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -21,49 +23,96 @@ import (
 // within minutes what nobody presses it to.
 const shrinkTimeout = 2 * time.Minute
 
+// profilesLimit bounds what is read of a profile, in bytes.
+const profilesLimit = 64 << 20
+
 // measure is what the product's processes take.
-func (c *chaos) measure() ([]ledger.Size, error) {
+func (c *chaos) measure(ctx context.Context) ([]ledger.Size, error) {
 	var all []ledger.Size
 	var errs []error
-	add := func(name string, pid int) {
-		s, err := sizeOf(name, pid)
+	add := func(name, profiles string, pid int) {
+		s, err := sizeOf(ctx, profiles, pid)
+		s.Process = name
 		all, errs = append(all, s), append(errs, err)
 	}
 	for _, p := range c.planes {
-		add(p.name, p.PID())
+		add(p.name, p.profilesAt, p.PID())
 	}
 	for _, a := range c.agents {
-		add(a.name, a.PID())
+		add(a.name, a.profilesAt, a.PID())
 	}
 	return all, errors.Join(errs...)
 }
 
-// sizeOf reads /proc (proc(5)).
-func sizeOf(name string, pid int) (ledger.Size, error) {
-	size := ledger.Size{Process: name, PID: pid}
+// sizeOf asks the process itself (docs/observability.md#profiles), and /proc (proc(5)).
+func sizeOf(ctx context.Context, profiles string, pid int) (size ledger.Size, err error) {
+	size.PID = pid
+	for range 2 { // what pools keep outlives one collection
+		if size.Memory, err = inUse(ctx, profiles); err != nil {
+			return size, err
+		}
+	}
+	text, err := profile(ctx, profiles, "goroutine?debug=1")
+	if err != nil {
+		return size, err
+	}
+	if size.Goroutines, err = number(text, "goroutine profile: total "); err != nil {
+		return size, err
+	}
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return size, err
 	}
-	for line := range strings.Lines(string(status)) {
-		key, rest, _ := strings.Cut(line, ":")
-		fields := strings.Fields(rest)
-		if key != "VmRSS" && key != "Threads" || len(fields) == 0 {
-			continue
-		}
-		n, err := strconv.ParseInt(fields[0], 10, 64)
-		if err != nil {
-			return size, err
-		}
-		if key == "Threads" {
-			size.Threads = n
-		} else {
-			size.Resident = n << 10
-		}
+	if size.Resident, err = number(string(status), "VmRSS:"); err != nil {
+		return size, err
 	}
+	size.Resident <<= 10
 	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	size.Files = len(files)
 	return size, err
+}
+
+// inUse is what heap and stacks take right after a collection (runtime.MemStats).
+func inUse(ctx context.Context, profiles string) (int64, error) {
+	text, err := profile(ctx, profiles, "heap?gc=1&debug=1")
+	if err != nil {
+		return 0, err
+	}
+	heap, err := number(text, "# HeapAlloc = ")
+	if err != nil {
+		return 0, err
+	}
+	stacks, err := number(text, "# Stack = ")
+	return heap + stacks, err
+}
+
+func profile(ctx context.Context, at, what string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at+"/debug/pprof/"+what, nil)
+	if err != nil {
+		return "", err
+	}
+	answer, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(answer.Body, profilesLimit))
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("profile %s: %s", what, answer.Status)
+	}
+	return string(body), err
+}
+
+// number is the one that follows name at the begin of a line.
+func number(text, name string) (int64, error) {
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, name); ok {
+			if fields := strings.Fields(rest); len(fields) > 0 {
+				return strconv.ParseInt(fields[0], 10, 64)
+			}
+		}
+	}
+	return 0, fmt.Errorf("no line %q", name)
 }
 
 // grown compares with the end of the round before. In a round that killed processes
@@ -71,8 +120,8 @@ func sizeOf(name string, pid int) (ledger.Size, error) {
 func (c *chaos) grown(ctx context.Context, r round) []string {
 	var now []ledger.Size
 	var problems []string
-	look := func(context.Context) (err error) {
-		if now, err = c.measure(); err != nil {
+	look := func(ctx context.Context) (err error) {
+		if now, err = c.measure(ctx); err != nil {
 			return err
 		}
 		if problems = nil; r.whole {
@@ -86,7 +135,8 @@ func (c *chaos) grown(ctx context.Context, r round) []string {
 		problems = append(problems, err.Error())
 	}
 	for _, s := range now {
-		c.say("%s (process %d): %d MiB, %d threads, %d open files", s.Process, s.PID, s.Resident>>20, s.Threads, s.Files)
+		c.say("%s (process %d): %d MiB in use, %d MiB resident, %d goroutines, %d open files",
+			s.Process, s.PID, s.Memory>>20, s.Resident>>20, s.Goroutines, s.Files)
 	}
 	c.sizes = now
 	return problems

@@ -38,6 +38,7 @@ type chaos struct {
 	planes   []*plane
 	data     []string // flags that say where they have what they know
 	agents   []*agentReplica
+	given    []string // addresses: see freeAddress
 
 	ledger   *ledger.Ledger
 	workers  []*worker

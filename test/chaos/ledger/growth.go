@@ -6,21 +6,22 @@ import "fmt"
 type Size struct {
 	Process string `json:"process"`
 	PID     int    `json:"pid"`
-	// Resident is in bytes.
+	// Memory is what Go has in use right after a collection, heap and stacks, in bytes.
+	Memory     int64 `json:"memory"`
+	Goroutines int64 `json:"goroutines"`
+	Files      int   `json:"files"`
+	// Resident is in bytes. It bounds nothing: what the collector has not given back yet, and what the agent gives
+	// back of its program when nothing has changed for a while, is as much as all the rest.
 	Resident int64 `json:"resident"`
-	Threads  int64 `json:"threads"`
-	Files    int   `json:"files"`
 }
 
-// By how much a process may have grown. Memory is what the garbage collector has
-// not given back, which varies by that much between two looks at the same process;
-// files and threads stand for goroutines, of which one that waits for a peer has a
-// file.
+// By how much a process may have grown: by the caches of what there is more of in the cluster and the
+// database, and by some peers that are connected now and were not then.
 const (
-	moreResident = 24 << 20
-	moreShare    = 4 // a quarter
-	moreThreads  = 10
-	moreFiles    = 16
+	moreMemory     = 8 << 20
+	moreShare      = 4 // a quarter
+	moreGoroutines = 25
+	moreFiles      = 16
 )
 
 // Growth compares the same processes, before and after.
@@ -30,11 +31,11 @@ func Growth(before, after []Size) (problems []string) {
 			if was.Process != is.Process {
 				continue
 			}
-			if most := was.Resident + max(was.Resident/moreShare, moreResident); is.Resident > most {
-				problems = append(problems, fmt.Sprintf("%s has grown from %d MiB to %d MiB", is.Process, was.Resident>>20, is.Resident>>20))
+			if most := was.Memory + max(was.Memory/moreShare, moreMemory); is.Memory > most {
+				problems = append(problems, fmt.Sprintf("%s has grown from %d MiB in use to %d MiB", is.Process, was.Memory>>20, is.Memory>>20))
 			}
-			if is.Threads > was.Threads+moreThreads {
-				problems = append(problems, fmt.Sprintf("%s has grown from %d threads to %d", is.Process, was.Threads, is.Threads))
+			if is.Goroutines > was.Goroutines+moreGoroutines {
+				problems = append(problems, fmt.Sprintf("%s has grown from %d goroutines to %d", is.Process, was.Goroutines, is.Goroutines))
 			}
 			if is.Files > was.Files+moreFiles {
 				problems = append(problems, fmt.Sprintf("%s has grown from %d open files to %d", is.Process, was.Files, is.Files))

@@ -227,8 +227,8 @@ func TestAChainThatIsBrokenIsFound(t *testing.T) {
 }
 
 func TestGrowthIsFound(t *testing.T) {
-	before := []ledger.Size{{Process: "agent", Resident: 60 << 20, Threads: 10, Files: 20}}
-	assert.Empty(t, ledger.Growth(before, []ledger.Size{{Process: "agent", Resident: 70 << 20, Threads: 14, Files: 24}}))
-	assert.Len(t, ledger.Growth(before, []ledger.Size{{Process: "agent", Resident: 100 << 20, Threads: 10, Files: 20}}), 1)
-	assert.Len(t, ledger.Growth(before, []ledger.Size{{Process: "agent", Resident: 60 << 20, Threads: 30, Files: 60}}), 2)
+	before := []ledger.Size{{Process: "agent", Memory: 30 << 20, Goroutines: 100, Files: 20, Resident: 48 << 20}}
+	assert.Empty(t, ledger.Growth(before, []ledger.Size{{Process: "agent", Memory: 37 << 20, Goroutines: 120, Files: 24, Resident: 90 << 20}}))
+	assert.Len(t, ledger.Growth(before, []ledger.Size{{Process: "agent", Memory: 39 << 20, Goroutines: 100, Files: 20}}), 1)
+	assert.Len(t, ledger.Growth(before, []ledger.Size{{Process: "agent", Memory: 30 << 20, Goroutines: 130, Files: 60}}), 2)
 }
