@@ -61,6 +61,8 @@ type batch struct {
 	small    sync.Cond // the room of small frames
 	rested   sync.Cond // nobody sends
 	waiting  []byte
+	frame    int     // where in it the newest frame begins, which is of the stream that was last
+	grows    bool    // so that more of that stream goes into it
 	buffer   *[]byte // what waiting is in
 	busy     bool    // somebody sends
 	last     uint32  // the stream whose data came last
@@ -92,7 +94,7 @@ func (b *batch) put(h header, now bool) bool {
 		return false
 	}
 	b.take(&littles)
-	b.waiting = h.append(b.waiting)
+	b.waiting, b.grows = h.append(b.waiting), false
 	b.flushSoon()
 	b.next()
 	return true
@@ -117,8 +119,7 @@ func (b *batch) data(stream uint32, p []byte, lone bool) (int, error) {
 		return 0, err
 	}
 	b.take(&buffers)
-	b.waiting = header{kind: frameData, stream: stream, length: uint32(n)}.append(b.waiting) //nolint:gosec // fits in a batch
-	b.waiting = append(b.waiting, p[:n]...)
+	b.append(stream, p[:n])
 	lone = lone && !b.busy && b.last == stream && len(b.waiting) <= smallFrame
 	b.last = stream
 	if !lone {
@@ -130,6 +131,20 @@ func (b *batch) data(stream uint32, p []byte, lone bool) (int, error) {
 	b.sendWaiting()
 	b.rest()
 	return n, b.err
+}
+
+// append appends p to the newest frame where that is of the same stream: who gets it has one write to
+// make of it. Else it begins another.
+func (b *batch) append(stream uint32, p []byte) {
+	h := header{kind: frameData, stream: stream, length: uint32(len(p))} //nolint:gosec // fits in a batch
+	if b.grows && b.last == stream {
+		h.length += uint32(len(b.waiting) - b.frame - headerSize) //nolint:gosec // fits in a batch
+		h.append(b.waiting[:b.frame])
+	} else {
+		b.frame, b.grows = len(b.waiting), true
+		b.waiting = h.append(b.waiting)
+	}
+	b.waiting = append(b.waiting, p...)
 }
 
 // send is data, but from the memory and the goroutine of its writer where it can be so: that is
@@ -235,7 +250,7 @@ func (b *batch) rest() {
 // sendWaiting sends what waits, without the lock, so that the next batch can be gathered.
 func (b *batch) sendWaiting() {
 	data, buffer := b.waiting, b.buffer
-	b.waiting, b.buffer = nil, nil
+	b.waiting, b.buffer, b.grows = nil, nil, false
 	b.next()
 	b.mu.Unlock()
 	var err error

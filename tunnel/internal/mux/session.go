@@ -291,15 +291,20 @@ func (s *Session) skip(h header) error {
 	return err
 }
 
-// receiveData reads a frame's body, piece by piece as it comes.
+// receiveData reads a frame's body, piece by piece as it comes, a small one whole.
 func (s *Session) receiveData(stream *Stream, length uint32) error {
 	if !stream.mayReceive(length) {
 		return s.complain("more data than stream %d has room for", stream.id)
 	}
-	for left := int(length); left > 0; {
-		if left <= s.in.Buffered() && (stream.pass(s.in, left) || stream.takeSpare(s.in, left)) {
+	if n := int(length); s.in.holds(n) {
+		if _, err := s.in.Peek(n); err != nil {
+			return err
+		}
+		if stream.pass(s.in, n) || stream.takeSpare(s.in, n) {
 			return nil
 		}
+	}
+	for left := int(length); left > 0; {
 		c := newChunk(left)
 		n, err := io.ReadFull(s.in, c.memory[:min(left, len(c.memory))])
 		if err != nil {
