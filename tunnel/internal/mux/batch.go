@@ -182,6 +182,13 @@ func (b *batch) next() {
 	}
 }
 
+// ended is why nothing is taken any more.
+func (b *batch) ended() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.usable()
+}
+
 func (b *batch) usable() error {
 	if b.closed && b.err == nil {
 		return ErrSessionClosed

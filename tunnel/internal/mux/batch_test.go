@@ -299,6 +299,25 @@ func TestASendThatFails(t *testing.T) {
 	})
 }
 
+// TestNoStreamOfASessionThatIsAboutToEnd: sending has failed, and the session is being told.
+func TestNoStreamOfASessionThatIsAboutToEnd(t *testing.T) {
+	a, b := net.Pipe()
+	s := Client(a, nil, testConfig())
+	peer := Server(b, nil, testConfig())
+	t.Cleanup(func() { _, _ = s.Close(), peer.Close() })
+	failure := errors.New("it could not be written")
+	s.out.mu.Lock()
+	s.out.err = failure
+	s.out.mu.Unlock()
+	if stream, err := s.OpenStream(); stream != nil || !errors.Is(err, failure) {
+		t.Errorf("opened: %v, %v", stream, err)
+	}
+	s.accepts <- newStream(s, 2)
+	if stream, err := s.AcceptStream(); stream != nil || !errors.Is(err, failure) {
+		t.Errorf("accepted: %v, %v", stream, err)
+	}
+}
+
 // TestCloseSendsWhatWaits, but not for long, and lets go of who waits to write.
 func TestCloseSendsWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

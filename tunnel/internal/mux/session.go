@@ -86,7 +86,7 @@ func (s *Session) OpenStream() (*Stream, error) {
 	}
 	if !s.out.put(header{kind: frameWindow, flags: flagSYN, stream: stream.id}, false) {
 		s.remove(stream)
-		return nil, s.ended()
+		return nil, s.unsent()
 	}
 	return stream, nil
 }
@@ -123,7 +123,7 @@ func (s *Session) AcceptStream() (*Stream, error) {
 	select {
 	case stream := <-s.accepts:
 		if !s.out.put(header{kind: frameWindow, flags: flagACK, stream: stream.id}, false) {
-			return nil, s.ended()
+			return nil, s.unsent()
 		}
 		return stream, nil
 	case <-s.done:
@@ -146,6 +146,15 @@ func (s *Session) ended() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
+}
+
+// unsent is why a frame was not taken: never nothing, although the batch knows of its end a moment before the
+// session does.
+func (s *Session) unsent() error {
+	if err := s.ended(); err != nil {
+		return err
+	}
+	return s.out.ended()
 }
 
 // Close ends the session and all its streams, and returns when it has ended. What was
