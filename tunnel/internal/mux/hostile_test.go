@@ -83,6 +83,7 @@ func FuzzSession(f *testing.F) {
 	open := header{kind: frameWindow, flags: flagSYN, stream: 1}.append(nil)
 	f.Add(append(header{kind: frameData, stream: 1, length: 3}.append(open), "abc"...))
 	f.Add(header{kind: frameData, flags: flagFIN | flagRST, stream: 1, length: 1 << 31}.append(open))
+	f.Add(append(header{kind: frameData, stream: 1, length: 3}.append(header{kind: frameData, flags: flagSYN, stream: 1}.append(nil)), "abc"...))
 	f.Add(header{kind: framePing, flags: flagSYN, length: 7}.append(nil))
 	f.Add(header{kind: frameGoAway}.append(header{kind: frameWindow, flags: flagACK, stream: 1, length: 1<<32 - 1}.append(open)))
 	f.Fuzz(func(t *testing.T, said []byte) {

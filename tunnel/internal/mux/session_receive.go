@@ -118,7 +118,7 @@ func (s *Session) receiveData(stream *Stream, length uint32) error {
 	if !stream.mayReceive(length) {
 		return s.complain("more data than stream %d has room for", stream.id)
 	}
-	if n := int(length); s.in.holds(n) {
+	if n := int(length); n > 0 && s.in.holds(n) {
 		if _, err := s.in.Peek(n); err != nil {
 			return err
 		}
