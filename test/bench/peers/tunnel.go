@@ -27,6 +27,7 @@ type tunnelSettings struct {
 	Only       string        `json:"only,omitempty"`
 	Steps      string        `json:"steps,omitempty"`
 	Clients    int           `json:"clients,omitempty"`
+	Protocol   string        `json:"protocol,omitempty"`
 }
 
 // contender is a way with a protocol, and a Runner's client that takes it.
@@ -60,6 +61,7 @@ func runTunnel(ctx context.Context, args []string) (err error) {
 	flags.StringVar(&b.Only, "only", "", "measure these ways alone, with commas between; direct is always there")
 	flags.StringVar(&b.Steps, "steps", "", "measure this alone, with commas between: requests, memory, bulk, beside, reconnect, far")
 	flags.IntVar(&b.Clients, "clients", 0, "measure requests of so many clients alone: 1, 50 or 200")
+	flags.StringVar(&b.Protocol, "protocol", "", "measure this protocol alone: http/1.1 or h2")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -82,7 +84,7 @@ func runTunnel(ctx context.Context, args []string) (err error) {
 		Machine: machine, Short: *short, Settings: b.tunnelSettings, Details: b.results.rows(),
 	}
 	b.results.figures(set)
-	if b.Steps != "" || b.Clients > 0 {
+	if b.Steps != "" || b.Clients > 0 || b.Protocol != "" {
 		set.Figures = slices.DeleteFunc(set.Figures, func(f figure.Figure) bool { return math.IsNaN(f.Value) })
 	}
 	fmt.Printf("\nthe tunnel beside its peers; took %s\n\n", time.Since(b.progress.start).Round(time.Second))
@@ -143,7 +145,7 @@ func (b *tunnelBench) begin(ctx context.Context) error {
 			return err
 		}
 		b.say("%-13s %s", i.way.Name, i.way.Note)
-		contenders, err := contendersOf(i)
+		contenders, err := b.contendersOf(i)
 		if err != nil {
 			return err
 		}
@@ -153,10 +155,13 @@ func (b *tunnelBench) begin(ctx context.Context) error {
 }
 
 // contendersOf has HTTP/2, too, on the ways that bounds compare.
-func contendersOf(i *instance) ([]*contender, error) {
+func (b *tunnelBench) contendersOf(i *instance) ([]*contender, error) {
 	protocols := []way.Protocol{way.HTTP1}
 	if i.way.Name == way.Ours || i.way.Name == way.Direct {
 		protocols = append(protocols, way.HTTP2)
+	}
+	if b.Protocol != "" {
+		protocols = slices.DeleteFunc(protocols, func(p way.Protocol) bool { return string(p) != b.Protocol })
 	}
 	var all []*contender
 	for _, p := range protocols {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -35,11 +36,16 @@ func (b *tunnelBench) measureRequests(ctx context.Context) error {
 				continue
 			}
 			for _, c := range turns(b.contenders, round) {
+				if _, err := load.RunClosed(ctx, c.client, way.BaseURL+load.PathSmall, level, 0, 0); err != nil { // connects
+					return fmt.Errorf("%s: %w", c.name, err)
+				}
+				before := c.at.used()
 				got, err := load.RunClosed(ctx, c.client, way.BaseURL+load.PathSmall, level, warmUp, b.Measure)
 				if err != nil {
 					return fmt.Errorf("%s: %w", c.name, err)
 				}
 				b.results.closed(c, got)
+				b.results.took(c, strconv.Itoa(level), c.at.used().since(before), float64(got.Answered))
 			}
 		}
 		b.say("round %d of %d", round+1, b.Rounds)
@@ -67,11 +73,13 @@ func (b *tunnelBench) measureBulk(ctx context.Context) error {
 	for round := range b.BulkRounds {
 		for _, direction := range []load.Direction{load.Down, load.Up} {
 			for _, c := range turns(b.contenders, round) {
-				rate, err := load.Bulk(ctx, c.client, way.BaseURL, direction, b.Bulk)
+				before := c.at.used()
+				rate, moved, err := load.Bulk(ctx, c.client, way.BaseURL, direction, b.Bulk)
 				if err != nil {
 					return fmt.Errorf("%s: %w", c.name, err)
 				}
 				b.results.add(c.name, c.protocol, "bulk."+string(direction), rate/1e6)
+				b.results.took(c, string(direction), c.at.used().since(before), float64(moved)/(1<<20))
 			}
 		}
 		b.say("round %d of %d", round+1, b.BulkRounds)
@@ -176,7 +184,7 @@ func (b *tunnelBench) far(ctx context.Context, w way.Way) error {
 	if err := i.await(ctx, upTimeout); err != nil {
 		return err
 	}
-	contenders, err := contendersOf(i)
+	contenders, err := b.contendersOf(i)
 	if err != nil {
 		return err
 	}
@@ -191,7 +199,7 @@ func (b *tunnelBench) far(ctx context.Context, w way.Way) error {
 		}
 		for _, direction := range []load.Direction{load.Down, load.Up} {
 			// Windows open by the round trip: the far way takes longer to get going.
-			rate, err := load.Bulk(ctx, c.client, way.BaseURL, direction, 3*b.Bulk)
+			rate, _, err := load.Bulk(ctx, c.client, way.BaseURL, direction, 3*b.Bulk)
 			if err != nil {
 				return err
 			}

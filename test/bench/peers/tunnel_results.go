@@ -52,6 +52,15 @@ func (r *tunnelResults) closed(c *contender, got load.Closed) {
 	r.add(c.name, c.protocol, fmt.Sprintf("p99.%d", got.Clients), micros(got.P99))
 }
 
+// took notes what so many requests or MiB have taken of all cores, of both sides and of this process,
+// the load.
+func (r *tunnelResults) took(c *contender, what string, used taken, of float64) {
+	r.add(c.name, c.protocol, "cpu."+what, micros(used.relay+used.agent+used.load)/of)
+	r.add(c.name, c.protocol, "cpu."+what+".relay", micros(used.relay)/of)
+	r.add(c.name, c.protocol, "cpu."+what+".agent", micros(used.agent)/of)
+	r.add(c.name, c.protocol, "cpu."+what+".load", micros(used.load)/of)
+}
+
 func (r *tunnelResults) median(key rowKey, what string) float64 {
 	return load.Median(r.samples[key][what])
 }
@@ -146,6 +155,7 @@ var columns = []struct{ title, what, format string }{
 	{"RPS@200", "rps.200", "%.0f"}, {"P50@200", "p50.200", "%.0f"}, {"P99@200", "p99.200", "%.0f"},
 	{"DOWN MB/s", "bulk.down", "%.0f"}, {"UP MB/s", "bulk.up", "%.0f"},
 	{"FAR DOWN", "far.down", "%.0f"}, {"FAR UP", "far.up", "%.0f"}, {"FAR P50@50 µs", "far.p50.50", "%.0f"},
+	{"CPU@50 µs", "cpu.50", "%.1f"}, {"CPU@200 µs", "cpu.200", "%.1f"}, {"CPU DOWN µs/MiB", "cpu.down", "%.0f"}, {"CPU UP", "cpu.up", "%.0f"},
 	{"RELAY MiB", "memory.relay", "%.0f"}, {"AGENT MiB", "memory.agent", "%.0f"}, {"BACK s", "reconnect", "%.1f"},
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -19,6 +20,18 @@ func TestRatiosAreOfTheSameRound(t *testing.T) {
 	}
 	assert.InDelta(t, 0.7, r.ratio(rowKey{way.Ours, way.HTTP1}, rowKey{way.Direct, way.HTTP1}, "rps.50"), 1e-9)
 	assert.True(t, math.IsNaN(r.ratio(rowKey{"frp", way.HTTP1}, rowKey{way.Direct, way.HTTP1}, "rps.50")))
+}
+
+func TestWhatARequestTakesIsOfAllProcesses(t *testing.T) {
+	var r tunnelResults
+	before := taken{relay: time.Second, agent: time.Second, load: time.Second}
+	after := taken{relay: 2 * time.Second, agent: 3 * time.Second, load: 4 * time.Second}
+	r.took(&contender{name: way.Ours, protocol: way.HTTP1}, "50", after.since(before), 60_000)
+	key := rowKey{way.Ours, way.HTTP1}
+	assert.InDelta(t, 100, r.median(key, "cpu.50"), 1e-9)
+	assert.InDelta(t, 100./6, r.median(key, "cpu.50.relay"), 1e-9)
+	assert.InDelta(t, 200./6, r.median(key, "cpu.50.agent"), 1e-9)
+	assert.InDelta(t, 300./6, r.median(key, "cpu.50.load"), 1e-9)
 }
 
 // sample is a run of one round in which all of ours is that share of direct's.

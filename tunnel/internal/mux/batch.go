@@ -2,7 +2,6 @@ package mux
 
 import (
 	"net"
-	"runtime"
 	"sync"
 	"time"
 )
@@ -61,6 +60,8 @@ type batch struct {
 	small    sync.Cond // the room of small frames
 	rested   sync.Cond // nobody sends
 	waiting  []byte
+	frame    int     // where in it the newest frame begins, which is of the stream that was last
+	grows    bool    // so that more of that stream goes into it
 	buffer   *[]byte // what waiting is in
 	busy     bool    // somebody sends
 	last     uint32  // the stream whose data came last
@@ -92,7 +93,7 @@ func (b *batch) put(h header, now bool) bool {
 		return false
 	}
 	b.take(&littles)
-	b.waiting = h.append(b.waiting)
+	b.waiting, b.grows = h.append(b.waiting), false
 	b.flushSoon()
 	b.next()
 	return true
@@ -117,8 +118,7 @@ func (b *batch) data(stream uint32, p []byte, lone bool) (int, error) {
 		return 0, err
 	}
 	b.take(&buffers)
-	b.waiting = header{kind: frameData, stream: stream, length: uint32(n)}.append(b.waiting) //nolint:gosec // fits in a batch
-	b.waiting = append(b.waiting, p[:n]...)
+	b.append(stream, p[:n])
 	lone = lone && !b.busy && b.last == stream && len(b.waiting) <= smallFrame
 	b.last = stream
 	if !lone {
@@ -130,6 +130,20 @@ func (b *batch) data(stream uint32, p []byte, lone bool) (int, error) {
 	b.sendWaiting()
 	b.rest()
 	return n, b.err
+}
+
+// append appends p to the newest frame where that is of the same stream: who gets it has one write to
+// make of it. Else it begins another.
+func (b *batch) append(stream uint32, p []byte) {
+	h := header{kind: frameData, stream: stream, length: uint32(len(p))} //nolint:gosec // fits in a batch
+	if b.grows && b.last == stream {
+		h.length += uint32(len(b.waiting) - b.frame - headerSize) //nolint:gosec // fits in a batch
+		h.append(b.waiting[:b.frame])
+	} else {
+		b.frame, b.grows = len(b.waiting), true
+		b.waiting = h.append(b.waiting)
+	}
+	b.waiting = append(b.waiting, p...)
 }
 
 // send is data, but from the memory and the goroutine of its writer where it can be so: that is
@@ -167,6 +181,13 @@ func (b *batch) next() {
 	}
 }
 
+// ended is why nothing is taken any more.
+func (b *batch) ended() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.usable()
+}
+
 func (b *batch) usable() error {
 	if b.closed && b.err == nil {
 		return ErrSessionClosed
@@ -200,97 +221,6 @@ func (b *batch) take(kind *sync.Pool) {
 	if little != nil {
 		littles.Put(little)
 	}
-}
-
-// flushSoon has what waits sent by a goroutine, which there is only while there is
-// something to send.
-func (b *batch) flushSoon() {
-	if b.busy {
-		return
-	}
-	b.busy = true
-	go func() {
-		runtime.Gosched() // whoever is about to write may do so: one system call for all
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		for len(b.waiting) > 0 && b.err == nil {
-			b.sendWaiting()
-		}
-		b.rest()
-	}()
-}
-
-// rest ends sending. What came meanwhile is for another to send: whoever sends what is its
-// own is not kept for others.
-func (b *batch) rest() {
-	b.busy = false
-	if len(b.waiting) > 0 && b.err == nil {
-		b.flushSoon()
-	}
-	if !b.busy {
-		b.rested.Broadcast()
-	}
-}
-
-// sendWaiting sends what waits, without the lock, so that the next batch can be gathered.
-func (b *batch) sendWaiting() {
-	data, buffer := b.waiting, b.buffer
-	b.waiting, b.buffer = nil, nil
-	b.next()
-	b.mu.Unlock()
-	var err error
-	for sent := 0; err == nil && sent < len(data); sent += MaxWrite {
-		err = b.write(data[sent:min(len(data), sent+MaxWrite)])
-	}
-	giveBack(buffer, data)
-	b.mu.Lock()
-	b.sent(err)
-}
-
-// sent is told how sending went.
-func (b *batch) sent(err error) {
-	if err == nil {
-		return
-	}
-	if b.err == nil {
-		b.err = err
-		b.release()
-	}
-	b.mu.Unlock()
-	b.failed(err)
-	b.mu.Lock()
-}
-
-// giveBack keeps a buffer for later, with what it has become.
-func giveBack(buffer *[]byte, data []byte) {
-	if cap(data) < batchSize {
-		littles.Put(buffer)
-		return
-	}
-	if cap(data) <= 2*batchSize { // it has grown with small frames, which is rare
-		*buffer = data
-	}
-	buffers.Put(buffer)
-}
-
-// write is one write, which may take no longer than the timeout.
-func (b *batch) write(data []byte) error {
-	if now := time.Now(); now.Sub(b.deadline) > writeDeadlineEvery-b.timeout {
-		b.deadline = now.Add(b.timeout)
-		if err := b.conn.SetWriteDeadline(b.deadline); err != nil {
-			return err
-		}
-	}
-	if b.below == nil || len(data) <= maxRecord {
-		_, err := b.conn.Write(data)
-		return err
-	}
-	b.below.Cork()
-	_, err := b.conn.Write(data)
-	if late := b.below.Uncork(); err == nil {
-		err = late
-	}
-	return err
 }
 
 // close takes nothing more, gives what waits a moment to go out, and closes the

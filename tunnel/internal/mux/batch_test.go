@@ -3,7 +3,6 @@ package mux
 import (
 	"bytes"
 	"errors"
-	"io"
 	"net"
 	"os"
 	"strings"
@@ -110,6 +109,39 @@ func TestWhatWaitsGoesOutTogether(t *testing.T) {
 		got := conn.written()
 		if len(got) != 2 || bodies(t, got[0]) != "a" || bodies(t, got[1]) != "bcdefghij" {
 			t.Errorf("written: %q", got)
+		}
+		if err := b.close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestWhatWaitsOfAStreamIsOneFrame, as long as nothing else comes between.
+func TestWhatWaitsOfAStreamIsOneFrame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := newGated(make(chan struct{}))
+		b := newTestBatch(conn, nil)
+		say(t, b, 1, "first", false)
+		synctest.Wait() // it is on its way
+		say(t, b, 1, "a", false)
+		say(t, b, 1, "b", false)
+		say(t, b, 2, "c", false)
+		say(t, b, 1, "d", false)
+		b.put(header{kind: frameWindow, flags: flagFIN, stream: 1}, true)
+		say(t, b, 1, "e", false)
+		conn.gate <- struct{}{}
+		synctest.Wait()
+		conn.gate <- struct{}{}
+		data := func(stream uint32, body string) string {
+			h := header{kind: frameData, stream: stream, length: uint32(len(body))}
+			return string(h.append(nil)) + body
+		}
+		end := string(header{kind: frameWindow, flags: flagFIN, stream: 1}.append(nil))
+		want := []string{data(1, "first"), data(1, "ab") + data(2, "c") + data(1, "d") + end + data(1, "e")}
+		for i, got := range conn.written() {
+			if i >= len(want) || string(got) != want[i] {
+				t.Errorf("write %d: %q, want %q", i, got, want)
+			}
 		}
 		if err := b.close(); err != nil {
 			t.Error(err)
@@ -267,6 +299,25 @@ func TestASendThatFails(t *testing.T) {
 	})
 }
 
+// TestNoStreamOfASessionThatIsAboutToEnd: sending has failed, and the session is being told.
+func TestNoStreamOfASessionThatIsAboutToEnd(t *testing.T) {
+	a, b := net.Pipe()
+	s := Client(a, nil, testConfig())
+	peer := Server(b, nil, testConfig())
+	t.Cleanup(func() { _, _ = s.Close(), peer.Close() })
+	failure := errors.New("it could not be written")
+	s.out.mu.Lock()
+	s.out.err = failure
+	s.out.mu.Unlock()
+	if stream, err := s.OpenStream(); stream != nil || !errors.Is(err, failure) {
+		t.Errorf("opened: %v, %v", stream, err)
+	}
+	s.accepts <- newStream(s, 2)
+	if stream, err := s.AcceptStream(); stream != nil || !errors.Is(err, failure) {
+		t.Errorf("accepted: %v, %v", stream, err)
+	}
+}
+
 // TestCloseSendsWhatWaits, but not for long, and lets go of who waits to write.
 func TestCloseSendsWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -365,66 +416,3 @@ func isClosed(c <-chan struct{}) bool {
 		return false
 	}
 }
-
-// sink takes at once what it is told to.
-type sink struct {
-	mu     sync.Mutex
-	takes  int // of each TryWrite
-	tried  bytes.Buffer
-	all    bytes.Buffer
-	inLine int // writes that waited
-}
-
-func (s *sink) TryWrite(p []byte) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := min(s.takes, len(p))
-	s.tried.Write(p[:n])
-	s.all.Write(p[:n])
-	return n
-}
-
-func (s *sink) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.inLine++
-	return s.all.Write(p)
-}
-
-func (s *sink) got() (tried, all string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.tried.String(), s.all.String()
-}
-
-// TestSmallFramesArePassedOn at once, as far as they go, and the rest comes in order.
-func TestSmallFramesArePassedOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		near, far := pair(t, pipe)
-		to := &sink{takes: 3}
-		copied := make(chan error, 1)
-		go func() {
-			_, err := io.Copy(onlyWriter{to}, far)
-			copied <- err
-		}()
-		want := ""
-		for _, text := range []string{"abc", "defgh", "i", strings.Repeat("x", 3*largeChunk), "end"} {
-			synctest.Wait()
-			if _, err := near.Write([]byte(text)); err != nil {
-				t.Fatal(err)
-			}
-			want += text
-		}
-		_ = near.Close()
-		if err := <-copied; err != nil {
-			t.Error(err)
-		}
-		tried, all := to.got()
-		if all != want || tried != "abcdefiend" {
-			t.Errorf("at once %q, and %d bytes in all", tried, len(all))
-		}
-	})
-}
-
-// onlyWriter hides other ways into a sink than it has.
-type onlyWriter struct{ *sink }

@@ -25,6 +25,7 @@ type input struct {
 	resting    [restingBuffer]byte
 	whole      *[readBuffer]byte // nil at rest
 	begin, end int               // of what is in the buffer and has not been read
+	bulk       bool              // what came last was
 	pings      int               // since there was something else
 }
 
@@ -41,6 +42,7 @@ func (in *input) buffer() []byte {
 // heard is told what comes next. A small frame of the hundreds that a busy session has finds its
 // buffer there; one that comes to a session at rest may have to make do with the little one.
 func (in *input) heard(h header) {
+	in.bulk = h.kind == frameData && h.length > readBuffer
 	switch {
 	case h.kind == framePing:
 		if in.pings++; in.pings >= restsAfter && in.whole != nil && in.Buffered() == 0 {
@@ -61,8 +63,11 @@ func (in *input) heard(h header) {
 // Buffered is how many bytes are there for the reading.
 func (in *input) Buffered() int { return in.end - in.begin }
 
-// Peek answers the next n bytes, of which there may be no more than a header or what is buffered. They
-// are good until the next call.
+// holds says whether Peek can have so many bytes.
+func (in *input) holds(n int) bool { return n <= len(in.buffer()) }
+
+// Peek answers the next n bytes, of which there may be no more than the buffer holds. They are good
+// until the next call.
 func (in *input) Peek(n int) ([]byte, error) {
 	for in.Buffered() < n {
 		if err := in.fill(); err != nil {
@@ -98,7 +103,11 @@ func (in *input) fill() error {
 	} else if in.begin > 0 {
 		in.begin, in.end = 0, copy(buffer, buffer[in.begin:in.end])
 	}
-	n, err := in.from.Read(buffer[in.end:])
+	room := buffer[in.end:]
+	if in.bulk && in.Buffered() < headerSize {
+		room = room[:headerSize-in.Buffered()] // more of it would be copied twice
+	}
+	n, err := in.from.Read(room)
 	in.end += n
 	if n > 0 {
 		return nil // an error comes again

@@ -2,12 +2,12 @@ package mux
 
 import "sync"
 
-// What received bytes are kept in has one of these sizes: a small frame's, and up to two TLS
-// records'. No more than four times as much is kept as was received.
+// What received bytes are kept in has one of these sizes: a small frame's, and up to a batch's of
+// bulk. No more than five times as much is kept as was received.
 const (
 	smallChunk  = 2 << 10
 	mediumChunk = 8 << 10
-	largeChunk  = 32 << 10
+	largeChunk  = 40 << 10
 )
 
 var chunks = [...]sync.Pool{chunksOf(smallChunk), chunksOf(mediumChunk), chunksOf(largeChunk)}

@@ -27,12 +27,38 @@ func (s *Stream) pass(in *input, n int) bool {
 	if passed < n {
 		c := newChunk(n - passed)
 		c.end = copy(c.memory, data[passed:])
-		s.got.push(c)
-		s.readable.Signal()
+		s.keep(c)
 	}
 	in.Discard(n)
+	s.grantNow()
+	return true
+}
+
+// passOrKeep is pass for what is in a chunk already: bulk, of which the same is true, as it comes in
+// pieces of the size of a batch.
+func (s *Stream) passOrKeep(c *chunk) {
+	if s.sink == nil || s.got.size > 0 {
+		s.keep(c)
+		return
+	}
+	c.begin = s.sink.TryWrite(c.unread())
+	if c.begin < c.end {
+		s.keep(c)
+	} else {
+		c.free()
+	}
+	s.grantNow()
+}
+
+// keep has who reads the stream have it.
+func (s *Stream) keep(c *chunk) {
+	s.got.push(c)
+	s.readable.Signal()
+}
+
+// grantNow is grant in the goroutine that reads the session, which waits for nobody.
+func (s *Stream) grantNow() {
 	if more := s.renew(); more > 0 && !s.session.out.put(header{kind: frameWindow, stream: s.id, length: more}, true) {
 		s.credit -= more // said with what is read next
 	}
-	return true
 }

@@ -126,9 +126,8 @@ func (s *Stream) take(c *chunk) {
 		c.free()
 		return
 	}
-	s.got.push(c)
 	s.heard()
-	s.readable.Signal()
+	s.passOrKeep(c)
 }
 
 // takeSpare takes n bytes that are there for the reading, where the last chunk has room for

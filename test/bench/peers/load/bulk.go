@@ -26,13 +26,15 @@ const (
 )
 
 // Bulk is the rate of one transfer, in bytes per second, after one that warms the
-// connection up and finds out how much takes about that long.
-func Bulk(ctx context.Context, client *http.Client, base string, way Direction, about time.Duration) (float64, error) {
-	rate, err := transfer(ctx, client, base, way, probe)
+// connection up and finds out how much takes about that long; and how many bytes both were.
+func Bulk(ctx context.Context, client *http.Client, base string, way Direction, about time.Duration) (rate float64, moved int64, err error) {
+	rate, err = transfer(ctx, client, base, way, probe)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return transfer(ctx, client, base, way, int64(min(max(rate*about.Seconds(), probe), largest)))
+	size := int64(min(max(rate*about.Seconds(), probe), largest))
+	rate, err = transfer(ctx, client, base, way, size)
+	return rate, probe + size, err
 }
 
 // transfer answers the rate from the request to the last byte's being there.

@@ -17,6 +17,8 @@ type Closed struct {
 	Clients   int
 	PerSecond float64
 	P50, P99  time.Duration
+	// Answered are all requests, those included that began or ended outside of the time that was measured.
+	Answered int
 }
 
 // RunClosed has that many clients get the URL for as long as it says, after each has made
@@ -36,10 +38,10 @@ func RunClosed(ctx context.Context, client *http.Client, url string, clients int
 		all.Wait()
 	}
 	each(func(int) error { return Get(ctx, client, url) })
-	took := make([][]time.Duration, clients)
+	took, answered := make([][]time.Duration, clients), make([]int, clients)
 	begin := time.Now().Add(warmUp)
 	each(func(i int) (err error) {
-		took[i], err = oneClient(ctx, client, url, begin, begin.Add(measured))
+		took[i], answered[i], err = oneClient(ctx, client, url, begin, begin.Add(measured))
 		return err
 	})
 	if err := context.Cause(ctx); err != nil {
@@ -47,28 +49,33 @@ func RunClosed(ctx context.Context, client *http.Client, url string, clients int
 	}
 	every := slices.Concat(took...)
 	slices.Sort(every)
+	all := clients // each has made its connection with one
+	for _, n := range answered {
+		all += n
+	}
 	return Closed{
 		Clients: clients, PerSecond: float64(len(every)) / measured.Seconds(),
-		P50: Percentile(every, 0.5), P99: Percentile(every, 0.99),
+		P50: Percentile(every, 0.5), P99: Percentile(every, 0.99), Answered: all,
 	}, nil
 }
 
-// oneClient answers how long those of its requests took that began and ended in time.
-func oneClient(ctx context.Context, client *http.Client, url string, begin, end time.Time) ([]time.Duration, error) {
-	var took []time.Duration
+// oneClient answers how long those of its requests took that began and ended in time, and how many
+// there were in all.
+func oneClient(ctx context.Context, client *http.Client, url string, begin, end time.Time) (took []time.Duration, answered int, err error) {
 	for ctx.Err() == nil {
 		start := time.Now()
 		if !start.Before(end) {
 			break
 		}
 		if err := Get(ctx, client, url); err != nil {
-			return nil, err
+			return nil, answered, err
 		}
+		answered++
 		if now := time.Now(); !start.Before(begin) && !now.After(end) {
 			took = append(took, now.Sub(start))
 		}
 	}
-	return took, nil
+	return took, answered, nil
 }
 
 // Get gets a URL and reads its answer to the end.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,7 +36,12 @@ func TestMedian(t *testing.T) {
 }
 
 func TestClientsAreCounted(t *testing.T) {
-	srv := httptest.NewServer(load.Handler())
+	var asked atomic.Int64
+	handler := load.Handler()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		handler.ServeHTTP(w, r)
+	}))
 	defer srv.Close()
 	got, err := load.RunClosed(t.Context(), srv.Client(), srv.URL+load.PathSmall, 4, 20*time.Millisecond, 100*time.Millisecond)
 	require.NoError(t, err)
@@ -43,6 +49,7 @@ func TestClientsAreCounted(t *testing.T) {
 	assert.Positive(t, got.PerSecond)
 	assert.Positive(t, got.P50)
 	assert.GreaterOrEqual(t, got.P99, got.P50)
+	assert.EqualValues(t, asked.Load(), got.Answered, "those before and after count, too")
 }
 
 func TestARequestThatFailsEndsTheRun(t *testing.T) {
@@ -56,9 +63,10 @@ func TestBulkArrivesWhole(t *testing.T) {
 	srv := httptest.NewServer(load.Handler())
 	defer srv.Close()
 	for _, way := range []load.Direction{load.Down, load.Up} {
-		rate, err := load.Bulk(t.Context(), srv.Client(), srv.URL, way, time.Millisecond)
+		rate, moved, err := load.Bulk(t.Context(), srv.Client(), srv.URL, way, time.Millisecond)
 		require.NoError(t, err, way)
 		assert.Positive(t, rate, way)
+		assert.EqualValues(t, 2*32<<20, moved, "what warms up counts, and no transfer is smaller")
 	}
 }
 
