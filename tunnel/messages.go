@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/fatedier/frp/pkg/msg"
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 )
 
 // FRP's own heartbeat, above the multiplexer's keep-alive: it notices a peer whose connection
@@ -59,19 +61,24 @@ func (m *messages) heartbeat() {
 	}
 }
 
-// ReadMsg implements msg.ReadWriter. It waits above the layers that it reads through: what a goroutine that
-// waits below them has on its stack is kept for as long.
+// ReadMsg implements msg.ReadWriter. It waits above the layers that it reads through, and reads apart: the stack
+// of a goroutine that waits is kept for as long.
 func (m *messages) ReadMsg() (msg.Message, error) {
 	<-m.running
 	m.tell()
 	m.await()
-	got, err := m.ReadWriter.ReadMsg()
+	got, err := m.read()
 	if err != nil {
 		m.end()
 		return nil, err
 	}
 	m.answer, _ = got.(*msg.NewProxyResp)
 	return got, nil
+}
+
+func (m *messages) read() (got msg.Message, err error) {
+	link.Apart(func() { got, err = m.ReadWriter.ReadMsg() })
+	return got, err
 }
 
 // tell is called when frpc has done with a message what it does.
@@ -91,10 +98,13 @@ func (m *messages) tell() {
 }
 
 // WriteMsg implements msg.ReadWriter.
-func (m *messages) WriteMsg(said msg.Message) error {
-	m.writing.Lock()
-	defer m.writing.Unlock()
-	return m.ReadWriter.WriteMsg(said)
+func (m *messages) WriteMsg(said msg.Message) (err error) {
+	link.Apart(func() {
+		m.writing.Lock()
+		defer m.writing.Unlock()
+		err = m.ReadWriter.WriteMsg(said)
+	})
+	return err
 }
 
 func (m *messages) end() {

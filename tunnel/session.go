@@ -107,11 +107,8 @@ func (t *Tunnel) speak(conn *connector, accept func(net.Conn), session *callable
 	return true, t.lostError(errSessionOver)
 }
 
-// logIn logs in in a goroutine of its own, whose stack need not be kept for the session.
 func (t *Tunnel) logIn(conn *connector, accept func(net.Conn)) (f *frpc, err error) {
-	var asking sync.WaitGroup
-	asking.Go(func() { f, err = logIn(login{t.cfg.AgentID, t.cfg.Instance, t.cfg.Cluster()}, conn, accept) })
-	asking.Wait()
+	link.Apart(func() { f, err = logIn(login{t.cfg.AgentID, t.cfg.Instance, t.cfg.Cluster()}, conn, accept) })
 	return f, err
 }
 
