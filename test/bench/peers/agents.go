@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/crowd"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/figure"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/proc"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
@@ -33,7 +34,7 @@ const (
 	// loopback is an address of this machine that nobody else uses.
 	loopback = "127.0.66.1"
 	// perProcess is how many agents a process has at most.
-	perProcess = 5000
+	perProcess = 10000
 	// descriptorsPerTwo agents are those of the control plane: their tunnels, and, of those that
 	// are in a hurry, a connection for heartbeats; otherDescriptors are those of everything else.
 	descriptorsPerTwo, otherDescriptors = 3, 300
@@ -196,7 +197,7 @@ func (b *agentsBench) enrol(ctx context.Context) error {
 
 func startCrowd(dir string, number int) (*proc.Process, *rpc.Client, error) {
 	name := "crowd " + strconv.Itoa(number+1)
-	return proc.StartServing(name, dir+"/crowd.log", roleCommand, roleCrowd)
+	return proc.StartServing(name, dir+"/crowd.log", crowd.Environ(), roleCommand, roleCrowd)
 }
 
 // close takes everything down. It does not hang on what is broken.
