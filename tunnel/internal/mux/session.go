@@ -141,10 +141,13 @@ func (s *Session) NumStreams() int {
 // CloseChan is closed when the session is over.
 func (s *Session) CloseChan() <-chan struct{} { return s.done }
 
-// ended is why the session is over.
+// ended is why the session is over, or about to be: a write that failed ends the sending before it ends the session.
 func (s *Session) ended() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.err == nil {
+		return ErrSessionClosed
+	}
 	return s.err
 }
 
