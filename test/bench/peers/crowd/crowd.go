@@ -88,7 +88,7 @@ func (c *Crowd) Connect(None, *None) error {
 // while it has something to do: to look through those of thousands of agents again and again takes a quarter of
 // the crowd's CPU, and an agent alone has next to nothing to look through. But what is garbage then lies between
 // what stays, and its place is not given back.
-const restGCPercent, busyGCPercent = 10, 50
+const restGCPercent, busyGCPercent = 10, 35
 
 // Environ is what a crowd's process has in its environment. Go begins a goroutine with the stack that those before it
 // needed on average. In a storm these are thousands of handshakes of 32 KB each, and whoever begins among them to wait for
