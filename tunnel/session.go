@@ -58,7 +58,7 @@ func (t *Tunnel) session(ctx context.Context) error {
 		}
 	}
 	defer t.calls.Store(nil)
-	up, err := t.speak(frp, accept, newCallable(mux, conn), conn.calls)
+	up, err := t.speak(frp, accept, newCallable(mux, conn), conn.calls) //nolint:contextcheck // the connection's end is frpc's, and ctx' end the connection's
 	switch cause := remembering.cause(); {
 	case moved.Load():
 		return errBetterWay

@@ -198,7 +198,7 @@ func (b *batch) take(n int) {
 		return
 	}
 	b.buffer = kind.Get().(*[]byte)
-	b.waiting = append((*b.buffer)[:0], has...)
+	b.waiting = append((*b.buffer)[:0], has...) //nolint:gocritic // what was has goes into the new one
 	if little != nil {
 		littles.Put(little)
 	}
