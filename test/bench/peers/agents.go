@@ -34,7 +34,7 @@ const (
 	// loopback is an address of this machine that nobody else uses.
 	loopback = "127.0.66.1"
 	// perProcess is how many agents a process has at most.
-	perProcess = 10000
+	perProcess = 5000
 	// descriptorsPerTwo agents are those of the control plane: their tunnels, and, of those that
 	// are in a hurry, a connection for heartbeats; otherDescriptors are those of everything else.
 	descriptorsPerTwo, otherDescriptors = 3, 300
