@@ -15,43 +15,44 @@ import (
 )
 
 // connector gives one frpc instance the streams of one multiplexer session, which exists
-// before frpc does. The first stream carries FRP's control messages, the others one work
-// connection each.
+// before frpc does: one that carries FRP's control messages, and one for each work connection.
 //
 // It also keeps frpc's own data races from happening: frpc stops its proxies when the
 // control connection ends, while work connections may be on their way to them. So the end
 // of the control connection is shown to frpc only when no handover is under way.
 type connector struct {
 	mux       *mux.Session
-	control   atomic.Bool
 	handovers link.Gate
 	open      atomic.Int64 // connections that were handed over
 }
 
-var _ client.Connector = (*connector)(nil)
+var _ client.MessageConnector = (*connector)(nil)
 
-// Open implements client.Connector; the session is open already.
-func (c *connector) Open() error { return nil }
-
-// Connect implements client.Connector.
-func (c *connector) Connect() (net.Conn, error) {
+// openControl opens the stream of the control messages.
+func (c *connector) openControl() (*controlStream, error) {
 	stream, err := c.mux.OpenStream()
 	if err != nil {
 		return nil, err
 	}
-	if c.control.CompareAndSwap(false, true) {
-		silent := time.AfterFunc(heartbeatTimeout, func() { _ = c.mux.Close() })
-		return &controlStream{Stream: link.NewStream(stream, func() { silent.Stop() }), connector: c, silent: silent}, nil
+	silent := time.AfterFunc(heartbeatTimeout, func() { _ = c.mux.Close() })
+	return &controlStream{Stream: link.NewStream(stream, func() { silent.Stop() }), connector: c, silent: silent}, nil
+}
+
+// Connect implements client.MessageConnector: a work connection.
+func (c *connector) Connect() (*msg.Conn, error) {
+	stream, err := c.mux.OpenStream()
+	if err != nil {
+		return nil, err
 	}
 	w := &workStream{handovers: &c.handovers, open: &c.open}
 	w.Stream = link.NewStream(stream, w.closed)
-	return w, nil
+	return msg.NewConn(w, msg.NewV1ReadWriter(w)), nil
 }
 
 // idle says that nothing goes through the session.
 func (c *connector) idle() bool { return c.open.Load() == 0 }
 
-// Close implements client.Connector.
+// Close implements client.MessageConnector.
 func (c *connector) Close() error { return c.mux.Close() }
 
 // controlStream is FRP's control connection.

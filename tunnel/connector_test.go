@@ -17,7 +17,7 @@ func TestSilentServerEndsTheSession(t *testing.T) {
 		server := link.Server(far, nil)
 		defer func() { _ = server.Close() }()
 		c := &connector{mux: link.Client(near, nil)}
-		control, err := c.Connect()
+		control, err := c.openControl()
 		if err != nil {
 			t.Fatal(err)
 		}

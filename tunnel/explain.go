@@ -73,15 +73,7 @@ func (t *Tunnel) loginError(err error) error {
 	if isClosed(err) {
 		return t.wrap(opLogIn, errors.New(reasonClosed), actWait)
 	}
-	return t.wrap(opLogIn, errors.New(withoutFRPC(err.Error())), actNewer)
-}
-
-// withoutFRPC takes off the sentence that frpc puts around a login's failure, which speaks
-// of settings that nobody here can see.
-func withoutFRPC(text string) string {
-	text = strings.TrimPrefix(text, "login to the server failed: ")
-	text, _, _ = strings.Cut(text, ". With loginFailExit")
-	return text
+	return t.wrap(opLogIn, err, actNewer)
 }
 
 // lostError explains the end of a session.

@@ -3,138 +3,141 @@ package tunnel
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"os"
+	"runtime"
 	"sync"
 	"time"
 
 	"github.com/fatedier/frp/client"
-	"github.com/fatedier/frp/client/proxy"
-	"github.com/fatedier/frp/pkg/config/source"
+	"github.com/fatedier/frp/pkg/auth"
 	v1 "github.com/fatedier/frp/pkg/config/v1"
 	"github.com/fatedier/frp/pkg/msg"
+	netpkg "github.com/fatedier/frp/pkg/util/net"
+	"github.com/fatedier/frp/pkg/util/version"
 
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 )
 
-// FRP's own heartbeat, above the multiplexer's keep-alive: it notices a peer whose connection
-// lives while its FRP loop does not.
-const (
-	// heartbeatInterval is in seconds, as frpc has it.
-	heartbeatInterval = 30
-	// heartbeatTimeout is the control stream's: frpc's own is a goroutine that looks once a second.
-	heartbeatTimeout = 90 * time.Second
-)
-
 var (
 	errSessionOver = errors.New("the session is over")
-
-	// creating makes frpc instances one after another, process-wide: frp has globals.
-	creating sync.Mutex
+	errNoAnswer    = fmt.Errorf("no answer within %s", loginTimeout)
 )
 
-// frpc is one frpc instance that lives for one session.
-//
-// frp's service reconnects by itself, but cannot be stopped safely while it does: it
-// reads its control without a lock from the goroutine that logs in again, and panics or
-// leaves a live session behind. So it never gets to log in again here. Its second attempt
-// ends up in park, where its goroutine is past the dangerous reads: that stops the service, and
-// holds the goroutine until it has stopped; the supervisor then makes a new instance.
+// frpc is frp's client for one session: its control, which keeps the proxy and makes the work
+// connections. frp's service around it is left out, as frps' is at the other end: it keeps configurations that
+// can be changed and logs in again by itself, in goroutines of its own, and cannot be stopped safely while it does.
+// Here a session ends with its connection, and the supervisor makes the next.
 type frpc struct {
-	service *client.Service
-	proxy   string
-	first   chan *connector
-	cancel  context.CancelFunc // stops the service
-	stopped chan struct{}
+	control  *client.Control
+	messages *messages
 }
-
-// park is the connector of every login but the first.
-type park struct{ *frpc }
-
-func (p park) Open() error {
-	p.cancel()
-	<-p.stopped
-	return errSessionOver
-}
-func (p park) Connect() (net.Conn, error) { return nil, errSessionOver }
-func (p park) Close() error               { return nil }
 
 // login is what the agent says of itself.
 type login struct{ agentID, instance, cluster string }
 
-func newFRPC(l login, conn *connector, accept func(net.Conn)) (*frpc, error) {
-	proxies, name := source.NewConfigSource(), link.LocalProxyName(l.agentID, l.instance)
-	if err := proxies.ReplaceAll([]v1.ProxyConfigurer{agentProxy(name)}, nil); err != nil {
-		return nil, err
-	}
-	f := &frpc{
-		proxy:   name,
-		first:   make(chan *connector, 1),
-		stopped: make(chan struct{}),
-	}
-	f.first <- conn
-
-	creating.Lock()
-	defer creating.Unlock()
-	service, err := client.NewService(client.ServiceOptions{
-		Common:                 commonConfig(l),
-		ConfigSourceAggregator: source.NewAggregator(proxies),
-		ConnectorCreator: func(context.Context, *v1.ClientCommonConfig) client.Connector {
-			select {
-			case c := <-f.first:
-				return c
-			default:
-				return park{f}
-			}
-		},
-		HandleWorkConnCb: func(_ *v1.ProxyBaseConfig, conn net.Conn, start *msg.StartWorkConn) bool {
-			if stream, ok := bareStream(conn); ok {
-				conn = stream.handedOver(start)
-			}
-			accept(conn)
-			return false
-		},
-	})
-	f.service = service
-	return f, err
-}
-
-// run blocks until the session is over and frpc has stopped; the end of ctx alone does
-// not stop it. The error is that of the login, or nil if there was a session.
-func (f *frpc) run(ctx context.Context) error {
-	ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	defer f.cancel()
-	defer close(f.stopped)
-	return f.service.Run(ctx)
-}
-
-// phase is frpc's word for how the agent's proxy is, and its error if it was refused.
-func (f *frpc) phase() (phase, problem string) {
-	status, ok := f.service.StatusExporter().GetProxyStatus(f.proxy)
-	if !ok {
-		return proxy.ProxyPhaseNew, ""
-	}
-	return status.Phase, status.Err
-}
-
-func commonConfig(l login) *v1.ClientCommonConfig {
-	exit, off := true, false
-	cfg := &v1.ClientCommonConfig{User: l.agentID, ClientID: l.instance, LoginFailExit: &exit}
-	if l.cluster != "" {
-		cfg.Metadatas = map[string]string{link.MetaCluster: l.cluster}
-	}
+// common is what frpc is told that is the same for all sessions: nothing in it is an agent's, and frpc
+// does not change it.
+var common = sync.OnceValues(func() (*commonParts, error) {
+	off := false
+	cfg := &v1.ClientCommonConfig{}
 	cfg.Transport.WireProtocol = "v1"
 	cfg.Transport.TCPMux = &off // the connector's session is the multiplexer
 	cfg.Transport.TLS.Enable = &off
-	cfg.Transport.HeartbeatInterval = heartbeatInterval
-	cfg.Transport.HeartbeatTimeout = -1 // none of its own
-	return cfg
+	cfg.Transport.HeartbeatInterval, cfg.Transport.HeartbeatTimeout = -1, -1 // messages has its own
+	if err := cfg.Complete(); err != nil {
+		return nil, err
+	}
+	hostname, _ := os.Hostname() // for frps' log
+	made, err := auth.BuildClientAuth(&cfg.Auth)
+	return &commonParts{cfg, made, hostname}, err
+})
+
+type commonParts struct {
+	cfg      *v1.ClientCommonConfig
+	auth     *auth.ClientAuth
+	hostname string
 }
 
-// agentProxy is the one proxy. The server sets its secret; encryption and compression stay
-// off because the callback is given the connection without them.
-func agentProxy(name string) v1.ProxyConfigurer {
+// logIn begins FRP's session. It blocks until the server has answered, or conn's session is over.
+func logIn(l login, conn *connector, accept func(net.Conn)) (f *frpc, err error) {
+	c, err := common()
+	if err != nil {
+		return nil, fmt.Errorf("frpc's configuration: %w", err)
+	}
+	stream, err := conn.openControl()
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = stream.Close()
+		}
+	}()
+	answer, err := c.ask(stream, l)
+	if err != nil {
+		return nil, err
+	}
+	rw, err := netpkg.NewCryptoReadWriter(stream, c.auth.EncryptionKey())
+	if err != nil {
+		return nil, err
+	}
+	messages := newMessages(msg.NewV1ReadWriter(rw), stream.Await)
+	control, err := client.NewControl(context.Background(), &client.SessionContext{
+		Common: c.cfg, RunID: answer.RunID, Conn: msg.NewConn(stream, messages), Auth: c.auth, Connector: conn,
+	})
+	if err != nil {
+		return nil, err
+	}
+	control.SetInWorkConnCallback(func(_ *v1.ProxyBaseConfig, conn net.Conn, start *msg.StartWorkConn) bool {
+		if stream, ok := bareStream(conn); ok {
+			conn = stream.handedOver(start)
+		}
+		accept(conn)
+		return false
+	})
+	control.Run([]v1.ProxyConfigurer{agentProxy(l)}, nil)
+	messages.begin()
+	return &frpc{control, messages}, nil
+}
+
+// ask is FRP's login.
+func (c *commonParts) ask(stream *controlStream, l login) (*msg.LoginResp, error) {
+	asked := &msg.Login{
+		Version: version.Full(), Hostname: c.hostname, Os: runtime.GOOS, Arch: runtime.GOARCH,
+		User: l.agentID, ClientID: l.instance, Timestamp: time.Now().Unix(),
+	}
+	if l.cluster != "" {
+		asked.Metas = map[string]string{link.MetaCluster: l.cluster}
+	}
+	if err := c.auth.Setter.SetLogin(asked); err != nil {
+		return nil, err
+	}
+	_ = stream.SetReadDeadline(time.Now().Add(loginTimeout))
+	defer func() { _ = stream.SetReadDeadline(time.Time{}) }()
+	answer := &msg.LoginResp{}
+	err := msg.WriteMsg(stream, asked)
+	if err == nil {
+		err = msg.ReadMsgInto(stream, answer)
+	}
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, errNoAnswer
+	case err != nil:
+		return nil, err
+	case answer.Error != "":
+		return nil, errors.New(answer.Error)
+	}
+	return answer, nil
+}
+
+// agentProxy is the one proxy, by its name on the wire: frpc is told of no user to put before it. The server sets its
+// secret; encryption and compression stay off because the callback is given the connection without them.
+func agentProxy(l login) v1.ProxyConfigurer {
 	p := &v1.STCPProxyConfig{}
-	p.Name = name
+	p.Name = link.ProxyName(l.agentID, l.instance)
 	p.Type = string(v1.ProxyTypeSTCP)
+	p.Complete()
 	return p
 }

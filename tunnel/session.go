@@ -3,25 +3,17 @@ package tunnel
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/fatedier/frp/client/proxy"
-
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
 
-const (
-	// loginTimeout bounds the time from a connection to a registered proxy.
-	loginTimeout = 20 * time.Second
-	// pollInterval is how soon frpc is asked whether its proxy runs, which it does not
-	// tell by itself, and maxPoll how seldom at last. Only while logging in.
-	pollInterval, maxPoll = 10 * time.Millisecond, 200 * time.Millisecond
-)
+// loginTimeout bounds the time from a connection to a registered proxy.
+const loginTimeout = 20 * time.Second
 
 // session makes one connection and returns when it has ended, and why.
 func (t *Tunnel) session(ctx context.Context) error {
@@ -60,19 +52,13 @@ func (t *Tunnel) session(ctx context.Context) error {
 		})
 	}
 	// In a goroutine because frpc's own goroutine must not be kept waiting.
-	f, err := newFRPC(login{t.cfg.AgentID, t.cfg.Instance, t.cfg.Cluster()}, frp, func(c net.Conn) {
+	accept := func(c net.Conn) {
 		if !offers.Go(func() { t.listener.offer(c, mux.CloseChan()) }) {
 			_ = c.Close()
 		}
-	})
-	if err != nil {
-		return fmt.Errorf("tunnel: set up frpc: %w", err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- f.run(ctx) }()
-
 	defer t.calls.Store(nil)
-	up, err := t.watch(f, newCallable(mux, conn), conn.calls, ended, func() { _ = mux.Close() })
+	up, err := t.speak(frp, accept, newCallable(mux, conn), conn.calls) //nolint:contextcheck // the connection's end is frpc's, and ctx' end the connection's
 	switch cause := remembering.cause(); {
 	case moved.Load():
 		return errBetterWay
@@ -89,50 +75,41 @@ func (t *Tunnel) session(ctx context.Context) error {
 // errBetterWay ends a session that another takes the place of, by a better way.
 var errBetterWay = errors.New("there is a better way")
 
-// watch follows frpc from login to its end. It also reports whether the tunnel was up.
-func (t *Tunnel) watch(f *frpc, session *callable, calls bool, ended <-chan error, hangUp func()) (up bool, err error) {
-	wait := pollInterval
-	poll := time.NewTimer(wait)
-	defer poll.Stop()
+// speak is FRP's part of a session, from its login to its end. It also reports whether the tunnel was up.
+func (t *Tunnel) speak(conn *connector, accept func(net.Conn), session *callable, calls bool) (up bool, err error) {
 	deadline := time.NewTimer(loginTimeout)
 	defer deadline.Stop()
-	var failure error
-	for {
-		select {
-		case err := <-ended:
-			switch {
-			case err != nil:
-				return up, t.loginError(err)
-			case failure != nil:
-				return up, t.loginError(failure)
-			default:
-				return up, t.lostError(errSessionOver)
-			}
-		case <-poll.C:
-			switch phase, problem := f.phase(); phase {
-			case proxy.ProxyPhaseRunning:
-				poll.Stop()
-				deadline.Stop()
-				up = true
-				t.ways.worked(session.way)
-				if calls {
-					t.calls.Store(session)
-				}
-				t.status.connected(session.way)
-				t.cfg.Log.Info().Str("way", string(session.way)).Msg("tunnel is up")
-			case proxy.ProxyPhaseStartErr:
-				poll.Stop()
-				failure = errors.New(problem)
-				hangUp()
-			default:
-				wait = min(wait+wait/4, maxPoll)
-				poll.Reset(wait)
-			}
-		case <-deadline.C:
-			failure = fmt.Errorf("no answer within %s", loginTimeout)
-			hangUp()
-		}
+	f, err := t.logIn(conn, accept)
+	if err != nil {
+		_ = conn.Close()
+		return false, t.loginError(err)
 	}
+	select {
+	case err = <-f.messages.proxied:
+	case <-f.control.Done():
+		return false, t.lostError(errSessionOver)
+	case <-deadline.C:
+		err = errNoAnswer
+	}
+	if err != nil {
+		_ = conn.Close()
+		<-f.control.Done()
+		return false, t.loginError(err)
+	}
+	deadline.Stop()
+	t.ways.worked(session.way)
+	if calls {
+		t.calls.Store(session)
+	}
+	t.status.connected(session.way)
+	t.cfg.Log.Info().Str("way", string(session.way)).Msg("tunnel is up")
+	<-f.control.Done()
+	return true, t.lostError(errSessionOver)
+}
+
+func (t *Tunnel) logIn(conn *connector, accept func(net.Conn)) (f *frpc, err error) {
+	link.Apart(func() { f, err = logIn(login{t.cfg.AgentID, t.cfg.Instance, t.cfg.Cluster()}, conn, accept) })
+	return f, err
 }
 
 // causeConn remembers why reading failed, which the multiplexer only logs. In TLS 1.3 that

@@ -10,20 +10,14 @@ import (
 )
 
 const (
-	// ebbEvery is how often it is looked whether a storm of agents is over, and floodEvery whether
-	// one begins.
-	ebbEvery   = 5 * time.Second
-	floodEvery = time.Second
+	// ebbEvery is how often it is looked whether a storm of agents is over.
+	ebbEvery = 5 * time.Second
 	// stormLogins are worth giving memory back for, which stops nobody and takes as much CPU as
 	// a collection.
 	stormLogins = 200
-	// stormHandshakes under way are a storm. While it lasts the heap may double between
-	// collections, which are a fifth of the storm's CPU where it grows by half (cmd/controlplane).
-	stormHandshakes = 200
-	stormPercent    = 100
 	// restPercent is for a heap that is collected once in ebbEvery or less often, as that of thousands
-	// of agents at rest is: it has half of the garbage lie about, and collecting twice as often is cheap.
-	restPercent = 25
+	// of agents at rest is: it has a third of the garbage lie about, and collecting three times as often is cheap.
+	restPercent = 15
 )
 
 // storm watches how many agents come, to know when a storm of them is over.
@@ -45,8 +39,7 @@ func (s *storm) over(logins uint64) bool {
 // giveBack returns to the system what handshakes and logins needed, when a storm of them is
 // over. By itself the runtime keeps most of it for the next one.
 func (c *ControlPlane) giveBack(ctx context.Context) error {
-	flood, ebb := time.NewTicker(floodEvery), time.NewTicker(ebbEvery)
-	defer flood.Stop()
+	ebb := time.NewTicker(ebbEvery)
 	defer ebb.Stop()
 	var s storm
 	gc := newCollector()
@@ -55,13 +48,8 @@ func (c *ControlPlane) giveBack(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-flood.C:
-			if c.tunnel.Stats().Handshakes >= stormHandshakes {
-				gc.storm()
-			}
 		case <-ebb.C:
 			if s.over(c.tunnel.Stats().Logins) {
-				gc.calm()
 				runtime.GC() // what pools keep is free after the second one, which is FreeOSMemory's
 				debug.FreeOSMemory()
 			}
@@ -80,11 +68,10 @@ func collections() uint64 {
 // collector has garbage collected as often as the time needs it. Where the environment has the say
 // (GOGC) it does nothing.
 type collector struct {
-	set      func(percent int) (before int) // debug.SetGCPercent; nil for nothing
-	first    int                            // the process's own
-	now      int
-	last     uint64 // collections until the last look
-	storming bool
+	set   func(percent int) (before int) // debug.SetGCPercent; nil for nothing
+	first int                            // the process's own
+	now   int
+	last  uint64 // collections until the last look
 }
 
 func newCollector() *collector {
@@ -92,7 +79,7 @@ func newCollector() *collector {
 		return &collector{}
 	}
 	g := &collector{set: debug.SetGCPercent}
-	g.first = g.set(stormPercent) // the only way to ask
+	g.first = g.set(restPercent) // the only way to ask
 	g.set(g.first)
 	g.now, g.last = g.first, collections()
 	return g
@@ -105,28 +92,14 @@ func (g *collector) to(percent int) {
 	}
 }
 
-// storm has it collect seldom until it is calm.
-func (g *collector) storm() {
-	g.storming = true
-	g.to(stormPercent)
-}
-
-// calm ends that.
-func (g *collector) calm() {
-	g.storming = false
-	g.to(g.first)
-}
-
 // look is told, every now and then, how many collections there were until now. Where there was one
 // at most since the last time, they are cheap.
 func (g *collector) look(collections uint64) {
 	came := collections - g.last
 	g.last = collections
-	switch {
-	case g.storming:
-	case came > 1:
+	if came > 1 {
 		g.to(g.first)
-	default:
+	} else {
 		g.to(min(restPercent, g.first))
 	}
 }

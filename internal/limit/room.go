@@ -45,6 +45,9 @@ func (r *Room) Take(conn net.Conn) *Place {
 // system's queue: if he was refused, he would come again at once, with another ClientHello. It
 // answers false when ctx ends.
 func (r *Room) Await(ctx context.Context) bool {
+	if r.hasRoom() {
+		return ctx.Err() == nil
+	}
 	stop := context.AfterFunc(ctx, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -57,6 +60,12 @@ func (r *Room) Await(ctx context.Context) bool {
 		r.free.Wait()
 	}
 	return ctx.Err() == nil
+}
+
+func (r *Room) hasRoom() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.held < r.max
 }
 
 // Len is how many wait.

@@ -39,14 +39,14 @@ func (s *System) StartControlPlane(ctx context.Context) error {
 		"--api-listen", at(apiPort), "--tunnel-listen", at(tunnelPort), "--edge-listen", at(edgePort),
 		"--advertise-api", s.APIURL(), "--advertise-tunnel", at(tunnelPort), "--advertise-edge", at(edgePort),
 	}, s.ControlPlaneArgs...)
-	var env []string
-	if s.Broker != nil { // what is not about announcements goes without
+	env := []string{"GODEBUG=adaptivestackstart=0"} // as it is deployed
+	if s.Broker != nil {                            // what is not about announcements goes without
 		runnerURL := s.path("runner-broker-url")
 		if err := os.WriteFile(runnerURL, []byte(s.Broker.URL(broker.UserRunner)), 0o600); err != nil {
 			return err
 		}
 		args = append(args, "--broker-ca", s.Broker.CAFile(), "--runner-broker-url-file", runnerURL)
-		env = []string{"PIPEOPS_BROKER_URL=" + s.Broker.URL(broker.UserControlPlane)} // a password is not for arguments
+		env = append(env, "PIPEOPS_BROKER_URL="+s.Broker.URL(broker.UserControlPlane)) // a password is not for arguments
 	}
 	s.control = newProcess(s.Dir, "controlplane", s.Binaries.ControlPlane, args, env)
 	s.onClose(func(context.Context) error { return s.control.stop() })

@@ -16,10 +16,9 @@ func TestGoroutinesAtRest(t *testing.T) {
 		// ofServer are the one that reads the session, and frps' worker and its two of the control
 		// connection.
 		ofServer = 4
-		// ofAgent are the one that reads the session; the tunnel's own, which this test starts, and
-		// frpc's, with which it runs; frpc's worker, two of the control connection, its heartbeat, its look
-		// at the proxy, and the one that would log in again.
-		ofAgent = 9
+		// ofAgent are the one that reads the session; the tunnel's own, which this test starts; frpc's worker, two
+		// of the control connection, and its look at the proxy.
+		ofAgent = 6
 	)
 	p := newPlane(t)
 	atRest := func(what string, before, each int) {

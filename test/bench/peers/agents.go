@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/crowd"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/figure"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/proc"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
@@ -196,7 +197,7 @@ func (b *agentsBench) enrol(ctx context.Context) error {
 
 func startCrowd(dir string, number int) (*proc.Process, *rpc.Client, error) {
 	name := "crowd " + strconv.Itoa(number+1)
-	return proc.StartServing(name, dir+"/crowd.log", roleCommand, roleCrowd)
+	return proc.StartServing(name, dir+"/crowd.log", crowd.Environ(), roleCommand, roleCrowd)
 }
 
 // close takes everything down. It does not hang on what is broken.

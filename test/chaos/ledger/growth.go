@@ -34,7 +34,7 @@ func Growth(before, after []Size) (problems []string) {
 			if most := was.Memory + max(was.Memory/moreShare, moreMemory); is.Memory > most {
 				problems = append(problems, fmt.Sprintf("%s has grown from %d MiB in use to %d MiB", is.Process, was.Memory>>20, is.Memory>>20))
 			}
-			if is.Goroutines > was.Goroutines+moreGoroutines {
+			if is.Goroutines > was.Goroutines+max(was.Goroutines/moreShare, moreGoroutines) {
 				problems = append(problems, fmt.Sprintf("%s has grown from %d goroutines to %d", is.Process, was.Goroutines, is.Goroutines))
 			}
 			if is.Files > was.Files+moreFiles {

@@ -81,7 +81,7 @@ func TestRefusal(t *testing.T) {
 		Later("", 2*time.Second):              {Within: 2 * time.Second},
 		Refusal("; try again within x", true): {Reason: "; try again within x", Final: true},
 	} {
-		for _, around := range []string{"%s", "login to the server failed: %s. With loginFailExit enabled, no additional retries will be attempted"} {
+		for _, around := range []string{"%s", "log in: %s"} {
 			if got, ok := ParseRefusal(fmt.Sprintf(around, text)); !ok || got != want {
 				t.Errorf("%q: %+v, %v", text, got, ok)
 			}

@@ -18,8 +18,8 @@ const (
 // MaxRefusal is more than any has.
 const MaxRefusal = 1 << 10
 
-// refusal finds our text inside the sentence that frpc puts around it.
-var refusal = regexp.MustCompile(`refused \((final|for now)\): (.*?)(?:; try again within (\d{1,6}) s)?(?:\. With loginFailExit|$)`)
+// refusal finds our text at the end of an error's.
+var refusal = regexp.MustCompile(`refused \((final|for now)\): (.*?)(?:; try again within (\d{1,6}) s)?$`)
 
 // Refused is what a server has said to an agent that it does not let in, or not any longer.
 type Refused struct {

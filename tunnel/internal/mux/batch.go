@@ -10,9 +10,9 @@ const (
 	// batchSize is how much bulk may wait to be sent: two TLS records. More lets a bulk
 	// writer get ahead of everybody else by that much more.
 	batchSize = 32 << 10
-	// littleSize is enough for the pings and windows of a session at rest. Ten thousand sessions
-	// that each took a whole batch for them held 100 MB.
-	littleSize = 256
+	// littleSize is enough for what a session at rest says: pings, FRP's too, windows, and a heartbeat. Ten
+	// thousand sessions that each took a whole batch for them held 100 MB.
+	littleSize = 1 << 10
 	// batchWhole is how much longer a batch may become so that a frame stays whole: it is
 	// what the headers of two TLS records in it, and of their frames, take.
 	batchWhole = 256
@@ -92,7 +92,7 @@ func (b *batch) put(h header, now bool) bool {
 	if b.usable() != nil || len(b.waiting) > mostWaiting-headerSize {
 		return false
 	}
-	b.take(&littles)
+	b.take(headerSize)
 	b.waiting, b.grows = h.append(b.waiting), false
 	b.flushSoon()
 	b.next()
@@ -117,7 +117,7 @@ func (b *batch) data(stream uint32, p []byte, lone bool) (int, error) {
 	if err := b.usable(); err != nil {
 		return 0, err
 	}
-	b.take(&buffers)
+	b.take(headerSize + n)
 	b.append(stream, p[:n])
 	lone = lone && !b.busy && b.last == stream && len(b.waiting) <= smallFrame
 	b.last = stream
@@ -209,15 +209,17 @@ func (b *batch) fits(n int) int {
 	}
 }
 
-// take readies a buffer of the kind that is needed; a little one gives way to a whole one.
-func (b *batch) take(kind *sync.Pool) {
-	if b.buffer != nil && (kind == &littles || cap(b.waiting) >= batchSize) {
+// take readies a buffer for n more bytes; a little one gives way to a whole one.
+func (b *batch) take(n int) {
+	little, has, kind := b.buffer, b.waiting, &buffers
+	switch {
+	case little == nil && n <= littleSize:
+		kind = &littles
+	case little != nil && (cap(has) >= batchSize || cap(has)-len(has) >= n):
 		return
 	}
-	little, has := b.buffer, b.waiting
 	b.buffer = kind.Get().(*[]byte)
-	whole := (*b.buffer)[:0]
-	b.waiting = append(whole, has...) //nolint:gocritic // what was has goes into the new one
+	b.waiting = append((*b.buffer)[:0], has...) //nolint:gocritic // what was has goes into the new one
 	if little != nil {
 		littles.Put(little)
 	}

@@ -32,7 +32,7 @@ type heartbeat struct {
 
 type ping struct {
 	sent     time.Time
-	answered chan struct{}
+	answered chan struct{} // closed then; nil where nobody waits
 }
 
 func (l *heartbeat) start(s *Session) {
@@ -63,18 +63,18 @@ func (l *heartbeat) tick() {
 	}
 	l.waiting = true
 	l.timer.Reset(l.session.cfg.WriteTimeout)
-	l.id, _ = l.ask()
+	l.id = l.ask(nil)
 	l.mu.Unlock()
 }
 
 // ask sends a ping. There is no waiting for room: what is in the way of it is what it is to
 // find out about.
-func (l *heartbeat) ask() (uint32, ping) {
-	id, p := l.next, ping{time.Now(), make(chan struct{})}
+func (l *heartbeat) ask(answered chan struct{}) uint32 {
+	id := l.next
 	l.next++
-	l.asked[id] = p
+	l.asked[id] = ping{time.Now(), answered}
 	l.session.out.put(header{kind: framePing, flags: flagSYN, length: id}, true)
-	return id, p
+	return id
 }
 
 func (l *heartbeat) answered(id uint32) {
@@ -85,7 +85,9 @@ func (l *heartbeat) answered(id uint32) {
 		return
 	}
 	delete(l.asked, id)
-	close(p.answered)
+	if p.answered != nil {
+		close(p.answered)
+	}
 	l.took(time.Since(p.sent))
 	if l.waiting && id == l.id && !l.stopped {
 		l.waiting = false
@@ -125,14 +127,15 @@ func (s *Session) handlePing(h header) error {
 
 // Ping waits for a sign of life of the other end, and answers how long it took.
 func (s *Session) Ping() (time.Duration, error) {
+	sent, answered := time.Now(), make(chan struct{})
 	s.life.mu.Lock()
-	id, p := s.life.ask()
+	id := s.life.ask(answered)
 	s.life.mu.Unlock()
 	late := time.NewTimer(s.cfg.WriteTimeout)
 	defer late.Stop()
 	select {
-	case <-p.answered:
-		return time.Since(p.sent), nil
+	case <-answered:
+		return time.Since(sent), nil
 	case <-s.done:
 		return 0, s.ended()
 	case <-late.C:

@@ -140,7 +140,7 @@ func (s *Session) NumStreams() int {
 // CloseChan is closed when the session is over.
 func (s *Session) CloseChan() <-chan struct{} { return s.done }
 
-// ended is why the session is over.
+// ended is why the session is over, or nothing.
 func (s *Session) ended() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

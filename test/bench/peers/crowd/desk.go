@@ -61,6 +61,7 @@ func (d *desk) enrol(ctx context.Context, number int) (*agent, error) {
 		return nil, err
 	}
 	d.share(id)
+	slim(id)
 	return newAgent(id, number, d.url)
 }
 
@@ -75,6 +76,12 @@ func (d *desk) share(id *identity.Identity) {
 	if id.CABundle == d.first.CABundle && id.FormerCAs == d.first.FormerCAs {
 		id.CABundle, id.FormerCAs, id.Roots = d.first.CABundle, d.first.FormerCAs, d.first.Roots
 	}
+}
+
+// slim takes away what an agent has once in its process, to store its identity and to renew it in time: nobody
+// here does. TLS goes by the rest.
+func slim(id *identity.Identity) {
+	id.Certificate.Leaf, id.Identity.Certificate = nil, ""
 }
 
 func clusterUID(number int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", number) }

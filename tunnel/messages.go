@@ -1,0 +1,115 @@
+package tunnel
+
+import (
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/fatedier/frp/pkg/msg"
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+)
+
+// FRP's own heartbeat, above the multiplexer's keep-alive: it notices a peer whose connection
+// lives while its FRP loop does not.
+const (
+	heartbeatInterval = 30 * time.Second
+	// heartbeatTimeout is the control stream's: frpc's own is a goroutine that looks once a second.
+	heartbeatTimeout = 90 * time.Second
+)
+
+// messages is the control connection as frpc reads and writes it. It knows from what is read how the
+// proxy is, which frpc does not tell by itself, and sends the heartbeats: frpc has a goroutine for them,
+// where a timer is enough.
+type messages struct {
+	msg.ReadWriter
+	await   func()        // returns when there is something to read
+	running chan struct{} // closed when frpc has its proxy
+	proxied chan error    // takes how the proxy's registration went
+	answer  *msg.NewProxyResp
+
+	writing sync.Mutex // frpc's goroutine for it, and the heartbeat
+	beat    *time.Timer
+	over    bool
+}
+
+func newMessages(rw msg.ReadWriter, await func()) *messages {
+	return &messages{ReadWriter: rw, await: await, running: make(chan struct{}), proxied: make(chan error, 1)}
+}
+
+// begin lets frpc read, and sends heartbeats until reading has failed. The end of the connection must not be
+// shown to frpc before it has its proxy, which would then be kept for good.
+func (m *messages) begin() {
+	m.writing.Lock()
+	defer m.writing.Unlock()
+	m.beat = time.AfterFunc(nextHeartbeat(), m.heartbeat)
+	close(m.running)
+}
+
+// nextHeartbeat is up to a tenth later than it has to be, so that thousands who came at once do not stay together.
+func nextHeartbeat() time.Duration {
+	return heartbeatInterval + rand.N(heartbeatInterval/10) //nolint:gosec // spreading load needs no secrecy
+}
+
+func (m *messages) heartbeat() {
+	m.writing.Lock()
+	defer m.writing.Unlock()
+	if !m.over {
+		_ = m.ReadWriter.WriteMsg(&msg.Ping{}) // who reads hears of it
+		m.beat.Reset(nextHeartbeat())
+	}
+}
+
+// ReadMsg implements msg.ReadWriter. It waits above the layers that it reads through, and reads apart: the stack
+// of a goroutine that waits is kept for as long.
+func (m *messages) ReadMsg() (msg.Message, error) {
+	<-m.running
+	m.tell()
+	m.await()
+	got, err := m.read()
+	if err != nil {
+		m.end()
+		return nil, err
+	}
+	m.answer, _ = got.(*msg.NewProxyResp)
+	return got, nil
+}
+
+func (m *messages) read() (got msg.Message, err error) {
+	link.Apart(func() { got, err = m.ReadWriter.ReadMsg() })
+	return got, err
+}
+
+// tell is called when frpc has done with a message what it does.
+func (m *messages) tell() {
+	if m.answer == nil {
+		return
+	}
+	var err error
+	if m.answer.Error != "" {
+		err = errors.New(m.answer.Error)
+	}
+	m.answer = nil
+	select {
+	case m.proxied <- err:
+	default: // it was told before
+	}
+}
+
+// WriteMsg implements msg.ReadWriter.
+func (m *messages) WriteMsg(said msg.Message) (err error) {
+	link.Apart(func() {
+		m.writing.Lock()
+		defer m.writing.Unlock()
+		err = m.ReadWriter.WriteMsg(said)
+	})
+	return err
+}
+
+func (m *messages) end() {
+	m.writing.Lock()
+	defer m.writing.Unlock()
+	m.over = true
+	m.beat.Stop()
+}

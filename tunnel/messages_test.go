@@ -1,0 +1,102 @@
+package tunnel
+
+import (
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fatedier/frp/pkg/msg"
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
+)
+
+// speaking is an agent's messages and the stream at which a server has its end of them.
+func speaking(t *testing.T) (*messages, net.Conn) {
+	t.Helper()
+	near, far := net.Pipe()
+	server := link.Server(far, nil)
+	c := &connector{mux: link.Client(near, nil)}
+	t.Cleanup(func() { _, _ = c.Close(), server.Close() })
+	control, err := c.openControl()
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers, err := server.AcceptStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newMessages(msg.NewV1ReadWriter(control), control.Await), answers
+}
+
+func TestHeartbeatsGoOnUntilNothingCanBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, server := speaking(t)
+		m.begin()
+		for range 2 { // before the server was silent for too long
+			before := time.Now()
+			if said, err := msg.ReadMsg(server); err != nil {
+				t.Fatal(err)
+			} else if _, ok := said.(*msg.Ping); !ok {
+				t.Fatalf("the agent said %T", said)
+			}
+			if took := time.Since(before); took < heartbeatInterval || took > heartbeatInterval+heartbeatInterval/10 {
+				t.Errorf("the heartbeat came after %s", took)
+			}
+		}
+		if err := server.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.ReadMsg(); err == nil {
+			t.Error("something was read")
+		}
+		if m.beat.Stop() {
+			t.Error("there is to be another heartbeat")
+		}
+	})
+}
+
+// TestProxyIsToldOfWhenFRPCKnows reads as frpc does, which has taken a message when it reads the next.
+func TestProxyIsToldOfWhenFRPCKnows(t *testing.T) {
+	for _, want := range []string{"", "the name is taken"} {
+		synctest.Test(t, func(t *testing.T) {
+			m, server := speaking(t)
+			go func() {
+				_ = msg.WriteMsg(server, &msg.Pong{})
+				_ = msg.WriteMsg(server, &msg.NewProxyResp{Error: want})
+			}()
+			read := make(chan msg.Message)
+			go func() {
+				defer close(read)
+				for {
+					got, err := m.ReadMsg()
+					if err != nil {
+						return
+					}
+					read <- got
+				}
+			}()
+			synctest.Wait()
+			select {
+			case <-read:
+				t.Fatal("frpc has read before it had its proxy")
+			default:
+			}
+			m.begin()
+			<-read
+			<-read
+			synctest.Wait()
+			select {
+			case err := <-m.proxied:
+				if (err == nil) != (want == "") || err != nil && err.Error() != want {
+					t.Errorf("told %v", err)
+				}
+			default:
+				t.Error("nothing was told")
+			}
+			_ = server.Close()
+			for range read { // until frpc's end
+			}
+		})
+	}
+}
