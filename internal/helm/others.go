@@ -191,7 +191,16 @@ func (s *session) uninstall(last *release.Release) error {
 }
 
 // GetRelease implements runnerapi.Releases.
-func (r *Releases) GetRelease(ctx context.Context, key runnerapi.Key) (runnerapi.Release, error) {
+func (r *Releases) GetRelease(ctx context.Context, key runnerapi.Key) (v runnerapi.Release, err error) {
+	for range 3 { // a command that ends may take away what was to be read
+		if v, err = r.getRelease(ctx, key); !errors.Is(err, errRemoved) {
+			break
+		}
+	}
+	return v, err
+}
+
+func (r *Releases) getRelease(ctx context.Context, key runnerapi.Key) (runnerapi.Release, error) {
 	c, err := r.enter(ctx, key.Namespace)
 	if err != nil {
 		return runnerapi.Release{}, err
@@ -273,10 +282,14 @@ func (r *Releases) ListReleases(ctx context.Context, namespace string) ([]runner
 			end++
 		}
 		v, err := r.shown(ctx, c, namespace, all[begin], all[begin:end])
+		begin = end
+		if errors.Is(err, errRemoved) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
-		list, begin = append(list, v), end
+		list = append(list, v)
 	}
 	return list, nil
 }
@@ -291,14 +304,19 @@ func (r *Releases) ReleaseHistory(ctx context.Context, key runnerapi.Key) ([]run
 	if err != nil {
 		return nil, err
 	}
-	if len(history) == 0 {
-		return nil, unknown(key)
-	}
-	list := make([]runnerapi.Release, len(history))
-	for i, at := range history {
-		if list[i], err = r.shown(ctx, c, key.Namespace, at, history); err != nil {
+	list := make([]runnerapi.Release, 0, len(history))
+	for _, at := range history {
+		v, err := r.shown(ctx, c, key.Namespace, at, history)
+		if errors.Is(err, errRemoved) {
+			continue
+		}
+		if err != nil {
 			return nil, err
 		}
+		list = append(list, v)
+	}
+	if len(list) == 0 {
+		return nil, unknown(key)
 	}
 	return list, nil
 }

@@ -21,6 +21,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -175,9 +176,16 @@ func (r *Releases) driverFor(ctx context.Context, namespace string) (driver.Driv
 	return d, nil
 }
 
+// errRemoved is that a revision was there when revisions were listed, and is not any more: the release was
+// uninstalled meanwhile, or the revision is one of those that are kept no longer.
+var errRemoved = problem.Errorf(problem.Conflict, "send it again", "a revision of the release was removed while it was read")
+
 // one reads one revision.
 func one(d driver.Driver, r record) (*release.Release, error) {
 	got, err := d.Get(r.key)
+	if errors.Is(err, driver.ErrReleaseNotFound) {
+		return nil, errRemoved
+	}
 	if err != nil {
 		return nil, kubeproblem.From(err, "reading a revision of release "+r.name)
 	}
