@@ -3,8 +3,12 @@ package app
 import (
 	"context"
 
+	"github.com/rs/zerolog"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
+
+// AdoptLoggers is adoptLoggers.
+func AdoptLoggers(log zerolog.Logger) { adoptLoggers(log) }
 
 // Converge makes the cluster follow an App as it is given.
 func (e *Engine) Converge(ctx context.Context, a *App) error {

@@ -25,7 +25,11 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
+func TestMain(m *testing.M) {
+	// The process' loggers are no test's: what was logged there after the first test ended was a panic.
+	app.AdoptLoggers(zerolog.New(os.Stderr).Level(zerolog.WarnLevel))
+	os.Exit(kubetest.Main(m))
+}
 
 const (
 	production = "production" // the managed namespace of deployments/namespaces.yaml

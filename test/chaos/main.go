@@ -46,7 +46,7 @@ func command(ctx context.Context) error {
 	flag.DurationVar(&o.Duration, "duration", time.Hour, "how long things fail, the time to become quiet aside")
 	flag.IntVar(&o.Workers, "workers", 4, "Runner's workers that command at the same time")
 	flag.IntVar(&o.Agents, "agents", 2, "replicas of the agent")
-	flag.IntVar(&o.Planes, "planes", 1, "control planes, each with frps in it; SQLite has one")
+	flag.IntVar(&o.Planes, "planes", 2, "control planes, each with frps in it; with SQLite there is one")
 	flag.BoolVar(&o.SQLite, "sqlite", false, "the control plane's registry in SQLite instead of PostgreSQL")
 	flag.BoolVar(&o.Sabotage, "sabotage", false, "in the end change one object behind everybody's back, which the accountant has to find")
 	flag.Parse()
@@ -110,7 +110,7 @@ func (o options) again() string {
 	if o.Agents != 2 {
 		more += fmt.Sprintf(" -agents %d", o.Agents)
 	}
-	if o.Planes > 1 {
+	if o.Planes != 2 && !o.SQLite {
 		more += fmt.Sprintf(" -planes %d", o.Planes)
 	}
 	if more != "" {
