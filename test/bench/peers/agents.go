@@ -83,7 +83,7 @@ func runAgents(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	if *short {
-		b.Agents, b.Settle, b.Idle, b.Events, b.Tellers, b.Kills = 500, 6*time.Second, 20*time.Second, 4000, 400, 1
+		b.Agents, b.Settle, b.Idle, b.Events, b.Tellers, b.Kills = 500, 5*time.Second, 8*time.Second, 4000, 400, 1
 	}
 	if err := b.fit(); err != nil {
 		return err
