@@ -9,22 +9,29 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 )
 
+// controlled is the stream of an agent's control messages, and the one at which a server has its end of them.
+func controlled(t *testing.T) (*controlStream, net.Conn) {
+	t.Helper()
+	near, far := net.Pipe()
+	server := link.Server(far, nil)
+	c := &connector{mux: link.Client(near, nil)}
+	t.Cleanup(func() { _, _ = c.Close(), server.Close() })
+	control, err := c.openControl()
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers, err := server.AcceptStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return control, answers
+}
+
 // TestSilentServerEndsTheSession has a server's FRP say something just in time, and then nothing
 // more, while its multiplexer lives.
 func TestSilentServerEndsTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		near, far := net.Pipe()
-		server := link.Server(far, nil)
-		defer func() { _ = server.Close() }()
-		c := &connector{mux: link.Client(near, nil)}
-		control, err := c.openControl()
-		if err != nil {
-			t.Fatal(err)
-		}
-		answers, err := server.AcceptStream()
-		if err != nil {
-			t.Fatal(err)
-		}
+		control, answers := controlled(t)
 		for range 3 {
 			go func() {
 				time.Sleep(heartbeatTimeout - time.Second)
@@ -38,7 +45,7 @@ func TestSilentServerEndsTheSession(t *testing.T) {
 		if _, err := control.Read(make([]byte, 1)); err == nil {
 			t.Error("something was read")
 		}
-		<-c.mux.CloseChan()
+		<-control.connector.mux.CloseChan()
 		if took := time.Since(heard); took < heartbeatTimeout || took > heartbeatTimeout+time.Second {
 			t.Errorf("it ended after %s", took)
 		}

@@ -7,25 +7,12 @@ import (
 	"time"
 
 	"github.com/fatedier/frp/pkg/msg"
-
-	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 )
 
 // speaking is an agent's messages and the stream at which a server has its end of them.
 func speaking(t *testing.T) (*messages, net.Conn) {
 	t.Helper()
-	near, far := net.Pipe()
-	server := link.Server(far, nil)
-	c := &connector{mux: link.Client(near, nil)}
-	t.Cleanup(func() { _, _ = c.Close(), server.Close() })
-	control, err := c.openControl()
-	if err != nil {
-		t.Fatal(err)
-	}
-	answers, err := server.AcceptStream()
-	if err != nil {
-		t.Fatal(err)
-	}
+	control, answers := controlled(t)
 	return newMessages(msg.NewV1ReadWriter(control), control.Await), answers
 }
 
