@@ -26,5 +26,7 @@ func TestChaos(t *testing.T) {
 		duration, err = time.ParseDuration(text)
 		require.NoError(t, err)
 	}
-	require.NoError(t, run(t.Context(), options{Duration: duration, Workers: 4, Agents: 2, Planes: 2}))
+	o := usual
+	o.Duration = duration
+	require.NoError(t, run(t.Context(), o))
 }

@@ -29,6 +29,9 @@ type options struct {
 	Sabotage bool
 }
 
+// usual is what a run is that was not told otherwise.
+var usual = options{Duration: time.Hour, Workers: 4, Agents: 2, Planes: 2}
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := command(ctx)
@@ -41,14 +44,14 @@ func main() {
 }
 
 func command(ctx context.Context) error {
-	var o options
-	flag.Uint64Var(&o.Seed, "seed", 0, "what decides the faults and the commands; any when 0")
-	flag.DurationVar(&o.Duration, "duration", time.Hour, "how long things fail, the time to become quiet aside")
-	flag.IntVar(&o.Workers, "workers", 4, "Runner's workers that command at the same time")
-	flag.IntVar(&o.Agents, "agents", 2, "replicas of the agent")
-	flag.IntVar(&o.Planes, "planes", 2, "control planes, each with frps in it; with SQLite there is one")
-	flag.BoolVar(&o.SQLite, "sqlite", false, "the control plane's registry in SQLite instead of PostgreSQL")
-	flag.BoolVar(&o.Sabotage, "sabotage", false, "in the end change one object behind everybody's back, which the accountant has to find")
+	o := usual
+	flag.Uint64Var(&o.Seed, "seed", o.Seed, "what decides the faults and the commands; any when 0")
+	flag.DurationVar(&o.Duration, "duration", o.Duration, "how long things fail, the time to become quiet aside")
+	flag.IntVar(&o.Workers, "workers", o.Workers, "Runner's workers that command at the same time")
+	flag.IntVar(&o.Agents, "agents", o.Agents, "replicas of the agent")
+	flag.IntVar(&o.Planes, "planes", o.Planes, "control planes, each with frps in it; with SQLite there is one")
+	flag.BoolVar(&o.SQLite, "sqlite", o.SQLite, "the control plane's registry in SQLite instead of PostgreSQL")
+	flag.BoolVar(&o.Sabotage, "sabotage", o.Sabotage, "in the end change one object behind everybody's back, which the accountant has to find")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		return fmt.Errorf("what is %q? All settings are flags", flag.Arg(0))
@@ -104,13 +107,13 @@ func (o options) again() string {
 	if o.SQLite {
 		more += " -sqlite"
 	}
-	if o.Workers != 4 {
+	if o.Workers != usual.Workers {
 		more += fmt.Sprintf(" -workers %d", o.Workers)
 	}
-	if o.Agents != 2 {
+	if o.Agents != usual.Agents {
 		more += fmt.Sprintf(" -agents %d", o.Agents)
 	}
-	if o.Planes != 2 && !o.SQLite {
+	if o.Planes != usual.Planes && !o.SQLite {
 		more += fmt.Sprintf(" -planes %d", o.Planes)
 	}
 	if more != "" {

@@ -71,7 +71,15 @@ func TestWhatBeganIsEnded(t *testing.T) {
 }
 
 func TestTheLineThatRunsTheSameAgain(t *testing.T) {
-	assert.Equal(t, "make chaos SEED=7 DURATION=5m0s", options{Seed: 7, Duration: 5 * time.Minute, Workers: 4, Agents: 2, Planes: 1}.again())
-	assert.Equal(t, "make chaos SEED=7 DURATION=1h0m0s CHAOS_FLAGS='-sqlite -agents 1'", options{Seed: 7, Duration: time.Hour, Workers: 4, Agents: 1, SQLite: true}.again())
-	assert.Equal(t, "make chaos SEED=7 DURATION=1h0m0s CHAOS_FLAGS='-planes 2'", options{Seed: 7, Duration: time.Hour, Workers: 4, Agents: 2, Planes: 2}.again())
+	o := usual
+	o.Seed = 7
+	assert.Equal(t, "make chaos SEED=7 DURATION=1h0m0s", o.again())
+
+	one := o
+	one.Duration, one.Planes = 5*time.Minute, 1
+	assert.Equal(t, "make chaos SEED=7 DURATION=5m0s CHAOS_FLAGS='-planes 1'", one.again())
+
+	sqlite := o
+	sqlite.SQLite, sqlite.Agents, sqlite.Planes = true, 1, 1
+	assert.Equal(t, "make chaos SEED=7 DURATION=1h0m0s CHAOS_FLAGS='-sqlite -agents 1'", sqlite.again())
 }
