@@ -7,7 +7,10 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/timerslack"
 )
 
 // Set when a release is built: -ldflags "-X main.version=… -X main.commit=…".
@@ -18,7 +21,12 @@ var (
 	releaseKeys = ""
 )
 
-func main() { os.Exit(run()) }
+func main() {
+	if slices.Contains(os.Args[1:], "serve") {
+		timerslack.Raise()
+	}
+	os.Exit(run())
+}
 
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -52,8 +52,10 @@ func runTunnel(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet("tunnel", flag.ContinueOnError)
 	short := flags.Bool("short", false, "one short round of each: for working on what is measured")
 	out := flags.String("out", "", "directory that takes the figures as JSON and SVG")
-	flags.IntVar(&b.Rounds, "rounds", 5, "rounds of requests; in each all ways take turns")
-	flags.DurationVar(&b.Measure, "measure", time.Second, "how long each way is measured in a round, at each number of clients")
+	// Many short turns and not few long ones: a virtual machine is faster now and slower then, for seconds
+	// at a time, and what is compared has to be of the same moment.
+	flags.IntVar(&b.Rounds, "rounds", 20, "rounds of requests; in each all ways take turns")
+	flags.DurationVar(&b.Measure, "measure", 250*time.Millisecond, "how long each way is measured in a round, at each number of clients")
 	flags.IntVar(&b.BulkRounds, "bulk-rounds", 3, "rounds of bulk")
 	flags.DurationVar(&b.Bulk, "bulk", 700*time.Millisecond, "how long a bulk transfer goes on, about")
 	flags.DurationVar(&b.RoundTrip, "round-trip", 40*time.Millisecond, "the long way's round trip")
