@@ -20,11 +20,11 @@ func Raise() {
 	runtime.LockOSThread() // the one that is asked, is set, and becomes the program
 	defer runtime.UnlockOSThread()
 	now, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
-	if err != nil || now >= int(Wanted.Nanoseconds()) {
+	if err != nil || now >= int(Wanted) {
 		return
 	}
 	self, err := os.Executable()
-	if err != nil || unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(Wanted.Nanoseconds()), 0, 0, 0) != nil {
+	if err != nil || unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(Wanted), 0, 0, 0) != nil {
 		return
 	}
 	_ = syscall.Exec(self, os.Args, append(os.Environ(), envRaised+"=yes")) //nolint:gosec // this very program; it returns only when it fails

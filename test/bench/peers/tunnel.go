@@ -56,8 +56,8 @@ func runTunnel(ctx context.Context, args []string) (err error) {
 	// at a time, and what is compared has to be of the same moment.
 	flags.IntVar(&b.Rounds, "rounds", 20, "rounds of requests; in each all ways take turns")
 	flags.DurationVar(&b.Measure, "measure", 250*time.Millisecond, "how long each way is measured in a round, at each number of clients")
-	flags.IntVar(&b.BulkRounds, "bulk-rounds", 3, "rounds of bulk")
-	flags.DurationVar(&b.Bulk, "bulk", 700*time.Millisecond, "how long a bulk transfer goes on, about")
+	flags.IntVar(&b.BulkRounds, "bulk-rounds", 8, "rounds of bulk")
+	flags.DurationVar(&b.Bulk, "bulk", 300*time.Millisecond, "how long a bulk transfer goes on, about")
 	flags.DurationVar(&b.RoundTrip, "round-trip", 40*time.Millisecond, "the long way's round trip")
 	flags.DurationVar(&b.Reconnect, "reconnect", 60*time.Second, "how long a way may take until it is back")
 	flags.StringVar(&b.Only, "only", "", "measure these ways alone, with commas between; direct is always there")
