@@ -1,14 +1,18 @@
 package app_test
 
 import (
+	"encoding/json"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -105,6 +109,33 @@ func TestAnnouncementsSurvive(t *testing.T) {
 	assert.Equal(t, []app.EventType{app.EventProgressing, app.EventHealthy, app.EventProgressing, app.EventHealthy}, types(r.of(k.Name)),
 		"a restart repeats nothing")
 	assert.Len(t, r.of(ended.Name), 1)
+}
+
+// TestAnEndThatAFormerLeaderNotedIsTold has an App go, and its end be noted, by somebody else than the
+// replica that leads: by one that was held when it lost the lease.
+func TestAnEndThatAFormerLeaderNotedIsTold(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	r := &receiver{}
+	e, _ := start(t, env.Agent, r.take)
+	k := key(ownNamespace(t, env), "ended-elsewhere")
+	deploy(t, e, k, web)
+	eventually(t, "the leader tells, and has read which ends are noted", func() bool { return len(r.of(k.Name)) == 1 })
+
+	a := get(t, env, k, &app.App{})
+	end, err := json.Marshal(app.Event{ID: "noted-elsewhere", Type: app.EventRemoved, Time: time.Now(), Namespace: k.Namespace, Name: k.Name})
+	require.NoError(t, err)
+	note := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.AgentNamespace, Name: "pipeops-removed-apps"}}
+	require.NoError(t, client.IgnoreAlreadyExists(env.Client.Create(t.Context(), note.DeepCopy())))
+	patch, err := json.Marshal(map[string]any{"data": map[string]string{string(a.UID): string(end)}})
+	require.NoError(t, err)
+	require.NoError(t, env.Client.Patch(t.Context(), note, client.RawPatch(client.Merge.Type(), patch)))
+	require.NoError(t, env.Client.Patch(t.Context(), a, client.RawPatch(client.Merge.Type(), []byte(`{"metadata":{"finalizers":null}}`))))
+	require.NoError(t, env.Client.Delete(t.Context(), a))
+
+	eventually(t, "its end is told", func() bool {
+		told := r.of(k.Name)
+		return told[len(told)-1].ID == "noted-elsewhere"
+	})
 }
 
 func TestNamesakeBeginsAfterTheEnd(t *testing.T) {

@@ -57,6 +57,16 @@ func (n *announcer) bury(ctx context.Context, a *App) error {
 	return err
 }
 
+// lookForEnds has what is noted of ended Apps read anew: one may be of a former leader that was held when
+// it lost the lease, and noted it after this one had read them.
+func (n *announcer) lookForEnds() {
+	if n.e.cfg.Announce == nil {
+		return
+	}
+	n.reread()
+	n.look()
+}
+
 // forget drops the oldest events beyond the bound.
 func forget(data map[types.UID]Event) (lost int) {
 	for _, ev := range inOrder(data)[:max(len(data)-maxGraves, 0)] {

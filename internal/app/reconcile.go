@@ -84,6 +84,7 @@ func (e *Engine) reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	a := &App{}
 	if err := e.cached.Get(ctx, req.NamespacedName, a); err != nil {
 		e.contents.forget(req.NamespacedName)
+		e.announcer.lookForEnds() // one that this replica has not noted itself
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if !a.DeletionTimestamp.IsZero() {
