@@ -63,7 +63,7 @@ func announcer(control *controlapi.Client) func(context.Context, app.Leadership,
 				Replicas: e.Replicas, Ready: e.Ready, Cause: string(e.Cause), Message: e.Message, Fix: e.Fix,
 			}}
 		}
-		return control.Events(ctx, controlapi.EventsRequest{Leader: &controlapi.Leadership{Lease: by.Lease, Term: by.Term}, Events: out})
+		return control.Events(ctx, controlapi.EventsRequest{Leader: &controlapi.Leadership{Lease: by.Lease, Term: by.Term, Call: by.Call}, Events: out})
 	}
 }
 

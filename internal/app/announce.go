@@ -31,6 +31,7 @@ type announcer struct {
 	wake  chan struct{}
 	heard *reign     // the leadership that the control plane knows of
 	by    Leadership // what it is called
+	calls int64      // that were made, or tried
 	graves
 }
 
@@ -86,10 +87,18 @@ func (n *announcer) round(ctx context.Context) (more bool, err error) {
 	if n.heard != r {
 		return true, n.introduce(sending, r) // and then look again at what is to be told
 	}
-	if err := n.e.cfg.Announce(sending, n.by, batch); err != nil {
+	if err := n.tell(sending, n.by, batch); err != nil {
 		return false, err
 	}
 	return true, n.remember(ctx, batch)
+}
+
+// tell is a call to the control plane. Each has a number of its own, since one that failed here may arrive there
+// yet, after the next: with what an App was that the next one said is gone.
+func (n *announcer) tell(ctx context.Context, by Leadership, batch []Event) error {
+	n.calls++
+	by.Call = n.calls
+	return n.e.cfg.Announce(ctx, by, batch)
 }
 
 // introduce has the control plane hear who leads, before anything is told. From then on it refuses what
@@ -100,7 +109,7 @@ func (n *announcer) introduce(ctx context.Context, r *reign) error {
 	if err != nil {
 		return err
 	}
-	if err := n.e.cfg.Announce(ctx, by, nil); err != nil {
+	if err := n.tell(ctx, by, nil); err != nil {
 		return err
 	}
 	if err := n.e.catchUp(ctx); err != nil {

@@ -88,6 +88,7 @@ func (l *leadership) current() *reign {
 type Leadership struct {
 	Lease string // its UID
 	Term  int64  // how often it had changed hands
+	Call  int64  // which of the calls to the control plane, for what arrives late of its own
 }
 
 // called is the name of this replica's leadership. It is an error if another one leads by now.

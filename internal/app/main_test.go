@@ -59,6 +59,9 @@ func (r *receiver) take(_ context.Context, by app.Leadership, events []app.Event
 	if r.leader.Lease == by.Lease && r.leader.Term > by.Term {
 		return errors.New("another one leads")
 	}
+	if r.leader.Lease == by.Lease && r.leader.Term == by.Term && r.leader.Call >= by.Call {
+		return errors.New("a later call was heard") // each try is a call
+	}
 	r.leader = by
 	if len(events) == 0 {
 		return nil

@@ -169,13 +169,16 @@ type AuditAnswer struct {
 type Leadership struct {
 	Lease string `json:"lease" minLength:"1" maxLength:"64" doc:"The Lease's UID."`
 	Term  int64  `json:"term" minimum:"0" doc:"The Lease's leaseTransitions."`
+	// Call orders what one replica sends: a call that it gave up may arrive after the next.
+	Call int64 `json:"call,omitempty" minimum:"0" doc:"Which of the term's calls this is: more than the one before. 0, of agents of before, is in no order."`
 }
 
 // EventsRequest sends events in the order they happened. Without any it says who leads, before that one
 // reads what it will tell: so nobody who led before is heard in between.
 type EventsRequest struct {
 	// Leader is whose events they are. What comes late of a leader that was followed by another
-	// is refused: the next one has told what became of it. Without, nothing is known of that.
-	Leader *Leadership `json:"leader,omitempty" doc:"The leadership under which they are sent. When a later one was heard they are refused."`
+	// is refused: the next one has told what became of it. So is what comes late of its own, after
+	// a later call. Without, nothing is known of that.
+	Leader *Leadership `json:"leader,omitempty" doc:"The leadership under which they are sent. When a later one, or a later call of it, was heard they are refused."`
 	Events []Event     `json:"events" maxItems:"256" doc:"None, for the leadership to be known."`
 }

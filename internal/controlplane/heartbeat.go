@@ -153,17 +153,17 @@ func (r *registry) Events(ctx context.Context, agentID string, told controlapi.E
 	})
 }
 
-// inOrder refuses what comes late of a leader whose follower has been heard: of an App that is gone it
-// would tell as if it were there. The lease by which replicas elect does not keep that from happening, since
-// a request can be held on its way for longer.
+// inOrder refuses what comes late of a leader whose follower has been heard, or that has told more itself
+// since: of an App that is gone it would tell as if it were there. The lease by which replicas elect does not
+// keep that from happening, since a request can be held on its way for longer.
 func inOrder(ctx context.Context, tx *store.Tx, agentID string, by *controlapi.Leadership) error {
 	if by == nil {
 		return nil
 	}
-	newest, err := tx.Leads(ctx, store.EventLeader{AgentID: agentID, Lease: by.Lease, Term: by.Term})
+	newest, err := tx.Leads(ctx, store.EventLeader{AgentID: agentID, Lease: by.Lease, Term: by.Term, Call: by.Call})
 	if err == nil && !newest {
-		err = controlapi.Errorf(problem.Conflict, "nothing to do: the replica that leads now has told what became of the Apps",
-			"these events are of a replica that leads no more (term %d)", by.Term)
+		err = controlapi.Errorf(problem.Conflict, "nothing to do: what became of the Apps has been told since",
+			"these events are of a replica that leads no more, or came after later ones of its own (term %d, call %d)", by.Term, by.Call)
 	}
 	return err
 }

@@ -360,6 +360,27 @@ func TestEventsOfALeaderThatWasFollowedAreRefused(t *testing.T) {
 	}, typesOf(p.queued()))
 }
 
+// TestEventsThatComeAfterLaterOnesAreRefused: the agent gave up a call, and has told more since, when it arrives.
+func TestEventsThatComeAfterLaterOnesAreRefused(t *testing.T) {
+	p := start(t)
+	c := p.registered("shop")
+	tell := func(term, call int64, kinds ...string) error {
+		told := controlapi.EventsRequest{Leader: &controlapi.Leadership{Lease: "first", Term: term, Call: call}}
+		for _, kind := range kinds {
+			told.Events = append(told.Events, controlapi.Event{ID: kind, Type: kind, Time: time.Now(), App: controlapi.AppEvent{Namespace: "web", Name: "api"}})
+		}
+		return c.client.Events(t.Context(), told)
+	}
+	require.NoError(t, tell(1, 1))
+	require.NoError(t, tell(1, 3, "app.removed"))
+	requireProblem(t, tell(1, 2, "app.progressing"), problem.Conflict, "came after later ones")
+	require.NoError(t, tell(1, 3, "app.removed"), "the same once more")
+	require.NoError(t, tell(2, 1, "app.healthy"), "the next one counts anew")
+	requireProblem(t, tell(1, 4, "app.degraded"), problem.Conflict, "leads no more")
+	require.NoError(t, tell(2, 0, "app.degraded"), "an agent of before does not count")
+	assert.Equal(t, []announce.Type{announce.AgentRegistered, "app.removed", "app.healthy", "app.degraded"}, typesOf(p.queued()))
+}
+
 func TestHeartbeatsWriteWhatChanged(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")

@@ -11,24 +11,33 @@ type EventLeader struct {
 	// Lease is the UID of the Lease by which they elect, and Term how often it has changed hands.
 	Lease string
 	Term  int64
+	// Call counts what this leadership has sent; 0 of an agent that does not.
+	Call int64
 }
 
-// Leads notes a leadership, and says whether no later one is known. Where the Lease is another one its terms
+// Leads notes a call of a leadership, and says whether no later one is known. Where the Lease is another one its terms
 // begin anew.
 func (t *Tx) Leads(ctx context.Context, l EventLeader) (bool, error) {
-	known, err := one(t.q.QueryRowContext(ctx, `SELECT agent_id, lease, term FROM event_leaders WHERE agent_id = $1`, l.AgentID),
+	known, err := one(t.q.QueryRowContext(ctx, `SELECT agent_id, lease, term, call FROM event_leaders WHERE agent_id = $1`, l.AgentID),
 		func(row scanner, known *EventLeader) error {
-			return row.Scan(&known.AgentID, &known.Lease, &known.Term)
+			return row.Scan(&known.AgentID, &known.Lease, &known.Term, &known.Call)
 		})
 	switch {
 	case err != nil && !errors.Is(err, ErrNotFound):
 		return false, err
 	case err == nil && known == l:
 		return true, nil
-	case err == nil && known.Lease == l.Lease && known.Term > l.Term:
+	case err == nil && l.before(known):
 		return false, nil
 	}
-	_, err = t.exec(ctx, `INSERT INTO event_leaders (agent_id, lease, term) VALUES ($1, $2, $3)
-		ON CONFLICT (agent_id) DO UPDATE SET lease = excluded.lease, term = excluded.term`, l.AgentID, l.Lease, l.Term)
+	_, err = t.exec(ctx, `INSERT INTO event_leaders (agent_id, lease, term, call) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (agent_id) DO UPDATE SET lease = excluded.lease, term = excluded.term, call = excluded.call`, l.AgentID, l.Lease, l.Term, l.Call)
 	return err == nil, err
+}
+
+func (l EventLeader) before(known EventLeader) bool {
+	if l.Lease != known.Lease || l.Term != known.Term {
+		return l.Lease == known.Lease && l.Term < known.Term
+	}
+	return l.Call > 0 && l.Call < known.Call
 }

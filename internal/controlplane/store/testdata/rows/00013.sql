@@ -1,0 +1,1 @@
+UPDATE event_leaders SET call = 7 WHERE agent_id = 'a1';
