@@ -161,7 +161,10 @@ func TestAProcessHasATermOfItsOwn(t *testing.T) {
 	killed := startReplica(t, env.Agent, config)
 	k := key(ns, "outlives")
 	deploy(t, killed.Engine, k, web)
-	eventually(t, "the first process tells", func() bool { return len(received.of(k.Name)) == 1 })
+	eventually(t, "the first process tells, and notes it: else the second would tell it once more", func() bool {
+		noted := get(t, env, k, &app.App{}).Status.Announced
+		return noted != nil && noted.Generation == 1
+	})
 	killed.cut.Store(true)
 	killed.stop()
 	require.Equal(t, "same", leader(t, env), "it had no word to say")
