@@ -86,7 +86,7 @@ bench-streams: ## Of these followed logs, port-forwards and copies: some 15 minu
 	@mkdir -p $(BIN)
 	@go build -trimpath -o $(BIN)/bench ./test/bench
 	@exec $(BIN)/bench streams $(if $(SHORT),-apps 2 -streams 10 -seconds 20 -bytes 67108864 -rounds 2 -inside 5,-out docs/bench/streams.json)
-bench-tunnel: ## Of these the tunnel beside its peers: some seven minutes
+bench-tunnel: ## Of these the tunnel beside its peers: some ten minutes
 bench-agents: ## Of these a control plane with 10 000 agents: some six minutes
 bench-tunnel bench-agents: bench-%:
 	@go run ./test/setup bench-$*

@@ -54,9 +54,9 @@ func runTunnel(ctx context.Context, args []string) (err error) {
 	out := flags.String("out", "", "directory that takes the figures as JSON and SVG")
 	// Many short turns and not few long ones: a virtual machine is faster now and slower then, for seconds
 	// at a time, and what is compared has to be of the same moment.
-	flags.IntVar(&b.Rounds, "rounds", 20, "rounds of requests; in each all ways take turns")
+	flags.IntVar(&b.Rounds, "rounds", 40, "rounds of requests, in which the ways take turns; peers are in every third")
 	flags.DurationVar(&b.Measure, "measure", 250*time.Millisecond, "how long each way is measured in a round, at each number of clients")
-	flags.IntVar(&b.BulkRounds, "bulk-rounds", 8, "rounds of bulk")
+	flags.IntVar(&b.BulkRounds, "bulk-rounds", 15, "rounds of bulk, of the same kind")
 	flags.DurationVar(&b.Bulk, "bulk", 300*time.Millisecond, "how long a bulk transfer goes on, about")
 	flags.DurationVar(&b.RoundTrip, "round-trip", 40*time.Millisecond, "the long way's round trip")
 	flags.DurationVar(&b.Reconnect, "reconnect", 60*time.Second, "how long a way may take until it is back")

@@ -29,13 +29,26 @@ func turns(all []*contender, round int) []*contender {
 	return back
 }
 
+// peersEvery is in which of the rounds peers take part: they are compared with what is far from its bound. Direct TLS and
+// ours are in all of them.
+const peersEvery = 3
+
+// taking are those that take part in a round, in their order.
+func (b *tunnelBench) taking(round int) []*contender {
+	all := turns(b.contenders, round)
+	if round%peersEvery == 0 {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(c *contender) bool { return c.name != way.Ours && c.name != way.Direct })
+}
+
 func (b *tunnelBench) measureRequests(ctx context.Context) error {
 	for round := range b.Rounds {
 		for _, level := range levels {
 			if b.Clients > 0 && b.Clients != level {
 				continue
 			}
-			for _, c := range turns(b.contenders, round) {
+			for _, c := range b.taking(round) {
 				if _, err := load.RunClosed(ctx, c.client, way.BaseURL+load.PathSmall, level, 0, 0); err != nil { // connects
 					return fmt.Errorf("%s: %w", c.name, err)
 				}
@@ -45,6 +58,9 @@ func (b *tunnelBench) measureRequests(ctx context.Context) error {
 					return fmt.Errorf("%s: %w", c.name, err)
 				}
 				b.results.closed(c, got)
+				if round%peersEvery == 0 {
+					b.results.add(c.name, c.protocol, besidePeers(level), got.PerSecond)
+				}
 				b.results.took(c, strconv.Itoa(level), c.at.used().since(before), float64(got.Answered))
 			}
 		}
@@ -72,7 +88,7 @@ func (b *tunnelBench) measureMemory(context.Context) error {
 func (b *tunnelBench) measureBulk(ctx context.Context) error {
 	for round := range b.BulkRounds {
 		for _, direction := range []load.Direction{load.Down, load.Up} {
-			for _, c := range turns(b.contenders, round) {
+			for _, c := range b.taking(round) {
 				before := c.at.used()
 				rate, moved, err := load.Bulk(ctx, c.client, way.BaseURL, direction, b.Bulk)
 				if err != nil {

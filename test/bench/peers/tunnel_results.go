@@ -61,6 +61,9 @@ func (r *tunnelResults) took(c *contender, what string, used taken, of float64) 
 	r.add(c.name, c.protocol, "cpu."+what+".load", micros(used.load)/of)
 }
 
+// besidePeers is the rate in the rounds in which peers took part.
+func besidePeers(level int) string { return fmt.Sprintf("rps.%d.beside peers", level) }
+
 func (r *tunnelResults) median(key rowKey, what string) float64 {
 	return load.Median(r.samples[key][what])
 }
@@ -143,7 +146,7 @@ func (r *tunnelResults) ahead(set *figure.Set) {
 		}
 		for _, level := range levels[1:] {
 			set.AtLeast(leastAhead, fmt.Sprintf("tunnel.ahead.%s.%d", peer, level),
-				fmt.Sprintf("requests/s of %d clients, to those over %s", level, peer), r.ratio(ours, key, fmt.Sprintf("rps.%d", level)), "")
+				fmt.Sprintf("requests/s of %d clients, to those over %s", level, peer), r.ratio(ours, key, besidePeers(level)), "")
 		}
 	}
 }

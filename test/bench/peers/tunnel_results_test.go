@@ -42,6 +42,9 @@ func sample(share float64) *tunnelResults {
 			r.add(way.Direct, p, what, 1000)
 			r.add(way.Ours, p, what, 1000*share)
 		}
+		for _, level := range levels[1:] {
+			r.add(way.Ours, p, besidePeers(level), 1000*share)
+		}
 		for _, what := range []string{"p99.50", "p50.1"} {
 			r.add(way.Direct, p, what, 100)
 			r.add(way.Ours, p, what, 100/share)
@@ -53,8 +56,9 @@ func sample(share float64) *tunnelResults {
 		r.add(way.Ours, p, "far.down", 400*share)
 		r.add(way.Ours, p, "far.up", 400*share)
 	}
-	r.add("frp", way.HTTP1, "rps.50", 500)
-	r.add("frp", way.HTTP1, "rps.200", 500)
+	for _, level := range levels[1:] {
+		r.add("frp", way.HTTP1, besidePeers(level), 500)
+	}
 	r.add(way.Ours, way.HTTP1, "reconnect", 1)
 	return r
 }
@@ -72,4 +76,18 @@ func TestTheBoundsOfTheTunnelAreChecked(t *testing.T) {
 			assert.NoError(t, err, out.String())
 		}
 	}
+}
+
+// TestPeersTakePartInEveryThirdRound: from the first on, so that a run of one round has all.
+func TestPeersTakePartInEveryThirdRound(t *testing.T) {
+	b := &tunnelBench{contenders: []*contender{{name: way.Direct}, {name: way.Ours}, {name: "frp"}}}
+	var took []string
+	for round := range 4 {
+		var names string
+		for _, c := range b.taking(round) {
+			names += c.name + " "
+		}
+		took = append(took, names)
+	}
+	assert.Equal(t, []string{"direct pipeops frp ", "pipeops direct ", "direct pipeops ", "frp pipeops direct "}, took)
 }
