@@ -31,7 +31,7 @@ func (t *Tunnel) connectWebsocket(ctx context.Context) (*line, error) {
 			if err != nil {
 				return nil, err
 			}
-			socket = link.NewSocket(raw)
+			socket = link.NewAnsweringSocket(raw)
 			return socket, nil
 		},
 		TLSClientConfig: cfg, Protocols: new(http.Protocols), MaxResponseHeaderBytes: maxProxyAnswer,

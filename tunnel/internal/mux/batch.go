@@ -45,13 +45,18 @@ type Corked interface {
 	Uncork() error
 }
 
+// Answering is a Corked that is told before an answer is sent to a single client: no other stream has anything to send with
+// it, none had before it, and what one client uses one for is what this stream is used for (manner).
+type Answering interface{ Answered() }
+
 // batch is what waits to be sent. While one batch is in the kernel the next is gathered:
 // group commit, as databases call it. What a small request costs is system calls.
 //
 // So a write has succeeded when it is taken, and its failure ends the session.
 type batch struct {
 	conn    net.Conn
-	below   Corked // of its TLS; nil when there is none
+	below   Corked    // of its TLS; nil when there is none
+	told    Answering // what is below, where it is that
 	timeout time.Duration
 	failed  func(error)
 
@@ -62,6 +67,7 @@ type batch struct {
 	waiting  []byte
 	frame    int     // where in it the newest frame begins, which is of the stream that was last
 	grows    bool    // so that more of that stream goes into it
+	answer   bool    // waiting is one of a stream that was the last to send, and no other's
 	buffer   *[]byte // what waiting is in
 	busy     bool    // somebody sends
 	last     uint32  // the stream whose data came last
@@ -77,6 +83,7 @@ var (
 
 func newBatch(conn net.Conn, below Corked, timeout time.Duration, failed func(error)) *batch {
 	b := &batch{conn: conn, below: below, timeout: timeout, failed: failed}
+	b.told, _ = below.(Answering)
 	b.room.L, b.small.L, b.rested.L = &b.mu, &b.mu, &b.mu
 	return b
 }
@@ -93,7 +100,7 @@ func (b *batch) put(h header, now bool) bool {
 		return false
 	}
 	b.take(headerSize)
-	b.waiting, b.grows = h.append(b.waiting), false
+	b.waiting, b.grows, b.answer = h.append(b.waiting), false, false
 	b.flushSoon()
 	b.next()
 	return true
@@ -102,7 +109,7 @@ func (b *batch) put(h header, now bool) bool {
 // data appends a frame with p or as much of its beginning as there is room for, and answers
 // how much that was. A small frame that is said to be lone goes to the kernel from here when
 // its stream was the last to send as well: there is nobody to gather with.
-func (b *batch) data(stream uint32, p []byte, lone bool) (int, error) {
+func (b *batch) data(stream uint32, p []byte, how manner) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := b.fits(len(p))
@@ -119,9 +126,10 @@ func (b *batch) data(stream uint32, p []byte, lone bool) (int, error) {
 	}
 	b.take(headerSize + n)
 	b.append(stream, p[:n])
-	lone = lone && !b.busy && b.last == stream && len(b.waiting) <= smallFrame
+	alone := b.last == stream && len(b.waiting) <= smallFrame
+	b.answer = alone && how >= brief && (b.answer || len(b.waiting) == headerSize+n)
 	b.last = stream
-	if !lone {
+	if b.busy || !alone || how != lone {
 		b.flushSoon()
 		b.next()
 		return n, nil
@@ -147,17 +155,17 @@ func (b *batch) append(stream uint32, p []byte) {
 }
 
 // send is data, but from the memory and the goroutine of its writer where it can be so: that is
-// a frame that is bulk, or lone, while nobody sends and nothing waits. For what fills a batch by
-// itself another goroutine is no help, and waking it costs more than the rest. The frame is p
-// with room for its header; without one it is data.
-func (b *batch) send(stream uint32, p, frame []byte, lone bool) (int, error) {
+// a frame that is bulk, or a small one whose stream was the last to send, while nobody sends and nothing waits. For
+// what fills a batch by itself, or was all that there was to be read and has nobody to gather with, another goroutine is
+// no help, and waking it costs more than the rest. The frame is p with room for its header; without one it is data.
+func (b *batch) send(stream uint32, p, frame []byte, how manner) (int, error) {
 	if frame == nil {
-		return b.data(stream, p, lone)
+		return b.data(stream, p, how)
 	}
 	b.mu.Lock()
-	if b.busy || len(b.waiting) > 0 || b.usable() != nil || len(p) <= smallFrame && (!lone || b.last != stream) {
+	if b.busy || len(b.waiting) > 0 || b.usable() != nil || len(p) <= smallFrame && b.last != stream {
 		b.mu.Unlock()
-		return b.data(stream, p, lone)
+		return b.data(stream, p, how)
 	}
 	b.last, b.busy = stream, true
 	b.mu.Unlock()

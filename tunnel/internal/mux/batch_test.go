@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,10 +68,10 @@ func newTestBatch(conn net.Conn, below Corked) *batch {
 }
 
 // say puts in a frame of a stream.
-func say(t *testing.T, b *batch, stream uint32, text string, lone bool) {
+func say(t *testing.T, b *batch, stream uint32, text string, how manner) {
 	t.Helper()
 	for len(text) > 0 {
-		n, err := b.data(stream, []byte(text), lone)
+		n, err := b.data(stream, []byte(text), how)
 		if err != nil {
 			t.Error(err)
 			return
@@ -100,7 +101,7 @@ func TestWhatWaitsGoesOutTogether(t *testing.T) {
 		conn := newGated(make(chan struct{}))
 		b := newTestBatch(conn, nil)
 		for i := range 10 {
-			say(t, b, uint32(i), string(rune('a'+i)), false)
+			say(t, b, uint32(i), string(rune('a'+i)), busy)
 			synctest.Wait()
 		}
 		conn.gate <- struct{}{}
@@ -121,14 +122,14 @@ func TestWhatWaitsOfAStreamIsOneFrame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := newGated(make(chan struct{}))
 		b := newTestBatch(conn, nil)
-		say(t, b, 1, "first", false)
+		say(t, b, 1, "first", busy)
 		synctest.Wait() // it is on its way
-		say(t, b, 1, "a", false)
-		say(t, b, 1, "b", false)
-		say(t, b, 2, "c", false)
-		say(t, b, 1, "d", false)
+		say(t, b, 1, "a", busy)
+		say(t, b, 1, "b", busy)
+		say(t, b, 2, "c", busy)
+		say(t, b, 1, "d", busy)
 		b.put(header{kind: frameWindow, flags: flagFIN, stream: 1}, true)
-		say(t, b, 1, "e", false)
+		say(t, b, 1, "e", busy)
 		conn.gate <- struct{}{}
 		synctest.Wait()
 		conn.gate <- struct{}{}
@@ -158,10 +159,10 @@ func TestALoneFrameGoesAtOnce(t *testing.T) {
 		sent := make(chan struct{})
 		go func() {
 			defer close(sent)
-			say(t, b, 1, "mine", true)
+			say(t, b, 1, "mine", lone)
 		}()
 		synctest.Wait()
-		say(t, b, 2, "another's", true)
+		say(t, b, 2, "another's", lone)
 		conn.gate <- struct{}{}
 		<-sent // although nobody lets the other through
 		conn.gate <- struct{}{}
@@ -174,25 +175,75 @@ func TestALoneFrameGoesAtOnce(t *testing.T) {
 	})
 }
 
+// answering counts what it is told of.
+type answering struct {
+	Corked
+	answers atomic.Int32
+}
+
+func (a *answering) Answered() { a.answers.Add(1) }
+
+// TestAnswersAreTold where there is one client, and nothing else.
+func TestAnswersAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		below := &answering{}
+		b := newTestBatch(newGated(nil), below)
+		for _, c := range []struct {
+			stream uint32
+			how    manner
+			want   int32
+		}{{1, lone, 0}, {1, lone, 1}, {1, busy, 1}, {1, lone, 2}, {2, lone, 2}, {2, brief, 3}, {2, brief, 4}, {3, brief, 4}} {
+			say(t, b, c.stream, "x", c.how)
+			synctest.Wait()
+			if got := below.answers.Load(); got != c.want {
+				t.Errorf("%+v: %d", c, got)
+			}
+		}
+		if !b.put(header{kind: framePing}, true) {
+			t.Error("no room")
+		}
+		synctest.Wait()
+		if got := below.answers.Load(); got != 4 {
+			t.Errorf("after a ping: %d", got)
+		}
+		for _, text := range []string{"head", "body"} { // before anybody sends
+			say(t, b, 3, text, brief)
+		}
+		synctest.Wait()
+		if got := below.answers.Load(); got != 5 {
+			t.Errorf("after an answer in two pieces: %d", got)
+		}
+		say(t, b, 3, "x", brief)
+		say(t, b, 1, "y", brief)
+		synctest.Wait()
+		if got := below.answers.Load(); got != 5 {
+			t.Errorf("after two streams': %d", got)
+		}
+		if err := b.close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestNoMoreWaitsThanFits holds a writer until the others are gone, while small frames find
 // room.
 func TestNoMoreWaitsThanFits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := newGated(make(chan struct{}))
 		b := newTestBatch(conn, nil)
-		say(t, b, 1, "first", false)
+		say(t, b, 1, "first", busy)
 		synctest.Wait()
 		large := strings.Repeat("x", 3*batchSize)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			say(t, b, 1, large, false)
+			say(t, b, 1, large, busy)
 		}()
 		synctest.Wait()
 		if isClosed(done) {
 			t.Error("more was taken than fits")
 		}
-		say(t, b, 2, "small", false)
+		say(t, b, 2, "small", busy)
 		if !b.put(header{kind: framePing}, true) {
 			t.Error("no room for a ping")
 		}
@@ -228,14 +279,40 @@ func TestAPeerThatTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := newGated(make(chan struct{}))
 		b := newTestBatch(conn, nil)
-		say(t, b, 1, "x", false)
+		say(t, b, 1, "x", busy)
 		time.Sleep(testConfig().WriteTimeout + time.Millisecond)
 		synctest.Wait()
 		if !isClosed(conn.closed) {
 			t.Error("the connection is open")
 		}
-		if _, err := b.data(1, []byte("y"), false); !errors.Is(err, os.ErrDeadlineExceeded) {
+		if _, err := b.data(1, []byte("y"), busy); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("the next write: %v", err)
+		}
+	})
+}
+
+// TestASmallFrameGoesByWhoHasReadIt where its stream was the last to send, and else waits for others.
+func TestASmallFrameGoesByWhoHasReadIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := newGated(nil)
+		b := newTestBatch(conn, nil)
+		frame := append(make([]byte, headerSize), "small"...)
+		for _, wrote := range []int{0, 2} { // after each, when nobody else has run
+			if n, err := b.send(1, frame[headerSize:], frame, busy); n != len(frame)-headerSize || err != nil {
+				t.Errorf("%d, %v", n, err)
+			}
+			if got := len(conn.written()); got != wrote {
+				t.Errorf("%d writes, not %d", got, wrote)
+			}
+			synctest.Wait()
+		}
+		if err := b.close(); err != nil {
+			t.Error(err)
+		}
+		for _, w := range conn.written() {
+			if bodies(t, w) != "small" {
+				t.Errorf("written: %q", w)
+			}
 		}
 	})
 }
@@ -249,7 +326,7 @@ func TestBulkGoesByItsWriter(t *testing.T) {
 		sent := make(chan struct{})
 		bulk := make([]byte, headerSize+2*smallFrame)
 		whole := func() {
-			n, err := b.send(1, bulk[headerSize:], bulk, false)
+			n, err := b.send(1, bulk[headerSize:], bulk, busy)
 			if n != len(bulk)-headerSize || err != nil {
 				t.Errorf("%d, %v", n, err)
 			}
@@ -261,7 +338,7 @@ func TestBulkGoesByItsWriter(t *testing.T) {
 			t.Error("it was copied, or has not gone")
 		}
 		go func() {
-			say(t, b, 2, "small", false)
+			say(t, b, 2, "small", busy)
 			whole()
 		}()
 		synctest.Wait()
@@ -287,13 +364,13 @@ func TestASendThatFails(t *testing.T) {
 		conn := newGated(make(chan struct{}))
 		b := newTestBatch(conn, nil)
 		frame := make([]byte, headerSize+2*smallFrame)
-		if _, err := b.send(1, frame[headerSize:], frame, false); !errors.Is(err, os.ErrDeadlineExceeded) {
+		if _, err := b.send(1, frame[headerSize:], frame, busy); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("a send to who takes nothing: %v", err)
 		}
 		if !isClosed(conn.closed) {
 			t.Error("the connection is open")
 		}
-		if _, err := b.send(1, frame[headerSize:], frame, false); !errors.Is(err, os.ErrDeadlineExceeded) {
+		if _, err := b.send(1, frame[headerSize:], frame, busy); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("the next one: %v", err)
 		}
 	})
@@ -323,25 +400,25 @@ func TestCloseSendsWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := newGated(nil)
 		b := newTestBatch(conn, nil)
-		say(t, b, 1, "farewell", false)
+		say(t, b, 1, "farewell", busy)
 		if err := b.close(); err != nil {
 			t.Error(err)
 		}
 		if got := conn.written(); len(got) != 1 || bodies(t, got[0]) != "farewell" {
 			t.Errorf("written: %q", got)
 		}
-		if _, err := b.data(1, []byte("x"), false); !errors.Is(err, ErrSessionClosed) {
+		if _, err := b.data(1, []byte("x"), busy); !errors.Is(err, ErrSessionClosed) {
 			t.Errorf("write after close: %v", err)
 		}
 
 		conn = newGated(make(chan struct{}))
 		b = newTestBatch(conn, nil)
-		say(t, b, 1, "x", false)
+		say(t, b, 1, "x", busy)
 		synctest.Wait()
-		say(t, b, 1, strings.Repeat("x", batchSize), false)
+		say(t, b, 1, strings.Repeat("x", batchSize), busy)
 		failed := make(chan error, 1)
 		go func() {
-			_, err := b.data(1, make([]byte, batchSize), false)
+			_, err := b.data(1, make([]byte, batchSize), busy)
 			failed <- err
 		}()
 		synctest.Wait()
@@ -396,9 +473,9 @@ func TestRecordsGoOutTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		below := &corked{gated: newGated(nil)}
 		b := newTestBatch(inRecords{below}, below)
-		say(t, b, 1, strings.Repeat("x", batchSize-headerSize), false)
+		say(t, b, 1, strings.Repeat("x", batchSize-headerSize), busy)
 		synctest.Wait()
-		say(t, b, 1, "small", false)
+		say(t, b, 1, "small", busy)
 		if err := b.close(); err != nil {
 			t.Error(err)
 		}

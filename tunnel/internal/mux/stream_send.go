@@ -14,14 +14,14 @@ func (s *Stream) write(p, frame []byte) (written int, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	for written < len(p) {
-		most, lone, err := s.awaitRoom(len(p) - written)
+		most, manner, err := s.awaitRoom(len(p) - written)
 		if err != nil {
 			return written, err
 		}
 		if most < len(p) {
 			frame = nil
 		}
-		n, err := s.session.out.send(s.id, p[written:written+most], frame, lone)
+		n, err := s.session.out.send(s.id, p[written:written+most], frame, manner)
 		if err != nil {
 			return written, s.ended(err)
 		}
@@ -55,22 +55,45 @@ func (s *Stream) ReadFrom(r io.Reader) (total int64, err error) {
 	}
 }
 
-// awaitRoom returns when the other end takes something, and how much. It is lone when the
-// stream's habit is one write for each answer, so that none is about to follow.
-func (s *Stream) awaitRoom(wanted int) (most int, lone bool, err error) {
+// manner is what to expect after a write, by how the stream was used so far.
+type manner int
+
+const (
+	// busy: more, at any time.
+	busy manner = iota
+	// brief: it is the first or the second since something was received, and the habit is no more than two for each
+	// answer. That is one client with HTTP/2.
+	brief
+	// lone: it is the only one for each answer. That is one client with HTTP/1.1.
+	lone
+)
+
+func (s *Stream) manner() manner {
+	switch most := max(s.writes, s.talk); {
+	case most <= 1:
+		return lone
+	case most <= 2:
+		return brief
+	default:
+		return busy
+	}
+}
+
+// awaitRoom returns when the other end takes something, and how much.
+func (s *Stream) awaitRoom(wanted int) (most int, how manner, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
 		switch {
 		case s.closed:
-			return 0, false, net.ErrClosed
+			return 0, busy, net.ErrClosed
 		case s.err != nil:
-			return 0, false, s.err
+			return 0, busy, s.err
 		case s.writeUntil.passed():
-			return 0, false, os.ErrDeadlineExceeded
+			return 0, busy, os.ErrDeadlineExceeded
 		case s.room > 0:
 			s.writes++
-			return min(wanted, int(s.room)), s.writes == 1 && s.talk <= 1, nil
+			return min(wanted, int(s.room)), s.manner(), nil
 		}
 		s.writeUntil.wait()
 	}
