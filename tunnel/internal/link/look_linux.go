@@ -19,7 +19,7 @@ func look(raw syscall.RawConn) {
 	_ = raw.Control(func(fd uintptr) {
 		asked := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}} //nolint:gosec // a descriptor fits
 		for time.Now().Before(until) {
-			if n, err := unix.Poll(asked, 0); n > 0 || err != nil && err != unix.EINTR { //nolint:errorlint // an errno
+			if n, err := unix.Poll(asked, 0); n > 0 || err != nil && err != unix.EINTR {
 				return
 			}
 			_, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // it cannot fail
