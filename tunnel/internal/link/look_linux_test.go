@@ -33,19 +33,48 @@ func lookingSocket(t *testing.T) (*Socket, *net.TCPConn) {
 	return s, far.(*net.TCPConn)
 }
 
-// TestLookingChangesNothingOfWhatIsRead: what is there, what comes while it is looked for, what comes later, and the end.
+// TestALookEnds when there is something to read, and else in time. That it takes no longer is told by the
+// shortest of many: any may be held up.
+func TestALookEnds(t *testing.T) {
+	s, far := lookingSocket(t)
+	took := func() time.Duration {
+		began := time.Now()
+		look(s.raw)
+		return time.Since(began)
+	}
+	if got := took(); got < soon {
+		t.Errorf("looked for what did not come for %s", got)
+	}
+	if _, err := far.Write([]byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(s, make([]byte, 1)); err != nil { // it has come
+		t.Fatal(err)
+	}
+	if err := far.Close(); err != nil { // from now on there is an end to be read
+		t.Fatal(err)
+	}
+	if _, err := s.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Fatalf("at the end: %v", err)
+	}
+	least := soon
+	for range 100 {
+		least = min(least, took())
+	}
+	if least >= soon {
+		t.Error("looked for what is there all the time")
+	}
+}
+
+// TestLookingChangesNothingOfWhatIsRead: what is there, what comes while it is looked for, and the end.
 func TestLookingChangesNothingOfWhatIsRead(t *testing.T) {
 	s, far := lookingSocket(t)
-	const words = 99
+	const words = 100
 	reading := make(chan struct{})
 	go func() {
 		for n := range words {
-			switch n % 3 {
-			case 1:
+			if n%2 == 1 {
 				<-reading
-			case 2:
-				<-reading
-				<-time.After(2 * soon)
 			}
 			if _, err := far.Write([]byte{byte(n)}); err != nil {
 				t.Error(err)
@@ -57,7 +86,7 @@ func TestLookingChangesNothingOfWhatIsRead(t *testing.T) {
 	}()
 	got := make([]byte, 1)
 	for n := range words {
-		if n%3 != 0 {
+		if n%2 == 1 {
 			reading <- struct{}{}
 		}
 		s.next.quick = habit
@@ -68,6 +97,22 @@ func TestLookingChangesNothingOfWhatIsRead(t *testing.T) {
 	s.next.quick = habit
 	if _, err := s.Read(got); !errors.Is(err, io.EOF) {
 		t.Errorf("at the end: %v", err)
+	}
+}
+
+// TestAReadLooksFirst where it is the habit.
+func TestAReadLooksFirst(t *testing.T) {
+	s, _ := lookingSocket(t)
+	if err := s.SetReadDeadline(time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	s.next.quick = habit
+	began := time.Now()
+	if _, err := s.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("read: %v", err)
+	}
+	if got := time.Since(began); got < soon {
+		t.Errorf("it took %s, in which nobody has looked", got)
 	}
 }
 

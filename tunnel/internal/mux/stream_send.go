@@ -14,14 +14,14 @@ func (s *Stream) write(p, frame []byte) (written int, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	for written < len(p) {
-		most, manner, err := s.awaitRoom(len(p) - written)
+		most, how, err := s.awaitRoom(len(p) - written)
 		if err != nil {
 			return written, err
 		}
 		if most < len(p) {
 			frame = nil
 		}
-		n, err := s.session.out.send(s.id, p[written:written+most], frame, manner)
+		n, err := s.session.out.send(s.id, p[written:written+most], frame, how)
 		if err != nil {
 			return written, s.ended(err)
 		}
