@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"sync/atomic"
 	"time"
 )
 
@@ -44,10 +45,14 @@ func (c *ControlPlane) giveBack(ctx context.Context) error {
 	var s storm
 	gc := newCollector()
 	defer gc.end()
+	collected, stop := watchCollections()
+	defer stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-collected:
+			gc.came(collections())
 		case <-ebb.C:
 			if s.over(c.tunnel.Stats().Logins) {
 				runtime.GC() // what pools keep is free after the second one, which is FreeOSMemory's
@@ -63,6 +68,28 @@ func collections() uint64 {
 	sample := []metrics.Sample{{Name: "/gc/cycles/total:gc-cycles"}}
 	metrics.Read(sample)
 	return sample[0].Value.Uint64()
+}
+
+// watchCollections says after each collection that there was one, until it is stopped. It does so by what nobody holds, so that
+// each collection finds it.
+func watchCollections() (collected <-chan struct{}, stop func()) {
+	told, stopped := make(chan struct{}, 1), new(atomic.Bool)
+	var arm func()
+	arm = func() {
+		// Larger than what the allocator puts together with others, which may be held.
+		runtime.AddCleanup(new([64]byte), func(struct{}) {
+			if stopped.Load() {
+				return
+			}
+			select {
+			case told <- struct{}{}:
+			default: // it is said already
+			}
+			arm()
+		}, struct{}{})
+	}
+	arm()
+	return told, func() { stopped.Store(true) }
 }
 
 // collector has garbage collected as often as the time needs it. Where the environment has the say
@@ -101,6 +128,14 @@ func (g *collector) look(collections uint64) {
 		g.to(g.first)
 	} else {
 		g.to(min(restPercent, g.first))
+	}
+}
+
+// came is told after a collection how many there were until now. The second since the last look ends rest at once: until
+// the next look a burst of work would be spent on looking through thousands of agents again and again.
+func (g *collector) came(collections uint64) {
+	if collections-g.last > 1 {
+		g.to(g.first)
 	}
 }
 

@@ -1,9 +1,12 @@
 package controlplane
 
 import (
+	"runtime"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestAStormIsOverWhenHardlyAnybodyComes(t *testing.T) {
@@ -33,9 +36,30 @@ func TestCollectionsAreAsOftenAsTheyAreCheap(t *testing.T) {
 		{"more rest", func() { g.look(21) }, restPercent},
 		{"busy again", func() { g.look(23) }, 50},
 		{"rest at the end", func() { g.look(24) }, restPercent},
+		{"a first collection", func() { g.came(25) }, restPercent},
+		{"a second before it was looked", func() { g.came(26) }, 50},
+		{"a third", func() { g.came(27) }, 50},
+		{"rest after the burst", func() { g.look(27); g.look(27) }, restPercent},
 		{"the end", g.end, 50},
 	} {
 		step.do()
 		assert.Equal(t, step.want, percent, step.name)
 	}
+}
+
+func TestEachCollectionIsSaid(t *testing.T) {
+	collected, stop := watchCollections()
+	for range 3 {
+		said := func() bool {
+			runtime.GC()
+			select {
+			case <-collected:
+				return true
+			default:
+				return false
+			}
+		}
+		require.Eventually(t, said, 10*time.Second, time.Millisecond)
+	}
+	stop()
 }
