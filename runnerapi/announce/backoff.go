@@ -13,7 +13,7 @@ const (
 	maxPause   = 5 * time.Second
 	// refusedPause is the most while nobody listens at the address: asking again costs
 	// whoever is not there nothing, and what waits goes out soon after a broker is back.
-	refusedPause = time.Second
+	refusedPause = 300 * time.Millisecond
 	// stablePeriod is how long a connection must have lasted to start over with
 	// short pauses.
 	stablePeriod = 20 * time.Second
