@@ -34,11 +34,12 @@ type listener struct {
 // listen consumes the Runner's queue from now on, over all outages.
 func listen(b *broker.Broker) (*listener, error) {
 	l := &listener{ready: make(chan struct{}), told: make(chan struct{}), ledger: newLedger()}
+	first := sync.OnceFunc(func() { close(l.ready) })
 	consumer, err := announce.NewConsumer(announce.ConsumerConfig{
 		Config: announce.Config{
 			URLs: []string{b.URL(broker.UserRunner)}, TLS: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: b.CAPool()}, Log: zerolog.Nop(),
 		},
-		Queue: announce.RunnerQueue(benchRunner), Prefetch: prefetch, Ready: sync.OnceFunc(func() { close(l.ready) }),
+		Queue: announce.RunnerQueue(benchRunner), Prefetch: prefetch, Ready: func() { first(); l.look((*ledger).listening) },
 	})
 	if err != nil {
 		return nil, err
@@ -104,11 +105,12 @@ func (b *agentsBench) announce(ctx context.Context) error {
 	if err := b.sys.Broker.Kill(); err != nil {
 		return err
 	}
+	b.consumer.look((*ledger).killed)
 	if err := b.post(ctx); err != nil {
 		return err
 	}
 	start := time.Now()
-	b.consumer.look(func(l *ledger) { l.begin(start) })
+	b.consumer.look(func(l *ledger) { l.drawSince(start) })
 	for kill := 1; kill <= b.Kills; kill++ {
 		if err := b.sys.Broker.Start(ctx); err != nil {
 			return err
@@ -121,7 +123,7 @@ func (b *agentsBench) announce(ctx context.Context) error {
 		}
 		b.consumer.look(func(l *ledger) {
 			b.say("RabbitMQ was killed for the %d. time, %d announcements heard", kill, l.apps)
-			l.begin(start)
+			l.killed()
 		})
 	}
 	if err := b.sys.Broker.Start(ctx); err != nil {

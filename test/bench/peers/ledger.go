@@ -20,6 +20,7 @@ type ledger struct {
 
 	// segments are the times between the broker's deaths in which something came.
 	segments []segment
+	dead     bool // the broker was killed, and is not back for who listens
 	since    time.Time
 	curve    []point
 }
@@ -32,11 +33,20 @@ type segment struct {
 
 func newLedger() ledger { return ledger{latest: map[string]uint64{}, seen: map[string]bool{}} }
 
-// begin starts another segment; the curve's time is since then.
-func (l *ledger) begin(since time.Time) {
-	l.since = since
-	l.segments = append(l.segments, segment{})
+// killed notes that the broker is. What is heard from now on was sent by it before, until another one is listened to.
+func (l *ledger) killed() { l.dead = true }
+
+// listening notes that a broker is listened to from now on, and starts another segment if the one before was killed: a connection
+// that was lost for another reason takes time like everything else.
+func (l *ledger) listening() {
+	if l.dead {
+		l.dead = false
+		l.segments = append(l.segments, segment{})
+	}
 }
+
+// drawSince has the curve begin.
+func (l *ledger) drawSince(start time.Time) { l.since = start }
 
 // enter takes what came. What came before is known by its ID; what is older than the
 // latest and new came too late.

@@ -29,15 +29,26 @@ func TestTheLedgerSeesRepeatsAndWhatComesTooLate(t *testing.T) {
 }
 
 func TestTheRateIsOfTheTimeInWhichThereWasABroker(t *testing.T) {
-	l, start := newLedger(), time.Now()
+	l, start, sequence := newLedger(), time.Now(), uint64(0)
+	hundred := func(start time.Time) {
+		for i := range 101 {
+			sequence++
+			entered(&l, "a", strconv.FormatUint(sequence, 10), sequence, start.Add(time.Duration(i)*10*time.Millisecond))
+		}
+	}
+	l.listening()
+	hundred(start) // before it is measured
 	assert.Zero(t, l.rate())
-	l.begin(start)
-	for i := range 101 {
-		entered(&l, "a", strconv.Itoa(i), uint64(i+1), start.Add(time.Duration(i)*10*time.Millisecond))
-	}
-	l.begin(start) // the broker is away for an hour
-	for i := range 101 {
-		entered(&l, "a", strconv.Itoa(i+101), uint64(i+102), start.Add(time.Hour+time.Duration(i)*10*time.Millisecond))
-	}
+	l.killed()
+	l.listening()
+	hundred(start)
 	assert.InDelta(t, 101, l.rate(), 0.01)
+	l.killed() // it is away for an hour
+	entered(&l, "a", "sent before it died", sequence, start.Add(time.Second))
+	l.listening()
+	hundred(start.Add(time.Hour))
+	assert.InDelta(t, 101.5, l.rate(), 0.01)
+	l.listening() // a connection was lost: the time until another counts
+	hundred(start.Add(time.Hour + 9*time.Second))
+	assert.InDelta(t, 304/11., l.rate(), 0.01)
 }
