@@ -20,6 +20,8 @@ type Session struct {
 	out  *batch
 	life heartbeat
 
+	courtesy *courtesy
+
 	mu       sync.Mutex
 	streams  map[uint32]*Stream
 	nextID   uint32
@@ -59,7 +61,7 @@ func (s *Session) Serve() error {
 
 func begin(conn net.Conn, below Corked, cfg Config, first uint32) *Session {
 	s := &Session{
-		cfg: cfg, conn: conn, in: newInput(conn), nextID: first,
+		cfg: cfg, conn: conn, in: newInput(conn), nextID: first, courtesy: everybodys,
 		streams: map[uint32]*Stream{}, opening: make(chan struct{}, backlog),
 		done: make(chan struct{}), received: make(chan struct{}),
 	}

@@ -46,6 +46,9 @@ func (s *Stream) ReadFrom(r io.Reader) (total int64, err error) {
 				return total, werr
 			}
 		}
+		if err == nil && n <= smallFrame && s.ahead() {
+			s.session.courtesy.giveWay()
+		}
 		if err == io.EOF {
 			return total, nil
 		}
@@ -77,6 +80,13 @@ func (s *Stream) manner() manner {
 	default:
 		return busy
 	}
+}
+
+// ahead says whether more is written before it is answered, as by many clients on one connection.
+func (s *Stream) ahead() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.manner() != lone
 }
 
 // awaitRoom returns when the other end takes something, and how much.
