@@ -16,8 +16,8 @@ const (
 	leastPause, mostPause = 50 * time.Millisecond, 3200 * time.Millisecond
 )
 
-// courtesy lets other processes have the processor before somebody is read again who is ahead of the answers: by then there
-// is more to read at once, and those who answer have not waited. Beside processes that compute it
+// courtesy lets other processes have the processor: before somebody is read again who is ahead of the answers, as by then there
+// is more to read at once, and among bulk, as others wait for less. Beside processes that compute it
 // would cost a time slice each time, so what it takes is watched.
 type courtesy struct {
 	yield func()           // the processor, to whoever else wants it

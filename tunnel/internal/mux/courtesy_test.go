@@ -133,3 +133,43 @@ func TestWhoIsAheadIsGivenTimeFor(t *testing.T) {
 		})
 	}
 }
+
+// TestBulkGivesWayToOthers has a stream write four pieces, beside what writes small frames.
+func TestBulkGivesWayToOthers(t *testing.T) {
+	const gathered = 4<<10 + 22 // answers of HTTP/2, and TLS around them
+	small := make([]byte, 100)
+	for name, c := range map[string]struct {
+		piece         int
+		itself, other bool // which writes a small frame before each piece
+		want          int
+	}{
+		"alone":                           {piece: 2 * bulkFrame, want: 0},
+		"with small frames itself":        {piece: 2 * bulkFrame, itself: true, want: 0},
+		"beside another's":                {piece: 2 * bulkFrame, other: true, want: 4},
+		"beside another's and itself":     {piece: 2 * bulkFrame, itself: true, other: true, want: 4},
+		"answers are small, also of many": {piece: gathered, other: true, want: 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			near, _ := pair(t, line)
+			g := newGiven(0)
+			near.session.courtesy = &g.courtesy
+			other, err := near.session.OpenStream()
+			require.NoError(t, err)
+			write := func(to *Stream, p []byte) {
+				_, err := to.Write(p)
+				require.NoError(t, err)
+			}
+			for range 4 {
+				if c.itself {
+					write(near, small)
+				}
+				if c.other {
+					write(other, small)
+				}
+				write(near, make([]byte, c.piece))
+			}
+			write(near, make([]byte, c.piece)) // nobody has since
+			assert.Equal(t, c.want, g.ways)
+		})
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net"
 	"sync"
+	"sync/atomic"
 )
 
 // backlog is how many streams may wait to be accepted, and how many may have been opened
@@ -20,6 +21,7 @@ type Session struct {
 	out  *batch
 	life heartbeat
 
+	small    atomic.Uint64 // frames of no bulk that streams have written
 	courtesy *courtesy
 
 	mu       sync.Mutex

@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 )
 
 // Write implements net.Conn.
@@ -29,8 +30,28 @@ func (s *Stream) write(p, frame []byte) (written int, err error) {
 		s.mu.Lock()
 		s.room -= uint32(n) //nolint:gosec // at most what there was
 		s.mu.Unlock()
+		s.share(n)
 	}
 	return written, nil
+}
+
+// bulkFrame is more than answers and requests mostly have: HTTP/2 gathers its frames in 4 KiB, to which TLS adds.
+const bulkFrame = 8 << 10
+
+// share has whoever writes bulk give way after a frame of n bytes, if other streams have written small ones since it did so last: whoever
+// waits for those needs the processor, too.
+func (s *Stream) share(n int) {
+	all := &s.session.small
+	if n <= bulkFrame {
+		s.small++
+		all.Add(1)
+		return
+	}
+	if others := all.Load() - s.small; others != s.others {
+		s.others = others
+		runtime.Gosched()
+		s.session.courtesy.giveWay()
+	}
 }
 
 // ReadFrom implements io.ReaderFrom: what is read goes to the system from where it was read
