@@ -13,7 +13,7 @@ type Stream struct {
 	session *Session
 
 	writing sync.Mutex // one Write at a time
-	small   uint64     // small frames that it has written
+	small   uint64     // frames of no bulk that it has written
 	others  uint64     // what others had when it gave way last
 
 	mu         sync.Mutex
