@@ -81,11 +81,17 @@ func (b *messaging) narrow(ctx context.Context) error {
 // remember puts an event that came back from the broker into the timeline, and queues
 // it for the webhooks that want it.
 func (b *messaging) remember(ctx context.Context, e announce.Event) error {
-	return b.rememberAll(ctx, []announce.Event{e})
+	return b.enter(ctx, []announce.Event{e})
 }
 
-// rememberAll is the same for several, in one transaction.
+// rememberAll is the same for several, which gives way to a rush: Runners first.
 func (b *messaging) rememberAll(ctx context.Context, events []announce.Event) error {
+	b.announcer.rush.giveWay(ctx)
+	return b.enter(ctx, events)
+}
+
+// enter is one transaction.
+func (b *messaging) enter(ctx context.Context, events []announce.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
 	err := b.store.Update(ctx, func(tx *store.Tx) error {
