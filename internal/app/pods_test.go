@@ -94,7 +94,7 @@ func TestRealLife(t *testing.T) {
 	spec.Replicas = ptr.To[int32](2)
 	cured := deploy(t, e, k, spec)
 	a = settled(t, e, k, cured.Generation)
-	assert.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase)
+	assert.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase, a.Status.Diagnosis)
 	assert.EqualValues(t, 2, a.Status.Replicas)
 	assert.Nil(t, a.Status.Diagnosis)
 
@@ -102,7 +102,7 @@ func TestRealLife(t *testing.T) {
 	_, err = e.Restart(t.Context(), k, byTest)
 	require.NoError(t, err)
 	a = settled(t, e, k, cured.Generation)
-	assert.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase)
+	assert.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase, a.Status.Diagnosis)
 	for _, name := range podNames(t, env, ns) {
 		assert.NotContains(t, before, name, "a wait after a restart waits for the new pods")
 	}

@@ -92,11 +92,15 @@ func probe(c container, ev *Evidence) Finding {
 	if failure.Time.Before(started.Truncate(time.Second)) {
 		failure = ProbeFailure{}
 	}
-	if left := c.unreadyBy(started, failure).Sub(ev.Now); left > 0 {
+	if left := c.unreadyBy(started, failure).Add(toldWithin).Sub(ev.Now); left > 0 {
 		return Finding{Recheck: left}
 	}
 	return found(c.failing(Readiness, failure.Answer))
 }
+
+// toldWithin is what is allowed for times in whole seconds, rounded down, and for the time from the answer of a probe until
+// the kubelet has told the API server of it: a pod that became ready at the last moment is not one that failed.
+const toldWithin = 2 * time.Second
 
 // unreadyBy is until when a container that started may be unready. With a startup
 // probe the readiness probe begins when that has succeeded, of which nothing
