@@ -47,20 +47,30 @@ func (f *flaky) received() []uint64 {
 	return append([]uint64(nil), f.got...)
 }
 
-func TestTheOutboxIsEmptiedInOrder(t *testing.T) {
+// changing is a store with an agent, and what puts so many announcements of it into the outbox at once.
+func changing(t *testing.T) (s *store.Store, change func(n int)) {
+	t.Helper()
 	s, err := Data{Dir: t.TempDir(), Database: newDatabase(t)}.openStore(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	a := store.Agent{ID: "a1", Name: "shop", ClusterUID: "u", State: announce.StatePending, EdgeAddress: "e:1"}
 	require.NoError(t, s.InsertAgent(t.Context(), a))
-	change := func() {
+	return s, func(n int) {
+		t.Helper()
 		require.NoError(t, s.Update(t.Context(), func(tx *store.Tx) error {
-			return directory{agentsDomain: "d"}.write(t.Context(), tx, announce.AgentUpdated, a, time.Now())
+			for range n {
+				if err := (directory{agentsDomain: "d"}).write(t.Context(), tx, announce.AgentUpdated, a, time.Now()); err != nil {
+					return err
+				}
+			}
+			return nil
 		}))
 	}
-	for range 5 {
-		change()
-	}
+}
+
+func TestTheOutboxIsEmptiedInOrder(t *testing.T) {
+	s, change := changing(t)
+	change(5)
 	f := &flaky{confirms: []int{0, 2, 0, 1}}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -68,7 +78,7 @@ func TestTheOutboxIsEmptiedInOrder(t *testing.T) {
 		done <- (&announcer{store: s, publisher: f, log: zerolog.Nop(), pause: time.Millisecond, now: time.Now}).run(ctx)
 	}()
 	eventually(t, "all are out in spite of the failures", func() bool { return len(f.received()) == 5 })
-	change()
+	change(1)
 	eventually(t, "a commit wakes it", func() bool { return len(f.received()) == 6 })
 	assert.Equal(t, []uint64{1, 2, 3, 4, 5, 6}, f.received())
 	eventually(t, "what is confirmed leaves the outbox", func() bool {

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
@@ -77,46 +76,42 @@ func (h *held) PublishEncoded(ctx context.Context, events []announce.Encoded) (i
 	}
 }
 
-// TestARushIsAsLongAsManyGoOut follows it over a broker that fails, and the last one.
+// TestARushIsAsLongAsManyGoOut follows it to each of its ends.
 func TestARushIsAsLongAsManyGoOut(t *testing.T) {
-	s, err := Data{Dir: t.TempDir(), Database: newDatabase(t)}.openStore(t.Context())
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	a := store.Agent{ID: "a1", Name: "shop", ClusterUID: "u", State: announce.StatePending, EdgeAddress: "e:1"}
-	require.NoError(t, s.InsertAgent(t.Context(), a))
-	change := func(n int) {
-		require.NoError(t, s.Update(t.Context(), func(tx *store.Tx) error {
-			for range n {
-				if err := (directory{agentsDomain: "d"}).write(t.Context(), tx, announce.AgentUpdated, a, time.Now()); err != nil {
-					return err
-				}
-			}
-			return nil
-		}))
-	}
-	change(rushFrom)
+	s, change := changing(t)
 	h := &held{came: make(chan int), let: make(chan error)}
-	announcer := &announcer{store: s, publisher: h, log: zerolog.Nop(), pause: time.Millisecond, now: time.Now}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- announcer.run(ctx) }()
-
-	require.Equal(t, rushFrom, <-h.came)
-	assert.True(t, announcer.rush.on(), "while they are on their way")
-	h.let <- errors.New("connection lost")
-	require.Equal(t, rushFrom, <-h.came, "again")
-	assert.True(t, announcer.rush.on(), "again")
-
-	change(1)
-	h.let <- nil
-	require.Equal(t, 1, <-h.came, "the last")
-	assert.False(t, announcer.rush.on(), "one is no rush")
-	h.let <- nil
+	announcer := &announcer{store: s, publisher: h, log: zerolog.Nop(), pause: time.Hour, now: time.Now}
+	over := func(why string) {
+		t.Helper()
+		eventually(t, why, func() bool { return !announcer.rush.on() })
+	}
+	run := func() (stop func()) {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- announcer.run(ctx) }()
+		return func() { cancel(); require.NoError(t, <-done) }
+	}
+	rushes := func() {
+		t.Helper()
+		require.Equal(t, rushFrom, <-h.came)
+		assert.True(t, announcer.rush.on(), "while they are on their way")
+	}
 
 	change(rushFrom)
-	require.Equal(t, rushFrom, <-h.came)
-	cancel()
-	require.NoError(t, <-done)
+	stop := run()
+	rushes()
+	h.let <- errors.New("connection lost")
+	over("it is no rush while it waits for another try")
+	stop()
+
+	stop = run()
+	rushes()
+	h.let <- nil
+	over("nothing is left")
+
+	change(rushFrom)
+	rushes()
+	stop()
 	assert.False(t, announcer.rush.on(), "nobody announces any more")
 }
 
