@@ -12,16 +12,9 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 BIN     := bin
 TOOL    := go tool -modfile=internal/tools/go.mod
 SCRIPTS := $(shell git ls-files '*.sh' .ci/run deployments/openrc 2>/dev/null)
-GOTEST  := go test -trimpath -timeout 25m
 # A module of its own, for what only the benchmark needs.
 PEERS   := test/bench/peers
-# The same, with a word on how far it is, and at the end on how to run again what failed.
-# Vetting is the linters'.
-REPORT  := $(BIN)/report -trimpath -timeout 25m -vet=off
-
-# What the files are, and what they were when all tests passed under the race detector.
-FILES = { git rev-parse HEAD || date +%s%N; git diff HEAD; git status --porcelain; } | git hash-object --stdin
-RACED := $(BIN)/raced
+SUITE   := go run ./test/suite/cmd/suite
 
 export CGO_ENABLED ?= 0
 # What is shipped is compiled with -trimpath, and Go keeps what was compiled without apart: all that is
@@ -39,29 +32,36 @@ demo: ## Watch the whole way on real parts: cluster, broker, control plane, agen
 	@exec $(BIN)/demo
 
 .PHONY: test
-test: ## Every test: unit, integration and end to end, on real parts (installs what it needs)
+test: ## What a change must pass: unit, integration and end to end, on real parts (installs what it needs)
 	@go run ./test/setup test
-	@go build -o $(BIN)/report ./test/report
-	@echo "== unit and integration tests, with the race detector"
-	@# The tunnel's, which take long, would be alone at the end.
-	@CGO_ENABLED=1 $(REPORT) -race -p 2 $$(go list ./tunnel/... ./... | grep -v -e /test/e2e -e '/test/chaos$$')
-	@$(FILES) >$(RACED)
-	@echo "== tests of the benchmark's own module"
-	@cd $(PEERS) && $(GOTEST) ./...
-	@echo "== end-to-end tests"
-	@$(REPORT) -v -count=1 ./test/e2e/...
-	@echo "== five minutes of chaos"
-	@$(REPORT) -v -count=1 ./test/chaos
+	@$(SUITE) test
 
-.PHONY: test-debians
-test-debians: ## The installer's whole life on booted Debian 11, 12 and 13
-	@for suite in bullseye bookworm trixie; do echo "== $$suite"; \
-	  PIPEOPS_TEST_DEBIAN=$$suite $(GOTEST) -count=1 -run TestLife ./test/install; done
+.PHONY: test-all
+test-all: ## What a release must pass: also chaos, machines, both databases, hostile peers, fuzzing, races
+	@go run ./test/setup test-all
+	@$(SUITE) all
+
+.PHONY: test-touched
+LIMIT ?= 24h
+test-touched: ## The parts of test-all whose inputs changed since BASE=REF, as far as LIMIT=25m allows
+	@$(SUITE) touched -base '$(BASE)' -limit $(LIMIT)
+
+.PHONY: test-part
+test-part: ## Parts of test-all by name: PART="hostile fuzz"
+	@$(SUITE) part $(PART)
 
 .PHONY: test-short
 test-short: ## The seconds-long loop for daily work: no cluster, no broker
-	$(GOTEST) -short ./...
-	cd $(PEERS) && $(GOTEST) -short ./...
+	@$(SUITE) short
+
+.PHONY: cover
+cover: ## What `make test` runs, with the line coverage of production code, programs that it starts included
+	@go run ./test/setup test
+	@$(SUITE) cover
+
+.PHONY: t
+t: ## One package as `make test` runs it: PKG=./internal/app RUN=TestScale
+	@$(if $(CLUSTER),PIPEOPS_TEST_CLUSTER=$(CLUSTER)) $(SUITE) package $(or $(PKG),$(error name a package: make t PKG=./internal/app)) $(if $(RUN),'$(RUN)')
 
 .PHONY: bench bench-short bench-apps bench-streams bench-tunnel bench-agents
 bench: ## Measure everything against its bounds: Apps, streams, tunnel, agents; some 40 minutes (docs/bench.md)
@@ -75,17 +75,17 @@ bench bench-short:
 	  $(MAKE) --no-print-directory bench-$$part || broken="$$broken bench-$$part"; done; \
 	  test -z "$$broken" || { echo "failed:$$broken"; exit 1; }
 
-PEERS_FLAGS := $(if $(SHORT),-short,-out docs/bench)
+PEERS_FLAGS := $(if $(SHORT),-short,-out docs/bench -page docs/bench.md)
 bench-apps: ## Of these the agent beside 25 000 pods: some ten minutes
 	@go run ./test/setup bench-apps
 	@mkdir -p $(BIN)
 	@go build -trimpath -o $(BIN)/bench ./test/bench
-	@exec $(BIN)/bench $(if $(SHORT),-apps 30 -unmanaged 500 -lists 20 -deploys 10 -rounds 3,-out docs/bench/latest.json)
+	@exec $(BIN)/bench $(if $(SHORT),-apps 30 -unmanaged 500 -lists 20 -deploys 10 -rounds 3,-out docs/bench -page docs/bench.md)
 bench-streams: ## Of these followed logs, port-forwards and copies: some 15 minutes
 	@go run ./test/setup bench-streams
 	@mkdir -p $(BIN)
 	@go build -trimpath -o $(BIN)/bench ./test/bench
-	@exec $(BIN)/bench streams $(if $(SHORT),-apps 2 -streams 10 -seconds 20 -bytes 67108864 -rounds 2 -inside 5,-out docs/bench/streams.json)
+	@exec $(BIN)/bench streams $(if $(SHORT),-apps 2 -streams 10 -seconds 20 -bytes 67108864 -rounds 2 -inside 5,-out docs/bench -page docs/bench.md)
 bench-tunnel: ## Of these the tunnel beside its peers: some ten minutes
 bench-agents: ## Of these a control plane with 10 000 agents: some six minutes
 bench-tunnel bench-agents: bench-%:
@@ -100,7 +100,8 @@ chaos: ## Everything fails at random for DURATION=1h; an accountant looks for wh
 	@go run ./test/setup chaos
 	@mkdir -p $(BIN)
 	@go build -trimpath -o $(BIN)/chaos ./test/chaos
-	@exec $(BIN)/chaos -duration $(DURATION) $(if $(SEED),-seed $(SEED)) $(CHAOS_FLAGS)
+	@exec $(BIN)/chaos -duration $(DURATION) $(if $(SEED),-seed $(SEED)) \
+	  $(if $(filter 1h,$(DURATION)),$(if $(findstring sabotage,$(CHAOS_FLAGS)),,-out docs/bench -page docs/chaos.md)) $(CHAOS_FLAGS)
 
 .PHONY: check
 check: check-setup tidy-check format-check lint vet vet-windows shell vuln race ## What CI runs beside the tests: tidy, format, lint (vet, import law), vet on Windows, shellcheck, govulncheck, race
@@ -198,11 +199,8 @@ vuln: ## govulncheck; VULN_REQUIRED=yes fails where its database is not reached,
 	@go run ./scripts/vulncheck
 
 .PHONY: race
-race: ## The short tests under the race detector
-	@echo "== short tests, with the race detector"
-	@go build -o $(BIN)/report ./test/report
-	@if [ "$$(cat $(RACED) 2>/dev/null)" = "$$($(FILES))" ]; then echo "passed with all others in make test, on these very files"; \
-	  else CGO_ENABLED=1 $(REPORT) -race -short ./...; fi
+race: ## The short tests that `make test` runs without the race detector, with it
+	@$(SUITE) race
 
 ##@ Help
 .PHONY: help

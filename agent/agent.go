@@ -57,6 +57,9 @@ type Options struct {
 	// Replica tells the replicas of one agent apart; the host's name when empty,
 	// which in a cluster is the pod's.
 	Replica string
+	// RenewalCheck is the longest time until the agent looks again whether its certificate is due
+	// for renewal; a minute when zero.
+	RenewalCheck time.Duration
 	// Tracer makes spans of commands and heartbeats; nil for none.
 	Tracer trace.TracerProvider
 }
@@ -133,6 +136,7 @@ func New(opts Options) (*Agent, error) {
 	}
 	a.manifests = manifests.New(manifests.Config{
 		REST: opts.Kubernetes, Namespace: opts.Config.Namespace, Namespaces: opts.Config.Namespaces, Manage: k.Manage,
+		Workloads: a.workloads(),
 	})
 	a.instruments.registry.MustRegister(a.readNumbers())
 	a.health.ask("kubernetes", seen.state)
@@ -211,7 +215,8 @@ func (a *Agent) serve(ctx context.Context) error {
 	engine, err := app.New(app.Config{
 		RESTConfig: a.opts.Kubernetes, Log: a.log,
 		Namespace: a.opts.Config.Namespace, Namespaces: a.opts.Config.Namespaces,
-		Announce: announcer(control), Contents: a.kube, Replica: a.replica, Routed: a.routesChanged(),
+		Stabilization: new(app.StabilizationFor(a.opts.Config.Stabilization)),
+		Announce:      announcer(control), Contents: a.kube, Replica: a.replica, Routed: a.routesChanged(),
 		Led: func() {
 			a.led()
 			sources.Wake()

@@ -24,6 +24,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/logbook"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
@@ -90,14 +91,14 @@ func TestAnAgentWaitsForItsApproval(t *testing.T) {
 	p, dir := planetest.Start(t), t.TempDir()
 	token := approvedToken(t, p)
 	first, log, ready := observed(t, p, dir, token)
-	await(t, "it says what it waits for", func() bool { return strings.Contains(ready(), "waits for approval") })
+	await.Until(t, "it says what it waits for", func() bool { return strings.Contains(ready(), "waits for approval") })
 	e := waiting(t, p)
 	assert.Contains(t, ready(), "pipeops-controlplane agent approve "+e.ID)
 	assert.Equal(t, 1, log.Count("waits for approval", "agent approve "+e.ID))
 	first.stop()
 
 	_, log, ready = observed(t, p, dir, token)
-	await(t, "it waits on", func() bool { return strings.Contains(ready(), "waits for approval") })
+	await.Until(t, "it waits on", func() bool { return strings.Contains(ready(), "waits for approval") })
 	assert.Equal(t, e.ID, waiting(t, p).ID, "the same registration")
 	assert.Equal(t, e.Key, waiting(t, p).Key)
 	agents, err := p.Agents(t.Context())
@@ -110,7 +111,7 @@ func TestAnAgentWaitsForItsApproval(t *testing.T) {
 	assert.Equal(t, e.ID, p.AwaitOnline(t, time.Time{}))
 	t.Logf("online %s after the approval", time.Since(began))
 	assert.Equal(t, 1, log.Count("waits for approval"), "said once")
-	await(t, "it is ready", func() bool {
+	await.Until(t, "it is ready", func() bool {
 		return strings.Contains(ready(), `"ready":true`) || !strings.Contains(ready(), "identity:")
 	})
 }
@@ -118,10 +119,10 @@ func TestAnAgentWaitsForItsApproval(t *testing.T) {
 func TestADeniedAgentSaysSoOnce(t *testing.T) {
 	p, dir := planetest.Start(t), t.TempDir()
 	_, log, ready := observed(t, p, dir, approvedToken(t, p))
-	await(t, "it waits", func() bool { return strings.Contains(ready(), "waits for approval") })
+	await.Until(t, "it waits", func() bool { return strings.Contains(ready(), "waits for approval") })
 	_, err := p.DenyAgent(t.Context(), name, "not one of ours")
 	require.NoError(t, err)
-	await(t, "it is told", func() bool { return strings.Contains(ready(), "was denied") })
+	await.Until(t, "it is told", func() bool { return strings.Contains(ready(), "was denied") })
 	assert.Contains(t, ready(), "not one of ours")
 	assert.Equal(t, 1, log.Count("was denied", "not one of ours"))
 	agents, err := p.Agents(t.Context())
@@ -134,9 +135,9 @@ func TestReplicasWaitTogether(t *testing.T) {
 	r := startReplicas(t, nil)
 	r.token = approvedToken(t, r.p)
 	_, one := r.run("one")
-	await(t, "the first waits", func() bool { return one.Count("waits for approval") == 1 })
+	await.Until(t, "the first waits", func() bool { return one.Count("waits for approval") == 1 })
 	_, two := r.run("two")
-	await(t, "the second asks in its place", func() bool { return two.Count("waits for approval") == 1 })
+	await.Until(t, "the second asks in its place", func() bool { return two.Count("waits for approval") == 1 })
 	_, err := r.p.ApproveAgent(t.Context(), waiting(t, r.p).ID)
 	require.NoError(t, err)
 	r.up("one", "two")
@@ -221,7 +222,7 @@ func TestACopyWithATokenOfItsOwnBecomesAnAgentOfItsOwn(t *testing.T) {
 	id := p.AwaitOnline(t, time.Time{})
 	first.stop()
 	_, log, _ := observed(t, p, copyState(t, dir), token(t, p), inAnotherCluster(t), func(o *agent.Options) { o.Config.ClusterName = "copy" })
-	await(t, "it is online", func() bool {
+	await.Until(t, "it is online", func() bool {
 		agents, err := p.Agents(context.WithoutCancel(t.Context()))
 		require.NoError(t, err)
 		for _, a := range agents {

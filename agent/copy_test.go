@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/test/cluster"
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
 // copySize is how much is copied each way: $COPY_MIB MiB, or few.
@@ -42,7 +43,8 @@ func copySize(t *testing.T) int64 {
 func (s *shop) copies(t *testing.T) {
 	ref, err := s.env.Cluster.LoadProgram(t.Context(), cluster.Program{Package: "./test/apps/hello", Name: "tar", Ref: "apps.test/tar"})
 	require.NoError(t, err)
-	s.write(t, "files.yaml", "image: "+ref+"\nvolumes: [{name: data, mountPath: /data, emptyDir: {}}]\n")
+	s.write(t, "files.yaml", "image: "+ref+"\nvolumes: [{name: data, mountPath: /data, emptyDir: {}}, {name: logs, mountPath: /var/log/app, emptyDir: {}},\n"+
+		"  {name: srv, mountPath: /srv, emptyDir: {}}, {name: etc, mountPath: /etc, emptyDir: {}}]\n")
 	s.run(t, "pipeops-runner deploy shop files -f files.yaml")
 	size, sent := copySize(t), sha256.New()
 	file, err := os.Create(filepath.Join(s.dir, "big"))
@@ -75,6 +77,16 @@ func (s *shop) copies(t *testing.T) {
 pipeops-runner cp shop tree files:/data/
 pipeops-runner cp shop files:/data/tree again
 test "$(readlink again/index)" = sub/page && test "$(cat again/index)" = page && test "$(stat -c %a again/sub/page)" = 640`)
+
+	s.run(t, `mkdir site && echo page >site/index.html && echo one >app.log && echo setting >app.conf
+pipeops-runner cp shop app.log files:/var/log/app/
+pipeops-runner cp shop app.conf files:/etc/`)
+	examples, err := harness.CommandLine("cp")
+	require.NoError(t, err)
+	for _, line := range examples {
+		t.Log(line + "\n" + s.run(t, strings.Replace(line, " web:", " files:", 1)))
+	}
+	s.run(t, `test "$(cat logs/app.log)" = one && pipeops-runner cp shop files:/srv/site back-again && test "$(cat back-again/index.html)" = page`)
 	s.run(t, `! pipeops-runner cp shop files:/data/nothing . 2>said; grep -q 'nothing' said`)
 	s.run(t, "pipeops-runner deploy shop web --image registry.example.com/shop/web:1.4.2")
 	s.run(t, `! pipeops-runner cp shop web:/hello . 2>said; cat said >&2; grep -q 'there is no tar in the image of production/web' said`)

@@ -18,12 +18,12 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent"
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/deployments"
-	"github.com/pipeops/pipeops-vm-agent/internal/image"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/cluster"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
+	"github.com/pipeops/pipeops-vm-agent/test/programs"
 )
 
 const (
@@ -98,7 +98,7 @@ func (s *shop) runAgent(t *testing.T, p *planetest.Plane) {
 	})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
-	s.agent = &running{cancel: cancel, done: make(chan error, 1)}
+	s.agent = &running{t: t, cancel: cancel, done: make(chan error, 1)}
 	go func() { s.agent.done <- a.Run(ctx) }()
 	t.Cleanup(s.agent.stop)
 }
@@ -111,8 +111,10 @@ func (s *shop) becomeRunner(t *testing.T, p *planetest.Plane) {
 	require.NoError(t, err)
 	file := filepath.Join(s.dir, "runner.json")
 	require.NoError(t, creds.Write(file))
-	build := image.GoBuild{Dir: harness.Root(), Package: "./cmd/runner", Output: filepath.Join(s.dir, "bin", "pipeops-runner")}
-	require.NoError(t, build.Run(t.Context()))
+	program, err := programs.Runner.Build(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, os.Mkdir(filepath.Join(s.dir, "bin"), 0o755))
+	require.NoError(t, os.Symlink(program, filepath.Join(s.dir, "bin", "pipeops-runner")))
 	kubectl := "#!/bin/sh\nHOME=" + s.dir + " exec " + strings.Join(s.env.Cluster.KubectlCommand(t.Context()).Args, " ") + " \"$@\"\n"
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "bin", "kubectl"), []byte(kubectl), 0o755))
 	s.vars = append(append(os.Environ(), s.vars...), "PATH="+filepath.Join(s.dir, "bin")+":"+os.Getenv("PATH"),
@@ -207,6 +209,14 @@ func TestEveryExample(t *testing.T) {
 		}
 	})
 	t.Run("copies", func(t *testing.T) { s.copies(t) })
-	t.Run("upkeep", func(t *testing.T) { s.exercise(t) })
+	t.Run("the node is drained", func(t *testing.T) {
+		examples, err := harness.CommandLine("node drain")
+		require.NoError(t, err)
+		for _, line := range examples {
+			t.Log(line + "\n" + s.run(t, strings.Replace(line, " node-1", " $NODE", 1)))
+		}
+		s.run(t, "pipeops-runner node uncordon shop $NODE")
+	})
+	t.Run("upkeep", func(t *testing.T) { s.exercise(t) }) // and then the agent is stopped
 	t.Run("rights", func(t *testing.T) { s.compare(t) })
 }

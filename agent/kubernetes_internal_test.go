@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
+
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 // TestTheAPIServerIsNotFarAhead of who opened a stream and reads nothing of it: what it could
@@ -19,7 +21,11 @@ func TestTheAPIServerIsNotFarAhead(t *testing.T) {
 		assert.Equal(t, 2, r.ProtoMajor)
 		rc, all := http.NewResponseController(w), 0
 		for err := error(nil); err == nil && all < 16<<20; {
-			_ = rc.SetWriteDeadline(time.Now().Add(time.Second)) // it waits for the reader
+			patience := time.Minute
+			if all >= ahead { // it waits for the reader
+				patience = 100 * time.Millisecond
+			}
+			_ = rc.SetWriteDeadline(time.Now().Add(patience))
 			var n int
 			if n, err = w.Write(make([]byte, 16<<10)); err == nil {
 				err = rc.Flush()
@@ -41,7 +47,7 @@ func TestTheAPIServerIsNotFarAhead(t *testing.T) {
 	resp, err := client.Do(r)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = resp.Body.Close() })
-	all := <-sent
+	all := await.Receive(t, sent, "the end of the sending")
 	assert.GreaterOrEqual(t, all, ahead)
 	assert.Less(t, all, 2*ahead)
 }

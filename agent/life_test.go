@@ -15,6 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
@@ -38,6 +39,7 @@ func token(t *testing.T, p *planetest.Plane) string {
 
 // running is an agent in this process.
 type running struct {
+	t      *testing.T
 	cancel context.CancelFunc
 	done   chan error
 }
@@ -73,7 +75,7 @@ func launch(t *testing.T, opts agent.Options) *running {
 	a, err := agent.New(opts)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &running{cancel: cancel, done: make(chan error, 1)}
+	r := &running{t: t, cancel: cancel, done: make(chan error, 1)}
 	go func() { r.done <- a.Run(ctx) }()
 	t.Cleanup(r.stop)
 	return r
@@ -83,7 +85,7 @@ func launch(t *testing.T, opts agent.Options) *running {
 func (r *running) stop() {
 	r.cancel()
 	if r.done != nil {
-		<-r.done
+		await.Receive(r.t, r.done, "the end of the agent")
 		r.done = nil
 	}
 }
@@ -91,14 +93,9 @@ func (r *running) stop() {
 // end waits until the agent ends by itself and answers why.
 func (r *running) end(t *testing.T) error {
 	t.Helper()
-	select {
-	case err := <-r.done:
-		r.done = nil
-		return err
-	case <-time.After(patience):
-		t.Fatal("the agent goes on")
-		return nil
-	}
+	err := await.Receive(t, r.done, "the end of the agent")
+	r.done = nil
+	return err
 }
 
 func TestARestartKeepsTheAgentsID(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
 
@@ -29,7 +30,7 @@ func TestTheAgentsNumbers(t *testing.T) {
 	require.NoError(t, err)
 
 	var text string
-	await(t, "the numbers", func() bool {
+	await.Until(t, "the numbers", func() bool {
 		text = numbers(t, at)
 		return strings.Contains(text, "\npipeops_agent_leading 1\n") && strings.Contains(text, "\npipeops_agent_ready 1\n")
 	})

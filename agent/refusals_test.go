@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 func TestAFloodOfRefusalsDoesNotFillTheAuditLog(t *testing.T) {
@@ -65,6 +66,6 @@ func TestNewsAreCurrentWhenTheyWereAskedForSince(t *testing.T) {
 	waiting := make(chan error, 1)
 	go func() { waiting <- n.current(t.Context()) }()
 	n.tell(n.ask(), nil, nil)
-	require.NoError(t, <-waiting)
+	require.NoError(t, await.Receive(t, waiting, "the news"))
 	assert.False(t, n.isRevoked("1"))
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"time"
@@ -34,7 +35,7 @@ func (a *Agent) renewals(ctx context.Context, control *controlapi.Client) error 
 // earlier.
 func (a *Agent) sleepUntilRenewal(ctx context.Context) bool {
 	for due := a.renewalDue(); due > 0; due = a.renewalDue() {
-		timer := time.NewTimer(jitter(min(due, time.Minute)))
+		timer := time.NewTimer(jitter(min(due, cmp.Or(a.opts.RenewalCheck, time.Minute))))
 		select {
 		case <-ctx.Done():
 		case <-a.hurry:

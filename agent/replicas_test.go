@@ -2,7 +2,6 @@ package agent_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -18,23 +17,11 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/agent/config"
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
-	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/logbook"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
-
-func await(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	require.NoError(t, harness.Eventually(ctx, what, func(context.Context) error {
-		if !ok() {
-			return fmt.Errorf("it is not so")
-		}
-		return nil
-	}))
-}
 
 // replicas is an agent whose identity is where that of pods is.
 type replicas struct {
@@ -72,7 +59,7 @@ func (r *replicas) run(name string) (*running, *logbook.Book) {
 			ControlPlaneURL: r.p.URL(), Token: r.token, ClusterName: "replicas",
 			Namespace: kubetest.AgentNamespace, HealthAddress: "127.0.0.1:0",
 		},
-		Version: "test", Log: zerolog.New(log), Now: r.p.Clock.Now, Replica: name,
+		Version: "test", Log: zerolog.New(log), Now: r.p.Clock.Now, Replica: name, RenewalCheck: 100 * time.Millisecond,
 	}), log
 }
 
@@ -94,7 +81,7 @@ func (r *replicas) stored() *identity.Identity {
 func (r *replicas) up(names ...string) {
 	r.t.Helper()
 	for _, name := range names {
-		await(r.t, name+" has its tunnel", func() bool {
+		await.Until(r.t, name+" has its tunnel", func() bool {
 			return r.log.Count("agent's tunnel is up", `"instance":"`+name+`"`) > 0
 		})
 	}
@@ -146,23 +133,25 @@ func TestAReplicaThatDiesWhileItEnrolsIsReplaced(t *testing.T) {
 // TestReplicasRenewTogether has the certificate renewed again and again. The key before
 // the last is worth nothing, so a replica that did not follow would be thrown out.
 func TestReplicasRenewTogether(t *testing.T) {
-	r := startReplicas(t, func(c *controlplane.Config) { c.CertificateTTL = 9 * time.Second })
+	r := startReplicas(t, func(c *controlplane.Config) { c.CertificateTTL = 24 * time.Hour })
 	_, one := r.run("one")
 	_, two := r.run("two")
 	r.up("one", "two")
-	seen := map[string]bool{}
-	await(t, "the certificate is renewed three times", func() bool {
-		if id := r.stored(); id != nil {
-			seen[id.Certificate.Leaf.SerialNumber.String()] = true
-		}
-		return len(seen) > 3
-	})
-	renewed := func(log *logbook.Book) int {
+	followed := func(log *logbook.Book) int {
 		return log.Count("identity issued and stored") + log.Count("another replica got the agent's certificate")
 	}
-	await(t, "both replicas have followed", func() bool { return renewed(one) >= len(seen) && renewed(two) >= len(seen) })
+	const renewals = 3
+	for range renewals {
+		before, byOne, byTwo := r.stored(), followed(one), followed(two)
+		r.p.Clock.Advance(17 * time.Hour)
+		await.Until(t, "the certificate is renewed", func() bool {
+			id := r.stored()
+			return id != nil && !id.Same(before)
+		})
+		await.Until(t, "both replicas have followed", func() bool { return followed(one) > byOne && followed(two) > byTwo })
+	}
 	asked := one.Count("identity issued and stored") + two.Count("identity issued and stored")
-	assert.LessOrEqual(t, asked, len(seen)+1, "one of the two asked each time")
+	assert.LessOrEqual(t, asked, 1+renewals+1, "one of the two asked each time")
 	for _, log := range []*logbook.Book{one, two} {
 		assert.Zero(t, log.Count("heartbeat failed"), "nobody was refused")
 		assert.Zero(t, log.Count("tunnel is down"), "no tunnel was dropped")
@@ -175,13 +164,13 @@ func TestReplicasRenewTogether(t *testing.T) {
 func TestAReplicaThatStopsHandsOver(t *testing.T) {
 	r := startReplicas(t, nil)
 	first, log := r.run("one")
-	await(t, "the first leads", func() bool { return log.Count("this replica of the agent leads") == 1 })
+	await.Until(t, "the first leads", func() bool { return log.Count("this replica of the agent leads") == 1 })
 	_, other := r.run("two")
 	r.up("one", "two")
 	assert.Zero(t, other.Count("this replica of the agent leads"))
 	online := r.log.Count("agent changed state")
 	first.stop()
-	await(t, "the second leads", func() bool { return other.Count("this replica of the agent leads") == 1 })
+	await.Until(t, "the second leads", func() bool { return other.Count("this replica of the agent leads") == 1 })
 	assert.Equal(t, 1, r.log.Count("agent's tunnel drains"))
 	assert.Zero(t, log.Count("may still send"))
 	r.p.AwaitOnline(t, r.p.Clock.Now())

@@ -18,6 +18,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/deployments"
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
@@ -138,10 +139,10 @@ func (s *shop) exercise(t *testing.T) {
 		s.run(t, "pipeops-runner delete shop "+name)
 	}
 	for _, kind := range []string{"deployments", "statefulsets", "daemonsets", "cronjobs", "jobs"} {
-		require.Eventually(t, func() bool {
+		await.Until(t, kind+" are gone", func() bool {
 			out, err := s.env.Cluster.Kubectl(t.Context(), "-n", "production", "get", kind, "-o", "name")
 			return err == nil && len(out) == 0
-		}, patience, 100*time.Millisecond, kind+" are gone")
+		})
 	}
 	s.run(t, "pipeops-runner deploy shop sized --cpu 200m --right-sizing apply"+image)
 	s.rightSize(t)
@@ -160,7 +161,7 @@ func (s *shop) rightSize(t *testing.T) {
 	go func() { done <- e.Run(ctx) }()
 	defer func() {
 		cancel()
-		assert.NoError(t, <-done)
+		assert.NoError(t, await.Receive(t, done, "the end of the App engine"))
 	}()
 	require.Eventually(t, func() bool {
 		events, err := s.env.Cluster.Kubectl(t.Context(), "-n", "production", "get", "events", "--field-selector", "reason=RightSized", "-o", "name")
@@ -200,7 +201,8 @@ func (s *shop) compare(t *testing.T) {
 	for _, asked := range texts(deployments.Asked().Rights) {
 		upkeep[asked] = true
 	}
-	// A build for a Git repository has its log read when it fails: internal/build has a builder.
+	// A build for a Git repository has its log read when it fails: internal/build has a builder. So has
+	// an init container that hangs.
 	upkeep["get pods/log"] = true
 	assert.Equal(t, texts(want), slices.Sorted(maps.Keys(upkeep)), "upkeep")
 	for call, rights := range deployments.Calls() {

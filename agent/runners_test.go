@@ -14,11 +14,9 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
-
-// soon is what a revocation may take.
-const soon = 5 * time.Second
 
 // visitor is a Runner that goes through the edge and the tunnel.
 func visitor(t *testing.T, p *planetest.Plane, name, agents, agentID string) *runnerapi.Client {
@@ -57,16 +55,9 @@ func stream(t *testing.T, c *runnerapi.Client, app string) (ended chan error) {
 
 func awaitEnd(t *testing.T, what string, ended chan error) {
 	t.Helper()
-	began := time.Now()
-	select {
-	case err := <-ended:
-		t.Logf("%s: the stream ended after %s: %v", what, time.Since(began).Round(time.Millisecond), err)
-		var e *runnerapi.Error
-		require.ErrorAs(t, err, &e)
-		assert.Equal(t, runnerapi.CodeRefused, e.Code, "when it comes again it is told why")
-	case <-time.After(soon):
-		t.Fatalf("%s: the stream goes on after %s", what, soon)
-	}
+	var e *runnerapi.Error
+	require.ErrorAs(t, await.Receive(t, ended, "the end of the stream: "+what), &e)
+	assert.Equal(t, runnerapi.CodeRefused, e.Code, "when it comes again it is told why")
 }
 
 // TestARunnerIsHeldToItsGrant has a real agent beyond a real tunnel, whose
@@ -107,7 +98,7 @@ func TestARunnerIsHeldToItsGrant(t *testing.T) {
 	default:
 	}
 
-	await(t, "the refusals are in the audit log", func() bool {
+	await.Until(t, "the refusals are in the audit log", func() bool {
 		list, err := owner.Audit(t.Context(), -1, 100)
 		require.NoError(t, err)
 		var all []string

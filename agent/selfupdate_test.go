@@ -13,6 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
@@ -22,18 +23,18 @@ import (
 // it does not take; test/selfupdate has what it takes.
 func TestOffersAreJudgedByTheCustomersRules(t *testing.T) {
 	p := planetest.Start(t)
-	tomorrow := time.Now().UTC().AddDate(0, 0, 1).Format("Mon") + " 00:00-01:00"
+	later := time.Now().UTC().AddDate(0, 0, 3).Format("Mon") + " 00:00-01:00"
 	launch(t, agent.Options{
 		Config: config.Config{
 			ControlPlaneURL: p.URL(), Token: token(t, p), ClusterName: name, StateDir: t.TempDir(),
 			Namespace: kubetest.AgentNamespace, HealthAddress: "127.0.0.1:0",
-			SelfUpdate: true, UpdateWindow: tomorrow, UpdateKeys: []string{releasetest.PublicKey}, UpdateDeadline: time.Minute,
+			SelfUpdate: true, UpdateWindow: later, UpdateKeys: []string{releasetest.PublicKey}, UpdateDeadline: time.Minute,
 		},
 		Version: "v1.5.0", Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel), Now: p.Clock.Now,
 	})
 	awaitState := func(state, to string) (found announce.AgentUpdate) {
 		t.Helper()
-		await(t, "its update is "+state+" "+to, func() bool {
+		await.Until(t, "its update is "+state+" "+to, func() bool {
 			agents, err := p.Agents(t.Context())
 			require.NoError(t, err)
 			if len(agents) == 1 && agents[0].Update != nil {

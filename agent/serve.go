@@ -6,6 +6,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	workloads "github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/helm"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
@@ -24,9 +25,14 @@ func (a *Agent) runnerAPI(engine *app.Engine, releases *helm.Releases, sources *
 		Joins: joins{a}, Kubernetes: a.kubernetes, Releases: releases, Builds: a.builds, Sources: sources,
 		Journal: a.kube.Journal(), Outcomes: engine, Policy: a.policy, Audit: a.audit,
 		TrustDomain: a.current.Load().TrustDomain, Version: a.opts.Version,
-		Ready: a.health.ready, Log: a.log,
+		Ready: a.health.ready, Log: a.log, Limits: kubernetesLimits(a.opts.Config.KubernetesStreams),
 		Observation: runnerapi.Observation{Begun: a.instruments.begun, Called: a.instruments.called, Tracer: a.opts.Tracer},
 	})
+}
+
+// kubernetesLimits are the default ones but for the streams of the Kubernetes API.
+func kubernetesLimits(streams int) runnerapi.Limits {
+	return runnerapi.Limits{Streams: 2 * streams, StreamsPerRunner: streams}
 }
 
 // releases are the Helm releases of this agent's namespaces. They cost nothing before the
@@ -34,8 +40,14 @@ func (a *Agent) runnerAPI(engine *app.Engine, releases *helm.Releases, sources *
 func (a *Agent) releases() *helm.Releases {
 	c := a.opts.Config
 	return helm.New(a.opts.Kubernetes, helm.Options{
-		Namespace: c.Namespace, Namespaces: c.Namespaces, Replica: a.replica, HTTPHosts: c.ChartHTTPHosts, Log: a.log,
+		Namespace: c.Namespace, Namespaces: c.Namespaces, Replica: a.replica, HTTPHosts: c.ChartHTTPHosts,
+		Workloads: a.workloads(), Log: a.log,
 	})
+}
+
+// workloads says how what runs pods is, of sets and releases.
+func (a *Agent) workloads() *workloads.Checker {
+	return workloads.New(a.opts.Kubernetes, app.StabilizationFor(a.opts.Config.Stabilization))
 }
 
 // clusterCall answers the cluster call: the cluster's figures and who the agent is.

@@ -40,6 +40,11 @@ func (setsOfSources) Read(r io.Reader) ([]*unstructured.Unstructured, func(*unst
 	return docs.Objects, docs.Where, err
 }
 
+// Get implements source.Manifests.
+func (s setsOfSources) Get(ctx context.Context, source runnerapi.Key) (runnerapi.ManifestSet, error) {
+	return s.applier.Get(ctx, manifests.Set{Namespace: source.Namespace, Name: setPrefix + source.Name})
+}
+
 // Apply implements source.Manifests. The first object that could not be applied is told of,
 // and how many there are.
 func (s setsOfSources) Apply(ctx context.Context, set source.Set) error {

@@ -16,6 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
 	"github.com/pipeops/pipeops-vm-agent/internal/tracing"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/otlptest"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
@@ -58,7 +59,7 @@ func TestOneTraceFromRunnerToKubernetes(t *testing.T) {
 	done(nil)
 
 	var root otlptest.Span
-	await(t, "the command's spans", func() bool {
+	await.Until(t, "the command's spans", func() bool {
 		var ok bool
 		root, ok = collector.Find(nil, "pipeops-runner deploy")
 		return ok
@@ -68,7 +69,7 @@ func TestOneTraceFromRunnerToKubernetes(t *testing.T) {
 		assert.Equal(t, root.SpanId, chain[0].ParentSpanId, call)
 		assert.Equal(t, chain[0].SpanId, chain[1].ParentSpanId, "%s: the agent's span is under the Runner's", call)
 	}
-	await(t, "the reconciler's part, in the same trace", func() bool {
+	await.Until(t, "the reconciler's part, in the same trace", func() bool {
 		reconciled, ok := collector.Find(root.TraceId, "reconcile App")
 		if !ok {
 			return false
@@ -81,7 +82,7 @@ func TestOneTraceFromRunnerToKubernetes(t *testing.T) {
 		return false
 	})
 	for beat, route := range map[string]string{"heartbeat": "/v1/agent/heartbeat", "register": "/v1/agents/register"} {
-		await(t, "a "+beat+"'s two ends", func() bool {
+		await.Until(t, "a "+beat+"'s two ends", func() bool {
 			sent, ok := collector.Find(nil, beat)
 			if !ok {
 				return false
@@ -108,7 +109,7 @@ func lineage(t *testing.T, c *otlptest.Collector, root otlptest.Span, names ...s
 			}
 		}
 	}()
-	await(t, "all of a call's spans", func() bool {
+	await.Until(t, "all of a call's spans", func() bool {
 		chain = nil
 		above := root
 		for i := 0; i < len(names); i += 2 {

@@ -119,9 +119,13 @@ func Calls() map[string][]Right {
 		"POST /v1/apply": {
 			admitted, on("configmaps", "get", "create", "update", "patch", "delete"), on("secrets", "get", "create", "patch"),
 			on("services", "get", "create", "patch"), on("deployments.apps", "get", "create", "patch"),
+			on("pods", "list"), on("replicasets.apps", "list"),
 		},
 		"GET /v1/namespaces/{namespace}/sets": {admitted, on("configmaps", "list")},
-		"GET " + set:                          {admitted, on("configmaps", "get"), on("secrets", "get"), on("services", "get"), on("deployments.apps", "get")},
+		"GET " + set: {
+			admitted, on("configmaps", "get"), on("secrets", "get"), on("services", "get"), on("deployments.apps", "get"),
+			on("pods", "list"), on("replicasets.apps", "list"),
+		},
 		"DELETE " + set: {
 			admitted, on("configmaps", "get", "delete"), on("secrets", "get", "delete"),
 			on("services", "get", "delete"), on("deployments.apps", "get", "delete"),
@@ -189,7 +193,9 @@ func Upkeeps() []Upkeep {
 		{"making what Apps ask for, and putting it back", append(onEach(kinds, "get", "create", "patch", "delete"),
 			on(apps, "get", "update", "patch"), on(apps+"/status", "patch"), on(revisions, "list", "create", "delete"))},
 		{"`restartOn`: what Apps use", []Right{on("secrets", "get"), on("configmaps", "get")}},
-		{"diagnosis: why pods are not created, what probes got, which nodes are lost", []Right{on("events", "list", "watch"), on("nodes", "list")}},
+		{"diagnosis of Apps, sets and releases: why pods are not created, what probes got, which nodes are lost, what an init container writes that hangs", []Right{
+			on("events", "list", "watch"), on("nodes", "list"), on("pods", "list"), on("replicasets.apps", "list"), on("jobs.batch", "list"), on("pods/log", "get"),
+		}},
 		{"a StatefulSet that waits for a broken pod", []Right{on("pods", "delete")}},
 		{"drift that was put back", []Right{on("events", "create")}},
 		{"following Git repositories, where it is turned on", []Right{

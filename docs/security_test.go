@@ -116,11 +116,14 @@ func TestClaimsWithoutATestAreFound(t *testing.T) {
 	good, err := claims(doc("| what | test |\n|---|---|\n| one | `a/TestB`, `c/d/TestE` |\n"))
 	require.NoError(t, err)
 	assert.Equal(t, []claim{{"one", []string{"a/TestB", "c/d/TestE"}}}, good)
-	for _, wrong := range []string{
-		"", doc("| what | why |\n|---|---|\n| one | because |\n"), doc("| what | test |\n|---|---|\n| one | |\n"), doc("| what | test |\n|---|---|\n| one | none |\n"),
+	for wrong, why := range map[string]string{
+		"": "security.md lacks",
+		doc("| what | why |\n|---|---|\n| one | because |\n"): `is not "test"`,
+		doc("| what | test |\n|---|---|\n| one | |\n"):        "has no test",
+		doc("| what | test |\n|---|---|\n| one | none |\n"):   "has no test",
 	} {
 		_, err := claims(wrong)
-		require.Error(t, err, wrong)
+		require.ErrorContains(t, err, why, wrong)
 	}
 	assert.True(t, testsOf(t, "docs")["TestClaimsWithoutATestAreFound"])
 	assert.Empty(t, testsOf(t, "no/such/folder"))

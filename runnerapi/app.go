@@ -10,7 +10,7 @@ type App struct {
 	// Generation counts changes of Spec. Status speaks of this spec only when
 	// Status.ObservedGeneration has reached it.
 	Generation int64     `json:"generation" doc:"Counts changes of the spec; 1 for a new App."`
-	CreatedAt  time.Time `json:"createdAt"`
+	CreatedAt  time.Time `json:"createdAt,omitzero"`
 	Spec       AppSpec   `json:"spec"`
 	Status     AppStatus `json:"status"`
 
@@ -67,7 +67,7 @@ type AppSpec struct {
 	Image                string          `json:"image" minLength:"1" maxLength:"512" pattern:"^[^\\s]+$" doc:"Container image reference." example:"registry.example.com/shop/web:1.4.2"`
 	Command              []string        `json:"command,omitempty" maxItems:"64" doc:"Replaces the image's entrypoint."`
 	Args                 []string        `json:"args,omitempty" maxItems:"256" doc:"Replaces the image's arguments."`
-	Replicas             *int32          `json:"replicas,omitempty" minimum:"0" maximum:"1000" default:"1" doc:"Number of pods of a Deployment or StatefulSet. With autoscaling it says only whether to run at all: 0 stops the App."`
+	Replicas             *int32          `json:"replicas,omitempty" minimum:"0" maximum:"1000" doc:"Number of pods of a Deployment or StatefulSet; 1 when absent. With autoscaling it says only whether to run at all: 0 stops the App."`
 	Autoscaling          *Autoscaling    `json:"autoscaling,omitempty" doc:"Lets the load decide the number of pods of a Deployment or StatefulSet."`
 	Schedule             *Schedule       `json:"schedule,omitempty" doc:"When a CronJob runs."`
 	Job                  *JobOptions     `json:"job,omitempty" doc:"How a Job, each run of a CronJob, or each job of a Pipeline that does not say otherwise, is tried."`
@@ -98,6 +98,15 @@ type AppSpec struct {
 
 	RestartOn   []RestartTrigger `json:"restartOn,omitempty" maxItems:"2" enum:"secrets,configMaps" doc:"Restarts the App when the content of a Secret or ConfigMap that it uses changes. Nothing does unless it is listed here."`
 	RightSizing *RightSizing     `json:"rightSizing,omitempty" doc:"Fits the requests to what the App really uses."`
+}
+
+// KeepScale returns the spec with the replicas, the autoscaling and the pause that an App has,
+// where the spec names none of them.
+func (s AppSpec) KeepScale(has AppSpec) AppSpec {
+	if s.Replicas == nil && s.Autoscaling == nil && !s.Paused {
+		s.Replicas, s.Autoscaling, s.Paused = has.Replicas, has.Autoscaling, has.Paused
+	}
+	return s
 }
 
 // Port is a port of the container and of the App's Service.
@@ -207,7 +216,7 @@ type Phase string
 // The phases of an App.
 const (
 	PhaseProgressing Phase = "Progressing" // a rollout is under way and nothing is known to be wrong
-	PhaseHealthy     Phase = "Healthy"     // every pod of the newest spec is ready, no old one is left
+	PhaseHealthy     Phase = "Healthy"     // every pod of the newest spec is ready and stayed so, no old one is left
 	PhaseDegraded    Phase = "Degraded"    // it serves, but with fewer pods than asked for or with an old spec
 	PhaseFailed      Phase = "Failed"      // it does not serve, and Diagnosis says why
 	PhasePaused      Phase = "Paused"      // it is left as it is: spec.paused
@@ -232,6 +241,7 @@ type AppStatus struct {
 	Jobs               []JobResult `json:"jobs,omitempty" doc:"The jobs of a Pipeline, in their order."`
 	Runs               []Run       `json:"runs,omitempty" doc:"Runs of a Job or CronJob, the newest first."`
 	Diagnosis          *Diagnosis  `json:"diagnosis,omitempty" doc:"What is wrong, when something is."`
+	WaitingFor         string      `json:"waitingFor,omitempty" doc:"What has to happen before the App is Healthy, while nothing is known to be wrong."`
 	Revision           int64       `json:"revision,omitempty" doc:"Revision of the spec that this status speaks of."`
 	Undone             *Undone     `json:"undone,omitempty" doc:"The failed rollout that the agent took back, while the revision it went back to holds."`
 	Drift              *Drift      `json:"drift,omitempty" doc:"What somebody else changed of the App's objects and the agent put back."`

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	kjson "sigs.k8s.io/json"
@@ -62,6 +63,16 @@ type AuditRecord struct {
 	Lost        int64           `json:"lost,omitempty" doc:"Records before this one that could not be kept."`
 
 	Hash string `json:"hash,omitempty" doc:"SHA-256 of the record as it is kept, which is without this. Only in answers."`
+}
+
+// KubernetesCall is the verb and the path of a request to the Kubernetes API; of other calls it
+// is empty.
+func (r AuditRecord) KubernetesCall() string {
+	var args struct{ Verb, Path string }
+	if r.Command != KubernetesCall || json.Unmarshal(r.Arguments, &args) != nil {
+		return ""
+	}
+	return strings.TrimSpace(args.Verb + " " + args.Path)
 }
 
 // AuditHead is the end of the log: whoever keeps one notices when the log is cut

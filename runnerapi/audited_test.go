@@ -3,6 +3,7 @@ package runnerapi_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 // auditor keeps records in memory.
@@ -38,7 +40,7 @@ func (a *auditor) Audit(context.Context, int64, int) (runnerapi.AuditList, error
 func (a *auditor) take(t *testing.T, want int) []runnerapi.AuditRecord {
 	t.Helper()
 	var out []runnerapi.AuditRecord
-	require.Eventually(t, func() bool { // a record comes after the answer
+	await.Until(t, fmt.Sprint(want, " records"), func() bool { // a record comes after the answer
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if len(a.records) < want {
@@ -46,7 +48,7 @@ func (a *auditor) take(t *testing.T, want int) []runnerapi.AuditRecord {
 		}
 		out, a.records = a.records, nil
 		return true
-	}, 10*time.Second, time.Millisecond)
+	})
 	require.Len(t, out, want)
 	return out
 }

@@ -88,6 +88,8 @@ func (k Key) String() string { return k.Namespace + "/" + k.Name }
 type WriteOptions struct {
 	// DryRun checks everything the cluster checks and changes nothing.
 	DryRun bool
+	// KeepScale has a deploy keep the App's scale: see AppSpec.KeepScale.
+	KeepScale bool
 	// IdempotencyKey is the caller's name for this very command; empty where
 	// the caller gave none.
 	IdempotencyKey string
@@ -147,7 +149,7 @@ type LogOptions struct {
 
 // LogLine is one line of one container.
 type LogLine struct {
-	Time time.Time `json:"time"`
+	Time time.Time `json:"time,omitzero"`
 	Pod  string    `json:"pod"`
 	Line string    `json:"line"`
 }

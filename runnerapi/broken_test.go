@@ -56,6 +56,7 @@ func breakingWire(t *testing.T, to string, breaks int32, after int64) (address s
 
 // TestAnAnswerThatBreaksOffIsAskedForAgain loses connections in the middle of a large answer.
 func TestAnAnswerThatBreaksOffIsAskedForAgain(t *testing.T) {
+	t.Parallel()
 	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
 	ctx := ctxFor(t)
 	value := strings.Repeat("0123456789abcdef", 32<<10) // 512 KiB

@@ -88,7 +88,7 @@ func (p BuildPhase) Ended() bool { return p == BuildSucceeded || p == BuildFaile
 type Build struct {
 	Namespace string      `json:"namespace"`
 	Name      string      `json:"name"`
-	CreatedAt time.Time   `json:"createdAt" doc:"When this run was started."`
+	CreatedAt time.Time   `json:"createdAt,omitzero" doc:"When this run was started."`
 	Runner    string      `json:"runner,omitempty" doc:"Who started it."`
 	Spec      BuildSpec   `json:"spec"`
 	Status    BuildStatus `json:"status"`
@@ -111,7 +111,7 @@ type BuildStatus struct {
 // BuildRun is an earlier run in short.
 type BuildRun struct {
 	Run       string     `json:"run,omitempty"`
-	CreatedAt time.Time  `json:"createdAt"`
+	CreatedAt time.Time  `json:"createdAt,omitzero"`
 	Phase     BuildPhase `json:"phase" enum:"Pending,Fetching,Building,Pushing,Succeeded,Failed"`
 	Commit    string     `json:"commit,omitempty"`
 	Image     string     `json:"image,omitempty"`
@@ -142,7 +142,7 @@ const maxBuildArg = 4096
 func (s BuildSpec) Validate(buildName string) []FieldError {
 	v := &validation{}
 	if len(buildName) > maxBuildName || !label.MatchString(buildName) {
-		v.add("name", "%q cannot be the name of a build: lower case letters, digits and '-', at most %d in all", clip(buildName), maxBuildName)
+		v.add("path.name", "%q cannot be the name of a build: lower case letters, digits and '-', at most %d in all", clip(buildName), maxBuildName)
 	}
 	if _, err := ParseGitURL(s.Git.URL); err != nil {
 		v.add("git.url", "%v", err)

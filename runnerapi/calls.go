@@ -257,7 +257,7 @@ func Calls() []Call {
 			"GET", "/v1/cluster/join/token", "get-join-token", Named, []string{"JoinToken"}, "node join", read, "",
 			"pipeops-runner node join shop --token",
 		}, {
-			"GET", kubernetesRoute, KubernetesCall, Named, nil, "kubeconfig", "as the API server has it", "",
+			"GET", kubernetesRoute, KubernetesCall, Named, []string{"KubernetesRefusal"}, "kubeconfig", "as the API server has it", "",
 			"pipeops-runner kubeconfig shop -o shop.kubeconfig && kubectl --kubeconfig shop.kubeconfig get pods",
 		}, {
 			"PUT", sourceRoute, "put-source", Named, []string{"PutSource"}, "source put", same,

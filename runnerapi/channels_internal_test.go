@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
@@ -14,26 +16,69 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	wait "github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 // pair is both ends of a WebSocket.
 func pair(t *testing.T) (near, far *channels) {
 	t.Helper()
 	accepted := make(chan *websocket.Conn, 1)
-	done := make(chan struct{})
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	srv := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ws, err := websocket.Accept(w, r, nil)
 		assert.NoError(t, err)
 		accepted <- ws
-		<-done
-	}))
-	t.Cleanup(srv.Close)
-	t.Cleanup(func() { close(done) })
-	ws, _, err := websocket.Dial(t.Context(), srv.URL, nil)
+	})}
+	pipes, served := NewPipes(), make(chan error, 1)
+	go func() { served <- srv.Serve(pipes) }()
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := pipes.Dial(ctx, network, address)
+		return newQueue(conn), err
+	}}}
+	ws, _, err := websocket.Dial(t.Context(), "ws://memory", &websocket.DialOptions{HTTPClient: client})
 	require.NoError(t, err)
-	near, far = newChannels(ws, time.Minute), newChannels(<-accepted, time.Minute)
-	t.Cleanup(func() { _, _ = near.ws.CloseNow(), far.ws.CloseNow() })
+	near, far = newChannels(ws, time.Minute), newChannels(wait.Receive(t, accepted, "the WebSocket"), time.Minute)
+	t.Cleanup(func() {
+		_, _ = near.ws.CloseNow(), far.ws.CloseNow()
+		require.NoError(t, srv.Close())
+		require.ErrorIs(t, wait.Receive(t, served, "the end of the server"), http.ErrServerClosed)
+	})
 	return near, far
+}
+
+// queue is a connection that takes what comes before anybody reads it, as TCP does.
+type queue struct {
+	net.Conn
+	came chan []byte
+	rest []byte
+}
+
+func newQueue(conn net.Conn) *queue {
+	q := &queue{Conn: conn, came: make(chan []byte, 1000)}
+	go func() {
+		defer close(q.came)
+		for {
+			b := make([]byte, 4096)
+			n, err := conn.Read(b)
+			if err != nil {
+				return
+			}
+			q.came <- b[:n]
+		}
+	}()
+	return q
+}
+
+// Read implements io.Reader.
+func (q *queue) Read(p []byte) (int, error) {
+	if len(q.rest) == 0 {
+		var ok bool
+		if q.rest, ok = <-q.came; !ok {
+			return 0, io.EOF
+		}
+	}
+	n := copy(p, q.rest)
+	q.rest = q.rest[n:]
+	return n, nil
 }
 
 // TestAPeerThatLeft is noticed whether it says nothing any more, or closes while what it
@@ -46,30 +91,36 @@ func TestAPeerThatLeft(t *testing.T) {
 			assert.NoError(t, far.ws.CloseNow())
 		},
 	} {
-		near, far := pair(t)
-		near.every, near.patience = time.Millisecond, 20*time.Millisecond
-		leave(near, far)
-		if name == "silent" {
-			go func() { _ = near.pump(context.Background(), func(byte, []byte, bool) error { return nil }) }()
-		}
-		ctx, gone := context.WithCancelCause(t.Context())
-		near.attend(ctx, gone)
-		require.ErrorContains(t, context.Cause(ctx), "the other side is gone", name)
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				near, far := pair(t)
+				leave(near, far)
+				if name == "silent" {
+					go func() { _ = near.pump(context.Background(), func(byte, []byte, bool) error { return nil }) }()
+				}
+				began := time.Now()
+				ctx, gone := context.WithCancelCause(t.Context())
+				near.attend(ctx, gone)
+				require.ErrorContains(t, context.Cause(ctx), "the other side is gone")
+				assert.LessOrEqual(t, time.Since(began), pingAfter+pingTimeout)
+			})
+		})
 	}
 }
 
 // TestABusyReaderIsNotGone: its peer answers, but nobody reads that.
 func TestABusyReaderIsNotGone(t *testing.T) {
-	near, far := pair(t)
-	pumped := make(chan error, 1)
-	go func() { pumped <- far.pump(context.Background(), func(byte, []byte, bool) error { return nil }) }()
-	near.every, near.patience = time.Millisecond, 100*time.Millisecond
-	near.busy.Store(true)
-	ctx, cancel := context.WithTimeout(t.Context(), 350*time.Millisecond)
-	defer cancel()
-	near.attend(ctx, func(err error) { t.Error(err) })
-	require.NoError(t, near.ws.CloseNow())
-	require.Error(t, <-pumped)
+	synctest.Test(t, func(t *testing.T) {
+		near, far := pair(t)
+		pumped := make(chan error, 1)
+		go func() { pumped <- far.pump(context.Background(), func(byte, []byte, bool) error { return nil }) }()
+		near.busy.Store(true)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		near.attend(ctx, func(err error) { t.Error(err) })
+		require.NoError(t, near.ws.CloseNow())
+		require.Error(t, <-pumped)
+	})
 }
 
 func TestStatusesComeThrough(t *testing.T) {

@@ -52,7 +52,7 @@ func (d *dialer) dial(ctx context.Context, network, _ string) (net.Conn, error) 
 		race.start(func(n int) (net.Conn, error) { return d.dialOne(ctx, network, n) })
 	}
 	start()
-	hedge := time.NewTicker(d.endpoints.hedge)
+	hedge := time.NewTicker(d.endpoints.silence())
 	defer hedge.Stop()
 	failed := make(dialErrors, 0, len(race.waiting)+1)
 	for race.running > 0 {
@@ -75,7 +75,7 @@ func (d *dialer) dial(ctx context.Context, network, _ string) (net.Conn, error) 
 			}
 			d.endpoints.failed(r.n)
 			start()
-			hedge.Reset(d.endpoints.hedge)
+			hedge.Reset(d.endpoints.silence())
 		}
 	}
 	return nil, failed
@@ -97,7 +97,7 @@ func (d *dialer) dialOne(ctx context.Context, network string, n int) (net.Conn, 
 	if err != nil {
 		return nil, fmt.Errorf("edge %s: %w", address, err)
 	}
-	handshake, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	handshake, cancel := context.WithTimeout(ctx, d.endpoints.handshake)
 	defer cancel()
 	conn := &agentConn{Conn: tls.Client(raw, d.tls), endpoint: n, lost: func() { d.endpoints.failed(n) }}
 	if err := conn.begin(handshake); err != nil {

@@ -54,9 +54,17 @@ func (r *request) write(opts WriteOptions) *request {
 		r.key = uuid.NewString()
 	}
 	if opts.DryRun {
-		r.query = map[string]string{"dryRun": "true"}
+		r.ask("dryRun")
 	}
 	return r
+}
+
+// ask sets a query parameter to true.
+func (r *request) ask(name string) {
+	if r.query == nil {
+		r.query = map[string]string{}
+	}
+	r.query[name] = "true"
 }
 
 // call makes a call and decodes its answer into out, which may be nil. It says

@@ -21,18 +21,24 @@ const (
 
 // endpoints are the ways to an agent, by their place in the list, and how they did.
 type endpoints struct {
-	mu    sync.Mutex
-	first int         // what worked last; at the beginning any
-	broke []time.Time // when each failed; zero if it has worked since
-	now   func() time.Time
-	hedge time.Duration          // hedgeAfter
-	at    [allLanes]atomic.Int32 // where each lane was connected last
+	mu        sync.Mutex
+	first     int         // what worked last; at the beginning any
+	broke     []time.Time // when each failed; zero if it has worked since
+	now       func() time.Time
+	hedge     atomic.Int64           // hedgeAfter, in ns
+	handshake time.Duration          // handshakeTimeout
+	at        [allLanes]atomic.Int32 // where each lane was connected last
 }
 
 func newEndpoints(addresses []string) *endpoints {
 	n := len(addresses)
-	return &endpoints{first: rand.N(n), broke: make([]time.Time, n), now: time.Now, hedge: hedgeAfter} //nolint:gosec // spreading load needs no secrecy
+	e := &endpoints{first: rand.N(n), broke: make([]time.Time, n), now: time.Now, handshake: handshakeTimeout} //nolint:gosec // spreading load needs no secrecy
+	e.hedge.Store(int64(hedgeAfter))
+	return e
 }
+
+// silence is after how long another way is asked too.
+func (e *endpoints) silence() time.Duration { return time.Duration(e.hedge.Load()) }
 
 // order is in which order to try them: what worked last, then the others in turn, and
 // last those that failed lately, which is no reason not to try them.

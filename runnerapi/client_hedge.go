@@ -74,7 +74,7 @@ func (l *lanes) RoundTrip(req *http.Request) (*http.Response, error) {
 	defer one.cancel()
 	var two *asked
 	var failed error
-	look := time.NewTimer(l.endpoints.hedge)
+	look := time.NewTimer(l.endpoints.silence())
 	defer look.Stop()
 	for {
 		select {
@@ -92,7 +92,7 @@ func (l *lanes) RoundTrip(req *http.Request) (*http.Response, error) {
 				two = l.ask(l.elsewhere(req, one), 1-lane, answers, over)
 				defer two.cancel()
 			}
-			look.Reset(l.endpoints.hedge / 4)
+			look.Reset(l.endpoints.silence() / 4)
 		}
 	}
 }
@@ -131,7 +131,7 @@ func (l *lanes) silent(a *asked) bool {
 	if conn == nil {
 		return false // it is being made: see dial
 	}
-	return time.Duration(heardAt()-max(conn.heard.Load(), a.since.Load())) >= l.endpoints.hedge
+	return time.Duration(heardAt()-max(conn.heard.Load(), a.since.Load())) >= l.endpoints.silence()
 }
 
 type notByKey struct{}

@@ -18,7 +18,7 @@ type ConfigMap struct {
 	Data       map[string]string `json:"data,omitempty" doc:"Values as text, by key. Not in a list."`
 	BinaryData map[string][]byte `json:"binaryData,omitempty" doc:"Values as base64, by key. Not in a list."`
 	Digest     string            `json:"digest" doc:"Changes when, and only when, the content does."`
-	CreatedAt  time.Time         `json:"createdAt"`
+	CreatedAt  time.Time         `json:"createdAt,omitzero"`
 }
 
 // DataKey is a key of a ConfigMap.

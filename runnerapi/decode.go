@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"time"
+	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
@@ -22,8 +24,15 @@ var jsonFormat = huma.Format{
 	Unmarshal: decodeJSON,
 }
 
+// null stands for a null in what huma validates: it would take one for an absent field.
+type null struct{}
+
+// decodeJSON decodes a body, into an any for huma to validate and then into its type.
 func decodeJSON(data []byte, v any) error {
-	strict, err := kjson.UnmarshalStrict(data, v)
+	if err := soundText(data); err != nil {
+		return err
+	}
+	strict, err := kjson.UnmarshalStrict(wholeNumbers(data), v)
 	if err != nil {
 		if syntax, offset := kjson.SyntaxErrorOffset(err); syntax {
 			line, column := position(data, offset)
@@ -31,7 +40,26 @@ func decodeJSON(data []byte, v any) error {
 		}
 		return err
 	}
+	if tree, ok := v.(*any); ok {
+		*tree = withNulls(*tree)
+	}
 	return errors.Join(strict...)
+}
+
+func withNulls(v any) any {
+	switch v := v.(type) {
+	case nil:
+		return null{}
+	case map[string]any:
+		for key := range v {
+			v[key] = withNulls(v[key])
+		}
+	case []any:
+		for i := range v {
+			v[i] = withNulls(v[i])
+		}
+	}
+	return v
 }
 
 // position turns an offset into what an editor shows.
@@ -40,13 +68,12 @@ func position(data []byte, offset int64) (line, column int) {
 	return bytes.Count(before, []byte("\n")) + 1, len(before) - bytes.LastIndexByte(before, '\n') - 1
 }
 
-// bounded is a middleware that reads the body ahead of huma. huma would leave
-// its read deadline on the connection, and on HTTP/1.1 that ends a call that
-// waits longer.
+// bounded is a middleware that reads the body ahead of huma, which knows neither its content
+// types nor its own limit before it has read all.
 func bounded(limit int64) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		r, w := humachi.Unwrap(ctx)
-		body, err := readBody(w, r, limit)
+		body, err := takeBody(w, r, limit, ctx.Operation().RequestBody)
 		if err != nil {
 			problem.Write(w, problem.RequestID(r.Context()), err)
 			return
@@ -55,6 +82,42 @@ func bounded(limit int64) func(huma.Context, func(huma.Context)) {
 		r.Body = &readAhead{Reader: bytes.NewReader(body), all: body}
 		next(ctx)
 	}
+}
+
+// takeBody refuses by the header alone what it can.
+func takeBody(w http.ResponseWriter, r *http.Request, limit int64, of *huma.RequestBody) ([]byte, error) {
+	if r.ContentLength > 0 {
+		if err := mediaOf(r, of); err != nil {
+			return nil, err
+		}
+	}
+	body, err := readBody(w, r, limit)
+	if err != nil {
+		return nil, err
+	}
+	if r.ContentLength < 0 && len(body) > 0 {
+		if err := mediaOf(r, of); err != nil {
+			return nil, err
+		}
+	}
+	if !utf8.Valid(body) {
+		return nil, noUTF8("body")
+	}
+	return body, nil
+}
+
+// bodyless is a middleware of calls that take no body: one that nobody reads was sent by mistake.
+func bodyless(ctx huma.Context, next func(huma.Context)) {
+	r, w := humachi.Unwrap(ctx)
+	_, err := readBody(w, r, 0)
+	if known := (*Error)(nil); errors.As(err, &known) && known.Code == CodeTooLarge {
+		err = problem.Errorf(problem.BadRequest, "send no body", "this call takes no body").WithField("body")
+	}
+	if err != nil {
+		problem.Write(w, problem.RequestID(r.Context()), err)
+		return
+	}
+	next(ctx)
 }
 
 // readAhead is a body that is in memory already.
@@ -66,19 +129,49 @@ type readAhead struct {
 // Close makes readAhead an io.ReadCloser.
 func (*readAhead) Close() error { return nil }
 
+// bodyDeadline is a middleware that bounds how long a body may take to arrive, until readBody has
+// it whole. It holds for a body that is refused unread too: on HTTP/1 net/http reads the rest before
+// it sends the answer, unless the connection is to be closed.
+func bodyDeadline(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // only a test's recorder cannot
+			if r.ProtoMajor == 1 {
+				w.Header().Set("Connection", "close")
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// bodyArrived ends what bodyDeadline began: on HTTP/1 its deadline would end a call that waits.
+func bodyArrived(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // as above
+	w.Header().Del("Connection")
+}
+
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	rc := http.NewResponseController(w)
-	_ = rc.SetReadDeadline(time.Now().Add(bodyTimeout)) // only a test's recorder cannot
-	defer func() { _ = rc.SetReadDeadline(time.Time{}) }()
+	if r.ContentLength == 0 {
+		return nil, nil
+	}
+	if r.ContentLength > limit {
+		return nil, tooLarge(limit)
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	var tooLarge *http.MaxBytesError
+	var over *http.MaxBytesError
 	switch {
 	case err == nil:
+		bodyArrived(w)
 		return body, nil
-	case errors.As(err, &tooLarge):
-		return nil, problem.Errorf(problem.TooLarge, "send less in one request",
-			"the body has more than the %d bytes that this call takes", limit)
+	case errors.As(err, &over):
+		return nil, tooLarge(limit)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, problem.New(http.StatusRequestTimeout, CodeRequestTimeout,
+			"send it again over a better connection", "the body did not arrive whole within %s", bodyTimeout)
 	}
-	return nil, problem.New(http.StatusRequestTimeout, problem.Unavailable,
-		"send it again over a better connection", "the body did not arrive whole within %s", bodyTimeout)
+	return nil, problem.Errorf(problem.BadRequest, "send the body whole, framed as HTTP says", "the body cannot be read: %s", clip(err.Error())).WithField("body")
+}
+
+func tooLarge(limit int64) *Error {
+	return problem.Errorf(problem.TooLarge, "send less in one request", "the body has more than the %d bytes that this call takes", limit)
 }

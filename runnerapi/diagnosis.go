@@ -28,15 +28,25 @@ const (
 	CauseVolumeNotBound   Cause = "VolumeNotBound"
 	CausePortClash        Cause = "PortClash"
 	CauseNodeLost         Cause = "NodeLost"
+	CauseEvicted          Cause = "Evicted"
 	CauseUnknown          Cause = "Unknown"
 )
+
+// Retried says whether Kubernetes tries a run again of itself that is in such trouble.
+func (c Cause) Retried() bool {
+	switch c {
+	case CauseCrashLoop, CauseOutOfMemory, CauseBadCommand, CauseProbeFailing, CauseImagePullFailed, CauseNodeLost, CauseEvicted, CausePortClash:
+		return true
+	}
+	return false
+}
 
 // Diagnosis says what is wrong with an App in terms of its cause, and what to
 // do about it.
 //
 // +kubebuilder:object:generate=true
 type Diagnosis struct {
-	Cause     Cause    `json:"cause" enum:"ImageNotFound,ImagePullDenied,ImagePullFailed,InvalidImageName,CrashLoop,OutOfMemory,BadCommand,RunsAsRoot,Unschedulable,ProbeFailing,MissingSecret,MissingConfigMap,MissingKey,QuotaExceeded,AdmissionRefused,Conflict,InvalidSpec,DeadlinePassed,JobFailed,VolumeNotBound,PortClash,NodeLost,Unknown" doc:"Stable name of the cause."`
+	Cause     Cause    `json:"cause" enum:"ImageNotFound,ImagePullDenied,ImagePullFailed,InvalidImageName,CrashLoop,OutOfMemory,BadCommand,RunsAsRoot,Unschedulable,ProbeFailing,MissingSecret,MissingConfigMap,MissingKey,QuotaExceeded,AdmissionRefused,Conflict,InvalidSpec,DeadlinePassed,JobFailed,VolumeNotBound,PortClash,NodeLost,Evicted,Unknown" doc:"Stable name of the cause."`
 	Message   string   `json:"message" doc:"What is wrong, with the names and figures that matter."`
 	Fix       string   `json:"fix" doc:"What to do next."`
 	Object    string   `json:"object,omitempty" doc:"The Kubernetes object the signal came from, as kind/name."`

@@ -27,6 +27,9 @@ type door struct {
 	timer  *time.Timer
 	closed bool
 	nudge  func(context.Context) error // of the control plane's connection
+
+	leaving bool // closed within farewellTime
+	streams map[*stream]struct{}
 }
 
 // doorListener makes doors of what it accepts.
@@ -85,7 +88,7 @@ func (d *door) arm() {
 func (d *door) look() {
 	d.mu.Lock()
 	r := d.runner
-	if r == nil || d.closed {
+	if r == nil || d.closed || d.leaving {
 		d.mu.Unlock()
 		return
 	}
@@ -97,6 +100,9 @@ func (d *door) look() {
 	}
 	refusal.Open = true
 	r.refused(*refusal)
+	if d.endStreams(refusal.Code) {
+		return
+	}
 	_ = d.Close() // whoever serves it learns of that by its own reading
 }
 
@@ -154,6 +160,9 @@ func withDoor(ctx context.Context, conn net.Conn) context.Context {
 // did not verify them.
 func withChains(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if isLeaving(r.Context()) {
+			panic(http.ErrAbortHandler)
+		}
 		if chains := chainsOf(r.Context()); chains != nil && r.TLS != nil {
 			state := *r.TLS
 			state.VerifiedChains = chains

@@ -29,6 +29,7 @@ const (
 	CodeUnauthorized        = problem.Unauthorized
 	CodeNamespaceNotManaged = Code("namespace_not_managed") // 403
 	CodeNotSupported        = Code("not_supported")         // 501
+	CodeRequestTimeout      = Code("request_timeout")       // 408
 )
 
 // NotManaged refuses a command in a namespace that is not the agent's.
@@ -36,7 +37,7 @@ func NotManaged(namespace string) *Error {
 	return problem.New(http.StatusForbidden, CodeNamespaceNotManaged,
 		fmt.Sprintf("use a namespace that the agent manages, or make it one: pipeops-runner namespace create AGENT %s (PUT /v1/namespaces/%s); "+
 			"one that is there already is handed over with --adopt, where the customer's policy allows adopt-namespace", namespace, namespace),
-		"the agent does not manage namespace %q", namespace).WithField("namespace")
+		"the agent does not manage namespace %q", namespace).WithField("path.namespace")
 }
 
 // NotSupported says that the cluster lacks what a call needs.

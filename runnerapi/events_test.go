@@ -13,12 +13,13 @@ import (
 )
 
 func TestEventsOutliveTheAgentsRestart(t *testing.T) {
+	t.Parallel()
 	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
 	c := agent.Client()
 	k := runnerapi.Key{Namespace: "production", Name: "web"}
 	_, err := c.Deploy(t.Context(), k, runnerapi.AppSpec{Image: "slow"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var got []runnerapi.AppEvent
 	err = c.Events(ctx, k, runnerapi.EventOptions{}, func(e runnerapi.AppEvent) error {

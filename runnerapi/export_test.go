@@ -14,8 +14,23 @@ import (
 // WithoutHedging has the client wait for an answer as long as it takes: on a machine with a
 // lot to do that may be more than the second after which it asks another way too, and a
 // test that counts connections would count the machine's load.
-func WithoutHedging(c *Client) *Client {
-	c.upgrades.endpoints.hedge = time.Hour
+func WithoutHedging(c *Client) *Client { return HedgingAfter(c, time.Hour) }
+
+// HedgingAfter has the client ask another way when the first is silent for that long.
+func HedgingAfter(c *Client, silence time.Duration) *Client {
+	c.upgrades.endpoints.hedge.Store(int64(silence))
+	return c
+}
+
+// BeginningAt has the client begin with that endpoint, by its place in the list.
+func BeginningAt(c *Client, n int) *Client {
+	c.upgrades.endpoints.first = n
+	return c
+}
+
+// PatientHandshakes has the client wait an hour for the end of a handshake.
+func PatientHandshakes(c *Client) *Client {
+	c.upgrades.endpoints.handshake = time.Hour
 	return c
 }
 
@@ -51,3 +66,22 @@ var (
 func AuditArguments(call Call, query map[string][]string, body []byte) json.RawMessage {
 	return auditArguments(call, query, body, map[string]any{})
 }
+
+// Frames are followed from outside.
+type Frames struct{ frames }
+
+// NewFrames are those of a stream.
+func NewFrames(kind string) Frames {
+	return Frames{map[string]frames{
+		"json": &jsonFrames{}, "protobuf": &protobufFrames{}, "websocket": &socketFrames{status: true},
+	}[kind]}
+}
+
+// Follow reads on.
+func (f Frames) Follow(p []byte) { f.follow(p) }
+
+// Whole reports whether a message has just ended.
+func (f Frames) Whole() bool { return f.whole() }
+
+// End is the last message.
+func (f Frames) End(why *Error) []byte { return f.end(why) }

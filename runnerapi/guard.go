@@ -5,11 +5,14 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"regexp"
 
 	"github.com/go-chi/chi/v5"
 )
 
 type intentKey struct{}
+
+var operationID = regexp.MustCompile(`^[a-z0-9]{1,64}$`)
 
 // guard asks the customer's policy about each call, as the table of calls has
 // it. What is not in the table is refused, so no call can forget this.
@@ -17,7 +20,7 @@ func (s *server) guard(next http.Handler) http.Handler {
 	calls := callsByRoute()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := r.Context()
-		intent, err := s.intend(r, callOf(calls, r))
+		intent, err := s.intend(w, r, callOf(calls, r))
 		if err == nil {
 			err = s.decide(intent)
 		}
@@ -44,18 +47,22 @@ func callsByRoute() map[string]Call {
 	return calls
 }
 
-// callOf is the call that a request is routed to. Below /v1/kubernetes all methods and
-// paths are one.
+// callOf is the call that a request is routed to. HEAD is its GET; below /v1/kubernetes all methods
+// and paths are one.
 func callOf(calls map[string]Call, r *http.Request) Call {
 	pattern := chi.RouteContext(r.Context()).RoutePattern()
 	if pattern == kubernetesPrefix+"/*" {
 		return calls[http.MethodGet+" "+kubernetesRoute]
 	}
-	return calls[r.Method+" "+pattern]
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	return calls[method+" "+pattern]
 }
 
 // intend describes a call for the policy.
-func (s *server) intend(r *http.Request, c Call) (Intent, error) {
+func (s *server) intend(w http.ResponseWriter, r *http.Request, c Call) (Intent, error) {
 	if c.ID == "" || c.Access == "" {
 		return Intent{}, PolicyDenied("report this: the call stands in no table", "no policy could allow this call")
 	}
@@ -64,9 +71,9 @@ func (s *server) intend(r *http.Request, c Call) (Intent, error) {
 		i.Namespace = applyTarget(r).Namespace
 	}
 	if c.ID == KubernetesCall {
-		return s.intendKubernetes(r, i)
+		return s.intendKubernetes(w, r, i)
 	}
-	if id := pathParam(r, "id"); id != "" && s.Journal != nil {
+	if id := pathParam(r, "id"); operationID.MatchString(id) && s.Journal != nil { // the call refuses others
 		// An operation is of the namespace that its command was about.
 		record, err := limited(r.Context(), journalLimit, func(ctx context.Context) (Record, error) { return s.Journal.Find(ctx, id) })
 		if known := (*Error)(nil); err != nil && (!errors.As(err, &known) || known.Code != CodeNotFound) {

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 // asked is a policy that remembers what it was asked. It says what its function
@@ -23,6 +23,7 @@ type asked struct {
 	intents []runnerapi.Intent
 	say     func(runnerapi.Intent) error
 	changed chan struct{}
+	streams int // that a grant has
 }
 
 // problemOf is the problem that a client was answered.
@@ -65,9 +66,14 @@ func (a *asked) become(say func(runnerapi.Intent) error) {
 
 func (a *asked) State() runnerapi.PolicyState { return runnerapi.PolicyState{} }
 
-// KubernetesIdentity is somebody, where the fake allows the request.
-func (a *asked) KubernetesIdentity(i runnerapi.Intent) (runnerapi.KubernetesIdentity, error) {
-	return runnerapi.KubernetesIdentity{User: "somebody", Groups: []string{"some", "people"}}, a.Decide(i)
+// KubernetesGrant is somebody, or whom the request impersonates, where the fake allows it.
+func (a *asked) KubernetesGrant(i runnerapi.Intent) (runnerapi.KubernetesGrant, error) {
+	g := runnerapi.KubernetesGrant{As: runnerapi.KubernetesIdentity{User: "somebody", Groups: []string{"some", "people"}}}
+	if i.Kubernetes.Impersonate.User != "" {
+		g.As = i.Kubernetes.Impersonate
+	}
+	g.Streams = a.streams
+	return g, a.Decide(i)
 }
 
 func (a *asked) all() []runnerapi.Intent {
@@ -214,14 +220,10 @@ func TestAStreamEndsWithThePermission(t *testing.T) {
 	go func() {
 		ended <- client.Logs(t.Context(), key, runnerapi.LogOptions{Follow: true, Tail: -1}, func(runnerapi.LogLine) error { return nil })
 	}()
-	require.Eventually(t, func() bool { return agent.Backend.Following() > 0 }, 10*time.Second, time.Millisecond)
+	await.Until(t, "the agent follows the log", func() bool { return agent.Backend.Following() > 0 })
 	p.become(refuseAll)
-	select {
-	case err := <-ended:
-		assert.Equal(t, runnerapi.CodePolicyDenied, problemOf(t, err).Code)
-	case <-time.After(10 * time.Second):
-		t.Fatal("the log goes on")
-	}
+	err = await.Receive(t, ended, "the end of the log")
+	assert.Equal(t, runnerapi.CodePolicyDenied, problemOf(t, err).Code)
 }
 
 // TestAnEscapedNamespaceIsTheOneItMeans has the policy asked about the

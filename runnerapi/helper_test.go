@@ -15,6 +15,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 // backend is all of the interfaces in one.
@@ -69,7 +70,7 @@ func serveWith(t *testing.T, agent *runnerapitest.Agent, b backend, cert tls.Cer
 	}()
 	t.Cleanup(func() {
 		cancel()
-		require.NoError(t, <-done)
+		require.NoError(t, await.Receive(t, done, "the end of the server"))
 	})
 	return &served{agent: agent, address: ln.Addr().String(), t: t}
 }

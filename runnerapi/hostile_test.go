@@ -19,11 +19,12 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/hostile"
 )
 
-// impatience is how long a test waits for the server's own patience of ten seconds.
-const impatience = 25 * time.Second
+// impatience is how long a test waits for the end of the server's patience of ten seconds.
+const impatience = 2 * time.Minute
 
 // attackOn is a Runner that is let in and means ill.
 func attackOn(t *testing.T, agent *runnerapitest.Agent, runner string) hostile.Target {
@@ -47,6 +48,7 @@ func limitedAgent(t *testing.T, l runnerapi.Limits) *runnerapitest.Agent {
 // TestTheRunnerAPIEndsEveryAttack of strangers, and of a Runner over HTTP/1.1. What HTTP/2
 // leaves idle is ended by the idle timeout, which is longer than a test's.
 func TestTheRunnerAPIEndsEveryAttack(t *testing.T) {
+	t.Parallel()
 	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
 	target := attackOn(t, agent, "evil")
 	attacks := append(hostile.TLS(runnerapitest.ServerName), hostile.HTTP1("/v1/cluster")...)
@@ -82,6 +84,7 @@ func TestFloodsOfHTTP2(t *testing.T) {
 // TestRapidResetIsBounded: what was reset counts as under way until its handler has
 // ended, so a Runner that resets has no more handlers than its streams.
 func TestRapidResetIsBounded(t *testing.T) {
+	t.Parallel()
 	b := runnerapitest.NewBackend()
 	entered := make(chan struct{}, 10_000)
 	leave := make(chan struct{})
@@ -103,6 +106,7 @@ func TestRapidResetIsBounded(t *testing.T) {
 
 // TestSlowRunners drip a byte at a time.
 func TestSlowRunners(t *testing.T) {
+	t.Parallel()
 	target := attackOn(t, runnerapitest.Start(t, runnerapitest.NewBackend()), "evil")
 	for _, slow := range hostile.Slow("/v1/cluster") {
 		if slow.Name == "body" || slow.Name == "chunks" {
@@ -141,7 +145,7 @@ func TestARunnerHasItsShareOfCalls(t *testing.T) {
 			resp, _ := r.do(http.MethodGet, "/v1/apps", "")
 			done <- resp.StatusCode
 		}()
-		<-entered
+		await.Receive(t, entered, "a call that hangs")
 	}
 	resp, body := r.do(http.MethodPut, appPath, `{"image":"a"}`)
 	assert.Equal(t, http.StatusTooManyRequests, resp.StatusCode)
@@ -151,7 +155,7 @@ func TestARunnerHasItsShareOfCalls(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotEmpty(t, other)
 	close(leave)
-	assert.Equal(t, []int{200, 200}, []int{<-done, <-done})
+	assert.Equal(t, []int{200, 200}, []int{await.Receive(t, done, "an answer"), await.Receive(t, done, "the other answer")})
 	resp, _ = r.do(http.MethodPut, appPath, `{"image":"a"}`)
 	assert.Less(t, resp.StatusCode, 300)
 	assert.Len(t, log.take(t, 1), 1)
@@ -211,15 +215,15 @@ func TestARunnerHasItsShareOfConnections(t *testing.T) {
 	}
 	first, err := target.Send(t.Context(), hostile.Attack{Do: func(net.Conn) {}})
 	require.NoError(t, err)
+	var last net.Conn
 	for range 3 {
-		conn, err := target.Send(t.Context(), hostile.Attack{Do: func(net.Conn) {}})
+		last, err = target.Send(t.Context(), hostile.Attack{Do: func(net.Conn) {}})
 		require.NoError(t, err)
-		defer hostile.Reset(conn)
+		defer hostile.Reset(last)
 	}
-	start := time.Now()
 	_, err = hostile.Ended(first, impatience)
 	require.NoError(t, err)
-	assert.Less(t, time.Since(start), 5*time.Second, "pushed out, not timed out")
+	require.NoError(t, tls.Client(last, target.TLS).HandshakeContext(ctxFor(t)), "the last one has not been timed out like the first")
 	_, err = dialRunner(t, agent, "other").Cluster(ctxFor(t))
 	require.NoError(t, err)
 }
@@ -228,6 +232,7 @@ func TestARunnerHasItsShareOfConnections(t *testing.T) {
 // The policy allows one namespace; whatever comes to the backend must be in it, and must
 // be what the policy was asked about and the audit log was told.
 func TestPathsMeanOneThing(t *testing.T) {
+	t.Parallel()
 	p := newAsked(func(i runnerapi.Intent) error {
 		if i.Namespace == "open" {
 			return nil
@@ -380,6 +385,7 @@ func TestNoRequestIsSmuggled(t *testing.T) {
 // TestALogHasToBeTaken: one that nobody takes ends, though the connection stays: its caller keeps answering
 // pings and opens no window.
 func TestALogHasToBeTaken(t *testing.T) {
+	t.Parallel()
 	agent := limitedAgent(t, runnerapi.Limits{Stall: time.Second})
 	_, err := agent.Client().Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)

@@ -10,13 +10,13 @@ import (
 	"net/http"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 // insideOf is a fake agent with the App web, and a client of it.
@@ -32,7 +32,7 @@ func insideOf(t *testing.T) (*runnerapitest.Agent, *runnerapi.Client) {
 // nothingIsLeft waits until no command and no connection is under way in the agent.
 func nothingIsLeft(t *testing.T, agent *runnerapitest.Agent) {
 	t.Helper()
-	require.Eventually(t, func() bool { return agent.Backend.Inside() == 0 }, 5*time.Second, time.Millisecond)
+	await.Until(t, "nothing is under way inside", func() bool { return agent.Backend.Inside() == 0 })
 }
 
 func TestExec(t *testing.T) {
@@ -95,9 +95,9 @@ func TestWhoLeavesTakesTheCommandAlong(t *testing.T) {
 			_, err := c.Exec(ctx, web, runnerapi.ExecOptions{Command: []string{command}}, runnerapi.ExecStreams{Stdout: io.Discard})
 			began <- err
 		}()
-		require.Eventually(t, func() bool { return agent.Backend.Inside() == 1 }, 5*time.Second, time.Millisecond)
+		await.Until(t, "the command runs", func() bool { return agent.Backend.Inside() == 1 })
 		cancel()
-		require.ErrorIs(t, <-began, context.Canceled)
+		require.ErrorIs(t, await.Receive(t, began, "the end of the command"), context.Canceled)
 		nothingIsLeft(t, agent)
 	}
 	done := make(chan error, 1)
@@ -105,10 +105,10 @@ func TestWhoLeavesTakesTheCommandAlong(t *testing.T) {
 		_, err := c.Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"hang"}}, runnerapi.ExecStreams{})
 		done <- err
 	}()
-	require.Eventually(t, func() bool { return agent.Backend.Inside() == 1 }, 5*time.Second, time.Millisecond)
+	await.Until(t, "the command runs", func() bool { return agent.Backend.Inside() == 1 })
 	agent.Stop()
 	known := &runnerapi.Error{}
-	require.ErrorAs(t, <-done, &known)
+	require.ErrorAs(t, await.Receive(t, done, "the end of the command"), &known)
 	assert.Contains(t, known.Detail, "shutting down")
 	assert.Zero(t, agent.Backend.Inside(), "what was hijacked is joined")
 }
@@ -177,7 +177,7 @@ func TestPortForward(t *testing.T) {
 	}()
 	n, err := io.Copy(got, conn)
 	require.NoError(t, err)
-	require.NoError(t, <-wrote)
+	require.NoError(t, await.Receive(t, wrote, "the end of the writing"))
 	assert.EqualValues(t, size, n)
 	assert.Equal(t, sent.Sum(nil), got.Sum(nil))
 	require.NoError(t, conn.Close())
@@ -205,7 +205,7 @@ func TestAConnectionThatIsNotRead(t *testing.T) {
 	_, err = c.Get(ctxFor(t), web)
 	require.NoError(t, err)
 	require.NoError(t, conn.Close())
-	require.Error(t, <-wrote)
+	require.Error(t, await.Receive(t, wrote, "the end of the writing"))
 	agent.Stop()
 	assert.Zero(t, agent.Backend.Inside())
 }
@@ -223,10 +223,10 @@ func TestInsideEndsWithThePolicy(t *testing.T) {
 		_, err := c.Exec(ctxFor(t), web, runnerapi.ExecOptions{Command: []string{"hang", "secret"}}, runnerapi.ExecStreams{})
 		done <- err
 	}()
-	require.Eventually(t, func() bool { return agent.Backend.Inside() == 1 }, 5*time.Second, time.Millisecond)
+	await.Until(t, "the command runs", func() bool { return agent.Backend.Inside() == 1 })
 	p.become(refuseAll)
 	known := &runnerapi.Error{}
-	require.ErrorAs(t, <-done, &known)
+	require.ErrorAs(t, await.Receive(t, done, "the end of the command"), &known)
 	assert.Equal(t, runnerapi.CodePolicyDenied, known.Code)
 	record := log.take(t, 1)[0]
 	assert.Equal(t, "exec-app", record.Command)

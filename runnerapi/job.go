@@ -9,7 +9,7 @@ type Job struct {
 	Namespace  string    `json:"namespace" doc:"Kubernetes namespace the Job lives in."`
 	Name       string    `json:"name" doc:"Name of the Job; no App has the same."`
 	Generation int64     `json:"generation" doc:"Counts changes of the spec; 1 for a new Job."`
-	CreatedAt  time.Time `json:"createdAt"`
+	CreatedAt  time.Time `json:"createdAt,omitzero"`
 	Spec       JobSpec   `json:"spec"`
 	Status     JobStatus `json:"status"`
 
@@ -96,7 +96,7 @@ type JobState string
 // The states. Succeeded, Failed and NotRun are for good, unless it is run again.
 const (
 	JobWaiting   JobState = "Waiting"   // it has not begun
-	JobRunning   JobState = "Running"   // it runs, or is tried again
+	JobRunning   JobState = "Running"   // it runs, or is tried again, after what Diagnosis says
 	JobBlocked   JobState = "Blocked"   // it cannot go on, and Diagnosis says why; it does by itself when that is mended
 	JobSucceeded JobState = "Succeeded" // it came to its end
 	JobFailed    JobState = "Failed"    // it was given up, and Diagnosis says why
@@ -144,7 +144,7 @@ func JobOf(a App) Job {
 		s.State, s.StartedAt, s.FinishedAt = JobState(run.Outcome), &run.StartedAt, run.FinishedAt
 		s.Tries, s.ExitCode = run.Tries, run.ExitCode
 	}
-	if observed && !j.Status.State.Ended() && a.Status.Diagnosis != nil {
+	if observed && !j.Status.State.Ended() && a.Status.Diagnosis != nil && !a.Status.Diagnosis.Cause.Retried() {
 		j.Status.State = JobBlocked
 	}
 	return j

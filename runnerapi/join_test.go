@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 // TestTheJoinTokenIsForWhomItIsNamed lets a Runner read, and then have the token too; it is in
@@ -40,7 +40,7 @@ func TestTheJoinTokenIsForWhomItIsNamed(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, runnerapitest.JoinToken, token.Token)
 	assert.NotContains(t, token.String(), token.Token)
-	require.Eventually(t, func() bool { return len(log.all()) == 2 }, 5*time.Second, time.Millisecond, "the refusal, and that it was given")
+	await.Until(t, "the refusal is recorded, and that the token was given", func() bool { return len(log.all()) == 2 })
 	assert.Equal(t, "get-join-token", log.all()[1].Command)
 	assert.Empty(t, log.all()[1].Arguments)
 	resp, _ := newRaw(t, agent).do(http.MethodGet, "/v1/cluster/join/token", "")

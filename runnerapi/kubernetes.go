@@ -1,6 +1,7 @@
 package runnerapi
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"slices"
@@ -19,6 +20,9 @@ type KubernetesAPI interface {
 	// APIServer answers where the cluster's API server is, and a transport that
 	// speaks HTTP/1.1 to it with the agent's own credentials.
 	APIServer() (*url.URL, http.RoundTripper, error)
+	// Namespaced reports whether a resource is in namespaces. It reports true for a
+	// resource that the API server does not list.
+	Namespaced(ctx context.Context, group, version, resource string) (bool, error)
 	// OwnNamespace is the agent's own, with its identity and its owner's policy in it.
 	OwnNamespace() string
 }
@@ -34,6 +38,17 @@ func (k KubernetesIdentity) Equal(other KubernetesIdentity) bool {
 	return k.User == other.User && slices.Equal(k.Groups, other.Groups)
 }
 
+// KubernetesGrant is how the policy has a request to the Kubernetes API made.
+type KubernetesGrant struct {
+	As KubernetesIdentity
+	// AgentNamespace is true where the rule names the namespace of the agent.
+	AgentNamespace bool
+	// ReadOnly is true where the rule allows reading alone.
+	ReadOnly bool
+	// Streams is the most streams that the Runner may have open; 0 is the agent's setting.
+	Streams int
+}
+
 // KubernetesRequest is a request to the Kubernetes API, as far as its method and its URL
 // tell. It is told as the API server itself tells it (k8s.io/apiserver's RequestInfo).
 type KubernetesRequest struct {
@@ -41,19 +56,25 @@ type KubernetesRequest struct {
 	Verb string
 	// Path is that of the API server, cleaned.
 	Path string
-	// Group, Resource, Subresource, Namespace and Name are empty where there are none.
-	Group, Resource, Subresource, Namespace, Name string
+	// Group, Version, Resource, Subresource, Namespace and Name are empty where there are none.
+	Group, Version, Resource, Subresource, Namespace, Name string
 	// Discovery says that it asks which resources there are, or about who asks, and nothing else.
 	Discovery bool
 	// Upgrade is the protocol that the connection is to become, or empty.
 	Upgrade string
 	// Follow says that the answer goes on until somebody ends it.
 	Follow bool
-	// OwnNamespace says that it is about the agent's own namespace.
-	OwnNamespace bool
-	// As is what the policy said when the request began: when it says something else, the
-	// request is not allowed any more.
-	As KubernetesIdentity
+	// DryRun is true where the API server promises to persist nothing.
+	DryRun bool
+	// AgentNamespace is the namespace of the agent; InAgentNamespace is true where the
+	// request reaches what is in it.
+	AgentNamespace   string
+	InAgentNamespace bool
+	// Impersonate is whom the headers Impersonate-User and -Group ask for.
+	Impersonate KubernetesIdentity
+	// Grant is what the policy granted when the request began. The request ends when the
+	// policy takes back a part of it.
+	Grant KubernetesGrant
 }
 
 // connects are the subresources that lead into a pod, or past the API server: whoever may
@@ -72,13 +93,16 @@ func (k KubernetesRequest) Reads() bool {
 	case "get", "list", "watch", "head":
 		return true
 	}
-	return k.asksOfItself()
+	return k.DryRun || k.asksOfItself()
 }
 
 // asksOfItself says whether it is a question about who asks, which has a body.
 func (k KubernetesRequest) asksOfItself() bool {
-	return k.Verb == "create" && k.Subresource == "" && (k.Group == "authorization.k8s.io" && (k.Resource == "selfsubjectaccessreviews" || k.Resource == "selfsubjectrulesreviews") ||
-		k.Group == "authentication.k8s.io" && k.Resource == "selfsubjectreviews")
+	if k.Verb != "create" || k.Subresource != "" {
+		return false
+	}
+	return k.Group == "authorization.k8s.io" && (k.Resource == accessReviews || k.Resource == rulesReviews) ||
+		k.Group == "authentication.k8s.io" && k.Resource == subjectReviews
 }
 
 // Long says whether it may go on for as long as its caller likes.

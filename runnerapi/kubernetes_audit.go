@@ -24,7 +24,7 @@ func noteKubernetes(ctx context.Context, k *KubernetesRequest) {
 // what is told of any call.
 func (k *KubernetesRequest) about(a *AuditRecord, method string, args map[string]any) {
 	a.Namespace, a.Name = clip(k.Namespace), clip(k.Name)
-	args["method"], args["path"], args["verb"], args["user"] = method, shorten(k.Path, maxArgument), k.Verb, k.As.User
+	args["method"], args["path"], args["verb"], args["user"] = method, shorten(k.Path, maxArgument), k.Verb, k.Grant.As.User
 }
 
 // auditBegin records that a stream has begun; its end is recorded as that of any call.

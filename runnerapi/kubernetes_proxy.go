@@ -25,6 +25,8 @@ const (
 	// kubernetesAnswer is how long the API server may take to begin an answer that is no
 	// stream: its own limit is a minute.
 	kubernetesAnswer = 75 * time.Second
+	// scopeTimeout is how long the API server may take to list the resources of a group.
+	scopeTimeout = 10 * time.Second
 )
 
 // kubernetesMethods are those that the Kubernetes API has.
@@ -61,18 +63,26 @@ func (s *server) kubernetesRoutes(handle func(method, pattern string, h http.Han
 }
 
 // intendKubernetes adds to an intent which request it is, and as whom the policy has it made.
-func (s *server) intendKubernetes(r *http.Request, i Intent) (Intent, error) {
+func (s *server) intendKubernetes(w http.ResponseWriter, r *http.Request, i Intent) (Intent, error) {
 	k, err := readKubernetes(r)
 	if err != nil {
+		return i, err
+	}
+	if err = k.readDryRun(w, r); err != nil {
 		return i, err
 	}
 	noteKubernetes(r.Context(), &k)
 	if s.Kubernetes == nil || s.Policy == nil {
 		return i, PolicyDenied("report this", "this agent passes nothing on to the Kubernetes API")
 	}
-	k.OwnNamespace = k.Namespace == s.Kubernetes.OwnNamespace()
+	if k.Impersonate, err = impersonates(r.Header); err != nil {
+		return i, err
+	}
+	if err = k.guardAgentNamespace(s.Kubernetes.OwnNamespace(), r.URL.Query()); err != nil {
+		return i, err
+	}
 	i.Namespace, i.Kubernetes = k.Namespace, &k
-	k.As, err = s.Policy.KubernetesIdentity(i)
+	k.Grant, err = s.Policy.KubernetesGrant(i)
 	return i, err
 }
 
@@ -84,13 +94,29 @@ func (s *server) kubernetes(w http.ResponseWriter, r *http.Request) {
 		s.answerError(w, r, problem.Errorf(problem.Internal, "report this", "the request was not asked about"))
 		return
 	}
+	if k.asksOfItself() {
+		s.review(w, r, intent)
+		return
+	}
+	shown, err := s.hideAgentNamespace(r, k)
+	if err != nil {
+		s.answerError(w, r, s.passing(r.Context(), err))
+		return
+	}
+	s.forward(w, shown, intent.Runner, k, nil)
+}
+
+// forward sends a request on. The answer goes through alter, where that is not nil.
+func (s *server) forward(w http.ResponseWriter, r *http.Request, runner string,
+	k *KubernetesRequest, alter func(*http.Response) error,
+) {
 	target, transport, err := s.Kubernetes.APIServer()
 	if err != nil {
 		s.answerError(w, r, err)
 		return
 	}
-	if k.Long() {
-		leave, ok := s.streams.Enter(intent.Runner)
+	if k.Long() || k.Subresource == "log" { // whose reader may pause
+		leave, ok := s.streams.EnterMost(runner, k.Grant.Streams)
 		if !ok {
 			s.answerError(w, r, busy("too many of this Runner's watches, logs and connections are open"))
 			return
@@ -100,13 +126,20 @@ func (s *server) kubernetes(w http.ResponseWriter, r *http.Request) {
 	if k.Upgrade != "" {
 		defer enterUpgraded(r.Context())()
 	}
-	done, err := s.holdBody(w, r, intent.Runner)
+	done, err := s.holdBody(w, r, runner)
 	if err != nil {
 		s.answerError(w, r, err)
 		return
 	}
 	defer done()
-	s.pass(&pacedWriter{ResponseWriter: w, rc: http.NewResponseController(w), stall: s.Limits.withDefaults().Stall}, r, k, target, transport)
+	s.pass(w, r, k, way{target, transport, alter})
+}
+
+// way is how a request gets to the API server, and its answer back.
+type way struct {
+	target    *url.URL
+	transport http.RoundTripper
+	alter     func(*http.Response) error
 }
 
 // holdBody has the request's body read, as bodies are read of all calls.
@@ -136,9 +169,10 @@ var errNoAnswer = problem.Errorf(problem.Timeout, "try again; if it stays so, se
 
 // pass is httputil.ReverseProxy, which passes upgrades on to any protocol. It panics with
 // http.ErrAbortHandler where an answer breaks off, so that nobody takes it for whole.
-func (s *server) pass(w http.ResponseWriter, r *http.Request, k *KubernetesRequest, target *url.URL, transport http.RoundTripper) {
+func (s *server) pass(w http.ResponseWriter, r *http.Request, k *KubernetesRequest, to way) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
+	defer endWith(ctx, cancel)()
 	began := func() {}
 	if k.Long() {
 		var stop context.CancelFunc
@@ -149,16 +183,25 @@ func (s *server) pass(w http.ResponseWriter, r *http.Request, k *KubernetesReque
 		defer timer.Stop()
 		began = func() { timer.Stop() }
 	}
+	held, finish := holdReader(ctx, w)
+	defer finish()
 	proxy := &httputil.ReverseProxy{
-		Transport: transport, FlushInterval: -1, ErrorLog: stdlog.New(logWriter{s.Log}, "", 0),
-		Rewrite: func(p *httputil.ProxyRequest) { p.Out = impersonated(p.Out, k, target) },
+		Transport: to.transport, FlushInterval: -1, ErrorLog: stdlog.New(logWriter{s.Log}, "", 0),
+		Rewrite: func(p *httputil.ProxyRequest) { p.Out = impersonated(p.Out, k, to.target) },
 		ModifyResponse: func(resp *http.Response) error {
 			began()
-			return s.answered(r, k, resp)
+			if err := s.answered(r, k, resp); err != nil {
+				return err
+			}
+			sayWhy(ctx, k, resp)
+			if to.alter == nil {
+				return nil
+			}
+			return to.alter(resp)
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) { s.answerError(w, r, s.passing(ctx, err)) },
 	}
-	proxy.ServeHTTP(w, r.WithContext(ctx))
+	proxy.ServeHTTP(held, r.WithContext(ctx))
 }
 
 // impersonated is a request to the API server by the agent, in the name of somebody else.
@@ -172,9 +215,9 @@ func impersonated(out *http.Request, k *KubernetesRequest, target *url.URL) *htt
 		}
 	}
 	withoutBearer(out.Header)
-	out.Header.Set("Impersonate-User", k.As.User)
-	for _, group := range k.As.Groups {
-		out.Header.Add("Impersonate-Group", group)
+	out.Header.Set(impersonateUser, k.Grant.As.User)
+	for _, group := range k.Grant.As.Groups {
+		out.Header.Add(impersonateGroup, group)
 	}
 	return out
 }
@@ -235,22 +278,25 @@ func mayImpersonate(k *KubernetesRequest, resp *http.Response) error {
 	}
 	if bytes.Contains(said, []byte(ownRefusal)) {
 		return problem.Errorf(problem.Forbidden, "the owner of the cluster has to allow it, with these names: kubectl apply -f kubernetes-api-rights.yaml; see docs/kubernetes-api.md",
-			"the API server does not let the agent ask in the name of user %q and groups %q", k.As.User, k.As.Groups)
+			"the API server does not let the agent ask in the name of user %q and groups %q", k.Grant.As.User, k.Grant.As.Groups)
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(said))
 	return nil
 }
 
+// errDraining ends what goes on when the agent stops.
+var errDraining = problem.Errorf(problem.Unavailable, "call again: another instance goes on",
+	"the agent is shutting down")
+
 // passing says why a request could not be passed on.
 func (s *server) passing(ctx context.Context, err error) error {
-	switch known := (*Error)(nil); {
-	case errors.As(err, &known):
+	if known := (*Error)(nil); errors.As(err, &known) {
 		return err
-	case errors.As(context.Cause(ctx), &known):
-		return known
-	case drained(ctx):
-		return problem.Errorf(problem.Unavailable, "call again: another instance goes on", "the agent is shutting down")
-	case ctx.Err() != nil:
+	}
+	if why := whyEnded(ctx); why != nil {
+		return why
+	}
+	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	s.Log.Warn().Err(err).Msg("runner API: the API server could not be asked")

@@ -62,6 +62,7 @@ func (k *KubernetesRequest) resource(parts []string, method string, query url.Va
 	if groups {
 		k.Group = parts[1]
 	}
+	k.Version = parts[least-2]
 	rest := parts[least-1:]
 	k.Verb = verbs[method]
 	legacy := rest[0] == "watch" || rest[0] == "proxy" // /api/v1/watch/…, which the API server still has
@@ -114,12 +115,13 @@ func isTrue(query url.Values, name string) bool {
 }
 
 // discovers says whether a path that is no resource's tells which resources there are. Any
-// user that is somebody may read those (ClusterRole system:discovery).
+// user that is somebody may read those, and whether the API server is well (ClusterRoles
+// system:discovery and system:public-info-viewer).
 func discovers(parts []string) bool {
 	switch parts[0] {
 	case "api", "apis", "openapi":
 		return true
-	case "version":
+	case "version", "healthz", "livez", "readyz":
 		return len(parts) == 1
 	}
 	return false

@@ -22,7 +22,7 @@ func (s *server) answerError(w http.ResponseWriter, r *http.Request, err error) 
 	for k, v := range e.GetHeaders() {
 		w.Header()[k] = v
 	}
-	if k, bad := readKubernetes(r); bad == nil && k.Discovery { // of which client-go shows text alone, and of a Status nothing
+	if k, bad := readKubernetes(r); bad == nil && k.Discovery && !k.asksOfItself() { // of which client-go shows text alone, and of a Status nothing
 		http.Error(w, kubernetesMessage(e), e.Status)
 		return
 	}

@@ -2,6 +2,7 @@ package runnerapi_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -13,7 +14,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -22,6 +25,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 // nowhere is a Kubernetes API that nobody gets to.
@@ -31,13 +35,17 @@ func (nowhere) APIServer() (*url.URL, http.RoundTripper, error) {
 	return nil, nil, runnerapi.NotSupported("", "nowhere")
 }
 func (nowhere) OwnNamespace() string { return "pipeops" }
+func (nowhere) Namespaced(context.Context, string, string, string) (bool, error) {
+	return true, nil
+}
 
 // apiServer is a fake of Kubernetes' API server: a real one is in the tests of test/e2e.
 type apiServer struct {
 	*httptest.Server
-	mu   sync.Mutex
-	seen []*http.Request
-	open sync.WaitGroup // upgraded connections
+	mu      sync.Mutex
+	seen    []*http.Request
+	open    atomic.Int64 // upgraded connections
+	created atomic.Bool  // answer 201
 }
 
 func newAPIServer(t *testing.T) *apiServer {
@@ -56,6 +64,11 @@ func (a *apiServer) APIServer() (*url.URL, http.RoundTripper, error) {
 
 // OwnNamespace implements runnerapi.KubernetesAPI.
 func (*apiServer) OwnNamespace() string { return "pipeops" }
+
+// Namespaced implements runnerapi.KubernetesAPI.
+func (*apiServer) Namespaced(_ context.Context, _, _, resource string) (bool, error) {
+	return resource != "nodes" && resource != "namespaces", nil
+}
 
 // withToken is the agent's own credentials.
 type withToken struct{ http.RoundTripper }
@@ -86,6 +99,9 @@ func (a *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(w, r.Body)
 	default:
 		w.Header().Set("Set-Cookie", "a=b")
+		if a.created.Load() {
+			w.WriteHeader(http.StatusCreated)
+		}
 		_, _ = io.Copy(w, r.Body)
 	}
 }
@@ -97,9 +113,10 @@ func (a *apiServer) echo(w http.ResponseWriter, r *http.Request) {
 		panic(err)
 	}
 	a.open.Add(1)
-	defer a.open.Done()
+	defer a.open.Add(-1)
 	defer func() { _ = conn.Close() }()
-	_, _ = rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + r.Header.Get("Upgrade") + "\r\n\r\n")
+	_, _ = rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + r.Header.Get("Upgrade") +
+		"\r\nSec-WebSocket-Protocol: " + r.Header.Get("Sec-WebSocket-Protocol") + "\r\n\r\n")
 	_ = rw.Flush()
 	_, _ = io.Copy(conn, rw)
 }
@@ -163,7 +180,6 @@ func TestNobodySaysWhoAsksButThePolicy(t *testing.T) {
 	r := newRaw(t, agent)
 	resp, answer := r.do(http.MethodPost, "/v1/kubernetes/api/v1/namespaces/shop/configmaps?fieldManager=x", `{"a":"b"}`,
 		"Content-Type", "application/json", "Authorization", "Bearer mine", "Proxy-Authorization", "Bearer mine", "Cookie", "a=b",
-		"Impersonate-User", "system:admin", "Impersonate-Group", "system:masters", "Impersonate-Uid", "0", "Impersonate-Extra-Scopes", "all",
 		"X-Remote-User", "system:admin", "X-Remote-Group", "system:masters", "X-Remote-Extra-A", "b", "X-Forwarded-For", "192.0.2.1", "Forwarded", "for=192.0.2.1",
 		"X-Anything", "else", "Sec-WebSocket-Protocol", "v5.channel.k8s.io, base64url.bearer.authorization.k8s.io.bWluZQ", "Kubectl-Command", "kubectl create")
 	require.Equal(t, http.StatusOK, resp.StatusCode, string(answer))
@@ -176,7 +192,7 @@ func TestNobodySaysWhoAsksButThePolicy(t *testing.T) {
 	assert.Equal(t, "Bearer of-the-agent", got.Header.Get("Authorization"))
 	assert.Equal(t, "v5.channel.k8s.io", got.Header.Get("Sec-WebSocket-Protocol"))
 	assert.Equal(t, "kubectl create", got.Header.Get("Kubectl-Command"))
-	for _, name := range []string{"Proxy-Authorization", "Cookie", "Impersonate-Uid", "Impersonate-Extra-Scopes", "X-Remote-User", "X-Remote-Group",
+	for _, name := range []string{"Proxy-Authorization", "Cookie", "X-Remote-User", "X-Remote-Group",
 		"X-Remote-Extra-A", "X-Forwarded-For", "Forwarded", "X-Anything"} {
 		assert.NotContains(t, got.Header, name)
 	}
@@ -227,7 +243,7 @@ func TestRefusalsAreKubernetesStatus(t *testing.T) {
 	assert.Equal(t, metav1.StatusReasonForbidden, status.Reason)
 	assert.Equal(t, `PipeOps agent: rule "none" does not allow kubernetes-api (fix: ask the owner)`, status.Message)
 	assert.Equal(t, metav1.CauseType(runnerapi.CodePolicyDenied), status.Details.Causes[0].Type)
-	require.Eventually(t, func() bool { return len(log.all()) == 1 }, 5*time.Second, time.Millisecond)
+	await.Until(t, "the refusal is recorded", func() bool { return len(log.all()) == 1 })
 	assert.Equal(t, runnerapi.CodePolicyDenied, log.all()[0].Code)
 	assert.Equal(t, "shop", log.all()[0].Namespace)
 
@@ -259,12 +275,14 @@ func TestKubernetesRequestsAreRecorded(t *testing.T) {
 	r := newRaw(t, agent)
 	r.do(http.MethodGet, "/v1/kubernetes/apis/apps/v1", "")
 	r.do(http.MethodPut, "/v1/kubernetes/api/v1/namespaces/shop/secrets/db?labelSelector=secret-mark", `{"data":"secret-mark"}`)
-	require.Eventually(t, func() bool { return len(log.all()) == 1 }, 5*time.Second, time.Millisecond, "what there is may be asked by everybody")
+	await.Until(t, "one request is recorded", func() bool { return len(log.all()) == 1 }) // every Runner may ask what there is
 	record := log.all()[0]
 	assert.Equal(t, runnerapi.KubernetesCall, record.Command)
 	assert.Equal(t, []string{"shop", "db"}, []string{record.Namespace, record.Name})
 	assert.JSONEq(t, `{"method":"PUT","verb":"update","path":"/api/v1/namespaces/shop/secrets/db","user":"somebody"}`, string(record.Arguments))
 	assert.NotContains(t, string(record.Arguments), "secret-mark")
+	assert.Equal(t, "update /api/v1/namespaces/shop/secrets/db", record.KubernetesCall(), "as tables show it")
+	assert.Empty(t, runnerapi.AuditRecord{Command: "put-app", Arguments: record.Arguments}.KubernetesCall())
 }
 
 // upgraded is a connection that became something else.
@@ -295,7 +313,7 @@ func (b *buffered) Read(p []byte) (int, error) { return b.in.Read(p) }
 const execPath = "/v1/kubernetes/api/v1/namespaces/shop/pods/web/exec?command=sh&command=secret-mark"
 
 // TestUpgradesCarryBytesAndEndTogether is about SPDY and WebSockets alike: the caller's end, the
-// policy's change and the agent's are the API server's end within a second.
+// policy's change and the agent's are the API server's end.
 func TestUpgradesCarryBytesAndEndTogether(t *testing.T) {
 	agent, api, p, log := kubernetes(t)
 	ends := []struct {
@@ -316,12 +334,10 @@ func TestUpgradesCarryBytesAndEndTogether(t *testing.T) {
 		_, err = io.ReadFull(conn, echo)
 		require.NoError(t, err)
 		assert.Equal(t, "ping", string(echo))
-		require.Eventually(t, func() bool { return len(log.all()) == 2*i+1 }, 5*time.Second, time.Millisecond, "its beginning is recorded")
+		await.Until(t, "its beginning is recorded", func() bool { return len(log.all()) == 2*i+1 })
 		e.end(conn)
-		began := time.Now()
-		api.open.Wait()
-		assert.Less(t, time.Since(began), time.Second)
-		require.Eventually(t, func() bool { return len(log.all()) == 2*i+2 }, 5*time.Second, time.Millisecond, "and its end")
+		await.Until(t, "the API server's connection has ended", func() bool { return api.open.Load() == 0 })
+		await.Until(t, "its end is recorded", func() bool { return len(log.all()) == 2*i+2 })
 		p.become(func(runnerapi.Intent) error { return nil })
 	}
 	records := log.all()
@@ -330,54 +346,88 @@ func TestUpgradesCarryBytesAndEndTogether(t *testing.T) {
 	assert.JSONEq(t, `{"method":"GET","verb":"get","path":"/api/v1/namespaces/shop/pods/web/exec","user":"somebody","command":"sh"}`, string(records[0].Arguments))
 }
 
-// TestARunnerHasItsShareOfStreams opens one more than there are places.
+// TestARunnerHasItsShareOfStreams opens one more than there are places, by the setting or by the
+// policy.
 func TestARunnerHasItsShareOfStreams(t *testing.T) {
-	agent, _, _, _ := kubernetes(t)
-	agent.Stop()
-	agent.Limits = runnerapi.Limits{StreamsPerRunner: 1}
-	agent.Start()
+	for name, most := range map[string]int{"setting": 1, "policy": 9} {
+		t.Run(name, func(t *testing.T) {
+			agent, _, p, _ := kubernetes(t)
+			agent.Stop()
+			agent.Limits = runnerapi.Limits{StreamsPerRunner: most}
+			if name == "policy" {
+				p.streams = 1
+			}
+			agent.Start()
+			oneStream(t, agent)
+		})
+	}
+}
+
+func oneStream(t *testing.T, agent *runnerapitest.Agent) {
+	t.Helper()
 	first, resp := upgraded(t, agent, execPath, "SPDY/3.1")
 	require.Equal(t, http.StatusSwitchingProtocols, resp.StatusCode)
 	_, resp = upgraded(t, agent, execPath, "SPDY/3.1")
 	assert.Equal(t, http.StatusTooManyRequests, resp.StatusCode)
 	assert.NotEmpty(t, resp.Header.Get("Retry-After"))
 	require.NoError(t, first.Close())
-	require.Eventually(t, func() bool {
+	await.Until(t, "the place is free again", func() bool {
 		conn, resp := upgraded(t, agent, execPath, "SPDY/3.1")
 		_ = conn.Close()
 		return resp.StatusCode == http.StatusSwitchingProtocols
-	}, 5*time.Second, 10*time.Millisecond)
+	})
+}
+
+// silentAPI is an API server in memory whose watches have nothing to say.
+type silentAPI struct{ nowhere }
+
+// APIServer implements runnerapi.KubernetesAPI.
+func (a silentAPI) APIServer() (*url.URL, http.RoundTripper, error) {
+	return &url.URL{Scheme: "http", Host: "memory"}, a, nil
+}
+
+// RoundTrip implements http.RoundTripper.
+func (silentAPI) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, end := io.Pipe()
+	context.AfterFunc(r.Context(), func() { _ = end.CloseWithError(r.Context().Err()) })
+	return &http.Response{StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{"Content-Type": {"application/json"}}, Body: body, ContentLength: -1, Request: r}, nil
 }
 
 // TestAWatchEndsWithThePolicy and is silent for longer than an answer may take until then.
 func TestAWatchEndsWithThePolicy(t *testing.T) {
-	agent, _, p, _ := kubernetes(t)
-	agent.Stop()
-	agent.Limits = runnerapi.Limits{Stall: 50 * time.Millisecond}
-	agent.Start()
-	r := newRaw(t, agent)
-	req, err := http.NewRequestWithContext(ctxFor(t), http.MethodGet, "https://"+agent.Address+"/v1/kubernetes/api/v1/namespaces/shop/pods?watch=true", nil)
-	require.NoError(t, err)
-	resp, err := r.http.Do(req)
-	require.NoError(t, err)
-	defer func() { _ = resp.Body.Close() }()
-	ended := make(chan error, 1)
-	go func() {
-		_, err := io.ReadAll(resp.Body)
-		ended <- err
-	}()
-	select {
-	case err := <-ended:
-		t.Fatal("a silent watch ended: ", err)
-	case <-time.After(250 * time.Millisecond): // five times what a stalled reader has
-	}
-	p.become(refuseAll)
-	select {
-	case err := <-ended:
-		require.Error(t, err, "it broke off, and does not look whole")
-	case <-time.After(5 * time.Second):
-		t.Fatal("the watch goes on")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p, pipes := newAsked(func(runnerapi.Intent) error { return nil }), runnerapi.NewPipes()
+		agent := runnerapitest.Start(t, runnerapitest.NewBackend())
+		agent.Stop()
+		agent.Policy, agent.Kubernetes = p, silentAPI{}
+		agent.StartOn(pipes)
+		r := newRaw(t, agent)
+		r.http.Transport.(*http.Transport).DialContext = pipes.Dial
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+agent.Address+"/v1/kubernetes/api/v1/namespaces/shop/pods?watch=true", nil)
+		require.NoError(t, err)
+		resp, err := r.http.Do(req)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, resp.StatusCode)
+		defer func() { _ = resp.Body.Close() }()
+		ended, seen := make(chan error, 1), bytes.Buffer{}
+		go func() {
+			_, err := seen.ReadFrom(resp.Body)
+			ended <- err
+		}()
+		select {
+		case err := <-ended:
+			t.Fatal("a silent watch ended: ", err)
+		case <-time.After(time.Hour):
+		}
+		p.become(refuseAll)
+		require.NoError(t, <-ended, "it has an end")
+		var event metav1.WatchEvent
+		require.NoError(t, json.Unmarshal(seen.Bytes(), &event), seen.String())
+		assert.Equal(t, "ERROR", event.Type)
+		status := statusIn(t, event.Object.Raw)
+		assert.Equal(t, metav1.StatusReasonForbidden, status.Reason)
+		assert.Contains(t, status.Message, `PipeOps agent: rule "none" does not allow kubernetes-api`)
+	})
 }
 
 // TestWhatRequestsAreAbout is what the policy is asked, as k8s.io/apiserver tells it.
@@ -402,6 +452,8 @@ func TestWhatRequestsAreAbout(t *testing.T) {
 		"GET /api/v1/nodes/a/proxy/exec":                     {"get", "", "nodes", "proxy", "", "a"},
 		"GET /apis/apps/v1":                                  {verb: "get"},
 		"GET /version":                                       {verb: "get"},
+		"GET /readyz":                                        {verb: "get"},
+		"GET /readyz/etcd":                                   {verb: "get"},
 		"GET /metrics":                                       {verb: "get"},
 		"POST /api/v1":                                       {verb: "post"},
 	} {
@@ -409,7 +461,7 @@ func TestWhatRequestsAreAbout(t *testing.T) {
 		k, err := runnerapi.ReadKubernetes(httptest.NewRequest(method, "/v1/kubernetes"+path, nil))
 		require.NoError(t, err, line)
 		assert.Equal(t, want, about{k.Verb, k.Group, k.Resource, k.Subresource, k.Namespace, k.Name}, line)
-		assert.Equal(t, line == "GET /version" || line == "GET /apis/apps/v1", k.Discovery, line)
+		assert.Equal(t, line == "GET /version" || line == "GET /apis/apps/v1" || line == "GET /readyz", k.Discovery, line)
 		assert.Equal(t, k.Verb == "watch" || k.Subresource == "log", k.Follow, line)
 	}
 }

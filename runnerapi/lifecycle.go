@@ -5,7 +5,7 @@ import "time"
 // RollbackPolicy says what the agent does of its own when a rollout fails.
 type RollbackPolicy string
 
-// RollbackOnFailure goes back to the last revision that was healthy.
+// RollbackOnFailure goes back to the last revision that was healthy and did not crash since.
 const RollbackOnFailure RollbackPolicy = "onFailure"
 
 // DefaultRevisionHistory is how many revisions of an App are kept.
@@ -17,9 +17,9 @@ const DefaultRevisionHistory = 10
 type Revision struct {
 	Revision  int64     `json:"revision" doc:"Number of the revision: the App's generation from which on it held."`
 	Current   bool      `json:"current" doc:"Whether the App has this revision now."`
-	Healthy   bool      `json:"healthy" doc:"Whether it is the last one that was healthy, where an automatic rollback goes."`
+	Healthy   bool      `json:"healthy" doc:"Whether it was healthy and did not crash since: an automatic rollback goes to the newest such revision."`
 	Image     string    `json:"image"`
-	CreatedAt time.Time `json:"createdAt"`
+	CreatedAt time.Time `json:"createdAt,omitzero"`
 	Runner    string    `json:"runner,omitempty" doc:"Who made it; empty for somebody with access to the cluster."`
 	RequestID string    `json:"requestId,omitempty" doc:"Request-Id of the call that made it."`
 	Commit    string    `json:"commit,omitempty" doc:"The Git commit that a source took it from."`
@@ -43,7 +43,7 @@ type RevisionList struct {
 
 // RollbackTo is the body of the rollback call.
 type RollbackTo struct {
-	Revision int64 `json:"revision,omitempty" minimum:"0" doc:"The revision to go back to; the one before the current one when absent."`
+	Revision int64 `json:"revision,omitempty" maximum:"9007199254740991" minimum:"0" doc:"The revision to go back to; the one before the current one when absent."`
 }
 
 // Undone is a failed rollout that the agent took back by itself.
@@ -87,7 +87,7 @@ type Operation struct {
 	Generation int64          `json:"generation,omitempty" doc:"The App's generation that the command made."`
 	Runner     string         `json:"runner" doc:"Who sent the command."`
 	RequestID  string         `json:"requestId"`
-	StartedAt  time.Time      `json:"startedAt"`
+	StartedAt  time.Time      `json:"startedAt,omitzero"`
 	Message    string         `json:"message,omitempty" doc:"Why the state is what it is, where that needs saying."`
 	Diagnosis  *Diagnosis     `json:"diagnosis,omitempty" doc:"What is wrong, when the state is failed."`
 }
@@ -108,7 +108,7 @@ const (
 type AppEvent struct {
 	ID         string       `json:"id" doc:"Tells states apart: give it as Last-Event-ID, and what you have is not sent again."`
 	Type       AppEventType `json:"type" enum:"phase,progress,diagnosis,removed"`
-	Time       time.Time    `json:"time"`
+	Time       time.Time    `json:"time,omitzero"`
 	Namespace  string       `json:"namespace"`
 	Name       string       `json:"name"`
 	Generation int64        `json:"generation"`

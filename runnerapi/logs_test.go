@@ -15,6 +15,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 // withApp is an agent that runs web.
@@ -86,12 +87,12 @@ func TestFollowEndsTheBackendsWorkWhenTheCallerGoes(t *testing.T) {
 	go func() {
 		done <- c.Logs(ctx, web, runnerapi.LogOptions{Follow: true, Tail: -1}, func(l runnerapi.LogLine) error { got <- l; return nil })
 	}()
-	assert.Equal(t, "line 0", (<-got).Line)
+	assert.Equal(t, "line 0", await.Receive(t, got, "the first line").Line)
 	agent.Backend.Log(lines(1, 2)...)
-	assert.Equal(t, "line 1", (<-got).Line, "lines come as they are written")
+	assert.Equal(t, "line 1", await.Receive(t, got, "the next line").Line, "lines come as they are written")
 	cancel()
-	require.NoError(t, <-done)
-	assert.Eventually(t, func() bool { return agent.Backend.Following() == 0 }, 10*time.Second, 10*time.Millisecond)
+	require.NoError(t, await.Receive(t, done, "the end of the log"))
+	await.Until(t, "the agent follows no log", func() bool { return agent.Backend.Following() == 0 })
 }
 
 func TestFollowEndsByTheReceiversWish(t *testing.T) {
@@ -100,10 +101,11 @@ func TestFollowEndsByTheReceiversWish(t *testing.T) {
 	enough := errors.New("enough")
 	err := c.Logs(ctxFor(t), web, runnerapi.LogOptions{Follow: true, Tail: -1}, func(runnerapi.LogLine) error { return enough })
 	require.ErrorIs(t, err, enough)
-	assert.Eventually(t, func() bool { return agent.Backend.Following() == 0 }, 10*time.Second, 10*time.Millisecond)
+	await.Until(t, "the agent follows no log", func() bool { return agent.Backend.Following() == 0 })
 }
 
 func TestFollowIsTakenUpAfterTheAgentWasReplaced(t *testing.T) {
+	t.Parallel()
 	agent, c := withApp(t)
 	all := lines(0, 12)
 	all[5].Time, all[5].Pod = all[3].Time, all[3].Pod // two lines of one pod at one time
@@ -122,15 +124,15 @@ func TestFollowIsTakenUpAfterTheAgentWasReplaced(t *testing.T) {
 			return nil
 		})
 	}()
-	require.Eventually(t, func() bool { return count() == 6 }, 10*time.Second, 5*time.Millisecond)
+	await.Until(t, "six lines have come", func() bool { return count() == 6 })
 	agent.Stop()
 	agent.Backend.Log(all[6:9]...)
 	agent.Start()
-	require.Eventually(t, func() bool { return count() == 9 }, 10*time.Second, 5*time.Millisecond)
+	await.Until(t, "the lines of the absence have come", func() bool { return count() == 9 })
 	agent.Backend.Log(all[9:]...)
-	require.Eventually(t, func() bool { return count() == 12 }, 10*time.Second, 5*time.Millisecond)
+	await.Until(t, "all lines have come", func() bool { return count() == 12 })
 	cancel()
-	require.NoError(t, <-done)
+	require.NoError(t, await.Receive(t, done, "the end of the log"))
 	assert.Equal(t, texts(all), texts(got))
 }
 
@@ -177,12 +179,12 @@ func TestAReaderThatStops(t *testing.T) {
 			return nil
 		})
 	}()
-	<-started
+	await.Closed(t, started, "the first line")
 	_, err := c.Cluster(ctxFor(t))
 	require.NoError(t, err, "other calls on the same connection go on")
 	cancel()
 	close(release)
-	require.NoError(t, <-done)
+	require.NoError(t, await.Receive(t, done, "the end of the log"))
 }
 
 func FuzzDecodeLogLine(f *testing.F) {

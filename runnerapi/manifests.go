@@ -67,7 +67,7 @@ type ObjectState string
 const (
 	ObjectReady      ObjectState = "ready"
 	ObjectInProgress ObjectState = "inProgress"
-	ObjectFailed     ObjectState = "failed" // it will not become ready by itself
+	ObjectFailed     ObjectState = "failed" // something is wrong with it, or it will not become ready by itself
 	ObjectMissing    ObjectState = "missing"
 	ObjectUnknown    ObjectState = "unknown" // it could not be read
 )
@@ -90,7 +90,9 @@ type AppliedObject struct {
 	Problem *Error      `json:"problem,omitempty" doc:"Why it failed."`
 	State   ObjectState `json:"state,omitempty" enum:"ready,inProgress,failed,missing,unknown" doc:"How it is; absent for what is gone, and in a dry run."`
 	Message string      `json:"message,omitempty" doc:"What it waits for, or what there is to know."`
-	Diff    string      `json:"diff,omitempty" doc:"What changes, as a unified diff. Values of Secrets are masked."`
+	// Diagnosis is of what runs pods.
+	Diagnosis *Diagnosis `json:"diagnosis,omitempty" doc:"What is wrong with it, where it runs pods."`
+	Diff      string     `json:"diff,omitempty" doc:"What changes, as a unified diff. Values of Secrets are masked."`
 }
 
 // ManifestSet is a set of manifests.
@@ -99,7 +101,7 @@ type ManifestSet struct {
 	Name      string      `json:"name"`
 	Count     int         `json:"count" doc:"How many objects it holds."`
 	Complete  bool        `json:"complete" doc:"The last apply came to its end. If not, the inventory may name objects that were never made."`
-	AppliedAt time.Time   `json:"appliedAt"`
+	AppliedAt time.Time   `json:"appliedAt,omitzero"`
 	AppliedBy string      `json:"appliedBy,omitempty" doc:"Runner that applied it last."`
 	Ready     *bool       `json:"ready,omitempty" doc:"All objects are ready. Absent in lists."`
 	Objects   []SetObject `json:"objects,omitempty" doc:"Absent in lists."`
@@ -110,6 +112,8 @@ type SetObject struct {
 	ManifestRef
 	State   ObjectState `json:"state" enum:"ready,inProgress,failed,missing,unknown"`
 	Message string      `json:"message,omitempty"`
+	// Diagnosis is of what runs pods.
+	Diagnosis *Diagnosis `json:"diagnosis,omitempty" doc:"What is wrong with it, where it runs pods."`
 }
 
 // ManifestSetList is the answer of the list call.

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -66,11 +65,9 @@ func TestWhatIsNoBodyOfManifests(t *testing.T) {
 		resp, answer := r.do(http.MethodPost, applyWeb, manifest("ConfigMap", "slow"), "Content-Type", media)
 		assert.Equal(t, want, resp.StatusCode, "%s: %s", media, answer)
 	}
-	began := time.Now()
 	resp, answer := r.do(http.MethodPost, applyWeb, strings.Repeat("a", 50<<20), "Content-Type", "application/yaml")
 	assert.Equal(t, http.StatusRequestEntityTooLarge, resp.StatusCode)
 	assert.Contains(t, string(answer), "4194304 bytes")
-	assert.Less(t, time.Since(began), 10*time.Second)
 }
 
 // TestTheAuditLogHasTheObjectsAndNotWhatIsInThem, of YAML and of JSON.

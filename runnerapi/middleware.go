@@ -125,6 +125,9 @@ func (s *server) noMethod(routes chi.Routes) http.HandlerFunc {
 			if routes.Match(chi.NewRouteContext(), m, r.URL.Path) {
 				allowed = append(allowed, m)
 			}
+			if m == http.MethodGet && len(allowed) > 0 {
+				allowed = append(allowed, http.MethodHead)
+			}
 		}
 		allow := strings.Join(allowed, ", ")
 		w.Header().Set("Allow", allow)

@@ -38,7 +38,7 @@ const (
 	// ingress controllers, namespaces labelled pipeops.io/ingress=allowed, and
 	// those named in AllowFrom.
 	NetworkIsolated NetworkMode = "isolated"
-	// NetworkOpen is Kubernetes' default: everybody.
+	// NetworkOpen is that the agent keeps no policy. Those of others it does not read.
 	NetworkOpen NetworkMode = "open"
 )
 
@@ -55,11 +55,11 @@ type Namespace struct {
 	Labels    map[string]string  `json:"labels,omitempty"`
 	Phase     string             `json:"phase" doc:"Kubernetes' phase: Active or Terminating."`
 	Apps      int                `json:"apps" doc:"Number of Apps in it."`
-	CreatedAt time.Time          `json:"createdAt"`
+	CreatedAt time.Time          `json:"createdAt,omitzero"`
 	Quota     *NamespaceQuota    `json:"quota,omitempty" doc:"Not in a list."`
 	Used      *NamespaceQuota    `json:"used,omitempty" doc:"What of the quota is used. Not in a list."`
 	Limits    *NamespaceDefaults `json:"defaultLimits,omitempty" doc:"Not in a list."`
-	Network   *NamespaceNetwork  `json:"network,omitempty" doc:"Not in a list."`
+	Network   *NamespaceNetwork  `json:"network,omitempty" doc:"The agent's own network policy: absent in a list, and where it cannot be read or is somebody else's. Policies of others are not looked at."`
 }
 
 // NamespaceList is all managed namespaces.

@@ -34,7 +34,7 @@ type Node struct {
 	OS             string          `json:"os" example:"linux"`
 	Architecture   string          `json:"architecture" example:"amd64"`
 	Addresses      []string        `json:"addresses,omitempty" doc:"Internal ones."`
-	CreatedAt      time.Time       `json:"createdAt"`
+	CreatedAt      time.Time       `json:"createdAt,omitzero"`
 	Events         []ClusterEvent  `json:"events,omitempty" doc:"What Kubernetes told of it last, the newest first; of one node alone, and where the agent may read it (docs/nodes.md)."`
 }
 
@@ -47,7 +47,7 @@ type NodeCondition struct {
 	Status  string    `json:"status" enum:"True,False,Unknown"`
 	Reason  string    `json:"reason,omitempty"`
 	Message string    `json:"message,omitempty"`
-	Since   time.Time `json:"since"`
+	Since   time.Time `json:"since,omitzero"`
 }
 
 // NodeTaint keeps pods away that do not tolerate it.
@@ -85,8 +85,8 @@ type ClusterEvent struct {
 	Object    EventOf   `json:"object"`
 	Source    string    `json:"source,omitempty" doc:"Component that tells of it." example:"kubelet"`
 	Count     int32     `json:"count" doc:"How often it happened."`
-	FirstSeen time.Time `json:"firstSeen"`
-	LastSeen  time.Time `json:"lastSeen"`
+	FirstSeen time.Time `json:"firstSeen,omitzero"`
+	LastSeen  time.Time `json:"lastSeen,omitzero"`
 }
 
 // EventOf is what an event is about.

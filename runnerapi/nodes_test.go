@@ -65,6 +65,7 @@ func TestADrainThatBreaksOffSaysWhatItHadEvicted(t *testing.T) {
 }
 
 func TestADrainThatWaitsTriesAgain(t *testing.T) {
+	t.Parallel()
 	r := newRaw(t, runnerapitest.Start(t, runnerapitest.NewBackend()))
 	resp, answer := r.do("POST", "/v1/nodes/"+runnerapitest.NodeName+"/drain?wait=10s", "{}", "Content-Type", "application/json")
 	assert.Equal(t, 200, resp.StatusCode, string(answer))
@@ -93,7 +94,7 @@ func TestADrainEndsWithItsContext(t *testing.T) {
 func TestWhatIsWrongAboutNodesIsNamed(t *testing.T) {
 	r := newRaw(t, runnerapitest.Start(t, runnerapitest.NewBackend()))
 	for _, c := range []struct{ method, path, body, field string }{
-		{"GET", "/v1/nodes/UPPER", "", `"name"`},
+		{"GET", "/v1/nodes/UPPER", "", `"path.name"`},
 		{"POST", "/v1/nodes/node-1/drain", `{"gracePeriodSeconds":-1}`, "gracePeriodSeconds"},
 		{"POST", "/v1/nodes/node-1/drain", `{"forse":true}`, "forse"},
 		{"POST", "/v1/nodes/node-1/drain?wait=1h", `{}`, "query.wait"},

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 // count is how many calls of a verb reached the backend.
@@ -189,7 +190,7 @@ func TestACommandThatIsHeldLearnsThatItWasAnswered(t *testing.T) {
 			ask(http.StatusOK, http.MethodPut, "first")
 			var going sync.WaitGroup
 			going.Go(func() { ask(http.StatusNoContent, http.MethodDelete, "held") })
-			<-arrived
+			await.Closed(t, arrived, "the deletion that is held")
 			if lost { // a replica deleted it, and could not note that any more
 				ask(http.StatusNoContent, http.MethodDelete, "that-replica")
 				ask(http.StatusNoContent, http.MethodDelete, "held")

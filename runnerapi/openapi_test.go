@@ -6,6 +6,8 @@ import (
 	"flag"
 	"maps"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -56,6 +58,57 @@ func operations(t *testing.T) []string {
 	}
 	slices.Sort(ops)
 	return ops
+}
+
+var codes = regexp.MustCompile("(?:Code = |Code\\()\"([a-z_]+)\"")
+
+// TestTheTableOfErrorsHasEveryCode looks for codes in the source: no type lists them.
+func TestTheTableOfErrorsHasEveryCode(t *testing.T) {
+	page, err := os.ReadFile("../docs/runner-api.md")
+	require.NoError(t, err)
+	found := 0
+	for _, folder := range []string{".", "../internal/problem"} {
+		files, err := filepath.Glob(folder + "/*.go")
+		require.NoError(t, err)
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") || file == "admit.go" { // codes of the audit log
+				continue
+			}
+			source, err := os.ReadFile(file)
+			require.NoError(t, err)
+			for _, code := range codes.FindAllSubmatch(source, -1) {
+				found++
+				assert.Contains(t, string(page), "`"+string(code[1])+"`", file)
+			}
+		}
+	}
+	assert.Greater(t, found, 18)
+}
+
+func TestEveryAnswerHasItsHeaders(t *testing.T) {
+	for path, methods := range openAPI(t)["paths"].(map[string]any) {
+		for method, raw := range methods.(map[string]any) {
+			if path == "/v1/kubernetes/{path}" {
+				continue
+			}
+			answers := raw.(map[string]any)["responses"].(map[string]any)
+			for status, answer := range answers {
+				headers, _ := answer.(map[string]any)["headers"].(map[string]any)
+				at := method + " " + path + " " + status
+				assert.Contains(t, headers, "Request-Id", at)
+				assert.Equal(t, status[0] == '2' && method != "get", headers["Operation-Id"] != nil, at)
+				assert.Equal(t, status == "429" || status == "503", headers["Retry-After"] != nil, at)
+			}
+			for _, status := range []string{"400", "401", "403", "408", "422", "429", "500", "503", "504"} {
+				assert.Contains(t, answers, status, "%s %s", method, path)
+			}
+			body, takes := raw.(map[string]any)["requestBody"].(map[string]any)
+			for _, status := range []string{"413", "415"} {
+				assert.Equal(t, takes, answers[status] != nil, "%s %s %s", method, path, status)
+			}
+			assert.Equal(t, takes, body["x-maxBytes"] != nil, "%s %s", method, path)
+		}
+	}
 }
 
 func TestTheDocumentIsWhatClientsNeed(t *testing.T) {

@@ -32,13 +32,11 @@ func (s *server) writeOptions(ctx context.Context, p params.Write) WriteOptions 
 
 // statuses that any call may answer with.
 var anyCall = []int{
-	http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusUnprocessableEntity,
+	http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusRequestTimeout, http.StatusUnprocessableEntity,
 	http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
 }
 
-var anyWrite = append([]int{
-	http.StatusBadRequest, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
-}, anyCall...)
+var anyWrite = append([]int{http.StatusConflict}, anyCall...)
 
 // operation fills in what calls of the same kind share. bodyLimit is zero for a
 // call without a body.
@@ -47,12 +45,14 @@ func operation(id, method, path, tag, summary, text string, bodyLimit int64) hum
 		OperationID: id, Method: method, Path: "/v1" + path, Tags: []string{tag},
 		Summary: summary, Description: text, Errors: anyCall,
 		MaxBodyBytes: -1, BodyReadTimeout: -1, // bounded does both
+		Metadata: map[string]any{bodyLimitOf: bodyLimit},
 	}
 	if method != http.MethodGet {
 		op.Errors = anyWrite
 	}
+	op.Middlewares = huma.Middlewares{plain, bodyless}
 	if bodyLimit > 0 {
-		op.Middlewares = huma.Middlewares{bounded(bodyLimit)}
+		op.Middlewares = huma.Middlewares{plain, bounded(bodyLimit)}
 	}
 	return op
 }
@@ -64,7 +64,7 @@ func (s *server) mayWait(op huma.Operation) huma.Operation {
 
 // mayWaitFor is mayWait of an App that is answered in other words.
 func (s *server) mayWaitFor(op huma.Operation, answer reflect.Type) huma.Operation {
-	op.Metadata = map[string]any{answersApp: true}
+	op.Metadata[answersApp] = true
 	schema := s.api.OpenAPI().Components.Schemas.Schema(answer, true, answer.Name())
 	op.Responses = map[string]*huma.Response{
 		"200": {

@@ -39,7 +39,7 @@ type Pipeline struct {
 	Namespace  string         `json:"namespace" doc:"Kubernetes namespace the Pipeline lives in."`
 	Name       string         `json:"name" doc:"Name of the Pipeline; no App has the same."`
 	Generation int64          `json:"generation" doc:"Counts changes of the spec; 1 for a new Pipeline."`
-	CreatedAt  time.Time      `json:"createdAt"`
+	CreatedAt  time.Time      `json:"createdAt,omitzero"`
 	Spec       PipelineSpec   `json:"spec"`
 	Status     PipelineStatus `json:"status"`
 

@@ -33,9 +33,9 @@ type Policy interface {
 	Decide(Intent) error
 	// Changed is closed when the policy changes.
 	Changed() <-chan struct{}
-	// KubernetesIdentity answers as whom the policy has a request to the Kubernetes API
-	// made, or an *Error that says why it is not allowed.
-	KubernetesIdentity(Intent) (KubernetesIdentity, error)
+	// KubernetesGrant returns how the policy has a request to the Kubernetes API made, or
+	// an *Error with the reason why it is not allowed.
+	KubernetesGrant(Intent) (KubernetesGrant, error)
 	// State describes the policy for the cluster call.
 	State() PolicyState
 }
@@ -57,6 +57,10 @@ type Intent struct {
 	// Objects are those of a chart, hooks included.
 	Objects []ObjectIntent
 }
+
+// Discovers reports whether a Runner only asks the Kubernetes API what there is, or about
+// itself: any rule that allows a request allows that too.
+func (i Intent) Discovers() bool { return i.Kubernetes != nil && i.Kubernetes.Discovery }
 
 // PolicyState says what policy holds in a cluster.
 type PolicyState struct {

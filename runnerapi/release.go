@@ -173,12 +173,20 @@ type Release struct {
 	Status      ReleaseStatus `json:"status" enum:"unknown,deployed,uninstalled,superseded,failed,uninstalling,pending-install,pending-upgrade,pending-rollback"`
 	Description string        `json:"description,omitempty" doc:"Why it failed, where it did."`
 	Chart       ReleaseChart  `json:"chart"`
-	UpdatedAt   time.Time     `json:"updatedAt"`
+	UpdatedAt   time.Time     `json:"updatedAt,omitzero"`
+	// Undone is the revision before, where it failed and this one went back from it.
+	Undone *ReleaseUndone `json:"undone,omitempty" doc:"The revision that failed and was taken back by this one."`
 	// Managed says whose it is.
 	Managed bool `json:"managed" doc:"It came through the agent. Another, made with the helm program, is changed only once it was adopted."`
 	// Operation is a command that is at work.
 	Operation *ReleaseOperation `json:"operation,omitempty" doc:"The command that is at work on the release now."`
 	Objects   []ReleaseObject   `json:"objects,omitempty" doc:"What the revision consists of; in a dry run, what would become of each."`
+}
+
+// ReleaseUndone is a revision that failed and was taken back.
+type ReleaseUndone struct {
+	Revision    int    `json:"revision"`
+	Description string `json:"description,omitempty" doc:"Why it failed."`
 }
 
 // ReleaseChart names a chart.
@@ -192,7 +200,7 @@ type ReleaseChart struct {
 type ReleaseOperation struct {
 	Command   string    `json:"command" example:"put-release"`
 	Runner    string    `json:"runner"`
-	StartedAt time.Time `json:"startedAt"`
+	StartedAt time.Time `json:"startedAt,omitzero"`
 	Progress  string    `json:"progress,omitempty" example:"waiting for Deployment web (1 of 4 objects)"`
 }
 
@@ -203,6 +211,10 @@ type ReleaseObject struct {
 	Name       string `json:"name"`
 	Hook       string `json:"hook,omitempty" doc:"When it is made, for a hook."`
 	Change     string `json:"change,omitempty" enum:"create,change,none,delete,unknown" doc:"Only in a dry run. Unknown: its kind comes with this chart."`
+
+	State     ObjectState `json:"state,omitempty" enum:"ready,inProgress,failed,missing,unknown" doc:"How it is, of what runs pods, where one release is asked for."`
+	Message   string      `json:"message,omitempty" doc:"What it waits for, or what is wrong."`
+	Diagnosis *Diagnosis  `json:"diagnosis,omitempty" doc:"What is wrong with it."`
 }
 
 // ReleaseList is releases, or revisions of one.

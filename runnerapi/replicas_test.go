@@ -67,7 +67,7 @@ func TestAnIllReplicaCostsNoCall(t *testing.T) {
 	sick := &ill{backend: agent.Backend}
 	config := agent.ClientConfig()
 	config.EdgeAddresses = []string{takeTurns(t, serveTLS(t, agent, sick).address, agent.Address)}
-	config.Patience = 10 * time.Second
+	config.Patience = time.Minute
 	key := runnerapi.Key{Namespace: "production", Name: "web"}
 	_, err := agent.Client().Deploy(t.Context(), key, runnerapi.AppSpec{Image: "example.com/web:1"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)

@@ -41,6 +41,7 @@ func (s *server) appRoutes() {
 func (s *server) putApp(ctx context.Context, in *struct {
 	params.App
 	params.Write
+	params.Deploy
 	params.Wait
 	Body AppSpec
 }) (*appOutput, error) {
@@ -51,6 +52,7 @@ func (s *server) putApp(ctx context.Context, in *struct {
 		return nil, err
 	}
 	return s.write(ctx, appKey(in.App), in.Write, in.Wait, func(ctx context.Context, opts WriteOptions) (App, error) {
+		opts.KeepScale = in.KeepScale
 		return s.Apps.Deploy(ctx, appKey(in.App), in.Body, opts)
 	})
 }

@@ -3,7 +3,6 @@ package runnerapi
 import (
 	"context"
 	"net/http"
-	"slices"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
 )
@@ -58,10 +57,9 @@ func (s *server) listConfigMaps(ctx context.Context, in *params.Namespace) (*con
 }
 
 func (s *server) metricsRoutes() {
-	op := operation("get-app-metrics", http.MethodGet, appPattern+"/metrics", "Apps", "Get an App's metrics",
+	op := alsoRefuses(operation("get-app-metrics", http.MethodGet, appPattern+"/metrics", "Apps", "Get an App's metrics",
 		"CPU and memory that its containers use against their requests and limits, by metrics-server; and the requests that would "+
-			"fit, with the figures they stand on. Without metrics-server: 501.", 0)
-	op.Errors = append(slices.Clone(op.Errors), http.StatusNotImplemented)
+			"fit, with the figures they stand on. Without metrics-server: 501.", 0), http.StatusNotImplemented)
 	register(s, op, func(ctx context.Context, in *params.App) (*metricsOutput, error) {
 		m, err := s.Meter.Metrics(ctx, appKey(*in))
 		return &metricsOutput{Body: m}, err

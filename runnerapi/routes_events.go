@@ -49,11 +49,25 @@ func (s *server) getEvents(ctx context.Context, in *eventsInput) (*streamOutput,
 	}
 	opts := EventOptions{Follow: in.Follow, After: in.LastEventID}
 	return &streamOutput{Body: func(hc huma.Context) {
-		_, w := humachi.Unwrap(hc)
+		r, w := humachi.Unwrap(hc)
+		if headAlone(w, r, EventStream) {
+			return
+		}
 		ctx, cancel := untilDrain(ctx)
 		defer cancel()
 		s.streamEvents(ctx, w, appKey(in.App), opts)
 	}}, nil
+}
+
+// headAlone answers HEAD of a stream, which has no end to wait for.
+func headAlone(w http.ResponseWriter, r *http.Request, contentType string) bool {
+	if r.Method != http.MethodHead {
+		return false
+	}
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusOK)
+	return true
 }
 
 // streamEvents writes events and heartbeats until there are no more or the

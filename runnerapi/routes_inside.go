@@ -29,14 +29,14 @@ type portForwardInput struct {
 }
 
 func (s *server) insideRoutes() {
-	exec := operation("exec-app", http.MethodGet, appPattern+"/exec", "Apps", "Run a command in a container of an App",
+	exec := alsoRefuses(operation("exec-app", http.MethodGet, appPattern+"/exec", "Apps", "Run a command in a container of an App",
 		"A WebSocket with the protocol "+ExecProtocol+", as Kubernetes' own: channel 0 is the command's standard input, 1 its output, 2 its errors, "+
-			"3 how it ended, 4 the terminal's size, 255 the end of a channel. A policy has to name this command.", 0)
+			"3 how it ended, 4 the terminal's size, 255 the end of a channel. A policy has to name this command.", 0), http.StatusConflict, http.StatusUpgradeRequired)
 	exec.Responses = switching(ExecProtocol)
 	huma.Register(s.api, exec, s.exec)
-	forward := operation("port-forward-app", http.MethodGet, appPattern+"/portforward", "Apps", "Connect to a port of an App's pod",
+	forward := alsoRefuses(operation("port-forward-app", http.MethodGet, appPattern+"/portforward", "Apps", "Connect to a port of an App's pod",
 		"A WebSocket with the protocol "+PortForwardProtocol+", one for each connection: channel 0 is what is sent to the port, 1 what comes from it, "+
-			"3 how it ended, 255 the end of a channel. A policy has to name this command.", 0)
+			"3 how it ended, 255 the end of a channel. A policy has to name this command.", 0), http.StatusConflict, http.StatusUpgradeRequired)
 	forward.Responses = switching(PortForwardProtocol)
 	huma.Register(s.api, forward, s.portForward)
 }
@@ -140,7 +140,7 @@ func upgradable(r *http.Request, protocol string) error {
 		}
 	}
 	switch {
-	case r.ProtoMajor != 1 || !strings.EqualFold(r.Header.Get("Upgrade"), "websocket"):
+	case r.Method != http.MethodGet || r.ProtoMajor != 1 || !strings.EqualFold(r.Header.Get("Upgrade"), "websocket"):
 		return problem.New(http.StatusUpgradeRequired, codeUpgrade, "connect with HTTP/1.1 and ask for a WebSocket (RFC 6455)", "this call is a WebSocket")
 	case !offered:
 		return problem.Errorf(problem.Invalid, "send Sec-WebSocket-Protocol: "+protocol, "the caller does not say that it speaks %s", protocol).WithField("header.Sec-WebSocket-Protocol")

@@ -78,9 +78,16 @@ func (s *server) sendLog(ctx context.Context, in *logsInput, opts LogOptions) *s
 // sendLogOf sends what read emits.
 func (s *server) sendLogOf(ctx context.Context, accept string, opts LogOptions, read logReader) *streamOutput {
 	return &streamOutput{Body: func(hc huma.Context) {
-		_, w := humachi.Unwrap(hc)
-		stream := newLogStream(w, NDJSON, encodeNDJSON, s.Limits.withDefaults().Stall)
+		r, w := humachi.Unwrap(hc)
+		media := NDJSON
 		if wantsText(accept) {
+			media = PlainText
+		}
+		if headAlone(w, r, media) {
+			return
+		}
+		stream := newLogStream(w, NDJSON, encodeNDJSON, s.Limits.withDefaults().Stall)
+		if media == PlainText {
 			stream = newLogStream(w, PlainText, encodeText, s.Limits.withDefaults().Stall)
 		}
 		ctx, cancel := untilDrain(ctx)

@@ -2,14 +2,11 @@ package runnerapi
 
 import (
 	"context"
-	"mime"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
 )
 
@@ -32,16 +29,13 @@ const (
 	MaxManifestsBody = 4 << 20
 )
 
-// manifestTypes are those of bodies: JSON is YAML too.
-var manifestTypes = []string{"application/yaml", "application/x-yaml", "text/yaml", "application/json"}
-
 func (s *server) manifestRoutes() {
-	apply := operation(applyID, http.MethodPost, applyPattern, "Manifests", "Apply manifests",
+	apply := mayGoOn(operation(applyID, http.MethodPost, applyPattern, "Manifests", "Apply manifests",
 		"Applies a stream of YAML documents, or JSON, as a set: server-side and in the right order, without taking over what others own, "+
 			"and prunes what was in the set before and is not any more. What is wrong with any of them, as far as the cluster can say before, is an error that names "+
 			"document and line, and nothing was done. What goes wrong later stands in the answer, object by object. "+
 			"With wait it answers 200 once all objects are ready, and 202 when some are not; and 200 when some failed. "+
-			"The customer's policy has to name this command and the kinds.", MaxManifestsBody)
+			"The customer's policy has to name this command and the kinds.", MaxManifestsBody))
 	apply.SkipValidateBody = true // it is no JSON, and whoever decodes it does
 	registerLong(s, apply, s.applyManifests)
 	register(s, operation("list-sets", http.MethodGet, "/namespaces/{namespace}/sets", "Manifests", "List the sets of a namespace",
@@ -57,8 +51,9 @@ func (s *server) manifestRoutes() {
 func (s *server) describeManifests() {
 	op := operationAt(s.api.OpenAPI(), http.MethodPost, applyRoute)
 	op.RequestBody.Required = true
+	yaml := &huma.Schema{Type: huma.TypeString, Description: "YAML documents, separated by lines ---."}
 	op.RequestBody.Content = map[string]*huma.MediaType{
-		"application/yaml": {Schema: &huma.Schema{Type: huma.TypeString, Description: "YAML documents, separated by lines ---."}},
+		"application/yaml": {Schema: yaml}, "application/x-yaml": {Schema: yaml}, "text/yaml": {Schema: yaml},
 		"application/json": {Schema: &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true, Description: "A manifest, or a List of them."}},
 	}
 }
@@ -79,13 +74,7 @@ func (s *server) applyManifests(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	if media, _, err := mime.ParseMediaType(in.ContentType); err != nil || !slices.Contains(manifestTypes, media) {
-		return nil, problem.Errorf(problem.MediaType, "send Content-Type: application/yaml, or application/json", "%.100q is no content type of manifests", in.ContentType)
-	}
 	set := Key{Namespace: in.Namespace, Name: in.Set}
-	if intent, asked := ctx.Value(intentKey{}).(Intent); asked && intent.Namespace != set.Namespace {
-		return nil, problem.Errorf(problem.BadRequest, "give namespace once", "the query names more than one namespace").WithField("query.namespace")
-	}
 	ctx, cancel := context.WithTimeout(ctx, min(wait+applyTime, MaxWait+s.CallTimeout))
 	defer cancel()
 	opts := s.applyOptions(ctx, in.Write)

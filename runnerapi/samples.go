@@ -75,9 +75,7 @@ func addSamples(doc *huma.OpenAPI) {
 		}
 		op.Extensions = map[string]any{"x-codeSamples": samples}
 		if c.Body != "" && op.RequestBody != nil {
-			for _, media := range op.RequestBody.Content {
-				media.Example = json.RawMessage(c.Body)
-			}
+			op.RequestBody.Content["application/json"].Example = json.RawMessage(c.Body)
 		}
 	}
 }

@@ -25,7 +25,7 @@ type Secret struct {
 	// Digest tells whether two Secrets hold the same without telling what: an
 	// HMAC under a key that never leaves the cluster.
 	Digest    string    `json:"digest" doc:"Changes when, and only when, the content does."`
-	CreatedAt time.Time `json:"createdAt"`
+	CreatedAt time.Time `json:"createdAt,omitzero"`
 }
 
 // SecretKey is one key of a Secret.

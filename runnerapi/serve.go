@@ -124,6 +124,10 @@ func serveOn(srv *http.Server, ln net.Listener) error {
 	return srv.Serve(ln)
 }
 
+// maxHeader has room for 64 KiB in one header, or in a URL: a command that kubectl exec runs is
+// in the query.
+const maxHeader = 72 << 10
+
 func newHTTPServer(drain context.Context, c *ServeConfig) *http.Server {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
@@ -138,7 +142,7 @@ func newHTTPServer(drain context.Context, c *ServeConfig) *http.Server {
 		// OPTIONS * is a call like others, and there is none.
 		DisableGeneralOptionsHandler: true,
 		IdleTimeout:                  5 * time.Minute,
-		MaxHeaderBytes:               32 << 10,
+		MaxHeaderBytes:               maxHeader,
 		// No write timeout: it would cut followed logs. Calls set their own.
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams:          maxStreams,

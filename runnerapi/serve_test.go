@@ -13,12 +13,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 // A drain lets calls under way end, ends waits with what is known, and tells
 // followed logs to come again.
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	agent, c := withApp(t)
+	agent.Stop()
+	agent.Drain = time.Minute
+	agent.Start()
 	_, err := c.Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "slow"}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
 	r := newRaw(t, agent)
@@ -44,14 +49,12 @@ func TestDrain(t *testing.T) {
 		}
 		return n
 	}
-	require.Eventually(t, func() bool { return waiting() == 2 }, 10*time.Second, 5*time.Millisecond)
-	start := time.Now()
+	await.Until(t, "both calls are under way", func() bool { return waiting() == 2 })
 	agent.Stop()
-	assert.Less(t, time.Since(start), 10*time.Second)
-	got := <-wait
+	got := await.Receive(t, wait, "the answer of the wait")
 	assert.Equal(t, 200, got.status)
 	assert.Contains(t, got.body, `"phase":"Progressing"`)
-	got = <-follow
+	got = await.Receive(t, follow, "the end of the log")
 	assert.Contains(t, got.body, "the agent is shutting down")
 	assert.Contains(t, got.body, `"code":"unavailable"`)
 }
@@ -83,13 +86,9 @@ func TestServingIsOneGoroutine(t *testing.T) {
 		require.NoError(t, resp.Body.Close())
 	}
 	http.DefaultClient.CloseIdleConnections()
-	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before+servers; runtime.Gosched() { // Eventually has goroutines of its own
-		if time.Now().After(deadline) {
-			t.Fatalf("%d servers have %d goroutines", servers, runtime.NumGoroutine()-before)
-		}
-	}
+	await.Until(t, "each server has one goroutine", func() bool { return runtime.NumGoroutine() <= before+servers })
 	stop()
 	for range servers {
-		require.NoError(t, <-served)
+		require.NoError(t, await.Receive(t, served, "the end of a server"))
 	}
 }

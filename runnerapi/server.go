@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
@@ -105,7 +106,7 @@ func newRouter(c Config) (chi.Router, *server) {
 	l := c.Limits.withDefaults()
 	s := &server{Config: c, calls: limit.NewShares(l.Calls, l.CallsPerRunner), bodies: limit.NewShares(l.Bodies, l.BodiesPerRunner), streams: limit.NewShares(l.Streams, l.StreamsPerRunner)}
 	r := chi.NewRouter()
-	r.Use(problem.WithRequestID, s.observed, s.identify, s.logCalls, s.recoverPanics)
+	r.Use(byName, bodyDeadline, problem.WithRequestID, s.observed, s.identify, s.logCalls, s.recoverPanics, middleware.GetHead)
 	r.NotFound(s.noRoute)
 	r.MethodNotAllowed(s.noMethod(r))
 	mountHealth(r, c.Version, c.Ready, nil)
@@ -133,6 +134,7 @@ func newRouter(c Config) (chi.Router, *server) {
 		s.auditRoutes()
 		s.buildRoutes()
 		addSamples(s.api.OpenAPI())
+		finishDocument(s.api.OpenAPI())
 	})
 	doc, err := s.document()
 	if err != nil { // the types cannot be described: seen by the first test
@@ -159,7 +161,8 @@ func openAPIConfig(version string) huma.Config {
 	c.Formats = map[string]huma.Format{"application/json": jsonFormat, "json": jsonFormat}
 	c.Info.Description = "What a Runner can do with one agent's cluster. " +
 		"Errors are problem details (RFC 9457) with a stable code, the field at fault and a fix. " +
-		"Every answer carries Request-Id; every write takes dryRun and Idempotency-Key."
+		"Every answer carries Request-Id; every write takes dryRun and Idempotency-Key. " +
+		"HEAD works wherever GET does. Any path may answer 404 and, with Allow, 405."
 	c.Info.License = &huma.License{Name: "MIT", Identifier: "MIT"}
 	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"runnerCertificate": {

@@ -102,7 +102,7 @@ type UsageFigure struct {
 // PodMetrics is what one pod uses.
 type PodMetrics struct {
 	Pod        string         `json:"pod"`
-	Time       time.Time      `json:"time" doc:"When it was measured."`
+	Time       time.Time      `json:"time,omitzero" doc:"When it was measured."`
 	Window     string         `json:"window,omitempty" doc:"Over how long it was measured." example:"15s"`
 	Containers []ContainerUse `json:"containers" nullable:"false"`
 }
@@ -134,7 +134,7 @@ type SizingMetrics struct {
 type Recommendation struct {
 	Name    string    `json:"name"`
 	Samples int64     `json:"samples" doc:"Measurements in the window; each pod's counts."`
-	Since   time.Time `json:"since" doc:"Oldest measurement in the window."`
+	Since   time.Time `json:"since,omitzero" doc:"Oldest measurement in the window."`
 	CPU     Fit       `json:"cpu" doc:"In thousandths of a core."`
 	Memory  Fit       `json:"memory" doc:"In bytes."`
 }

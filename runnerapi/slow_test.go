@@ -14,6 +14,7 @@ import (
 
 // TestASlowCallIsToldWithWhyTheLastTryFailed calls an agent that is not there.
 func TestASlowCallIsToldWithWhyTheLastTryFailed(t *testing.T) {
+	t.Parallel()
 	for call, do := range map[string]func(context.Context, *runnerapi.Client) error{
 		"list-namespace-apps": func(ctx context.Context, c *runnerapi.Client) error {
 			_, err := c.List(ctx, "production")
@@ -32,7 +33,10 @@ func TestASlowCallIsToldWithWhyTheLastTryFailed(t *testing.T) {
 			return err
 		},
 	} {
-		t.Run(call, func(t *testing.T) { toldOfNobody(t, call, do) })
+		t.Run(call, func(t *testing.T) {
+			t.Parallel()
+			toldOfNobody(t, call, do)
+		})
 	}
 }
 

@@ -76,7 +76,7 @@ type Source struct {
 	Namespace  string       `json:"namespace"`
 	Name       string       `json:"name"`
 	Generation int64        `json:"generation" doc:"Counts the changes of the spec."`
-	CreatedAt  time.Time    `json:"createdAt"`
+	CreatedAt  time.Time    `json:"createdAt,omitzero"`
 	Runner     string       `json:"runner,omitempty" doc:"Who put it: what it brings is done in his name, as the policy allows it to him."`
 	Spec       SourceSpec   `json:"spec"`
 	Status     SourceStatus `json:"status"`
@@ -87,19 +87,28 @@ type SourcePhase string
 
 // The phases of a source.
 const (
-	SourcePending   SourcePhase = "Pending"   // not looked at yet since it was changed
-	SourceBuilding  SourcePhase = "Building"  // the image of the newest commit is being built; what was applied before stays
-	SourceReady     SourcePhase = "Ready"     // what is in the repository was applied
-	SourceFailed    SourcePhase = "Failed"    // the newest commit could not be got or applied; what was applied before stays
-	SourceSuspended SourcePhase = "Suspended" // left alone
+	SourcePending     SourcePhase = "Pending"     // not looked at yet since it was changed
+	SourceBuilding    SourcePhase = "Building"    // the image of the newest commit is being built; what was applied before stays
+	SourceProgressing SourcePhase = "Progressing" // what is in the repository was applied, and is not ready yet
+	SourceReady       SourcePhase = "Ready"       // what is in the repository was applied, and is ready
+	SourceDegraded    SourcePhase = "Degraded"    // it was applied, and something of it is not well, or is missing
+	SourceFailed      SourcePhase = "Failed"      // the newest commit could not be got or applied; what was applied before stays
+	SourceSuspended   SourcePhase = "Suspended"   // left alone
 )
 
 // Settled says whether nothing more happens unless the repository or the source changes.
-func (p SourcePhase) Settled() bool { return p != SourcePending && p != SourceBuilding }
+func (p SourcePhase) Settled() bool {
+	return p != SourcePending && p != SourceBuilding && p != SourceProgressing
+}
+
+// Applied says whether what is in the repository was applied, however it is doing.
+func (p SourcePhase) Applied() bool {
+	return p == SourceProgressing || p == SourceReady || p == SourceDegraded
+}
 
 // SourceStatus is what came of a source.
 type SourceStatus struct {
-	Phase              SourcePhase        `json:"phase" enum:"Pending,Building,Ready,Failed,Suspended"`
+	Phase              SourcePhase        `json:"phase" enum:"Pending,Building,Progressing,Ready,Degraded,Failed,Suspended"`
 	ObservedGeneration int64              `json:"observedGeneration,omitempty" doc:"The generation of the spec that this speaks of."`
 	ObservedSync       string             `json:"observedSync,omitempty" doc:"The sync call that was answered last."`
 	Commit             string             `json:"commit,omitempty" doc:"The commit that is applied."`
@@ -109,8 +118,16 @@ type SourceStatus struct {
 	CheckedAt          string             `json:"checkedAt,omitempty" doc:"When the repository was asked last (RFC 3339)."`
 	AppliedAt          string             `json:"appliedAt,omitempty" doc:"When the commit was applied."`
 	Build              *SourceBuildStatus `json:"build,omitempty" doc:"Where build is set: the newest build. The image that runs is in the App's revision."`
+	Health             *SourceHealth      `json:"health,omitempty" doc:"How that is which was applied; absent while it is ready."`
 	Error              *SourceError       `json:"error,omitempty" doc:"What went wrong last; absent once it is well."`
 	Conditions         []SourceCondition  `json:"conditions,omitempty" doc:"Ready, for kubectl wait."`
+}
+
+// SourceHealth is how that is doing which a source has brought.
+type SourceHealth struct {
+	Object    string     `json:"object,omitempty" doc:"What it speaks of: the first that is not ready, as KIND/NAMESPACE/NAME."`
+	Message   string     `json:"message" doc:"What it waits for, or what is wrong."`
+	Diagnosis *Diagnosis `json:"diagnosis,omitempty" doc:"What is wrong with what runs pods."`
 }
 
 // SourceError is why a commit could not be got or applied.
@@ -142,7 +159,7 @@ var gitRefName = regexp.MustCompile(`^[^\x00-\x20\x7f~^:?*\[\\]+$`)
 func (s SourceSpec) Validate(name string) []FieldError {
 	v := &validation{}
 	if len(name) > maxSourceName || !label.MatchString(name) {
-		v.add("name", "%q cannot be the name of a source: lower case letters, digits and '-', at most %d in all", clip(name), maxSourceName)
+		v.add("path.name", "%q cannot be the name of a source: lower case letters, digits and '-', at most %d in all", clip(name), maxSourceName)
 	}
 	if _, err := ParseGitURL(s.URL); err != nil {
 		v.add("url", "%v", err)

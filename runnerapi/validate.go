@@ -42,10 +42,10 @@ const maxSetName = 52
 func (s AppSpec) ValidateName(name string) []FieldError {
 	v := &validation{}
 	if !ValidAppName(name) {
-		v.add("name", "%q cannot be the name of an App: lower case letters, digits and '-', a letter first, at most 63 in all", clip(name))
+		v.add("path.name", "%q cannot be the name of an App: lower case letters, digits and '-', a letter first, at most 63 in all", clip(name))
 	}
 	if len(name) > maxSetName && s.is(TypeStatefulSet, TypeCronJob) {
-		v.add("name", "the name of a StatefulSet or CronJob has at most 52 letters")
+		v.add("path.name", "the name of a StatefulSet or CronJob has at most 52 letters")
 	}
 	for i, j := range s.Jobs {
 		if len(name)+1+len(j.Name) > maxLabel {

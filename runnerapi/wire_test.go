@@ -25,6 +25,7 @@ type raw struct {
 	t     *testing.T
 	agent *runnerapitest.Agent
 	http  *http.Client
+	last  []byte
 }
 
 func newRaw(t *testing.T, agent *runnerapitest.Agent) *raw {
@@ -42,8 +43,13 @@ func (r *raw) do(method, path, body string, header ...string) (*http.Response, [
 	r.t.Helper()
 	req, err := http.NewRequestWithContext(ctxFor(r.t), method, "https://"+r.agent.Address+path, strings.NewReader(body))
 	require.NoError(r.t, err)
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
 	for i := 0; i < len(header); i += 2 {
-		req.Header.Set(header[i], header[i+1])
+		if req.Header.Set(header[i], header[i+1]); header[i] == "Content-Type" && header[i+1] == "" {
+			req.Header.Del(header[i])
+		}
 	}
 	resp, err := r.http.Do(req)
 	require.NoError(r.t, err)
@@ -68,7 +74,7 @@ func TestWhatIsWrongWithARequestIsTold(t *testing.T) {
 		"no JSON":             {"PUT", appPath, "{\n \"image\": nope}", 400, "body", "line 2, column"},
 		"too deep":            {"PUT", appPath, deep, 400, "body", ""},
 		"no body":             {"PUT", appPath, "", 400, "", "body is required"},
-		"image missing":       {"PUT", appPath, `{}`, 422, "body", "required property image"},
+		"image missing":       {"PUT", appPath, `{}`, 422, "image", "required property image"},
 		"unknown field":       {"PUT", appPath, `{"image":"a","imagePullPolicy":"Always"}`, 422, "imagePullPolicy", "unexpected property"},
 		"wrong case":          {"PUT", appPath, `{"Image":"a"}`, 0, "", "Image"},
 		"twice":               {"PUT", appPath, `{"image":"a","image":"b"}`, 400, "body", `"image"`},
@@ -76,9 +82,9 @@ func TestWhatIsWrongWithARequestIsTold(t *testing.T) {
 		"port out of range":   {"PUT", appPath, `{"image":"a","ports":[{"port":70000}]}`, 422, "ports[0].port", "65535"},
 		"semantics":           {"PUT", appPath, `{"image":"a","ports":[{"port":1},{"port":2}]}`, 422, "ports[0].name", "every port needs a name"},
 		"too large":           {"PUT", appPath, big, 413, "", "1048576"},
-		"bad name":            {"PUT", "/v1/namespaces/production/apps/Web", `{"image":"a"}`, 422, "name", "has to be"},
-		"bad namespace":       {"PUT", "/v1/namespaces/-/apps/web", `{"image":"a"}`, 422, "namespace", "has to be"},
-		"escaped slash":       {"GET", "/v1/namespaces/production/apps/a%2Fb", "", 422, "name", "has to be"},
+		"bad name":            {"PUT", "/v1/namespaces/production/apps/Web", `{"image":"a"}`, 422, "path.name", "has to be"},
+		"bad namespace":       {"PUT", "/v1/namespaces/-/apps/web", `{"image":"a"}`, 422, "path.namespace", "has to be"},
+		"escaped slash":       {"GET", "/v1/namespaces/production/apps/a%2Fb", "", 422, "path.name", "has to be"},
 		"bad wait":            {"PUT", appPath + "?wait=1h", `{"image":"a"}`, 422, "query.wait", "not a time to wait"},
 		"unknown parameter":   {"PUT", appPath + "?dryrun=true", `{"image":"a"}`, 422, "query.dryrun", "unknown query parameter"},
 		"bad tail":            {"GET", appPath + "/logs?tail=-2", "", 422, "query.tail", ">= -1"},
@@ -123,7 +129,7 @@ func TestContentTypeAndIdempotencyKey(t *testing.T) {
 	resp, _ = r.do("PUT", appPath, `{"image":"a"}`, "Content-Type", "application/json; charset=utf-8", "Idempotency-Key", "k-1")
 	assert.Equal(t, 202, resp.StatusCode)
 	resp, _ = r.do("PATCH", appPath, "")
-	assert.Equal(t, "GET, PUT, DELETE", resp.Header.Get("Allow"))
+	assert.Equal(t, "GET, HEAD, PUT, DELETE", resp.Header.Get("Allow"))
 }
 
 func TestWaitingIsAnsweredWithTheOutcome(t *testing.T) {
@@ -197,11 +203,23 @@ func TestOneLogLinePerCallWithoutItsBody(t *testing.T) {
 	var log strings.Builder
 	h := runnerapi.NewServer(runnerapi.Config{Secrets: b, TrustDomain: runnerapitest.TrustDomain, Log: zerolog.New(&log)})
 	req := verified(t, http.MethodPut, "/v1/namespaces/production/secrets/s?dryRun=true")
-	req.Body = io.NopCloser(strings.NewReader(`{"data":{"a":"hunter2"}}`))
+	req.Body, req.ContentLength = io.NopCloser(strings.NewReader(`{"data":{"a":"hunter2"}}`)), -1
+	req.Header.Set("Content-Type", "application/json")
 	h.ServeHTTP(httptest.NewRecorder(), req)
 	assert.Equal(t, 1, strings.Count(log.String(), "\n"))
 	for _, want := range []string{`"route":"/v1/namespaces/{namespace}/secrets/{name}"`, `"status":200`, `"runner":"tester"`, `"requestId":"`} {
 		assert.Contains(t, log.String(), want)
 	}
 	assert.NotContains(t, log.String(), "hunter2")
+}
+
+// answerOf sends a request as it is; the answer's body is then in r.last.
+func answerOf(t *testing.T, r *raw, req *http.Request) *http.Response {
+	t.Helper()
+	resp, err := r.http.Do(req)
+	require.NoError(t, err)
+	defer func() { _ = resp.Body.Close() }()
+	r.last, err = io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp
 }

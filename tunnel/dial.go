@@ -42,7 +42,7 @@ func (t *Tunnel) connectTCP(ctx context.Context) (*line, error) {
 	if err != nil {
 		return nil, err
 	}
-	socket := link.NewAnsweringSocket(raw)
+	socket := link.NewSocket(raw)
 	conn := tls.Client(socket, cfg)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		_ = raw.Close()

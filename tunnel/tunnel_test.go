@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
 )
 
@@ -110,10 +111,12 @@ func TestBackoffSpreadsAtTheCapToo(t *testing.T) {
 	}
 }
 
-// TestProxyThatFails goes through proxies that do not do what they should.
+// TestProxyThatFails goes through proxies that do not do what they should. What dials gives up on
+// one that says nothing when the proxy has its request.
 func TestProxyThatFails(t *testing.T) {
+	gaveUp := errors.New("gave up")
 	for name, test := range map[string]struct{ answer, want string }{
-		"silent":    {"", "deadline"},
+		"silent":    {"", gaveUp.Error()},
 		"garbage":   {"SSH-2.0-OpenSSH\r\n", "malformed"},
 		"refusal":   {"HTTP/1.1 403 Forbidden\r\n\r\n", "403"},
 		"talkative": {"HTTP/1.1 200 OK\r\n\r\nand more", "more than its answer"},
@@ -124,6 +127,8 @@ func TestProxyThatFails(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			ctx, giveUp := context.WithCancelCause(t.Context())
+			defer giveUp(nil)
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
@@ -131,18 +136,20 @@ func TestProxyThatFails(t *testing.T) {
 				if err != nil {
 					return
 				}
+				_, _ = io.ReadAtLeast(conn, make([]byte, 1), 1)
+				if test.answer == "" {
+					giveUp(gaveUp)
+				}
 				_, _ = io.WriteString(conn, test.answer)
 				_, _ = io.Copy(io.Discard, conn)
 				_ = conn.Close()
 			}()
-			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-			defer cancel()
 			_, err = dialVia(ctx, &url.URL{Scheme: "http", Host: ln.Addr().String()}, "example.test:7000")
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v does not say %q", err, test.want)
 			}
 			_ = ln.Close()
-			<-done
+			await.Closed(t, done, "the end of the proxy's connection")
 		})
 	}
 	if _, err := dialVia(t.Context(), &url.URL{Scheme: "ftp", Host: "127.0.0.1:1"}, "example.test:7000"); err == nil {
@@ -174,12 +181,8 @@ func TestStopWhileConnecting(t *testing.T) {
 	}
 	defer func() { _ = conn.Close() }()
 	cancel()
-	select {
-	case err := <-ended:
-		if err != nil || tunnel.Status().Phase != Stopped {
-			t.Errorf("%v, %+v", err, tunnel.Status())
-		}
-	case <-time.After(10 * time.Second):
-		t.Error("did not stop")
+	err = await.Receive(t, ended, "the tunnel to stop")
+	if err != nil || tunnel.Status().Phase != Stopped {
+		t.Errorf("%v, %+v", err, tunnel.Status())
 	}
 }

@@ -31,7 +31,7 @@ func (t *Tunnel) connectWebsocket(ctx context.Context) (*line, error) {
 			if err != nil {
 				return nil, err
 			}
-			socket = link.NewAnsweringSocket(raw)
+			socket = link.NewSocket(raw)
 			return socket, nil
 		},
 		TLSClientConfig: cfg, Protocols: new(http.Protocols), MaxResponseHeaderBytes: maxProxyAnswer,

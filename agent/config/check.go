@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/rs/zerolog"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -17,6 +18,12 @@ const (
 	nodeServer = "server"
 	nodeWorker = "agent"
 )
+
+// maxKubernetesStreams is where the agent's calls end too: each stream is one.
+const maxKubernetesStreams = 1024
+
+// maxStabilization bounds how long a deploy waits for nothing to happen.
+const maxStabilization = time.Hour
 
 var clusterName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
@@ -55,6 +62,9 @@ func (c *Config) check() (errs []error) {
 	if _, err := zerolog.ParseLevel(c.LogLevel); err != nil || c.LogLevel == "" {
 		wrong("LOG_LEVEL", "use trace, debug, info, warn or error", "%q is not a level", c.LogLevel)
 	}
+	if c.Stabilization < 0 || c.Stabilization > maxStabilization {
+		wrong("PIPEOPS_STABILIZATION", "use 30s", "%s is not between 0s and %s", c.Stabilization, maxStabilization)
+	}
 	if c.Namespace == "" {
 		wrong("POD_NAMESPACE", "set it to the agent's namespace, e.g. pipeops", "is not set")
 	}
@@ -69,6 +79,9 @@ func (c *Config) check() (errs []error) {
 		wrong("NODE_TYPE", "run the agent on the server; a worker only joins the cluster", "a worker needs no agent of its own")
 	default:
 		wrong("NODE_TYPE", "use server or agent", "%q is not a node type", c.NodeType)
+	}
+	if c.KubernetesStreams < 1 || c.KubernetesStreams > maxKubernetesStreams {
+		wrong("PIPEOPS_KUBERNETES_STREAMS", fmt.Sprintf("use a number from 1 to %d", maxKubernetesStreams), "is out of range")
 	}
 	return append(errs, c.checkUpdate()...)
 }

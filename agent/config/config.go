@@ -41,9 +41,11 @@ type Config struct {
 	UpdateKeys        []string
 	UpdateMirror      string
 	UpdateDeadline    time.Duration
+	Stabilization     time.Duration
 	ChartHTTPHosts    []string
 	BuildImage        string
 	BuildToolsImage   string
+	KubernetesStreams int
 
 	source map[string]string // key → where its value comes from
 }
@@ -112,6 +114,12 @@ func assign(field any, value string) error {
 			return fmt.Errorf("%q is neither true nor false", value)
 		}
 		*f = b
+	case *int:
+		n, err := strconv.Atoi(value)
+		if err != nil {
+			return fmt.Errorf("%q is not a number", value)
+		}
+		*f = n
 	case *time.Duration:
 		d, err := time.ParseDuration(value)
 		if err != nil {

@@ -54,6 +54,16 @@ func TestPrecedenceIsFlagEnvironmentFileDefault(t *testing.T) {
 	assert.Equal(t, ":8080", c.HealthAddress)
 }
 
+func TestNumbersAreNumbersInTheirRange(t *testing.T) {
+	c, err := load(t, sound)
+	require.NoError(t, err)
+	assert.Equal(t, 128, c.KubernetesStreams)
+	for value, says := range map[string]string{"many": `PIPEOPS_KUBERNETES_STREAMS: "many" is not a number`, "0": "use a number from 1 to 1024", "1025": "is out of range"} {
+		_, err := load(t, with(map[string]string{"PIPEOPS_KUBERNETES_STREAMS": value}))
+		require.ErrorContains(t, err, says)
+	}
+}
+
 func TestAllErrorsAtOnceEachWithItsFix(t *testing.T) {
 	path := file(t, "logLevel: loud\nclustername: typo\nnodeType: agent\nenableIngressSync: maybe\n")
 	_, err := load(t, map[string]string{"PIPEOPS_CONTROL_PLANE_URL": "http://plain", "CLUSTER_NAME": "No Good"}, "--config", path)

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -31,6 +32,8 @@ func (c Config) shown(s setting) string {
 		value = strings.Join(*f, ",")
 	case *bool:
 		value = fmt.Sprint(*f)
+	case *int:
+		value = strconv.Itoa(*f)
 	case *time.Duration:
 		value = f.String()
 	}

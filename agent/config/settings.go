@@ -11,7 +11,7 @@ type setting struct {
 	def    string
 	usage  string
 	secret bool
-	field  func(*Config) any // *string, *[]string, *bool or *time.Duration
+	field  func(*Config) any // *string, *[]string, *bool, *int or *time.Duration
 }
 
 // Precedence, highest first: flag, environment, --config file, default.
@@ -88,10 +88,16 @@ var settings = []setting{
 	{key: "updateDeadline", env: "PIPEOPS_UPDATE_DEADLINE", flag: "update-deadline", def: "5m",
 		usage: "how long a new version may take until it is registered and its tunnel is up, before it is rolled back",
 		field: func(c *Config) any { return &c.UpdateDeadline }},
+	{key: "stabilization", env: "PIPEOPS_STABILIZATION", flag: "stabilization", def: "30s",
+		usage: "how long pods without probes have to stay ready before their App is healthy; with probes the time follows from these",
+		field: func(c *Config) any { return &c.Stabilization }},
 	{key: "buildImage", env: "PIPEOPS_BUILD_IMAGE", flag: "build-image",
 		usage: "image of rootless BuildKit that builds images from Git, by its digest (docs/builds.md); when empty the agent builds none",
 		field: func(c *Config) any { return &c.BuildImage }},
 	{key: "buildToolsImage", env: "PIPEOPS_BUILD_TOOLS_IMAGE", flag: "build-tools-image",
 		usage: "image of the agent, for the steps of a build that fetch and push; when empty it is pipeops/agent of the agent's own version",
 		field: func(c *Config) any { return &c.BuildToolsImage }},
+	{key: "kubernetesStreams", env: "PIPEOPS_KUBERNETES_STREAMS", flag: "kubernetes-streams", def: "128",
+		usage: "watches, logs and sessions of the Kubernetes API that one Runner may have open; all together twice as many (docs/limits.md)",
+		field: func(c *Config) any { return &c.KubernetesStreams }},
 }

@@ -72,9 +72,9 @@ func newAudit() *cobra.Command {
 }
 
 func auditTable(w io.Writer, records []runnerapi.AuditRecord) {
-	cli.Row(w, "SEQ", "TIME", "RUNNER", "COMMAND", "NAMESPACE", "NAME", "OUTCOME", "CODE", "MS", "REQUEST")
+	cli.Row(w, "SEQ", "TIME", "RUNNER", "COMMAND", "NAMESPACE", "NAME", "OUTCOME", "CODE", "MS", "REQUEST", "KUBERNETES")
 	for _, r := range records {
-		cli.Row(w, r.Seq, cli.Time(r.Time), r.Runner, r.Command, r.Namespace, r.Name, r.Outcome, r.Code, r.Millis, r.RequestID)
+		cli.Row(w, r.Seq, cli.Time(r.Time), r.Runner, r.Command, r.Namespace, r.Name, r.Outcome, r.Code, r.Millis, r.RequestID, r.KubernetesCall())
 	}
 }
 

@@ -4,10 +4,8 @@ package main
 import (
 	"context"
 	"os"
-	"slices"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
-	"github.com/pipeops/pipeops-vm-agent/internal/timerslack"
 )
 
 // Set by the linker.
@@ -21,9 +19,6 @@ var (
 
 func main() {
 	render.Child() // the agent starts itself for that
-	if slices.Contains(os.Args[1:], "run") {
-		timerslack.Raise()
-	}
 	ctx, stop := signals(context.Background())
 	code := execute(ctx, newRoot(), os.Stderr)
 	stop()

@@ -70,13 +70,13 @@ func auditOf(lines []store.AuditLine) (auditLog, error) {
 }
 
 func auditTable(w io.Writer, list auditLog) {
-	cli.Row(w, "SEQ", "TIME", "RUNNER", "COMMAND", "NAMESPACE", "NAME", "OUTCOME", "CODE", "CHAIN")
+	cli.Row(w, "SEQ", "TIME", "RUNNER", "COMMAND", "NAMESPACE", "NAME", "OUTCOME", "CODE", "CHAIN", "KUBERNETES")
 	for _, r := range list.Items {
 		chain := "whole"
 		if r.Broken {
 			chain = "BROKEN"
 		}
-		cli.Row(w, r.Seq, cli.Time(r.Time), r.Runner, r.Command, r.Namespace, r.Name, r.Outcome, r.Code, chain)
+		cli.Row(w, r.Seq, cli.Time(r.Time), r.Runner, r.Command, r.Namespace, r.Name, r.Outcome, r.Code, chain, r.KubernetesCall())
 	}
 	fmt.Fprintf(w, "HEAD %d:%s\n", list.Head.Seq, list.Head.Hash)
 }

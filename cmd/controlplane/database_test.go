@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,23 +14,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/test/broker"
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 )
 
-var databases postgres.Shared
-
-// withDatabases stops the server after the tests.
-type withDatabases struct{ *testing.M }
-
-// Run runs the tests.
-func (m withDatabases) Run() int {
-	code := m.M.Run()
-	if err := databases.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
-}
+// What the tests share.
+var (
+	databases postgres.Shared
+	rabbit    broker.Shared
+)
 
 // documented are the shell commands of docs/database.md, by the name beside them.
 func documented(t *testing.T) map[string]string {

@@ -20,7 +20,7 @@ import (
 )
 
 // bury writes a dead letter as a Runner may.
-func bury(t *testing.T, b *broker.Broker, id string) {
+func bury(t *testing.T, b broker.Endpoint, id string) {
 	t.Helper()
 	conn, err := amqp.DialTLS(b.URL(broker.UserRunner), b.TLSConfig())
 	require.NoError(t, err)
@@ -37,7 +37,7 @@ func bury(t *testing.T, b *broker.Broker, id string) {
 }
 
 func TestDeadLettersOnTheCommandLine(t *testing.T) {
-	b := broker.ForTest(t, broker.Options{})
+	b := rabbit.VHost(t)
 	dir, urlFile := t.TempDir(), filepath.Join(t.TempDir(), "url")
 	require.NoError(t, os.WriteFile(urlFile, []byte(b.URL(broker.UserControlPlane)), 0o600))
 	p := startServe(t, dir, "--broker-url-file", urlFile, "--broker-ca", b.CAFile())

@@ -18,6 +18,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
@@ -43,7 +44,7 @@ func newOperator(t *testing.T) *operator {
 	go func() { done <- cp.Run(running) }()
 	t.Cleanup(func() {
 		stop()
-		assert.NoError(t, <-done)
+		assert.NoError(t, await.Receive(t, done, "the end of the control plane"))
 	})
 	o.api = cp.Advertised().API
 	return o

@@ -7,10 +7,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
-	"slices"
 	"syscall"
-
-	"github.com/pipeops/pipeops-vm-agent/internal/timerslack"
 )
 
 // Set when a release is built: -ldflags "-X main.version=… -X main.commit=…".
@@ -22,9 +19,6 @@ var (
 )
 
 func main() {
-	if slices.Contains(os.Args[1:], "serve") {
-		timerslack.Raise()
-	}
 	os.Exit(run())
 }
 

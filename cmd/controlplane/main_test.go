@@ -16,10 +16,11 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
 	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
+	"github.com/pipeops/pipeops-vm-agent/test/testmain"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(withDatabases{m}, map[string]func(){"pipeops-controlplane": main})
+	testscript.Main(testmain.Wrap(m, databases.Stop, rabbit.Stop), map[string]func(){"pipeops-controlplane": main})
 }
 
 // TestScripts reads like the documentation of the command line.
@@ -64,7 +65,12 @@ func served(ts *testscript.TestScript, args []string) {
 		ts.Check(register(ctx, ts.Getenv("PIPEOPS_DATA_DIR"), cp.Advertised().API, name))
 	}
 	stop()
-	ts.Check(<-done)
+	select {
+	case err := <-done:
+		ts.Check(err)
+	case <-ctx.Done():
+		ts.Fatalf("waiting for the end of the control plane: not within a minute")
+	}
 }
 
 // mode checks a file's rights: mode 600 FILE.

@@ -27,6 +27,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 )
 
@@ -169,7 +170,7 @@ func TestSignalsStopItInOrder(t *testing.T) {
 // TestKilledInTheMiddle kills the process hard, again and again, with the broker
 // away and back: what was registered is announced, once and in order.
 func TestKilledInTheMiddle(t *testing.T) {
-	b := broker.ForTest(t, broker.Options{})
+	b := broker.OwnForTest(t)
 	dir := t.TempDir()
 	urlFile := filepath.Join(t.TempDir(), "url")
 	if err := os.WriteFile(urlFile, []byte(b.URL(broker.UserControlPlane)), 0o600); err != nil {
@@ -216,7 +217,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 
 // hear answers the names of registered agents in the order of their first
 // announcement.
-func hear(t *testing.T, b *broker.Broker) func() []string {
+func hear(t *testing.T, b broker.Endpoint) func() []string {
 	t.Helper()
 	consumer, err := announce.NewConsumer(announce.ConsumerConfig{
 		Config: announce.Config{URLs: []string{b.URL(broker.UserRunner)}, TLS: b.TLSConfig(), Log: zerolog.Nop()},
@@ -245,7 +246,7 @@ func hear(t *testing.T, b *broker.Broker) func() []string {
 	}()
 	t.Cleanup(func() {
 		cancel()
-		<-done
+		await.Closed(t, done, "the end of the consumer")
 	})
 	waitFor(t, "the Runner's queue", func() bool { return consumer.Status().Connected })
 	return func() []string {

@@ -158,7 +158,7 @@ func (c *applyCommand) await(ctx context.Context, t *target, key runnerapi.Key, 
 	for n := range result.Objects {
 		o := &result.Objects[n]
 		if now, known := states[o.ManifestRef]; known && o.State != "" {
-			o.State, o.Message = now.State, now.Message
+			o.State, o.Message, o.Diagnosis = now.State, now.Message, now.Diagnosis
 		}
 	}
 	result.Ready = newest.Ready != nil && *newest.Ready
@@ -188,10 +188,19 @@ func (c *applyCommand) verdict(key runnerapi.Key, result runnerapi.ApplyResult) 
 	}
 	for _, o := range result.Objects {
 		if o.State == runnerapi.ObjectFailed {
-			return &exitError{error: fmt.Errorf("%s will not become ready: %s", o.ManifestRef, cli.Printable(o.Message)), code: exitAppFailed}
+			return c.failedObject(o.String(), o.Message, o.Diagnosis)
 		}
 	}
 	return &exitError{error: fmt.Errorf("set %s is not ready after %s", key, c.wait.limit), code: exitTimeout, fix: "it goes on in the cluster: see pipeops-runner set get"}
+}
+
+// failedObject is the error of an object that is not well, with the evidence.
+func (a *app) failedObject(object, message string, d *runnerapi.Diagnosis) error {
+	a.say("Error: %s is not well: %s", cli.Printable(object), cli.Printable(message))
+	if d != nil {
+		a.sayEvidence(d)
+	}
+	return &exitError{error: fmt.Errorf("%s is not well", object), code: exitAppFailed, told: true}
 }
 
 func applyTable(w io.Writer, result runnerapi.ApplyResult) {

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/logbook"
 )
 
@@ -25,7 +28,7 @@ type running struct {
 
 func (w *world) start(t *testing.T, terminal bool, stdin string, args ...string) *running {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithCancel(t.Context())
 	r := &running{cancel: cancel, code: make(chan int, 1)}
 	t.Cleanup(cancel)
 	args = append([]string{"--credentials", w.credentials}, args...)
@@ -38,27 +41,36 @@ func (w *world) start(t *testing.T, terminal bool, stdin string, args ...string)
 func (w *world) run(t *testing.T, args ...string) (int, string, string) {
 	t.Helper()
 	r := w.start(t, false, "", args...)
-	return <-r.code, r.out.String(), r.err.String()
+	return r.ended(t), r.out.String(), r.err.String()
+}
+
+// ended waits for the command's end and returns its exit code.
+func (r *running) ended(t *testing.T) int {
+	t.Helper()
+	return await.Receive(t, r.code, "the end of the command")
 }
 
 func (r *running) sees(t *testing.T, text string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return strings.Contains(r.out.String()+r.err.String(), text) }, 20*time.Second, 5*time.Millisecond,
-		"waiting for %q", text)
+	await.Until(t, fmt.Sprintf("the command has printed %q", text), func() bool {
+		return strings.Contains(r.out.String()+r.err.String(), text)
+	})
 }
 
 func TestProgressOnATerminalIsOneLine(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	r := w.start(t, true, "", "deploy", "shop", "web", "--image", "slow")
 	r.sees(t, "Progressing")
 	w.agent.Backend.Finish(runnerapi.Key{Namespace: "production", Name: "web"})
-	assert.Equal(t, exitOK, <-r.code, r.err.String())
+	assert.Equal(t, exitOK, r.ended(t), r.err.String())
 	assert.Contains(t, r.err.String(), "\r\x1b[K")
 	assert.NotContains(t, r.err.String(), "\n", "nothing of the progress stays")
 	assert.Contains(t, r.out.String(), "Healthy")
 }
 
 func TestACallThatTakesLongIsTold(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	released := make(chan struct{})
 	w.agent.Backend.Intercept = func(ctx context.Context, _ runnerapitest.Call) error {
@@ -70,32 +82,59 @@ func TestACallThatTakesLongIsTold(t *testing.T) {
 		}
 	}
 	r := w.start(t, true, "", "secret", "list", "shop")
-	r.sees(t, "waiting for agent shop: list-secrets, 1s")
-	r.sees(t, "waiting for agent shop: list-secrets, 2s")
+	told := regexp.MustCompile(`waiting for agent shop: list-secrets, [1-9][0-9]*s`)
+	await.Until(t, "it is told twice", func() bool { return len(told.FindAllString(r.err.String(), -1)) == 2 })
 	close(released)
-	assert.Equal(t, exitOK, <-r.code, r.err.String())
-	_, after, _ := strings.Cut(r.err.String(), "list-secrets, 2s")
-	assert.Equal(t, "\r\x1b[Kthere are none in namespace production; -n names another\n", after, "nothing of it stays")
+	assert.Equal(t, exitOK, r.ended(t), r.err.String())
+	lines := told.Split(r.err.String(), -1)
+	assert.Equal(t, "\r\x1b[Kthere are none in namespace production; -n names another\n", lines[len(lines)-1], "nothing of it stays")
 }
 
 func TestInterruptedWaitSaysThatItGoesOn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	r := w.start(t, false, "", "deploy", "shop", "web", "--image", "slow")
 	r.sees(t, "Progressing")
 	r.cancel()
-	assert.Equal(t, exitInterrupted, <-r.code)
+	assert.Equal(t, exitInterrupted, r.ended(t))
 	assert.Contains(t, r.err.String(), "the rollout of production/web goes on in the cluster")
 	assert.Contains(t, r.err.String(), "pipeops-runner status shop web -n production --wait")
 }
 
+// TestEachCallerIsToldOfHisOwnChange though another one came before there was an outcome.
+func TestEachCallerIsToldOfHisOwnChange(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	first := w.start(t, false, "", "deploy", "shop", "web", "--image", "slow")
+	first.sees(t, "Progressing")
+	code, _, errs := w.run(t, "deploy", "shop", "web", "--image", "shop/web:2")
+	assert.Equal(t, exitOK, code, errs)
+	assert.Equal(t, exitSuperseded, first.ended(t))
+	assert.Contains(t, first.err.String(), "superseded")
+}
+
+func TestDeleteWaitsUntilThePodsAreGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	code, _, errs := w.run(t, "deploy", "shop", "web", "--image", "sticky")
+	require.Equal(t, exitOK, code, errs)
+	r := w.start(t, false, "", "delete", "shop", "web")
+	r.sees(t, "production/web is being deleted; waits for pod web-0 to stop")
+	assert.NotContains(t, r.err.String(), "deleted: App")
+	require.NoError(t, w.agent.Backend.Delete(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"}, runnerapi.WriteOptions{}))
+	assert.Equal(t, exitOK, r.ended(t), r.err.String())
+	assert.Contains(t, r.err.String(), "deleted: App production/web")
+}
+
 func TestDeployOutlivesAnAgentThatIsReplaced(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	r := w.start(t, false, "", "deploy", "shop", "web", "--image", "slow")
 	r.sees(t, "Progressing")
 	w.agent.Stop()
 	w.agent.Backend.Finish(runnerapi.Key{Namespace: "production", Name: "web"})
 	w.agent.Start()
-	assert.Equal(t, exitOK, <-r.code, r.err.String())
+	assert.Equal(t, exitOK, r.ended(t), r.err.String())
 	deploys := 0
 	for _, call := range w.agent.Backend.Calls() {
 		if call.Verb == "Deploy" {
@@ -106,6 +145,7 @@ func TestDeployOutlivesAnAgentThatIsReplaced(t *testing.T) {
 }
 
 func TestFollowedLogsEndWithTheInterrupt(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	code, _, stderr := w.run(t, "deploy", "shop", "web", "--image", "a")
 	require.Equal(t, exitOK, code, stderr)
@@ -113,39 +153,43 @@ func TestFollowedLogsEndWithTheInterrupt(t *testing.T) {
 	w.agent.Backend.Log(runnerapi.LogLine{Time: time.Now(), Pod: "web-1", Line: "hello"})
 	r.sees(t, "hello")
 	r.cancel()
-	assert.Equal(t, exitOK, <-r.code, r.err.String())
+	assert.Equal(t, exitOK, r.ended(t), r.err.String())
 }
 
 func TestNamespaceDeleteAsksOnATerminal(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	r := w.start(t, true, "no\n", "namespace", "delete", "shop", "production")
-	assert.Equal(t, exitFailure, <-r.code)
+	assert.Equal(t, exitFailure, r.ended(t))
 	assert.Contains(t, r.err.String(), "nothing was deleted")
 	r = w.start(t, true, "production\n", "namespace", "delete", "shop", "production")
-	assert.Equal(t, exitOK, <-r.code, r.err.String())
+	assert.Equal(t, exitOK, r.ended(t), r.err.String())
 }
 
 func TestWatchWithoutABroker(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	r := w.start(t, false, "", "agents", "--watch")
 	r.sees(t, "shop (a1)  online")
 	r.cancel()
-	assert.Equal(t, exitOK, <-r.code)
+	assert.Equal(t, exitOK, r.ended(t))
 	assert.Contains(t, r.err.String(), "the credentials name no broker")
 }
 
 func TestWatchWhileTheBrokerIsAway(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.creds.Broker.URL = "amqp://nobody:secret@127.0.0.1:1/"
 	require.NoError(t, w.creds.Write(w.credentials))
 	r := w.start(t, false, "", "agents", "--watch", "--aside", "-o", "json")
 	r.sees(t, `"initial":true`)
 	r.cancel()
-	assert.Equal(t, exitOK, <-r.code)
+	assert.Equal(t, exitOK, r.ended(t))
 	assert.NotContains(t, r.err.String(), "secret")
 }
 
 func TestCredentialsThatAreNotTaken(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for name, issue := range map[string]func(*runnerapi.Credentials){
 		"of an agent": func(c *runnerapi.Credentials) {
@@ -169,6 +213,7 @@ func TestCredentialsThatAreNotTaken(t *testing.T) {
 }
 
 func TestAControlPlaneThatIsDown(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -182,6 +227,7 @@ func TestAControlPlaneThatIsDown(t *testing.T) {
 }
 
 func TestAControlPlaneThatDoesNotAnswerIsWaitedForNoLongerThanPatienceLasts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // whose connections nobody takes
 	require.NoError(t, err)

@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 // withTar is a world in which the App web has this machine's tar and files.
@@ -54,6 +56,7 @@ func isSite(t *testing.T, at string) {
 }
 
 func TestCopyOutAndIn(t *testing.T) {
+	t.Parallel()
 	w := withTar(t)
 	there, here := t.TempDir(), t.TempDir()
 	site(t, filepath.Join(there, "site"))
@@ -74,20 +77,22 @@ func TestCopyOutAndIn(t *testing.T) {
 }
 
 func TestCopyOfOneFileThroughStandardStreams(t *testing.T) {
+	t.Parallel()
 	w := withTar(t)
 	there := t.TempDir()
 	r := w.start(t, false, "typed", "cp", "shop", "-", "web:"+there+"/file")
-	require.Zero(t, <-r.code, r.err.String())
+	require.Zero(t, r.ended(t), r.err.String())
 	code, stdout, stderr := w.run(t, "cp", "shop", "web:"+there+"/file", "-")
 	assert.Equal(t, []any{0, "typed"}, []any{code, stdout}, stderr)
 	code, _, stderr = w.run(t, "cp", "shop", "web:"+there, "-")
 	assert.Equal(t, exitFailure, code)
 	assert.Contains(t, stderr, "is no file")
 	r = w.start(t, false, "typed", "cp", "shop", "-", "web:"+there)
-	assert.Equal(t, exitUsage, <-r.code)
+	assert.Equal(t, exitUsage, r.ended(t))
 }
 
 func TestCopyIsRightToTheByte(t *testing.T) {
+	t.Parallel()
 	w := withTar(t)
 	there, here := t.TempDir(), t.TempDir()
 	file, err := os.Create(filepath.Join(here, "big"))
@@ -114,6 +119,7 @@ func sum(t *testing.T, name string) []byte {
 }
 
 func TestCopyLeavesOutLinksThatLeadElsewhere(t *testing.T) {
+	t.Parallel()
 	w := withTar(t)
 	there, here := t.TempDir(), t.TempDir()
 	site(t, filepath.Join(there, "site"))
@@ -131,6 +137,7 @@ func TestCopyLeavesOutLinksThatLeadElsewhere(t *testing.T) {
 }
 
 func TestCopySaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
 	w := withTar(t)
 	here := t.TempDir()
 	require.NoError(t, os.WriteFile(here+"/f", []byte("x"), 0o600))
@@ -158,6 +165,7 @@ func TestCopySaysWhatIsWrong(t *testing.T) {
 }
 
 func TestCopyWithoutTar(t *testing.T) {
+	t.Parallel()
 	w := withWeb(t)
 	here := t.TempDir()
 	for _, args := range [][]string{{"web:/x", here}, {here, "web:/x"}} {
@@ -170,6 +178,7 @@ func TestCopyWithoutTar(t *testing.T) {
 
 // TestCopyInterrupted copies a file of holes, which is larger than what can be copied until then.
 func TestCopyInterrupted(t *testing.T) {
+	t.Parallel()
 	w := withTar(t)
 	there, here := t.TempDir(), t.TempDir()
 	require.NoError(t, os.MkdirAll(there+"/d", 0o700))
@@ -181,14 +190,15 @@ func TestCopyInterrupted(t *testing.T) {
 	r := w.start(t, true, "", "cp", "shop", "web:"+there+"/d", here, "--max-size", "2Ti")
 	r.sees(t, "/s)")
 	r.cancel()
-	assert.Equal(t, exitInterrupted, <-r.code)
+	assert.Equal(t, exitInterrupted, r.ended(t))
 	assert.Regexp(t, `interrupted; copied before: [01] files?`, r.err.String())
 	_, err = os.Stat(here + "/d/z")
 	require.ErrorIs(t, err, fs.ErrNotExist, "half a file does not appear")
-	require.Eventually(t, func() bool { return w.agent.Backend.Inside() == 0 }, 20*time.Second, 5*time.Millisecond, "tar has ended")
+	await.Until(t, "tar has ended", func() bool { return w.agent.Backend.Inside() == 0 })
 }
 
 func TestCopyIntoTheContainerInterrupted(t *testing.T) {
+	t.Parallel()
 	w := withTar(t)
 	there, here := t.TempDir(), t.TempDir()
 	require.NoError(t, os.WriteFile(here+"/big", nil, 0o600))
@@ -196,7 +206,7 @@ func TestCopyIntoTheContainerInterrupted(t *testing.T) {
 	r := w.start(t, true, "", "cp", "shop", here+"/big", "web:"+there+"/big")
 	r.sees(t, "/s)")
 	r.cancel()
-	assert.Equal(t, exitInterrupted, <-r.code)
+	assert.Equal(t, exitInterrupted, r.ended(t))
 	assert.Contains(t, r.err.String(), "were sent; the last file may be incomplete")
-	require.Eventually(t, func() bool { return w.agent.Backend.Inside() == 0 }, 20*time.Second, 5*time.Millisecond, "tar has ended")
+	await.Until(t, "tar has ended", func() bool { return w.agent.Backend.Inside() == 0 })
 }

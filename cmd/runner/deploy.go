@@ -81,11 +81,9 @@ func (c *deployCommand) run(cmd *cobra.Command, args []string) error {
 	if spec.Image == "" {
 		return usageError{errors.New("no image: give --image IMAGE, or a file that has one")}
 	}
-	keepReplicas := c.file == "" && !c.spec.replicas.set
+	keepScale := c.file == "" && !c.spec.replicas.set
 	return c.rollout.run(cmd.Context(), args[0], name, func(ctx context.Context, t *target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
-		if keepReplicas {
-			keepScale(ctx, t, key, &spec)
-		}
+		opts.KeepScale = keepScale
 		return t.Deploy(ctx, key, spec, opts)
 	})
 }
@@ -108,12 +106,4 @@ func (c *deployCommand) name(cmd *cobra.Command, args []string, m manifest) (str
 		return "", usageError{fmt.Errorf("the file is for App %q, the argument says %q", m.Name, args[1])}
 	}
 	return args[1], nil
-}
-
-// keepScale lets the App have as many pods as it has now, and stay paused. An
-// error will come again from the deploy, and be told then.
-func keepScale(ctx context.Context, t *target, key runnerapi.Key, spec *runnerapi.AppSpec) {
-	if app, err := t.Get(ctx, key); err == nil {
-		spec.Replicas, spec.Autoscaling, spec.Paused = app.Spec.Replicas, app.Spec.Autoscaling, app.Spec.Paused
-	}
 }

@@ -21,6 +21,7 @@ const (
 	exitUnreachable = 5
 	exitTimeout     = 6
 	exitRefused     = 7
+	exitSuperseded  = 8
 	exitInterrupted = 130
 )
 
@@ -36,6 +37,7 @@ var exitCodes = []struct {
 	{exitUnreachable, "the control plane or the agent could not be reached"},
 	{exitTimeout, "no outcome in the time to wait; it goes on in the cluster"},
 	{exitRefused, "the credentials or the customer's policy do not allow it"},
+	{exitSuperseded, "a later change of the same App came before there was an outcome"},
 	{exitInterrupted, "interrupted; what was begun goes on in the cluster"},
 }
 

@@ -21,15 +21,17 @@ func withWeb(t *testing.T) *world {
 }
 
 func TestExecEndsAsTheCommandDid(t *testing.T) {
+	t.Parallel()
 	w := withWeb(t)
 	code, stdout, stderr := w.run(t, "exec", "shop", "web", "--", "exit", "42")
 	assert.Equal(t, []any{42, "out", "err"}, []any{code, stdout, stderr})
 	r := w.start(t, false, "typed", "exec", "shop", "web", "-i", "--", "cat")
-	assert.Zero(t, <-r.code)
+	assert.Zero(t, r.ended(t))
 	assert.Equal(t, "typed", r.out.String())
 }
 
 func TestExecSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
 	w := withWeb(t)
 	for _, c := range []struct {
 		code int
@@ -51,6 +53,7 @@ func TestExecSaysWhatIsWrong(t *testing.T) {
 var listens = regexp.MustCompile(`(127\.0\.0\.1:[0-9]+) goes to port`)
 
 func TestPortForwardUntilInterrupted(t *testing.T) {
+	t.Parallel()
 	w := withWeb(t)
 	r := w.start(t, false, "", "port-forward", "shop", "web", ":7", ":81")
 	r.sees(t, "port 81 of production/web")
@@ -71,12 +74,13 @@ func TestPortForwardUntilInterrupted(t *testing.T) {
 	require.NoError(t, conn.Close())
 	r.sees(t, "nothing listens on port 81")
 	r.cancel()
-	assert.Equal(t, exitOK, <-r.code)
+	assert.Equal(t, exitOK, r.ended(t))
 	_, err = (&net.Dialer{}).DialContext(t.Context(), "tcp", addresses[0][1])
 	require.Error(t, err, "it listens no more")
 }
 
 func TestPortForwardDuringACommand(t *testing.T) {
+	t.Parallel()
 	w := withWeb(t)
 	code, stdout, stderr := w.run(t, "port-forward", "shop", "web", ":7", "--", "sh", "-c", `test "$PORT" -gt 0 && echo "$PORT" && exit 9`)
 	assert.Equal(t, 9, code, stderr)

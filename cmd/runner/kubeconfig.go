@@ -7,9 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
@@ -32,7 +34,8 @@ policy names for this Runner, and with the rights that he has given to that user
 No secret is in it: kubectl asks pipeops-runner kube-credential for the Runner's certificate
 whenever it starts. A file that is there keeps its other contexts.
 
-The customer's policy has to name the command kubernetes-api: nothing else allows it.`,
+The customer's policy has to name the command kubernetes-api: nothing else allows it. A
+warning says so where it does not.`,
 		Example: "  pipeops-runner kubeconfig shop -o shop.kubeconfig\n  KUBECONFIG=shop.kubeconfig kubectl get pods\n" +
 			"  pipeops-runner kubeconfig shop -o shop.kubeconfig --context shop-staging -n staging --use",
 		Args:              exactArgs("AGENT"),
@@ -71,13 +74,36 @@ func (c *kubeconfigCommand) run(ctx context.Context, nameOrID string) error {
 	}
 	if c.file == "" {
 		_, err = c.out.Write(text)
+		c.warn(ctx, l, agent)
 		return err
 	}
 	if err := replaceFile(c.file, text); err != nil {
 		return fmt.Errorf("kubeconfig: %w", err)
 	}
+	c.warn(ctx, l, agent)
 	c.say("wrote context %s to %s; try: kubectl --kubeconfig %s --context %s get pods", entry.name, c.file, c.file, entry.name)
 	return nil
+}
+
+// warnPatience is how long the agent may take to say whether the policy allows it.
+const warnPatience = 5 * time.Second
+
+// warn says that the policy forbids what the kubeconfig is for. kubectl would say so too, after
+// five lines of its own about discovery. An agent that cannot be asked is not worth a word.
+func (c *kubeconfigCommand) warn(ctx context.Context, l *login, agent announce.Agent) {
+	if agent.State != announce.StateOnline {
+		return
+	}
+	t, err := c.reach(l, agent)
+	if err != nil {
+		return
+	}
+	defer t.Close()
+	ctx, cancel := context.WithTimeout(ctx, warnPatience)
+	defer cancel()
+	if refusal, err := t.KubernetesRefusal(ctx, c.namespace); err == nil && refusal != "" {
+		c.say("warning: kubectl will be refused in namespace %s: %s", c.namespace, refusal)
+	}
 }
 
 // entry is the way to one agent. Of its endpoints a kubeconfig has room for one.
@@ -103,6 +129,7 @@ func (c *kubeconfigCommand) entry(l *login, agent announce.Agent) (kubeEntry, er
 	if len(agent.Endpoints) > 0 {
 		e.address, e.serverName = agent.Endpoints[0].Address, agent.Endpoints[0].ServerName
 	}
+	e.serverName = runnerapi.KubernetesServerName(e.serverName)
 	return e, nil
 }
 

@@ -66,7 +66,7 @@ func (k kubeconfig) add(e kubeEntry, use bool) error {
 	k["apiVersion"], k["kind"] = "v1", "Config"
 	for list, part := range map[string]map[string]any{
 		"clusters": {"cluster": map[string]any{
-			"server": "https://" + e.address + "/v1/kubernetes", "tls-server-name": e.serverName,
+			"server": "https://" + e.address, "tls-server-name": e.serverName,
 			"certificate-authority-data": base64.StdEncoding.EncodeToString([]byte(e.ca)),
 		}},
 		"users": {"user": map[string]any{"exec": map[string]any{

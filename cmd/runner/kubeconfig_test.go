@@ -13,7 +13,7 @@ import (
 
 func kubeEntryOf(name string) kubeEntry {
 	return kubeEntry{
-		name: name, namespace: "production", address: "cp.example.com:8444", serverName: "a1.agents.example.com",
+		name: name, namespace: "production", address: "cp.example.com:8444", serverName: "kubernetes.a1.agents.example.com",
 		ca: "-----BEGIN CERTIFICATE-----\n", program: "/usr/bin/pipeops-runner", credentials: "/home/ci/runner.json",
 	}
 }
@@ -28,8 +28,8 @@ func TestAKubeconfigIsWhatKubectlReads(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, clientcmd.Validate(*read))
 	cluster, user := read.Clusters["pipeops-shop"], read.AuthInfos["pipeops-shop"]
-	assert.Equal(t, "https://cp.example.com:8444/v1/kubernetes", cluster.Server)
-	assert.Equal(t, "a1.agents.example.com", cluster.TLSServerName)
+	assert.Equal(t, "https://cp.example.com:8444", cluster.Server)
+	assert.Equal(t, "kubernetes.a1.agents.example.com", cluster.TLSServerName)
 	assert.Equal(t, "-----BEGIN CERTIFICATE-----\n", string(cluster.CertificateAuthorityData))
 	assert.Equal(t, []string{"kube-credential", "--credentials", "/home/ci/runner.json"}, user.Exec.Args)
 	assert.Equal(t, "pipeops-shop", read.CurrentContext)

@@ -93,14 +93,16 @@ func pair(t *testing.T, cert tls.Certificate) (certificate, key string) {
 // TestScripts runs the command lines in testdata/script, each with a fake agent
 // of its own. They read as documentation of what the commands print.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("testdata/script/*.txtar")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t)
 			w.agent.Backend.Log(
-				runnerapi.LogLine{Time: time.Now().Add(-time.Minute), Pod: "web-1", Line: "starting"},
+				runnerapi.LogLine{Time: time.Now().Add(-time.Hour), Pod: "web-1", Line: "starting"},
 				runnerapi.LogLine{Time: time.Now(), Pod: "web-2", Line: "listening on :8080"},
 			)
 			testscript.Run(t, testscript.Params{

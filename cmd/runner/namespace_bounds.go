@@ -128,8 +128,13 @@ func namespaceDetails(w io.Writer, ns runnerapi.Namespace) {
 		cli.Row(w, "requests", l.Requests.CPU, l.Requests.Memory)
 		cli.Row(w, "limits", l.Limits.CPU, l.Limits.Memory)
 	}
-	if n := ns.Network; n != nil {
-		cli.Row(w)
+	cli.Row(w)
+	switch n := ns.Network; {
+	case n == nil:
+		cli.Row(w, "NETWORK", "unknown: its policy is not the agent's, or cannot be read")
+	case n.Mode == runnerapi.NetworkOpen:
+		cli.Row(w, "NETWORK", "open: the agent keeps no policy; those of others are not read")
+	default:
 		cli.Row(w, "NETWORK", n.Mode, strings.Join(n.AllowFrom, ","))
 	}
 }

@@ -68,7 +68,7 @@ func newReleaseStatus(a *app) *cobra.Command {
 					return at(t, key.String(), err)
 				}
 				if wait.wanted() {
-					return a.releaseOutcome(ctx, t, release, &wait, &out)
+					return a.releaseOutcome(ctx, t, release, &wait, &out, false)
 				}
 				return a.printRelease(release, &out)
 			})
@@ -91,6 +91,7 @@ type releaseCommand struct {
 	namespace string
 	wait      waiting
 	out       cli.Output
+	deploys   bool // the newest revision is the command's, or the way back from it
 }
 
 func (c *releaseCommand) add(cmd *cobra.Command) {
@@ -111,14 +112,14 @@ func (c *releaseCommand) run(ctx context.Context, agent, name string, send func(
 			c.say("dry run: nothing was changed")
 			return c.printRelease(release, &c.out)
 		}
-		return c.releaseOutcome(ctx, t, release, &c.wait, &c.out)
+		return c.releaseOutcome(ctx, t, release, &c.wait, &c.out, c.deploys)
 	})
 }
 
 // releaseOutcome waits, where it was asked to, until the command's end, and answers an
 // error unless the release is deployed.
-func (a *app) releaseOutcome(ctx context.Context, t *target, release runnerapi.Release, f *waiting, out *cli.Output) error {
-	key := runnerapi.Key{Namespace: release.Namespace, Name: release.Name}
+func (a *app) releaseOutcome(ctx context.Context, t *target, release runnerapi.Release, f *waiting, out *cli.Output, deploys bool) error {
+	key, sent := runnerapi.Key{Namespace: release.Namespace, Name: release.Name}, release.Revision
 	if release.Busy() && !f.wanted() {
 		a.say("accepted: %s; it goes on. See how it ends with: pipeops-runner release status %s %s -n %s --wait", key, t.agent.Name, key.Name, key.Namespace)
 		return a.printRelease(release, out)
@@ -143,7 +144,7 @@ func (a *app) releaseOutcome(ctx context.Context, t *target, release runnerapi.R
 	if err := a.printRelease(release, out); err != nil {
 		return err
 	}
-	return releaseVerdict(t, release, f.limit)
+	return a.releaseVerdict(t, sent, release, f.limit, deploys)
 }
 
 func (a *app) watchRelease(ctx context.Context, t *target, key runnerapi.Key) (runnerapi.Release, error) {
@@ -156,7 +157,9 @@ func (a *app) watchRelease(ctx context.Context, t *target, key runnerapi.Key) (r
 	})
 }
 
-func releaseVerdict(t *target, release runnerapi.Release, waited time.Duration) error {
+// releaseVerdict turns a release's state into the command's error. The revision is that which was
+// there when the waiting began.
+func (a *app) releaseVerdict(t *target, revision int, release runnerapi.Release, waited time.Duration, deploys bool) error {
 	key := release.Namespace + "/" + release.Name
 	switch {
 	case release.Busy():
@@ -168,6 +171,17 @@ func releaseVerdict(t *target, release runnerapi.Release, waited time.Duration) 
 		return &exitError{
 			error: fmt.Errorf("%s: release %s failed: %s", t, key, cli.Printable(release.Description)), code: exitAppFailed,
 			fix: fmt.Sprintf("deploy it again with what is missing, or go back: pipeops-runner release rollback %s %s -n %s", t.agent.Name, release.Name, release.Namespace),
+		}
+	}
+	if u := release.Undone; u != nil && (deploys || u.Revision == revision) {
+		return &exitError{
+			error: fmt.Errorf("%s: revision %d of release %s failed, and was rolled back: %s", t, u.Revision, key, cli.Printable(u.Description)),
+			code:  exitAppFailed, fix: "correct what it says, and deploy it again",
+		}
+	}
+	for _, o := range release.Objects {
+		if o.State == runnerapi.ObjectFailed || o.State == runnerapi.ObjectMissing {
+			return a.failedObject(o.Kind+"/"+o.Name, o.Message, o.Diagnosis)
 		}
 	}
 	return nil
@@ -216,7 +230,10 @@ func (a *app) printRelease(release runnerapi.Release, out *cli.Output) error {
 			cli.Row(w, "AT WORK", release.Operation.Command, "by "+release.Operation.Runner, release.Operation.Progress)
 		}
 		for _, o := range release.Objects {
-			cli.Row(w, o.Kind+"/"+o.Name, o.Hook, o.Change)
+			cli.Row(w, o.Kind+"/"+o.Name, o.Hook, o.Change, string(o.State), o.Message)
+		}
+		if u := release.Undone; u != nil {
+			cli.Row(w, "UNDONE", fmt.Sprintf("revision %d", u.Revision), u.Description)
 		}
 	})
 }

@@ -17,11 +17,13 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 // TestTheCredentialsFollowTheCA has a command come after a rotation of a real
 // control plane's CA that it slept through.
 func TestTheCredentialsFollowTheCA(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	cp, err := controlplane.New(t.Context(), controlplane.Config{
 		DataDir: dir, APIListen: "127.0.0.1:0", TunnelListen: "127.0.0.1:0", EdgeListen: "127.0.0.1:0", Log: zerolog.Nop(),
@@ -32,7 +34,7 @@ func TestTheCredentialsFollowTheCA(t *testing.T) {
 	go func() { done <- cp.Run(ctx) }()
 	defer func() {
 		cancel()
-		assert.NoError(t, <-done)
+		assert.NoError(t, await.Receive(t, done, "the end of the control plane"))
 	}()
 	admin, err := controlplane.OpenAdmin(t.Context(), controlplane.Data{Dir: dir}, nil)
 	require.NoError(t, err)
@@ -48,14 +50,14 @@ func TestTheCredentialsFollowTheCA(t *testing.T) {
 	authority, err := ca.Open(filepath.Join(dir, "ca.pem"), time.Now)
 	require.NoError(t, err)
 
-	require.Eventually(t, func() bool { // until the control plane has taken up the rotation
+	await.Until(t, "the control plane has taken up the rotation", func() bool {
 		code, _, stderr := w.run(t, "agents")
 		assert.Zero(t, code, stderr)
 		kept, err := runnerapi.LoadCredentials(w.credentials)
 		assert.NoError(t, err)
 		cert, err := kept.TLSCertificate()
 		return assert.NoError(t, err) && hex.EncodeToString(cert.Leaf.AuthorityKeyId) == ca.KeyID(authority.Certificate())
-	}, 30*time.Second, 100*time.Millisecond)
+	})
 	info, err := os.Stat(w.credentials)
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())

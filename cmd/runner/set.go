@@ -59,6 +59,12 @@ func newSetGet(a *app) *cobra.Command {
 					for _, o := range set.Objects {
 						cli.Row(w, o.String(), string(o.State), o.Message)
 					}
+					for _, o := range set.Objects {
+						if o.Diagnosis != nil {
+							cli.Row(w, "Not well:", o.String())
+							diagnosisRows(w, o.Diagnosis)
+						}
+					}
 				})
 			})
 		},

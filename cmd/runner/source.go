@@ -40,7 +40,7 @@ and deployed by its digest. Where the repository has a Dockerfile and nothing el
 --app-file is the App's spec, instead of --path.`,
 		Example: `  pipeops-runner source put shop web --url https://git.example.com/shop/deploy.git --type app --path web/app.yaml
   pipeops-runner source put shop web --url git@git.example.com:shop/deploy.git --type kustomize --path overlays/production --branch main --secret git-deploy
-  pipeops-runner source put shop site --url https://git.example.com/shop/site.git --type app --path app.yaml --image registry.example.com/shop/site --push-credentials registry`,
+  pipeops-runner source put shop web --url https://git.example.com/shop/web.git --type app --path deploy/app.yaml --secret git-deploy --image registry.example.com/shop/web --push-credentials registry --wait=15m`,
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -207,7 +207,12 @@ func (a *app) sourceOutcome(ctx context.Context, t *target, source runnerapi.Sou
 	waitCtx, cancel := context.WithTimeout(ctx, f.limit)
 	defer cancel()
 	start, said, phase := time.Now(), false, runnerapi.BuildPhase("")
+	waits := ""
 	newest, err := t.WaitSource(waitCtx, key, func(s runnerapi.Source) {
+		if h := s.Status.Health; h != nil && s.Status.Phase == runnerapi.SourceProgressing && h.Message != waits {
+			waits = h.Message
+			a.say("commit %.12s is applied; %s", s.Status.Commit, cli.Printable(waits))
+		}
 		if !said && s.Status.Phase == runnerapi.SourcePending && time.Since(start) > time.Second {
 			a.say("the agent looks at %s", cli.Printable(s.Spec.URL))
 			said = true
@@ -232,6 +237,9 @@ func (a *app) sourceOutcome(ctx context.Context, t *target, source runnerapi.Sou
 		a.say("  fix: %s", cli.Printable(e.Fix))
 		return &exitError{error: errors.New("the source failed"), code: exitAppFailed, told: true}
 	}
+	if h := newest.Status.Health; h != nil && newest.Status.Phase == runnerapi.SourceDegraded {
+		return a.failedObject(h.Object, h.Message, h.Diagnosis)
+	}
 	return nil
 }
 
@@ -245,6 +253,10 @@ func (a *app) printSource(s runnerapi.Source, out *cli.Output) error {
 		if b := s.Status.Build; b != nil {
 			cli.Row(w, "BUILD", b.Key(), fmt.Sprintf("%.12s", b.Commit), b.Phase, cli.Printable(b.Message))
 			cli.Row(w, "IMAGE", b.Image)
+		}
+		if h := s.Status.Health; h != nil {
+			cli.Row(w, "HEALTH", cli.Printable(h.Message))
+			diagnosisRows(w, h.Diagnosis)
 		}
 		if e := s.Status.Error; e != nil {
 			cli.Row(w, "ERROR", e.Code, "since "+e.Since)

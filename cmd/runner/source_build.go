@@ -40,7 +40,7 @@ func (b *sourceBuild) into(spec *runnerapi.SourceSpec) error {
 }
 
 func newSourceLogs(a *app) *cobra.Command {
-	return newLogsOfBuild(a, "Print the log of a source's newest build, and follow it to its end", "pipeops-runner source logs shop site -f",
+	return newLogsOfBuild(a, "Print the log of a source's newest build, and follow it to its end", "pipeops-runner source logs shop web -f",
 		func(ctx context.Context, t *target, key runnerapi.Key) (runnerapi.Key, error) {
 			source, err := t.GetSource(ctx, key)
 			switch {

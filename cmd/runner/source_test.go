@@ -11,6 +11,7 @@ import (
 )
 
 func TestSourceCommands(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	put := []string{"source", "put", "shop", "web", "--type", "app", "--path", "web/app.yaml"}
 	with := func(args ...string) []string { return append(append([]string{}, put...), args...) }
@@ -67,6 +68,7 @@ func TestSourceCommands(t *testing.T) {
 }
 
 func TestASourceThatBuilds(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	put := []string{"source", "put", "shop", "site", "--url", "https://git.example.com/shop/site.git", "--type", "app"}
 	with := func(args ...string) []string { return append(append([]string{}, put...), args...) }

@@ -77,6 +77,9 @@ func statusTable(w io.Writer, app runnerapi.App) {
 	if d := app.Status.Drift; d != nil {
 		cli.Row(w, "Drift:", driftText(d))
 	}
+	if app.Status.WaitingFor != "" {
+		cli.Row(w, "Waits for:", app.Status.WaitingFor)
+	}
 	diagnosisRows(w, app.Status.Diagnosis)
 }
 

@@ -151,6 +151,11 @@ func (a *app) target(ctx context.Context, nameOrID string) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
+	return a.reach(l, agent)
+}
+
+// reach makes the way to an agent that was found.
+func (a *app) reach(l *login, agent announce.Agent) (*target, error) {
 	switch agent.State {
 	case announce.StateRevoked:
 		return nil, &exitError{error: fmt.Errorf("agent %s (%s) is revoked", agent.Name, agent.ID), code: exitRefused,

@@ -15,6 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 // happened serves four events of the agent shop, two in a page, and a fifth a moment
@@ -63,15 +64,15 @@ func happened(t *testing.T) func(context.Context, string, string, announce.Timel
 
 // TestATimelineIsFollowed: what is there, and then what comes.
 func TestATimelineIsFollowed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
-	t.Setenv(envCredentials, w.credentials)
 	out, in := io.Pipe()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	code := make(chan int, 1)
 	go func() {
 		defer func() { _ = in.Close() }()
-		code <- execute(ctx, []string{"timeline", "shop", "web", "-f", "--limit", "1"}, streams{in: strings.NewReader(""), out: in, err: io.Discard})
+		code <- execute(ctx, []string{"--credentials", w.credentials, "timeline", "shop", "web", "-f", "--limit", "1"}, streams{in: strings.NewReader(""), out: in, err: io.Discard})
 	}()
 	var text strings.Builder
 	for b := make([]byte, 4096); !strings.Contains(text.String(), "app.degraded"); {
@@ -83,7 +84,7 @@ func TestATimelineIsFollowed(t *testing.T) {
 	}
 	cancel()
 	_, _ = io.Copy(io.Discard, out)
-	assert.Zero(t, <-code)
+	assert.Zero(t, await.Receive(t, code, "the end of the command"))
 	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
 	require.Len(t, lines, 2)
 	assert.Contains(t, lines[0], "app.healthy")

@@ -68,7 +68,33 @@ func (a *app) outcome(ctx context.Context, t *target, app runnerapi.App, f *wait
 	if err := a.printApp(newest, out); err != nil {
 		return err
 	}
+	if newest.Generation > app.Generation && newest.Undone(app.Generation) == nil && app.Operation != "" {
+		return a.ofOperation(ctx, t, key, app.Operation)
+	}
 	return a.verdict(t, newest, app.Generation, f.limit)
+}
+
+// ofOperation is the verdict on a command after which there was another one: what became
+// of its own generation.
+func (a *app) ofOperation(ctx context.Context, t *target, key runnerapi.Key, id string) error {
+	op, err := t.Operation(ctx, id)
+	if err != nil {
+		return fmt.Errorf("%s: %s: there was a later change; reading what became of this one: %w", t, key, err)
+	}
+	switch op.State {
+	case runnerapi.OperationSucceeded:
+		return nil
+	case runnerapi.OperationFailed:
+		a.say("Error: %s: this change failed, before a later one", key)
+		if op.Diagnosis != nil {
+			a.sayEvidence(op.Diagnosis)
+		}
+		return &exitError{error: errors.New("the App was not healthy"), code: exitAppFailed, told: true}
+	}
+	return &exitError{
+		error: fmt.Errorf("%s: %s: superseded: %s", t, key, cli.Printable(op.Message)), code: exitSuperseded,
+		fix: fmt.Sprintf("see what holds now: pipeops-runner status %s %s -n %s --wait", t.agent.Name, key.Name, key.Namespace),
+	}
 }
 
 // verdict turns an App's state into the command's error.
@@ -171,6 +197,9 @@ func summary(app runnerapi.App) string {
 	}
 	if d := app.Status.Diagnosis; d != nil {
 		s += ", " + string(d.Cause)
+	}
+	if w := app.Status.WaitingFor; w != "" {
+		s += "; waits for " + cli.Printable(w)
 	}
 	return s
 }

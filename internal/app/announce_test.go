@@ -28,12 +28,13 @@ func types(events []app.Event) []app.EventType {
 }
 
 func TestAnnouncesWhatBecomesOfAnApp(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
 	r := &receiver{}
-	e, _ := start(t, env.Agent, r.take)
+	e, _ := start(t, env, ns, r.take)
 	k := key(ns, "told")
-	deploy(t, e, k, web)
+	deploy(t, e, k, web())
 	eventually(t, "progressing is announced", func() bool { return len(r.of(k.Name)) == 1 })
 	rollOut(t, env, k)
 	eventually(t, "healthy is announced", func() bool { return len(r.of(k.Name)) == 2 })
@@ -43,29 +44,30 @@ func TestAnnouncesWhatBecomesOfAnApp(t *testing.T) {
 	events := r.of(k.Name)
 	assert.Equal(t, []app.EventType{app.EventProgressing, app.EventHealthy, app.EventRemoved}, types(events))
 	healthy := events[1]
-	assert.Equal(t, web.Image, healthy.Image)
+	assert.Equal(t, web().Image, healthy.Image)
 	assert.EqualValues(t, 1, healthy.Generation)
 	assert.EqualValues(t, 1, healthy.Ready)
 	assert.NotEmpty(t, healthy.ID)
 	assert.False(t, healthy.Time.IsZero())
 	eventually(t, "nothing is left to be announced", func() bool {
 		graves := &corev1.ConfigMap{}
-		return !exists(t, env, key(kubetest.AgentNamespace, "pipeops-removed-apps"), graves) || len(graves.Data) == 0
+		return !exists(t, env, key(kubetest.AgentOf(ns), "pipeops-removed-apps"), graves) || len(graves.Data) == 0
 	})
 }
 
 // TestAnnouncementsSurvive lets the receiver be away, and the engine die and
 // come back, around everything that is to be announced.
 func TestAnnouncementsSurvive(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
 	r := &receiver{}
 	r.set(errors.New("the control plane is away"))
-	first, stop := start(t, env.Agent, r.take)
+	first, stop := start(t, env, ns, r.take)
 	k, ended := key(ns, "kept"), key(ns, "ended")
-	deploy(t, first, k, web)
+	deploy(t, first, k, web())
 	rollOut(t, env, k)
-	deploy(t, first, ended, web)
+	deploy(t, first, ended, web())
 	eventually(t, "both were tried", func() bool { return len(r.refused(k.Name)) > 0 && len(r.refused(ended.Name)) > 0 })
 	require.NoError(t, first.Delete(t.Context(), ended, byTest), "nobody has to listen for an App to go")
 	eventually(t, "its end was tried", func() bool {
@@ -79,7 +81,7 @@ func TestAnnouncementsSurvive(t *testing.T) {
 	stop()
 	require.Empty(t, r.of(k.Name))
 
-	second, stop := start(t, env.Agent, r.take)
+	second, stop := start(t, env, ns, r.take)
 	eventually(t, "the second engine tries too", func() bool {
 		tries := r.refused(k.Name)
 		return tries[len(tries)-1].Type == app.EventHealthy
@@ -99,7 +101,7 @@ func TestAnnouncementsSurvive(t *testing.T) {
 	})
 	stop()
 
-	third, _ := start(t, env.Agent, r.take)
+	third, _ := start(t, env, ns, r.take)
 	a, err := third.Get(t.Context(), k)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, a.Generation)
@@ -114,17 +116,18 @@ func TestAnnouncementsSurvive(t *testing.T) {
 // TestAnEndThatAFormerLeaderNotedIsTold has an App go, and its end be noted, by somebody else than the
 // replica that leads: by one that was held when it lost the lease.
 func TestAnEndThatAFormerLeaderNotedIsTold(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	r := &receiver{}
-	e, _ := start(t, env.Agent, r.take)
 	k := key(ownNamespace(t, env), "ended-elsewhere")
-	deploy(t, e, k, web)
+	e, _ := start(t, env, k.Namespace, r.take)
+	deploy(t, e, k, web())
 	eventually(t, "the leader tells, and has read which ends are noted", func() bool { return len(r.of(k.Name)) == 1 })
 
 	a := get(t, env, k, &app.App{})
 	end, err := json.Marshal(app.Event{ID: "noted-elsewhere", Type: app.EventRemoved, Time: time.Now(), Namespace: k.Namespace, Name: k.Name})
 	require.NoError(t, err)
-	note := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.AgentNamespace, Name: "pipeops-removed-apps"}}
+	note := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.AgentOf(k.Namespace), Name: "pipeops-removed-apps"}}
 	require.NoError(t, client.IgnoreAlreadyExists(env.Client.Create(t.Context(), note.DeepCopy())))
 	patch, err := json.Marshal(map[string]any{"data": map[string]string{string(a.UID): string(end)}})
 	require.NoError(t, err)
@@ -139,13 +142,14 @@ func TestAnEndThatAFormerLeaderNotedIsTold(t *testing.T) {
 }
 
 func TestNamesakeBeginsAfterTheEnd(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
 	r := &receiver{}
-	e, _ := start(t, env.Agent, r.take)
+	e, _ := start(t, env, ns, r.take)
 	k := key(ns, "namesake")
 	for range 3 {
-		deploy(t, e, k, web)
+		deploy(t, e, k, web())
 		require.NoError(t, e.Delete(t.Context(), k, byTest))
 	}
 	eventually(t, "three ends", func() bool {

@@ -26,9 +26,9 @@ type served struct {
 	runner  *x509.Certificate
 }
 
-func serve(t *testing.T, env *kubetest.Env, e *app.Engine) *served {
+func serve(t *testing.T, env *kubetest.Env, ns string, e *app.Engine) *served {
 	t.Helper()
-	k, err := kube.New(env.Agent, kube.Options{Namespace: kubetest.AgentNamespace})
+	k, err := kube.New(env.Agent, kube.Options{Namespace: kubetest.AgentOf(ns)})
 	require.NoError(t, err)
 	cert := runnerapitest.NewCA(t).Issue(t, runnerapi.RunnerURI("example.com", "ci"))
 	leaf, err := x509.ParseCertificate(cert.Certificate[0])
@@ -55,12 +55,13 @@ func (s *served) call(t *testing.T, method, path, key, body string) *httptest.Re
 // TestCommandsOverRestartsAndReplicas sends commands to one replica, and the
 // same again to another that was not there when they were carried out.
 func TestCommandsOverRestartsAndReplicas(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
 	k := key(ns, "web")
 	path := "/v1/namespaces/" + ns + "/apps/web"
-	first, stop := start(t, env.Agent, nil)
-	one := serve(t, env, first)
+	first, stop := start(t, env, ns, nil)
+	one := serve(t, env, ns, first)
 	commands := []struct{ method, path, key, body string }{
 		{"PUT", path, "deploy-1", `{"image":"example.com/web:1","env":[{"name":"TOKEN","value":"hunter2"}]}`},
 		{"PUT", path, "deploy-2", `{"image":"example.com/web:2"}`},
@@ -78,8 +79,8 @@ func TestCommandsOverRestartsAndReplicas(t *testing.T) {
 	stop()
 	before := get(t, env, k, &app.App{})
 
-	second, _ := start(t, env.Agent, nil)
-	two := serve(t, env, second)
+	second, _ := start(t, env, ns, nil)
+	two := serve(t, env, ns, second)
 	for i, c := range commands {
 		again := two.call(t, c.method, c.path, c.key, c.body)
 		assert.Equal(t, answers[i].Code, again.Code, c.key)

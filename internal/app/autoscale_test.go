@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
@@ -19,18 +18,19 @@ import (
 // autoscaler that was made from it adds a pod, by metrics-server's figures, and
 // the agent lets it.
 func TestAutoscalingFollowsTheLoad(t *testing.T) {
+	t.Parallel()
 	env := kubetest.Full(t)
 	image := helloImage(t, env)
 	require.NoError(t, env.Cluster.WaitMetrics(t.Context()))
-	e, _ := start(t, env.Agent, nil)
 	k := key(ownNamespace(t, env), "busy")
+	e, _ := start(t, env, k.Namespace, nil)
 	a := deploy(t, e, k, runnerapi.AppSpec{
 		Image: image, Args: []string{"-burn-cpu"}, Autoscaling: &runnerapi.Autoscaling{Min: 1, Max: 2, CPUPercent: 50},
 		Resources: runnerapi.Resources{Requests: runnerapi.ResourceAmounts{CPU: "20m"}, Limits: runnerapi.ResourceAmounts{CPU: "100m"}},
 	})
 	defer func() { // it would go on to take CPU from the other tests
 		assert.NoError(t, env.Client.Delete(t.Context(), &app.App{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name}}))
-		assert.Eventually(t, func() bool { return len(podsOf(t, env, k)) == 0 }, podPatience, 100*time.Millisecond)
+		assert.True(t, polled(podPatience, func() bool { return len(podsOf(t, env, k)) == 0 }), "its pods go")
 	}()
 	require.Equal(t, runnerapi.PhaseHealthy, settled(t, e, k, a.Generation).Status.Phase)
 	assert.EqualValues(t, 1, *get(t, env, k, &appsv1.Deployment{}).Spec.Replicas, "it starts with the fewest")
@@ -40,9 +40,7 @@ func TestAutoscalingFollowsTheLoad(t *testing.T) {
 		a, err := e.Get(t.Context(), k)
 		return err == nil && a.Status.ReadyReplicas == 2 && a.Status.DesiredReplicas == 2 && a.Status.Phase == runnerapi.PhaseHealthy
 	})
-	hpa := get(t, env, k, &autoscalingv2.HorizontalPodAutoscaler{})
-	t.Logf("two pods after %s: %d %% of the CPU that is asked for, where 50 %% is aimed at",
-		time.Since(began).Round(time.Second), *hpa.Status.CurrentMetrics[0].Resource.Current.AverageUtilization)
+	t.Logf("two pods after %s", time.Since(began).Round(time.Second))
 	assert.EqualValues(t, 2, *get(t, env, k, &appsv1.Deployment{}).Spec.Replicas)
 	assert.Equal(t, a.Generation, get(t, env, k, &app.App{}).Generation, "the spec stays what was written")
 }

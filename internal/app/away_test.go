@@ -19,13 +19,14 @@ import (
 // What is kept is bounded: the last changes of each App in their order, the ends of those
 // that are gone, and for a name that was used again its end before its beginning.
 func TestAfterALongAbsenceTheLastWordsArrive(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
 	r := &receiver{}
 	r.set(errors.New("the control plane is away"))
 	busy, again := key(ns, "busy"), key(ns, "again")
-	e, stop := start(t, env.Agent, r.take)
-	deploy(t, e, busy, web)
+	e, stop := start(t, env, ns, r.take)
+	deploy(t, e, busy, web())
 	const rounds = 6
 	for n := range rounds {
 		_, err := e.Scale(t.Context(), busy, runnerapi.Scale{Replicas: ptr.To(int32(n + 2))}, byTest)
@@ -39,15 +40,15 @@ func TestAfterALongAbsenceTheLastWordsArrive(t *testing.T) {
 			tries := r.refused(busy.Name)
 			return len(tries) > 0 && tries[len(tries)-1].Type == app.EventHealthy && tries[len(tries)-1].Ready == int32(n+2)
 		})
-		deploy(t, e, again, web)
+		deploy(t, e, again, web())
 		require.NoError(t, e.Delete(t.Context(), again, byTest))
 		eventually(t, "the namesake is gone", func() bool { return !exists(t, env, again, &app.App{}) })
 		if n == rounds/2 {
 			stop()
-			e, stop = start(t, env.Agent, r.take)
+			e, stop = start(t, env, ns, r.take)
 		}
 	}
-	deploy(t, e, again, web)
+	deploy(t, e, again, web())
 	require.Empty(t, r.of(busy.Name))
 
 	r.set(nil)

@@ -137,7 +137,11 @@ func stripPod(in any) (any, error) {
 			InitContainers: slim(pod.Spec.InitContainers),
 			Containers:     slim(pod.Spec.Containers),
 			RestartPolicy:  pod.Spec.RestartPolicy,
-			Volumes:        claimed(pod.Spec.Volumes),
+
+			ImagePullSecrets: pod.Spec.ImagePullSecrets,
+			SchedulerName:    pod.Spec.SchedulerName,
+			SchedulingGates:  pod.Spec.SchedulingGates,
+			Volumes:          claimed(pod.Spec.Volumes),
 		}
 		pod.Annotations = nil
 		pod.Status.PodIPs, pod.Status.HostIPs = nil, nil
@@ -160,7 +164,7 @@ func slim(containers []corev1.Container) []corev1.Container {
 	out := make([]corev1.Container, 0, len(containers))
 	for _, c := range containers {
 		out = append(out, corev1.Container{
-			Name: c.Name, Image: c.Image, Resources: c.Resources, Ports: ofTheNode(c.Ports),
+			Name: c.Name, Image: c.Image, Resources: c.Resources, Ports: ofTheNode(c.Ports), RestartPolicy: c.RestartPolicy,
 			StartupProbe: c.StartupProbe, ReadinessProbe: c.ReadinessProbe, LivenessProbe: c.LivenessProbe,
 		})
 	}

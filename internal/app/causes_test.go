@@ -32,9 +32,10 @@ type trouble struct {
 // spec alone can bring about, all at once, on a real node. Each is diagnosed
 // right after its signal.
 func TestRealFailures(t *testing.T) {
+	t.Parallel()
 	env := kubetest.Full(t)
-	e, _ := start(t, env.Agent, nil)
 	ns := ownNamespace(t, env)
+	e := startByEvents(t, env, ns)
 	seen := newSightings()
 	seen.in(t, env, ns)
 	cases := troubles(helloImage(t, env), rootImage(t, env))
@@ -45,7 +46,7 @@ func TestRealFailures(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			checkTrouble(t, troubled(t, e, key(ns, name), c), c)
-			seen.check(t, name)
+			seen.report(t, name)
 		})
 	}
 }
@@ -55,13 +56,14 @@ func TestRealFailures(t *testing.T) {
 func troubled(t *testing.T, e *app.Engine, k runnerapi.Key, c trouble) runnerapi.App {
 	t.Helper()
 	var a runnerapi.App
-	assert.Eventually(t, func() bool {
+	met := polled(podPatience, func() bool {
 		var err error
 		a, err = e.Get(t.Context(), k)
 		require.NoError(t, err)
 		d := a.Status.Diagnosis
 		return d != nil && d.Cause == c.cause && strings.Contains(d.Message, c.message)
-	}, podPatience, pollEvery)
+	})
+	assert.True(t, met, "no %s with %q within %s: %+v", c.cause, c.message, podPatience, a.Status)
 	return a
 }
 
@@ -209,42 +211,44 @@ func rootImage(t *testing.T, env *kubetest.Env) string {
 // TestRefusals are what a namespace refuses: a quota's worth, and what its pod
 // security level does not allow.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	env := kubetest.Full(t)
-	e, _ := start(t, env.Agent, nil)
 	image := helloImage(t, env)
-	seen := newSightings()
 	loose := runnerapi.AppSpec{Image: image, Security: &runnerapi.Security{AllowRoot: true}}
 	for name, c := range map[string]struct {
 		trouble
-		prepare func(ns string)
+		prepare func(t *testing.T, ns string)
 	}{
 		"over-quota": {
 			trouble{runnerapi.AppSpec{Image: image}, refusedPods, runnerapi.CauseQuotaExceeded, "quota none", "kubectl edit resourcequota none", false},
-			func(ns string) { noPods(t, env, ns) },
+			func(t *testing.T, ns string) { noPods(t, env, ns) },
 		},
 		"set-over-quota": {
 			trouble{
 				runnerapi.AppSpec{Image: image, Type: runnerapi.TypeStatefulSet}, says(1, "FailedCreate"),
 				runnerapi.CauseQuotaExceeded, "quota none", "kubectl edit resourcequota none", false,
 			},
-			func(ns string) { noPods(t, env, ns) },
+			func(t *testing.T, ns string) { noPods(t, env, ns) },
 		},
 		"too-loose": {
 			trouble{loose, refusedPods, runnerapi.CauseAdmissionRefused, "violates PodSecurity", "pod-security.kubernetes.io/enforce", false},
-			func(ns string) {
+			func(t *testing.T, ns string) {
 				out, err := env.Cluster.Kubectl(t.Context(), "label", "namespace", ns, "pod-security.kubernetes.io/enforce=restricted")
 				require.NoError(t, err, string(out))
 			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			ns := ownNamespace(t, env)
-			c.prepare(ns)
+			e := startByEvents(t, env, ns)
+			c.prepare(t, ns)
+			seen := newSightings()
 			seen.in(t, env, ns)
 			seen.expect(name, c.cause, c.signal)
 			deploy(t, e, key(ns, name), c.spec)
 			checkTrouble(t, troubled(t, e, key(ns, name), c.trouble), c.trouble)
-			seen.check(t, name)
+			seen.report(t, name)
 		})
 	}
 }

@@ -15,9 +15,10 @@ import (
 // TestAHeldCommandDoesNotUndoANewerOne has each command come again after a newer one:
 // from a replica that was held in the middle of it, while another carried it out.
 func TestAHeldCommandDoesNotUndoANewerOne(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
-	e, _ := start(t, env.Agent, nil)
+	e, _ := start(t, env, ns, nil)
 	k := key(ns, "held")
 	as := func(command string) runnerapi.WriteOptions {
 		opts := byTest
@@ -25,7 +26,7 @@ func TestAHeldCommandDoesNotUndoANewerOne(t *testing.T) {
 		return opts
 	}
 	deploy := func(command, image string) error {
-		spec := web
+		spec := web()
 		spec.Image = image
 		_, err := e.Deploy(t.Context(), k, spec, as(command))
 		return err
@@ -59,15 +60,16 @@ func TestAHeldCommandDoesNotUndoANewerOne(t *testing.T) {
 // TestAHeldDeleteSparesANewerNamesake has a delete go on in a replica that was held in the middle of
 // it, after another carried it out and a new App came under the same name.
 func TestAHeldDeleteSparesANewerNamesake(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
-	e, _ := start(t, env.Agent, nil)
+	e, _ := start(t, env, ns, nil)
 	k := key(ns, "held-delete")
 	answered := false
 	held := byTest
 	held.Answered = func(context.Context) (bool, error) { return answered, nil }
 	deploy := func() string {
-		_, err := e.Deploy(t.Context(), k, web, byTest)
+		_, err := e.Deploy(t.Context(), k, web(), byTest)
 		require.NoError(t, err)
 		return string(get(t, env, k, &app.App{}).UID)
 	}

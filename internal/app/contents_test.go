@@ -18,19 +18,29 @@ import (
 )
 
 // asInTheAgent is an Engine that is told of contents by the real client.
-func asInTheAgent(t *testing.T, env *kubetest.Env, sizing app.Sizing) (*app.Engine, *kube.Client) {
+func asInTheAgent(t *testing.T, env *kubetest.Env, ns string, sizing app.Sizing) (*app.Engine, *kube.Client) {
 	t.Helper()
-	log := zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel)
-	k, err := kube.New(env.Agent, kube.Options{Namespace: kubetest.AgentNamespace, Log: log})
-	require.NoError(t, err)
-	e, _ := startWith(t, app.Config{RESTConfig: env.Agent, Log: log, Contents: k, Sizing: sizing})
+	k := contentsOf(t, env, ns)
+	config := limitedTo(env, ns)
+	config.Contents, config.Sizing = k, sizing
+	e, _ := startWith(t, config)
 	return e, k
 }
 
+// contentsOf is the client of the agent that manages a namespace.
+func contentsOf(t *testing.T, env *kubetest.Env, ns string) *kube.Client {
+	t.Helper()
+	log := zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel)
+	k, err := kube.New(env.Agent, kube.Options{Namespace: kubetest.AgentOf(ns), Namespaces: []string{ns}, Log: log})
+	require.NoError(t, err)
+	return k
+}
+
 func TestNewContentRestartsTheAppsThatAskedForIt(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
-	e, k := asInTheAgent(t, env, app.Sizing{})
+	e, k := asInTheAgent(t, env, ns, app.Sizing{})
 	secret := func(value string) {
 		_, err := k.PutSecret(t.Context(), key(ns, "db"), runnerapi.SecretSpec{Data: map[string]string{"url": value}}, byTest)
 		require.NoError(t, err)
@@ -84,15 +94,15 @@ func TestNewContentRestartsTheAppsThatAskedForIt(t *testing.T) {
 // TestContentOfOthersIsSeenWhenTheAppIsLookedAt is of what was written past the
 // agent, and of an agent that died between the write and the restart.
 func TestContentOfOthersIsSeenWhenTheAppIsLookedAt(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
 	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "theirs"}, Data: map[string]string{"a": "1"}}
 	require.NoError(t, env.Client.Create(t.Context(), settings))
 	web := key(ns, "web")
-	log := zerolog.Nop()
-	k, err := kube.New(env.Agent, kube.Options{Namespace: kubetest.AgentNamespace, Log: log})
-	require.NoError(t, err)
-	e, stop := startWith(t, app.Config{RESTConfig: env.Agent, Log: log, Contents: k})
+	config := limitedTo(env, ns)
+	config.Contents = contentsOf(t, env, ns)
+	e, stop := startWith(t, config)
 	deploy(t, e, web, runnerapi.AppSpec{
 		Image: "example.com/web:1", EnvFrom: []runnerapi.EnvSource{{ConfigMap: "theirs"}},
 		RestartOn: []runnerapi.RestartTrigger{runnerapi.RestartOnConfigMaps},
@@ -101,6 +111,6 @@ func TestContentOfOthersIsSeenWhenTheAppIsLookedAt(t *testing.T) {
 	stop()
 	settings.Data["a"] = "2"
 	require.NoError(t, env.Client.Update(context.Background(), settings))
-	startWith(t, app.Config{RESTConfig: env.Agent, Log: log, Contents: k})
+	startWith(t, config)
 	eventually(t, "the next agent restarts it", func() bool { return get(t, env, web, &appsv1.Deployment{}).Generation == 2 })
 }

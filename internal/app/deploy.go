@@ -88,6 +88,9 @@ func (e *Engine) put(ctx context.Context, key runnerapi.Key, spec runnerapi.AppS
 	if !managed.Note(a, opts.Command) {
 		return a, nil
 	}
+	if opts.KeepScale {
+		spec = spec.KeepScale(a.Spec)
+	}
 	return a, e.replace(ctx, a, spec, opts)
 }
 
@@ -193,7 +196,7 @@ func (e *Engine) getLive(ctx context.Context, key runnerapi.Key) (*App, error) {
 func deployProblem(err error, key runnerapi.Key) error {
 	var foreign *foreignError
 	if errors.As(err, &foreign) {
-		return problem.Errorf(problem.Conflict, foreign.fix(), "%s", foreign.Error()).WithField("name")
+		return problem.Errorf(problem.Conflict, foreign.fix(), "%s", foreign.Error()).WithField("path.name")
 	}
 	return kubeproblem.From(err, fmt.Sprintf("deploying App %s", key))
 }

@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -36,9 +37,10 @@ func kubectl(t *testing.T, env *kubetest.Env, args ...string) {
 // TestDriftIsCounted lets an agent do all that it does to an App's objects, of
 // which nothing is drift, and then somebody else.
 func TestDriftIsCounted(t *testing.T) {
+	t.Parallel()
 	env := kubetest.Full(t)
-	e, stop := start(t, env.Agent, nil)
 	ns := ownNamespace(t, env)
+	e, stop := start(t, env, ns, nil)
 	k := key(ns, "web")
 	spec := runnerapi.AppSpec{Image: helloImage(t, env), Ports: []runnerapi.Port{{Port: 8080}}, Probes: ready(8080)}
 	settle := func(a runnerapi.App) {
@@ -60,13 +62,13 @@ func TestDriftIsCounted(t *testing.T) {
 	require.NoError(t, err)
 	settle(a)
 	stop()
-	e, _ = start(t, env.Agent, nil)
+	e, _ = start(t, env, ns, nil)
 	settle(a)
 	assert.Zero(t, driftOf(t, e, k).Corrections, "what the agent does itself is none")
 
 	counts := func(n int64, object string, deleted bool, field string) {
 		t.Helper()
-		require.Eventually(t, func() bool { return driftOf(t, e, k).Corrections >= n }, podPatience, pollEvery, "%d: %s", n, object)
+		within(t, podPatience, strconv.FormatInt(n, 10)+": "+object, func() bool { return driftOf(t, e, k).Corrections >= n })
 		d := driftOf(t, e, k)
 		assert.Equal(t, n, d.Corrections)
 		assert.Equal(t, object, d.Object)
@@ -102,9 +104,10 @@ func TestDriftIsCounted(t *testing.T) {
 
 // TestDriftOfRuns deletes the Job of a run under way.
 func TestDriftOfRuns(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
-	e, _ := start(t, env.Agent, nil)
 	k := key(ownNamespace(t, env), "migrate")
+	e, _ := start(t, env, k.Namespace, nil)
 	spec := runnerapi.AppSpec{Image: "example.com/web:1", Type: runnerapi.TypeJob}
 	j := &batchv1.Job{}
 	deploy(t, e, k, spec)
@@ -142,9 +145,10 @@ func replaced(t *testing.T, env *kubetest.Env, k runnerapi.Key, j *batchv1.Job, 
 
 // TestQuarrelIsCounted has the agent and somebody else want different things.
 func TestQuarrelIsCounted(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
-	e, _ := start(t, env.Agent, nil)
 	k := key(ownNamespace(t, env), "web")
+	e, _ := start(t, env, k.Namespace, nil)
 	deploy(t, e, k, full())
 	ing := &networkingv1.Ingress{}
 	for n := int64(1); n <= 20; n++ {

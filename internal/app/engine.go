@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -56,8 +57,16 @@ type Config struct {
 	// Contents tells of the Secrets and ConfigMaps that Apps use. When it is nil,
 	// no App restarts because of them.
 	Contents Contents
+	// Stabilization is how long pods have to stay ready before their App is healthy; the
+	// default when nil.
+	Stabilization *diagnose.Stabilization
 	// Sizing is how right-sizing measures; the zero value for the defaults.
 	Sizing Sizing
+}
+
+// StabilizationFor is the default with another time for pods without probes.
+func StabilizationFor(unprobed time.Duration) diagnose.Stabilization {
+	return diagnose.WithUnprobed(unprobed)
 }
 
 // Engine keeps Apps true and implements runnerapi.Apps.
@@ -75,10 +84,15 @@ type Engine struct {
 	announcer  *announcer
 	leadership *leadership
 	contents   lookedAt
-	sizer      *sizer
-	tidings    *tidings
-	traces     traces
-	ready      atomic.Bool
+
+	stabilization diagnose.Stabilization
+
+	sizer   *sizer
+	tidings *tidings
+	traces  traces
+	ready   atomic.Bool
+	// noRechecks leaves Apps alone until an event tells of them. Only tests set it.
+	noRechecks bool
 }
 
 var (
@@ -93,7 +107,8 @@ func New(cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{cfg: cfg, log: cfg.Log, now: time.Now, hub: &hub{}}
+	e := &Engine{cfg: cfg, log: cfg.Log, now: time.Now, hub: &hub{},
+		stabilization: ptr.Deref(cfg.Stabilization, diagnose.DefaultStabilization)}
 	rc := restConfig(cfg.RESTConfig)
 	mapper := newMapper()
 	logger := zerologr.New(ptr.To(cfg.Log.Level(zerolog.WarnLevel)))

@@ -21,9 +21,12 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-var web = runnerapi.AppSpec{
-	Image: "example.com/web:1", Ports: []runnerapi.Port{{Port: 8080, Service: 80}},
-	Env: []runnerapi.EnvVar{{Name: "A", Value: "1"}, {Name: "DB", Secret: &runnerapi.KeyRef{Name: "db", Key: "url"}}},
+// web is a spec of the caller's own: what is deployed gets the cluster's defaults.
+func web() runnerapi.AppSpec {
+	return runnerapi.AppSpec{
+		Image: "example.com/web:1", Ports: []runnerapi.Port{{Port: 8080, Service: 80}},
+		Env: []runnerapi.EnvVar{{Name: "A", Value: "1"}, {Name: "DB", Secret: &runnerapi.KeyRef{Name: "db", Key: "url"}}},
+	}
 }
 
 func get[T client.Object](t *testing.T, env *kubetest.Env, k runnerapi.Key, into T) T {
@@ -67,11 +70,12 @@ func code(err error) runnerapi.Code {
 }
 
 func TestDeployMakesWhatTheSpecSays(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
-	e, _ := start(t, env.Agent, nil)
+	e, _ := start(t, env, ns, nil)
 	k := key(ns, "web")
-	a := deploy(t, e, k, web)
+	a := deploy(t, e, k, web())
 	assert.EqualValues(t, 1, a.Generation)
 	assert.Equal(t, runnerapi.PhaseProgressing, a.Status.Phase)
 
@@ -97,7 +101,7 @@ func TestDeployMakesWhatTheSpecSays(t *testing.T) {
 	assert.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase)
 	assert.Equal(t, []string{"http://web." + ns + ".svc:80"}, a.Status.URLs)
 
-	again := deploy(t, e, k, web)
+	again := deploy(t, e, k, web())
 	assert.EqualValues(t, 1, again.Generation, "the same spec again changes nothing")
 	who := get(t, env, k, &app.App{}).Annotations
 	assert.Equal(t, "tester", who["pipeops.io/changed-by"])
@@ -105,11 +109,12 @@ func TestDeployMakesWhatTheSpecSays(t *testing.T) {
 }
 
 func TestSpecWithoutPortsLosesItsService(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
-	e, _ := start(t, env.Agent, nil)
+	e, _ := start(t, env, ns, nil)
 	k := key(ns, "portless")
-	deploy(t, e, k, web)
+	deploy(t, e, k, web())
 	eventually(t, "the service is there", func() bool { return exists(t, env, k, &corev1.Service{}) })
 	deploy(t, e, k, runnerapi.AppSpec{Image: "example.com/web:2"})
 	eventually(t, "the service is gone", func() bool { return !exists(t, env, k, &corev1.Service{}) })
@@ -120,11 +125,12 @@ func TestSpecWithoutPortsLosesItsService(t *testing.T) {
 }
 
 func TestDriftIsPutBack(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
-	e, _ := start(t, env.Agent, nil)
+	e, _ := start(t, env, ns, nil)
 	k := key(ns, "drift")
-	deploy(t, e, k, web)
+	deploy(t, e, k, web())
 	d := &appsv1.Deployment{}
 	eventually(t, "the deployment is there", func() bool { return exists(t, env, k, d) })
 
@@ -135,7 +141,7 @@ func TestDriftIsPutBack(t *testing.T) {
 	require.NoError(t, env.Client.Update(t.Context(), d))
 	eventually(t, "the deployment is as it was", func() bool {
 		d = get(t, env, k, &appsv1.Deployment{})
-		return *d.Spec.Replicas == 1 && d.Spec.Template.Spec.Containers[0].Image == web.Image && *d.Spec.Template.Spec.SecurityContext.RunAsNonRoot
+		return *d.Spec.Replicas == 1 && d.Spec.Template.Spec.Containers[0].Image == web().Image && *d.Spec.Template.Spec.SecurityContext.RunAsNonRoot
 	})
 	assert.Equal(t, "somebody", d.Annotations["owner"], "what others add beside is theirs")
 
@@ -149,9 +155,10 @@ func TestDriftIsPutBack(t *testing.T) {
 }
 
 func TestForeignObjectsAreNotTouched(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
-	e, _ := start(t, env.Agent, nil)
+	e, _ := start(t, env, ns, nil)
 	k := key(ns, "taken")
 	foreign := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name},
@@ -159,12 +166,12 @@ func TestForeignObjectsAreNotTouched(t *testing.T) {
 	}
 	require.NoError(t, env.Client.Create(t.Context(), foreign))
 
-	_, err := e.Deploy(t.Context(), k, web, byTest)
+	_, err := e.Deploy(t.Context(), k, web(), byTest)
 	assert.Equal(t, runnerapi.CodeConflict, code(err))
 	assert.ErrorContains(t, err, `Service "taken" in namespace `+ns+` already exists`)
 	assert.ErrorContains(t, err, "delete")
 
-	a := &app.App{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name}, Spec: web}
+	a := &app.App{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name}, Spec: web()}
 	require.NoError(t, env.Client.Create(t.Context(), a), "kubectl asks nobody")
 	eventually(t, "the conflict is in the status", func() bool {
 		got, err := e.Get(t.Context(), k)
@@ -180,12 +187,13 @@ func TestForeignObjectsAreNotTouched(t *testing.T) {
 }
 
 func TestDeleteRemovesExactlyItsOwn(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
-	e, _ := start(t, env.Agent, nil)
+	e, _ := start(t, env, ns, nil)
 	gone, stays := key(ns, "gone"), key(ns, "gone-not")
-	deploy(t, e, gone, web)
-	deploy(t, e, stays, web)
+	deploy(t, e, gone, web())
+	deploy(t, e, stays, web())
 	for _, k := range []runnerapi.Key{gone, stays} {
 		eventually(t, "children", func() bool {
 			return exists(t, env, k, &appsv1.Deployment{}) && exists(t, env, k, &corev1.Service{})
@@ -206,34 +214,36 @@ func TestDeleteRemovesExactlyItsOwn(t *testing.T) {
 }
 
 func TestDryRunChangesNothing(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
-	e, _ := start(t, env.Agent, nil)
+	e, _ := start(t, env, ns, nil)
 	k := key(ns, "dry")
 	dry := runnerapi.WriteOptions{DryRun: true}
-	a, err := e.Deploy(t.Context(), k, web, dry)
+	a, err := e.Deploy(t.Context(), k, web(), dry)
 	require.NoError(t, err)
-	assert.Equal(t, web.Image, a.Spec.Image)
+	assert.Equal(t, web().Image, a.Spec.Image)
 	assert.False(t, exists(t, env, k, &app.App{}))
 	_, err = e.Get(t.Context(), k)
 	assert.Equal(t, runnerapi.CodeNotFound, code(err), "and nothing waits for a change that never comes")
 
-	deploy(t, e, k, web)
+	deploy(t, e, k, web())
 	_, err = e.Scale(t.Context(), k, runnerapi.Scale{Replicas: ptr.To[int32](9)}, dry)
 	require.NoError(t, err)
 	_, err = e.Restart(t.Context(), k, dry)
 	require.NoError(t, err)
 	got := get(t, env, k, &app.App{})
-	assert.EqualValues(t, 1, *got.Spec.Replicas)
+	assert.Nil(t, got.Spec.Replicas)
 	assert.Empty(t, got.Annotations["pipeops.io/restarted-at"])
 }
 
 func TestReadsNeverGoBehindWrites(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
-	e, _ := start(t, env.Agent, nil)
+	e, _ := start(t, env, ns, nil)
 	k := key(ns, "fresh")
-	deploy(t, e, k, web)
+	deploy(t, e, k, web())
 	for n := int32(2); n < 30; n++ {
 		wrote, err := e.Scale(t.Context(), k, runnerapi.Scale{Replicas: ptr.To(n)}, byTest)
 		require.NoError(t, err)
@@ -246,11 +256,12 @@ func TestReadsNeverGoBehindWrites(t *testing.T) {
 }
 
 func TestRestartOncePerKey(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
-	e, _ := start(t, env.Agent, nil)
+	e, _ := start(t, env, ns, nil)
 	k := key(ns, "restarted")
-	deploy(t, e, k, web)
+	deploy(t, e, k, web())
 	rollOut(t, env, k)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -277,11 +288,12 @@ func TestRestartOncePerKey(t *testing.T) {
 }
 
 func TestWaitAnswersWhenItsTimeIsUp(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
-	e, _ := start(t, env.Agent, nil)
+	e, _ := start(t, env, ns, nil)
 	k := key(ns, "slow")
-	deploy(t, e, k, web)
+	deploy(t, e, k, web())
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	a, err := e.Wait(ctx, k, 1)
@@ -291,13 +303,13 @@ func TestWaitAnswersWhenItsTimeIsUp(t *testing.T) {
 
 func TestOnlyManagedNamespaces(t *testing.T) {
 	env := kubetest.ControlPlane(t)
-	e, _ := start(t, env.Agent, nil)
+	e, _ := startWith(t, everywhere(env))
 	for _, other := range []string{"default", "kube-system", "pipeops", "no-such"} {
-		_, err := e.Deploy(t.Context(), key(other, "web"), web, byTest)
+		_, err := e.Deploy(t.Context(), key(other, "web"), web(), byTest)
 		assert.Equal(t, runnerapi.CodeNamespaceNotManaged, code(err), other)
 	}
 	k := key("default", "stray")
-	require.NoError(t, env.Client.Create(t.Context(), &app.App{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name}, Spec: web}))
+	require.NoError(t, env.Client.Create(t.Context(), &app.App{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name}, Spec: web()}))
 	a := &app.App{}
 	eventually(t, "the App says why nothing happens", func() bool {
 		return exists(t, env, k, a) && a.Status.Phase == runnerapi.PhaseFailed
@@ -315,12 +327,13 @@ func TestOnlyManagedNamespaces(t *testing.T) {
 }
 
 func TestBadSpecsAreRefused(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
-	e, _ := start(t, env.Agent, nil)
-	_, err := e.Deploy(t.Context(), key(ns, "1web"), web, byTest)
+	e, _ := start(t, env, ns, nil)
+	_, err := e.Deploy(t.Context(), key(ns, "1web"), web(), byTest)
 	assert.Equal(t, runnerapi.CodeInvalid, code(err))
-	bad := web
+	bad := web()
 	bad.Resources.Requests.Memory, bad.Resources.Limits.Memory = "2Gi", "1Gi"
 	_, err = e.Deploy(t.Context(), key(ns, "greedy"), bad, byTest)
 	p := &runnerapi.Error{}

@@ -10,6 +10,10 @@ import (
 // AdoptLoggers is adoptLoggers.
 func AdoptLoggers(log zerolog.Logger) { adoptLoggers(log) }
 
+// WithoutRechecks has the Engine look at an App again only when an event tells of it. It is called
+// before Run.
+func (e *Engine) WithoutRechecks() { e.noRechecks = true }
+
 // Converge makes the cluster follow an App as it is given.
 func (e *Engine) Converge(ctx context.Context, a *App) error {
 	_, err := e.converge(ctx, a)

@@ -16,9 +16,10 @@ import (
 
 // TestAFormerLeaderUndoesNothing is a leader that was held: it knows the App as it was, and goes on with that.
 func TestAFormerLeaderUndoesNothing(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
-	e, _ := start(t, env.Agent, nil)
 	k := key(ownNamespace(t, env), "web")
+	e, _ := start(t, env, k.Namespace, nil)
 	spec := runnerapi.AppSpec{Image: "example.com/web:1", Replicas: ptr.To[int32](2)}
 	followed := func(generation int64) (*app.App, *appsv1.Deployment) {
 		t.Helper()

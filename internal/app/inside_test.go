@@ -19,22 +19,24 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
 // TestInside reaches into a real pod: commands with input, output, exit codes and a
 // terminal, and its ports.
 func TestInside(t *testing.T) {
+	t.Parallel()
 	env := kubetest.Full(t)
 	image := helloImage(t, env)
-	e, _ := start(t, env.Agent, nil)
 	ns := ownNamespace(t, env)
+	e, _ := start(t, env, ns, nil)
 	k := key(ns, "web")
 	deploy(t, e, k, runnerapi.AppSpec{Image: image, Ports: []runnerapi.Port{{Port: 8080}}, Probes: ready(8080)})
 	require.Equal(t, runnerapi.PhaseHealthy, settled(t, e, k, 1).Status.Phase)
 	defer func() { // the node's CPU is wanted by others
 		require.NoError(t, e.Delete(t.Context(), k, byTest))
-		assert.Eventually(t, func() bool { return len(podsOf(t, env, k)) == 0 }, podPatience, pollEvery)
+		assert.True(t, polled(podPatience, func() bool { return len(podsOf(t, env, k)) == 0 }), "its pods go")
 	}()
 	t.Run("exec", func(t *testing.T) { execInside(t, e, k) })
 	t.Run("terminal", func(t *testing.T) { terminalInside(t, e, k) })
@@ -89,6 +91,7 @@ func terminalInside(t *testing.T, e *app.Engine, k runnerapi.Key) {
 	done := make(chan error, 1)
 	go func() {
 		_, err := call(t.Context(), runnerapi.ExecStreams{Stdin: in, Stdout: chanWriter(out), Resize: sizes})
+		_ = in.Close() // nobody reads what is typed any more
 		done <- err
 	}()
 	_, err = typed.Write([]byte("hi\r"))
@@ -104,7 +107,7 @@ func terminalInside(t *testing.T, e *app.Engine, k runnerapi.Key) {
 	}
 	_, err = typed.Write([]byte{4}) // Ctrl-D
 	require.NoError(t, err)
-	require.NoError(t, <-done)
+	require.NoError(t, await.Receive(t, done, "the terminal's end"))
 }
 
 // resizeInside changes a terminal's size, which what runs on it sees each time.
@@ -112,9 +115,10 @@ func resizeInside(t *testing.T, e *app.Engine, k runnerapi.Key) {
 	call, err := e.Exec(t.Context(), k, runnerapi.ExecOptions{Command: []string{"/hello", "-size"}, Stdin: true, TTY: true})
 	require.NoError(t, err)
 	in, typed := io.Pipe()
-	sizes, out, done := make(chan runnerapi.TerminalSize), make(chan string, 64), make(chan error, 1)
+	sizes, out, done := make(chan runnerapi.TerminalSize, 2), make(chan string, 64), make(chan error, 1)
 	go func() {
 		_, err := call(t.Context(), runnerapi.ExecStreams{Stdin: in, Stdout: chanWriter(out), Resize: sizes})
+		_ = in.Close() // nobody reads what is typed any more
 		done <- err
 	}()
 	for _, size := range []runnerapi.TerminalSize{{Width: 100, Height: 40}, {Width: 61, Height: 7}} {
@@ -133,7 +137,7 @@ func resizeInside(t *testing.T, e *app.Engine, k runnerapi.Key) {
 	}
 	_, err = typed.Write([]byte{4}) // Ctrl-D
 	require.NoError(t, err)
-	require.NoError(t, <-done)
+	require.NoError(t, await.Receive(t, done, "the terminal's end"))
 }
 
 type chanWriter chan string
@@ -163,13 +167,13 @@ func forwardInside(t *testing.T, e *app.Engine, k runnerapi.Key) {
 		body, err := io.ReadAll(resp.Body)
 		require.NoError(t, errors.Join(err, resp.Body.Close()))
 		assert.Contains(t, string(body), "hello")
-		require.NoError(t, <-done)
+		require.NoError(t, await.Receive(t, done, "the connection's end"))
 	}
 	near, done := dial(81)
 	_, err := io.ReadAll(near)
 	require.NoError(t, err)
 	known := &runnerapi.Error{}
-	require.ErrorAs(t, <-done, &known)
+	require.ErrorAs(t, await.Receive(t, done, "the refusal of a closed port"), &known)
 	assert.Contains(t, known.Detail, "81")
 }
 

@@ -51,13 +51,13 @@ func looseCRD(t *testing.T, env *kubetest.Env) (tighten func()) {
 func TestInvalidSpecs(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
-	e, _ := start(t, env.Agent, nil)
+	e, _ := startWith(t, everywhere(env))
 	sound, born := key(ns, "sound"), key(ns, "born-wrong")
-	deploy(t, e, sound, web)
+	deploy(t, e, sound, web())
 	rollOut(t, env, sound)
 	eventually(t, "it is sound", func() bool { return phaseOf(t, e, sound) == runnerapi.PhaseHealthy })
 
-	wrong := web
+	wrong := web()
 	wrong.Image = "example.com/web:2"
 	wrong.Resources.Requests.Memory, wrong.Resources.Limits.Memory = "2Gi", "1Gi"
 	tighten := looseCRD(t, env)
@@ -82,7 +82,7 @@ func TestInvalidSpecs(t *testing.T) {
 		assert.Equal(t, "app/"+k.Name, a.Status.Diagnosis.Object)
 	}
 	assert.Equal(t, runnerapi.PhaseDegraded, phaseOf(t, e, sound), "what ran runs on")
-	assert.Equal(t, web.Image, get(t, env, sound, &appsv1.Deployment{}).Spec.Template.Spec.Containers[0].Image)
+	assert.Equal(t, web().Image, get(t, env, sound, &appsv1.Deployment{}).Spec.Template.Spec.Containers[0].Image)
 	assert.Equal(t, runnerapi.PhaseFailed, phaseOf(t, e, born))
 	assert.False(t, exists(t, env, born, &appsv1.Deployment{}))
 
@@ -100,9 +100,10 @@ func TestInvalidSpecs(t *testing.T) {
 // TestWhatTheClusterFindsInvalid is of a spec that only Kubernetes itself can
 // tell to be wrong.
 func TestWhatTheClusterFindsInvalid(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
-	e, _ := start(t, env.Agent, nil)
 	k := key(ownNamespace(t, env), "nightly")
+	e, _ := start(t, env, k.Namespace, nil)
 	spec := runnerapi.AppSpec{
 		Image: "example.com/web:1", Type: runnerapi.TypeCronJob, Schedule: &runnerapi.Schedule{Cron: "0 25 * * *", TimeZone: "Etc/UTC"},
 	}

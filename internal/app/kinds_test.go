@@ -3,9 +3,9 @@ package app_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -41,9 +42,10 @@ func full() runnerapi.AppSpec {
 }
 
 func TestWhatStandsBesideComesAndGoes(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
-	e, _ := start(t, env.Agent, nil)
 	k := key(ownNamespace(t, env), "web")
+	e, _ := start(t, env, k.Namespace, nil)
 	_, err := e.Deploy(t.Context(), k, full(), runnerapi.WriteOptions{DryRun: true})
 	require.NoError(t, err, "the cluster takes all of it")
 	deploy(t, e, k, full())
@@ -77,10 +79,46 @@ func TestWhatStandsBesideComesAndGoes(t *testing.T) {
 	eventually(t, "one pod again", func() bool { return *get(t, env, k, &appsv1.Deployment{}).Spec.Replicas == 1 })
 }
 
-func TestForeignIngressIsNotTouched(t *testing.T) {
+// TestADeployMayKeepTheScale of an App: its replicas, its autoscaling and its pause.
+func TestADeployMayKeepTheScale(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
-	e, _ := start(t, env.Agent, nil)
 	k := key(ownNamespace(t, env), "web")
+	e, _ := start(t, env, k.Namespace, nil)
+	keeping := byTest
+	keeping.KeepScale = true
+	put := func(spec runnerapi.AppSpec) runnerapi.AppSpec {
+		t.Helper()
+		a, err := e.Deploy(t.Context(), k, spec, keeping)
+		require.NoError(t, err)
+		return a.Spec
+	}
+	assert.Nil(t, put(image("1")).Replicas, "a new App has none to keep")
+	_, err := e.Scale(t.Context(), k, runnerapi.Scale{Replicas: ptr.To[int32](5)}, byTest)
+	require.NoError(t, err)
+	_, err = e.Pause(t.Context(), k, byTest)
+	require.NoError(t, err)
+	kept := put(image("2"))
+	assert.Equal(t, ptr.To[int32](5), kept.Replicas)
+	assert.True(t, kept.Paused)
+	named := image("3")
+	named.Replicas = ptr.To[int32](2)
+	kept = put(named)
+	assert.Equal(t, ptr.To[int32](2), kept.Replicas)
+	assert.False(t, kept.Paused, "a spec that names one of them says all")
+	_, err = e.Scale(t.Context(), k, runnerapi.Scale{Min: ptr.To[int32](2), Max: ptr.To[int32](4)}, byTest)
+	require.NoError(t, err)
+	kept = put(image("4"))
+	require.NotNil(t, kept.Autoscaling)
+	assert.EqualValues(t, 4, kept.Autoscaling.Max)
+	assert.Nil(t, deploy(t, e, k, image("5")).Spec.Autoscaling, "without the option the spec says all")
+}
+
+func TestForeignIngressIsNotTouched(t *testing.T) {
+	t.Parallel()
+	env := kubetest.ControlPlane(t)
+	k := key(ownNamespace(t, env), "web")
+	e, _ := start(t, env, k.Namespace, nil)
 	theirs := &networkingv1.Ingress{
 		ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name},
 		Spec: networkingv1.IngressSpec{DefaultBackend: &networkingv1.IngressBackend{
@@ -105,9 +143,10 @@ func TestForeignIngressIsNotTouched(t *testing.T) {
 }
 
 func TestTheAutoscalersNumberStays(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
-	e, _ := start(t, env.Agent, nil)
 	k := key(ownNamespace(t, env), "web")
+	e, _ := start(t, env, k.Namespace, nil)
 	deploy(t, e, k, full())
 	d := &appsv1.Deployment{}
 	eventually(t, "made", func() bool { return exists(t, env, k, d) })
@@ -154,9 +193,10 @@ func TestTheAutoscalersNumberStays(t *testing.T) {
 }
 
 func TestWhatCannotChangeIsRefused(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
-	e, _ := start(t, env.Agent, nil)
 	k := key(ownNamespace(t, env), "db")
+	e, _ := start(t, env, k.Namespace, nil)
 	spec := runnerapi.AppSpec{Image: "example.com/db:1", Type: runnerapi.TypeStatefulSet, Volumes: []runnerapi.Volume{
 		{Name: "data", MountPath: "/data", Claim: &runnerapi.VolumeClaim{Size: "1Gi"}},
 	}}
@@ -174,9 +214,11 @@ func TestWhatCannotChangeIsRefused(t *testing.T) {
 	assert.ErrorContains(t, err, "volumes: the claims of a StatefulSet cannot change")
 
 	for _, bad := range []runnerapi.AppSpec{other, larger} { // and by kubectl
-		a := get(t, env, k, &app.App{})
-		a.Spec = bad
-		err = env.Client.Update(t.Context(), a)
+		err = retry.RetryOnConflict(retry.DefaultRetry, func() error { // the engine writes its status
+			a := get(t, env, k, &app.App{})
+			a.Spec = bad
+			return env.Client.Update(t.Context(), a)
+		})
 		require.True(t, apierrors.IsInvalid(err), "%v", err)
 		assert.ErrorContains(t, err, "cannot change")
 	}
@@ -201,9 +243,10 @@ func TestWhatCannotChangeIsRefused(t *testing.T) {
 // TestEverythingOfASpecIsTaken lets the API server check the objects of the
 // largest specs: a dry run sends each.
 func TestEverythingOfASpecIsTaken(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
-	e, _ := start(t, env.Agent, nil)
 	ns := ownNamespace(t, env)
+	e, _ := start(t, env, ns, nil)
 	for name, spec := range goodSpecs(t) {
 		t.Run(name, func(t *testing.T) {
 			k := key(ns, "dry-"+strings.ToLower(name))
@@ -224,10 +267,11 @@ func TestEverythingOfASpecIsTaken(t *testing.T) {
 }
 
 func TestJobRunsOnceForEachSpec(t *testing.T) {
+	t.Parallel()
 	env := kubetest.Full(t)
 	image := helloImage(t, env)
-	e, _ := start(t, env.Agent, nil)
 	ns := ownNamespace(t, env)
+	e, _ := start(t, env, ns, nil)
 	k := key(ns, "migrate")
 	spec := runnerapi.AppSpec{
 		Image: image, Type: runnerapi.TypeJob, Args: []string{"-crash-after=500ms", "-exit-code=0"},
@@ -239,8 +283,8 @@ func TestJobRunsOnceForEachSpec(t *testing.T) {
 	require.Len(t, a.Status.Runs, 1)
 	assert.Equal(t, runnerapi.RunSucceeded, a.Status.Runs[0].Outcome)
 	require.NotNil(t, a.Status.Runs[0].FinishedAt)
-	require.Eventually(t, func() bool { return !exists(t, env, k, &batchv1.Job{}) }, podPatience, 50*time.Millisecond, "its time is up")
-	require.Eventually(t, func() bool { return len(podNames(t, env, ns)) == 0 }, podPatience, 50*time.Millisecond)
+	within(t, podPatience, "its time is up", func() bool { return !exists(t, env, k, &batchv1.Job{}) })
+	within(t, podPatience, "its pod goes with it", func() bool { return len(podNames(t, env, ns)) == 0 })
 
 	again := deploy(t, e, k, spec)
 	assert.EqualValues(t, 1, again.Generation)
@@ -276,15 +320,16 @@ func TestJobRunsOnceForEachSpec(t *testing.T) {
 	assert.Contains(t, a.Status.Diagnosis.Message, "deadline of 2 s")
 
 	require.NoError(t, e.Delete(t.Context(), k, byTest))
-	require.Eventually(t, func() bool { return !exists(t, env, k, &batchv1.Job{}) }, podPatience, 50*time.Millisecond)
+	within(t, podPatience, "the Job goes with its App", func() bool { return !exists(t, env, k, &batchv1.Job{}) })
 }
 
 // TestCronJob starts runs of a CronJob by hand, as kubectl create job does, for
 // its own come once a minute at best.
 func TestCronJob(t *testing.T) {
+	t.Parallel()
 	env := kubetest.Full(t)
-	e, _ := start(t, env.Agent, nil)
 	ns := ownNamespace(t, env)
+	e, _ := start(t, env, ns, nil)
 	k := key(ns, "nightly")
 	spec := runnerapi.AppSpec{
 		Image: helloImage(t, env), Type: runnerapi.TypeCronJob, Args: []string{"-crash-after=50ms", "-exit-code=0"},
@@ -316,7 +361,7 @@ func TestCronJob(t *testing.T) {
 		}
 	}
 	run("nightly-1")
-	require.Eventually(t, is(runnerapi.RunSucceeded), podPatience, 50*time.Millisecond, "the run is told of")
+	within(t, podPatience, "the run is told of", is(runnerapi.RunSucceeded))
 	assert.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase)
 
 	spec.Args = []string{"-crash-after=50ms", "-exit-code=9"}
@@ -327,24 +372,25 @@ func TestCronJob(t *testing.T) {
 		return get(t, env, k, &batchv1.CronJob{}).Spec.JobTemplate.Spec.Template.Spec.Containers[0].Args[1] == "-exit-code=9"
 	})
 	run("nightly-2")
-	require.Eventually(t, is(runnerapi.RunFailed, runnerapi.RunSucceeded), podPatience, 50*time.Millisecond)
+	within(t, podPatience, "both runs are told of", is(runnerapi.RunFailed, runnerapi.RunSucceeded))
 	assert.Equal(t, runnerapi.PhaseFailed, a.Status.Phase)
 	require.NotNil(t, a.Status.Diagnosis)
 	assert.Equal(t, runnerapi.CauseJobFailed, a.Status.Diagnosis.Cause)
 	assert.EqualValues(t, 9, *a.Status.Diagnosis.ExitCode)
 
 	require.NoError(t, e.Delete(t.Context(), k, byTest))
-	require.Eventually(t, func() bool {
+	within(t, podPatience, "the runs go with their App", func() bool {
 		var jobs batchv1.JobList
 		require.NoError(t, env.Client.List(t.Context(), &jobs, client.InNamespace(ns)))
 		return len(jobs.Items) == 0
-	}, podPatience, 50*time.Millisecond)
+	})
 }
 
 func TestDaemonSet(t *testing.T) {
+	t.Parallel()
 	env := kubetest.Full(t)
-	e, _ := start(t, env.Agent, nil)
 	ns := ownNamespace(t, env)
+	e, _ := start(t, env, ns, nil)
 	k := key(ns, "logs")
 	spec := runnerapi.AppSpec{Image: helloImage(t, env), Type: runnerapi.TypeDaemonSet, Ports: []runnerapi.Port{{Port: 8080}}, Probes: ready(8080)}
 	deploy(t, e, k, spec)
@@ -397,9 +443,10 @@ func volume(t *testing.T, env *kubetest.Env, name, class string) {
 }
 
 func TestStatefulSet(t *testing.T) {
+	t.Parallel()
 	env := kubetest.Full(t)
-	e, _ := start(t, env.Agent, nil)
 	ns := ownNamespace(t, env)
+	e, _ := start(t, env, ns, nil)
 	k := key(ns, "db")
 	spec := runnerapi.AppSpec{
 		Image: helloImage(t, env), Type: runnerapi.TypeStatefulSet, Replicas: ptr.To[int32](2),
@@ -414,10 +461,10 @@ func TestStatefulSet(t *testing.T) {
 	assert.Contains(t, a.Status.Diagnosis.Message, "data-db-1")
 	assert.Equal(t, runnerapi.PhaseDegraded, a.Status.Phase, "the first serves")
 	volume(t, env, ns+"-1", ns)
-	require.Eventually(t, func() bool {
+	within(t, podPatience, "it heals by itself", func() bool {
 		a, err := e.Get(t.Context(), k)
 		return err == nil && a.Status.Phase == runnerapi.PhaseHealthy
-	}, podPatience, 50*time.Millisecond, "it heals by itself")
+	})
 	assert.Equal(t, []string{"db-0", "db-1"}, podNames(t, env, ns))
 	assert.True(t, exists(t, env, key(ns, "db-headless"), &corev1.Service{}))
 
@@ -447,9 +494,10 @@ func TestStatefulSet(t *testing.T) {
 // TestWhatIsInAPod has what is in a pod beside its container: files, volumes, init
 // containers, security.
 func TestWhatIsInAPod(t *testing.T) {
+	t.Parallel()
 	env := kubetest.Full(t)
-	e, _ := start(t, env.Agent, nil)
 	ns := ownNamespace(t, env)
+	e, _ := start(t, env, ns, nil)
 	k := key(ns, "web")
 	image := helloImage(t, env)
 	spec := runnerapi.AppSpec{
@@ -465,10 +513,10 @@ func TestWhatIsInAPod(t *testing.T) {
 	}
 	cause := func(want runnerapi.Cause, message string) {
 		t.Helper()
-		require.Eventually(t, func() bool {
+		within(t, podPatience, fmt.Sprintf("%s: %s", want, message), nudging(t, env, ns, func() bool {
 			a, err := e.Get(t.Context(), k)
 			return err == nil && a.Status.Diagnosis != nil && a.Status.Diagnosis.Cause == want && strings.Contains(a.Status.Diagnosis.Message, message)
-		}, podPatience, 50*time.Millisecond, "%s: %s", want, message)
+		}))
 	}
 	deploy(t, e, k, spec)
 	a := settled(t, e, k, 1)

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -35,10 +34,10 @@ type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func startReplica(t *testing.T, rc *rest.Config, config app.Config) *replica {
+func startReplica(t *testing.T, config app.Config) *replica {
 	t.Helper()
 	r := &replica{}
-	config.RESTConfig = rest.CopyConfig(rc)
+	config.RESTConfig = rest.CopyConfig(config.RESTConfig)
 	config.RESTConfig.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return transport(func(req *http.Request) (*http.Response, error) {
 			if r.cut.Load() {
@@ -61,16 +60,16 @@ func startReplica(t *testing.T, rc *rest.Config, config app.Config) *replica {
 			return answer, err
 		})
 	})
-	config.Log = zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel)
 	config.Lease = cmp.Or(config.Lease, 3*time.Second)
 	r.Engine, r.stop = startWith(t, config)
 	return r
 }
 
-func leader(t *testing.T, env *kubetest.Env) string {
+// leader is the replica that has the lease of the agent in a namespace.
+func leader(t *testing.T, env *kubetest.Env, agent string) string {
 	t.Helper()
 	lease := &coordinationv1.Lease{}
-	if !exists(t, env, key(kubetest.AgentNamespace, "pipeops-agent"), lease) {
+	if !exists(t, env, key(agent, "pipeops-agent"), lease) {
 		return ""
 	}
 	return ptr.Deref(lease.Spec.HolderIdentity, "")
@@ -82,15 +81,19 @@ func TestLeaderDiesInTheMiddleOfARollout(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
 	received := &receiver{}
-	one := startReplica(t, env.Agent, app.Config{Replica: "one", Announce: received.take})
-	eventually(t, "the first leads", func() bool { return leader(t, env) == "one" })
-	two := startReplica(t, env.Agent, app.Config{Replica: "two", Announce: received.take})
+	config := everywhere(env)
+	config.Announce = received.take
+	config.Replica = "one"
+	one := startReplica(t, config)
+	eventually(t, "the first leads", func() bool { return leader(t, env, config.Namespace) == "one" })
+	config.Replica = "two"
+	two := startReplica(t, config)
 	k := key(ns, "survivor")
 
 	deploy(t, two.Engine, k, image("1"))
 	rollOut(t, env, k)
 	settledIn(t, two.Engine, k, runnerapi.PhaseHealthy)
-	assert.Equal(t, "one", leader(t, env), "a replica that does not lead takes commands too")
+	assert.Equal(t, "one", leader(t, env, config.Namespace), "a replica that does not lead takes commands too")
 	eventually(t, "the leader announces", func() bool { return len(received.of(k.Name)) > 0 })
 
 	events := len(received.of(k.Name))
@@ -99,7 +102,7 @@ func TestLeaderDiesInTheMiddleOfARollout(t *testing.T) {
 	one.cut.Store(true)
 	a := deploy(t, two.Engine, k, image("2"))
 	assert.Equal(t, "example.com/web:1", get(t, env, k, &appsv1.Deployment{}).Spec.Template.Spec.Containers[0].Image, "nobody leads")
-	eventually(t, "the second leads", func() bool { return leader(t, env) == "two" })
+	eventually(t, "the second leads", func() bool { return leader(t, env, config.Namespace) == "two" })
 	eventually(t, "and does what was commanded", func() bool {
 		return get(t, env, k, &appsv1.Deployment{}).Spec.Template.Spec.Containers[0].Image == "example.com/web:2"
 	})
@@ -118,5 +121,5 @@ func TestLeaderDiesInTheMiddleOfARollout(t *testing.T) {
 		got, err := one.Get(t.Context(), k)
 		return err == nil && got.Generation == a.Generation && got.Status.Phase == runnerapi.PhaseHealthy
 	})
-	assert.Equal(t, "two", leader(t, env))
+	assert.Equal(t, "two", leader(t, env, config.Namespace))
 }

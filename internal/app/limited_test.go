@@ -3,11 +3,9 @@ package app_test
 import (
 	"testing"
 
-	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
@@ -15,18 +13,18 @@ import (
 // TestLimitedToNamespaces has an agent that was given two namespaces keep Apps
 // true there, and keep out of a third, though that carries its label too.
 func TestLimitedToNamespaces(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	first, second, beyond := ownNamespace(t, env), ownNamespace(t, env), ownNamespace(t, env)
 	seen := &receiver{}
-	e, _ := startWith(t, app.Config{
-		RESTConfig: env.Agent, Namespaces: []string{first, second}, Announce: seen.take,
-		Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel),
-	})
+	config := limitedTo(env, first, second)
+	config.Announce = seen.take
+	e, _ := startWith(t, config)
 	for _, ns := range []string{first, second} {
-		deploy(t, e, key(ns, "limited"), web)
+		deploy(t, e, key(ns, "limited"), web())
 		rollOut(t, env, key(ns, "limited"))
 	}
-	_, err := e.Deploy(t.Context(), key(beyond, "limited"), web, byTest)
+	_, err := e.Deploy(t.Context(), key(beyond, "limited"), web(), byTest)
 	assert.Equal(t, runnerapi.CodeNamespaceNotManaged, code(err))
 	_, err = e.Get(t.Context(), key(beyond, "limited"))
 	assert.Equal(t, runnerapi.CodeNamespaceNotManaged, code(err))

@@ -107,7 +107,7 @@ func (r *logReader) pods(ctx context.Context) ([]*corev1.Pod, error) {
 	})
 	if len(all) > 0 && !r.hasContainer(all[0]) {
 		return nil, problem.Errorf(problem.NotFound, "name one of the pod's containers, or none for the App's own",
-			"the App has no container %q", r.container()).WithField("container")
+			"the App has no container %q", r.container()).WithField("query.container")
 	}
 	return all[:min(len(all), maxLogPods)], nil
 }

@@ -14,14 +14,15 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apitypes "k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
@@ -33,7 +34,7 @@ func TestMain(m *testing.M) {
 
 const (
 	production = "production" // the managed namespace of deployments/namespaces.yaml
-	patience   = 20 * time.Second
+	patience   = time.Minute
 )
 
 var byTest = runnerapi.WriteOptions{Caller: runnerapi.Caller{Runner: "tester", RequestID: "req-1"}}
@@ -128,52 +129,88 @@ func (r *receiver) pick(name string, refused bool) []app.Event {
 	return out
 }
 
-// start runs an Engine with the agent's own rights until the test ends or stop
-// is called.
-func start(t *testing.T, rc *rest.Config, announce func(context.Context, app.Leadership, []app.Event) error) (e *app.Engine, stop func()) {
+// announcer is what an Engine announces to.
+type announcer = func(context.Context, app.Leadership, []app.Event) error
+
+// start runs an Engine that is limited to a namespace, with the agent's own rights, until the
+// test ends or stop is called.
+func start(t *testing.T, env *kubetest.Env, namespace string, announce announcer) (e *app.Engine, stop func()) {
 	t.Helper()
-	return startWith(t, app.Config{
-		RESTConfig: rc, Announce: announce, Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel),
-	})
+	config := limitedTo(env, namespace)
+	config.Announce = announce
+	return startWith(t, config)
 }
 
-func startWith(t *testing.T, config app.Config) (e *app.Engine, stop func()) {
+// limitedTo is an Engine that does not meet those of other tests: the first namespace tells which
+// agent it is.
+func limitedTo(env *kubetest.Env, namespaces ...string) app.Config {
+	return app.Config{
+		RESTConfig: env.Agent, Namespace: kubetest.AgentOf(namespaces[0]), Namespaces: namespaces,
+		Stabilization: soon(),
+	}
+}
+
+// everywhere is an Engine that works in all namespaces. Its test must not run beside others.
+func everywhere(env *kubetest.Env) app.Config {
+	return app.Config{RESTConfig: env.Agent, Namespace: kubetest.AgentNamespace, Stabilization: soon()}
+}
+
+// soon is a stabilization that tests can wait for.
+func soon() *diagnose.Stabilization { return ptr.To(app.StabilizationFor(time.Second)) }
+
+func startWith(t *testing.T, config app.Config, change ...func(*app.Engine)) (e *app.Engine, stop func()) {
 	t.Helper()
-	config.Namespace = kubetest.AgentNamespace
+	config.Log = zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel)
 	e, err := app.New(config)
 	require.NoError(t, err)
+	for _, f := range change {
+		f(e)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- e.Run(ctx) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
-		assert.NoError(t, <-done)
+		assert.NoError(t, await.Receive(t, done, "the engine's end"))
 	})
 	t.Cleanup(stop)
 	eventually(t, "the engine is ready", e.Ready)
 	return e, stop
 }
 
-// eventually waits for a condition with a deadline.
+// eventually waits for a condition that needs no pods.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	require.Eventually(t, condition, patience, 20*time.Millisecond, what)
+	within(t, patience, what, condition)
+}
+
+// within waits for a condition, with a limit that suits it.
+func within(t *testing.T, limit time.Duration, what string, condition func() bool) {
+	t.Helper()
+	if !polled(limit, condition) {
+		require.FailNow(t, "not within "+limit.String(), what)
+	}
+}
+
+// polled reports whether a condition is met within a limit. It looks ever more seldom: many tests
+// wait at a time.
+func polled(limit time.Duration, condition func() bool) bool {
+	deadline := time.Now().Add(limit)
+	for pause := 5 * time.Millisecond; !condition(); pause = min(2*pause, 100*time.Millisecond) {
+		if time.Now().After(deadline) {
+			return false
+		}
+		time.Sleep(pause)
+	}
+	return true
 }
 
 // ownNamespace is a fresh managed namespace with the agent's rights in it.
 func ownNamespace(t *testing.T, env *kubetest.Env) string {
 	t.Helper()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		GenerateName: "test-", Labels: map[string]string{"app.kubernetes.io/managed-by": "pipeops"},
-	}}
-	require.NoError(t, env.Client.Create(t.Context(), ns))
-	require.NoError(t, env.Client.Create(t.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "pipeops-agent"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "pipeops-agent-namespace"},
-		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: kubetest.AgentNamespace, Name: "pipeops-agent"}},
-	}))
-	t.Cleanup(func() { makeRoom(t, env, ns.Name) })
-	return ns.Name
+	ns := env.Namespace(t)
+	t.Cleanup(func() { makeRoom(t, env, ns) })
+	return ns
 }
 
 // makeRoom ends what a test has left running: the node has room for few pods, and what

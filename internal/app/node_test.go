@@ -118,8 +118,8 @@ func (n *simulated) run(t *testing.T) {
 // silent, which takes Kubernetes 20 s to notice.
 func TestNodeLost(t *testing.T) {
 	env := kubetest.Full(t)
-	e, _ := start(t, env.Agent, nil)
 	ns := ownNamespace(t, env)
+	e, _ := start(t, env, ns, nil)
 	node := simulate(t, env, "simulated-"+ns)
 	seen := newSightings()
 	seen.in(t, env, ns)
@@ -132,7 +132,7 @@ func TestNodeLost(t *testing.T) {
 	}
 	all := func(what string, is func(string, runnerapi.App) bool) {
 		t.Helper()
-		require.Eventually(t, func() bool {
+		within(t, nodePatience, what, func() bool {
 			for name := range apps {
 				a, err := e.Get(t.Context(), key(ns, name))
 				require.NoError(t, err)
@@ -141,7 +141,7 @@ func TestNodeLost(t *testing.T) {
 				}
 			}
 			return true
-		}, nodePatience, pollEvery, what)
+		})
 	}
 	heal := func(string, runnerapi.App) bool { node.run(t); return true }
 	fine := func(name string, a runnerapi.App) bool {
@@ -165,14 +165,14 @@ func TestNodeLost(t *testing.T) {
 	all("they run", fine)
 	all("its kubelet is silent from now on", lost("has not answered since"))
 	for name := range apps {
-		seen.check(t, name)
+		seen.report(t, name)
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "db-0"}}
 	require.NoError(t, env.Client.Delete(t.Context(), pod), "as Kubernetes itself does after some minutes")
-	require.Eventually(t, func() bool {
+	within(t, podPatience, "the set's pod is not replaced", func() bool {
 		a, err := e.Get(t.Context(), key(ns, "db"))
 		require.NoError(t, err)
 		return lost("cannot be replaced before the node confirms its end")("db", a)
-	}, podPatience, pollEvery)
+	})
 	all("it is back", fine)
 }

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -23,11 +24,9 @@ type Settlement struct {
 
 // settle remembers in the status how the newest spec came out. A failure that
 // mends itself becomes a success; a success stays one, whatever breaks later.
-func settle(a *App, s *Status) {
+func settle(a *App, s *Status, crashed bool) {
 	now := runnerapi.App{Generation: a.Generation, Status: s.AppStatus}
-	if s.Phase == runnerapi.PhaseHealthy && s.Revision > 0 {
-		s.HealthyRevision = s.Revision
-	}
+	s.noteHealth(crashed)
 	if !now.Settled() {
 		return
 	}
@@ -45,6 +44,30 @@ func settle(a *App, s *Status) {
 	}
 	s.Outcomes = append(s.Outcomes, outcome)
 	s.Outcomes = s.Outcomes[max(len(s.Outcomes)-keptOutcomes, 0):]
+}
+
+// noteHealth keeps which revisions were healthy. One that crashes later is none
+// of them any more, until it has stayed up again.
+func (s *Status) noteHealth(crashed bool) {
+	healthy := s.Phase == runnerapi.PhaseHealthy && s.Revision > 0
+	switch {
+	case crashed:
+		s.Healthy = slices.DeleteFunc(s.Healthy, func(r int64) bool { return r == s.Revision })
+	case healthy && !slices.Contains(s.Healthy, s.Revision):
+		s.Healthy = append(s.Healthy, s.Revision)
+		s.Healthy = s.Healthy[max(len(s.Healthy)-keptOutcomes, 0):]
+	}
+	if healthy {
+		s.StableRevision = s.Revision
+	}
+}
+
+// proven says whether this revision, with this restart, was healthy and did not
+// crash since: pods that are added to it need not stay up for long first.
+func (a *App) proven(revision int64) bool {
+	return slices.Contains(a.Status.Healthy, revision) && slices.ContainsFunc(a.Status.Outcomes, func(s Settlement) bool {
+		return s.Phase == runnerapi.PhaseHealthy && s.Restart == a.restart()
+	})
 }
 
 // Outcome says what became of a command, from what the cluster holds: any

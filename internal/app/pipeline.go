@@ -160,7 +160,8 @@ func (e *Engine) notePipeline(ctx context.Context, a *App, s *Status, m made, po
 		case m.refusal != nil && !refused: // it is this one's turn
 			r.Diagnosis, refused = m.refusal.DeepCopy(), true
 		}
-		if r.Diagnosis != nil && !r.State.Ended() {
+		retried := r.State == runnerapi.JobRunning && r.Diagnosis != nil && r.Diagnosis.Cause.Retried()
+		if r.Diagnosis != nil && !r.State.Ended() && !retried {
 			r.State = runnerapi.JobBlocked
 		}
 		failed = failed || r.State == runnerapi.JobFailed

@@ -32,10 +32,11 @@ func states(p runnerapi.Pipeline) []runnerapi.JobState {
 // TestPipelineStopsAtTheFirstFailure has one fail, run again mended by another
 // agent, which takes up what the first left in the middle, and not again.
 func TestPipelineStopsAtTheFirstFailure(t *testing.T) {
+	t.Parallel()
 	env := kubetest.Full(t)
 	image := helloImage(t, env)
-	e, stop := start(t, env.Agent, nil)
 	ns := ownNamespace(t, env)
+	e, stop := start(t, env, ns, nil)
 	k := key(ns, "release")
 	none := ptr.To[int32](0)
 	spec := runnerapi.PipelineSpec{
@@ -63,12 +64,12 @@ func TestPipelineStopsAtTheFirstFailure(t *testing.T) {
 	spec.Jobs[0].Args, spec.Jobs[1].Args = []string{"-crash-after=3s", "-exit-code=0"}, ends("0")
 	failed := get(t, env, key(ns, "release-test"), &batchv1.Job{}).UID
 	mended := deploy(t, e, k, spec.AppSpec())
-	require.Eventually(t, func() bool {
+	within(t, podPatience, "the first job runs again", func() bool {
 		j := &batchv1.Job{}
 		return env.Client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "release-test"}, j) == nil && j.UID != failed && j.Status.Active == 1
-	}, podPatience, pollEvery)
+	})
 	stop()
-	e, _ = start(t, env.Agent, nil)
+	e, _ = start(t, env, ns, nil)
 	p = runnerapi.PipelineOf(settled(t, e, k, mended.Generation))
 	assert.Equal(t, runnerapi.JobSucceeded, p.Status.State, "%+v", p.Status)
 	assert.NotNil(t, p.Status.FinishedAt)
@@ -87,7 +88,7 @@ func TestPipelineStopsAtTheFirstFailure(t *testing.T) {
 	p = runnerapi.PipelineOf(settled(t, e, k, anew.Generation))
 	assert.Equal(t, runnerapi.JobSucceeded, p.Status.State, "a run of another name: %+v", p.Status)
 	for _, name := range []string{"release-test", "release-migrate", "release-deploy"} {
-		require.Eventually(t, func() bool { return !exists(t, env, key(ns, name), &batchv1.Job{}) }, podPatience, pollEvery, "its time is up")
+		within(t, podPatience, "its time is up", func() bool { return !exists(t, env, key(ns, name), &batchv1.Job{}) })
 	}
 	p = runnerapi.PipelineOf(settled(t, e, k, anew.Generation))
 	assert.Equal(t, []runnerapi.JobState{runnerapi.JobSucceeded, runnerapi.JobSucceeded, runnerapi.JobSucceeded}, states(p), "the outcome stays")
@@ -97,10 +98,11 @@ func TestPipelineStopsAtTheFirstFailure(t *testing.T) {
 // TestPipelineThatCannotGoOn says at which job, goes on when that is mended,
 // and is stopped by its deletion.
 func TestPipelineThatCannotGoOn(t *testing.T) {
+	t.Parallel()
 	env := kubetest.Full(t)
 	image := helloImage(t, env)
-	e, _ := start(t, env.Agent, nil)
 	ns := ownNamespace(t, env)
+	e, _ := start(t, env, ns, nil)
 	k := key(ns, "stuck")
 	foreign := &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "stuck-second"},
@@ -123,23 +125,23 @@ func TestPipelineThatCannotGoOn(t *testing.T) {
 	assert.Equal(t, runnerapi.CauseMissingSecret, p.Status.Diagnosis.Cause)
 
 	require.NoError(t, env.Client.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "not-there"}}))
-	require.Eventually(t, func() bool {
+	within(t, podPatience, "it goes on", nudging(t, env, ns, func() bool {
 		a, err := e.Get(t.Context(), k)
 		return err == nil && runnerapi.PipelineOf(a).Status.State == runnerapi.JobRunning
-	}, podPatience, pollEvery, "it goes on")
+	}))
 	require.NoError(t, e.Delete(t.Context(), k, byTest))
-	require.Eventually(t, func() bool {
+	within(t, podPatience, "nothing is left", func() bool {
 		return len(podNames(t, env, ns)) == 0 && !exists(t, env, key(ns, "stuck-second"), &batchv1.Job{})
-	},
-		podPatience, pollEvery, "nothing is left")
+	})
 }
 
 // TestJobRunsAgainUnderAnotherName tells runs of the same spec apart, and has the
 // log of each try.
 func TestJobRunsAgainUnderAnotherName(t *testing.T) {
+	t.Parallel()
 	env := kubetest.Full(t)
-	e, _ := start(t, env.Agent, nil)
 	ns := ownNamespace(t, env)
+	e, _ := start(t, env, ns, nil)
 	k := key(ns, "migrate")
 	spec := runnerapi.JobSpec{Image: helloImage(t, env), Args: ends("3"), Retries: ptr.To[int32](1), Run: "one"}
 	log := followUntilDone(t, func(ctx context.Context, emit func(runnerapi.LogLine) error) error {

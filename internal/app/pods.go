@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -53,10 +52,13 @@ func podReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// anyReady says whether a Service has a pod to send requests to. The pods say so
+// readyPods are those that a Service can send requests to. The pods say so
 // themselves before their controller has counted them.
-func anyReady(pods []*corev1.Pod) bool {
-	return slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
-		return pod.DeletionTimestamp == nil && podReady(pod)
-	})
+func readyPods(pods []*corev1.Pod) (n int32) {
+	for _, pod := range pods {
+		if pod.DeletionTimestamp == nil && podReady(pod) {
+			n++
+		}
+	}
+	return n
 }

@@ -99,9 +99,10 @@ func carryOut(t *testing.T, e *app.Engine, k runnerapi.Key, c command) error {
 // TestAnyOrderOfCommandsEndsInTheLast sends commands as fast as they are taken,
 // without waiting for what becomes of any.
 func TestAnyOrderOfCommandsEndsInTheLast(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
-	e, _ := start(t, env.Agent, nil)
+	e, _ := start(t, env, ns, nil)
 	run := 0
 	property := func(all commands) bool {
 		run++
@@ -145,6 +146,6 @@ func (m *model) holds(t *testing.T, env *kubetest.Env, k runnerapi.Key) bool {
 	if !m.there {
 		return !there && !made
 	}
-	return there && made && a.Spec.Image == m.image && *a.Spec.Replicas == m.replicas && *d.Spec.Replicas == m.replicas &&
+	return there && made && a.Spec.Image == m.image && ptr.Deref(a.Spec.Replicas, 1) == m.replicas && *d.Spec.Replicas == m.replicas &&
 		d.Spec.Template.Spec.Containers[0].Image == m.image && a.Status.ObservedGeneration == a.Generation
 }

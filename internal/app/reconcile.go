@@ -105,18 +105,25 @@ func (e *Engine) reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	status, recheck, err := e.observe(ctx, a, made)
+	revision, err := e.revisionNow(ctx, a)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	status, recheck, err := e.observe(ctx, a, made, revision)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	if made.refusal != nil {
 		recheck = retryRefused
 	}
-	if err := e.noteRevision(ctx, a, &status); err != nil {
-		return reconcile.Result{}, err
+	if e.noRechecks {
+		recheck = 0
 	}
 	if err := e.writeStatus(ctx, a, status); err != nil {
 		return again(err)
+	}
+	if a.stopped() && made.refusal == nil {
+		return reconcile.Result{RequeueAfter: time.Millisecond}, nil // it is held back from now on
 	}
 	left, err := e.sweepJob(ctx, a, made)
 	if err != nil {
@@ -175,6 +182,9 @@ func (e *Engine) converge(ctx context.Context, a *App) (made, error) {
 	if d, err := e.refuseSpec(ctx, a); d != nil || err != nil {
 		have, lookErr := e.ownWorkload(ctx, a)
 		return made{workload: have, refusal: d}, errors.Join(err, lookErr)
+	}
+	if a.stopped() {
+		return e.holdBack(ctx, a)
 	}
 	w, err := e.convergeWorkload(ctx, a)
 	if err != nil {

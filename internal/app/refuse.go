@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -27,9 +28,17 @@ func (e *Engine) refuseSpec(ctx context.Context, a *App) (*runnerapi.Diagnosis, 
 		}, nil
 	}
 	if errs := append(a.Spec.ValidateName(a.Name), a.Spec.Validate()...); len(errs) > 0 {
+		var all, fields []string
+		for _, e := range errs {
+			field := "spec." + e.Field
+			if e.Field == "path.name" {
+				field = "metadata.name"
+			}
+			all, fields = append(all, strings.TrimPrefix(field, "spec.")+": "+e.Message), append(fields, field)
+		}
 		return &runnerapi.Diagnosis{
 			Cause: runnerapi.CauseInvalidSpec, Object: "app/" + a.Name,
-			Message: errs[0].Field + ": " + errs[0].Message, Fix: "correct spec." + errs[0].Field,
+			Message: bounded(strings.Join(all, "; ")), Fix: bounded("correct " + strings.Join(fields, ", ")),
 		}, nil
 	}
 	return nil, nil
@@ -46,6 +55,10 @@ func refusalOf(err error) (*runnerapi.Diagnosis, error) {
 		}, nil
 	}
 	switch {
+	case diagnose.FromPolicy(err.Error()):
+		d := diagnose.Refused(err.Error(), objectOf(err))
+		d.Message = strings.Replace(d.Message, "the cluster refuses the pods", "the cluster refuses what the App needs", 1)
+		return d, nil
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return refused(err, runnerapi.CauseInvalidSpec), nil
 	case apierrors.IsForbidden(err):
@@ -55,14 +68,32 @@ func refusalOf(err error) (*runnerapi.Diagnosis, error) {
 		}
 		return d, nil
 	}
+	if unexpected(err) {
+		return refused(err, runnerapi.CauseUnknown), nil
+	}
 	return nil, err
 }
 
-func refused(err error, cause runnerapi.Cause) *runnerapi.Diagnosis {
-	d := &runnerapi.Diagnosis{Cause: cause, Message: err.Error(), Fix: "change in the App's spec what the message names (kubectl explain app.spec)"}
+// unexpected says whether the API server has said no for a reason that is neither
+// the spec's nor one that passes by itself in a moment.
+func unexpected(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && !apierrors.IsConflict(err) && !apierrors.IsTooManyRequests(err) &&
+		!apierrors.IsServerTimeout(err) && !apierrors.IsTimeout(err) && !apierrors.IsServiceUnavailable(err) && !apierrors.IsAlreadyExists(err)
+}
+
+// objectOf is what a refusal is about, as kind/name.
+func objectOf(err error) string {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Name != "" {
-		d.Object = kindPath(status.Status().Details.Kind, status.Status().Details.Name)
+		return kindPath(status.Status().Details.Kind, status.Status().Details.Name)
+	}
+	return ""
+}
+
+func refused(err error, cause runnerapi.Cause) *runnerapi.Diagnosis {
+	d := &runnerapi.Diagnosis{
+		Cause: cause, Object: objectOf(err), Message: err.Error(), Fix: "change in the App's spec what the message names (kubectl explain app.spec)",
 	}
 	p := &problem.Error{}
 	if errors.As(kubeproblem.From(err, "applying the App"), &p) {

@@ -180,7 +180,7 @@ func (e *Engine) prune(ctx context.Context, a *App, all []appsv1.ControllerRevis
 	limit := int(ptr.Deref(a.Spec.RevisionHistoryLimit, runnerapi.DefaultRevisionHistory))
 	for i := range all[:max(len(all)-limit, 0)] {
 		r := &all[i]
-		if r.Revision == a.Status.HealthyRevision || r.Revision == a.Generation {
+		if r.Revision == a.goesBackTo() || r.Revision == a.Generation {
 			continue
 		}
 		if err := e.deleteOwn(ctx, a, r); err != nil {
@@ -220,7 +220,7 @@ func (e *Engine) Revisions(ctx context.Context, key runnerapi.Key) ([]runnerapi.
 	out := make([]runnerapi.Revision, 0, len(all))
 	for i := range all {
 		r := describeRevision(&all[i])
-		r.Current, r.Healthy = i == len(all)-1, r.Revision == a.Status.HealthyRevision
+		r.Current, r.Healthy = i == len(all)-1, slices.Contains(a.Status.Healthy, r.Revision)
 		out = append(out, r)
 	}
 	slices.Reverse(out)
@@ -243,21 +243,18 @@ func describeRevision(r *appsv1.ControllerRevision) runnerapi.Revision {
 	return out
 }
 
-// noteRevision puts into the status which revision it speaks of and what was
-// undone by it, and remembers how it came out.
-func (e *Engine) noteRevision(ctx context.Context, a *App, s *Status) error {
-	if a.Status.ObservedGeneration != a.Generation || s.Revision == 0 {
-		all, err := e.revise(ctx, a)
-		switch {
-		case apierrors.IsForbidden(err): // the namespace is not the agent's, or is being deleted
-			s.Revision = 0
-		case err != nil:
-			return err
-		default:
-			s.Revision = all[len(all)-1].Revision
-		}
+// revisionNow is the number of the revision that holds, which it keeps where
+// nobody has; 0 where that is not allowed.
+func (e *Engine) revisionNow(ctx context.Context, a *App) (int64, error) {
+	if a.Status.ObservedGeneration == a.Generation && a.Status.Revision != 0 {
+		return a.Status.Revision, nil
 	}
-	s.Undone = noteOf(a, s.Revision).Undone
-	settle(a, s)
-	return nil
+	all, err := e.revise(ctx, a)
+	switch {
+	case apierrors.IsForbidden(err): // the namespace is not the agent's, or is being deleted
+		return 0, nil
+	case err != nil:
+		return 0, err
+	}
+	return all[len(all)-1].Revision, nil
 }

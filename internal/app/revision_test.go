@@ -37,15 +37,16 @@ func numbers(list []runnerapi.Revision) []int64 {
 }
 
 func image(tag string) runnerapi.AppSpec {
-	spec := *web.DeepCopy()
+	spec := web()
 	spec.Image = "example.com/web:" + tag
 	return spec
 }
 
 func TestRevisionsTellWhoWhenAndWhat(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
-	e, _ := start(t, env.Agent, nil)
+	e, _ := start(t, env, ns, nil)
 	k := key(ns, "told")
 	deploy(t, e, k, image("1"))
 	_, err := e.Scale(t.Context(), k, runnerapi.Scale{Replicas: ptr.To[int32](3)}, byTest)
@@ -81,9 +82,10 @@ func TestRevisionsTellWhoWhenAndWhat(t *testing.T) {
 }
 
 func TestRollbackGoesToAnyRevision(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
-	e, _ := start(t, env.Agent, nil)
+	e, _ := start(t, env, ns, nil)
 	k := key(ns, "back")
 	_, err := e.Rollback(t.Context(), k, runnerapi.RollbackTo{}, byTest)
 	assert.Equal(t, runnerapi.CodeNotFound, code(err))
@@ -135,9 +137,10 @@ func TestRollbackGoesToAnyRevision(t *testing.T) {
 }
 
 func TestRevisionsAreBoundedAndGoWithTheApp(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
-	e, _ := start(t, env.Agent, nil)
+	e, _ := start(t, env, ns, nil)
 	k := key(ns, "bounded")
 	for _, tag := range strings.Split("abcdef", "") {
 		spec := image(tag)
@@ -158,9 +161,10 @@ func TestRevisionsAreBoundedAndGoWithTheApp(t *testing.T) {
 }
 
 func TestPausedIsLeftAsItIs(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
-	e, _ := start(t, env.Agent, nil)
+	e, _ := start(t, env, ns, nil)
 	k := key(ns, "paused")
 	deploy(t, e, k, image("1"))
 	rollOut(t, env, k)

@@ -72,7 +72,7 @@ func pick(all []appsv1.ControllerRevision, number int64) (*appsv1.ControllerRevi
 		have = append(have, strconv.FormatInt(r.Revision, 10))
 	}
 	return nil, problem.Errorf(problem.NotFound, "use one of "+strings.Join(have, ", "), "there is no revision %d (any more)", number).
-		WithField("body.revision")
+		WithField("revision")
 }
 
 // goBack writes a revision's spec.
@@ -110,7 +110,7 @@ func (e *Engine) undo(ctx context.Context, a *App) error {
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(all, func(r appsv1.ControllerRevision) bool { return r.Revision == a.Status.HealthyRevision })
+	i := slices.IndexFunc(all, func(r appsv1.ControllerRevision) bool { return r.Revision == a.goesBackTo() })
 	if i < 0 {
 		return nil
 	}
@@ -146,7 +146,18 @@ func failedRollout(a *App) bool {
 		return false // no spec is at fault when the namespace is not the agent's
 	}
 	failed := s.Phase == runnerapi.PhaseFailed || s.Phase == runnerapi.PhaseDegraded
-	return failed && s.HealthyRevision > 0 && s.Revision > s.HealthyRevision
+	return failed && s.Revision > s.StableRevision && a.goesBackTo() > 0
+}
+
+// goesBackTo is the revision that an automatic rollback restores: the newest
+// before this one that was healthy and did not crash later; 0 for none.
+func (a *App) goesBackTo() int64 {
+	for _, r := range slices.Backward(a.Status.Healthy) {
+		if r < a.Status.Revision {
+			return r
+		}
+	}
+	return 0
 }
 
 func beingDeleted(key runnerapi.Key) error {

@@ -4,7 +4,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -26,12 +25,13 @@ func publish(t *testing.T, env *kubetest.Env, k runnerapi.Key) {
 }
 
 func TestRoutesFollowAnApp(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
 	var told atomic.Int64
-	e, _ := startWith(t, app.Config{
-		RESTConfig: env.Agent, Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel), Routed: func() { told.Add(1) },
-	})
+	config := limitedTo(env, ns)
+	config.Routed = func() { told.Add(1) }
+	e, _ := startWith(t, config)
 	routes := func() (own []app.Route) {
 		all, err := e.Routes(t.Context())
 		require.NoError(t, err)
@@ -50,7 +50,7 @@ func TestRoutesFollowAnApp(t *testing.T) {
 		})
 	}
 	k := key(ns, "shop")
-	spec := web
+	spec := web()
 	spec.Ports = []runnerapi.Port{{Name: "http", Port: 8080, Service: 80}, {Name: "admin", Port: 9090}}
 	spec.Ingress = &runnerapi.Ingress{Class: "nginx", Hosts: []runnerapi.IngressHost{
 		{Host: "shop.example.com", TLSSecret: "cert"},

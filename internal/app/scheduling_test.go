@@ -19,8 +19,8 @@ import (
 // TestTaintedNode closes the cluster's only node to an App, and opens it again.
 func TestTaintedNode(t *testing.T) {
 	env := kubetest.Full(t)
-	e, _ := start(t, env.Agent, nil)
 	ns := ownNamespace(t, env)
+	e := startByEvents(t, env, ns)
 	seen := newSightings()
 	seen.in(t, env, ns)
 	node := env.Cluster.NodeName()
@@ -44,9 +44,9 @@ func TestTaintedNode(t *testing.T) {
 			seen.expect(name, c.cause, c.signal)
 			deploy(t, e, key(ns, name), c.spec)
 			checkTrouble(t, troubled(t, e, key(ns, name), c.trouble), c.trouble)
-			seen.check(t, name)
+			seen.report(t, name)
 			kubectl(t, env, c.open...)
-			require.Eventually(t, func() bool { return phaseOf(t, e, key(ns, name)) == runnerapi.PhaseHealthy }, podPatience, pollEvery)
+			within(t, podPatience, "the open node takes it", func() bool { return phaseOf(t, e, key(ns, name)) == runnerapi.PhaseHealthy })
 		})
 	}
 }
@@ -79,9 +79,10 @@ spec: {policyName: NAME}
 
 // TestHostPortClash wants two pods on a node that has their port once.
 func TestHostPortClash(t *testing.T) {
+	t.Parallel()
 	env := kubetest.Full(t)
-	e, _ := start(t, env.Agent, nil)
 	ns := ownNamespace(t, env)
+	e := startByEvents(t, env, ns)
 	seen := newSightings()
 	seen.in(t, env, ns)
 	cmd := env.Cluster.KubectlCommand(t.Context(), "apply", "-f", "-")
@@ -108,6 +109,6 @@ func TestHostPortClash(t *testing.T) {
 	seen.expect("monitored", c.cause, c.signal)
 	deploy(t, e, key(ns, "monitored"), c.spec)
 	checkTrouble(t, troubled(t, e, key(ns, "monitored"), c), c)
-	seen.check(t, "monitored")
-	require.Eventually(t, func() bool { return phaseOf(t, e, key(ns, "monitored")) == runnerapi.PhaseDegraded }, podPatience, pollEvery)
+	seen.report(t, "monitored")
+	within(t, podPatience, "one pod serves", func() bool { return phaseOf(t, e, key(ns, "monitored")) == runnerapi.PhaseDegraded })
 }

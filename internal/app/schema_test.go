@@ -23,6 +23,7 @@ import (
 // TestTheClusterValidatesAsTheAPIDoes sends what the API refuses to the API
 // server (see TestTheAPIRefusesBadSpecs), and what it takes.
 func TestTheClusterValidatesAsTheAPIDoes(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	send := func(t *testing.T, spec string) error {
 		t.Helper()
@@ -49,6 +50,7 @@ func TestTheClusterValidatesAsTheAPIDoes(t *testing.T) {
 }
 
 func TestTheClusterKeepsTheSchemasBounds(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	for name, spec := range map[string]runnerapi.AppSpec{
 		"no image":        {},
@@ -69,7 +71,7 @@ func TestTheClusterKeepsTheSchemasBounds(t *testing.T) {
 		},
 	}
 	require.NoError(t, env.Client.Create(t.Context(), a, client.DryRunAll))
-	assert.EqualValues(t, 1, *a.Spec.Replicas, "defaults are the schema's")
+	assert.Equal(t, runnerapi.TypeDeployment, a.Spec.Type, "defaults are the schema's")
 	assert.Equal(t, "TCP", a.Spec.Ports[0].Protocol)
 	assert.Equal(t, "/", a.Spec.Probes.Readiness.HTTP.Path)
 }
@@ -82,7 +84,7 @@ func TestEngineSaysThatTheResourceIsMissing(t *testing.T) {
 		out, err := env.Cluster.Kubectl(context.Background(), "annotate", "crd", app.CRDName, fmt.Sprintf("%s=%d", app.SchemaVersionAnnotation, app.SchemaVersion), "--overwrite")
 		assert.NoError(t, err, string(out))
 	})
-	e, err := app.New(app.Config{RESTConfig: env.Agent, Namespace: kubetest.AgentNamespace})
+	e, err := app.New(everywhere(env))
 	require.NoError(t, err)
 	var missing *app.MissingCRDError
 	err = e.Run(t.Context())

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -16,13 +15,17 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-// soonEnough is far more than a diagnosis takes after its signal, which the log
-// tells, and far less than Kubernetes' progress deadline of ten minutes: on a
-// machine under load the test's own watch is late too.
-const soonEnough = 20 * time.Second
+// startByEvents runs an Engine that reconciles an App again only when an event is about it. So it has
+// what it diagnoses from the signal itself, and not from looking again and again.
+func startByEvents(t *testing.T, env *kubetest.Env, namespace string) *app.Engine {
+	t.Helper()
+	e, _ := startWith(t, limitedTo(env, namespace), (*app.Engine).WithoutRechecks)
+	return e
+}
 
 // signal says whether an object shows that something is wrong.
 type signal func(client.Object) bool
@@ -51,8 +54,9 @@ func (s *sightings) expect(name string, cause runnerapi.Cause, see signal) {
 	s.signals[name], s.causes[name] = see, cause
 }
 
-// check compares how long after its signal a diagnosis was published.
-func (s *sightings) check(t *testing.T, name string) {
+// report logs how long after its signal a diagnosis was published. How long that takes is the
+// machine's affair too, so that it bounds nothing.
+func (s *sightings) report(t *testing.T, name string) {
 	t.Helper()
 	eventually(t, "the test's watches have caught up", func() bool {
 		s.mu.Lock()
@@ -63,7 +67,6 @@ func (s *sightings) check(t *testing.T, name string) {
 	defer s.mu.Unlock()
 	delay := s.told[name].Sub(s.signal[name])
 	t.Logf("%s: published %s after its signal", s.causes[name], delay.Round(time.Millisecond))
-	assert.Less(t, delay, soonEnough)
 }
 
 // in watches a namespace with a client of the test's own until it ends.
@@ -83,7 +86,7 @@ func (s *sightings) in(t *testing.T, env *kubetest.Env, ns string) {
 				s.note(ev)
 			}
 		}()
-		t.Cleanup(func() { w.Stop(); <-done })
+		t.Cleanup(func() { w.Stop(); await.Closed(t, done, "the watch's end") })
 	}
 }
 

@@ -22,7 +22,7 @@ var briskly = app.Sizing{Every: time.Second, Save: time.Second, Settle: time.Hou
 // eventuallyMeasured has the patience that metrics-server needs.
 func eventuallyMeasured(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	require.Eventually(t, condition, 2*time.Minute, 200*time.Millisecond, what)
+	within(t, 2*time.Minute, what, condition)
 }
 
 func podsOf(t *testing.T, env *kubetest.Env, k runnerapi.Key) []corev1.Pod {
@@ -45,11 +45,12 @@ func eventOf(t *testing.T, env *kubetest.Env, k runnerapi.Key, reason string) st
 }
 
 func TestMetricsAndRightSizing(t *testing.T) {
+	t.Parallel()
 	env := kubetest.Full(t)
 	image := helloImage(t, env)
 	require.NoError(t, env.Cluster.WaitMetrics(t.Context()))
 	ns := ownNamespace(t, env)
-	e, _ := asInTheAgent(t, env, briskly)
+	e, _ := asInTheAgent(t, env, ns, briskly)
 	big := runnerapi.Resources{Requests: runnerapi.ResourceAmounts{CPU: "100m", Memory: "100Mi"}}
 	apply := &runnerapi.RightSizing{Mode: runnerapi.SizingApply, Memory: runnerapi.MemoryBounds{Min: "48Mi"}}
 	plain, told, fitted, firm := key(ns, "plain"), key(ns, "told"), key(ns, "fitted"), key(ns, "firm")
@@ -125,7 +126,7 @@ func TestMetricsAndRightSizing(t *testing.T) {
 			a = get(t, env, told, &app.App{})
 			return a.Status.Sizing != nil && len(a.Status.Sizing.Containers) == 1
 		})
-		other, _ := asInTheAgent(t, env, app.Sizing{Every: time.Hour})
+		other, _ := asInTheAgent(t, env, ns, app.Sizing{Every: time.Hour})
 		m, err := other.Metrics(t.Context(), told)
 		require.NoError(t, err)
 		require.Len(t, m.Sizing.Containers, 1)
@@ -158,9 +159,10 @@ func TestMetricsAndRightSizing(t *testing.T) {
 }
 
 func TestMetricsWithoutMetricsServer(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
-	e, _ := asInTheAgent(t, env, app.Sizing{})
+	e, _ := asInTheAgent(t, env, ns, app.Sizing{})
 	deploy(t, e, key(ns, "web"), runnerapi.AppSpec{Image: "example.com/web:1"})
 	eventually(t, "a clear answer", func() bool {
 		_, err := e.Metrics(t.Context(), key(ns, "web"))

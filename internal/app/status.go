@@ -16,7 +16,7 @@ import (
 
 // observe is the status that follows from what is there now, and when to look
 // again though nothing changed.
-func (e *Engine) observe(ctx context.Context, a *App, m made) (Status, time.Duration, error) {
+func (e *Engine) observe(ctx context.Context, a *App, m made, revision int64) (Status, time.Duration, error) {
 	pods, err := e.podsOf(ctx, a)
 	if err != nil {
 		return Status{}, 0, err
@@ -34,6 +34,7 @@ func (e *Engine) observe(ctx context.Context, a *App, m made) (Status, time.Dura
 		if err != nil {
 			return Status{}, 0, err
 		}
+		ev.Proven = a.proven(revision)
 		finding = diagnose.Find(ev)
 	}
 	s := *a.Status.DeepCopy()
@@ -41,6 +42,7 @@ func (e *Engine) observe(ctx context.Context, a *App, m made) (Status, time.Dura
 	if !a.ranBefore(m) {
 		count(&s, a, m.workload, pods, jobs)
 		s.Phase, s.Diagnosis = phase(a, m, pods, currentRuns(a, jobs), finding), finding.Diagnosis
+		s.WaitingFor = waitsFor(a, m, pods, s.Phase, finding)
 		if a.Spec.Type == runnerapi.TypePipeline {
 			if err := e.notePipeline(ctx, a, &s, m, pods); err != nil {
 				return Status{}, 0, err
@@ -55,6 +57,13 @@ func (e *Engine) observe(ctx context.Context, a *App, m made) (Status, time.Dura
 		now := e.now().UTC().Truncate(time.Second)
 		s.LastTransition = &now
 	}
+	if finding.Stop {
+		s.Stopped = &Stopped{Generation: a.Generation, Restart: a.restart(), Diagnosis: *finding.Diagnosis}
+	} else if !a.stopped() {
+		s.Stopped = nil
+	}
+	s.Revision, s.Undone = revision, noteOf(a, revision).Undone
+	settle(a, &s, finding.Crashed)
 	return s, finding.Recheck, nil
 }
 
@@ -90,7 +99,7 @@ func count(s *Status, a *App, w client.Object, pods []*corev1.Pod, jobs []*batch
 // phase sums up. Healthy is said of what is wholly so, and never on old news.
 func phase(a *App, m made, pods []*corev1.Pod, jobs []*batchv1.Job, f diagnose.Finding) runnerapi.Phase {
 	figures := figuresOf(m.workload)
-	serves := figures.available > 0 || anyReady(pods)
+	serves := serves(a, figures, pods, f)
 	switch a.Spec.Type {
 	case runnerapi.TypeJob, runnerapi.TypePipeline:
 		serves = false
@@ -101,6 +110,8 @@ func phase(a *App, m made, pods []*corev1.Pod, jobs []*batchv1.Job, f diagnose.F
 	switch {
 	case a.Spec.Paused:
 		return runnerapi.PhasePaused
+	case f.Diagnosis != nil && f.Diagnosis.Cause.Retried() && a.Spec.Type.Runs() && len(jobs) > 0 && goesOn(jobs[0]):
+		return runnerapi.PhaseProgressing // Kubernetes tries it again
 	case f.Diagnosis != nil && serves:
 		return runnerapi.PhaseDegraded
 	case f.Diagnosis != nil:
@@ -116,6 +127,23 @@ func phase(a *App, m made, pods []*corev1.Pod, jobs []*batchv1.Job, f diagnose.F
 		return runnerapi.PhaseDegraded
 	}
 	return runnerapi.PhaseProgressing
+}
+
+// serves says whether a Service has a pod to send requests to. A pod whose
+// container ends right after each start is none; one whose container runs for a
+// while each time is one all the time, where the App has served before: else its
+// phase would change with each restart.
+func serves(a *App, figures figures, pods []*corev1.Pod, f diagnose.Finding) bool {
+	if max(figures.available, readyPods(pods)) > f.Brief {
+		return true
+	}
+	before := a.observed() && (a.Status.Phase == runnerapi.PhaseHealthy || a.Status.Phase == runnerapi.PhaseDegraded)
+	return f.Flaps && before
+}
+
+func goesOn(j *batchv1.Job) bool {
+	outcome, _ := outcomeOfJob(j)
+	return outcome == runnerapi.RunRunning
 }
 
 func succeeded(j *batchv1.Job) bool {

@@ -5,7 +5,6 @@ import (
 	"io"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -71,20 +70,22 @@ func (b *gatedBody) Close() error {
 // TestANewLeaderWaitsUntilItKnows has a replica get the lease that does not know yet of an App's end,
 // of which the former leader has told.
 func TestANewLeaderWaitsUntilItKnows(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
 	received := &receiver{}
-	config := app.Config{Announce: received.take, Lease: time.Second}
+	config := limitedTo(env, ns)
+	config.Announce = received.take
 	config.Replica = "before"
-	before := startReplica(t, env.Agent, config)
+	before := startReplica(t, config)
 	eventually(t, "the first leads", before.Leads)
 	config.Replica = "next"
-	next := startReplica(t, env.Agent, config)
+	next := startReplica(t, config)
 	t.Cleanup(next.watches.open)
 
 	received.set(errors.New("the control plane is away"))
 	k, marker := key(ns, "ended"), key(ns, "marker")
-	deploy(t, before.Engine, k, web)
+	deploy(t, before.Engine, k, web())
 	rollOut(t, env, k)
 	settledIn(t, next.Engine, k, runnerapi.PhaseHealthy)
 	next.watches.close()
@@ -93,14 +94,14 @@ func TestANewLeaderWaitsUntilItKnows(t *testing.T) {
 	eventually(t, "the first tells the end", func() bool { return len(received.of(k.Name)) > 0 })
 	before.StepDown()
 
-	eventually(t, "the next one gets the lease", func() bool { return leader(t, env) == "next" })
+	eventually(t, "the next one gets the lease", func() bool { return leader(t, env, config.Namespace) == "next" })
 	eventually(t, "and gives it back, since it does not learn how the Apps are", func() bool {
-		return leader(t, env) == "" || len(received.of(k.Name)) > 1
+		return leader(t, env, config.Namespace) == "" || len(received.of(k.Name)) > 1
 	})
 	require.Equal(t, []app.EventType{app.EventRemoved}, types(received.of(k.Name)), "nothing of an App behind its end")
 	next.watches.open()
 	eventually(t, "it leads when it knows", next.Leads)
-	deploy(t, next.Engine, marker, web)
+	deploy(t, next.Engine, marker, web())
 	eventually(t, "and tells what is", func() bool { return len(received.of(marker.Name)) > 0 })
 	assert.Equal(t, []app.EventType{app.EventRemoved}, types(received.of(k.Name)))
 }
@@ -108,14 +109,18 @@ func TestANewLeaderWaitsUntilItKnows(t *testing.T) {
 // TestANewLeaderLooksAfterItWasHeard has a former leader that was held take an App down and tell its end, when
 // the next one leads, has looked at the Apps, and has not been heard yet.
 func TestANewLeaderLooksAfterItWasHeard(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
 	received := &receiver{}
 	received.setDeaf(true)
-	next := startReplica(t, env.Agent, app.Config{Replica: "next", Announce: received.take})
+	config := limitedTo(env, ns)
+	config.Replica, config.Announce = "next", received.take
+	config.Lease = patience // or a busy machine makes it lose the lease, and look again for that
+	next := startReplica(t, config)
 	t.Cleanup(next.watches.open)
 	k, marker := key(ns, "ended"), key(ns, "marker")
-	deploy(t, next.Engine, k, web)
+	deploy(t, next.Engine, k, web())
 	rollOut(t, env, k)
 	settledIn(t, next.Engine, k, runnerapi.PhaseHealthy)
 	next.watches.close()
@@ -127,7 +132,7 @@ func TestANewLeaderLooksAfterItWasHeard(t *testing.T) {
 	assert.NotEmpty(t, received.heard().Lease, "when it was heard")
 	assert.Empty(t, received.of(k.Name))
 	next.watches.open()
-	deploy(t, next.Engine, marker, web)
+	deploy(t, next.Engine, marker, web())
 	eventually(t, "it tells what is", func() bool { return len(received.of(marker.Name)) > 0 })
 	assert.Empty(t, received.of(k.Name), "that it is there was not so any more when the next one was heard")
 }
@@ -135,18 +140,19 @@ func TestANewLeaderLooksAfterItWasHeard(t *testing.T) {
 // TestALostNamespaceKeepsNobodyFromLeading has an agent that is limited to some namespaces lose its rights
 // in one of them, as it does when that is deleted.
 func TestALostNamespaceKeepsNobodyFromLeading(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	kept, lost := ownNamespace(t, env), ownNamespace(t, env)
-	config := app.Config{Namespaces: []string{kept, lost}}
+	config := limitedTo(env, kept, lost)
 	config.Replica = "before"
-	before := startReplica(t, env.Agent, config)
+	before := startReplica(t, config)
 	eventually(t, "the first leads", before.Leads)
 	config.Replica = "next"
-	next := startReplica(t, env.Agent, config)
+	next := startReplica(t, config)
 	next.foreign.Store(&lost)
 	before.StepDown()
 	eventually(t, "the next one leads", next.Leads)
-	deploy(t, next.Engine, key(kept, "web"), web)
+	deploy(t, next.Engine, key(kept, "web"), web())
 	rollOut(t, env, key(kept, "web"))
 	settledIn(t, next.Engine, key(kept, "web"), runnerapi.PhaseHealthy)
 }
@@ -154,22 +160,24 @@ func TestALostNamespaceKeepsNobodyFromLeading(t *testing.T) {
 // TestAProcessHasATermOfItsOwn has one killed and another one started under its name: it need not
 // wait for the lease's end, and what the first sent is known from what it sends.
 func TestAProcessHasATermOfItsOwn(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
 	received := &receiver{}
-	config := app.Config{Replica: "same", Announce: received.take, Lease: 2 * patience}
-	killed := startReplica(t, env.Agent, config)
+	config := limitedTo(env, ns)
+	config.Replica, config.Announce, config.Lease = "same", received.take, 2*patience
+	killed := startReplica(t, config)
 	k := key(ns, "outlives")
-	deploy(t, killed.Engine, k, web)
+	deploy(t, killed.Engine, k, web())
 	eventually(t, "the first process tells, and notes it: else the second would tell it once more", func() bool {
 		noted := get(t, env, k, &app.App{}).Status.Announced
 		return noted != nil && noted.Generation == 1
 	})
 	killed.cut.Store(true)
 	killed.stop()
-	require.Equal(t, "same", leader(t, env), "it had no word to say")
+	require.Equal(t, "same", leader(t, env, config.Namespace), "it had no word to say")
 
-	startReplica(t, env.Agent, config)
+	startReplica(t, config)
 	rollOut(t, env, k)
 	eventually(t, "the second tells", func() bool { return len(received.of(k.Name)) == 2 })
 	told := received.of(k.Name)

@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
@@ -28,7 +30,7 @@ func follow(t *testing.T, e *app.Engine, k runnerapi.Key) *told {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- e.Events(ctx, k, runnerapi.EventOptions{Follow: true}, h.hear) }()
-	t.Cleanup(func() { cancel(); assert.NoError(t, <-done) })
+	t.Cleanup(func() { cancel(); assert.NoError(t, await.Receive(t, done, "the end of the events")) })
 	return h
 }
 
@@ -61,9 +63,10 @@ func diagnosed(cause runnerapi.Cause) func(runnerapi.AppStatus) bool {
 // appears when the one before it is out of the way, and the App is called
 // healthy after the last.
 func TestCausesBehindCauses(t *testing.T) {
+	t.Parallel()
 	env := kubetest.Full(t)
-	e, _ := start(t, env.Agent, nil)
 	ns := ownNamespace(t, env)
+	e, _ := start(t, env, ns, nil)
 	k := key(ns, "cursed")
 	quota := noPods(t, env, ns)
 	spec := runnerapi.AppSpec{
@@ -75,7 +78,7 @@ func TestCausesBehindCauses(t *testing.T) {
 	heard := follow(t, e, k)
 	appears := func(cause runnerapi.Cause) {
 		t.Helper()
-		require.Eventually(t, func() bool { return heard.first(diagnosed(cause)) != nil }, podPatience, pollEvery, cause)
+		within(t, podPatience, string(cause), nudging(t, env, ns, func() bool { return heard.first(diagnosed(cause)) != nil }))
 	}
 	appears(runnerapi.CauseQuotaExceeded)
 	require.NoError(t, env.Client.Delete(t.Context(), quota))
@@ -105,9 +108,10 @@ func TestCausesBehindCauses(t *testing.T) {
 // TestSlowStartIsNoFailure is of an App that takes its time within its probes'
 // limits, though the kubelet complains of each try.
 func TestSlowStartIsNoFailure(t *testing.T) {
+	t.Parallel()
 	env := kubetest.Full(t)
-	e, _ := start(t, env.Agent, nil)
 	ns := ownNamespace(t, env)
+	e, _ := start(t, env, ns, nil)
 	k := key(ns, "slow")
 	complaints := newSightings()
 	complaints.expect(k.Name, "", says(3, "Unhealthy"))
@@ -116,7 +120,7 @@ func TestSlowStartIsNoFailure(t *testing.T) {
 	probes.Startup = &runnerapi.Probe{TCP: &runnerapi.TCPProbe{Port: 8080}, PeriodSeconds: 1, FailureThreshold: 90}
 	deploy(t, e, k, runnerapi.AppSpec{Image: helloImage(t, env), Args: []string{"-start-delay=6s"}, Probes: probes})
 	heard := follow(t, e, k)
-	require.Eventually(t, func() bool { return heard.first(healthy) != nil }, podPatience, pollEvery)
+	within(t, podPatience, "it is healthy", func() bool { return heard.first(healthy) != nil })
 	assert.False(t, complaints.signal[k.Name].IsZero(), "the probe failed meanwhile")
 	assert.Nil(t, heard.first(func(s runnerapi.AppStatus) bool { return s.Diagnosis != nil || s.Phase == runnerapi.PhaseFailed }))
 	assert.EqualValues(t, 1, heard.first(healthy).Status.ReadyReplicas)
@@ -124,16 +128,38 @@ func TestSlowStartIsNoFailure(t *testing.T) {
 
 // TestUpForAMomentIsNotHealthy is of an App without a probe, between its crashes.
 func TestUpForAMomentIsNotHealthy(t *testing.T) {
+	t.Parallel()
 	env := kubetest.Full(t)
-	e, _ := start(t, env.Agent, nil)
 	ns := ownNamespace(t, env)
+	e, _ := start(t, env, ns, nil)
 	k := key(ns, "mayfly")
 	deploy(t, e, k, runnerapi.AppSpec{Image: helloImage(t, env), Args: []string{"-crash-after=1s"}})
 	require.NotNil(t, troubled(t, e, k, trouble{cause: runnerapi.CauseCrashLoop}).Status.Diagnosis)
 	heard := follow(t, e, k)
 	known := restarts(t, env, ns)
-	require.Eventually(t, func() bool { return restarts(t, env, ns) >= known+2 }, podPatience, pollEvery)
+	within(t, podPatience, "it ends twice more", func() bool { return restarts(t, env, ns) >= known+2 })
 	assert.Nil(t, heard.first(func(s runnerapi.AppStatus) bool { return s.Diagnosis == nil }))
+}
+
+// TestACrashAfterSecondsIsNeverHealthy has the stabilization that agents have by default.
+func TestACrashAfterSecondsIsNeverHealthy(t *testing.T) {
+	t.Parallel()
+	env := kubetest.Full(t)
+	ns := ownNamespace(t, env)
+	config := limitedTo(env, ns)
+	config.Stabilization = nil
+	e, _ := startWith(t, config)
+	heard := map[string]*told{}
+	for name, after := range map[string]string{"three": "3s", "six": "6s", "twelve": "12s"} {
+		deploy(t, e, key(ns, name), runnerapi.AppSpec{Image: helloImage(t, env), Args: []string{"-crash-after=" + after}})
+		heard[name] = follow(t, e, key(ns, name))
+	}
+	for name, h := range heard {
+		a := troubled(t, e, key(ns, name), trouble{cause: runnerapi.CauseCrashLoop, message: "restarts in"})
+		assert.Nil(t, h.first(healthy), name)
+		assert.NotEmpty(t, a.Status.Diagnosis.LastLines)
+		assert.NotNil(t, h.first(func(s runnerapi.AppStatus) bool { return strings.Contains(s.WaitingFor, "stay ready for 30s") }), name)
+	}
 }
 
 func restarts(t *testing.T, env *kubetest.Env, ns string) (n int32) {

@@ -21,7 +21,7 @@ const (
 // SchemaVersion counts changes of the App's schema. The CustomResourceDefinition
 // carries it, so that an agent which meets an older one says so instead of
 // having its fields dropped. A newer one is fine: that is a rollback of the agent.
-const SchemaVersion = 5
+const SchemaVersion = 6
 
 // SchemaVersionAnnotation is where the CustomResourceDefinition carries it.
 const SchemaVersionAnnotation = "pipeops.io/schema-version"
@@ -56,7 +56,9 @@ type Status struct {
 
 	Selector        string        `json:"selector,omitempty" doc:"Label selector of the App's pods, for the scale subresource."`
 	ObservedRestart string        `json:"observedRestart,omitempty" doc:"The restart that this status speaks of."`
-	HealthyRevision int64         `json:"healthyRevision,omitempty" doc:"The last revision that was healthy."`
+	Healthy         []int64       `json:"healthyRevisions,omitempty" doc:"Revisions that were healthy and did not crash since, the newest last: where an automatic rollback may go."`
+	StableRevision  int64         `json:"stableRevision,omitempty" doc:"The last revision whose rollout succeeded, whatever became of it later."`
+	Stopped         *Stopped      `json:"stopped,omitempty" doc:"Why the agent keeps this spec from being rolled out."`
 	Outcomes        []Settlement  `json:"outcomes,omitempty" doc:"How the last changes and restarts came out."`
 	Announced       *Announced    `json:"announced,omitempty" doc:"What was announced last."`
 	Unannounced     []Transition  `json:"unannounced,omitempty" doc:"The last changes that are to be announced, in order: those with a sequence past that of announced."`
@@ -64,6 +66,15 @@ type Status struct {
 	JobsRun         string        `json:"jobsRun,omitempty" doc:"Digest of the Pipeline's run that its jobs' states speak of."`
 	Finished        string        `json:"finished,omitempty" doc:"Digest of the Job or Pipeline that ran to its end, so that it does not run again."`
 	Sizing          *SizingStatus `json:"sizing,omitempty" doc:"What right-sizing measured and did."`
+}
+
+// Stopped is a rollout that the agent stopped, until there is another spec or restart.
+//
+// +kubebuilder:object:generate=true
+type Stopped struct {
+	Generation int64               `json:"generation"`
+	Restart    string              `json:"restart,omitempty"`
+	Diagnosis  runnerapi.Diagnosis `json:"diagnosis"`
 }
 
 // SizingStatus is what right-sizing must not lose when the agent restarts.

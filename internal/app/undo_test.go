@@ -12,6 +12,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
@@ -53,10 +54,11 @@ func failRollout(t *testing.T, env *kubetest.Env, k runnerapi.Key, image string)
 }
 
 func TestFailedRolloutIsTakenBackOnce(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
 	r := &receiver{}
-	e, _ := start(t, env.Agent, r.take)
+	e, _ := start(t, env, ns, r.take)
 	k := key(ns, "undone")
 	good, bad := image("good"), image("bad")
 	good.Rollback, bad.Rollback = runnerapi.RollbackOnFailure, runnerapi.RollbackOnFailure
@@ -110,9 +112,10 @@ func TestFailedRolloutIsTakenBackOnce(t *testing.T) {
 }
 
 func TestNothingToGoBackToStaysFailed(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
-	e, _ := start(t, env.Agent, nil)
+	e, _ := start(t, env, ns, nil)
 	k := key(ns, "first-fails")
 	spec := image("bad")
 	spec.Rollback = runnerapi.RollbackOnFailure
@@ -128,9 +131,10 @@ func TestNothingToGoBackToStaysFailed(t *testing.T) {
 }
 
 func TestOutcomesOutliveRestarts(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
-	first, stop := start(t, env.Agent, nil)
+	first, stop := start(t, env, ns, nil)
 	k := key(ns, "outlives")
 	deployed := deploy(t, first, k, image("1"))
 	assert.Equal(t, runnerapi.OperationPending, outcome(t, first, "put-app", deployed).State)
@@ -140,7 +144,7 @@ func TestOutcomesOutliveRestarts(t *testing.T) {
 	require.NoError(t, err)
 	stop()
 
-	second, _ := start(t, env.Agent, nil)
+	second, _ := start(t, env, ns, nil)
 	assert.Equal(t, runnerapi.OperationSucceeded, outcome(t, second, "put-app", deployed).State)
 	eventually(t, "the restart reaches the deployment", func() bool {
 		return get(t, env, k, &appsv1.Deployment{}).Spec.Template.Annotations["pipeops.io/restarted-at"] == restarted.RestartedAt
@@ -157,9 +161,10 @@ func TestOutcomesOutliveRestarts(t *testing.T) {
 }
 
 func TestEventsTellOfEachChangeOnce(t *testing.T) {
+	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	ns := ownNamespace(t, env)
-	e, _ := start(t, env.Agent, nil)
+	e, _ := start(t, env, ns, nil)
 	k := key(ns, "watched")
 	deploy(t, e, k, image("1"))
 	events := make(chan runnerapi.AppEvent, 100)
@@ -168,7 +173,7 @@ func TestEventsTellOfEachChangeOnce(t *testing.T) {
 		done <- e.Events(t.Context(), k, runnerapi.EventOptions{}, func(ev runnerapi.AppEvent) error { events <- ev; return nil })
 	}()
 	rollOut(t, env, k)
-	require.NoError(t, <-done, "it ends when the App has settled")
+	require.NoError(t, await.Receive(t, done, "the end of the events, when the App has settled"))
 	close(events)
 	var all []runnerapi.AppEvent
 	for ev := range events {
@@ -183,7 +188,7 @@ func TestEventsTellOfEachChangeOnce(t *testing.T) {
 	assert.True(t, last.Settled)
 	assert.Equal(t, runnerapi.PhaseHealthy, last.Status.Phase)
 
-	other, _ := start(t, env.Agent, nil)
+	other, _ := start(t, env, ns, nil)
 	err := other.Events(t.Context(), k, runnerapi.EventOptions{After: last.ID}, func(ev runnerapi.AppEvent) error {
 		t.Errorf("sent again: %+v", ev)
 		return nil
@@ -196,9 +201,9 @@ func TestEventsTellOfEachChangeOnce(t *testing.T) {
 	go func() {
 		done <- e.Events(ctx, k, runnerapi.EventOptions{Follow: true}, func(ev runnerapi.AppEvent) error { following <- ev; return nil })
 	}()
-	assert.True(t, (<-following).Settled)
+	assert.True(t, await.Receive(t, following, "the event of now").Settled)
 	require.NoError(t, e.Delete(t.Context(), k, byTest))
-	require.NoError(t, <-done)
+	require.NoError(t, await.Receive(t, done, "the end of the events, when the App is gone"))
 	close(following)
 	var end runnerapi.AppEvent
 	for end = range following {

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"reflect"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -61,10 +60,19 @@ func (e *Engine) appEvent(a *App, last runnerapi.AppEvent) runnerapi.AppEvent {
 	switch {
 	case last.Name == "" || last.Status.Phase != w.Status.Phase || last.Generation != w.Generation || last.Settled != ev.Settled:
 		ev.Type = runnerapi.EventPhase
-	case !reflect.DeepEqual(last.Status.Diagnosis, w.Status.Diagnosis):
+	case !sameTrouble(last.Status.Diagnosis, w.Status.Diagnosis):
 		ev.Type = runnerapi.EventDiagnosis
 	}
 	return ev
+}
+
+// sameTrouble says whether two diagnoses are of one thing, whatever figures they
+// tell: how often something restarted is no news.
+func sameTrouble(a, b *runnerapi.Diagnosis) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Cause == b.Cause && a.Object == b.Object && a.Container == b.Container && a.Fix == b.Fix
 }
 
 func (e *Engine) removedEvent(last runnerapi.AppEvent) runnerapi.AppEvent {

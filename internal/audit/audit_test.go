@@ -17,9 +17,8 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
-
-const patience = 20 * time.Second
 
 func record(n int) runnerapi.AuditRecord {
 	return runnerapi.AuditRecord{
@@ -38,7 +37,7 @@ func running(t *testing.T, l *audit.Log) (stop func()) {
 	stop = func() {
 		once.Do(func() {
 			cancel()
-			assert.NoError(t, <-done)
+			assert.NoError(t, await.Receive(t, done, "the end of the log"))
 		})
 	}
 	t.Cleanup(stop)
@@ -173,8 +172,8 @@ func TestReplicasWriteOneLog(t *testing.T) {
 		all.Go(func() {
 			for i := range each {
 				l.Record(record(i))
-				if i%7 == 0 {
-					time.Sleep(time.Millisecond) // so that batches differ
+				if i%7 == 0 { // so that batches differ
+					await.Receive(t, l.Grown(), "records are kept")
 				}
 			}
 			stop()
@@ -216,11 +215,7 @@ func TestAStoreThatFailsLosesNothingAndRepeatsNothing(t *testing.T) {
 	running(t, l)
 	for n := range 3 {
 		l.Record(record(n + 1))
-		select {
-		case <-l.Grown():
-		case <-time.After(patience):
-			t.Fatal("not kept")
-		}
+		await.Receive(t, l.Grown(), "the record is kept")
 	}
 	r := verify(t, store, runnerapi.AuditHead{})
 	assert.Empty(t, r.Problems)

@@ -41,10 +41,10 @@ func (c *Client) ready(ctx context.Context, namespace string, spec runnerapi.Bui
 	if ns.Labels[Allowed] != AllowedValue {
 		return problem.Errorf(problem.Forbidden,
 			letIn,
-			"builds need more of a node than Apps do, and the owner of the cluster has not allowed them in namespace %s", namespace).WithField("namespace")
+			"builds need more of a node than Apps do, and the owner of the cluster has not allowed them in namespace %s", namespace).WithField("path.namespace")
 	}
 	if c.opts.Image == "" {
-		return problem.Errorf(runnerapi.CodeNotSupported,
+		return runnerapi.NotSupported(
 			"have the operator of the agent set PIPEOPS_BUILD_IMAGE to an image of rootless BuildKit, by its digest (docs/builds.md)",
 			"the agent has no builder: its configuration names no image of one")
 	}

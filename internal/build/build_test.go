@@ -40,6 +40,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/deployments"
 	"github.com/pipeops/pipeops-vm-agent/internal/build"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/buildkit"
 	"github.com/pipeops/pipeops-vm-agent/test/cluster"
 	"github.com/pipeops/pipeops-vm-agent/test/gitserver"
@@ -470,7 +471,7 @@ func (a *authority) serve(t *testing.T, handler http.Handler) string {
 	go func() { done <- server.Serve(listener) }()
 	t.Cleanup(func() {
 		require.NoError(t, server.Close())
-		require.ErrorIs(t, <-done, http.ErrServerClosed)
+		require.ErrorIs(t, await.Receive(t, done, "the server's end"), http.ErrServerClosed)
 	})
 	return listener.Addr().String()
 }

@@ -23,10 +23,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/image"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/programs"
 )
 
 // pages runs what docs/git.md and docs/builds.md have run where there is a builder: with the
@@ -84,8 +85,8 @@ func run(t *testing.T, env []string, text string) string {
 func (f *follower) runner(t *testing.T) []string {
 	t.Helper()
 	dir := t.TempDir()
-	build := image.GoBuild{Dir: filepath.Join("..", ".."), Package: "./cmd/runner", Output: filepath.Join(dir, "pipeops-runner")}
-	require.NoError(t, build.Run(t.Context()))
+	program, err := programs.Runner.Build(t.Context())
+	require.NoError(t, err)
 	ca := runnerapitest.NewCA(t)
 	address := f.serve(t, ca)
 	key, cert := pair(t, ca.Issue(t, runnerapi.RunnerURI(runnerapitest.TrustDomain, runnerapitest.RunnerName)))
@@ -96,7 +97,7 @@ func (f *follower) runner(t *testing.T) []string {
 	}
 	file := filepath.Join(dir, "runner.json")
 	require.NoError(t, credentials.Write(file))
-	return append(os.Environ(), "PIPEOPS_RUNNER_CREDENTIALS="+file, "PATH="+dir+":"+os.Getenv("PATH"))
+	return append(os.Environ(), "PIPEOPS_RUNNER_CREDENTIALS="+file, "PATH="+filepath.Dir(program)+":"+os.Getenv("PATH"))
 }
 
 // serve serves what this agent has of the Runner API.
@@ -121,7 +122,7 @@ func (f *follower) serve(t *testing.T, ca *runnerapitest.CA) string {
 	}()
 	t.Cleanup(func() {
 		cancel()
-		assert.NoError(t, <-done)
+		assert.NoError(t, await.Receive(t, done, "the server's end"))
 	})
 	return ln.Addr().String()
 }

@@ -235,7 +235,7 @@ func (f *follower) await(what string, is func(runnerapi.SourceStatus) bool) runn
 
 func (f *follower) settled() runnerapi.SourceStatus {
 	f.t.Helper()
-	return f.await("settled", func(s runnerapi.SourceStatus) bool { return s.Phase.Settled() })
+	return f.await("settled", func(s runnerapi.SourceStatus) bool { return s.Phase.Settled() || s.Phase.Applied() })
 }
 
 func (f *follower) ask() {

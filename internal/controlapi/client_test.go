@@ -1,17 +1,20 @@
 package controlapi_test
 
 import (
+	"bufio"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"io"
 	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -19,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 func TestAllCallsOverTheWire(t *testing.T) {
@@ -163,14 +167,17 @@ func TestUnreachable(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = silent.Close() })
 
-	for name, c := range map[string]struct{ host, words string }{
-		"refused": {closed.Addr().String(), "refused"},
-		"silent":  {silent.Addr().String(), "did not answer in time"},
-		"name":    {"nowhere.invalid:8443", "cannot be resolved"},
+	for name, c := range map[string]struct {
+		host, words string
+		patience    time.Duration
+	}{
+		"refused": {closed.Addr().String(), "refused", time.Minute},
+		"silent":  {silent.Addr().String(), "did not answer in time", 50 * time.Millisecond},
+		"name":    {"nowhere.invalid:8443", "cannot be resolved", time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := newClient(t, "https://"+c.host, &tls.Config{MinVersion: tls.VersionTLS13}, func(c *controlapi.ClientConfig) { c.Retries = 1 })
-			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), c.patience)
 			defer cancel()
 			_, err := client.Heartbeat(ctx, controlapi.Heartbeat{})
 			e := requireProblem(t, err, controlapi.CodeUnreachable, c.host, c.words)
@@ -178,7 +185,7 @@ func TestUnreachable(t *testing.T) {
 		})
 	}
 	t.Run("plain HTTP", func(t *testing.T) {
-		plain := &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: time.Second}
+		plain := &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: time.Minute}
 		ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		require.NoError(t, err)
 		done := make(chan error, 1)
@@ -187,7 +194,7 @@ func TestUnreachable(t *testing.T) {
 		_, err = client.Heartbeat(t.Context(), controlapi.Heartbeat{})
 		requireProblem(t, err, controlapi.CodeUnreachable, ln.Addr().String(), "does not speak TLS")
 		require.NoError(t, plain.Close())
-		require.ErrorIs(t, <-done, http.ErrServerClosed)
+		require.ErrorIs(t, await.Receive(t, done, "the end of the server"), http.ErrServerClosed)
 	})
 	t.Run("cancelled", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -222,16 +229,37 @@ func TestWhatPassesIsTriedAgain(t *testing.T) {
 	_, err = c.Heartbeat(t.Context(), controlapi.Heartbeat{})
 	requireProblem(t, err, controlapi.CodeRevoked, "revoked")
 	assert.Equal(t, int32(1), calls.Load(), "what is final is not tried again")
+}
 
-	calls.Store(0)
-	failure = controlapi.Errorf("too_many_requests", "wait", "slow down").WithRetryAfter(time.Second)
-	began := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	_, err = c.Heartbeat(ctx, controlapi.Heartbeat{})
-	require.Error(t, err)
-	assert.Equal(t, int32(1), calls.Load(), "Retry-After is honoured")
-	assert.Less(t, time.Since(began), time.Second)
+func TestRetryAfterIsHonoured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answers := []string{
+			"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 30\r\nContent-Length: 0\r\n\r\n",
+			"HTTP/1.1 200 OK\r\nContent-Length: 21\r\n\r\n" + `{"intervalSeconds":7}`,
+		}
+		s := &streams{dial: func(context.Context) (net.Conn, error) {
+			here, there := net.Pipe()
+			answer := answers[0]
+			answers = answers[1:]
+			go func() {
+				defer func() { _ = there.Close() }()
+				r, err := http.ReadRequest(bufio.NewReader(there))
+				if assert.NoError(t, err) {
+					_, err = io.Copy(io.Discard, r.Body)
+					assert.NoError(t, err)
+					_, err = io.WriteString(there, answer)
+					assert.NoError(t, err)
+				}
+			}()
+			return here, nil
+		}}
+		c := newClient(t, "https://nowhere.invalid", nil, func(c *controlapi.ClientConfig) { c.Streams = s })
+		began := time.Now()
+		answer, err := c.Heartbeat(t.Context(), controlapi.Heartbeat{})
+		require.NoError(t, err)
+		assert.Equal(t, 7, answer.IntervalSeconds)
+		assert.Equal(t, 30*time.Second, time.Since(began))
+	})
 }
 
 func TestARenewedCertificateIsUsed(t *testing.T) {

@@ -71,7 +71,7 @@ func TestBadRequestsAreRefusedWithFieldAndFix(t *testing.T) {
 		"malformed JSON":  {body: `{"name":`, code: problem.BadRequest, field: "body", words: "unexpected end of JSON"},
 		"oversized body":  {body: `{"csr":"` + strings.Repeat("x", 2<<20) + `"}`, code: problem.TooLarge, words: "too large"},
 		"unknown field":   {body: with(`"csr"`, `"colour":"red","csr"`), code: problem.Invalid, field: "colour", words: "unexpected property"},
-		"missing field":   {body: with(`"csr":"c",`, ``), code: problem.Invalid, field: "body", words: "property csr"},
+		"missing field":   {body: with(`"csr":"c",`, ``), code: problem.Invalid, field: "csr", words: "property csr"},
 		"bad name":        {body: with("shop", "Shop!"), code: problem.Invalid, field: "name", words: "has to be"},
 		"wrong type":      {body: with(`"shop"`, `7`), code: problem.Invalid, field: "name", words: "expected string"},
 		"wrong clock":     {body: with("2026-11-21T12:00:00Z", "noon"), code: problem.Invalid, field: "clock", words: "RFC 3339"},

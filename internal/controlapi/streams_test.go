@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 // streams lead to a server without TLS, or fail.
@@ -158,5 +159,5 @@ func TestAStreamThatIsGivenUpIsClosed(t *testing.T) {
 	}()
 	_, err := client.Heartbeat(ctx, controlapi.Heartbeat{})
 	require.ErrorIs(t, err, context.Canceled)
-	<-ended
+	await.Closed(t, ended, "the end of the stream")
 }

@@ -180,5 +180,5 @@ type EventsRequest struct {
 	// is refused: the next one has told what became of it. So is what comes late of its own, after
 	// a later call. Without, nothing is known of that.
 	Leader *Leadership `json:"leader,omitempty" doc:"The leadership under which they are sent. When a later one, or a later call of it, was heard they are refused."`
-	Events []Event     `json:"events" maxItems:"256" doc:"None, for the leadership to be known."`
+	Events []Event     `json:"events,omitempty" maxItems:"256" doc:"None, for the leadership to be known."`
 }

@@ -37,23 +37,19 @@ type announcer struct {
 	now   func() time.Time
 	// counts, if set, has what went out counted.
 	counts *outbox
-	// rush is on while many go out.
-	rush rush
 	// ahead is what was read past the last batch while that was on its way.
 	ahead []store.Waiting
 }
 
 func (a *announcer) run(ctx context.Context) error {
 	a.ahead = nil // of another time
-	defer a.rush.note(0)
 	for failures := 0; ; {
 		more, err := a.batch(ctx)
 		if ctx.Err() != nil {
-			return nil // told to stop
+			return nil //nolint:nilerr // told to stop
 		}
 		switch {
 		case err != nil:
-			a.rush.note(0)
 			failures++
 			a.log.Warn().Err(err).Int("failures", failures).Msg("announcements are waiting")
 			wait(ctx, backoff(a.pause, failures))
@@ -78,11 +74,9 @@ func (a *announcer) batch(ctx context.Context) (more bool, err error) {
 	a.ahead = nil
 	if len(waiting) == 0 {
 		if waiting, err = a.store.Waiting(ctx, 0, announceBatch); err != nil || len(waiting) == 0 {
-			a.rush.note(0)
 			return false, err
 		}
 	}
-	a.rush.note(len(waiting))
 	events, err := a.addressed(ctx, waiting)
 	if err != nil {
 		return false, err

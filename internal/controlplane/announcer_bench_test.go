@@ -12,19 +12,18 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
+	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 )
 
 // BenchmarkOutboxToBroker is the way of an announcement from the database to a
 // confirmed place in a quorum queue: 10 000 events of 500 agents, for three Runners.
 func BenchmarkOutboxToBroker(b *testing.B) {
-	rabbit := broker.ForTest(b, broker.Options{})
-	s, err := Data{Dir: b.TempDir(), Database: newDatabase(b)}.openStore(b.Context())
-	require.NoError(b, err)
-	b.Cleanup(func() { _ = s.Close() })
+	at := rabbit.VHost(b)
+	s := newStore(b, postgres.Chosen(b))
 	const agents, each = 500, 20
 	fleet := fillFleet(b, s, agents)
 	publisher, err := announce.NewPublisher(announce.Config{
-		URLs: []string{rabbit.URL(broker.UserControlPlane)}, TLS: rabbit.TLSConfig(), Log: zerolog.Nop(),
+		URLs: []string{at.URL(broker.UserControlPlane)}, TLS: at.TLSConfig(), Log: zerolog.Nop(),
 	})
 	require.NoError(b, err)
 	ctx, cancel := context.WithCancel(b.Context())

@@ -13,6 +13,8 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 )
 
 // flaky confirms as many events as it is told to in each call, all when it has
@@ -48,11 +50,9 @@ func (f *flaky) received() []uint64 {
 }
 
 // changing is a store with an agent, and what puts so many announcements of it into the outbox at once.
-func changing(t *testing.T) (s *store.Store, change func(n int)) {
+func changing(t *testing.T, on postgres.Engine) (s *store.Store, change func(n int)) {
 	t.Helper()
-	s, err := Data{Dir: t.TempDir(), Database: newDatabase(t)}.openStore(t.Context())
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	s = newStore(t, on)
 	a := store.Agent{ID: "a1", Name: "shop", ClusterUID: "u", State: announce.StatePending, EdgeAddress: "e:1"}
 	require.NoError(t, s.InsertAgent(t.Context(), a))
 	return s, func(n int) {
@@ -68,8 +68,10 @@ func changing(t *testing.T) (s *store.Store, change func(n int)) {
 	}
 }
 
-func TestTheOutboxIsEmptiedInOrder(t *testing.T) {
-	s, change := changing(t)
+func TestTheOutboxIsEmptiedInOrder(t *testing.T) { postgres.OnEach(t, testOutboxIsEmptiedInOrder) }
+
+func testOutboxIsEmptiedInOrder(t *testing.T, on postgres.Engine) {
+	s, change := changing(t, on)
 	change(5)
 	f := &flaky{confirms: []int{0, 2, 0, 1}}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -77,14 +79,14 @@ func TestTheOutboxIsEmptiedInOrder(t *testing.T) {
 	go func() {
 		done <- (&announcer{store: s, publisher: f, log: zerolog.Nop(), pause: time.Millisecond, now: time.Now}).run(ctx)
 	}()
-	eventually(t, "all are out in spite of the failures", func() bool { return len(f.received()) == 5 })
+	await.Until(t, "all are out in spite of the failures", func() bool { return len(f.received()) == 5 })
 	change(1)
-	eventually(t, "a commit wakes it", func() bool { return len(f.received()) == 6 })
+	await.Until(t, "a commit wakes it", func() bool { return len(f.received()) == 6 })
 	assert.Equal(t, []uint64{1, 2, 3, 4, 5, 6}, f.received())
-	eventually(t, "what is confirmed leaves the outbox", func() bool {
+	await.Until(t, "what is confirmed leaves the outbox", func() bool {
 		n, err := s.OutboxLength(t.Context())
 		return err == nil && n == 0
 	})
 	cancel()
-	require.NoError(t, <-done)
+	require.NoError(t, await.Receive(t, done, "the end of the announcer"))
 }

@@ -16,9 +16,6 @@ import (
 // TestHeartbeatsAreWrittenTogether counts what ten heartbeats of each of a thousand
 // agents cost the database: one row each, in one transaction, and nothing before it.
 func TestHeartbeatsAreWrittenTogether(t *testing.T) {
-	if onPostgres {
-		t.Skip("it is counted by SQLite")
-	}
 	const agents, beats = 1000, 10
 	dir := t.TempDir()
 	c, err := New(t.Context(), Config{DataDir: dir, APIListen: "127.0.0.1:0", TunnelListen: "127.0.0.1:0", EdgeListen: "127.0.0.1:0", Log: zerolog.Nop()})

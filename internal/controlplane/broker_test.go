@@ -15,6 +15,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 )
 
@@ -25,7 +26,7 @@ type listener struct {
 	events []announce.Event
 }
 
-func listenAs(t *testing.T, b *broker.Broker, runner string) *listener {
+func listenAs(t *testing.T, b broker.Endpoint, runner string) *listener {
 	t.Helper()
 	l := &listener{}
 	consumer, err := announce.NewConsumer(announce.ConsumerConfig{
@@ -45,7 +46,7 @@ func listenAs(t *testing.T, b *broker.Broker, runner string) *listener {
 	}()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
+		if err := await.Receive(t, done, "the end of the consumer"); !errors.Is(err, context.Canceled) {
 			t.Errorf("consumer: %v", err)
 		}
 	})
@@ -74,7 +75,8 @@ func slow(t *testing.T, what string, ok func() bool) {
 }
 
 func TestWithARealBroker(t *testing.T) {
-	b := broker.ForTest(t, broker.Options{})
+	t.Parallel()
+	b := broker.OwnForTest(t)
 	withBroker := func(c *Config) {
 		c.BrokerURLs, c.BrokerTLS = []string{b.URL(broker.UserControlPlane)}, b.TLSConfig()
 	}

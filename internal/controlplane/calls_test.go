@@ -17,6 +17,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/hostile"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
@@ -39,6 +40,7 @@ func (c *cluster) callThrough(tun *tunnel.Tunnel) {
 }
 
 func TestCallsThroughTheTunnel(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	c := p.registered("shop")
 	tun, disconnect := c.connect()
@@ -79,6 +81,7 @@ func TestCallsThroughTheTunnel(t *testing.T) {
 
 // TestACallInATunnelIsVerifiedLikeAnyOther has the certificate expire while the session goes on.
 func TestACallInATunnelIsVerifiedLikeAnyOther(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	c := p.registered("shop")
 	tun, _ := c.connect()
@@ -113,6 +116,7 @@ func (p *plane) callInTunnel(c *cluster, method, path string) (status int, body 
 }
 
 func TestARevokedAgentsCallInATunnelIsRefused(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	c, other := p.registered("shop"), p.registered("other")
 	status, _ := p.callInTunnel(c, http.MethodPost, "/v1/agent/check")
@@ -127,6 +131,7 @@ func TestARevokedAgentsCallInATunnelIsRefused(t *testing.T) {
 }
 
 func TestATunnelServesAgentsCallsAlone(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	c := p.registered("shop")
 	for _, path := range []string{
@@ -153,7 +158,7 @@ func hurriedInTunnels(t *testing.T, p *plane) hostile.Target {
 	go func() { served <- s.Serve(provenListener{ln, proven}) }()
 	t.Cleanup(func() {
 		require.NoError(t, s.Close())
-		require.ErrorIs(t, <-served, http.ErrServerClosed)
+		require.ErrorIs(t, await.Receive(t, served, "the end of the server"), http.ErrServerClosed)
 	})
 	return hostile.Target{Addr: ln.Addr().String()}
 }
@@ -174,6 +179,7 @@ func (l provenListener) Accept() (net.Conn, error) {
 
 // TestCallsInTunnelsEndEveryAttack of an agent that has a certificate and a tunnel.
 func TestCallsInTunnelsEndEveryAttack(t *testing.T) {
+	t.Parallel()
 	target := hurriedInTunnels(t, start(t))
 	var attacks []hostile.Attack
 	for _, a := range append(hostile.HTTP1("/v1/agent/heartbeat"), hostile.HTTP2("/v1/agent/heartbeat", 600)...) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
@@ -98,12 +99,12 @@ func TestACopyDoesNotTakeTheTunnel(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
 	own, _ := c.connectFrom(c.uid)
-	eventually(t, "the agent is connected", func() bool { return own.Status().Phase == tunnel.Connected })
-	eventually(t, "it is online", func() bool { return p.state(c.id.AgentID) == announce.StateOnline })
+	await.Until(t, "the agent is connected", func() bool { return own.Status().Phase == tunnel.Connected })
+	await.Until(t, "it is online", func() bool { return p.state(c.id.AgentID) == announce.StateOnline })
 	changed := own.Changed()
 
 	other, _ := c.connectFrom("another-cluster")
-	eventually(t, "the copy is refused", func() bool { return other.Status().Phase == tunnel.Refused })
+	await.Until(t, "the copy is refused", func() bool { return other.Status().Phase == tunnel.Refused })
 	assert.Contains(t, other.Status().LastError, "as a copy")
 	select {
 	case <-changed:

@@ -19,6 +19,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
@@ -35,13 +37,13 @@ func (c *cluster) answer(t *tunnel.Tunnel) {
 	}()
 	c.t.Cleanup(func() {
 		_ = server.Close()
-		<-done
+		await.Closed(c.t, done, "the end of the server")
 	})
 }
 
 // throughEdge asks an agent as a Runner would.
 func (p *plane) throughEdge(c *cluster) (string, error) {
-	ctx, cancel := context.WithTimeout(p.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
 	defer cancel()
 	transport := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: p.ca.Pool(), ServerName: c.id.ServerName},
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -71,13 +73,13 @@ func TestFromTheEdgeToTheAgent(t *testing.T) {
 		downs = append(downs, down)
 	}
 	for _, c := range []*cluster{shop, bank} {
-		eventually(t, c.name+" is online", func() bool { return p.state(c.id.AgentID) == announce.StateOnline })
+		await.Until(t, c.name+" is online", func() bool { return p.state(c.id.AgentID) == announce.StateOnline })
 		got, err := p.throughEdge(c)
 		require.NoError(t, err)
 		assert.Equal(t, "I am "+c.name, got)
 	}
 	downs[0]()
-	eventually(t, "shop is offline", func() bool { return p.state(shop.id.AgentID) == announce.StateOffline })
+	await.Until(t, "shop is offline", func() bool { return p.state(shop.id.AgentID) == announce.StateOffline })
 	assert.Equal(t, announce.StateOnline, p.state(bank.id.AgentID))
 	_, err = p.throughEdge(shop)
 	require.ErrorContains(t, err, "unrecognized name")
@@ -87,13 +89,14 @@ func TestRevokingClosesTheTunnel(t *testing.T) {
 	p := start(t)
 	c := p.registered("shop")
 	tun, _ := c.connect()
-	eventually(t, "connected", func() bool { return p.tunnel.Connected(c.id.AgentID) })
+	await.Until(t, "connected", func() bool { return p.tunnel.Connected(c.id.AgentID) })
 	_, err := p.admin.RevokeAgent(t.Context(), "shop") // as the CLI does, beside serve
 	require.NoError(t, err)
-	eventually(t, "the tunnel is closed", func() bool { return !p.tunnel.Connected(c.id.AgentID) })
-	eventually(t, "and the agent knows that it is for good", func() bool { return tun.Status().Phase == tunnel.Refused })
+	await.Until(t, "the tunnel is closed", func() bool { return !p.tunnel.Connected(c.id.AgentID) })
+	await.Until(t, "and the agent knows that it is for good", func() bool { return tun.Status().Phase == tunnel.Refused })
 	_, err = p.throughEdge(c)
 	require.Error(t, err)
+	require.Error(t, c.beat())
 }
 
 func TestRunnersGetTheSnapshot(t *testing.T) {
@@ -137,7 +140,7 @@ func TestRunnersGetTheSnapshot(t *testing.T) {
 func TestReadinessWithoutABroker(t *testing.T) {
 	p := start(t)
 	client := p.runnerClient("")
-	eventually(t, "ready", func() (ok bool) {
+	await.Until(t, "ready", func() (ok bool) {
 		p.get(client, "/readyz", func(resp *http.Response) { ok = resp.StatusCode == http.StatusOK })
 		return ok
 	})
@@ -218,7 +221,7 @@ func TestAnotherEdgeAddressIsAnnounced(t *testing.T) {
 	p.stop()
 	cfg.AdvertiseEdge = "edge.example.com:8444"
 	moved := start(t, func(other *Config) { *other = cfg })
-	eventually(t, "announced", func() bool { return len(moved.queued()) == 2 })
+	await.Until(t, "announced", func() bool { return len(moved.queued()) == 2 })
 	agent, err := moved.queued()[1].Agent()
 	require.NoError(t, err)
 	assert.Equal(t, announce.Endpoint{Address: "edge.example.com:8444", ServerName: c.id.ServerName}, agent.Endpoints[0])
@@ -226,7 +229,7 @@ func TestAnotherEdgeAddressIsAnnounced(t *testing.T) {
 
 func TestRunnerCredentials(t *testing.T) {
 	dir := t.TempDir()
-	admin, err := MakeAdmin(t.Context(), Data{Dir: dir, Database: newDatabase(t)}, nil)
+	admin, err := MakeAdmin(t.Context(), Data{Dir: dir, Database: newDatabase(t, postgres.Chosen(t))}, nil)
 	require.NoError(t, err)
 	_, err = admin.CreateRunner(t.Context(), "builder", time.Hour, false)
 	require.ErrorIs(t, err, ErrNeverServed)

@@ -16,16 +16,17 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 // readyWhen waits until the control plane says so of itself.
 func (p *plane) readyWhen(what string, met func(readiness) bool) readiness {
 	p.t.Helper()
 	var r readiness
-	require.Eventually(p.t, func() bool {
+	await.Until(p.t, "it is "+what, func() bool {
 		r = p.readiness(context.Background())
 		return met(r)
-	}, 20*time.Second, 20*time.Millisecond, what)
+	})
 	return r
 }
 
@@ -85,7 +86,7 @@ func TestAListenerThatAcceptsNothingIsNotReady(t *testing.T) {
 	caller, err := net.Dial("tcp", p.Addrs().Edge.String())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = caller.Close() })
-	require.Eventually(t, func() bool { return p.Connections()[listenerEdge].Accepted > 0 }, 10*time.Second, time.Millisecond)
+	await.Until(t, "the edge has accepted", func() bool { return p.Connections()[listenerEdge].Accepted > 0 })
 	broken := limit.Listen(outOfFiles{l}, limit.Config{Log: zerolog.Nop()})
 	_, err = broken.Accept()
 	require.ErrorIs(t, err, syscall.EMFILE)

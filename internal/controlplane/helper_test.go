@@ -13,6 +13,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,6 +25,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
@@ -45,12 +48,18 @@ type plane struct {
 // start runs a control plane in a directory of its own until the test ends.
 func start(t *testing.T, change ...func(*Config)) *plane {
 	t.Helper()
+	return startOn(t, postgres.Chosen(t), change...)
+}
+
+// startOn is start with the engine of the database.
+func startOn(t *testing.T, on postgres.Engine, change ...func(*Config)) *plane {
+	t.Helper()
 	p := &plane{t: t, clock: &clock{}}
 	cfg := Config{
 		DataDir: t.TempDir(), APIListen: "127.0.0.1:0", TunnelListen: "127.0.0.1:0", EdgeListen: "127.0.0.1:0",
 		OfflineGrace: 50 * time.Millisecond, Log: zerolog.Nop(), Now: p.clock.now,
 	}
-	cfg.Database = newDatabase(t)
+	cfg.Database = newDatabase(t, on)
 	for _, c := range change {
 		c(&cfg)
 	}
@@ -62,20 +71,11 @@ func start(t *testing.T, change ...func(*Config)) *plane {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
-	p.stop = func() {
+	p.stop = sync.OnceFunc(func() {
 		cancel()
-		if done == nil {
-			return
-		}
-		select {
-		case err := <-done:
-			assert.NoError(t, err)
-			assert.NoError(t, p.admin.Close())
-		case <-time.After(30 * time.Second):
-			t.Error("Run does not end")
-		}
-		done = nil
-	}
+		assert.NoError(t, await.Receive(t, done, "the end of Run"))
+		assert.NoError(t, p.admin.Close())
+	})
 	t.Cleanup(p.stop)
 	return p
 }
@@ -213,7 +213,7 @@ func (c *cluster) connectFrom(uid string) (t *tunnel.Tunnel, disconnect func()) 
 	}()
 	disconnect = func() {
 		cancel()
-		<-done
+		await.Closed(c.t, done, "the end of the tunnel")
 	}
 	c.t.Cleanup(disconnect)
 	return t, disconnect
@@ -271,11 +271,6 @@ func (p *plane) state(id string) announce.State {
 	a, err := p.store.Agent(p.t.Context(), id)
 	require.NoError(p.t, err)
 	return a.State
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	require.Eventually(t, ok, 20*time.Second, 5*time.Millisecond, what)
 }
 
 func requireProblem(t *testing.T, err error, code controlapi.Code, words ...string) {

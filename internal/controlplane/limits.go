@@ -127,12 +127,13 @@ type callLimits struct {
 	shares   *limit.Shares
 	unknown  *limit.Shares
 	failures *limit.Failures
+	now      func() time.Time
 }
 
 func newCallLimits(p *peers, shared []netip.Prefix) *callLimits {
 	return &callLimits{
 		peers: p, shares: limit.NewShares(maxCalls, maxCallsProven), unknown: limit.NewShares(maxCalls, maxCallsUnknown),
-		failures: limit.NewFailures(maxFailures, failuresPerSecond, shared),
+		failures: limit.NewFailures(maxFailures, failuresPerSecond, shared), now: time.Now,
 	}
 }
 
@@ -142,7 +143,7 @@ func (l *callLimits) wrap(next http.Handler) http.Handler {
 		shares := l.shares
 		from := limit.PeerOfText(r.RemoteAddr)
 		if !proven {
-			if wait := l.failures.Wait(from, time.Now()); wait > 0 {
+			if wait := l.failures.Wait(from, l.now()); wait > 0 {
 				refuseCall(w, "too many calls from this address failed", wait)
 				return
 			}
@@ -161,7 +162,7 @@ func (l *callLimits) wrap(next http.Handler) http.Handler {
 		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
 		next.ServeHTTP(ww, r)
 		if ww.Status() == http.StatusUnauthorized {
-			l.failures.Failed(from, time.Now())
+			l.failures.Failed(from, l.now())
 		}
 	})
 }

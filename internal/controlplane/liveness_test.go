@@ -11,6 +11,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 )
 
 // lives is a liveness whose clock stands still unless it is moved.
@@ -20,11 +21,9 @@ type lives struct {
 	at time.Time
 }
 
-func newLives(t *testing.T, states ...announce.State) *lives {
+func newLives(t *testing.T, on postgres.Engine, states ...announce.State) *lives {
 	t.Helper()
-	s, err := Data{Dir: t.TempDir(), Database: newDatabase(t)}.openStore(t.Context())
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	s := newStore(t, on)
 	l := &lives{t: t, at: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	l.liveness = newLiveness(s, directory{agentsDomain: "agents"}, &Config{
 		Log: zerolog.Nop(), Now: func() time.Time { return l.at }, OfflineGrace: 5 * time.Second, HeartbeatInterval: 30 * time.Second,
@@ -59,7 +58,11 @@ var (
 )
 
 func TestOnlineAndOfflineAreAnnouncedOnce(t *testing.T) {
-	l := newLives(t)
+	postgres.OnEach(t, testOnlineAndOfflineAreAnnouncedOnce)
+}
+
+func testOnlineAndOfflineAreAnnouncedOnce(t *testing.T, on postgres.Engine) {
+	l := newLives(t, on)
 	assert.Empty(t, l.after(time.Hour), "an agent that was never up is pending")
 	l.tunnelUp("a1")
 	assert.Equal(t, []announce.Type{online}, l.after(0))
@@ -74,7 +77,11 @@ func TestOnlineAndOfflineAreAnnouncedOnce(t *testing.T) {
 }
 
 func TestARestartOfTheAgentIsNoOutage(t *testing.T) {
-	l := newLives(t)
+	postgres.OnEach(t, testARestartOfTheAgentIsNoOutage)
+}
+
+func testARestartOfTheAgentIsNoOutage(t *testing.T, on postgres.Engine) {
+	l := newLives(t, on)
 	l.tunnelUp("a1")
 	l.after(0)
 	for range 3 {
@@ -86,7 +93,11 @@ func TestARestartOfTheAgentIsNoOutage(t *testing.T) {
 }
 
 func TestThreeMissedHeartbeatsEndTheLease(t *testing.T) {
-	l := newLives(t)
+	postgres.OnEach(t, testThreeMissedHeartbeatsEndTheLease)
+}
+
+func testThreeMissedHeartbeatsEndTheLease(t *testing.T, on postgres.Engine) {
+	l := newLives(t, on)
 	l.tunnelUp("a1")
 	assert.Equal(t, []announce.Type{online}, l.after(90*time.Second))
 	assert.Equal(t, []announce.Type{online, offline}, l.after(time.Second))
@@ -95,17 +106,23 @@ func TestThreeMissedHeartbeatsEndTheLease(t *testing.T) {
 }
 
 func TestARestartOfTheControlPlaneIsNoOutage(t *testing.T) {
-	l := newLives(t, announce.StateOnline)
+	postgres.OnEach(t, testARestartOfTheControlPlaneIsNoOutage)
+}
+
+func testARestartOfTheControlPlaneIsNoOutage(t *testing.T, on postgres.Engine) {
+	l := newLives(t, on, announce.StateOnline)
 	assert.Empty(t, l.after(44*time.Second))
 	l.tunnelUp("a1")
 	assert.Empty(t, l.after(2*time.Second))
 
-	l = newLives(t, announce.StateOnline)
+	l = newLives(t, on, announce.StateOnline)
 	assert.Equal(t, []announce.Type{offline}, l.after(45*time.Second), "but whoever does not come back is offline")
 }
 
-func TestARevokedAgentHasNoState(t *testing.T) {
-	l := newLives(t)
+func TestARevokedAgentHasNoState(t *testing.T) { postgres.OnEach(t, testARevokedAgentHasNoState) }
+
+func testARevokedAgentHasNoState(t *testing.T, on postgres.Engine) {
+	l := newLives(t, on)
 	a, err := l.store.Agent(t.Context(), "a1")
 	require.NoError(t, err)
 	a.RevokedAt = l.at
@@ -116,8 +133,10 @@ func TestARevokedAgentHasNoState(t *testing.T) {
 	assert.Empty(t, l.agents, "and takes no memory")
 }
 
-func TestWhatIsAnnouncedIsUpToDate(t *testing.T) {
-	l := newLives(t)
+func TestWhatIsAnnouncedIsUpToDate(t *testing.T) { postgres.OnEach(t, testWhatIsAnnouncedIsUpToDate) }
+
+func testWhatIsAnnouncedIsUpToDate(t *testing.T, on postgres.Engine) {
+	l := newLives(t, on)
 	l.beat("a1", l.at.Add(time.Second), &announce.Capacity{Nodes: 7})
 	l.tunnelUp("a1")
 	l.after(0)
@@ -130,8 +149,10 @@ func TestWhatIsAnnouncedIsUpToDate(t *testing.T) {
 	assert.Equal(t, "a1.agents", agent.Endpoints[0].ServerName)
 }
 
-func TestManyComeInAFewTransactions(t *testing.T) {
-	l := newLives(t)
+func TestManyComeInAFewTransactions(t *testing.T) { postgres.OnEach(t, testManyComeInAFewTransactions) }
+
+func testManyComeInAFewTransactions(t *testing.T, on postgres.Engine) {
+	l := newLives(t, on)
 	const many = 2*transitBatch + 1
 	for i := range many {
 		id := fmt.Sprintf("many%d", i)

@@ -81,17 +81,11 @@ func (b *messaging) narrow(ctx context.Context) error {
 // remember puts an event that came back from the broker into the timeline, and queues
 // it for the webhooks that want it.
 func (b *messaging) remember(ctx context.Context, e announce.Event) error {
-	return b.enter(ctx, []announce.Event{e})
+	return b.rememberAll(ctx, []announce.Event{e})
 }
 
-// rememberAll is the same for several, which gives way to a rush: Runners first.
+// rememberAll is remember for several events, in one transaction.
 func (b *messaging) rememberAll(ctx context.Context, events []announce.Event) error {
-	b.announcer.rush.giveWay(ctx)
-	return b.enter(ctx, events)
-}
-
-// enter is one transaction.
-func (b *messaging) enter(ctx context.Context, events []announce.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
 	err := b.store.Update(ctx, func(tx *store.Tx) error {

@@ -16,13 +16,18 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 )
 
 // TestWithoutABrokerTheOutboxEndsGrowing has an App change its state for long while
 // nothing goes out. Somebody who hears what is left knows how the App is.
 func TestWithoutABrokerTheOutboxEndsGrowing(t *testing.T) {
+	postgres.OnEach(t, testWithoutABrokerTheOutboxEndsGrowing)
+}
+
+func testWithoutABrokerTheOutboxEndsGrowing(t *testing.T, on postgres.Engine) {
 	var log bytes.Buffer
-	p := start(t, func(c *Config) { c.Limits.Outbox = store.OutboxLimits{PerAgent: 20} })
+	p := startOn(t, on, func(c *Config) { c.Limits.Outbox = store.OutboxLimits{PerAgent: 20} })
 	shop := p.registered("shop")
 	o := &outbox{store: p.store, limits: p.cfg.Limits.Outbox, log: zerolog.New(&log), now: p.clock.now}
 	for i := range 8 {
@@ -73,8 +78,12 @@ func TestReadinessTellsOfTheOutbox(t *testing.T) {
 }
 
 func TestAnOutboxOfLastWordsIsSaidOnce(t *testing.T) {
+	postgres.OnEach(t, testAnOutboxOfLastWordsIsSaidOnce)
+}
+
+func testAnOutboxOfLastWordsIsSaidOnce(t *testing.T, on postgres.Engine) {
 	var log bytes.Buffer
-	p := start(t)
+	p := startOn(t, on)
 	for _, name := range []string{"a", "b", "c"} {
 		p.registered(name)
 	}

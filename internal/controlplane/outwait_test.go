@@ -28,9 +28,6 @@ var errAway = fmt.Errorf("open the database: %w", &net.OpError{Op: "dial", Err: 
 // TestItStartsBeforeItsDatabase has the database out of reach at the first try, as
 // after a power cut that took both.
 func TestItStartsBeforeItsDatabase(t *testing.T) {
-	if !onPostgres {
-		t.Skip("is PostgreSQL's alone")
-	}
 	d := databases.Database(t)
 	at, err := url.Parse(d.URL())
 	require.NoError(t, err)

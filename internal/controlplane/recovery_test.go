@@ -13,7 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
+	"github.com/pipeops/pipeops-vm-agent/test/postgres"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // account is what a Runner made of what it heard.
@@ -61,14 +64,11 @@ func (a *account) distinct() (n, repeats int) {
 // announcements go from the outbox to a Runner, which itself loses its connection with
 // announcements on their way each time. make bench does the same with twenty thousand.
 func TestNothingIsLostWhenTheBrokerDies(t *testing.T) {
-	if onPostgres {
-		t.Skip("the broker is what is tested; the outbox is the same")
-	}
+	suite.Release(t, "brokers and receivers that die again and again")
+	t.Parallel()
 	const agents, each, kills = 20, 100, 3
-	b := broker.ForTest(t, broker.Options{})
-	s, err := Data{Dir: t.TempDir()}.openStore(t.Context())
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	b := broker.OwnForTest(t)
+	s := newStore(t, postgres.Chosen(t))
 	fleet := fillFleet(t, s, agents)
 	link := announce.Config{URLs: []string{b.URL(broker.UserControlPlane)}, TLS: b.TLSConfig(), Log: zerolog.Nop()}
 	publisher, err := announce.NewPublisher(link)
@@ -133,6 +133,6 @@ func background(t *testing.T, run func(context.Context) error) {
 	go func() { ended <- unlessDone(ctx, run(ctx)) }()
 	t.Cleanup(func() {
 		cancel()
-		assert.NoError(t, <-ended)
+		assert.NoError(t, await.Receive(t, ended, "the end of what ran"))
 	})
 }

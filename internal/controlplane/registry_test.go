@@ -16,6 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 func TestRegister(t *testing.T) {
@@ -26,7 +27,7 @@ func TestRegister(t *testing.T) {
 
 	cert, err := ca.ParseCertificate(c.id.Certificate)
 	require.NoError(t, err)
-	assert.Equal(t, []string{c.id.AgentID + ".agents.pipeops.internal"}, cert.DNSNames)
+	assert.Equal(t, []string{c.id.AgentID + ".agents.pipeops.internal", "kubernetes." + c.id.AgentID + ".agents.pipeops.internal"}, cert.DNSNames)
 	assert.Equal(t, "spiffe://pipeops.internal/agent/"+c.id.AgentID, cert.URIs[0].String())
 	assert.Equal(t, c.id.ServerName, cert.DNSNames[0])
 	assert.Equal(t, p.Advertised().Tunnel, c.id.Tunnel.Address)
@@ -217,8 +218,8 @@ func TestTheSameClusterIsTheSameAgent(t *testing.T) {
 func TestUsesAreCountedExactly(t *testing.T) {
 	p := start(t)
 	token := p.token(func(o *TokenOptions) { o.Uses = 3 })
-	results := make(chan error)
 	const tries = 8
+	results := make(chan error, tries)
 	for i := range tries {
 		c := p.cluster("c" + string(rune('a'+i)))
 		go func() {
@@ -228,7 +229,7 @@ func TestUsesAreCountedExactly(t *testing.T) {
 	}
 	good := 0
 	for range tries {
-		if err := <-results; err == nil {
+		if err := await.Receive(t, results, "an answer"); err == nil {
 			good++
 		} else {
 			requireProblem(t, err, controlapi.CodeTokenUsedUp)

@@ -20,6 +20,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/logbook"
 )
 
@@ -28,7 +29,7 @@ func (p *plane) rotate(step ca.Step, opts RotateOptions) error {
 	p.t.Helper()
 	_, _, err := p.admin.RotateCA(p.t.Context(), step, opts)
 	if err == nil && !opts.DryRun {
-		eventually(p.t, "the control plane takes up "+string(step), func() bool {
+		await.Until(p.t, "the control plane takes up "+string(step), func() bool {
 			return p.ca.Stage() == p.admin.ca.Stage() && p.ca.Certificate().Equal(p.admin.ca.Certificate())
 		})
 	}
@@ -178,11 +179,11 @@ func TestTheTunnelFollowsTheRotation(t *testing.T) {
 		tun, down := c.connect()
 		defer down()
 		c.answer(tun)
-		eventually(t, "connected", func() bool { return p.tunnel.Connected(c.id.AgentID) })
+		await.Until(t, "connected", func() bool { return p.tunnel.Connected(c.id.AgentID) })
 		_, err := p.throughEdge(c)
 		require.NoError(t, err)
 		down()
-		eventually(t, "disconnected", func() bool { return !p.tunnel.Connected(c.id.AgentID) })
+		await.Until(t, "disconnected", func() bool { return !p.tunnel.Connected(c.id.AgentID) })
 	}
 	for _, step := range []ca.Step{ca.Start, ca.Sign, ca.Finish} {
 		connects()
@@ -372,7 +373,7 @@ func TestTheEndOfTheCAIsToldEarly(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, status.Warnings, 1)
 	assert.Contains(t, status.Warnings[0], "rotate")
-	eventually(t, "the log warns", func() bool { return log.Count("the CA ends", "ca rotate start") > 0 })
+	await.Until(t, "the log warns", func() bool { return log.Count("the CA ends", "ca rotate start") > 0 })
 }
 
 // TestAControlPlaneWhoseCAEnded does not start, says what to do, and starts when

@@ -24,7 +24,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/webhook"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // pager is a receiver of webhooks, over real TLS. It verifies by itself what comes.
@@ -97,7 +99,9 @@ func (r *pager) hook(p *plane, types ...string) store.Webhook {
 // TestWebhooksOutliveOutages has a real broker bring events while the receiver is
 // away, and the control plane start anew before it is back.
 func TestWebhooksOutliveOutages(t *testing.T) {
-	b, r := broker.ForTest(t, broker.Options{}), newPager(t)
+	suite.Release(t, "brokers and receivers that die again and again")
+	t.Parallel()
+	b, r := rabbit.VHost(t), newPager(t)
 	first := start(t, func(c *Config) {
 		c.BrokerURLs, c.BrokerTLS, c.WebhookRoots = []string{b.URL(broker.UserControlPlane)}, b.TLSConfig(), r.roots()
 	})
@@ -130,6 +134,7 @@ func TestWebhooksOutliveOutages(t *testing.T) {
 }
 
 func TestWebhooksOfTheOperator(t *testing.T) {
+	t.Parallel()
 	r := newPager(t)
 	p := start(t, func(c *Config) { c.WebhookRoots = r.roots() })
 	hook := r.hook(p, "app.failed")
@@ -175,7 +180,7 @@ func TestWebhooksOfTheOperator(t *testing.T) {
 	require.NoError(t, err)
 	p.webhooks.Look()
 	p.happened(shop.id.AgentID, "web", announce.AppHealthy, announce.AppFailed)
-	eventually(t, "it is given up", func() bool {
+	await.Until(t, "it is given up", func() bool {
 		gone, err := p.admin.WebhookDeliveries(t.Context(), "pager", store.DeliveryGivenUp, 10)
 		return err == nil && len(gone) == 1
 	})
@@ -190,13 +195,14 @@ func TestWebhooksOfTheOperator(t *testing.T) {
 
 // TestAWebhookThatIsGoneCanBeTurnedOn again, without what came meanwhile.
 func TestAWebhookThatIsGoneCanBeTurnedOn(t *testing.T) {
+	t.Parallel()
 	r := newPager(t)
 	p := start(t, func(c *Config) { c.WebhookRoots, c.MetricsListen = r.roots(), "127.0.0.1:0" })
 	r.hook(p)
 	shop := p.registered("shop")
 	r.status.Store(http.StatusGone)
 	p.happened(shop.id.AgentID, "web", announce.AppFailed)
-	eventually(t, "it is off", func() bool {
+	await.Until(t, "it is off", func() bool {
 		list, err := p.admin.Webhooks(t.Context())
 		return err == nil && !list[0].Enabled() && list[0].Counts[store.DeliveryGivenUp] == 1
 	})
@@ -204,13 +210,13 @@ func TestAWebhookThatIsGoneCanBeTurnedOn(t *testing.T) {
 	r.status.Store(http.StatusOK)
 	require.NoError(t, p.admin.EnableWebhook(t.Context(), "pager"))
 	p.happened(shop.id.AgentID, "web", announce.AppFailed)
-	eventually(t, "it is called again", func() bool { return len(r.taken()) == 1 })
+	await.Until(t, "it is called again", func() bool { return len(r.taken()) == 1 })
 	assert.Contains(t, r.taken()[0], " 4 app.failed")
 	at, _ := p.ObservedAt()
 	for _, result := range []string{"delivered", "given_up"} {
-		eventually(t, "it is counted", func() bool {
+		await.Until(t, "it is counted", func() bool {
 			return sample(t, scrape(t, at), `pipeops_controlplane_webhook_attempts_total{result="`+result+`"}`) == "1"
 		})
 	}
-	eventually(t, "none waits", func() bool { return sample(t, scrape(t, at), "pipeops_controlplane_webhook_events") == "0" })
+	await.Until(t, "none waits", func() bool { return sample(t, scrape(t, at), "pipeops_controlplane_webhook_events") == "0" })
 }

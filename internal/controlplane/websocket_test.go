@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
@@ -32,7 +33,7 @@ func (c *cluster) blocked() *tunnel.Tunnel {
 	go func() { done <- tun.Run(ctx) }()
 	c.t.Cleanup(func() {
 		cancel()
-		<-done
+		_ = await.Receive(c.t, done, "the end of the tunnel")
 	})
 	return tun
 }
@@ -42,8 +43,8 @@ func TestATunnelOverTheAPI(t *testing.T) {
 	c := p.cluster("blocked")
 	require.NoError(t, c.register(p.token()))
 	tun := c.blocked()
-	require.Eventually(t, func() bool { return p.tunnel.Connected(c.id.AgentID) }, 10*time.Second, 10*time.Millisecond)
-	require.Eventually(t, func() bool { return tun.Status().Way == tunnel.Websocket }, 10*time.Second, 10*time.Millisecond)
+	await.Until(t, "the tunnel is up", func() bool { return p.tunnel.Connected(c.id.AgentID) })
+	await.Until(t, "the agent knows its way", func() bool { return tun.Status().Way == tunnel.Websocket })
 
 	// Runners come through the edge as to any other.
 	raw, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", p.Addrs().Edge.String())
@@ -59,7 +60,7 @@ func TestATunnelOverTheAPI(t *testing.T) {
 	// Who is revoked is out, and is told that it is for good.
 	_, err = p.admin.RevokeAgent(t.Context(), c.id.AgentID)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return tun.Status().Phase == tunnel.Refused }, 10*time.Second, 10*time.Millisecond)
+	await.Until(t, "the agent is refused", func() bool { return tun.Status().Phase == tunnel.Refused })
 	assert.Contains(t, tun.Status().LastError, "revoked")
 }
 
@@ -99,9 +100,9 @@ func TestIPv6Alone(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- tun.Run(ctx) }()
-	defer func() { cancel(); assert.NoError(t, <-done) }()
-	require.Eventually(t, func() bool { return p.tunnel.Connected(c.id.AgentID) }, 10*time.Second, 10*time.Millisecond)
-	require.Eventually(t, func() bool { return tun.Status().Way == tunnel.TCP }, 10*time.Second, 10*time.Millisecond)
+	defer func() { cancel(); assert.NoError(t, await.Receive(t, done, "the end of the tunnel")) }()
+	await.Until(t, "the tunnel is up", func() bool { return p.tunnel.Connected(c.id.AgentID) })
+	await.Until(t, "the agent knows its way", func() bool { return tun.Status().Way == tunnel.TCP })
 
 	runner, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", told.Edge)
 	require.NoError(t, err)

@@ -27,6 +27,9 @@ type cluster struct {
 	ctx    context.Context
 	key    runnerapi.Key
 	limits limits
+	// workloads and patience are the options'.
+	workloads Workloads
+	patience  time.Duration
 	// admit asks the policy; nil where nothing is made.
 	admit func([]runnerapi.ObjectIntent) error
 	say   func(format string, args ...any)
@@ -175,13 +178,13 @@ const waitStep = time.Second
 // Wait implements kube.Waiter.
 func (w *waiter) Wait(list kube.ResourceList, limit time.Duration) error {
 	ready := kube.NewReadyChecker(w.client, kube.PausedAsReady(true))
-	return w.poll(list, limit, "become ready", ready.IsReady)
+	return w.poll(list, limit, "become ready", w.checking(ready.IsReady, false))
 }
 
 // WaitWithJobs implements kube.Waiter.
 func (w *waiter) WaitWithJobs(list kube.ResourceList, limit time.Duration) error {
 	ready := kube.NewReadyChecker(w.client, kube.PausedAsReady(true), kube.CheckJobs(true))
-	return w.poll(list, limit, "become ready", ready.IsReady)
+	return w.poll(list, limit, "become ready", w.checking(ready.IsReady, true))
 }
 
 // WaitForDelete implements kube.Waiter.

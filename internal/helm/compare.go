@@ -34,15 +34,42 @@ func compare(ctx context.Context, c *cluster, key runnerapi.Key, objects []*obje
 		return nil, err
 	}
 	all := make([]runnerapi.ReleaseObject, 0, len(objects))
+	var refused []error
 	for i, o := range objects {
 		c.say("comparing %s with the cluster (%d of %d)", o, i+1, len(objects))
 		change, err := compareOne(ctx, client, mapper, key, o, objects, force)
+		if p := (*problem.Error)(nil); errors.As(err, &p) && !p.Passing() {
+			refused = append(refused, err)
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s (%s): %w", o, o.source, err)
 		}
 		all = append(all, described(o, change))
 	}
-	return all, nil
+	return all, together(refused)
+}
+
+// maxTold is of how many objects one error tells.
+const maxTold = 20
+
+// together is one error of several refusals: the first stands for all, its fields
+// are the others too.
+func together(refused []error) error {
+	first := &problem.Error{}
+	if len(refused) == 0 || !errors.As(refused[0], &first) {
+		return errors.Join(refused...)
+	}
+	all := *first
+	if len(refused) > 1 { // one for each object, rather than all of the first one's
+		all.Fields = nil
+	}
+	for _, err := range refused[:min(len(refused), maxTold)] {
+		if p := (*problem.Error)(nil); len(refused) > 1 && errors.As(err, &p) {
+			all.Fields = append(all.Fields, problem.FieldError{Field: p.Field, Message: p.Detail})
+		}
+	}
+	return &all
 }
 
 // objects is how single objects of any kind are asked for.

@@ -13,10 +13,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -35,6 +38,9 @@ const (
 	// renderTimeout bounds the rendering of a chart: it is one of the things that are done
 	// before a command is answered.
 	renderTimeout = 20 * time.Second
+	// patience is for parts of a chart that start side by side and crash until the others
+	// are there.
+	patience = 30 * time.Second
 )
 
 // Options say where the agent lives and what it may fetch.
@@ -49,7 +55,17 @@ type Options struct {
 	Transport http.RoundTripper
 	// Render renders charts; the zero one is this very program, which calls render.Child.
 	Render render.Process
-	Log    zerolog.Logger
+	// Workloads says how what runs pods is; where it is nil, Helm's own checks have to do.
+	Workloads Workloads
+	// Patience is how long what may mend itself, as a crash while another part of the chart
+	// starts, may last before a command fails of it; 30 s when zero.
+	Patience time.Duration
+	Log      zerolog.Logger
+}
+
+// Workloads says how an object is that was just read; false for one that runs no pods.
+type Workloads interface {
+	Check(ctx context.Context, u *unstructured.Unstructured) (health.Report, bool, error)
 }
 
 // Releases implements runnerapi.Releases. Its commands go on after they were answered,
@@ -66,6 +82,7 @@ type Releases struct {
 	stop    context.CancelFunc
 	working sync.WaitGroup
 	lives   *clients
+	objects dynamic.Interface // made when it is used first
 }
 
 var _ runnerapi.Releases = (*Releases)(nil)
@@ -83,6 +100,9 @@ func New(config *rest.Config, opts Options) *Releases {
 	rc.WarningHandler = rest.NoWarnings{}
 	if rc.UserAgent == "" {
 		rc.UserAgent = managed.FieldManager
+	}
+	if opts.Patience == 0 {
+		opts.Patience = patience
 	}
 	if opts.Render.Patience == 0 {
 		opts.Render.Patience = renderTimeout

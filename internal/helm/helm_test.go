@@ -15,8 +15,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/helm"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
@@ -135,7 +138,7 @@ func TestAnAgentThatStopsFailsWhatItIsAt(t *testing.T) {
 	_, err := r.PutRelease(t.Context(), key("stopped"), of(slow(t), nil), byTest)
 	require.NoError(t, err)
 	cancel()
-	require.NoError(t, <-done)
+	require.NoError(t, await.Receive(t, done, "the end of the agent's releases"))
 	next := start(t, env.Agent)
 	release, err := next.GetRelease(t.Context(), key("stopped"))
 	require.NoError(t, err)
@@ -309,6 +312,13 @@ func TestWhatTheClusterRefusesIsRefusedBeforeAnythingIsMade(t *testing.T) {
 		assert.True(t, apierrors.IsNotFound(err), "%v", err)
 		assert.Empty(t, revisions(t, env, "others"))
 	}
+	both := "{apiVersion: example.com/v1, kind: Strange, metadata: {name: a}}\n---\n{apiVersion: v1, kind: Service, metadata: {name: b}, spec: {ports: [{port: 99999}]}}"
+	_, err := r.PutRelease(t.Context(), key("others"), of(pack(t, map[string]string{"templates/a.yaml": both}), nil), byTest)
+	p := problemOf(t, err)
+	require.Len(t, p.Fields, 2, "all at once")
+	said := p.Fields[0].Message + p.Fields[1].Message
+	assert.Contains(t, said, "Strange a (guide/templates/a.yaml)")
+	assert.Contains(t, said, "Service b (guide/templates/a.yaml)")
 }
 
 // TestReleasesOfSomebodyElse are seen, and changed only when they are adopted. What stands
@@ -416,4 +426,52 @@ func TestAReleaseIsKeptAsHelmKeepsIt(t *testing.T) {
 	assert.EqualValues(t, 81, kept.Config["port"])
 	assert.Equal(t, "kept of hello", kept.Info.Notes)
 	assert.Contains(t, kept.Manifest, "# Source: guide/charts/sub/templates/second.yaml\n")
+}
+
+// TestAReleaseTellsWhatIsWrongWithItsPods as soon as an App does, and goes on telling it; the way
+// back from an upgrade that failed says which revision it is back from.
+func TestAReleaseTellsWhatIsWrongWithItsPods(t *testing.T) {
+	env := kubetest.Full(t)
+	r := start(t, env.Agent, func(o *helm.Options) {
+		o.Workloads = health.New(env.Agent, app.StabilizationFor(time.Second))
+		o.Patience = time.Second
+	})
+	remove(t, env, "pods")
+	image, err := env.Cluster.LoadApp(t.Context(), "hello")
+	require.NoError(t, err)
+	chart := pack(t, map[string]string{"templates/web.yaml": `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: {{ .Release.Name }}}
+spec:
+  selector: {matchLabels: {app: {{ .Release.Name }}}}
+  template:
+    metadata: {labels: {app: {{ .Release.Name }}}}
+    spec:
+      securityContext: {runAsNonRoot: true, runAsUser: 10001, seccompProfile: {type: RuntimeDefault}}
+      containers:
+      - {name: web, image: {{ .Values.image | quote }}, securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}
+`})
+	bad := deploy(t, r, "pods", of(chart, map[string]any{"image": "apps.test/no-such-image:1"}))
+	assert.Equal(t, runnerapi.ReleaseFailed, bad.Status)
+	assert.Contains(t, bad.Description, "image apps.test/no-such-image:1 does not exist")
+	require.NotNil(t, bad.Objects[0].Diagnosis)
+	assert.Equal(t, runnerapi.CauseImageNotFound, bad.Objects[0].Diagnosis.Cause)
+
+	good := deploy(t, r, "pods", of(chart, map[string]any{"image": image}))
+	assert.Equal(t, runnerapi.ReleaseDeployed, good.Status, good.Description)
+	assert.Equal(t, runnerapi.ObjectReady, good.Objects[0].State, good.Objects[0].Message)
+	assert.Nil(t, good.Undone)
+	spec := of(chart, map[string]any{"image": "apps.test/no-such-image:2"})
+	spec.RollbackOnFailure = true
+	back := deploy(t, r, "pods", spec)
+	assert.Equal(t, runnerapi.ReleaseDeployed, back.Status)
+	require.NotNil(t, back.Undone, back.Description)
+	assert.Equal(t, good.Revision+1, back.Undone.Revision)
+	assert.Contains(t, back.Undone.Description, "no-such-image:2")
+
+	_, err = env.Cluster.Kubectl(t.Context(), "-n", production, "delete", "deployment", "pods")
+	require.NoError(t, err)
+	gone, err := r.GetRelease(t.Context(), key("pods"))
+	require.NoError(t, err)
+	assert.Equal(t, runnerapi.ObjectMissing, gone.Objects[0].State)
 }

@@ -22,9 +22,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/helm"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
-	"github.com/pipeops/pipeops-vm-agent/internal/render/rendertest"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/rendertest"
 )
 
 const production = "production" // the managed namespace of deployments/namespaces.yaml
@@ -38,9 +39,7 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(victimKubeconfig); path != "" {
 		os.Exit(beKilled(path))
 	}
-	code := kubetest.Main(m)
-	rendertest.Remove()
-	os.Exit(code)
+	os.Exit(kubetest.Main(m))
 }
 
 // start is the agent's releases, with exactly the rights of its manifest.
@@ -56,7 +55,7 @@ func start(t *testing.T, config *rest.Config, change ...func(*helm.Options)) *he
 	go func() { done <- r.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		assert.NoError(t, <-done)
+		assert.NoError(t, await.Receive(t, done, "the end of the agent's releases"))
 	})
 	return r
 }

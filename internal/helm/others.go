@@ -236,7 +236,13 @@ func (r *Releases) getRelease(ctx context.Context, key runnerapi.Key) (runnerapi
 	for _, o := range objects {
 		v.Objects = append(v.Objects, described(o, ""))
 	}
-	return v, nil
+	if history[0].status != common.StatusUninstalled {
+		err = r.describeState(ctx, key.Namespace, objects, v.Objects)
+	}
+	if err == nil && len(history) > 1 && rolledBack(rel, history[1]) {
+		v.Undone, err = undoneOf(d, history[1])
+	}
+	return v, err
 }
 
 // coming is a release of which there is only a command, yet or still.

@@ -130,10 +130,14 @@ func (p *put) render(cfg *action.Configuration, looking *getter, archive []byte)
 
 // look asks whether all that a chart brings is allowed.
 func (p *put) look(objects []*object) error {
+	var refused []error
 	for _, o := range objects {
 		if err := p.limits().check(o); err != nil {
-			return err
+			refused = append(refused, err)
 		}
+	}
+	if err := together(refused); err != nil {
+		return err
 	}
 	in, err := intents(objects)
 	if err == nil && p.opts.AdmitObjects != nil {

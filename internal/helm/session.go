@@ -159,7 +159,7 @@ func (s *session) close() {
 func (s *session) mine() error {
 	if len(s.history) > 0 && !ours(s.history) {
 		return problem.Errorf(problem.Conflict, "leave it to its owner, or take it over: PUT it with adopt, which is pipeops-runner release deploy --adopt",
-			"release %s was not made through the agent", s.key.Name).WithField("name")
+			"release %s was not made through the agent", s.key.Name).WithField("path.name")
 	}
 	return nil
 }
@@ -185,7 +185,7 @@ func (s *session) configuration(admit func([]runnerapi.ObjectIntent) error) (*ac
 	client := kube.New(working)
 	client.Namespace = s.key.Namespace
 	client.SetLogger(logger)
-	c := &cluster{Client: client, ctx: s.ctx, key: s.key, limits: s.limits(), admit: admit, say: s.lock.say, held: s.lock.stands}
+	c := &cluster{Client: client, ctx: s.ctx, key: s.key, limits: s.limits(), workloads: s.opts.Workloads, patience: s.opts.Patience, admit: admit, say: s.lock.say, held: s.lock.stands}
 	cfg := action.NewConfiguration(action.ConfigurationSetLogger(logger))
 	cfg.RESTClientGetter, cfg.KubeClient = looking, c
 	cfg.HookOutputFunc = func(_, _, _ string) io.Writer { return io.Discard }

@@ -21,6 +21,10 @@ type GoBuild struct {
 	Output string
 	// LDFlags are added to -s -w.
 	LDFlags string
+	// Flags are further ones of `go build`.
+	Flags []string
+	// Env is added to this process's environment.
+	Env []string
 	// Platform is what to build for; what it leaves out is Linux, and this
 	// machine's architecture.
 	Platform v1.Platform
@@ -30,14 +34,14 @@ type GoBuild struct {
 // clone, a copy without git and another machine's default instruction set give the
 // same bytes.
 func (b GoBuild) Run(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false",
-		"-ldflags", strings.TrimSpace("-s -w "+b.LDFlags), "-o", b.Output, b.Package)
+	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags", strings.TrimSpace("-s -w " + b.LDFlags)}, b.Flags...)
+	cmd := exec.CommandContext(ctx, "go", append(args, "-o", b.Output, b.Package)...)
 	cmd.Dir = b.Dir
 	system := b.Platform.OS
 	if system == "" {
 		system = "linux"
 	}
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0", "GOOS="+system)
+	cmd.Env = append(append(os.Environ(), b.Env...), "CGO_ENABLED=0", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0", "GOOS="+system)
 	if b.Platform.Architecture != "" {
 		cmd.Env = append(cmd.Env, "GOARCH="+b.Platform.Architecture)
 	}

@@ -21,6 +21,8 @@ type APIServer struct {
 	target *url.URL
 	rt     http.RoundTripper
 	err    error
+
+	scopes scopes
 }
 
 var _ runnerapi.KubernetesAPI = (*APIServer)(nil)
@@ -45,6 +47,7 @@ func (a *APIServer) APIServer() (*url.URL, http.RoundTripper, error) {
 func (a *APIServer) prepare() {
 	rc := a.given
 	rc.NextProtos = []string{"http/1.1"}
+	rc.Dial = dialSmall(rc.Dial)
 	rc.DisableCompression = true // or the agent would unpack what its callers can unpack themselves
 	if a.rt, a.err = rest.TransportFor(rc); a.err == nil {
 		a.target, _, a.err = rest.DefaultServerUrlFor(rc)

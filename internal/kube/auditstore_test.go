@@ -18,6 +18,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
@@ -41,7 +42,7 @@ func TestTheAuditLogInACluster(t *testing.T) {
 				l.Record(runnerapi.AuditRecord{Runner: "ci", Command: "put-app", Name: fmt.Sprint("web-", i), Time: time.Now().UTC()})
 			}
 			cancel()
-			assert.NoError(t, <-done)
+			assert.NoError(t, await.Receive(t, done, "the end of the audit log"))
 		})
 	}
 	all.Wait()

@@ -206,8 +206,10 @@ func (k *Client) readBounds(ctx context.Context, ns *runnerapi.Namespace) error 
 	at := client.ObjectKey{Namespace: ns.Name, Name: boundsName}
 	quota, limits, policy := &corev1.ResourceQuota{}, &corev1.LimitRange{}, &networkingv1.NetworkPolicy{}
 	var errs []error
+	absent := false // of what was read last
 	read := func(o client.Object) bool {
 		err := k.client.Get(ctx, at, o)
+		absent = apierrors.IsNotFound(err)
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 			errs = append(errs, kubeproblem.From(err, "reading what bounds namespace "+ns.Name))
 		}
@@ -223,8 +225,10 @@ func (k *Client) readBounds(ctx context.Context, ns *runnerapi.Namespace) error 
 			Limits:   amounts(item.Default, corev1.ResourceCPU, corev1.ResourceMemory),
 		}
 	}
-	ns.Network = &runnerapi.NamespaceNetwork{Mode: runnerapi.NetworkOpen}
-	if read(policy) {
+	switch mine := read(policy); {
+	case absent:
+		ns.Network = &runnerapi.NamespaceNetwork{Mode: runnerapi.NetworkOpen}
+	case mine: // another one, or one that may not be read, says nothing
 		ns.Network = &runnerapi.NamespaceNetwork{Mode: runnerapi.NetworkIsolated, AllowFrom: namesIn(policy.Annotations[fromAnnotation])}
 	}
 	return errors.Join(errs...)

@@ -122,3 +122,18 @@ func TestQuotaShowsWhatIsUsed(t *testing.T) {
 	err = env.Client.Create(t.Context(), pod("second"))
 	assert.True(t, apierrors.IsForbidden(err), "%v", err)
 }
+
+// TestANetworkPolicyOfSomebodyElseIsNotCalledOpen though it has the name of the agent's.
+func TestANetworkPolicyOfSomebodyElseIsNotCalledOpen(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	k := asAgent(t, env)
+	open := runnerapi.NamespaceSpec{Network: &runnerapi.NamespaceNetwork{Mode: runnerapi.NetworkOpen}}
+	ns, err := k.PutNamespace(t.Context(), "others-policy", open, byTest)
+	require.NoError(t, err)
+	assert.Equal(t, runnerapi.NetworkOpen, ns.Network.Mode)
+	at := boundsAt("others-policy")
+	require.NoError(t, env.Client.Create(t.Context(), &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: at.Namespace, Name: at.Name}}))
+	ns, err = k.GetNamespace(t.Context(), "others-policy")
+	require.NoError(t, err)
+	assert.Nil(t, ns.Network)
+}

@@ -53,7 +53,7 @@ func (c contents[O]) tryPut(ctx context.Context, key runnerapi.Key, opts runnera
 	case !managed.Is(o):
 		return o, problem.Errorf(problem.Conflict,
 			fmt.Sprintf("use another name, or delete the existing one (kubectl -n %s delete %s %s)", key.Namespace, c.kind, key.Name),
-			"%s %s exists and was not made through the agent", c.what, key).WithField("name")
+			"%s %s exists and was not made through the agent", c.what, key).WithField("path.name")
 	}
 	if !managed.Note(o, opts.Command) {
 		return o, nil

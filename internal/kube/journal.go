@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -101,8 +100,11 @@ func (j *Journal) claim(ctx context.Context, mine claimed) (*claimed, error) {
 		return nil, err
 	}
 	r := &appsv1.ControllerRevision{
-		ObjectMeta: metav1.ObjectMeta{Namespace: j.opts.Namespace, Name: recordPrefix + mine.ID, Labels: recordLabels()},
-		Revision:   1, Data: runtime.RawExtension{Raw: raw},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: j.opts.Namespace, Name: recordPrefix + mine.ID, Labels: recordLabels(),
+			Annotations: map[string]string{managed.Runner: mine.Caller.Runner},
+		},
+		Revision: 1, Data: runtime.RawExtension{Raw: raw},
 	}
 	err = j.client.Create(ctx, r, client.FieldOwner(managed.FieldManager))
 	if !apierrors.IsAlreadyExists(err) {
@@ -208,30 +210,21 @@ func (j *Journal) sweepSometimes(ctx context.Context) {
 	}
 }
 
-// sweep deletes records that are too old, or the oldest where there are too many.
+// sweep deletes the records that are not kept.
 func (j *Journal) sweep(ctx context.Context) error {
-	type entry struct {
-		name string
-		uid  types.UID
-		at   time.Time
-	}
-	var all []entry
+	var all []kept
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("ControllerRevisionList"))
 	err := j.pages(ctx, list, func(client.ObjectList) error {
 		for _, r := range list.Items {
-			all = append(all, entry{r.Name, r.UID, r.CreationTimestamp.Time})
+			all = append(all, kept{r.Name, r.UID, r.Annotations[managed.Runner], r.CreationTimestamp.Time})
 		}
 		return nil
 	}, client.InNamespace(j.opts.Namespace), client.MatchingLabels(recordLabels()))
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(all, func(a, b entry) int { return a.at.Compare(b.at) })
-	for i, r := range all {
-		if len(all)-i <= runnerapi.JournalSize && j.now().Sub(r.at) <= runnerapi.JournalAge {
-			return nil
-		}
+	for _, r := range surplus(all, runnerapi.JournalSize, j.now().Add(-runnerapi.JournalAge)) {
 		o := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: j.opts.Namespace, Name: r.name}}
 		if err := client.IgnoreNotFound(j.client.Delete(ctx, o, client.Preconditions{UID: &r.uid})); err != nil && !apierrors.IsConflict(err) {
 			return err

@@ -90,13 +90,13 @@ func (k *Client) PutNamespace(ctx context.Context, name string, spec runnerapi.N
 func (k *Client) refuseWrite(name string) error {
 	if len(k.opts.Namespaces) > 0 {
 		return problem.Errorf(problem.Forbidden, "ask the owner of the cluster, who names the agent's namespaces when installing it (PIPEOPS_NAMESPACES)",
-			"the agent is limited to the namespaces %s and changes no namespace itself", strings.Join(k.opts.Namespaces, ", ")).WithField("name")
+			"the agent is limited to the namespaces %s and changes no namespace itself", strings.Join(k.opts.Namespaces, ", ")).WithField("path.namespace")
 	}
 	if !managed.ReservedNamespace(name, k.opts.Namespace) {
 		return nil
 	}
 	return problem.Errorf(problem.Forbidden, "use a namespace of your own",
-		"namespace %s belongs to Kubernetes or to the agent itself and is never managed", name).WithField("name")
+		"namespace %s belongs to Kubernetes or to the agent itself and is never managed", name).WithField("path.namespace")
 }
 
 // checkLabels keeps callers off the labels that have a meaning to the agent or

@@ -44,7 +44,7 @@ func (k *Client) node(ctx context.Context, name string) (runnerapi.Node, error) 
 }
 
 func noNode(name string) error {
-	return problem.Errorf(problem.NotFound, "see which there are: pipeops-runner node list AGENT", "there is no node %q", name).WithField("name")
+	return problem.Errorf(problem.NotFound, "see which there are: pipeops-runner node list AGENT", "there is no node %q", name).WithField("path.name")
 }
 
 // nodes are all nodes, or the one of that name, in the order of their names.

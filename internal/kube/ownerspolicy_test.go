@@ -14,6 +14,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
@@ -42,7 +43,7 @@ func TestThePolicyIsFollowed(t *testing.T) {
 	}()
 	defer func() {
 		cancel()
-		require.NoError(t, <-done)
+		require.NoError(t, await.Receive(t, done, "the watch's end"))
 	}()
 	next := func(what string, within time.Duration) map[string]string {
 		t.Helper()

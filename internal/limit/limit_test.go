@@ -36,7 +36,7 @@ func dial(t *testing.T, l net.Listener, from string) net.Conn {
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	c, err := d.DialContext(t.Context(), "tcp", l.Addr().String())
 	require.NoError(t, err)
-	require.NoError(t, c.SetDeadline(time.Now().Add(10*time.Second)))
+	require.NoError(t, c.SetDeadline(time.Now().Add(time.Minute)))
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 // waiting is how many wait for us.
@@ -35,7 +37,7 @@ func queued(t *testing.T, room *Room, turns *Turns) (far net.Conn, served <-chan
 	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
 	before, c, done := room.waiting(), turns.Conn(near, room.Take(near)), make(chan error, 1)
 	go func() { done <- c.Take(t.Context()) }()
-	require.Eventually(t, func() bool { return room.waiting() > before }, time.Minute, time.Millisecond)
+	await.Until(t, "the connection waits for its turn", func() bool { return room.waiting() > before })
 	return far, done
 }
 
@@ -56,10 +58,10 @@ func TestWhoWaitsForATurnIsNotPushedOut(t *testing.T) {
 	require.ErrorIs(t, err, io.EOF, "the one that is silent longest makes room")
 	assert.Equal(t, 4, room.Len())
 	for range 2 {
-		<-turns.places
+		await.Receive(t, turns.places, "a place that is taken")
 	}
-	require.NoError(t, <-first)
-	require.NoError(t, <-second)
+	require.NoError(t, await.Receive(t, first, "the turn of the first"))
+	require.NoError(t, await.Receive(t, second, "the turn of the second"))
 	assert.Zero(t, room.waiting())
 }
 
@@ -72,9 +74,9 @@ func TestNoneIsAcceptedWhileAllWaitForTheirTurn(t *testing.T) {
 	assert.False(t, room.Await(ctx), "it is no place, only the end of waiting for it")
 	open := make(chan bool, 1)
 	go func() { open <- room.Await(t.Context()) }()
-	<-turns.places
-	require.NoError(t, <-served)
-	assert.True(t, <-open)
+	await.Receive(t, turns.places, "a place that is taken")
+	require.NoError(t, await.Receive(t, served, "the turn"))
+	assert.True(t, await.Receive(t, open, "room"))
 }
 
 func TestAClosedListenerDoesNotWaitForPlaces(t *testing.T) {
@@ -83,14 +85,14 @@ func TestAClosedListenerDoesNotWaitForPlaces(t *testing.T) {
 	dial(t, l, "127.0.0.1")
 	c := accept(t, l)
 	go func() { _ = TakeTurn(t.Context(), c) }()
-	require.Eventually(t, func() bool { return l.room.waiting() == 1 }, time.Minute, time.Millisecond)
+	await.Until(t, "the connection waits for its turn", func() bool { return l.room.waiting() == 1 })
 	accepted := make(chan error, 1)
 	go func() {
 		_, err := l.Accept()
 		accepted <- err
 	}()
 	require.NoError(t, l.Close())
-	require.ErrorIs(t, <-accepted, net.ErrClosed)
+	require.ErrorIs(t, await.Receive(t, accepted, "the end of Accept"), net.ErrClosed)
 }
 
 // TestWhoHasGoneGetsNoTurn closes a connection while it waits for its turn.
@@ -105,10 +107,10 @@ func TestWhoHasGoneGetsNoTurn(t *testing.T) {
 	stays := dial(t, l, "127.0.0.1")
 	second := accept(t, l)
 	require.NoError(t, gone.Close())
-	require.Eventually(t, func() bool { return hasEnded(first.(*conn).Conn.(*TurnConn).Conn) }, time.Minute, time.Millisecond)
+	await.Until(t, "the connection has ended", func() bool { return hasEnded(first.(*conn).Conn.(*TurnConn).Conn) })
 	_, err := stays.Write([]byte("hello"))
 	require.NoError(t, err)
-	<-turns.places
+	await.Receive(t, turns.places, "a place that is taken")
 	require.ErrorIs(t, TakeTurn(t.Context(), first), ErrGone)
 	require.NoError(t, TakeTurn(t.Context(), second), "the turn of the one that has gone is the next one's")
 	assert.EqualValues(t, 1, turns.Gone())
@@ -144,7 +146,7 @@ func TestWhatIsBegunIsFinishedFirst(t *testing.T) {
 			first.End() // it is the client's turn
 			_, served := queued(t, room, turns)
 			end(place, first)
-			require.NoError(t, <-served)
+			require.NoError(t, await.Receive(t, served, "the turn"))
 			assert.Len(t, turns.begun, cap(turns.begun), "one has ended, and one has begun")
 		})
 	}

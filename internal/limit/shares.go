@@ -19,10 +19,17 @@ func NewShares(all, each int) *Shares {
 
 // Enter takes a place for a name, if there is one for it. Leave gives it back; it may be
 // called again.
-func (s *Shares) Enter(name string) (leave func(), ok bool) {
+func (s *Shares) Enter(name string) (leave func(), ok bool) { return s.EnterMost(name, 0) }
+
+// EnterMost is Enter for a name that may have fewer places than the others; 0 is as many.
+func (s *Shares) EnterMost(name string, most int) (leave func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.taken >= s.all || s.by[name] >= s.each {
+	each := s.each
+	if most > 0 {
+		each = min(each, most)
+	}
+	if s.taken >= s.all || s.by[name] >= each {
 		return nil, false
 	}
 	s.taken++

@@ -7,6 +7,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 // TestTurnsEndWithTheNextRead has all places taken, one given back by who waits for its
@@ -32,7 +34,7 @@ func TestTurnsEndWithTheNextRead(t *testing.T) {
 	default:
 	}
 	go func() { _, _ = first.Read(make([]byte, 1)) }() // for as long as far is silent
-	if err := <-taken; err != nil {
+	if err := await.Receive(t, taken, "the turn that was given back"); err != nil {
 		t.Fatal(err)
 	}
 	if err := first.Close(); err != nil {

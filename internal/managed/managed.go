@@ -34,6 +34,7 @@ const (
 	Commit      = "pipeops.io/commit"       // Git commit that a revision was taken from
 	Undid       = "pipeops.io/undid"        // the failed revision that this one took back
 	Operation   = "pipeops.io/operation"    // what became of a command
+	Runner      = "pipeops.io/runner"       // the Runner that sent a command
 	Sync        = "pipeops.io/sync"         // on a source: the call that asked to look at it now
 	Contents    = "pipeops.io/contents"     // digest of the Secrets and ConfigMaps whose change restarts the App
 )

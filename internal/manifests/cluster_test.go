@@ -20,6 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/deployments"
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
@@ -51,7 +53,10 @@ func with(t *testing.T, env *kubetest.Env, rc *rest.Config) applier {
 	require.NoError(t, err)
 	_, err = k.PutNamespace(t.Context(), production, runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{})
 	require.NoError(t, err)
-	return applier{manifests.New(manifests.Config{REST: rc, Namespace: kubetest.AgentNamespace, Manage: k.Manage}), t, env}
+	return applier{manifests.New(manifests.Config{
+		REST: rc, Namespace: kubetest.AgentNamespace, Manage: k.Manage,
+		Workloads: health.New(rc, app.StabilizationFor(time.Second)),
+	}), t, env}
 }
 
 // set is one of the test's own, which is gone after it.
@@ -204,6 +209,34 @@ func TestNothingIsTakenOver(t *testing.T) {
 }
 
 // TestFieldsOfOthersStayTheirs: without force, and with the owner's name.
+// TestASetTellsWhatIsWrongWithItsPods at once, and goes on telling it.
+func TestASetTellsWhatIsWrongWithItsPods(t *testing.T) {
+	env := kubetest.Full(t)
+	a := with(t, env, env.Agent)
+	set := a.set()
+	r, err := a.apply(set, `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: absent}
+spec:
+  selector: {matchLabels: {app: absent}}
+  template:
+    metadata: {labels: {app: absent}}
+    spec:
+      securityContext: {runAsNonRoot: true, runAsUser: 10001, seccompProfile: {type: RuntimeDefault}}
+      containers:
+      - {name: web, image: "apps.test/no-such-image:1", securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}
+`, manifests.Options{Wait: time.Minute})
+	require.NoError(t, err)
+	assert.False(t, r.Ready)
+	require.Len(t, r.Objects, 1)
+	assert.Equal(t, runnerapi.ObjectFailed, r.Objects[0].State, r.Objects[0].Message)
+	require.NotNil(t, r.Objects[0].Diagnosis)
+	assert.Equal(t, runnerapi.CauseImageNotFound, r.Objects[0].Diagnosis.Cause)
+	held, err := a.Get(t.Context(), set)
+	require.NoError(t, err)
+	assert.Equal(t, runnerapi.CauseImageNotFound, held.Objects[0].Diagnosis.Cause)
+}
+
 func TestFieldsOfOthersStayTheirs(t *testing.T) {
 	a := start(t)
 	set := a.set()

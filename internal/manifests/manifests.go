@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -71,6 +72,13 @@ type Config struct {
 	// Manage gives the agent its rights in a namespace that a set has made. Nil where
 	// sets make none.
 	Manage func(ctx context.Context, namespace string) error
+	// Workloads says how what runs pods is. Where it is nil their own status has to do.
+	Workloads Workloads
+}
+
+// Workloads says how an object is that was just read; false for one that runs no pods.
+type Workloads interface {
+	Check(ctx context.Context, u *unstructured.Unstructured) (health.Report, bool, error)
 }
 
 // Applier applies sets. Sets are applied side by side, and each one by one.

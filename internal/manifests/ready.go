@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -41,6 +42,22 @@ func stateOf(u *unstructured.Unstructured) (runnerapi.ObjectState, string) {
 	return runnerapi.ObjectInProgress, clip(result.Message)
 }
 
+// how is how an object is that was just read: what runs pods is looked at as Apps are.
+func (r *run) how(ctx context.Context, u *unstructured.Unstructured) health.Report {
+	state, message := stateOf(u)
+	if u == nil || r.applier.config.Workloads == nil {
+		return health.Report{State: state, Message: message}
+	}
+	report, runs, err := r.applier.config.Workloads.Check(ctx, u)
+	switch {
+	case err != nil:
+		return health.Report{State: runnerapi.ObjectUnknown, Message: asProblem(err).Detail}
+	case runs:
+		return report
+	}
+	return health.Report{State: state, Message: message}
+}
+
 // clip bounds what an object says of itself.
 func clip(text string) string {
 	const most = 512
@@ -61,7 +78,8 @@ func (r *run) await(ctx context.Context) {
 	}
 }
 
-// look reads those that are not ready, and says whether waiting makes sense.
+// look reads those that are not ready, and says whether waiting makes sense: not
+// once something is known to be wrong.
 func (r *run) look(ctx context.Context) bool {
 	var group errgroup.Group
 	group.SetLimit(atATime)
@@ -74,19 +92,23 @@ func (r *run) look(ctx context.Context) bool {
 				i.out.State, i.out.Message = runnerapi.ObjectUnknown, asProblem(err).Detail
 				return nil
 			}
-			i.out.State, i.out.Message = stateOf(i.live)
+			now := r.how(ctx, i.live)
+			i.out.State, i.out.Message, i.out.Diagnosis = now.State, now.Message, now.Diagnosis
 			i.live = nil
 			return nil
 		})
 	}
 	_ = group.Wait() // none fails
+	open := false
 	for _, i := range r.items {
 		switch i.out.State {
+		case runnerapi.ObjectFailed:
+			return false
 		case runnerapi.ObjectInProgress, runnerapi.ObjectUnknown, runnerapi.ObjectMissing:
-			return true
+			open = true
 		}
 	}
-	return false
+	return open
 }
 
 // established waits until a CustomResourceDefinition's kinds are served, so that the

@@ -78,8 +78,8 @@ func (r *run) state(ctx context.Context, ref Ref) runnerapi.SetObject {
 	if i.live != nil && i.live.GetAnnotations()[managed.SetOf] != r.set.String() {
 		return runnerapi.SetObject{ManifestRef: ref, State: runnerapi.ObjectUnknown, Message: "it " + owner(i.live)}
 	}
-	state, message := stateOf(i.live)
-	return runnerapi.SetObject{ManifestRef: ref, State: state, Message: message}
+	now := r.how(ctx, i.live)
+	return runnerapi.SetObject{ManifestRef: ref, State: now.State, Message: now.Message, Diagnosis: now.Diagnosis}
 }
 
 func describe(inv inventory) runnerapi.ManifestSet {

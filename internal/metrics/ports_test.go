@@ -11,6 +11,8 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 func open(t *testing.T, cfg PortsConfig) *Ports {
@@ -23,7 +25,7 @@ func open(t *testing.T, cfg PortsConfig) *Ports {
 	go func() { done <- p.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		require.NoError(t, <-done)
+		require.NoError(t, await.Receive(t, done, "the end of the ports"))
 		require.NoError(t, p.Close())
 	})
 	return p

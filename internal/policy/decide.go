@@ -11,22 +11,41 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// explain names the rule that allows what is intended, or refuses it.
-func (d Document) explain(i runnerapi.Intent, source string) (string, error) {
+// explain returns the rule that allows what is intended, or refuses it.
+func (d Document) explain(i runnerapi.Intent, source string) (Rule, error) {
 	rules := d.Rules
 	if rules == nil {
 		rules = defaultRules
 	}
-	at := slices.IndexFunc(rules, func(r Rule) bool { return r.about(i) })
-	if at < 0 {
-		return "", runnerapi.PolicyDenied("only the owner of the cluster can allow it, by a rule in "+source,
-			"no rule of the customer's policy allows Runner %s to do %s%s", i.Runner, i.Command, where(i))
+	var refused error
+	for at, rule := range rules {
+		if !rule.about(i) {
+			continue
+		}
+		r := ruling{Rule: rule, field: fmt.Sprintf("rules[%d]", at), source: source}
+		err := r.allow(i)
+		if err == nil {
+			return rule, nil
+		}
+		if refused == nil {
+			refused = err
+		}
+		if rule.Deny || !i.Discovers() { // the first rule wins
+			return Rule{}, refused
+		}
 	}
-	r := ruling{Rule: rules[at], field: fmt.Sprintf("rules[%d]", at), source: source}
+	if refused != nil {
+		return Rule{}, refused
+	}
+	return Rule{}, runnerapi.PolicyDenied("only the owner of the cluster can allow it, by a rule in "+source,
+		"no rule of the customer's policy allows Runner %s to do %s%s", i.Runner, i.Command, where(i))
+}
+
+func (r ruling) allow(i runnerapi.Intent) error {
 	if r.Deny {
-		return "", r.refuse("", "deny", "does not allow Runner %s to do %s%s", i.Runner, i.Command, where(i))
+		return r.refuse("", "deny", "does not allow Runner %s to do %s%s", i.Runner, i.Command, where(i))
 	}
-	return r.Name, r.bounds(i)
+	return r.bounds(i)
 }
 
 func where(i runnerapi.Intent) string {
@@ -42,7 +61,7 @@ func (r Rule) about(i runnerapi.Intent) bool {
 	if i.Namespace == "" {
 		namespace = r.Namespaces == nil || slices.Contains(r.Namespaces, anything)
 		// Which resources there are, all may know that may do anything with some.
-		namespace = namespace || i.Kubernetes != nil && i.Kubernetes.Discovery && !r.Deny
+		namespace = namespace || i.Discovers() && !r.Deny
 	}
 	return namespace && matches(r.Runners, i.Runner) && r.names(i)
 }

@@ -17,6 +17,18 @@ type Kubernetes struct {
 	// ReadOnly allows nothing but reading, whatever RBAC says, and nothing that leads into
 	// a pod.
 	ReadOnly bool `json:"readOnly,omitempty"`
+	// Impersonate is whom else a Runner may name, with kubectl --as and --as-group. Without
+	// it nobody.
+	Impersonate *Impersonation `json:"impersonate,omitempty"`
+	// Streams is the most watches, followed logs and sessions that one Runner may have open;
+	// 0 is the agent's setting.
+	Streams int `json:"streams,omitempty"`
+}
+
+// Impersonation is whom a Runner may impersonate, by the very names.
+type Impersonation struct {
+	Users  []string `json:"users,omitempty"`
+	Groups []string `json:"groups,omitempty"`
 }
 
 // identity is a user's or group's name. Spaces around it would not survive HTTP.
@@ -40,6 +52,18 @@ func (c *checking) kubernetes(at string, r Rule) {
 	for i, group := range r.Kubernetes.Groups {
 		c.identity(fmt.Sprintf("%s.kubernetes.groups[%d]", at, i), group)
 	}
+	if r.Kubernetes.Streams < 0 {
+		c.add(at+".kubernetes.streams", "must not be less than 0")
+	}
+	if r.Kubernetes.Impersonate == nil {
+		return
+	}
+	who := *r.Kubernetes.Impersonate
+	for list, names := range map[string][]string{"users": who.Users, "groups": who.Groups} {
+		for i, name := range names {
+			c.identity(fmt.Sprintf("%s.kubernetes.impersonate.%s[%d]", at, list, i), name)
+		}
+	}
 }
 
 func (c *checking) identity(field, name string) {
@@ -51,22 +75,43 @@ func (c *checking) identity(field, name string) {
 	}
 }
 
-// KubernetesIdentity implements runnerapi.Policy.
-func (p *Policy) KubernetesIdentity(i runnerapi.Intent) (runnerapi.KubernetesIdentity, error) {
-	if err := p.Decide(i); err != nil {
-		return runnerapi.KubernetesIdentity{}, err
+// impersonates reports what of an identity the rule does not let be impersonated, by name.
+func (k Kubernetes) impersonates(who runnerapi.KubernetesIdentity) (refused string) {
+	allowed := Impersonation{}
+	if k.Impersonate != nil {
+		allowed = *k.Impersonate
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	at := slices.IndexFunc(p.doc.Rules, func(r Rule) bool { return r.about(i) })
-	if at < 0 || p.doc.Rules[at].Kubernetes == nil { // it has changed since a moment ago
-		return runnerapi.KubernetesIdentity{}, runnerapi.PolicyDenied("send it again", "the customer's policy has just changed")
+	if who.User != "" && !slices.Contains(allowed.Users, who.User) {
+		return fmt.Sprintf("user %.100q", who.User)
 	}
-	return p.doc.Rules[at].Kubernetes.as(), nil
+	for _, group := range who.Groups {
+		if !slices.Contains(allowed.Groups, group) {
+			return fmt.Sprintf("group %.100q", group)
+		}
+	}
+	return ""
 }
 
-func (k Kubernetes) as() runnerapi.KubernetesIdentity {
-	return runnerapi.KubernetesIdentity{User: k.User, Groups: slices.Clone(k.Groups)}
+// KubernetesGrant implements runnerapi.Policy.
+func (p *Policy) KubernetesGrant(i runnerapi.Intent) (runnerapi.KubernetesGrant, error) {
+	rule, err := p.rule(i)
+	if err != nil {
+		return runnerapi.KubernetesGrant{}, err
+	}
+	return rule.grant(i.Kubernetes), nil
+}
+
+// grant is for a request that the rule allows.
+func (r Rule) grant(k *runnerapi.KubernetesRequest) runnerapi.KubernetesGrant {
+	g := runnerapi.KubernetesGrant{
+		As:             runnerapi.KubernetesIdentity{User: r.Kubernetes.User, Groups: slices.Clone(r.Kubernetes.Groups)},
+		AgentNamespace: slices.Contains(r.Namespaces, k.AgentNamespace),
+		ReadOnly:       r.Kubernetes.ReadOnly, Streams: r.Kubernetes.Streams,
+	}
+	if k.Impersonate.User != "" {
+		g.As = k.Impersonate
+	}
+	return g
 }
 
 // kubernetes looks at a request to the Kubernetes API.
@@ -77,14 +122,31 @@ func (r ruling) kubernetes(i runnerapi.Intent) error {
 		return r.refuse("", "kubernetes", "does not say as whom %s is allowed: kubernetes: {user: NAME, groups: [NAME]}", i.Command)
 	case k == nil: // of a policy that is tried, no more is known
 		return nil
-	case k.As.User != "" && !k.As.Equal(r.Kubernetes.as()):
+	}
+	if refused := r.Kubernetes.impersonates(k.Impersonate); refused != "" {
+		return r.refuse("", "kubernetes.impersonate", "does not allow to impersonate %s", refused)
+	}
+	now := r.grant(k)
+	switch {
+	case k.Grant.As.User != "" && !k.Grant.As.Equal(now.As):
 		return r.refuse("", "kubernetes", "names another user or other groups than when this began")
-	case k.OwnNamespace && !slices.Contains(r.Namespaces, i.Namespace):
-		return r.refuse("", "namespaces", "does not name the agent's own namespace %s: no pattern is about that", i.Namespace)
+	case k.Grant.AgentNamespace && !now.AgentNamespace:
+		return r.refuse("", "namespaces", "does not name the agent's own namespace %s any more", k.AgentNamespace)
+	case k.InAgentNamespace && !now.AgentNamespace:
+		return r.refuse("", "namespaces", "does not name the agent's own namespace %s%s: no pattern is about that",
+			k.AgentNamespace, through(k))
 	case r.Kubernetes.ReadOnly && !k.Reads() && !k.Discovery:
 		return r.refuse("", "kubernetes.readOnly", "allows reading only, and not to %s %s", k.Verb, what(k))
 	}
 	return nil
+}
+
+// through says how a request reaches the agent's namespace that does not name it.
+func through(k *runnerapi.KubernetesRequest) string {
+	if k.Resource == "nodes" {
+		return ", which a node's kubelet leads to"
+	}
+	return ""
 }
 
 // what names the resource of a request.

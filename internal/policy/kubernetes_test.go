@@ -40,7 +40,7 @@ func request(runner, namespace, verb, resource string) runnerapi.Intent {
 	i := intent(runner, runnerapi.KubernetesCall, namespace)
 	resource, sub, _ := strings.Cut(resource, "/")
 	i.Kubernetes = &runnerapi.KubernetesRequest{
-		Verb: verb, Resource: resource, Subresource: sub, Namespace: namespace, OwnNamespace: namespace == "pipeops", Discovery: resource == "",
+		Verb: verb, Resource: resource, Subresource: sub, Namespace: namespace, AgentNamespace: "pipeops", InAgentNamespace: namespace == "pipeops", Discovery: resource == "",
 	}
 	return i
 }
@@ -71,29 +71,92 @@ func TestTheKubernetesAPIIsForWhomItIsNamed(t *testing.T) {
 		"nobody in particular":        {request("nobody", "shop", "get", "pods"), "as whom"},
 		"nobody's name":               {request("else", "shop", "get", "pods"), "no rule"},
 	} {
-		who, err := p.KubernetesIdentity(c.intent)
+		grant, err := p.KubernetesGrant(c.intent)
 		if c.says == "" {
 			require.NoError(t, err, name)
-			assert.NotEmpty(t, who.User, name)
+			assert.NotEmpty(t, grant.As.User, name)
 			continue
 		}
 		e := &problem.Error{}
 		require.ErrorAs(t, err, &e, name)
 		assert.Equal(t, runnerapi.CodePolicyDenied, e.Code, name)
 		assert.Contains(t, e.Detail, c.says, name)
-		assert.Empty(t, who, name)
+		assert.Empty(t, grant, name)
 	}
-	who, err := p.KubernetesIdentity(request("dev", "shop", "get", "pods"))
+	grant, err := p.KubernetesGrant(request("dev", "shop", "get", "pods"))
 	require.NoError(t, err)
-	assert.Equal(t, runnerapi.KubernetesIdentity{User: "dev@example.com", Groups: []string{"developers", "team:web"}}, who)
+	assert.Equal(t, runnerapi.KubernetesIdentity{User: "dev@example.com", Groups: []string{"developers", "team:web"}}, grant.As)
 
 	kept := request("dev", "shop", "watch", "pods")
-	kept.Kubernetes.As = who
+	kept.Kubernetes.Grant = grant
 	require.NoError(t, p.Decide(kept))
 	doc, err := policy.Parse([]byte(strings.Replace(kubernetesRules, "team:web", "team:shop", 1)))
 	require.NoError(t, err)
 	p.Set(doc, nil)
 	require.ErrorContains(t, p.Decide(kept), "another user", "what began as somebody does not go on as him")
+}
+
+const impersonationRules = `
+rules:
+  - name: here
+    namespaces: [shop]
+    commands: [kubernetes-api]
+    kubernetes: {user: dev}
+  - name: there
+    namespaces: [web, "*", pipeops]
+    commands: [kubernetes-api]
+    kubernetes: {user: dev, groups: [devs], impersonate: {users: [alice], groups: [web]}, streams: 3, readOnly: true}
+`
+
+// TestImpersonationIsAllowedByName of user and group, and by the rule for the namespace.
+func TestImpersonationIsAllowedByName(t *testing.T) {
+	p := load(t, impersonationRules)
+	as := func(i runnerapi.Intent, user string, groups ...string) runnerapi.Intent {
+		i.Kubernetes.Impersonate = runnerapi.KubernetesIdentity{User: user, Groups: groups}
+		return i
+	}
+	for says, i := range map[string]runnerapi.Intent{
+		`user "alice"`: as(request("a", "shop", "get", "pods"), "alice"),
+		`user "bob"`:   as(request("a", "web", "get", "pods"), "bob"),
+		`group "devs"`: as(request("a", "web", "get", "pods"), "alice", "web", "devs"),
+	} {
+		_, err := p.KubernetesGrant(i)
+		require.ErrorContains(t, err, "does not allow to impersonate "+says)
+	}
+	for _, i := range []runnerapi.Intent{
+		as(request("a", "web", "get", "pods"), "alice", "web"),
+		as(request("a", "", "get", ""), "alice", "web"), // discovery, which any of the rules may allow
+	} {
+		grant, err := p.KubernetesGrant(i)
+		require.NoError(t, err)
+		assert.Equal(t, runnerapi.KubernetesIdentity{User: "alice", Groups: []string{"web"}}, grant.As)
+	}
+	grant, err := p.KubernetesGrant(request("a", "web", "get", "pods"))
+	require.NoError(t, err)
+	assert.Equal(t, runnerapi.KubernetesGrant{
+		As: runnerapi.KubernetesIdentity{User: "dev", Groups: []string{"devs"}}, AgentNamespace: true, ReadOnly: true, Streams: 3,
+	}, grant)
+}
+
+// TestTheAgentsNamespaceIsGuardedWhereNoPathNamesIt is about nodes' kubelets, field selectors
+// and what had been granted before the policy changed.
+func TestTheAgentsNamespaceIsGuardedWhereNoPathNamesIt(t *testing.T) {
+	p := load(t, kubernetesRules)
+	for _, resource := range []string{"nodes/proxy", "secrets"} {
+		for runner, says := range map[string]string{"look": "agent's own namespace pipeops", "owner": ""} {
+			i := request(runner, "", "list", resource)
+			i.Kubernetes.InAgentNamespace = true
+			switch err := p.Decide(i); says {
+			case "":
+				require.NoError(t, err, resource)
+			default:
+				require.ErrorContains(t, err, says, resource)
+			}
+		}
+	}
+	open := request("look", "", "watch", "secrets")
+	open.Kubernetes.Grant.AgentNamespace = true
+	require.ErrorContains(t, p.Decide(open), "any more")
 }
 
 // TestNobodyBecomesKubernetesItself refuses the names that Kubernetes keeps for itself, and those
@@ -106,6 +169,9 @@ func TestNobodyBecomesKubernetesItself(t *testing.T) {
 		"with a space":      `{user: a, groups: [" system:masters"]}`,
 		"with a line break": `{user: "a\nImpersonate-Group: system:masters"}`,
 		"nobody":            `{groups: [a]}`,
+		"impersonated":      `{user: a, impersonate: {users: ["system:admin"]}}`,
+		"of a group":        `{user: a, impersonate: {groups: ["system:masters"]}}`,
+		"a share":           `{user: a, streams: -1}`,
 		"a long name":       `{user: ` + strings.Repeat("a", 254) + `}`,
 	} {
 		_, err := policy.Parse([]byte("rules: [{name: a, commands: [kubernetes-api], kubernetes: " + kubernetes + "}]"))

@@ -105,28 +105,34 @@ func (p *Policy) Decide(i runnerapi.Intent) error {
 
 // Explain is Decide that also names the rule that allowed it.
 func (p *Policy) Explain(i runnerapi.Intent) (rule string, err error) {
+	r, err := p.rule(i)
+	return r.Name, err
+}
+
+// rule returns the rule that allows a call; one without a name, where no rule is asked.
+func (p *Policy) rule(i runnerapi.Intent) (Rule, error) {
 	p.mu.Lock()
 	known, doc, wrong := p.known, p.doc, p.wrong
 	p.mu.Unlock()
 	switch {
 	case (!known || wrong != nil || doc.Paused) && i.Command == alwaysAnswered:
-		return "", nil
+		return Rule{}, nil
 	case !known:
-		return "", problem.Errorf(problem.Unavailable, "send it again; if it stays so, see the agent's log", "the customer's policy is not known yet").
+		return Rule{}, problem.Errorf(problem.Unavailable, "send it again; if it stays so, see the agent's log", "the customer's policy is not known yet").
 			WithRetryAfter(retryAfter)
 	case wrong != nil && wrong.Code == problem.Forbidden:
 		// It may be sound, and an API server that has just started forbids everything for a
 		// moment: no reason for a Runner to give up.
-		return "", problem.Errorf(problem.Unavailable, "send it again; if it stays so: "+wrong.Fix,
+		return Rule{}, problem.Errorf(problem.Unavailable, "send it again; if it stays so: "+wrong.Fix,
 			"the customer's policy cannot be read, so nothing is allowed: %s", located(wrong)).WithRetryAfter(retryAfter)
 	case wrong != nil:
-		return "", runnerapi.PolicyDenied("the owner of the cluster has to correct "+p.source+": "+wrong.Fix,
+		return Rule{}, runnerapi.PolicyDenied("the owner of the cluster has to correct "+p.source+": "+wrong.Fix,
 			"the customer's policy cannot be understood, so nothing is allowed: %s", located(wrong))
 	case doc.Paused:
-		return "", runnerapi.PolicyDenied("wait until the owner of the cluster lets you: he sets paused to false in "+p.source,
+		return Rule{}, runnerapi.PolicyDenied("wait until the owner of the cluster lets you: he sets paused to false in "+p.source,
 			"the customer's policy has paused all commands (paused)")
 	case doc.ReadOnly && i.Access != runnerapi.Reads:
-		return "", runnerapi.PolicyDenied("only the owner of the cluster can allow it: readOnly in "+p.source,
+		return Rule{}, runnerapi.PolicyDenied("only the owner of the cluster can allow it: readOnly in "+p.source,
 			"the customer's policy allows reading only (readOnly), and %s is a command", i.Command)
 	}
 	return doc.explain(i, p.source)

@@ -10,6 +10,7 @@ import (
 // huma keeps its error constructors in package variables; they are set once,
 // here, for every wire.
 func init() {
+	huma.DefaultArrayNullable = false // Go's nil slices are left out
 	huma.NewError = func(status int, msg string, errs ...error) huma.StatusError {
 		return fromHuma(status, msg, errs)
 	}
@@ -34,7 +35,7 @@ func fromHuma(status int, msg string, errs []error) *Error {
 		if !ok {
 			continue
 		}
-		e.Fields = append(e.Fields, FieldError{Field: field(d.ErrorDetail().Location), Message: inWords(d.ErrorDetail().Message)})
+		e.Fields = append(e.Fields, fieldError(d.ErrorDetail()))
 	}
 	if len(e.Fields) > 0 {
 		e.Field, e.Detail = e.Fields[0].Field, e.Fields[0].Message
@@ -45,10 +46,22 @@ func fromHuma(status int, msg string, errs []error) *Error {
 	return e
 }
 
-// field is the path of a field as its sender wrote it, without huma's prefix.
-func field(location string) string {
-	return strings.TrimPrefix(strings.TrimPrefix(location, "body."), "path.")
+// fieldError names a missing property itself, where huma names the object that lacks it.
+func fieldError(d *huma.ErrorDetail) FieldError {
+	at, message := d.Location, inWords(d.Message)
+	if name, missing := strings.CutPrefix(d.Message, lacks); missing {
+		name = strings.TrimSuffix(name, " to be present")
+		at += "." + name
+	}
+	return FieldError{Field: field(at), Message: message}
 }
+
+// lacks is huma's text for a missing property; its name follows.
+const lacks = "expected required property "
+
+// field is the path of a field of the body as its sender wrote it, without huma's prefix. The
+// others keep theirs: path, query, header.
+func field(location string) string { return strings.TrimPrefix(location, "body.") }
 
 func fixFor(status int) string {
 	switch status {

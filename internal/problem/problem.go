@@ -67,7 +67,7 @@ type Error struct {
 	Status     int           `json:"status" doc:"HTTP status."`
 	Code       Code          `json:"code" doc:"Stable name of the error."`
 	Detail     string        `json:"detail" doc:"What is wrong. Never holds a secret."`
-	Field      string        `json:"field,omitempty" doc:"JSON path of the field at fault."`
+	Field      string        `json:"field,omitempty" doc:"The field at fault: its JSON path in the body; path.NAME, query.NAME or header.NAME for a parameter; body for the body as a whole."`
 	Fix        string        `json:"fix,omitempty" doc:"What to do next."`
 	Fields     []FieldError  `json:"errors,omitempty" doc:"All fields at fault, when there are several."`
 	RequestID  string        `json:"requestId,omitempty" doc:"The call, for finding it in the log."`
@@ -76,7 +76,7 @@ type Error struct {
 
 // FieldError is one field at fault.
 type FieldError struct {
-	Field   string `json:"field" doc:"JSON path of the field." example:"ports[0].port"`
+	Field   string `json:"field" doc:"As in the problem's own field." example:"ports[0].port"`
 	Message string `json:"message"`
 }
 

@@ -162,8 +162,7 @@ func TestSecretKeyFiles(t *testing.T) {
 }
 
 func TestAnEncryptedKeySigns(t *testing.T) {
-	// The very key of encrypted.key: minisign's own scrypt takes 1 GiB, and under the race
-	// detector half a minute each time.
+	// The very key of encrypted.key: minisign's own scrypt takes 1 GiB and seconds each time.
 	file := read(t, "encrypted-cheaply.key")
 	key, err := ParseSecretKey(file, passphrase)
 	require.NoError(t, err)

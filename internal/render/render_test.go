@@ -3,7 +3,6 @@ package render_test
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -13,14 +12,8 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
-	"github.com/pipeops/pipeops-vm-agent/internal/render/rendertest"
+	"github.com/pipeops/pipeops-vm-agent/test/rendertest"
 )
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	rendertest.Remove()
-	os.Exit(code)
-}
 
 func run(t *testing.T, j render.Job) (render.Result, error) {
 	t.Helper()

@@ -57,7 +57,7 @@ func (k *Keeper) attempt(ctx context.Context, o *object, dryRun bool) (brought, 
 		return brought{}, err
 	}
 	known := ""
-	if !dryRun && o.observed() && o.Status.Phase == runnerapi.SourceReady {
+	if !dryRun && o.observed() && o.Status.Phase.Applied() {
 		known = o.Status.Commit
 	}
 	commit, files, err := git.Fetch(ctx, remote, o.Spec.Ref, folder(o.Spec), known, k.Limits)
@@ -144,7 +144,11 @@ func (k *Keeper) bringApp(ctx context.Context, o *object, commit string, files g
 	if err != nil {
 		return 0, err
 	}
-	return k.deploy(ctx, o, commit, spec, dryRun)
+	generation, err := k.deploy(ctx, o, commit, spec, dryRun)
+	if p := (*problem.Error)(nil); errors.As(err, &p) && p.Code == problem.Invalid {
+		err = inFile(err, o.Spec.Path)
+	}
+	return generation, err
 }
 
 func appFile(o *object, files git.Files) ([]byte, error) {
@@ -312,7 +316,14 @@ func inFile(err error, name string) error {
 	p := &problem.Error{}
 	if errors.As(err, &p) {
 		q := *p
-		q.Detail = name + ": " + p.Detail
+		q.Detail, q.Fields = name+": "+p.Detail, nil
+		for _, f := range p.Fields {
+			at := name
+			if f.Field != "" {
+				at += ": " + f.Field
+			}
+			q.Fields = append(q.Fields, problem.FieldError{Field: at, Message: f.Message})
+		}
 		return &q
 	}
 	return fmt.Errorf("%s: %w", name, err)

@@ -51,7 +51,7 @@ func (k *Keeper) attemptBuilt(ctx context.Context, o *object, dryRun bool) (brou
 		return k.newest(ctx, o, out, "", dryRun)
 	}
 	switch last := out.build; {
-	case o.Status.Phase == runnerapi.SourceReady:
+	case o.Status.Phase.Applied():
 		return k.newest(ctx, o, out, o.Status.Commit, false)
 	case last != nil && o.Status.Phase == runnerapi.SourceBuilding:
 		return k.goOn(ctx, o, out)
@@ -213,7 +213,7 @@ func inBuild(err error) error {
 		return err
 	}
 	q := *p
-	q.Field = "build." + strings.Replace(p.Field, "git.credentials", "gitCredentials", 1)
+	q.Field = "build." + strings.NewReplacer("git.credentials", "gitCredentials", "path.", "").Replace(p.Field)
 	return &q
 }
 

@@ -242,6 +242,9 @@ func (k *Keeper) judge(ctx context.Context, o *object) (runnerapi.SourceStatus, 
 	if err != nil { // written by somebody else than this agent
 		every = runnerapi.DefaultSourceInterval
 	}
+	if left := k.notBefore(o, every); left > 0 { // the repository is not asked, only the cluster
+		return k.withHealth(ctx, o, s, left)
+	}
 	out, err := k.attempt(ctx, o, false)
 	k.tidy(ctx, o, out.build)
 	s.Build = out.build
@@ -262,9 +265,8 @@ func (k *Keeper) judge(ctx context.Context, o *object) (runnerapi.SourceStatus, 
 		s.AppliedAt = now
 		k.note(o, out, nil)
 	}
-	s.Phase, s.Error, s.Commit, s.Revision, s.Objects = runnerapi.SourceReady, nil, out.commit, out.revision, out.objects
-	k.condition(&s, "True", "Applied", "commit "+out.commit)
-	return s, spread(every)
+	s.Error, s.Commit, s.Revision, s.Objects = nil, out.commit, out.revision, out.objects
+	return k.withHealth(ctx, o, s, spread(every))
 }
 
 func (k *Keeper) failed(o *object, s runnerapi.SourceStatus, out brought, err error) runnerapi.SourceStatus {
@@ -278,7 +280,7 @@ func (k *Keeper) failed(o *object, s runnerapi.SourceStatus, out brought, err er
 	} else {
 		k.note(o, out, e)
 	}
-	s.Phase, s.Error = runnerapi.SourceFailed, e
+	s.Phase, s.Error, s.Health = runnerapi.SourceFailed, e, nil
 	k.condition(&s, "False", "Failed", e.Message)
 	return s
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -24,6 +25,19 @@ func asProblem(err error) error {
 	return kubeproblem.From(err, "trying the source")
 }
 
+// listed is all that was refused, a line for each.
+func listed(fields []problem.FieldError) string {
+	lines := make([]string, 0, len(fields))
+	for _, f := range fields {
+		line := f.Message
+		if f.Field != "" && !strings.HasPrefix(line, f.Field) {
+			line = f.Field + ": " + line
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
 // asSourceError is the same for the status. What is not known to be fit to be told stays in
 // the agent's log.
 func asSourceError(err error) *runnerapi.SourceError {
@@ -33,6 +47,9 @@ func asSourceError(err error) *runnerapi.SourceError {
 		message := p.Detail
 		if p.Field != "" {
 			message = p.Field + ": " + message
+		}
+		if len(p.Fields) > 1 {
+			message = listed(p.Fields)
 		}
 		return &runnerapi.SourceError{Code: string(p.Code), Message: message, Fix: p.Fix}
 	case errors.Is(err, context.DeadlineExceeded):

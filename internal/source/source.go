@@ -34,6 +34,7 @@ const workers = 2
 // Apps deploys what a source of type app brings.
 type Apps interface {
 	Deploy(ctx context.Context, key runnerapi.Key, spec runnerapi.AppSpec, opts runnerapi.WriteOptions) (runnerapi.App, error)
+	Get(ctx context.Context, key runnerapi.Key) (runnerapi.App, error)
 }
 
 // Manifests applies what the other types bring.
@@ -42,6 +43,8 @@ type Manifests interface {
 	Read(r io.Reader) (objects []*unstructured.Unstructured, where func(*unstructured.Unstructured) string, err error)
 	// Apply applies a set. An error says that it was not applied, or not wholly.
 	Apply(ctx context.Context, set Set) error
+	// Get reads how the objects of a source are.
+	Get(ctx context.Context, source runnerapi.Key) (runnerapi.ManifestSet, error)
 }
 
 // Set is manifests that belong together.

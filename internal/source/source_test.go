@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,16 +19,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/pipeops/pipeops-vm-agent/deployments"
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
 	"github.com/pipeops/pipeops-vm-agent/internal/source"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/gitserver"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
@@ -81,6 +82,10 @@ func (sets) Read(r io.Reader) ([]*unstructured.Unstructured, func(*unstructured.
 	return docs.Objects, docs.Where, err
 }
 
+func (s sets) Get(ctx context.Context, key runnerapi.Key) (runnerapi.ManifestSet, error) {
+	return s.applier.Get(ctx, manifests.Set{Namespace: key.Namespace, Name: "git-" + key.Name})
+}
+
 func (s sets) Apply(ctx context.Context, set source.Set) error {
 	result, err := s.applier.Apply(ctx, manifests.Set{Namespace: set.Namespace, Name: "git-" + set.Name}, set.Objects, manifests.Options{
 		DryRun: set.DryRun, Prune: set.Prune, Where: set.Where, Admit: set.Admit, By: set.By,
@@ -100,27 +105,29 @@ rules:
     maxReplicas: 3
 `
 
-func open(t *testing.T, namespace string) *place {
+// open is a place whose agent follows repositories by the machine's clock, or by another one.
+func open(t *testing.T, by ...clock.WithTicker) *place {
 	t.Helper()
 	env := kubetest.ControlPlane(t)
+	namespace := env.Namespace(t)
 	p := &place{t: t, env: env, namespace: namespace, git: gitserver.Start(t, "reader", "correct horse"), audited: &audited{}, leads: &atomic.Bool{}}
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: managed.Labels()}}
-	require.NoError(t, env.Client.Create(t.Context(), ns))
-	t.Cleanup(func() { assert.NoError(t, env.Client.Delete(context.Background(), ns)) })
-	p.kubectl("", "create", "rolebinding", "pipeops-agent", "-n", namespace, "--clusterrole=pipeops-agent-namespace", "--serviceaccount=pipeops:pipeops-agent")
+	agent, only := kubetest.AgentOf(namespace), []string{namespace}
 	turnOn(t, env)
 	p.policy = policy.New("a test")
 	p.allow(allowing)
-	engine, err := app.New(app.Config{RESTConfig: env.Agent, Namespace: kubetest.AgentNamespace, Log: zerolog.Nop(), Replica: namespace})
+	engine, err := app.New(app.Config{RESTConfig: env.Agent, Namespace: agent, Namespaces: only, Log: zerolog.Nop()})
 	require.NoError(t, err)
 	p.engine = engine
 	command, err := render.Command()
 	require.NoError(t, err)
 	p.keeper = source.New(source.Config{
-		REST: env.Agent, Namespace: kubetest.AgentNamespace, Apps: engine, Decide: p.policy.Decide, Audit: p.audited.record,
-		Manifests: sets{manifests.New(manifests.Config{REST: env.Agent, Namespace: kubetest.AgentNamespace})},
+		REST: env.Agent, Namespace: agent, Namespaces: only, Apps: engine, Decide: p.policy.Decide, Audit: p.audited.record,
+		Manifests: sets{manifests.New(manifests.Config{REST: env.Agent, Namespace: agent, Namespaces: only})},
 		Leads:     p.leads.Load, Render: command, Log: zerolog.New(zerolog.NewTestWriter(t)),
 	})
+	for _, c := range by {
+		p.keeper.UseClock(c)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	for _, part := range []func(context.Context) error{engine.Run, p.keeper.Run} {
@@ -162,14 +169,6 @@ func (p *place) allow(text string) {
 	doc, err := policy.FromConfigMap(map[string]string{"policy.yaml": text})
 	require.NoError(p.t, err)
 	p.policy.Set(doc, nil)
-}
-
-func (p *place) kubectl(stdin string, args ...string) {
-	p.t.Helper()
-	cmd := p.env.Cluster.KubectlCommand(context.Background(), args...)
-	cmd.Stdin = strings.NewReader(stdin)
-	out, err := cmd.CombinedOutput()
-	require.NoError(p.t, err, string(out))
 }
 
 // secret is how the sources of the place get in.
@@ -226,14 +225,17 @@ func (p *place) configMap(name string) (*corev1.ConfigMap, error) {
 }
 
 func TestAnAppFollowsItsRepository(t *testing.T) {
-	p := open(t, "git-app")
+	t.Parallel()
+	p := open(t)
 	p.secret("correct horse")
 	repo := p.git.Create(t, "shop/deploy.git")
 	first := repo.Commit(map[string]string{"web/app.yaml": "image: registry.example.com/web:1\nreplicas: 2\n"})
 	p.put("web", runnerapi.SourceSpec{Type: runnerapi.SourceApp, Path: "web/app.yaml"})
 	status := p.settled("web")
 	require.Nil(t, status.Error)
-	assert.Equal(t, runnerapi.SourceReady, status.Phase)
+	assert.Equal(t, runnerapi.SourceProgressing, status.Phase, "it is applied; nothing runs pods here")
+	require.NotNil(t, status.Health)
+	assert.Equal(t, "App/"+p.key("web").String(), status.Health.Object)
 	assert.Equal(t, first, status.Commit)
 	assert.EqualValues(t, 1, status.Revision)
 
@@ -264,6 +266,11 @@ func TestAnAppFollowsItsRepository(t *testing.T) {
 	assert.Contains(t, status.Error.Message, "web/app.yaml")
 	assert.Contains(t, status.Error.Message, "replica")
 	assert.Equal(t, bad, status.Error.Commit)
+	repo.Commit(map[string]string{"web/app.yaml": "image: registry.example.com/web:3\nreplicas: -1\nports: [{port: 0}]\n"})
+	status = p.sync("web")
+	require.NotNil(t, status.Error)
+	assert.Contains(t, status.Error.Message, "web/app.yaml: replicas")
+	assert.Contains(t, status.Error.Message, "web/app.yaml: ports[0].port", "all at once")
 	p.allow(`rules: [{name: no git, commands: ["*"]}]`)
 	status = p.sync("web")
 	require.NotNil(t, status.Error)
@@ -283,29 +290,45 @@ func TestAnAppFollowsItsRepository(t *testing.T) {
 
 // TestANewCommitIsFollowed although nobody asks for it, after the shortest time that there is.
 func TestANewCommitIsFollowed(t *testing.T) {
-	p := open(t, "git-interval")
+	t.Parallel()
+	clock := clocktesting.NewFakeClock(time.Now())
+	p := open(t, clock)
 	p.secret("correct horse")
 	repo := p.git.Create(t, "shop/deploy.git")
 	repo.Commit(map[string]string{"one.yaml": configMapFile("one", "first")})
 	p.put("web", runnerapi.SourceSpec{Type: runnerapi.SourceManifests, Interval: runnerapi.MinSourceInterval.String()})
 	require.Nil(t, p.settled("web").Error)
 	second := repo.Commit(map[string]string{"one.yaml": configMapFile("one", "second")})
+	await.Until(t, "the next look is planned beside the queue's own heartbeat", func() bool { return clock.Waiters() > 1 })
+	clock.Step(runnerapi.MinSourceInterval * 11 / 10) // a look may be late by a tenth
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		followed, err := p.keeper.GetSource(t.Context(), p.key("web"))
 		if assert.NoError(c, err) {
 			assert.Equal(c, second, followed.Status.Commit)
 		}
-	}, runnerapi.MinSourceInterval+patience, 100*time.Millisecond)
+	}, patience, 100*time.Millisecond)
 	cm, err := p.configMap("one")
 	require.NoError(t, err)
 	assert.Equal(t, "second", cm.Data["a"])
+
+	// The status goes on being true though no commit comes.
+	require.NoError(t, p.env.Client.Delete(t.Context(), cm))
+	await.Until(t, "the next look is planned", func() bool { return clock.Waiters() > 1 })
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		clock.Step(runnerapi.MinSourceInterval)
+		now, err := p.keeper.GetSource(t.Context(), p.key("web"))
+		if assert.NoError(c, err) && assert.Equal(c, runnerapi.SourceDegraded, now.Status.Phase) {
+			assert.Contains(c, now.Status.Health.Message, "one was applied and is not there any more")
+		}
+	}, patience, 100*time.Millisecond)
 	require.NoError(t, p.keeper.DeleteSource(t.Context(), p.key("web"), runner))
 }
 
 // TestAHeldDeleteSparesANewerSource of the same name: before the delete has read what there is
 // the journal tells, after that the UID.
 func TestAHeldDeleteSparesANewerSource(t *testing.T) {
-	p := open(t, "git-held")
+	t.Parallel()
+	p := open(t)
 	p.leads.Store(false) // it is followed by nobody
 	p.secret("correct horse")
 	p.git.Create(t, "shop/deploy.git")
@@ -340,7 +363,8 @@ func configMapFile(name, value string) string {
 }
 
 func TestManifestsFollowTheirRepository(t *testing.T) {
-	p := open(t, "git-manifests")
+	t.Parallel()
+	p := open(t)
 	p.secret("correct horse")
 	repo := p.git.Create(t, "shop/deploy.git")
 	repo.Commit(map[string]string{
@@ -384,7 +408,8 @@ func TestManifestsFollowTheirRepository(t *testing.T) {
 }
 
 func TestErrorsAreTold(t *testing.T) {
-	p := open(t, "git-errors")
+	t.Parallel()
+	p := open(t)
 	p.secret("wrong")
 	repo := p.git.Create(t, "shop/deploy.git")
 	commit := repo.Commit(map[string]string{"web/app.yaml": "image: registry.example.com/web:1\n"})
@@ -399,7 +424,7 @@ func TestErrorsAreTold(t *testing.T) {
 	status = p.sync("web")
 	require.Nil(t, status.Error)
 	assert.Equal(t, commit, status.Commit)
-	assert.Equal(t, "True", status.Conditions[0].Status)
+	assert.Equal(t, "Unknown", status.Conditions[0].Status)
 
 	for name, spec := range map[string]runnerapi.SourceSpec{
 		"path_not_found": {Type: runnerapi.SourceApp, Path: "db/app.yaml"}, "ref_not_found": {Type: runnerapi.SourceApp, Path: "a", Ref: runnerapi.GitRef{Branch: "none"}},

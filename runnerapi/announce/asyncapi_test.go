@@ -114,9 +114,13 @@ func asyncAPI(t *testing.T) object {
 			"runnerQueue": object{
 				"address": announce.RunnerQueue("{runner}").Name, "messages": inQueue,
 				"parameters": object{"runner": object{"description": "The Runner's name."}},
-				"description": "A Runner's quorum queue, declared with x-single-active-consumer and bound with to.RUNNER.# to the exchange. " +
+				"description": "A Runner's quorum queue, bound with to.RUNNER.# to the exchange. RabbitMQ refuses a declaration with other arguments than x-arguments. " +
 					"One of those who read it gets all; the others stand by. What it rejects goes to " + announce.DeadExchange + ".",
-				"bindings": object{"amqp": object{"is": "queue", "queue": object{"name": announce.RunnerQueue("{runner}").Name, "durable": true, "exclusive": false, "autoDelete": false, "vhost": "/"}, "bindingVersion": "0.3.0"}},
+				"bindings": object{"amqp": object{"is": "queue", "queue": object{
+					"name": announce.RunnerQueue("{runner}").Name, "durable": true, "exclusive": false, "autoDelete": false, "vhost": "/",
+					"x-arguments": announce.ArgumentsOf(announce.RunnerQueue("{runner}")),
+				}, "bindingVersion": "0.3.0"}},
+				"x-binding-keys": []string{"to.{runner}.#"},
 			},
 		},
 		"operations": object{

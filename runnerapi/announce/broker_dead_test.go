@@ -10,20 +10,20 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 )
 
-// testDeadLettersAreTreated has events die in a Runner's queue, and looks at them,
-// sends some again and drops others as an operator does.
-func testDeadLettersAreTreated(t *testing.T, b *broker.Broker) {
+// TestDeadLettersAreListedRequeuedAndDropped has events die in a Runner's queue, and looks at
+// them, sends some again and drops others as an operator does.
+func TestDeadLettersAreListedRequeuedAndDropped(t *testing.T) {
+	t.Parallel()
+	b := rabbit.VHost(t)
 	cfg := config(b, broker.UserControlPlane)
 	cfg.Seal = []byte("the control plane's secret")
 	p := publisher(t, cfg)
 	ch := channel(t, b)
 	publish(t, p, makeEvents(t, "before", 1, 1))
-	if _, err := ch.QueuePurge(announce.DeadQueue, false); err != nil {
-		t.Fatal(err)
-	}
 	got, heal := mortician(t, b, "treated")
 	events := makeEvents(t, "ill", 1, 3)
 	for i := range events {
@@ -42,7 +42,7 @@ func testDeadLettersAreTreated(t *testing.T, b *broker.Broker) {
 		}
 		return n
 	}
-	eventually(t, "all have died", func() bool { return count() == 4 })
+	await.Until(t, "all have died", func() bool { return count() == 4 })
 	for range 3 { // looking changes nothing
 		letters, total, err := dead.List(t.Context(), 10)
 		if err != nil || total != 4 || len(letters) != 4 {
@@ -87,7 +87,7 @@ func testDeadLettersAreTreated(t *testing.T, b *broker.Broker) {
 }
 
 // mortician consumes a Runner's queue, and cannot handle anything until it is healed.
-func mortician(t *testing.T, b *broker.Broker, runner string) (got *sink, heal func()) {
+func mortician(t *testing.T, b broker.Endpoint, runner string) (got *sink, heal func()) {
 	t.Helper()
 	got = newSink()
 	healed, ready := make(chan struct{}), make(chan struct{}, 8)
@@ -105,13 +105,13 @@ func mortician(t *testing.T, b *broker.Broker, runner string) (got *sink, heal f
 			return got.handle(ctx, e)
 		})
 	})
-	wait(t, ready, "the queue")
+	await.Receive(t, ready, "the queue")
 	return got, func() { close(healed) }
 }
 
 // forge writes to the dead letters as a Runner may, whose queues name them: an event
 // that would go to another Runner.
-func forge(t *testing.T, b *broker.Broker, like announce.Event) {
+func forge(t *testing.T, b broker.Endpoint, like announce.Event) {
 	t.Helper()
 	conn, err := amqp.DialTLS(b.URL(broker.UserRunner), b.TLSConfig())
 	if err != nil {

@@ -3,33 +3,35 @@ package announce_test
 import (
 	"context"
 	"net"
-	"net/url"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 )
 
-// testSilent has the network swallow everything, as a firewall does that forgot a
-// connection: whoever is told to end does so soon, and says what was not confirmed.
-func testSilent(t *testing.T, b *broker.Broker) {
-	proxy := newProxy(t, "127.0.0.1:"+strconv.Itoa(b.Port()))
+// TestASilentNetworkDoesNotHoldThePublisher has the network swallow everything, as a firewall
+// does that forgot a connection: Publish ends with its context and says what was not confirmed.
+func TestASilentNetworkDoesNotHoldThePublisher(t *testing.T) {
+	t.Parallel()
+	b := rabbit.VHost(t)
+	proxy := newProxy(t, b.Address())
 	cfg := config(b, broker.UserControlPlane)
-	u, err := url.Parse(cfg.URLs[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.Host = proxy.addr
-	cfg.URLs = []string{u.String()}
+	cfg.URLs = []string{b.URLAt(broker.UserControlPlane, proxy.addr)}
 	p := publisher(t, cfg)
 	publish(t, p, makeEvents(t, "silent", 1, 1))
 
 	proxy.silence()
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	waiting.Go(func() {
+		<-proxy.swallowed
+		cancel()
+	})
 	n, err := p.Publish(ctx, makeEvents(t, "silent", 2, 2))
 	if n != 0 || announce.CodeOf(err) != announce.CodeUnconfirmed {
 		t.Errorf("Publish = %d, %v", n, err)
@@ -41,7 +43,13 @@ func testSilent(t *testing.T, b *broker.Broker) {
 type proxy struct {
 	addr   string
 	silent chan struct{}
+	// swallowed is closed when it has swallowed more than a heartbeat.
+	swallowed chan struct{}
+	swallow   func()
 }
+
+// moreThanAHeartbeat is longer than a heartbeat in a TLS record, and shorter than an event.
+const moreThanAHeartbeat = 100
 
 func newProxy(t *testing.T, target string) *proxy {
 	t.Helper()
@@ -49,7 +57,8 @@ func newProxy(t *testing.T, target string) *proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{addr: listener.Addr().String(), silent: make(chan struct{})}
+	p := &proxy{addr: listener.Addr().String(), silent: make(chan struct{}), swallowed: make(chan struct{})}
+	p.swallow = sync.OnceFunc(func() { close(p.swallowed) })
 	var copying sync.WaitGroup
 	t.Cleanup(func() {
 		_ = listener.Close()
@@ -85,6 +94,9 @@ func (p *proxy) forward(from, to net.Conn) {
 		}
 		select {
 		case <-p.silent:
+			if n > moreThanAHeartbeat {
+				p.swallow()
+			}
 			continue
 		default:
 		}
@@ -99,7 +111,7 @@ func (p *proxy) forward(from, to net.Conn) {
 func testCrash(t *testing.T, b *broker.Broker) {
 	p := publisher(t, config(b, broker.UserControlPlane))
 	got, _, ready := consume(t, config(b, broker.UserRunner), announce.RunnerQueue("crash"))
-	wait(t, ready, "the queue")
+	await.Receive(t, ready, "the queue")
 	// RabbitMQ 3.10 notes a new quorum queue on disk a moment late, and one that it
 	// lost so has no leader ever after. That is not what is tested here.
 	if _, err := b.Ctl(t.Context(), "eval", "dets:sync(ra_directory_reverse)."); err != nil {
@@ -132,16 +144,16 @@ func testCrash(t *testing.T, b *broker.Broker) {
 		}
 		sent <- ctx.Err()
 	}()
-	wait(t, underWay, "the first events")
+	await.Closed(t, underWay, "the first events")
 	if err := b.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the loss to be noticed", func() bool { return !p.Connected() })
+	await.Until(t, "the loss to be noticed", func() bool { return !p.Connected() })
 	if err := b.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
 	close(back)
-	if err := <-sent; err != nil {
+	if err := await.Receive(t, sent, "the end of the stream"); err != nil {
 		t.Fatalf("%d events were not sent: %v; %v", len(outbox), err, p.Status().Err)
 	}
 	events := got.until(t, "every event", func(e []announce.Event) bool { return complete(sequences(e, "crash"), count) })
@@ -153,7 +165,7 @@ func testCrash(t *testing.T, b *broker.Broker) {
 	}
 }
 
-// complete says whether each of 1 to count is there.
+// complete reports whether each of 1 to count is there.
 func complete(seq []uint64, count uint64) bool {
 	heard := map[uint64]bool{}
 	for _, n := range seq {

@@ -13,6 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 )
 
@@ -24,12 +25,14 @@ func forRunner(runner string, events []announce.Event) []announce.Event {
 	return events
 }
 
-func testAddressed(t *testing.T, b *broker.Broker) {
+func TestEachRunnerGetsItsAnnouncements(t *testing.T) {
+	t.Parallel()
+	b := rabbit.VHost(t)
 	p := publisher(t, config(b, broker.UserControlPlane))
 	mine, _, ready := consume(t, config(b, broker.UserRunner), announce.RunnerQueue("mine"))
 	theirs, _, theirsReady := consume(t, config(b, broker.UserRunner), announce.RunnerWatchQueue("theirs", "1"))
-	wait(t, ready, "the queue")
-	wait(t, theirsReady, "the other queue")
+	await.Receive(t, ready, "the queue")
+	await.Receive(t, theirsReady, "the other queue")
 	publish(t, p, forRunner("mine", makeEvents(t, "secret", 1, 3)))
 	publish(t, p, forRunner("nobody", makeEvents(t, "secret", 4, 4)))
 	last := makeEvents(t, "secret", 5, 5)
@@ -46,7 +49,7 @@ func testAddressed(t *testing.T, b *broker.Broker) {
 }
 
 // asDocumented makes an account for a Runner by the commands of docs/runners.md.
-func asDocumented(t *testing.T, b *broker.Broker, runner, password string) string {
+func asDocumented(t *testing.T, b *broker.VHost, runner, password string) string {
 	t.Helper()
 	doc, err := os.ReadFile("../../docs/runners.md")
 	if err != nil {
@@ -69,6 +72,8 @@ func asDocumented(t *testing.T, b *broker.Broker, runner, password string) strin
 		args := strings.Split(strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\x00"), "\x00")
 		if args[0] == "add_user" { // which the document has read it from standard input
 			args = append(args, password)
+		} else { // the document's are for "/"
+			args = append([]string{args[0], "--vhost", b.Name()}, args[1:]...)
 		}
 		if out, err := b.Ctl(t.Context(), args...); err != nil {
 			t.Fatalf("rabbitmqctl %s: %v\n%s", args[0], err, out)
@@ -82,16 +87,22 @@ func asDocumented(t *testing.T, b *broker.Broker, runner, password string) strin
 	return u.String()
 }
 
-func testOwnAccount(t *testing.T, b *broker.Broker) {
+func TestARunnerWithItsOwnAccountGetsNothingElse(t *testing.T) {
+	t.Parallel()
+	b := rabbit.VHost(t)
 	p := publisher(t, config(b, broker.UserControlPlane))
 	publish(t, p, makeEvents(t, "before", 1, 1)) // the exchange is there
+	if err := announce.DeclareQueue(channel(t, b), announce.RunnerQueue("mine")); err != nil {
+		t.Fatal(err)
+	}
+	shops := "shops-" + b.Name() // virtual hosts share users
 	own := config(b, broker.UserRunner)
-	own.URLs = []string{asDocumented(t, b, "shops", "a-password-of-this-test")}
-	for name, q := range map[string]announce.Queue{"durable": announce.RunnerQueue("shops"), "aside": announce.RunnerWatchQueue("shops", "1")} {
+	own.URLs = []string{asDocumented(t, b, shops, "a-password-of-this-test")}
+	for name, q := range map[string]announce.Queue{"durable": announce.RunnerQueue(shops), "aside": announce.RunnerWatchQueue(shops, "1")} {
 		t.Run("gets its own, "+name, func(t *testing.T) {
 			got, _, ready := consume(t, own, q)
-			wait(t, ready, "the queue")
-			publish(t, p, forRunner("shops", makeEvents(t, "granted", 1, 1)))
+			await.Receive(t, ready, "the queue")
+			publish(t, p, forRunner(shops, makeEvents(t, "granted", 1, 1)))
 			got.until(t, "the announcement", func(e []announce.Event) bool { return len(sequences(e, "granted")) == 1 })
 		})
 	}
@@ -102,7 +113,7 @@ func testOwnAccount(t *testing.T, b *broker.Broker) {
 	defer func() { _ = conn.CloseDeadline(time.Now().Add(5 * time.Second)) }()
 	bind := func(key string) func(*amqp.Channel) error {
 		return func(ch *amqp.Channel) error {
-			return ch.QueueBind("pipeops.runner.shops", key, announce.Exchange, false, nil)
+			return ch.QueueBind("pipeops.runner."+shops, key, announce.Exchange, false, nil)
 		}
 	}
 	for name, try := range map[string]func(*amqp.Channel) error{
@@ -112,10 +123,10 @@ func testOwnAccount(t *testing.T, b *broker.Broker) {
 			return err
 		},
 		"bind its exchange": func(ch *amqp.Channel) error {
-			if err := ch.ExchangeDeclare("pipeops.runner.shops.tap", "fanout", false, true, false, false, nil); err != nil {
+			if err := ch.ExchangeDeclare("pipeops.runner."+shops+".tap", "fanout", false, true, false, false, nil); err != nil {
 				return err
 			}
-			return ch.ExchangeBind("pipeops.runner.shops.tap", "#", announce.Exchange, false, nil)
+			return ch.ExchangeBind("pipeops.runner."+shops+".tap", "#", announce.Exchange, false, nil)
 		},
 	} {
 		ch, err := conn.Channel()
@@ -129,8 +140,10 @@ func testOwnAccount(t *testing.T, b *broker.Broker) {
 	}
 }
 
-// testNarrow has a queue as it was before announcements were addressed.
-func testNarrow(t *testing.T, b *broker.Broker) {
+// TestOldQueuesAreNarrowed has a queue as it was before announcements were addressed.
+func TestOldQueuesAreNarrowed(t *testing.T) {
+	t.Parallel()
+	b := rabbit.VHost(t)
 	p := publisher(t, config(b, broker.UserControlPlane))
 	publish(t, p, makeEvents(t, "before", 1, 1))
 	q := announce.RunnerQueue("old")
@@ -143,7 +156,7 @@ func testNarrow(t *testing.T, b *broker.Broker) {
 		t.Fatal(err)
 	}
 	got, _, ready := consume(t, config(b, broker.UserRunner), announce.RunnerQueue("old"))
-	wait(t, ready, "the queue")
+	await.Receive(t, ready, "the queue")
 	publish(t, p, forRunner("nobody", makeEvents(t, "hidden", 1, 1)))
 	publish(t, p, forRunner("old", makeEvents(t, "shown", 1, 1)))
 	events := got.until(t, "the announcement", func(e []announce.Event) bool { return len(sequences(e, "shown")) == 1 })

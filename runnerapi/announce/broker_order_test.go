@@ -2,8 +2,6 @@ package announce_test
 
 import (
 	"context"
-	"net/url"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 	"github.com/pipeops/pipeops-vm-agent/test/logbook"
 )
@@ -52,14 +51,14 @@ func hold(t *testing.T, cfg announce.Config, q announce.Queue, at int) (h *held,
 		defer close(ended)
 		_ = c.Run(ctx, h.handle) // it ends when it is told to
 	}()
-	leave = func() { cancel(); <-ended }
+	leave = func() { cancel(); await.Closed(t, ended, "the end of the reader") }
 	t.Cleanup(leave)
-	wait(t, h.stopped, "the reader to be in the middle")
+	await.Receive(t, h.stopped, "the reader to be in the middle")
 	return h, leave
 }
 
 // backlog makes a Runner's queue with events waiting in it.
-func backlog(t *testing.T, b *broker.Broker, runner string, count uint64) announce.Queue {
+func backlog(t *testing.T, b broker.Endpoint, runner string, count uint64) announce.Queue {
 	t.Helper()
 	p := publisher(t, config(b, broker.UserControlPlane))
 	publish(t, p, makeEvents(t, "warm", 1, 1)) // the exchange is there
@@ -86,15 +85,17 @@ func account(events []announce.Event, agent string) (late, again int) {
 	return late, again
 }
 
-// testTurns has two read one queue: the second gets nothing while the first is there, and
-// then what that had not acknowledged before anything else.
-func testTurns(t *testing.T, b *broker.Broker) {
+// TestReadersOfOneQueueTakeTurns has two read one queue: the second gets nothing while the first
+// is there, and then what that had not acknowledged before anything else.
+func TestReadersOfOneQueueTakeTurns(t *testing.T) {
+	t.Parallel()
+	b := rabbit.VHost(t)
 	const count, at = 500, 100
 	q := backlog(t, b, "turns", count)
 	cfg := config(b, broker.UserRunner)
 	first, leave := hold(t, cfg, q, at)
 	second, c, ready := consume(t, cfg, q)
-	wait(t, ready, "the second reader")
+	await.Receive(t, ready, "the second reader")
 	if s := c.Status(); !s.Connected || !s.Standby {
 		t.Errorf("the second reader is %+v, want it connected and waiting for its turn", s)
 	}
@@ -110,35 +111,32 @@ func testTurns(t *testing.T, b *broker.Broker) {
 	}
 }
 
-// testSilentReader has a reader's network swallow everything: RabbitMQ takes it for alive
-// until heartbeats are missing. The next one waits as long, and hears nothing out of order.
-func testSilentReader(t *testing.T, b *broker.Broker) {
+// TestASilentReaderLosesItsTurn has a reader's network swallow everything: RabbitMQ takes it for
+// alive until heartbeats are missing. The next one waits as long, and hears nothing out of order.
+func TestASilentReaderLosesItsTurn(t *testing.T) {
+	t.Parallel()
+	b := rabbit.VHost(t)
 	const count, at = 500, 100
 	q := backlog(t, b, "mute", count)
 	cfg := config(b, broker.UserRunner)
-	away := newProxy(t, "127.0.0.1:"+strconv.Itoa(b.Port()))
-	u, err := url.Parse(cfg.URLs[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.Host = away.addr
+	away := newProxy(t, b.Address())
 	far := cfg
-	far.URLs = []string{u.String()}
+	far.URLs = []string{b.URLAt(broker.UserRunner, away.addr)}
 	first, _ := hold(t, far, q, at)
 	away.silence()
-	began := time.Now()
 	second, _, _ := consume(t, cfg, q)
 	events := second.until(t, "the rest", func(e []announce.Event) bool { return len(e) > count-at })
-	t.Logf("the next reader's turn came after %s", time.Since(began).Round(time.Millisecond))
 	// What the first handled last is not acknowledged, and comes again.
 	if late, again := account(append(first.until(t, "its part", func([]announce.Event) bool { return true }), events...), "mute"); late > 0 {
 		t.Errorf("%d came late and %d again", late, again)
 	}
 }
 
-// testUnorderedQueues has the queues as they were made before queues kept the order. Nobody
-// stops for that; the Runner says it once, and what becomes of it when they are deleted.
-func testUnorderedQueues(t *testing.T, b *broker.Broker) {
+// TestOldQueuesAreReadAsTheyAre has the queues as they were made before queues kept the order.
+// Nobody stops for that; the Runner says it once, and what becomes of it when they are deleted.
+func TestOldQueuesAreReadAsTheyAre(t *testing.T) {
+	t.Parallel()
+	b := rabbit.VHost(t)
 	ch := channel(t, b)
 	before := map[string]amqp.Table{
 		announce.TimelineQueue: {"x-queue-type": "quorum", "x-dead-letter-exchange": announce.DeadExchange, "x-delivery-limit": int64(20)},
@@ -158,11 +156,11 @@ func testUnorderedQueues(t *testing.T, b *broker.Broker) {
 	cfg := config(b, broker.UserRunner)
 	cfg.Log = zerolog.New(&log)
 	got, c, ready := consume(t, cfg, announce.RunnerQueue("before"))
-	wait(t, ready, "the queue")
+	await.Receive(t, ready, "the queue")
 	publish(t, p, forRunner("before", makeEvents(t, "before", 1, 10)))
 	got.until(t, "the announcements", func(e []announce.Event) bool { return len(sequences(e, "before")) == 10 })
 	aside, other, otherReady := consume(t, cfg, announce.RunnerQueue("before"))
-	wait(t, otherReady, "another reader")
+	await.Receive(t, otherReady, "another reader")
 	if c.Status().Standby || other.Status().Standby {
 		t.Error("somebody waits for a turn at a queue that all share")
 	}
@@ -170,11 +168,11 @@ func testUnorderedQueues(t *testing.T, b *broker.Broker) {
 	if _, err := ch.QueueDelete("pipeops.runner.before", false, false, false); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, ready, "the queue that is made anew")
-	wait(t, otherReady, "the other reader of it")
+	await.Receive(t, ready, "the queue that is made anew")
+	await.Receive(t, otherReady, "the other reader of it")
 	publish(t, p, forRunner("before", makeEvents(t, "anew", 1, 100)))
 	all := func(e []announce.Event) bool { return len(sequences(e, "anew")) == 100 }
-	eventually(t, "one of them to have all", func() bool {
+	await.Until(t, "one of them to have all", func() bool {
 		got.mu.Lock()
 		defer got.mu.Unlock()
 		aside.mu.Lock()
@@ -182,7 +180,7 @@ func testUnorderedQueues(t *testing.T, b *broker.Broker) {
 		return all(got.events) || all(aside.events)
 	})
 	said := "made before queues kept the order"
-	if text := log.String(); strings.Count(text, said) != 2 || !strings.Contains(text, "rabbitmqctl delete_queue pipeops.runner.before") {
+	if text := log.String(); strings.Count(text, said) != 2 || !strings.Contains(text, "rabbitmqctl delete_queue --vhost "+b.Name()+" pipeops.runner.before") {
 		t.Errorf("each of two readers says once what it reads, and what to do; the log:\n%s", text)
 	}
 }

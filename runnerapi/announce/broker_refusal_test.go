@@ -14,11 +14,14 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 	"github.com/pipeops/pipeops-vm-agent/test/logbook"
 )
 
-func testRunnerCannotPublish(t *testing.T, b *broker.Broker) {
+func TestARunnerCannotPublish(t *testing.T) {
+	t.Parallel()
+	b := rabbit.VHost(t)
 	p := publisher(t, config(b, broker.UserRunner))
 	err := refused(t, p, announce.CodeForbidden)
 	if !strings.Contains(err.Error(), "control plane's user") {
@@ -29,7 +32,7 @@ func testRunnerCannotPublish(t *testing.T, b *broker.Broker) {
 // refused publishes with no hope, once the publisher knows that, and returns why.
 func refused(t *testing.T, p *announce.Publisher, code announce.BrokerCode) error {
 	t.Helper()
-	eventually(t, "the refusal", func() bool { return announce.CodeOf(p.Status().Err) == code })
+	await.Until(t, "the refusal", func() bool { return announce.CodeOf(p.Status().Err) == code })
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	n, err := p.Publish(ctx, makeEvents(t, "forged", 1, 1))
@@ -40,8 +43,11 @@ func refused(t *testing.T, p *announce.Publisher, code announce.BrokerCode) erro
 	return err
 }
 
-// testRunnerIsConfined goes past our own code: the broker itself must say no.
-func testRunnerIsConfined(t *testing.T, b *broker.Broker) {
+// TestARunnerIsConfinedToItsQueues goes past our own code: the broker itself must say no.
+func TestARunnerIsConfinedToItsQueues(t *testing.T) {
+	t.Parallel()
+	b := rabbit.VHost(t)
+	publish(t, publisher(t, config(b, broker.UserControlPlane)), makeEvents(t, "before", 1, 1))
 	conn, err := amqp.DialTLS(b.URL(broker.UserRunner), b.TLSConfig())
 	if err != nil {
 		t.Fatal(err)
@@ -57,12 +63,7 @@ func testRunnerIsConfined(t *testing.T, b *broker.Broker) {
 			if err != nil {
 				return err
 			}
-			select {
-			case reason := <-closed:
-				return reason
-			case <-time.After(10 * time.Second):
-				return nil
-			}
+			return await.Receive(t, closed, "the refusal")
 		},
 		"read the timeline": func(ch *amqp.Channel) error {
 			_, err := ch.Consume(announce.TimelineQueue, "", false, false, false, false, nil)
@@ -86,7 +87,9 @@ func testRunnerIsConfined(t *testing.T, b *broker.Broker) {
 	}
 }
 
-func testWrongPassword(t *testing.T, b *broker.Broker) {
+func TestAWrongPasswordIsNotShown(t *testing.T) {
+	t.Parallel()
+	b := rabbit.VHost(t)
 	u, err := url.Parse(b.URL(broker.UserRunner))
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +100,7 @@ func testWrongPassword(t *testing.T, b *broker.Broker) {
 	var log logbook.Book
 	cfg.URLs, cfg.Log = []string{u.String()}, zerolog.New(&log)
 	_, c, _ := consume(t, cfg, announce.RunnerQueue("x"))
-	eventually(t, "the refusal", func() bool { return announce.CodeOf(c.Status().Err) == announce.CodeBadLogin })
+	await.Until(t, "the refusal", func() bool { return announce.CodeOf(c.Status().Err) == announce.CodeBadLogin })
 	text := c.Status().Err.Error()
 	if !strings.Contains(text, "log in as runner") || !strings.Contains(text, "check the user and password") {
 		t.Errorf("not clear: %s", text)
@@ -112,7 +115,9 @@ func testWrongPassword(t *testing.T, b *broker.Broker) {
 	}
 }
 
-func testWrongCA(t *testing.T, b *broker.Broker) {
+func TestABrokerOfAnotherCAIsRefused(t *testing.T) {
+	t.Parallel()
+	b := rabbit.VHost(t)
 	cfg := config(b, broker.UserControlPlane)
 	cfg.TLS = &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
 	err := refused(t, publisher(t, cfg), announce.CodeUntrusted)

@@ -3,6 +3,7 @@ package announce_test
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -13,36 +14,30 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 	"github.com/pipeops/pipeops-vm-agent/test/logbook"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
+	"github.com/pipeops/pipeops-vm-agent/test/testmain"
 )
 
-// TestBroker is everything that needs a real RabbitMQ, on one that all share.
-func TestBroker(t *testing.T) {
-	b := broker.ForTest(t, broker.Options{})
-	t.Run("Runner before the control plane", func(t *testing.T) { testRunnerFirst(t, b) })
-	t.Run("in order", func(t *testing.T) { testInOrder(t, b) })
-	t.Run("Runner cannot publish", func(t *testing.T) { testRunnerCannotPublish(t, b) })
-	t.Run("Runner stays in its own queues", func(t *testing.T) { testRunnerIsConfined(t, b) })
-	t.Run("wrong password", func(t *testing.T) { testWrongPassword(t, b) })
-	t.Run("wrong CA", func(t *testing.T) { testWrongCA(t, b) })
-	t.Run("unroutable", func(t *testing.T) { testUnroutable(t, b) })
-	t.Run("malformed and unhandled go to the dead", func(t *testing.T) { testDeadLetters(t, b) })
-	t.Run("the dead are seen, sent again and dropped", func(t *testing.T) { testDeadLettersAreTreated(t, b) })
-	t.Run("several brokers", func(t *testing.T) { testSeveralBrokers(t, b) })
-	t.Run("directory", func(t *testing.T) { testDirectory(t, b) })
-	t.Run("each Runner gets what is for it", func(t *testing.T) { testAddressed(t, b) })
-	t.Run("a Runner with an account of its own gets nothing else", func(t *testing.T) { testOwnAccount(t, b) })
-	t.Run("queues of before are narrowed", func(t *testing.T) { testNarrow(t, b) })
-	t.Run("readers of one queue take turns", func(t *testing.T) { testTurns(t, b) })
-	t.Run("a reader that went silent loses its turn", func(t *testing.T) { testSilentReader(t, b) })
-	t.Run("queues of before are read as they are", func(t *testing.T) { testUnorderedQueues(t, b) })
-	t.Run("silent broker", func(t *testing.T) { testSilent(t, b) })
-	t.Run("crash in the middle", func(t *testing.T) { testCrash(t, b) })
-	t.Run("crashes with a reader behind", func(t *testing.T) { testCrashesBehind(t, b) })
+// rabbit is the broker of all tests but those that stop or kill it.
+var rabbit broker.Shared
+
+func TestMain(m *testing.M) { os.Exit(testmain.Wrap(m, rabbit.Stop).Run()) }
+
+// TestOutages is what needs a broker that dies or stops. A broker of its own takes seconds to
+// start, so they share one.
+func TestOutages(t *testing.T) {
+	suite.Release(t, "brokers and receivers that die again and again")
+	t.Parallel()
+	b := broker.OwnForTest(t)
+	t.Run("a publisher in the middle", func(t *testing.T) { testCrash(t, b) })
+	t.Run("a reader behind", func(t *testing.T) { testCrashesBehind(t, b) })
+	t.Run("a directory", func(t *testing.T) { testDirectoryWithHalfOfItsSources(t, b) })
 }
 
-func config(b *broker.Broker, user string) announce.Config {
+func config(b broker.Endpoint, user string) announce.Config {
 	return announce.Config{URLs: []string{b.URL(user)}, TLS: b.TLSConfig(), Log: zerolog.Nop()}
 }
 
@@ -54,13 +49,8 @@ func run(t *testing.T, f func(context.Context) error) {
 	go func() { ended <- f(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		select {
-		case err := <-ended:
-			if !errors.Is(err, context.Canceled) {
-				t.Errorf("Run = %v", err)
-			}
-		case <-time.After(30 * time.Second):
-			t.Error("Run does not end")
+		if err := await.Receive(t, ended, "the end of Run"); !errors.Is(err, context.Canceled) {
+			t.Errorf("Run = %v", err)
 		}
 	})
 }
@@ -125,29 +115,6 @@ func consume(t *testing.T, cfg announce.Config, q announce.Queue) (*sink, *annou
 	return s, c, ready
 }
 
-func wait(t *testing.T, c <-chan struct{}, what string) {
-	t.Helper()
-	select {
-	case <-c:
-	case <-time.After(time.Minute):
-		t.Fatalf("waited a minute for %s", what)
-	}
-}
-
-// eventually asks a few times a second, for what nobody signals.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick, deadline := time.NewTicker(50*time.Millisecond), time.After(time.Minute)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("waited a minute for %s", what)
-		}
-	}
-}
-
 // listeners are the Runners that these tests' announcements are for.
 var listeners = []string{"early", "order", "narrow", "dead", "directory", "crash"}
 
@@ -185,35 +152,37 @@ func sequences(events []announce.Event, agent string) []uint64 {
 	return all
 }
 
-// testRunnerFirst: a Runner that comes before the control plane says what is
-// missing, and goes on by itself once it is there.
-func testRunnerFirst(t *testing.T, b *broker.Broker) {
+// TestARunnerMayComeBeforeTheControlPlane: the Runner says what is missing, and goes on by
+// itself once it is there.
+func TestARunnerMayComeBeforeTheControlPlane(t *testing.T) {
+	t.Parallel()
+	b := rabbit.VHost(t)
 	got, c, ready := consume(t, config(b, broker.UserRunner), announce.RunnerQueue("early"))
-	eventually(t, "the missing exchange to be noticed", func() bool {
+	await.Until(t, "the missing exchange to be noticed", func() bool {
 		return announce.CodeOf(c.Status().Err) == announce.CodeNoExchange
 	})
 	if err := c.Status().Err; !strings.Contains(err.Error(), "start it") {
 		t.Errorf("no fix: %v", err)
 	}
 	p := publisher(t, config(b, broker.UserControlPlane))
-	wait(t, ready, "the Runner's queue")
+	await.Receive(t, ready, "the Runner's queue")
 	publish(t, p, makeEvents(t, "early", 1, 1))
 	got.until(t, "the announcement", func(e []announce.Event) bool { return len(e) == 1 })
 }
 
-func testInOrder(t *testing.T, b *broker.Broker) {
+func TestAnnouncementsComeInOrder(t *testing.T) {
+	t.Parallel()
+	b := rabbit.VHost(t)
 	p := publisher(t, config(b, broker.UserControlPlane))
 	got, _, ready := consume(t, config(b, broker.UserRunner), announce.RunnerQueue("order"))
 	narrow := announce.RunnerQueue("narrow")
 	narrow.Bindings = []string{"app.*"}
 	apps, _, appsReady := consume(t, config(b, broker.UserRunner), narrow)
-	wait(t, ready, "the queue")
-	wait(t, appsReady, "the other queue")
+	await.Receive(t, ready, "the queue")
+	await.Receive(t, appsReady, "the other queue")
 
 	const count = 2500 // several windows
-	started := time.Now()
 	publish(t, p, makeEvents(t, "order", 1, count))
-	t.Logf("%d events confirmed in %s", count, time.Since(started))
 	if !p.Connected() {
 		t.Error("published, but not connected")
 	}
@@ -236,16 +205,16 @@ func testInOrder(t *testing.T, b *broker.Broker) {
 	}
 }
 
-// testUnroutable takes the queues away: the broker confirms what it throws away,
-// which must not count.
-func testUnroutable(t *testing.T, b *broker.Broker) {
+// TestAnUnroutableEventIsNotConfirmed deletes the only queue: the broker confirms what it
+// throws away, which must not count.
+func TestAnUnroutableEventIsNotConfirmed(t *testing.T) {
+	t.Parallel()
+	b := rabbit.VHost(t)
 	p := publisher(t, config(b, broker.UserControlPlane))
 	publish(t, p, makeEvents(t, "routed", 1, 1))
 	ch := channel(t, b)
-	for _, queue := range []string{announce.TimelineQueue, "pipeops.runner.early", "pipeops.runner.order", "pipeops.runner.narrow"} {
-		if _, err := ch.QueueDelete(queue, false, false, false); err != nil {
-			t.Fatal(err)
-		}
+	if _, err := ch.QueueDelete(announce.TimelineQueue, false, false, false); err != nil {
+		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -254,13 +223,13 @@ func testUnroutable(t *testing.T, b *broker.Broker) {
 		t.Errorf("Publish = %d, %v", n, err)
 	}
 	// Connecting again puts the queue back, so the next try succeeds.
-	eventually(t, "the events to be taken", func() bool {
+	await.Until(t, "the events to be taken", func() bool {
 		n, err := p.Publish(ctx, makeEvents(t, "unrouted", 1, 3))
 		return n == 3 && err == nil
 	})
 }
 
-func channel(t *testing.T, b *broker.Broker) *amqp.Channel {
+func channel(t *testing.T, b broker.Endpoint) *amqp.Channel {
 	t.Helper()
 	conn, err := amqp.DialTLS(b.URL(broker.UserControlPlane), b.TLSConfig())
 	if err != nil {
@@ -274,14 +243,13 @@ func channel(t *testing.T, b *broker.Broker) *amqp.Channel {
 	return ch
 }
 
-func testDeadLetters(t *testing.T, b *broker.Broker) {
+func TestMalformedAndUnhandledEventsAreDeadLetters(t *testing.T) {
+	t.Parallel()
+	b := rabbit.VHost(t)
 	cfg := config(b, broker.UserControlPlane)
 	p := publisher(t, cfg)
 	publish(t, p, makeEvents(t, "before", 1, 1)) // the topology is there
 	ch := channel(t, b)
-	if _, err := ch.QueuePurge(announce.DeadQueue, false); err != nil {
-		t.Fatal(err)
-	}
 	var log logbook.Book
 	s, ready, tries := newSink(), make(chan struct{}, 1), 0
 	rcfg := config(b, broker.UserRunner)
@@ -303,7 +271,7 @@ func testDeadLetters(t *testing.T, b *broker.Broker) {
 			return s.handle(ctx, e)
 		})
 	})
-	wait(t, ready, "the queue")
+	await.Receive(t, ready, "the queue")
 	err = ch.PublishWithContext(t.Context(), announce.Exchange, "to.dead.agent.online", true, false, amqp.Publishing{Body: []byte(`{"leak":"hush"}`)})
 	if err != nil {
 		t.Fatal(err)
@@ -313,7 +281,7 @@ func testDeadLetters(t *testing.T, b *broker.Broker) {
 	if events[0].AgentID != "flaky" || events[1].AgentID != "good" {
 		t.Errorf("trying again cost the order: %v", events)
 	}
-	eventually(t, "two dead letters", func() bool {
+	await.Until(t, "two dead letters", func() bool {
 		q, err := ch.QueueDeclarePassive(announce.DeadQueue, true, false, false, false, nil)
 		return err == nil && q.Messages == 2
 	})
@@ -322,13 +290,17 @@ func testDeadLetters(t *testing.T, b *broker.Broker) {
 	}
 }
 
-func testSeveralBrokers(t *testing.T, b *broker.Broker) {
+func TestTheNextBrokerIsTried(t *testing.T) {
+	t.Parallel()
+	b := rabbit.VHost(t)
 	cfg := config(b, broker.UserControlPlane)
 	cfg.URLs = append([]string{"amqps://u:p@127.0.0.1:1/"}, cfg.URLs...)
 	publish(t, publisher(t, cfg), makeEvents(t, "second", 1, 1))
 }
 
-func testDirectory(t *testing.T, b *broker.Broker) {
+func TestADirectoryHearsEvents(t *testing.T) {
+	t.Parallel()
+	b := rabbit.VHost(t)
 	p := publisher(t, config(b, broker.UserControlPlane))
 	first := announce.Agent{ID: "d1", Name: "d1", State: announce.StatePending, Sequence: 4}
 	ready := make(chan struct{}, 4)
@@ -347,9 +319,9 @@ func testDirectory(t *testing.T, b *broker.Broker) {
 	if err := d.WaitSynced(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, ready, "the queue")
+	await.Receive(t, ready, "the queue")
 	publish(t, p, makeEvents(t, "d1", 5, 5))
-	eventually(t, "the agent to be online", func() bool {
+	await.Until(t, "the agent to be online", func() bool {
 		a, err := d.Get("d1")
 		return err == nil && a.State == announce.StateOnline && a.Sequence == 5
 	})

@@ -1,6 +1,7 @@
 package announce
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -27,6 +28,8 @@ type Config struct {
 	// Seal is the control plane's secret, by which it knows its own messages again. A
 	// Runner has none.
 	Seal []byte
+
+	dialTimeout time.Duration // 0 is the usual one
 }
 
 // Status is what is known of the connection to the broker, for readiness.
@@ -106,7 +109,7 @@ type connection struct {
 
 // dial connects to one broker and gives up when the context ends.
 func (b *broker) dial(ctx context.Context, cfg *Config) (*connection, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(cfg.dialTimeout, dialTimeout))
 	defer cancel()
 	uri := b.uri
 	uri.Username, uri.Password = "guest", "guest" // the library's defaults, which it leaves out of the URL

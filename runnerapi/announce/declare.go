@@ -38,8 +38,12 @@ func (c *connection) channelFor(q Queue, declare func(*amqp.Channel, Queue) erro
 // warnUnordered says once what a queue of before does not promise.
 func (c *Consumer) warnUnordered() {
 	c.unordered.Do(func() {
+		command := "rabbitmqctl delete_queue "
+		if vhost := c.link.brokers[0].uri.Vhost; vhost != "/" {
+			command += "--vhost " + vhost + " "
+		}
 		c.link.log.Warn().Str("queue", c.cfg.Queue.Name).
-			Str("fix", "when it is empty, delete it on the broker (rabbitmqctl delete_queue "+c.cfg.Queue.Name+"): it is made anew at once").
+			Str("fix", "when it is empty, delete it on the broker ("+command+c.cfg.Queue.Name+"): it is made anew at once").
 			Msg("this queue was made before queues kept the order: after a reader of it or the broker died, some announcements come behind newer ones of the same agent")
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 )
 
@@ -83,7 +84,7 @@ func (r *truth) change(runner, id string, n int, end announce.State) {
 	}
 }
 
-// is says whether a directory shows what is true, and nothing else.
+// is reports whether a directory shows what is true, and nothing else.
 func (r *truth) is(d *announce.Directory) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,9 +118,10 @@ func seen(t *testing.T, d *announce.Directory) func() []announce.Change {
 }
 
 // TestARunnerThatWasAway comes back to more than its queue holds, or to no queue at all,
-// and shows within seconds what is true, and never what is long over.
+// and shows what is true, and never what is long over.
 func TestARunnerThatWasAway(t *testing.T) {
-	b := broker.ForTest(t, broker.Options{})
+	t.Parallel()
+	b := rabbit.VHost(t)
 	p := publisher(t, config(b, broker.UserControlPlane))
 	for name, c := range map[string]struct {
 		most    int           // in the queue
@@ -140,43 +142,36 @@ func TestARunnerThatWasAway(t *testing.T) {
 				ctx, cancel := context.WithCancel(context.Background())
 				done := make(chan error, 1)
 				go func() { done <- d.Run(ctx) }()
-				stop := sync.OnceFunc(func() { cancel(); <-done })
+				stop := sync.OnceFunc(func() { cancel(); _ = await.Receive(t, done, "the end of the directory") })
 				t.Cleanup(stop)
-				wait(t, ready, "the queue")
+				await.Receive(t, ready, "the queue")
 				return d, stop
 			}
 			first, leave := begin()
 			for i := range 5 {
 				r.change(queue.Runner, fmt.Sprintf("s%d", i), 2, announce.StateOnline)
 			}
-			eventually(t, "the first view", func() bool { return r.is(first) })
+			await.Until(t, "the first view", func() bool { return r.is(first) })
 			leave()
-
+			// RabbitMQ may never confirm what was on its way to a queue that ends; so it ends first.
+			if c.expires < time.Minute {
+				ch := channel(t, b)
+				await.Until(t, "the queue to end", func() bool {
+					_, err := ch.QueueDeclarePassive(queue.Name, true, false, false, false, nil)
+					return err != nil
+				})
+			}
 			for i := range 5 {
 				r.change(queue.Runner, fmt.Sprintf("s%d", i), 400, announce.StateOffline)
 			}
 			r.change(queue.Runner, "gone", 100, announce.StateRevoked)
 			r.change(queue.Runner, "s0", 1, announce.StateRevoked)
-			if c.expires < time.Minute {
-				ch := channel(t, b)
-				eventually(t, "the queue to end", func() bool {
-					if _, err := ch.QueueDeclarePassive(queue.Name, true, false, false, false, nil); err == nil {
-						return false
-					}
-					return true
-				})
-			}
-			began := time.Now()
 			second, _ := begin()
 			changes := seen(t, second)
-			eventually(t, "the truth", func() bool { return r.is(second) })
-			t.Logf("right after %s", time.Since(began).Round(time.Millisecond))
-			if took := time.Since(began); took > 15*time.Second {
-				t.Errorf("it took %s", took)
-			}
+			await.Until(t, "the truth", func() bool { return r.is(second) })
 			// What comes now is behind all that waited.
 			r.change(queue.Runner, "s1", 1, announce.StateOnline)
-			eventually(t, "what comes now", func() bool { return r.is(second) && len(changes()) > 4 })
+			await.Until(t, "what comes now", func() bool { return r.is(second) && len(changes()) > 4 })
 			for _, ch := range changes() {
 				if ch.Agent.ID == "gone" || ch.Agent.ID == "s0" || ch.Agent.State == announce.StateOnline && ch.Agent.ID != "s1" {
 					t.Errorf("showed what was over: %s %s %s %d", ch.Type, ch.Agent.ID, ch.Agent.State, ch.Agent.Sequence)
@@ -186,10 +181,9 @@ func TestARunnerThatWasAway(t *testing.T) {
 	}
 }
 
-// TestADirectoryWithHalfOfItsSources: with the broker away it lives on snapshots, with
+// testDirectoryWithHalfOfItsSources: with the broker away it lives on snapshots, with
 // the control plane away on announcements.
-func TestADirectoryWithHalfOfItsSources(t *testing.T) {
-	b := broker.ForTest(t, broker.Options{})
+func testDirectoryWithHalfOfItsSources(t *testing.T, b *broker.Broker) {
 	p := publisher(t, config(b, broker.UserControlPlane))
 	r := newTruth(t, p)
 	r.change("half", "a1", 1, announce.StateOnline)
@@ -205,25 +199,25 @@ func TestADirectoryWithHalfOfItsSources(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, d.Run)
-	eventually(t, "a snapshot, without a broker", func() bool { return d.Synced() && r.is(d) && !d.Events().Connected })
+	await.Until(t, "a snapshot, without a broker", func() bool { return d.Synced() && r.is(d) && !d.Events().Connected })
 	if err := b.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, ready, "the queue")
+	await.Receive(t, ready, "the queue")
 	r.setAway(true)
 	r.change("half", "a1", 3, announce.StateOffline)
 	r.change("half", "a2", 1, announce.StateOnline)
-	eventually(t, "announcements, without a control plane", func() bool { return r.is(d) })
+	await.Until(t, "announcements, without a control plane", func() bool { return r.is(d) })
 	r.mu.Lock()
 	a := r.agents["a1"]
 	a.Sequence++ // an announcement that is not for this Runner
 	r.agents["a1"] = a
 	r.mu.Unlock()
 	r.change("half", "a1", 1, announce.StateOnline)
-	eventually(t, "an announcement after a gap", func() bool { return r.is(d) })
+	await.Until(t, "an announcement after a gap", func() bool { return r.is(d) })
 	r.setAway(false)
 	r.mu.Lock()
 	delete(r.agents, "a2") // which no announcement tells
 	r.mu.Unlock()
-	eventually(t, "the snapshot that the gap asked for", func() bool { return r.is(d) })
+	await.Until(t, "the snapshot that the gap asked for", func() bool { return r.is(d) })
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 // registry is a control plane's: what it has, and how often it was asked.
@@ -248,25 +250,26 @@ func TestWatchTellsChanges(t *testing.T) {
 			return nil
 		})
 	}()
-	if c := <-got; !c.Initial || c.Agent.ID != "a1" {
+	if c := await.Receive(t, got, "the first change"); !c.Initial || c.Agent.ID != "a1" {
 		t.Errorf("first change: %+v", c)
 	}
 	handle(t, d, appEvent(t, AppFailed, "a1", 2))
-	if c := <-got; c.Type != AppFailed || c.App.Fix != "push it" || c.Agent.Name != "shop-a1" {
+	if c := await.Receive(t, got, "the App's change"); c.Type != AppFailed || c.App.Fix != "push it" || c.Agent.Name != "shop-a1" {
 		t.Errorf("app change: %+v", c)
 	}
 	r.set(nil, at("a1", 4, StateOffline), at("a2", 1, StateOnline))
 	if err := d.sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if one, two := <-got, <-got; one.Type != AgentOffline || two.Type != AgentRegistered {
+	one, two := await.Receive(t, got, "a change of the snapshot"), await.Receive(t, got, "another one")
+	if one.Type != AgentOffline || two.Type != AgentRegistered {
 		t.Errorf("changes that a snapshot showed: %s, %s", one.Type, two.Type)
 	}
 	r.set(nil, at("a1", 4, StateOffline))
 	if err := d.sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-ended; !errors.Is(err, done) {
+	if err := await.Receive(t, ended, "the end of Watch"); !errors.Is(err, done) {
 		t.Errorf("Watch = %v", err)
 	}
 	if len(d.watchers) != 0 {
@@ -286,12 +289,12 @@ func TestSlowWatcherIsToldSo(t *testing.T) {
 			return nil
 		})
 	}()
-	<-holding
+	await.Receive(t, holding, "the first change")
 	for i := range uint64(watchBuffer + 2) {
 		handle(t, d, stateEvent(t, AgentUpdated, "a1", 2+i, StateOnline))
 	}
 	close(hold)
-	if err := <-ended; !errors.Is(err, ErrSlowWatcher) {
+	if err := await.Receive(t, ended, "the end of Watch"); !errors.Is(err, ErrSlowWatcher) {
 		t.Errorf("Watch = %v", err)
 	}
 }

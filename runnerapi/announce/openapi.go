@@ -39,7 +39,11 @@ type timelineDocument struct {
 func OpenAPI(version string) ([]byte, error) {
 	schemas := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
 	doc := &huma.OpenAPI{
-		OpenAPI: "3.1.0", Info: &huma.Info{Title: "PipeOps control plane: Runners' API", Version: version},
+		OpenAPI: "3.1.0", Info: &huma.Info{
+			Title: "PipeOps control plane: Runners' API", Version: version,
+			Description: "Calls of the control plane's HTTPS port, with the Runner's certificate. " +
+				"A path that is not written plainly, with //, /./ or /../, is answered with 307 and the plain path in Location.",
+		},
 		Components: &huma.Components{Schemas: schemas, SecuritySchemes: map[string]*huma.SecurityScheme{
 			"certificate": {Type: "mutualTLS", Description: "The Runner's certificate."},
 		}},
@@ -50,18 +54,43 @@ func OpenAPI(version string) ([]byte, error) {
 		http.StatusNotFound, http.StatusUnprocessableEntity)
 	timeline.Parameters = append([]*huma.Param{{Name: "id", In: "path", Required: true, Description: "The agent's ID.", Schema: text()}}, timelineParameters()...)
 	doc.AddOperation(timeline)
+	doc.AddOperation(certificate(schemas))
 	raw, err := json.MarshalIndent(doc, "", "  ")
 	return append(raw, '\n'), err
 }
 
+// certificateBody is login.Answer as the document says it.
+type certificateBody struct {
+	Certificate string `json:"certificate" doc:"PEM: the certificate, then what leads to former CAs."`
+	CA          string `json:"ca" doc:"PEM: the CAs to trust now."`
+}
+
+// certificate documents the call that package login serves.
+func certificate(schemas huma.Registry) *huma.Operation {
+	op := documented(schemas, "renew-certificate", "/v1/runner/certificate", "Get the Runner's certificate from the CA of now", reflect.TypeFor[certificateBody](),
+		http.StatusBadRequest)
+	op.Method = http.MethodPost
+	op.Description = "Send the old certificate in TLS, and no body. The answer has the same key, name and end as the old certificate. " +
+		"Call it when " + issuerHeader + " in an answer names another CA than the one that issued the certificate. Asking again is harmless."
+	return op
+}
+
+// issuerHeader is login.HeaderIssuer.
+const issuerHeader = "Pipeops-Ca-Key-Id"
+
 func documented(schemas huma.Registry, id, path, summary string, answer reflect.Type, failures ...int) *huma.Operation {
 	op := &huma.Operation{
 		OperationID: id, Method: http.MethodGet, Path: path, Summary: summary, Security: []map[string][]string{{"certificate": {}}},
-		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{
-			"application/json": {Schema: schemas.Schema(answer, true, "")},
-		}}},
+		Responses: map[string]*huma.Response{"200": {
+			Description: "OK",
+			Headers: map[string]*huma.Header{
+				problem.RequestIDHeader: {Description: "The call, for finding it in the control plane's log.", Schema: text()},
+				issuerHeader:            {Description: "Key ID, in hexadecimal, of the CA that issues certificates now.", Schema: text()},
+			},
+			Content: map[string]*huma.MediaType{"application/json": {Schema: schemas.Schema(answer, true, "")}},
+		}},
 	}
-	for _, status := range append(failures, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusInternalServerError) {
+	for _, status := range append(failures, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable) {
 		op.Responses[strconv.Itoa(status)] = &huma.Response{Description: http.StatusText(status), Content: map[string]*huma.MediaType{
 			problem.ContentType: {Schema: schemas.Schema(reflect.TypeFor[problem.Error](), true, "")},
 		}}

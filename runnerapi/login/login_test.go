@@ -21,6 +21,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 // plane is the part of a control plane that a login meets: a real CA, TLS and the
@@ -151,11 +152,11 @@ func TestALoginRunsInTheBackground(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); l.Run(ctx, 10*time.Millisecond) }()
-	require.Eventually(t, func() bool { return p.asked.Load() > 1 }, 20*time.Second, time.Millisecond)
+	await.Until(t, "the login has asked twice", func() bool { return p.asked.Load() > 1 })
 	p.rotate(t)
-	require.Eventually(t, func() bool { return current(t, l, p) }, 20*time.Second, time.Millisecond)
+	await.Until(t, "the login is current", func() bool { return current(t, l, p) })
 	cancel()
-	<-done
+	await.Closed(t, done, "the end of the login")
 }
 
 func TestBadAnswersChangeNothing(t *testing.T) {

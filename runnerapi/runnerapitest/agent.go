@@ -38,6 +38,7 @@ type Agent struct {
 	Policy  runnerapi.Policy  // none when nil; it holds from the next Start
 	Audit   runnerapi.Auditor // none when nil; from the next Start
 	Limits  runnerapi.Limits  // the defaults when zero; from the next Start
+	Drain   time.Duration     // of Stop; a second unless changed; from the next Start
 	// Kubernetes is none when nil; from the next Start.
 	Kubernetes runnerapi.KubernetesAPI
 
@@ -58,8 +59,8 @@ func Start(t testing.TB, backend *FakeBackend) *Agent {
 func StartWith(t testing.TB, backend *FakeBackend, changed func() <-chan struct{}, change func(*runnerapi.ServerTLSConfig)) *Agent {
 	t.Helper()
 	ca := NewCA(t)
-	cert := ca.Issue(t, runnerapi.AgentURI(TrustDomain, AgentID), ServerName)
-	a := &Agent{Backend: backend, CA: ca, Address: "127.0.0.1:0", Log: zerolog.Nop(), t: t, changed: changed}
+	cert := ca.Issue(t, runnerapi.AgentURI(TrustDomain, AgentID), ServerName, runnerapi.KubernetesServerName(ServerName))
+	a := &Agent{Backend: backend, CA: ca, Address: "127.0.0.1:0", Log: zerolog.Nop(), Drain: time.Second, t: t, changed: changed}
 	config := runnerapi.ServerTLSConfig{
 		Certificate: func() (*tls.Certificate, error) { return &cert, nil },
 		Roots:       func() *x509.CertPool { return ca.Pool },
@@ -98,7 +99,7 @@ func (a *Agent) StartOn(ln net.Listener) {
 	go func() {
 		done <- runnerapi.Serve(ctx, ln, runnerapi.ServeConfig{
 			Handler: handler,
-			TLS:     a.tls, Limits: a.Limits, Changed: a.changed, Drain: time.Second, Log: a.Log,
+			TLS:     a.tls, Limits: a.Limits, Changed: a.changed, Drain: a.Drain, Log: a.Log,
 		})
 	}()
 	a.stop = func() {

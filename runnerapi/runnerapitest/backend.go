@@ -19,7 +19,8 @@ import (
 
 // FakeBackend keeps everything in memory. An App becomes healthy when it is
 // waited for, unless its image says otherwise: one with "missing" in its name
-// fails, one with "slow" goes on progressing until Finish.
+// fails, one with "slow" goes on progressing until Finish, and one with "sticky"
+// is gone after it was deleted twice.
 type FakeBackend struct {
 	inside  atomic.Int32 // commands and connections
 	machine bool         // tar and test are this machine's
@@ -124,6 +125,9 @@ func (b *FakeBackend) Deploy(ctx context.Context, key runnerapi.Key, spec runner
 	if !ok {
 		app = runnerapi.App{Namespace: key.Namespace, Name: key.Name, CreatedAt: epoch}
 	}
+	if opts.KeepScale {
+		spec = spec.KeepScale(app.Spec)
+	}
 	app.Spec = spec
 	if !opts.DryRun {
 		b.revise(app, opts, 0)
@@ -187,8 +191,15 @@ func (b *FakeBackend) Delete(ctx context.Context, key runnerapi.Key, opts runner
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if _, err := b.get(key); err != nil {
+	app, err := b.get(key)
+	if err != nil {
 		return err
+	}
+	if strings.Contains(app.Spec.Image, "sticky") && !opts.DryRun && app.Status.WaitingFor == "" {
+		app.Status.Phase, app.Status.WaitingFor = runnerapi.PhaseProgressing, "pod "+key.Name+"-0 to stop"
+		b.apps[key] = app
+		b.notify()
+		return nil
 	}
 	if !opts.DryRun {
 		delete(b.apps, key)

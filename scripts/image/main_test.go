@@ -16,12 +16,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/image"
+	"github.com/pipeops/pipeops-vm-agent/test/programs"
 )
 
 func TestBuildsArchiveForBothPlatforms(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles for two architectures")
 	}
+	require.NoError(t, programs.Program{Package: "./test/apps/pause"}.Depend(t.Context()))
 	file := filepath.Join(t.TempDir(), "dist", "image.tar")
 	cmd := newCommand()
 	var out bytes.Buffer

@@ -13,12 +13,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
+
+	"github.com/pipeops/pipeops-vm-agent/test/programs"
 )
 
 // chartIsWhatHelmPacks compares the chart with the one that `helm package` makes,
 // and renders it as its users do.
 func chartIsWhatHelmPacks(t *testing.T, dir string) {
-	helm := buildHelm(t)
+	helm, err := programs.Helm.Build(t.Context())
+	require.NoError(t, err)
 	run := func(args ...string) string {
 		t.Helper()
 		home := t.TempDir()
@@ -52,15 +55,4 @@ func chartIsWhatHelmPacks(t *testing.T, dir string) {
 	assert.Contains(t, string(read(t, dir, "agent.yaml")), image[1])
 	byTag := run("template", "pipeops-agent", ours, "--set", "agent.controlPlaneUrl=https://cp.example.com,agent.clusterName=prod-1,image.digest=")
 	assert.True(t, strings.Contains(byTag, "image: pipeops/agent:v1.2.3\n"), "docs/release.md has it so")
-}
-
-// buildHelm compiles it as test/chart does, and test/setup beforehand.
-func buildHelm(t *testing.T) string {
-	t.Helper()
-	helm := filepath.Join(t.TempDir(), "helm")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", helm, "helm.sh/helm/v4/cmd/helm")
-	cmd.Dir, cmd.Env = "../../test/chart/tools", append(os.Environ(), "CGO_ENABLED=0")
-	said, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", said)
-	return helm
 }

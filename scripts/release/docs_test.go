@@ -18,6 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	published "github.com/pipeops/pipeops-vm-agent/internal/release"
+	"github.com/pipeops/pipeops-vm-agent/test/inputs"
+	"github.com/pipeops/pipeops-vm-agent/test/programs"
 )
 
 // documented are the commands of docs/release.md of that name, with words replaced.
@@ -64,6 +66,7 @@ func checksOfTheGuide(t *testing.T, dir string) {
 
 // TestMakeReleaseOfTheGuide has make say what it would run, and the command take it.
 func TestMakeReleaseOfTheGuide(t *testing.T) {
+	require.NoError(t, inputs.Depend("Makefile"))
 	for name, want := range map[string]map[string]string{
 		"make":  {"version": "v1.2.3", "output": "dist/v1.2.3", "sign": "../keys/pipeops.key", "passphrase-file": "../keys/passphrase", "trust": ""},
 		"again": {"version": "v1.2.3", "output": "dist/v1.2.3", "sign": "", "trust": testPublic},
@@ -88,6 +91,7 @@ func TestPushOfTheGuide(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles for two architectures")
 	}
+	require.NoError(t, programs.Program{Package: "./scripts/image"}.Depend(t.Context()))
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
 	dir, host := small(t, "../.."), strings.TrimPrefix(server.URL, "http://")

@@ -29,8 +29,8 @@ import (
 // platforms are what the programs are published for.
 var platforms = []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64"}
 
-// programs are what is published.
-var programs = []program{
+// shipped are the programs of a release.
+var shipped = []program{
 	{name: "pipeops-agent", pkg: "./cmd/agent", image: agentImage, updates: true, trusts: true},
 	{name: "pipeops-runner", pkg: "./cmd/runner"},
 	// It runs where the operator's services run.
@@ -50,7 +50,7 @@ func main() {
 }
 
 func newCommand() *cobra.Command {
-	r := release{programs: programs, files: files}
+	r := release{programs: shipped, files: files}
 	var names []string
 	var keyFile, passphraseFile, trusted string
 	cmd := &cobra.Command{

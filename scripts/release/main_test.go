@@ -23,6 +23,8 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/image"
 	published "github.com/pipeops/pipeops-vm-agent/internal/release"
+	"github.com/pipeops/pipeops-vm-agent/test/inputs"
+	"github.com/pipeops/pipeops-vm-agent/test/programs"
 )
 
 var stamp = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -45,6 +47,8 @@ func small(t *testing.T, root string) string {
 		platforms: []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm64"}},
 		time:      stamp, out: &out,
 	}
+	pause := programs.Program{Package: "./test/apps/pause"}
+	require.NoError(t, errors.Join(pause.Depend(t.Context()), inputs.Depend("LICENSE", "deployments", "scripts/install")))
 	require.NoError(t, r.keys(testKey, "", ""))
 	require.NoError(t, r.make(t.Context()), out.String())
 	return r.dir

@@ -13,10 +13,10 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-)
+	"time"
 
-// errBroken says that a bound does not hold; the table has said which.
-var errBroken = errors.New("a bound is broken")
+	"github.com/pipeops/pipeops-vm-agent/test/bench/figures"
+)
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -34,13 +34,13 @@ func main() {
 
 // size is how much there is and how often it is measured.
 type size struct {
-	Apps       int `json:"apps"`
-	Replicas   int `json:"replicas"`
-	Namespaces int `json:"namespaces"`
-	Unmanaged  int `json:"unmanagedPods"`
-	Lists      int `json:"lists"`
-	Deploys    int `json:"deploys"`
-	Rounds     int `json:"rounds"`
+	Apps       int
+	Replicas   int
+	Namespaces int
+	Unmanaged  int
+	Lists      int
+	Deploys    int
+	Rounds     int
 }
 
 func (s size) managed() int { return s.Apps * s.Replicas }
@@ -66,41 +66,41 @@ func measureApps(ctx context.Context) error {
 	if s.Apps < 1 || s.Replicas < 1 || s.Namespaces < 1 || s.Lists < 1 || s.Deploys < 1 || s.Rounds < 1 {
 		return errors.New("all sizes but -unmanaged have to be 1 or more")
 	}
-	b := &bench{size: s, rig: newRig()}
+	rig, err := newRig(ctx, figures.Apps, end.output)
+	if err != nil {
+		return err
+	}
+	b := &bench{size: s, rig: rig}
 	return b.finish(ctx, b.perform(ctx), s, end)
 }
 
 // ending is what becomes of a run that is over.
 type ending struct {
-	file *string
-	keep *bool
+	output figures.Output
+	keep   bool
 }
 
-func endFlags() ending {
-	return ending{
-		file: flag.String("out", "", "file that takes the figures as JSON"),
-		keep: flag.Bool("keep", false, "stay up at the end, until Ctrl-C"),
-	}
+func endFlags() *ending {
+	e := &ending{}
+	e.output.Flags(flag.CommandLine)
+	flag.BoolVar(&e.keep, "keep", false, "stay up at the end, until Ctrl-C")
+	return e
 }
 
-// finish tells what was measured, and takes everything down.
-func (b *rig) finish(ctx context.Context, failed error, size fmt.Stringer, end ending) (err error) {
+// finish prints and keeps what was measured, and takes everything down.
+func (b *rig) finish(ctx context.Context, failed error, size fmt.Stringer, end *ending) (err error) {
 	defer func() { err = errors.Join(err, b.close()) }()
 	if failed != nil {
 		return failed
 	}
-	broken := b.report(os.Stdout, size.String())
-	if *end.file != "" {
-		if err := b.save(*end.file, size); err != nil {
-			return err
-		}
+	fmt.Printf("\n%s; took %s\n\n", size, time.Since(b.start).Round(time.Second))
+	broken := b.set.Report(os.Stdout)
+	if err := b.set.Publish(flag.CommandLine, nil); err != nil {
+		return errors.Join(broken, err)
 	}
-	if *end.keep {
+	if end.keep {
 		b.say("staying up; Ctrl-C ends it. kubectl: %s", b.sys.Kubectl())
 		<-ctx.Done()
 	}
-	if broken {
-		return errBroken
-	}
-	return nil
+	return broken
 }

@@ -9,6 +9,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/figures"
+	"github.com/pipeops/pipeops-vm-agent/test/cluster"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
@@ -18,16 +20,23 @@ const (
 	closeTimeout = 2 * time.Minute
 )
 
-// rig is what every run has: the system, what is told of it and what was measured.
+// rig is what every run has: the system, what is printed of it and what was measured.
 type rig struct {
 	*progress
-	results
+	set    *figures.Run
 	sys    *harness.System
 	kube   kubernetes.Interface // without a limit on requests
 	client *runnerapi.Client
 }
 
-func newRig() *rig { return &rig{progress: &progress{out: os.Stdout, start: time.Now()}} }
+func newRig(ctx context.Context, p *figures.Part, o figures.Output) (*rig, error) {
+	run, err := figures.Begin(ctx, p, o, false)
+	if err != nil {
+		return nil, err
+	}
+	run.Machine.Kubernetes = cluster.KubernetesVersion
+	return &rig{progress: &progress{out: os.Stdout, start: time.Now()}, set: run}, nil
+}
 
 // build makes the system; name, output and what its agent logs are the same for all.
 func (b *rig) build(ctx context.Context, options harness.Options) (err error) {

@@ -13,21 +13,22 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/figures"
 	"github.com/pipeops/pipeops-vm-agent/test/cluster"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
 // streamSize is how much is streamed, and for how long.
 type streamSize struct {
-	Apps    int     `json:"apps"`
-	Streams int     `json:"streamsPerApp"`
-	Seconds float64 `json:"seconds"`
-	Lines   int     `json:"linesPerSecond"`
-	Line    int     `json:"lineBytes"`
-	Bytes   int64   `json:"bytes"`
-	Flood   int     `json:"floodLinesPerSecond"`
-	Rounds  int     `json:"rounds"`
-	Inside  int     `json:"openInside"`
+	Apps    int
+	Streams int
+	Seconds float64
+	Lines   int
+	Line    int
+	Bytes   int64
+	Flood   int
+	Rounds  int
+	Inside  int
 }
 
 func (s streamSize) String() string {
@@ -54,7 +55,11 @@ func measureStreams(ctx context.Context) error {
 	if s.Apps < 1 || s.Streams < 1 || s.Seconds < 1 || s.Lines < 1 || s.Bytes < 1 || s.Flood < 1 || s.Rounds < 1 || s.Inside < 1 {
 		return errors.New("all sizes have to be 1 or more")
 	}
-	b := &streams{streamSize: s, rig: newRig()}
+	rig, err := newRig(ctx, figures.Streams, end.output)
+	if err != nil {
+		return err
+	}
+	b := &streams{streamSize: s, rig: rig}
 	return b.finish(ctx, b.perform(ctx), s, end)
 }
 

@@ -16,9 +16,6 @@ import (
 const (
 	// sampleInterval is how often the agent's memory is looked at.
 	sampleInterval = time.Second / 4
-	// flatBound is how much more the agent may have in the second half of something than it
-	// had in the first, in MiB: garbage that is not collected yet comes and goes by as much.
-	flatBound = 10.0
 	// idleTimeout is how long connections that nobody needs any more may stay.
 	idleTimeout = 2 * time.Minute
 )

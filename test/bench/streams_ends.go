@@ -20,12 +20,7 @@ import (
 )
 
 const (
-	// endBound is how long a stream may stay after the other side went.
-	endBound = time.Second
-	// portGrace is how long containerd keeps a forwarded connection whose port has ended, for
-	// the other direction: nobody hears of the end before.
-	portGrace = time.Second
-	// endTimeout is how long it is waited for.
+	// endTimeout is how long an end is waited for.
 	endTimeout = 30 * time.Second
 	// jobTime is how long a Job runs whose log is followed.
 	jobTime = 5 * time.Second
@@ -35,23 +30,20 @@ const (
 // 200 logs has been measured already.
 func (b *streams) measureEnds(ctx context.Context) error {
 	for _, end := range []struct {
-		id, title string
-		measure   func(context.Context) (time.Duration, error)
-		bound     time.Duration
+		id      string
+		measure func(context.Context) (time.Duration, error)
 	}{
-		{"inside_caller_gone", fmt.Sprintf("%d commands and %d forwarded ports closed after their callers went", b.Inside, b.Inside), b.callersGo, endBound},
-		{"commands_process_gone", fmt.Sprintf("%d commands closed after containerd had removed the container", b.Inside),
-			b.processGoes(b.commandsInside, b.removed), endBound},
-		{"ports_process_gone", fmt.Sprintf("%d forwarded ports closed after the pod's process was killed", b.Inside),
-			b.processGoes(b.portsInside, killed), portGrace + endBound},
-		{"logs_app_gone", fmt.Sprintf("%d followed logs closed after their App was deleted", b.Streams), b.appGoes, endBound},
-		{"logs_job_done", "A Job's log closed after Kubernetes called the Job complete", b.jobEnds, endBound},
+		{"inside_caller_gone", b.callersGo},
+		{"commands_process_gone", b.processGoes(b.commandsInside, b.removed)},
+		{"ports_process_gone", b.processGoes(b.portsInside, killed)},
+		{"logs_app_gone", b.appGoes},
+		{"logs_job_done", b.jobEnds},
 	} {
 		took, err := end.measure(ctx)
 		if err != nil {
 			return fmt.Errorf("%s: %w", end.id, err)
 		}
-		b.add(end.id, end.title, milliseconds(took), "ms", atMost(milliseconds(end.bound)))
+		b.set.Add(end.id, milliseconds(took))
 	}
 	return nil
 }
@@ -222,7 +214,7 @@ func (b *streams) removed(pod *corev1.Pod) (moment, error) {
 		defer cancel()
 		at, err := await(ctx)
 		if err == nil {
-			b.add("container_removed", "Container removed by containerd after its process was killed", milliseconds(at.Sub(start)), "ms", nil)
+			b.set.Add("container_removed", milliseconds(at.Sub(start)))
 		}
 		return at, err
 	}, nil

@@ -10,14 +10,13 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/apps/payload"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/figures"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
 const (
 	// startTimeout is how long followed logs may take to bring their first line.
 	startTimeout = time.Minute
-	// idleGoroutines is what the goroutines of idle connections may come to.
-	idleGoroutines = 10
 )
 
 // reader follows one log and looks at each line.
@@ -133,16 +132,16 @@ func (b *streams) measureLogs(ctx context.Context) error {
 	}
 	took := time.Since(went)
 	b.client.Close()
-	after, err := b.awaitNumber(ctx, idleTimeout, goroutines, func(n float64) bool { return n <= before[goroutines]+idleGoroutines })
+	after, err := b.awaitNumber(ctx, idleTimeout, goroutines, func(n float64) bool { return n <= before[goroutines]+figures.IdleGoroutines })
 	if err != nil {
 		return err
 	}
 	b.addLines(f)
-	b.add("logs_cut", "… streams that the agent ended before their reader did", ended, "", atMost(0))
-	b.add("logs_memory_peak", "Agent's memory meanwhile, at most", mebibytes(highest(memory.samples)), "MiB", atMost(memoryBound))
-	b.add("logs_memory_growth", "… second half to the first", mebibytes(memory.growth()), "MiB", atMost(flatBound))
-	b.add("logs_closed", "Streams closed after all readers went", milliseconds(took), "ms", atMost(milliseconds(endBound)))
-	b.add("logs_goroutines", "Agent's goroutines then, more than before", after-before[goroutines], "", atMost(idleGoroutines))
+	b.set.Add("logs_cut", ended)
+	b.set.Add("logs_memory_peak", mebibytes(highest(memory.samples)))
+	b.set.Add("logs_memory_growth", mebibytes(memory.growth()))
+	b.set.Add("logs_closed", milliseconds(took))
+	b.set.Add("logs_goroutines", after-before[goroutines])
 	return b.neverRestarted(ctx)
 }
 
@@ -175,7 +174,7 @@ func (b *streams) addLines(f *followed) {
 			b.say("%v", r.complaint)
 		}
 	}
-	b.add("logs_lines", "Lines read by all", float64(f.lines()), "", nil)
-	b.add("logs_megabytes", "… of them, a second", float64(f.lines())*float64(b.Line)/1e6/b.Seconds, "MB", nil)
-	b.add("logs_wrong", "… missing, doubled or changed", float64(wrong), "", atMost(0))
+	b.set.Add("logs_lines", float64(f.lines()))
+	b.set.Add("logs_megabytes", float64(f.lines())*float64(b.Line)/1e6/b.Seconds)
+	b.set.Add("logs_wrong", float64(wrong))
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,6 +26,9 @@ type Options struct {
 	// Listen are addresses to serve AMQP on besides 127.0.0.1. They are added to
 	// the certificate's names.
 	Listen []string
+
+	// mortal brokers end when the process ends that started them.
+	mortal bool
 }
 
 // Broker is a private RabbitMQ. Its methods may be called from any process of
@@ -37,6 +39,8 @@ type Broker struct {
 	out   io.Writer
 	state *state
 	pool  *x509.CertPool
+
+	mortal bool
 }
 
 // Up makes the broker of that name if there is none, starts it unless it runs,
@@ -49,6 +53,7 @@ func Up(ctx context.Context, opts Options) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
+	b.mortal = opts.mortal
 	unlock, err := b.lock()
 	if err != nil {
 		return nil, err
@@ -144,23 +149,9 @@ func (b *Broker) lockFile() string {
 func (b *Broker) Name() string { return b.name }
 
 // URL is the amqps:// URL of a user, password included: do not print it.
-func (b *Broker) URL(user string) string {
-	return b.url(user, b.state.Passwords[user])
-}
+func (b *Broker) URL(user string) string { return b.urlIn(user, b.address(), "") }
 
-func (b *Broker) url(user, password string) string {
-	return b.urlAt(user, password, "127.0.0.1:"+strconv.Itoa(b.state.AMQPSPort))
-}
-
-func (b *Broker) urlAt(user, password, address string) string {
-	u := url.URL{
-		Scheme: "amqps",
-		User:   url.UserPassword(user, password),
-		Host:   address,
-		Path:   "/",
-	}
-	return u.String()
-}
+func (b *Broker) address() string { return "127.0.0.1:" + strconv.Itoa(b.state.AMQPSPort) }
 
 // Port is the port of AMQP over TLS.
 func (b *Broker) Port() int { return b.state.AMQPSPort }

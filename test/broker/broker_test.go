@@ -66,6 +66,7 @@ func TestLife(t *testing.T) {
 	t.Run("loopback only", func(t *testing.T) { checkLoopback(t, a) })
 	t.Run("users", func(t *testing.T) { checkUsers(ctx, t, a) })
 	t.Run("page", func(t *testing.T) { checkPage(ctx, t, a) })
+	t.Run("virtual hosts", func(t *testing.T) { checkVHosts(ctx, t, a) })
 
 	declareDurable(t, a, "pipeops.kept")
 	if err := a.Kill(); err != nil {
@@ -192,7 +193,8 @@ func checkUsers(ctx context.Context, t *testing.T, b *Broker) {
 	if text := string(out); strings.Contains(text, "guest") || !strings.Contains(text, UserControlPlane) || !strings.Contains(text, UserRunner) {
 		t.Errorf("users:\n%s", text)
 	}
-	if _, err := amqp.DialTLS(b.url("guest", "guest"), b.TLSConfig()); err == nil {
+	guest := "amqps://guest:guest@" + b.address() + "/"
+	if _, err := amqp.DialTLS(guest, b.TLSConfig()); err == nil {
 		t.Error("guest may log in")
 	}
 }
@@ -214,7 +216,47 @@ func checkPage(ctx context.Context, t *testing.T, b *Broker) {
 	}
 }
 
-func channel(t *testing.T, b *Broker) *amqp.Channel {
+// checkVHosts makes two virtual hosts: what is in one is not in the other.
+func checkVHosts(ctx context.Context, t *testing.T, b *Broker) {
+	one, err := b.NewVHost(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := b.NewVHost(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const queue = "pipeops.runner.same"
+	if _, err := channel(t, one).QueueDeclare(queue, true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := channel(t, two).QueueDeclarePassive(queue, true, false, false, false, nil); err == nil {
+		t.Error("a queue of one virtual host is in another")
+	}
+	conn, err := amqp.DialTLS(one.URL(UserRunner), b.TLSConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ch.QueueDeclare("pipeops.other", true, false, false, false, nil); err == nil {
+		t.Error("the Runner's user may do more than in the broker's own virtual host")
+	}
+	if err := two.Delete(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := amqp.DialTLS(two.URL(UserControlPlane), b.TLSConfig()); err == nil {
+		t.Error("the virtual host is deleted, yet it lets a user in")
+	}
+	if err := one.Delete(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func channel(t *testing.T, b Endpoint) *amqp.Channel {
 	t.Helper()
 	conn, err := amqp.DialTLS(b.URL(UserControlPlane), b.TLSConfig())
 	if err != nil {

@@ -20,7 +20,12 @@ const (
 	// UserRunner may make, bind and read its own queues pipeops.runner.*, and
 	// dead-letter from them. It cannot announce anything.
 	UserRunner = "runner"
+	// userAdmin makes virtual hosts. It may touch nothing in them.
+	userAdmin = "admin"
 )
+
+// tags say what a user may do with the management API.
+var tags = map[string][]string{UserControlPlane: {"monitoring"}, UserRunner: {}, userAdmin: {"administrator"}}
 
 // permission is what a user may touch, as regular expressions over the names of
 // exchanges and queues.
@@ -106,16 +111,12 @@ func (b *Broker) definitions() (string, error) {
 		Tags []string `json:"tags"`
 	}
 	var users []user
-	for _, p := range permissions {
-		hash, err := hashPassword(b.state.Passwords[p.User])
+	for name, password := range b.state.Passwords {
+		hash, err := hashPassword(password)
 		if err != nil {
 			return "", err
 		}
-		u := user{Name: p.User, Hash: hash, Algo: "rabbit_password_hashing_sha256", Tags: []string{}}
-		if p.User == UserControlPlane {
-			u.Tags = []string{"monitoring"}
-		}
-		users = append(users, u)
+		users = append(users, user{Name: name, Hash: hash, Algo: "rabbit_password_hashing_sha256", Tags: tags[name]})
 	}
 	body, err := json.MarshalIndent(map[string]any{
 		"vhosts":      []map[string]string{{"name": "/"}},

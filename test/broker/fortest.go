@@ -2,33 +2,86 @@ package broker
 
 import (
 	"context"
-	"strings"
+	"sync"
 	"testing"
 	"time"
 )
 
-// ForTest brings a broker up for one test and down after it. Under -short the test
-// is skipped.
-func ForTest(t testing.TB, opts Options) *Broker {
+const (
+	upTimeout   = 12 * time.Minute // it may have to be installed
+	downTimeout = time.Minute
+)
+
+// Shared is a broker for all tests of a package. The first test that needs it starts it. The
+// package's TestMain calls Stop.
+type Shared struct {
+	once   sync.Once
+	broker *Broker
+	err    error
+}
+
+// VHost is a new virtual host for a test, which is deleted when the test ends. Under -short
+// the test is skipped.
+func (s *Shared) VHost(t testing.TB) *VHost {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs a real RabbitMQ")
+	skipShort(t)
+	s.once.Do(func() { s.broker, s.err = upForTest() })
+	if s.err != nil {
+		t.Fatal(s.err)
 	}
-	if opts.Name == "" {
-		opts.Name = "test-" + strings.ToLower(secret()[:8])
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 12*time.Minute)
-	defer cancel()
-	b, err := Up(ctx, opts)
+	v, err := s.broker.NewVHost(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := b.Down(ctx); err != nil {
+		if err := v.Delete(context.Background()); err != nil {
+			t.Errorf("delete the test's virtual host: %v", err)
+		}
+	})
+	return v
+}
+
+// Stop brings the broker down if there is one.
+func (s *Shared) Stop() error {
+	if s.broker == nil {
+		return nil
+	}
+	return down(s.broker)
+}
+
+// OwnForTest brings a broker up for one test that stops, kills or reconfigures it, and down
+// after the test. All other tests take a virtual host of a Shared. Under -short the test is
+// skipped.
+func OwnForTest(t testing.TB) *Broker {
+	t.Helper()
+	skipShort(t)
+	b, err := upForTest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := down(b); err != nil {
 			t.Errorf("bring the broker down: %v", err)
 		}
 	})
 	return b
+}
+
+func skipShort(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a real RabbitMQ")
+	}
+}
+
+func upForTest() (*Broker, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), upTimeout)
+	defer cancel()
+	return Up(ctx, Options{Name: "test-" + lowSecret(), mortal: true})
+}
+
+func down(b *Broker) error {
+	ctx, cancel := context.WithTimeout(context.Background(), downTimeout)
+	defer cancel()
+	return b.Down(ctx)
 }

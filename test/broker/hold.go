@@ -27,5 +27,5 @@ func (b *Broker) signal(s syscall.Signal) error {
 // URLAt is URL with another address for the server, which a forwarder to it has:
 // its certificate is for 127.0.0.1.
 func (b *Broker) URLAt(user, address string) string {
-	return b.urlAt(user, b.state.Passwords[user], address)
+	return b.urlIn(user, address, "")
 }

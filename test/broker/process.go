@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -95,8 +96,8 @@ func (b *Broker) start(ctx context.Context) error {
 	return nil
 }
 
-// launch starts a process that goes on without us: a session of its own, its
-// output in a file. The channel is closed when it has exited.
+// launch starts a process in a session of its own, with its output in a file. Unless the broker
+// is mortal, the process goes on without us. The channel is closed when it has exited.
 func (b *Broker) launch(ctx context.Context, program string, args ...string) (<-chan struct{}, error) {
 	log, err := os.OpenFile(b.outputFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -108,14 +109,24 @@ func (b *Broker) launch(ctx context.Context, program string, args ...string) (<-
 	cmd.Dir = b.dir
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
+	if b.mortal {
+		cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	}
+	started, exited := make(chan error), make(chan struct{})
+	go func() {
+		defer close(exited)
+		// The kernel sends Pdeathsig when the thread ends that started the process.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // only to reap it; how it ended is in its log
+		}
+	}()
+	if err := <-started; err != nil {
 		return nil, fmt.Errorf("broker %s: start %s: %w", b.name, program, err)
 	}
-	exited := make(chan struct{})
-	go func() {
-		_ = cmd.Wait() // only to reap it; how it ended is in its log
-		close(exited)
-	}()
 	return exited, nil
 }
 

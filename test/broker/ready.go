@@ -13,7 +13,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-const startTimeout = 90 * time.Second
+// startTimeout is far more than the seconds that a start takes on a quiet machine.
+const startTimeout = 4 * time.Minute
 
 // TLSConfig verifies the broker by its own CA.
 func (b *Broker) TLSConfig() *tls.Config {

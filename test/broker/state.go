@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -77,7 +78,9 @@ func newState(ctx context.Context, root, dir string) (*state, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &state{Cookie: secret(), Passwords: map[string]string{UserControlPlane: secret(), UserRunner: secret()}}
+	s := &state{Cookie: secret(), Passwords: map[string]string{
+		UserControlPlane: secret(), UserRunner: secret(), userAdmin: secret(),
+	}}
 	for _, port := range []*int{&s.AMQPSPort, &s.ManagementPort, &s.DistPort, &s.EPMDPort} {
 		if *port, err = freePort(ctx, taken); err != nil {
 			return nil, err
@@ -138,6 +141,9 @@ func portIsFree(ctx context.Context, port int) bool {
 }
 
 func secret() string { return rand.Text() }
+
+// lowSecret is for names, which are in lower case.
+func lowSecret() string { return strings.ToLower(secret()[:8]) }
 
 // lock takes an exclusive lock on a file or folder until the returned function is
 // called. One that was removed meanwhile is not the lock any more: try again.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -92,24 +91,15 @@ func generations(apps []app.App) map[string]int64 {
 
 // account takes stock of everything while nothing happens.
 func (c *chaos) account(ctx context.Context, r round) error {
-	commands, err := c.ledger.Commands()
-	if err != nil {
-		return fmt.Errorf("the ledger was not written: %w", err)
-	}
-	held, err := c.held(ctx)
+	b, err := c.compare(ctx)
 	if err != nil {
 		return err
 	}
-	audited, excused := c.audited(commands)
-	problems := slices.Concat(ledger.Effects(commands, held), ledger.Chain(c.auditor.all()), audited)
-	if said, err := c.verifyAudit(ctx); err != nil {
-		problems = append(problems, fmt.Sprintf("audit verify: %v: %s", err, said))
-	}
-	problems = append(problems, c.dead(ctx)...)
-	problems = append(problems, c.grown(ctx, r)...)
+	problems := slices.Concat(b.problems, c.dead(ctx), c.grown(ctx, r))
+	c.books.balance(b.objects, b.excused, len(problems))
 	c.say("%s", c.figures())
-	if excused > 0 {
-		c.say("%d acknowledged commands have no record in the audit log: their agent was killed before it had kept it", excused)
+	if b.excused > 0 {
+		c.say("%d acknowledged commands have no record in the audit log: their agent was killed before it had kept it", b.excused)
 	}
 	for _, p := range problems {
 		c.say("DOES NOT BALANCE: %s", p)
@@ -117,8 +107,33 @@ func (c *chaos) account(ctx context.Context, r round) error {
 	if len(problems) > 0 {
 		return fmt.Errorf("%d things do not balance; the first: %s", len(problems), problems[0])
 	}
-	c.say("the books balance: %d objects", len(held))
+	c.say("the books balance: %d objects", b.objects)
 	return nil
+}
+
+// balance is what a comparison of the books with the cluster and the audit log came to.
+type balance struct {
+	problems []string
+	objects  int
+	excused  int // commands that the audit log may miss
+}
+
+// compare compares the commands with what the cluster holds and the audit log tells.
+func (c *chaos) compare(ctx context.Context) (balance, error) {
+	commands, err := c.ledger.Commands()
+	if err != nil {
+		return balance{}, fmt.Errorf("the ledger was not written: %w", err)
+	}
+	held, err := c.held(ctx)
+	if err != nil {
+		return balance{}, err
+	}
+	audited, excused := c.audited(commands)
+	problems := slices.Concat(ledger.Effects(commands, held), ledger.Chain(c.auditor.all()), audited)
+	if said, err := c.verifyAudit(ctx); err != nil {
+		problems = append(problems, fmt.Sprintf("audit verify: %v: %s", err, said))
+	}
+	return balance{problems: problems, objects: len(held), excused: excused}, nil
 }
 
 // held is what the cluster holds of what the agent made, read past the agent.
@@ -192,26 +207,4 @@ func deployed(d *appsv1.Deployment) [2]any {
 		}
 	}
 	return [2]any{of, replicas}
-}
-
-// sabotage changes one object behind everybody's back and expects to be found out.
-func (c *chaos) sabotage(ctx context.Context) error {
-	held, err := c.held(ctx)
-	if err != nil {
-		return err
-	}
-	names := slices.SortedFunc(maps.Keys(held), func(a, b ledger.Target) int { return len(a.Name) - len(b.Name) })
-	at := slices.IndexFunc(names, func(t ledger.Target) bool { return t.Object == "Secret" })
-	if at < 0 {
-		return errors.New("there is no Secret to sabotage: run longer")
-	}
-	if err := c.sys.Kube.Clientset.CoreV1().Secrets(namespace).Delete(ctx, names[at].Name, metav1.DeleteOptions{}); err != nil {
-		return err
-	}
-	c.say("sabotage: Secret %s was deleted behind everybody's back", names[at].Name)
-	if err := c.account(ctx, round{}); err == nil {
-		return errors.New("the accountant did not notice")
-	}
-	c.say("the accountant noticed")
-	return nil
 }

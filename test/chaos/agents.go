@@ -38,7 +38,7 @@ func (c *chaos) agent(ctx context.Context) error {
 		return err
 	}
 	for i := range c.Agents {
-		a, err := c.newAgent(ctx, fmt.Sprintf("agent-%d", i+1), strings.TrimSpace(token))
+		a, err := c.newAgent(ctx, fmt.Sprintf("%s%d", agentPrefix, i+1), strings.TrimSpace(token))
 		if err != nil {
 			return err
 		}

@@ -91,6 +91,18 @@ func (a *auditor) all() []runnerapi.AuditRecord {
 	return append([]runnerapi.AuditRecord(nil), a.records...)
 }
 
+// operations counts by object what was done of one kind, each operation once.
+func (a *auditor) operations(kind ledger.Kind) map[string]int {
+	seen, n := map[string]bool{}, map[string]int{}
+	for _, r := range a.all() {
+		if r.Command == string(kind) && r.Outcome == runnerapi.AuditDone && !seen[r.Operation] {
+			seen[r.Operation] = true
+			n[r.Name]++
+		}
+	}
+	return n
+}
+
 // allAudited says what the log does not tell of: a record is kept a moment after its command
 // was answered.
 func (c *chaos) allAudited(ctx context.Context) error {

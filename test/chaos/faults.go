@@ -21,6 +21,16 @@ const (
 	healLimit = 2 * time.Minute
 )
 
+// The parts that are not wires, and how the kinds are called that kill.
+const (
+	brokerName    = "RabbitMQ"
+	databaseName  = "PostgreSQL"
+	apiServerName = "API server"
+	planeName     = "control plane" // and a number
+	agentPrefix   = "agent-"        // and a number
+	killed        = "killed"
+)
+
 // process is what can be ended and held.
 type process interface {
 	Kill() error
@@ -59,7 +69,7 @@ func (c *chaos) wireNames() []string {
 // own is a process of the product.
 func (c *chaos) own(name string, p process, start func() error) part {
 	return part{name, []kind{
-		{name: "killed", weight: 3, kills: true, longest: longDown,
+		{name: killed, weight: 3, kills: true, longest: longDown,
 			begin: func(context.Context) error {
 				c.kills.add(name, time.Now())
 				return p.Kill()
@@ -73,8 +83,8 @@ func (c *chaos) own(name string, p process, start func() error) part {
 
 func (c *chaos) brokerPart() part {
 	b := c.sys.Broker
-	return part{"RabbitMQ", []kind{
-		{name: "killed", weight: 2, longest: longDown, begin: c.sys.KillBroker, end: b.Start},
+	return part{brokerName, []kind{
+		{name: killed, weight: 2, longest: longDown, begin: c.sys.KillBroker, end: b.Start},
 		{name: "held", weight: 2, longest: longHeld,
 			begin: func(context.Context) error { return b.Hold() },
 			end:   func(context.Context) error { return b.Resume() }},
@@ -83,8 +93,8 @@ func (c *chaos) brokerPart() part {
 
 func (c *chaos) postgresPart() part {
 	p := c.postgres
-	return part{"PostgreSQL", []kind{
-		{name: "killed", weight: 3, longest: longDown,
+	return part{databaseName, []kind{
+		{name: killed, weight: 3, longest: longDown,
 			begin: func(context.Context) error { return p.Crash() }, end: p.Restart},
 		{name: "held", weight: 2, longest: longHeld,
 			begin: func(context.Context) error { return p.Hold() },
@@ -96,8 +106,8 @@ func (c *chaos) apiServerPart() part {
 	signal := func(s syscall.Signal) func(context.Context) error {
 		return func(context.Context) error { return c.sys.Cluster.SignalComponent("kube-apiserver", s) }
 	}
-	return part{"API server", []kind{
-		{name: "killed", weight: 1, begin: signal(syscall.SIGKILL)}, // it is started again by itself
+	return part{apiServerName, []kind{
+		{name: killed, weight: 1, begin: signal(syscall.SIGKILL)}, // it is started again by itself
 		{name: "held", weight: 2, longest: apiHeld, begin: signal(syscall.SIGSTOP), end: signal(syscall.SIGCONT)},
 	}}
 }
@@ -178,6 +188,7 @@ func (c *chaos) inject(ctx context.Context, f fault) error {
 		c.say("%s is not %s: %v", f.part, f.kind, err)
 		return nil
 	}
+	c.books.fault(f)
 	if f.do.end == nil {
 		c.say("%s is %s", f.part, f.kind)
 		return nil

@@ -16,6 +16,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/test/bench/figures"
 )
 
 // options say what a run is like.
@@ -27,6 +29,7 @@ type options struct {
 	Planes   int
 	SQLite   bool
 	Sabotage bool
+	Output   figures.Output
 }
 
 // usual is what a run is that was not told otherwise.
@@ -45,18 +48,30 @@ func main() {
 
 func command(ctx context.Context) error {
 	o := usual
-	flag.Uint64Var(&o.Seed, "seed", o.Seed, "what decides the faults and the commands; any when 0")
-	flag.DurationVar(&o.Duration, "duration", o.Duration, "how long things fail, the time to become quiet aside")
-	flag.IntVar(&o.Workers, "workers", o.Workers, "Runner's workers that command at the same time")
-	flag.IntVar(&o.Agents, "agents", o.Agents, "replicas of the agent")
-	flag.IntVar(&o.Planes, "planes", o.Planes, "control planes, each with frps in it; with SQLite there is one")
-	flag.BoolVar(&o.SQLite, "sqlite", o.SQLite, "the control plane's registry in SQLite instead of PostgreSQL")
-	flag.BoolVar(&o.Sabotage, "sabotage", o.Sabotage, "in the end change one object behind everybody's back, which the accountant has to find")
-	flag.Parse()
-	if flag.NArg() > 0 {
-		return fmt.Errorf("what is %q? All settings are flags", flag.Arg(0))
+	flags := o.flags()
+	if err := flags.Parse(os.Args[1:]); errors.Is(err, flag.ErrHelp) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("what is %q? All settings are flags", flags.Arg(0))
 	}
 	return run(ctx, o)
+}
+
+// flags are those of the options, which keep the values that they have.
+func (o *options) flags() *flag.FlagSet {
+	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
+	flags.Uint64Var(&o.Seed, "seed", o.Seed, "what decides the faults and the commands; any when 0")
+	flags.DurationVar(&o.Duration, "duration", o.Duration, "how long things fail, the time to become quiet aside")
+	flags.IntVar(&o.Workers, "workers", o.Workers, "Runner's workers that command at the same time")
+	flags.IntVar(&o.Agents, "agents", o.Agents, "replicas of the agent")
+	flags.IntVar(&o.Planes, "planes", o.Planes, "control planes, each with frps in it; with SQLite there is one")
+	flags.BoolVar(&o.SQLite, "sqlite", o.SQLite, "the control plane's registry in SQLite instead of PostgreSQL")
+	flags.BoolVar(&o.Sabotage, "sabotage", o.Sabotage, "in the end have one write be lost, one doubled and one changed, which the accountant has to find")
+	o.Output.Flags(flags)
+	return flags
 }
 
 // run does all of it.
@@ -70,13 +85,22 @@ func run(ctx context.Context, o options) (err error) {
 	if o.Seed == 0 {
 		o.Seed = rand.Uint64N(1_000_000_000) + 1
 	}
+	if o.Sabotage && o.Output.Dir != "" {
+		return errors.New("-sabotage is not for -out: its figures are of books that have to be wrong")
+	}
+	measured, err := figures.Begin(ctx, figures.Chaos, o.Output, o.Duration < usual.Duration)
+	if err != nil {
+		return err
+	}
 	c, err := newChaos(o)
 	if err != nil {
 		return err
 	}
+	c.books.run = measured
 	c.say("seed %d; logs in %s", o.Seed, c.dir)
 	defer func() { err = c.end(err) }()
-	return c.perform(ctx)
+	failed := c.perform(ctx)
+	return errors.Join(failed, c.publish(ctx))
 }
 
 // perform brings everything up, has it fail round by round, and takes stock after
@@ -89,8 +113,11 @@ func (c *chaos) perform(ctx context.Context) error {
 	if err := c.round(ctx, round{length: warmUp}); err != nil {
 		return fmt.Errorf("without faults: %w", err)
 	}
+	c.books.start = c.sizes
 	for _, r := range rounds(c.Seed, c.Duration, c.parts()) {
-		if err := c.round(ctx, r); err != nil {
+		err := c.round(ctx, r)
+		c.books.round(err)
+		if err != nil {
 			return fmt.Errorf("round %d: %w", r.number, err)
 		}
 	}

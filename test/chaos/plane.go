@@ -102,7 +102,7 @@ func (c *chaos) dataFlags(ctx context.Context) error {
 }
 
 func (c *chaos) newPlane(ctx context.Context, i int) (*plane, error) {
-	p := &plane{name: "control plane", data: c.sys.DataDir()}
+	p := &plane{name: planeName, data: c.sys.DataDir()}
 	if c.Planes > 1 {
 		p.number = fmt.Sprintf(" %d", i+1)
 		p.name, p.data = p.wire(p.name), filepath.Join(c.dir, fmt.Sprintf("data-%d", i+1))

@@ -46,6 +46,7 @@ type chaos struct {
 	auditor  *auditor
 	sizes    []ledger.Size // at the end of the round before
 	kills    kills
+	books    books
 
 	printing sync.Mutex
 	faultLog *os.File

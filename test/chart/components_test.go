@@ -15,6 +15,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/deployments"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 const metricsAPI = "APIService v1beta1.metrics.k8s.io"
@@ -107,6 +108,7 @@ func withComponents(t *testing.T, apiURL string) string {
 
 // TestMetricsServerOfAnotherIsLeftAlone: the test's cluster has one by kubectl apply.
 func TestMetricsServerOfAnotherIsLeftAlone(t *testing.T) {
+	suite.Release(t, "further lives of the charts")
 	sys := system(t)
 	const uid = "kubectl get apiservice v1beta1.metrics.k8s.io -o jsonpath='{.metadata.uid} {.spec} {.metadata.annotations}'"
 	before := shell(t, uid)
@@ -132,6 +134,7 @@ func upgradeWith(t *testing.T, set string) string {
 
 // TestMetricsServerOfTheRelease comes, stays over an upgrade, and goes with it.
 func TestMetricsServerOfTheRelease(t *testing.T) {
+	suite.Release(t, "further lives of the charts")
 	sys := system(t)
 	withoutMetrics(t)
 	t.Cleanup(func() {

@@ -20,8 +20,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
-	"github.com/pipeops/pipeops-vm-agent/internal/image"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/programs"
 )
 
 // loadCompose reads the compose file as `docker compose` does: merged with the
@@ -97,9 +98,8 @@ func TestComposeRuns(t *testing.T) {
 	require.NoError(t, err)
 	control := project.Services["controlplane"]
 	dir := t.TempDir()
-	program := filepath.Join(dir, "pipeops-controlplane")
-	build := image.GoBuild{Dir: harness.Root(), Package: "./cmd/controlplane", Output: program}
-	require.NoError(t, build.Run(t.Context()))
+	program, err := programs.ControlPlane.Build(t.Context())
+	require.NoError(t, err)
 
 	env := append(os.Environ(), "PIPEOPS_DATA_DIR="+filepath.Join(dir, "data"))
 	for name, value := range control.Environment {
@@ -150,6 +150,6 @@ func TestComposeRuns(t *testing.T) {
 	assert.Contains(t, run("runner", "create", "ci", "-o", "-"), "amqp://pipeops:rabbit-secret@localhost:5672/")
 
 	require.NoError(t, serve.Process.Signal(syscall.SIGTERM))
-	<-rest
+	await.Closed(t, rest, "the control plane ends what it says")
 	assert.NoError(t, serve.Wait(), "it drains")
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/test/cluster"
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 func TestControlPlaneValues(t *testing.T) {
@@ -81,7 +82,7 @@ func TestControlPlaneWrongValuesAreRefused(t *testing.T) {
 func TestControlPlaneInCluster(t *testing.T) {
 	sys := system(t)
 	_, err := sys.Cluster.LoadProgram(t.Context(), cluster.Program{
-		Package: "./cmd/controlplane", Name: "pipeops-controlplane", Ref: "pipeops/controlplane:" + version, LDFlags: "-X main.version=" + version,
+		Package: "./cmd/controlplane", Name: "pipeops-controlplane", Ref: "pipeops/controlplane:" + version, Version: version,
 	})
 	require.NoError(t, err)
 	localVolume(t)
@@ -113,9 +114,10 @@ func TestControlPlaneInCluster(t *testing.T) {
 // TestControlPlaneOnPostgreSQL installs it, by the commands of docs/helm.md, on a
 // database outside of the cluster. What is in there outlives the pod, and its volume.
 func TestControlPlaneOnPostgreSQL(t *testing.T) {
+	suite.Release(t, "further lives of the charts")
 	sys := system(t)
 	_, err := sys.Cluster.LoadProgram(t.Context(), cluster.Program{
-		Package: "./cmd/controlplane", Name: "pipeops-controlplane", Ref: "pipeops/controlplane:" + version, LDFlags: "-X main.version=" + version,
+		Package: "./cmd/controlplane", Name: "pipeops-controlplane", Ref: "pipeops/controlplane:" + version, Version: version,
 	})
 	require.NoError(t, err)
 	server, err := postgres.Start(t.Context(), postgres.Options{Listen: []string{sys.Cluster.HostIP()}})

@@ -18,6 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/inputs"
+	"github.com/pipeops/pipeops-vm-agent/test/programs"
 )
 
 const (
@@ -36,7 +38,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	code := m.Run()
+	code := inputs.Main(m)
 	if err := stopSystem(); err != nil {
 		fmt.Fprintln(os.Stderr, "clean-up:", err)
 		code = 1
@@ -44,21 +46,19 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// buildTools compiles Helm and kubeconform from a module of their own, which
-// keeps their dependencies out of the product's. The flags are those of
-// test/setup, which compiles them beforehand.
-func buildTools() error {
-	cmd := exec.Command("go", "build", "-trimpath", "-o", binDir()+string(filepath.Separator),
-		"helm.sh/helm/v4/cmd/helm", "github.com/yannh/kubeconform/cmd/kubeconform")
-	cmd.Dir = filepath.Join(harness.Root(), "test", "chart", "tools")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build Helm and kubeconform: %w\n%s", err, out)
-	}
-	return nil
-}
+// tools are the paths of what the tests run.
+var tools = map[string]string{}
 
-func binDir() string { return filepath.Join(harness.Root(), "bin") }
+func buildTools() error {
+	for _, tool := range []programs.Program{programs.Helm, programs.Kubeconform} {
+		file, err := tool.Build(context.Background())
+		if err != nil {
+			return err
+		}
+		tools[filepath.Base(file)] = file
+	}
+	return inputs.Depend("deployments") // which Helm reads
+}
 
 // try runs one of the tools at the top of the repository. Of Helm it keeps what
 // it writes into a folder of the test's own.
@@ -66,7 +66,7 @@ func try(t *testing.T, stdin, tool string, args ...string) (stdout, stderr strin
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(binDir(), tool), args...)
+	cmd := exec.CommandContext(ctx, tools[tool], args...)
 	cmd.Dir = harness.Root()
 	home := t.TempDir()
 	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)

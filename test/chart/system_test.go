@@ -68,7 +68,7 @@ func startSystem() (err error) {
 // the chart has for it.
 func loadAgent(ctx context.Context, version string) error {
 	_, err := shared.sys.Cluster.LoadProgram(ctx, cluster.Program{
-		Package: "./cmd/agent", Name: "pipeops-agent", Ref: "pipeops/agent:" + version, LDFlags: "-X main.version=" + version,
+		Package: "./cmd/agent", Name: "pipeops-agent", Ref: "pipeops/agent:" + version, Version: version,
 	})
 	return err
 }
@@ -102,6 +102,9 @@ func runShell(ctx context.Context, script string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if err := shared.sys.Binaries.Link(path); err != nil {
+		return "", err
+	}
 	wrapper := fmt.Sprintf("#!/bin/sh\nexec %s %s \"$@\"\n", kubectl.Args[0], kubectl.Args[1])
 	if err := os.WriteFile(filepath.Join(path, "kubectl"), []byte(wrapper), 0o700); err != nil {
 		return "", err
@@ -109,7 +112,7 @@ func runShell(ctx context.Context, script string) (string, error) {
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", script)
 	cmd.Dir = harness.Root()
 	cmd.Env = slices.Concat(kubectl.Env, []string{
-		"PATH=" + path + ":" + binDir() + ":" + os.Getenv("PATH"), "PIPEOPS_DATA_DIR=" + shared.sys.DataDir(),
+		"PATH=" + path + ":" + filepath.Dir(tools["helm"]) + ":" + os.Getenv("PATH"), "PIPEOPS_DATA_DIR=" + shared.sys.DataDir(),
 		"HELM_CACHE_HOME=" + path, "HELM_CONFIG_HOME=" + path, "HELM_DATA_HOME=" + path,
 	})
 	out, err := cmd.CombinedOutput()

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"path"
-	"path/filepath"
 	"runtime"
 	"time"
 
@@ -17,7 +15,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/image"
 	"github.com/pipeops/pipeops-vm-agent/test/cluster/internal/node"
-	"github.com/pipeops/pipeops-vm-agent/test/cluster/internal/parts"
+	"github.com/pipeops/pipeops-vm-agent/test/programs"
 )
 
 // Credentials with which the images whose names begin with private/ are pulled,
@@ -98,7 +96,9 @@ type Program struct {
 	Name string
 	// Ref is the image's name. If it has no tag, it gets one that says the
 	// content, so that a changed program is another image.
-	Ref     string
+	Ref string
+	// Version is what it is built as; that of the source when empty.
+	Version string
 	LDFlags string
 	Labels  map[string]string
 }
@@ -132,22 +132,13 @@ func (c *Cluster) LoadApp(ctx context.Context, app string) (ref string, err erro
 }
 
 // BuildProgram builds a program's image for this machine's architecture.
-func BuildProgram(ctx context.Context, program Program) (img v1.Image, err error) {
-	source, err := parts.FindSource()
-	if err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp("", "program-")
-	if err != nil {
-		return nil, fmt.Errorf("build %s: %w", program.Package, err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+func BuildProgram(ctx context.Context, program Program) (v1.Image, error) {
 	if program.Name == "" {
 		program.Name = path.Base(program.Package)
 	}
-	binary := filepath.Join(dir, program.Name)
-	build := image.GoBuild{Dir: source, Package: program.Package, Output: binary, LDFlags: program.LDFlags}
-	if err := build.Run(ctx); err != nil {
+	build := programs.Program{Package: program.Package, Name: program.Name, Version: program.Version, LDFlags: program.LDFlags}
+	binary, err := build.Build(ctx)
+	if err != nil {
 		return nil, err
 	}
 	return image.Build(image.Spec{

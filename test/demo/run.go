@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -39,7 +41,7 @@ func run(ctx context.Context, keep bool) (err error) {
 		return err
 	}
 	s := &script{out: os.Stdout}
-	sys, err := harness.New(harness.Options{Name: "demo", Out: os.Stdout, Theirs: theirs})
+	sys, err := harness.New(harness.Options{Name: cmp.Or(os.Getenv("DEMO_NAME"), "demo"), Out: os.Stdout, Theirs: theirs})
 	if err != nil {
 		return err
 	}
@@ -72,10 +74,22 @@ func theirCluster() (*harness.Theirs, error) {
 }
 
 func (d *demo) perform(ctx context.Context) error {
-	for _, act := range []struct {
-		title string
-		do    func(context.Context) (string, error)
-	}{
+	for _, act := range d.acts() {
+		if err := d.step(act.title, func() (string, error) { return act.do(ctx) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// act is one step of the demo. It returns what was seen.
+type act struct {
+	title string
+	do    func(context.Context) (string, error)
+}
+
+func (d *demo) acts() []act {
+	return []act{
 		{"Build the three programs", d.build},
 		{"A real Kubernetes", d.kubernetes},
 		{"A real RabbitMQ", d.broker},
@@ -87,18 +101,15 @@ func (d *demo) perform(ctx context.Context) error {
 		{"The app answers", d.answer},
 		{"Runner: a deploy that cannot work", d.badDeploy},
 		{"The control plane's timeline of it all", d.timeline},
-	} {
-		if err := d.step(act.title, func() (string, error) { return act.do(ctx) }); err != nil {
-			return err
-		}
 	}
-	return nil
 }
 
 func (d *demo) build(ctx context.Context) (string, error) {
 	var err error
-	d.sys.Binaries, err = harness.Build(ctx)
-	return "pipeops-agent, pipeops-controlplane, pipeops-runner in bin/", err
+	if d.sys.Binaries, err = harness.Build(ctx); err != nil {
+		return "", err
+	}
+	return "pipeops-agent, pipeops-controlplane, pipeops-runner in bin/", d.sys.Binaries.Link(filepath.Join(harness.Root(), "bin"))
 }
 
 func (d *demo) kubernetes(ctx context.Context) (string, error) {

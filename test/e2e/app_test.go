@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 // Exit codes of pipeops-runner, as its help lists them.
 const (
 	exitFailure  = 1
-	exitFailed   = 3
 	exitNotFound = 4
 	exitRefused  = 7
 )
@@ -58,52 +56,6 @@ func removeApp(t *testing.T, name string) {
 			t.Error(err)
 		}
 	})
-}
-
-func TestAppsLife(t *testing.T) {
-	removeApp(t, "life")
-	pipeops(t, "secret", "set", agentName, "life", "--from-literal", "GREETING=it lives")
-	pipeops(t, "deploy", agentName, "life", "--image", image, "--port", "8080", "--env-from", "life",
-		"--probe-path", "/healthz", "--wait=2m")
-
-	answer, err := sys.Kube.ServiceGet(t.Context(), namespace, "life", 8080, "/")
-	require.NoError(t, err)
-	assert.Contains(t, answer, "it lives")
-	assert.Contains(t, pipeops(t, "logs", agentName, "life", "--tail", "50"), `GET "/"`)
-
-	pipeops(t, "scale", agentName, "life", "--replicas", "3", "--wait=2m")
-	assert.EqualValues(t, 3, deployment(t, "life").Status.ReadyReplicas)
-	assert.Regexp(t, `Healthy`, pipeops(t, "status", agentName, "life"))
-
-	before := deployment(t, "life").Generation
-	pipeops(t, "restart", agentName, "life", "--wait=2m")
-	assert.Equal(t, before+1, deployment(t, "life").Generation)
-
-	pipeops(t, "delete", agentName, "life")
-	assert.Contains(t, refused(t, exitNotFound, "status", agentName, "life"), "life")
-	pipeops(t, "secret", "delete", agentName, "life")
-}
-
-func TestABadImageSaysWhatIsWrongAndTheFix(t *testing.T) {
-	removeApp(t, "typo")
-	start := time.Now()
-	said := refused(t, exitFailed, "deploy", agentName, "typo", "--image", "registry.invalid/shop/web:no-such-tag", "--wait=1m")
-	t.Logf("said after %s:\n%s", time.Since(start).Round(time.Millisecond), said)
-	assert.Contains(t, said, "registry.invalid/shop/web:no-such-tag")
-	assert.Contains(t, strings.ToLower(said), "fix")
-	out, err := sys.AwaitTimeline(t.Context(), agentName, "app.failed")
-	require.NoError(t, err)
-	assert.Contains(t, out, "typo")
-}
-
-func TestSecretValuesStayInTheCluster(t *testing.T) {
-	const canary = "canary-7f1c9a"
-	pipeops(t, "secret", "set", agentName, "canary", "--from-literal", "KEY="+canary)
-	for _, format := range []string{"table", "json", "yaml"} {
-		assert.NotContains(t, pipeops(t, "secret", "get", agentName, "canary", "-o", format), canary)
-	}
-	assert.NotContains(t, sys.AgentLog(t.Context(), 5000), canary)
-	pipeops(t, "secret", "delete", agentName, "canary")
 }
 
 func TestDryRunChangesNothing(t *testing.T) {

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 )
 
@@ -164,7 +165,7 @@ func hearEverything(t *testing.T) func() string {
 	}()
 	return func() string {
 		assert.NoError(t, conn.Close())
-		<-done
+		await.Closed(t, done, "the end of what was heard")
 		return heard.String()
 	}
 }

@@ -46,8 +46,7 @@ func TestWorkSurvivesDisruption(t *testing.T) {
 			removeApp(t, name)
 			heard := listen(t)
 
-			done := make(chan error, 1)
-			go func() { done <- work(t.Context(), name) }()
+			end := meanwhile(t, "the Runner's work", func(ctx context.Context) error { return work(ctx, name) })
 			awaitDeployment(t, name)
 
 			heal, err := d.breaks(t.Context())
@@ -55,7 +54,7 @@ func TestWorkSurvivesDisruption(t *testing.T) {
 			awaitBroken(t, d.name)
 			require.NoError(t, heal(t.Context()))
 
-			require.NoError(t, <-done, "the Runner's work")
+			end()
 			require.NoError(t, sys.AwaitControlPlane(t.Context()))
 			got := deployment(t, name)
 			assert.EqualValues(t, 3, got.Status.ReadyReplicas)

@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,6 +22,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
@@ -96,7 +100,7 @@ func (s *shell) until(t *testing.T, text string, holds func(ctx context.Context,
 	err := harness.Eventually(waiting, text, func(ctx context.Context) error { return holds(ctx, out.String()) })
 	require.NoError(t, err, out)
 	require.NoError(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGINT))
-	<-ended
+	_ = await.Receive(t, ended, "the end of "+text+" after Ctrl-C") // its exit code says more
 	assert.Zero(t, cmd.ProcessState.ExitCode(), "%s\n%s", text, out)
 }
 
@@ -202,7 +206,8 @@ func TestTheReadmeRuns(t *testing.T) {
 	pipeops(t, "status", agentName, "web")
 }
 
-// TestTheExamplesOfTheCommandLineRun runs every example of docs/runner-cli.md.
+// TestTheExamplesOfTheCommandLineRun runs the examples of docs/runner-cli.md, but those that run
+// elsewhere.
 func TestTheExamplesOfTheCommandLineRun(t *testing.T) {
 	for _, app := range []string{"web", "worker", "report"} {
 		removeApp(t, app)
@@ -210,26 +215,15 @@ func TestTheExamplesOfTheCommandLineRun(t *testing.T) {
 	s := newShell(t)
 	require.NoError(t, sys.Cluster.WaitMetrics(t.Context()))
 	s.allow(t)
-	blocks, err := harness.Shell("docs/runner-cli.md")
+	lines, err := harness.CommandLine("")
 	require.NoError(t, err)
-	lines := strings.Split(strings.TrimSpace(strings.Join(blocks, "")), "\n")
+	other := elsewhere(t)
+	lines = slices.DeleteFunc(lines, func(line string) bool { return slices.Contains(other, line) })
 	slices.SortStableFunc(lines, func(a, b string) int { return turn(a) - turn(b) })
 	for _, line := range lines {
 		t.Run(line, func(t *testing.T) {
 			line := s.here(t, line)
 			switch {
-			case strings.Contains(line, "runner cp "): // agent.TestEveryExample copies; in this image there is no tar
-				s.fails(t, line, "there is no tar in the image")
-			case strings.Contains(line, "runner build "): // internal/build builds; here is no builder, and no place for one
-				s.fails(t, line, `the agent does not manage namespace "pipeops-builds"`)
-			case strings.Contains(line, "runner source put") && strings.Contains(line, " --image "):
-				s.fails(t, line, "deployments/build-rights.yaml")
-			case strings.Contains(line, "runner source logs "): // what it would follow was refused
-				s.fails(t, line, "there is no source")
-			case strings.Contains(line, " node drain "):
-				s.fails(t, line, "the agent itself runs on node")
-			case strings.Contains(line, " node join "):
-				s.fails(t, line, "the cluster is not k3s")
 			case listensOn.MatchString(line):
 				s.follow(t, line, "goes to port 8080")
 			case strings.Contains(line, "--watch"):
@@ -242,6 +236,45 @@ func TestTheExamplesOfTheCommandLineRun(t *testing.T) {
 				s.run(t, line)
 			}
 		})
+	}
+}
+
+// elsewhere returns the examples that other tests run. internal/build has a builder. In
+// agent.TestEveryExample an image has tar, the only node can be drained, and the cluster may be
+// called k3s.
+func elsewhere(t *testing.T) (all []string) {
+	t.Helper()
+	for _, page := range []string{"docs/git.md", "docs/builds.md"} {
+		lines, err := harness.WithBuilder(page)
+		require.NoError(t, err)
+		all = append(all, lines...)
+	}
+	for _, command := range []string{"cp", "node drain"} {
+		lines, err := harness.CommandLine(command)
+		require.NoError(t, err)
+		all = append(all, lines...)
+	}
+	for _, c := range runnerapi.Calls() {
+		if c.Command == "node join" {
+			all = append(all, c.Example)
+		}
+	}
+	return all
+}
+
+// TestWhatThisClusterRefuses is what a Runner hears who asks for what is not here.
+func TestWhatThisClusterRefuses(t *testing.T) {
+	removeApp(t, "web")
+	s := newShell(t)
+	s.allow(t)
+	s.run(t, "pipeops-runner deploy shop web --image "+harness.ExampleImage)
+	for line, why := range map[string]string{
+		"pipeops-runner cp shop web:/var/log/app ./logs": "there is no tar in the image",
+		"pipeops-runner node drain shop node-1":          "the agent itself runs on node",
+		"pipeops-runner node join shop":                  "the cluster is not k3s",
+		"pipeops-runner build run shop web -n pipeops-builds --git https://git.example.com/shop/web.git --image registry.example.com/shop/web": `the agent does not manage namespace "pipeops-builds"`,
+	} {
+		s.fails(t, s.here(t, line), why)
 	}
 }
 
@@ -291,8 +324,17 @@ func (s *shell) here(t *testing.T, line string) string {
 	}
 	return strings.NewReplacer(
 		"-- env", "-- /hello -get http://127.0.0.1:8080/", "-it -- sh", "-i -- /hello -cat </dev/null", "-- psql", "-- /hello -cat",
-		"forward shop web 8080", "forward shop web 18080:8080", "forward shop db 15432:5432", "forward shop web 15432:8080",
+		"forward shop web 8080", "forward shop web :8080", "forward shop db 15432:5432", "forward shop web "+freePort(t)+":8080",
 	).Replace(line)
+}
+
+// freePort returns a port of this machine on which nothing listens.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
 // fails runs a line that is refused, for that reason.

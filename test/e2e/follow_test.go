@@ -92,11 +92,10 @@ func TestALogIsFollowedOverTheAgentsDeath(t *testing.T) {
 func TestARestartIsAppliedOnce(t *testing.T) {
 	removeApp(t, "once")
 	pipeops(t, "deploy", agentName, "once", "--image", image, "--port", "8080", "--probe-path", "/healthz", "--wait=2m")
-	done := make(chan error, 1)
-	go func() {
-		_, err := sys.Runner(t.Context(), runner, "restart", agentName, "once", "--wait=2m")
-		done <- err
-	}()
+	end := meanwhile(t, "the restart", func(ctx context.Context) error {
+		_, err := sys.Runner(ctx, runner, "restart", agentName, "once", "--wait=2m")
+		return err
+	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	require.NoError(t, harness.Eventually(ctx, "the restart has begun", func(context.Context) error {
@@ -106,7 +105,7 @@ func TestARestartIsAppliedOnce(t *testing.T) {
 		return nil
 	}))
 	require.NoError(t, sys.KillAgent(t.Context()))
-	require.NoError(t, <-done)
+	end()
 	assert.Len(t, replicaSets(t, "once"), 2, "one restart made one new version")
 	pods, err := sys.Kube.Clientset.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "pipeops.io/app=once"})
 	require.NoError(t, err)

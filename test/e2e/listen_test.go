@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
@@ -41,17 +42,16 @@ func listen(t *testing.T) *listener {
 	})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- consumer.Run(ctx, heard.hear) }()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = consumer.Run(ctx, heard.hear) // it ends with ctx
+	}()
 	t.Cleanup(func() {
 		cancel()
-		<-done
+		await.Closed(t, done, "the end of the Runner that listens")
 	})
-	select {
-	case <-bound:
-	case <-time.After(time.Minute):
-		t.Fatal("the queue was not bound")
-	}
+	await.Closed(t, bound, "the Runner's queue is bound")
 	return heard
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/inputs"
 )
 
 const (
@@ -68,11 +69,15 @@ func runTests(ctx context.Context, m *testing.M) (code int) {
 		fmt.Fprintln(os.Stderr, "start the system:", err)
 		return 1
 	}
-	return m.Run()
+	return inputs.Main(m)
 }
 
 func start(ctx context.Context) (err error) {
 	if sys.Binaries, err = harness.Build(ctx); err != nil {
+		return err
+	}
+	// Commands of the documentation read these, and compile the latter.
+	if err := inputs.Depend("deployments", "internal/image", "scripts"); err != nil {
 		return err
 	}
 	if err := sys.StartKubernetes(ctx); err != nil {

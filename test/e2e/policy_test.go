@@ -173,6 +173,7 @@ func auditIsWhole(t *testing.T, pod string) {
 	seq, hash, _ := strings.Cut(head, ":")
 	out, err = verify(seq + ":" + strings.Repeat("0", len(hash)))
 	require.Error(t, err, out)
+	assert.Contains(t, out+err.Error(), "record "+seq+" is not the one that was noted")
 }
 
 // TestThePolicysAndTheAuditsDocumentsRun does what docs/policy.md and docs/audit.md

@@ -139,11 +139,10 @@ func leaderDiesAtWork(t *testing.T) {
 	const name = "two-survive"
 	removeApp(t, name)
 	heard := listen(t)
-	done := make(chan error, 1)
-	go func() { done <- work(t.Context(), name) }()
+	end := meanwhile(t, "the Runner's work", func(ctx context.Context) error { return work(ctx, name) })
 	awaitDeployment(t, name)
 	killLeader(t)()
-	require.NoError(t, <-done, "the Runner's work")
+	end()
 	got := deployment(t, name)
 	assert.EqualValues(t, 3, got.Status.ReadyReplicas)
 	assert.LessOrEqual(t, got.Generation, int64(2), "one deploy, one scale")
@@ -157,11 +156,10 @@ func leaderDiesAtWork(t *testing.T) {
 func leaderDiesAtARestart(t *testing.T) {
 	removeApp(t, "two-once")
 	pipeops(t, "deploy", agentName, "two-once", "--image", image, "--port", "8080", "--probe-path", "/healthz", "--wait=2m")
-	done := make(chan error, 1)
-	go func() {
-		_, err := sys.Runner(t.Context(), runner, "restart", agentName, "two-once", "--wait=2m")
-		done <- err
-	}()
+	end := meanwhile(t, "the restart", func(ctx context.Context) error {
+		_, err := sys.Runner(ctx, runner, "restart", agentName, "two-once", "--wait=2m")
+		return err
+	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	require.NoError(t, harness.Eventually(ctx, "the restart was taken", func(ctx context.Context) error {
@@ -172,7 +170,7 @@ func leaderDiesAtARestart(t *testing.T) {
 		return err
 	}))
 	killLeader(t)()
-	require.NoError(t, <-done)
+	end()
 	assert.Len(t, replicaSets(t, "two-once"), 2, "one restart made one new version")
 	require.NoError(t, sys.ScaleAgent(t.Context(), 2))
 }
@@ -196,10 +194,9 @@ func updateCostsNothing(t *testing.T) {
 	const name = "two-updated"
 	removeApp(t, name)
 	heard := listen(t)
-	done := make(chan error, 1)
-	go func() { done <- work(t.Context(), name) }()
+	end := meanwhile(t, "the Runner's work", func(ctx context.Context) error { return work(ctx, name) })
 	require.NoError(t, sys.RolloutAgent(t.Context(), name))
-	require.NoError(t, <-done, "the Runner's work")
+	end()
 	assert.EqualValues(t, 3, deployment(t, name).Status.ReadyReplicas)
 	assert.Len(t, replicaSets(t, name), 1)
 	heard.awaitHealthy(t, name)

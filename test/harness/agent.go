@@ -1,7 +1,6 @@
 package harness
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,13 +32,16 @@ func (s *System) CreateToken(ctx context.Context, args ...string) (string, error
 func (s *System) DeployAgent(ctx context.Context, name, token string) error {
 	ref, err := s.loadProgram(ctx, cluster.Program{
 		Package: "./cmd/agent", Name: "pipeops-agent", Ref: "pipeops/agent",
-		LDFlags: "-X main.version=" + cmp.Or(s.AgentVersion, version(ctx)),
+		Version: s.AgentVersion,
 	})
 	if err != nil {
 		return err
 	}
 	objects, err := s.agentObjects()
 	if err != nil {
+		return err
+	}
+	if objects, err = withCoverage(objects); err != nil {
 		return err
 	}
 	if s.Theirs != nil { // a cluster of our own goes away as a whole

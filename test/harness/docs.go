@@ -26,6 +26,39 @@ func Shell(doc string) ([]string, error) {
 	return blocks, nil
 }
 
+// CommandLine returns the examples of docs/runner-cli.md of one command, or of all when it is empty.
+func CommandLine(command string) ([]string, error) {
+	blocks, err := Shell("docs/runner-cli.md")
+	if err != nil {
+		return nil, err
+	}
+	var lines []string
+	for _, line := range strings.Split(strings.TrimSpace(strings.Join(blocks, "")), "\n") {
+		if command == "" || strings.HasPrefix(line, "pipeops-runner "+command+" ") {
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) == 0 {
+		return nil, fmt.Errorf("docs/runner-cli.md has no example of %q", command)
+	}
+	return lines, nil
+}
+
+// WithBuilder returns the commands of a document that need a builder: those of its block that
+// begins with "```sh builder". internal/build runs it.
+func WithBuilder(doc string) ([]string, error) {
+	text, err := os.ReadFile(filepath.Join(Root(), doc))
+	if err != nil {
+		return nil, err
+	}
+	_, block, found := strings.Cut(string(text), "\n```sh builder\n")
+	block, _, ended := strings.Cut(block, "\n```")
+	if !found || !ended {
+		return nil, fmt.Errorf("%s has no commands for where a builder is", doc)
+	}
+	return strings.Split(strings.ReplaceAll(block, " \\\n  ", " "), "\n"), nil
+}
+
 // ShellWith is the one block of a document that has a text in it.
 func ShellWith(doc, has string) (string, error) {
 	blocks, err := Shell(doc)

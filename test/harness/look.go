@@ -62,7 +62,7 @@ func (s *System) LoadProgramAs(ctx context.Context, pkg, ref string) error {
 	if path.Base(path.Dir(pkg)) == "cmd" { // as scripts/image names it
 		name = "pipeops-" + name
 	}
-	img, err := cluster.BuildProgram(ctx, cluster.Program{Package: pkg, Name: name, Ref: ref, LDFlags: "-X main.version=" + version(ctx)})
+	img, err := cluster.BuildProgram(ctx, cluster.Program{Package: pkg, Name: name, Ref: ref})
 	if err != nil {
 		return err
 	}

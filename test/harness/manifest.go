@@ -6,11 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/pipeops/pipeops-vm-agent/test/inputs"
 )
 
 // agentObject is the name of all of the agent's own objects.
@@ -30,7 +31,7 @@ func (s *System) agentObjects() ([]*unstructured.Unstructured, error) {
 
 // readManifest reads a YAML file of several documents.
 func readManifest(path string) (objects []*unstructured.Unstructured, err error) {
-	text, err := os.ReadFile(path)
+	text, err := inputs.Read(path)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +83,7 @@ func (s *System) settings(name, token string) []*unstructured.Unstructured {
 		return obj
 	}
 	values := map[string]any{
-		"PIPEOPS_CONTROL_PLANE_URL": s.APIURL(), "CLUSTER_NAME": name, "LOG_LEVEL": cmp.Or(s.AgentLogLevel, "debug"),
+		"PIPEOPS_CONTROL_PLANE_URL": s.APIURL(), "CLUSTER_NAME": name, "PIPEOPS_STABILIZATION": "2s", "LOG_LEVEL": cmp.Or(s.AgentLogLevel, "debug"),
 	}
 	for k, v := range s.AgentSettings {
 		values[k] = v

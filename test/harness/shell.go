@@ -26,7 +26,7 @@ func (s *System) ShellDir(dir, runner string) (env []string, err error) {
 		}
 	}
 	bin := filepath.Join(dir, "bin")
-	if err := os.Mkdir(bin, 0o755); err != nil {
+	if err := s.Binaries.Link(bin); err != nil {
 		return nil, err
 	}
 	kubectl := s.Cluster.KubectlCommand(context.Background())
@@ -34,6 +34,6 @@ func (s *System) ShellDir(dir, runner string) (env []string, err error) {
 	if err := os.WriteFile(filepath.Join(bin, "kubectl"), []byte(script), 0o755); err != nil {
 		return nil, err
 	}
-	return append(kubectl.Env, "HOME="+dir, "PATH="+bin+":"+filepath.Dir(s.Binaries.Runner)+":"+os.Getenv("PATH"),
+	return append(kubectl.Env, "HOME="+dir, "PATH="+bin+":"+os.Getenv("PATH"),
 		"PIPEOPS_RUNNER_CREDENTIALS="+filepath.Join(dir, "runner.json")), nil
 }

@@ -29,7 +29,7 @@ type Options struct {
 	Kubernetes cluster.Options
 	// AgentLogLevel is debug when empty.
 	AgentLogLevel string
-	// AgentVersion is what the agent's image is built as; what git calls the tree when empty.
+	// AgentVersion is what the agent's image is built as; that of the source when empty.
 	AgentVersion string
 	// AgentSettings are added to those that the agent needs.
 	AgentSettings map[string]string

@@ -91,11 +91,16 @@ func (c *computer) install(t *testing.T, replace ...string) result {
 // guide runs the commands of these names in docs, with words in them replaced.
 func (c *computer) guide(t *testing.T, names string, replace ...string) result {
 	t.Helper()
-	commands := "cd /root\n"
-	for _, name := range strings.Fields(names) {
-		commands += documented(t)[name]
+	commands, guide, list := "cd /root\n", documented(t), strings.Fields(names)
+	for _, name := range list {
+		require.Contains(t, guide, name)
+		commands += guide[name]
 	}
-	return c.bash(t, strings.NewReplacer(replace...).Replace(commands))
+	r := c.bash(t, strings.NewReplacer(replace...).Replace(commands))
+	if r.code == 0 {
+		noteRun(list)
+	}
+	return r
 }
 
 // published replaces the address that the guide has for the newest release.
@@ -124,6 +129,7 @@ func (c *computer) bash(t *testing.T, commands string) result {
 	start := time.Now()
 	out, err := cmd.CombinedOutput()
 	r := result{said: string(out), took: time.Since(start)}
+	noteSaid(r.said)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		r.code = exit.ExitCode()

@@ -106,6 +106,7 @@ func script(t *testing.T, settings []string, args ...string) (said string, code 
 	if err != nil {
 		require.IsType(t, &exec.ExitError{}, err, string(out))
 	}
+	noteSaid(string(out))
 	left, err := os.ReadDir(state)
 	require.NoError(t, err)
 	assert.Empty(t, left, "it has written something")

@@ -11,13 +11,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/test/machine"
 )
 
 // TestFaults meets one fault after the other on one machine, and looks at what is
 // said of it: what, why, and the command that helps.
 func TestFaults(t *testing.T) {
 	w := theWorld(t)
-	c := newComputer(t, w, "faults", suite()).with("AGENT_TOKEN", "pipeops_not-used-before-the-cluster")
+	c := newComputer(t, w, "faults", machine.Bookworm).with("AGENT_TOKEN", "pipeops_not-used-before-the-cluster")
 	require.NoError(t, c.WriteFile("/root/install.sh", read(t, "../../scripts/install.sh"), 0o755))
 	const k3s = k3sAssets + "k3s"
 

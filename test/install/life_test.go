@@ -12,6 +12,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/test/machine"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // release publishes a version of the agent, by the image that its manifest names, as
@@ -32,8 +35,18 @@ func (c *computer) release(t *testing.T, version, image string) (content []byte)
 // TestLife goes the whole way on one machine: from nothing to registered, again,
 // a worker, an upgrade, and away.
 func TestLife(t *testing.T) {
-	w := theWorld(t)
-	c := newComputer(t, w, "life", suite())
+	suite.Release(t, "the installer's whole life on Debian 11, 12 and 13")
+	for _, debian := range machine.Debians {
+		t.Run(debian, func(t *testing.T) {
+			life(t, theWorld(t), debian)
+		})
+	}
+}
+
+func life(t *testing.T, w *world, debian string) {
+	name := "life-" + debian
+	t.Cleanup(w.site.keep())
+	c := newComputer(t, w, name, debian)
 	c.trust(t)
 	t.Cleanup(func() { require.NoError(t, w.stopCluster(context.Background())) })
 	before := c.tree(t, false)
@@ -42,8 +55,8 @@ func TestLife(t *testing.T) {
 	last := token[len(token)-1:]
 	wrong := strings.TrimSuffix(token, last) + map[bool]string{true: "b", false: "a"}[last == "a"]
 
-	run := func(name string, step func(*testing.T)) {
-		if !t.Run(name, step) {
+	run := func(what string, step func(*testing.T)) {
+		if !t.Run(what, step) {
 			t.FailNow()
 		}
 	}
@@ -79,13 +92,13 @@ func TestLife(t *testing.T) {
 	run("from nothing to registered", func(t *testing.T) {
 		watch := watchArguments(token)
 		r := c.with("AGENT_TOKEN", "", "CLUSTER_NAME", "", "PIPEOPS_CONTROL_PLANE_URL", "").install(t,
-			"AGENT_TOKEN=TOKEN", "AGENT_TOKEN="+token, "prod-1", "life", "https://cp.example.com:8443", w.APIURL())
+			"AGENT_TOKEN=TOKEN", "AGENT_TOKEN="+token, "prod-1", name, "https://cp.example.com:8443", w.APIURL())
 		require.Zero(t, r.code, r.said)
 		assert.False(t, watch(), "the token was in a process's arguments")
 		t.Logf("%s\n%s", r.took, r.said)
 		agents, err := w.ControlPlane(t.Context(), "agents")
 		require.NoError(t, err)
-		assert.Regexp(t, `life +.*online`, agents)
+		assert.Regexp(t, name+` +.*online`, agents)
 		assert.NotContains(t, r.said+c.file(installLog), token)
 		k := c.bash(t, "k3s kubectl --kubeconfig /etc/rancher/k3s/k3s.yaml get namespaces -o name")
 		for _, name := range []string{"pipeops", "production", "beta", "monitoring"} {
@@ -113,7 +126,7 @@ func TestLife(t *testing.T) {
 		require.Zero(t, r.code, r.said)
 		assert.Contains(t, r.said, "Running")
 	})
-	run("a worker joins", func(t *testing.T) { workerJoins(t, w, c) })
+	run("a worker joins", func(t *testing.T) { workerJoins(t, w, c, debian) })
 	run("an upgrade that fails goes back", func(t *testing.T) {
 		c.release(t, "v2.0.0", "pipeops/agent:no-such-tag")
 		r := c.guide(t, "upgrade-named", "VERSION", "v2.0.0")
@@ -172,10 +185,10 @@ func (c *computer) killedAt(t *testing.T, path string) {
 }
 
 // workerJoins joins a second machine to the server, by the small script.
-func workerJoins(t *testing.T, w *world, server *computer) {
+func workerJoins(t *testing.T, w *world, server *computer, debian string) {
 	token := strings.TrimSpace(server.guide(t, "node-token").said)
 	require.Equal(t, joinToken, token)
-	worker := newComputer(t, w, "worker", suite())
+	worker := newComputer(t, w, "worker", debian)
 	worker.trust(t)
 	join := func(token string) result {
 		return worker.with("K3S_TOKEN", token).guide(t, "worker", "SERVER", server.Address)
@@ -237,12 +250,4 @@ func watchArguments(secret string) (seen func() bool) {
 		wg.Wait()
 		return hit
 	}
-}
-
-// suite is the Debian of the machines.
-func suite() string {
-	if name := os.Getenv("PIPEOPS_TEST_DEBIAN"); name != "" {
-		return name
-	}
-	return "bookworm"
 }

@@ -9,13 +9,17 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/test/machine"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // TestOffline makes a bundle, and installs from it where there is no download site,
 // and then once more into that cluster as somebody's existing one.
 func TestOffline(t *testing.T) {
+	suite.Release(t, "the installer without internet, and into clusters of others")
 	w := theWorld(t)
-	c := newComputer(t, w, "offline", suite()).with("PIPEOPS_MIRROR", "", "PIPEOPS_CA_FILE", "", "AGENT_TOKEN", newToken(t, w),
+	c := newComputer(t, w, "offline", machine.Bookworm).with("PIPEOPS_MIRROR", "", "PIPEOPS_CA_FILE", "", "AGENT_TOKEN", newToken(t, w),
 		"PIPEOPS_REGISTRY_MIRROR", "https://mirror.example.com:5000")
 	t.Cleanup(func() { require.NoError(t, w.stopCluster(context.Background())) })
 	c.bundle(t, "v1.0.0")

@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
+	"maps"
 	"math/big"
 	"net"
 	"net/http"
@@ -101,6 +102,18 @@ func (s *site) fault(path string, handler http.HandlerFunc) (heal func()) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.faults, path)
+	}
+}
+
+// keep returns what takes away again all that is published from now on.
+func (s *site) keep() (restore func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	files := maps.Clone(s.files)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.files = files
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
+	"github.com/pipeops/pipeops-vm-agent/test/programs"
 )
 
 // upgradeToNewest has the script of one release find the next: v3.0.0 runs, and
@@ -75,7 +76,9 @@ func released(t *testing.T, version string, manifest []byte, keys string) []byte
 	dir := t.TempDir()
 	file := filepath.Join(dir, "agent.yaml")
 	require.NoError(t, os.WriteFile(file, manifest, 0o600))
-	cmd := exec.CommandContext(t.Context(), "go", "run", "./scripts/install", "-output", dir, "-version", version, "-manifest", file, "-keys", keys)
+	maker, err := programs.Program{Package: "./scripts/install"}.Build(t.Context())
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), maker, "-output", dir, "-version", version, "-manifest", file, "-keys", keys)
 	cmd.Dir = "../.."
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(out))

@@ -7,8 +7,6 @@ import (
 	"net"
 	"net/http/httptest"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -17,7 +15,9 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/test/cluster"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/inputs"
 	"github.com/pipeops/pipeops-vm-agent/test/machine"
+	"github.com/pipeops/pipeops-vm-agent/test/programs"
 )
 
 const (
@@ -46,7 +46,15 @@ var shared struct {
 }
 
 func TestMain(m *testing.M) {
-	code := m.Run()
+	if err := inputs.Depend("scripts"); err != nil { // which bash reads
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := inputs.Main(m)
+	if err := allRan(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
 	if shared.world != nil {
 		if err := shared.close(); err != nil {
 			fmt.Fprintln(os.Stderr, "clean-up:", err)
@@ -105,11 +113,9 @@ func newWorld(ctx context.Context) (w *world, err error) {
 
 // publish fills the download site.
 func (w *world) publish(ctx context.Context) error {
-	k3s := filepath.Join(w.Dir, "fakek3s")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", k3s, "./test/install/fakek3s")
-	build.Dir, build.Env = harness.Root(), append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build fakek3s: %w\n%s", err, out)
+	k3s, err := programs.Program{Package: "./test/install/fakek3s"}.Build(ctx)
+	if err != nil {
+		return err
 	}
 	files := map[string][]byte{}
 	for name, path := range map[string]string{

@@ -6,9 +6,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -33,6 +35,17 @@ import (
 // AgentNamespace is where the agent's manifest puts the agent.
 const AgentNamespace = "pipeops"
 
+// account is the name of the agent's ServiceAccount, and of the roles in its namespace.
+const account = "pipeops-agent"
+
+// atOnce is how many parallel tests of a package run at a time, unless -parallel says otherwise.
+// They wait for a cluster far more than they compute, so the number of processors is no measure.
+const atOnce = 3
+
+// reused is the environment variable that names a cluster which is up, and stays up, for tests that
+// need a whole one (`make cluster-up`). It keeps what earlier tests left in it.
+const reused = "PIPEOPS_TEST_CLUSTER"
+
 // Env is a cluster with the agent's manifest applied, and the agent's own
 // Deployment stopped: the test is the agent.
 type Env struct {
@@ -51,12 +64,17 @@ type once struct {
 
 var (
 	controlPlane, full once
+	bringingUp         sync.Mutex // guards started; two that start at once only delay each other
 	started            []*cluster.Cluster
 )
 
 // Main runs a package's tests and takes down what they brought up. Call it in
 // TestMain.
 func Main(m *testing.M) int {
+	if err := setParallel(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	code := m.Run()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -67,6 +85,18 @@ func Main(m *testing.M) int {
 		}
 	}
 	return code
+}
+
+// setParallel sets how many parallel tests run at a time. When fuzzing, the flag means processes.
+func setParallel() error {
+	flag.Parse()
+	const name = "test.parallel"
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == name || f.Name == "test.fuzz" })
+	if given {
+		return nil
+	}
+	return flag.Set(name, strconv.Itoa(atOnce))
 }
 
 // ControlPlane is an API server without nodes or controllers.
@@ -93,16 +123,14 @@ func get(t *testing.T, o *once, suffix string, controlPlaneOnly bool) *Env {
 }
 
 func up(options cluster.Options) (*Env, error) {
+	bringingUp.Lock()
+	defer bringingUp.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute) // it may have to be built
 	defer cancel()
-	if err := sweep(ctx); err != nil {
-		return nil, err
-	}
-	c, err := cluster.Up(ctx, options)
+	c, err := start(ctx, options)
 	if err != nil {
 		return nil, err
 	}
-	started = append(started, c)
 	admin, err := c.RESTConfig()
 	if err != nil {
 		return nil, err
@@ -110,7 +138,7 @@ func up(options cluster.Options) (*Env, error) {
 	admin.QPS, admin.Burst = -1, 0
 	agent := rest.CopyConfig(admin)
 	agent.Impersonate = rest.ImpersonationConfig{
-		UserName: "system:serviceaccount:" + AgentNamespace + ":pipeops-agent",
+		UserName: "system:serviceaccount:" + AgentNamespace + ":" + account,
 		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + AgentNamespace, "system:authenticated"},
 	}
 	scheme := runtime.NewScheme()
@@ -126,6 +154,26 @@ func up(options cluster.Options) (*Env, error) {
 		return nil, err
 	}
 	return env, env.waitPolicy(ctx)
+}
+
+// start brings up a cluster for this process, or finds the one that the environment names.
+func start(ctx context.Context, options cluster.Options) (*cluster.Cluster, error) {
+	if name := os.Getenv(reused); name != "" && !options.ControlPlaneOnly {
+		c, err := cluster.Get(name)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", reused, err)
+		}
+		return c, nil
+	}
+	if err := sweep(ctx); err != nil {
+		return nil, err
+	}
+	c, err := cluster.Up(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	started = append(started, c)
+	return c, nil
 }
 
 // waitPolicy waits until the API server enforces the manifest's admission

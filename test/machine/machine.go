@@ -43,7 +43,7 @@ type Machine struct {
 // Options say what machine to boot.
 type Options struct {
 	Name  string
-	Suite string // of Debian: bullseye, bookworm, trixie; bookworm-openrc
+	Suite string // one of Debians, or Bookworm+OpenRC
 	// Shares are files and folders of this machine that it sees, read-only: PATH, or
 	// FROM:TO.
 	Shares []string

@@ -9,21 +9,29 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/test/machine"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 func TestTwoMachinesAtOnce(t *testing.T) {
 	if testing.Short() || os.Geteuid() != 0 {
 		t.Skip("boots machines, as root")
 	}
-	suite := os.Getenv("PIPEOPS_TEST_DEBIAN")
-	if suite == "" {
-		suite = "bookworm"
+	for _, debian := range machine.Debians {
+		t.Run(debian, func(t *testing.T) {
+			if debian != machine.Bookworm {
+				suite.Release(t, "another Debian's machines")
+			}
+			twoMachines(t, debian)
+		})
 	}
+}
+
+func twoMachines(t *testing.T, debian string) {
 	network, err := machine.NewNetwork()
 	require.NoError(t, err)
 	defer func() { require.NoError(t, network.Close()) }()
 	for _, name := range []string{"one", "two"} {
-		m, err := machine.Boot(t.Context(), machine.Options{Name: name, Suite: suite, Network: network})
+		m, err := machine.Boot(t.Context(), machine.Options{Name: name, Suite: debian, Network: network})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, m.Down()) }()
 		require.NoError(t, m.WriteFile("/etc/motd", []byte("hello"), 0o644))

@@ -25,6 +25,12 @@ var packages = []string{"bash", "ca-certificates", "curl", "iproute2", "procps",
 // layout is raised when a root file system is made differently.
 const layout = "1"
 
+// Bookworm is the Debian of tests for which any will do.
+const Bookworm = "bookworm"
+
+// Debians are the suites that are supported.
+var Debians = []string{Bookworm, "bullseye", "trixie"}
+
 // OpenRC is put behind a suite's name for that suite with OpenRC where Debian has
 // systemd: bookworm-openrc.
 const OpenRC = "-openrc"

@@ -23,6 +23,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/internal/metrics"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/inputs"
+	"github.com/pipeops/pipeops-vm-agent/test/programs"
 )
 
 const (
@@ -39,20 +41,15 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// promtool compiles Prometheus' own tool from a module of its own, which keeps its
-// dependencies out of the product's: without service discovery, which is most of it. The
-// flags are those of test/setup.
+// promtool is Prometheus' own tool.
 func promtool(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("compiles promtool")
 	}
-	path := filepath.Join(harness.Root(), "bin", "promtool")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-tags=remove_all_sd", "-o", path, "github.com/prometheus/prometheus/cmd/promtool")
-	cmd.Dir = filepath.Join(harness.Root(), "test", "observe", "tools")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	path, err := programs.Promtool.Build(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, inputs.Depend(filepath.Dir(rules)))
 	return path
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
@@ -75,7 +76,7 @@ func (p *Plane) Restart(t *testing.T) {
 	go func() { done <- p.Run(ctx) }()
 	p.stop = sync.OnceFunc(func() {
 		cancel()
-		assert.NoError(t, <-done)
+		assert.NoError(t, await.Receive(t, done, "the end of the control plane"))
 		assert.NoError(t, p.Admin.Close())
 	})
 }

@@ -2,9 +2,6 @@ package postgres
 
 import (
 	"context"
-	"flag"
-	"fmt"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -50,25 +47,6 @@ func (s *Shared) Database(t testing.TB) *Database {
 		}
 	})
 	return d
-}
-
-// Twice is a TestMain of tests that hold for SQLite and for PostgreSQL: it runs all
-// of them, and then, unless -short or -fuzz is given, all of them again with
-// onPostgres set.
-func (s *Shared) Twice(m *testing.M, onPostgres *bool) int {
-	flag.Parse()
-	code := m.Run()
-	if code != 0 || testing.Short() || flag.Lookup("test.fuzz").Value.String() != "" {
-		return code
-	}
-	fmt.Println("once more, on PostgreSQL:")
-	*onPostgres = true
-	code = m.Run()
-	if err := s.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
 }
 
 // Stop stops the server if there is one.

@@ -101,7 +101,7 @@ func (s *Server) Restart(ctx context.Context) error {
 	for name, value := range map[string]string{
 		"listen_addresses": strings.Join(s.listen, ","), "port": strconv.Itoa(s.port), "unix_socket_directories": "",
 		"ssl": "on", "ssl_cert_file": s.file("server.crt"), "ssl_key_file": s.file("server.key"), "ssl_min_protocol_version": "TLSv1.3",
-		"fsync": "off", "full_page_writes": "off", "shared_buffers": "32MB", "max_connections": "100",
+		"fsync": "off", "full_page_writes": "off", "shared_buffers": "32MB", "max_connections": "300",
 		"log_statement": "none", "log_line_prefix": "%m [%p] %u@%d ",
 	} {
 		settings = append(settings, "-c", name+"="+value)

@@ -2,14 +2,16 @@ package postgres
 
 import (
 	"bytes"
+	"fmt"
 	"net/url"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 // TestLife takes a real server through all it can do.
@@ -73,25 +75,34 @@ func TestLife(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// checkHold holds the server: what it is asked meanwhile it answers later.
+// checkHold holds the server: it and its backends stand still, and answer afterwards.
 func checkHold(t *testing.T, s *Server, d *Database) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), d.URLOver(s.Port()))
 	require.NoError(t, err)
 	require.NoError(t, s.Hold())
-	answer := make(chan error, 1)
-	go func() {
-		_, err := conn.Exec(t.Context(), "SELECT 1")
-		answer <- err
-	}()
-	select {
-	case err = <-answer:
-		t.Errorf("a server that is held answered: %v", err)
-	case <-time.After(200 * time.Millisecond):
+	server := s.process.cmd.Process.Pid
+	backends, err := children(server)
+	require.NoError(t, err)
+	require.NotEmpty(t, backends)
+	for _, pid := range append(backends, server) {
+		await.Until(t, fmt.Sprintf("process %d stands still", pid), func() bool { return stopped(t, pid) })
 	}
 	require.NoError(t, s.Resume())
-	require.NoError(t, <-answer)
+	_, err = conn.Exec(t.Context(), "SELECT 1")
+	require.NoError(t, err)
 	require.NoError(t, conn.Close(t.Context()))
+}
+
+// stopped reports whether a signal has stopped a process (proc(5), stat: the state comes after
+// the name in parentheses).
+func stopped(t *testing.T, pid int) bool {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	require.NoError(t, err)
+	_, rest, found := bytes.Cut(stat, []byte(") "))
+	require.True(t, found, "%s", stat)
+	return rest[0] == 'T'
 }
 
 func TestTheNewestServerIsChosen(t *testing.T) {

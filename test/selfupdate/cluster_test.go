@@ -18,6 +18,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/cluster"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/inputs"
 	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
 )
 
@@ -59,7 +60,7 @@ func newPods(t *testing.T) *pods {
 // offer publishes a program as an image of the agent, and offers that.
 func (p *pods) offer(version string, program cluster.Program) {
 	p.t.Helper()
-	program.Name, program.LDFlags = "pipeops-agent", "-X main.version="+version+" "+program.LDFlags
+	program.Name = "pipeops-agent"
 	img, err := cluster.BuildProgram(p.t.Context(), program)
 	require.NoError(p.t, err)
 	_, err = p.LoadImage(p.t.Context(), "pipeops/agent:"+version, img)
@@ -113,6 +114,7 @@ func (p *pods) turnOn() {
 	p.t.Helper()
 	block, err := harness.ShellWith("docs/self-update.md", "self-update.yaml")
 	require.NoError(p.t, err)
+	require.NoError(p.t, inputs.Depend("deployments/self-update.yaml"))
 	const documented = "Sat,Sun 02:00-04:00 Europe/Berlin"
 	require.Contains(p.t, block, documented)
 	bin := p.t.TempDir()
@@ -170,7 +172,7 @@ func TestPods(t *testing.T) {
 		assert.Contains(t, out, "failed v1.0.2")
 	})
 	p.step("a good one takes over", func(t *testing.T) {
-		p.offer("v1.1.0", cluster.Program{Package: "./cmd/agent"})
+		p.offer("v1.1.0", cluster.Program{Package: "./cmd/agent", Version: "v1.1.0"})
 		assert.Equal(t, announce.AgentUpdate{State: "done", From: "v1.0.0", To: "v1.1.0"}, p.await("v1.1.0", "done", "v1.1.0"))
 		out, err := kubectl("-n", "pipeops", "get", "deployment", "pipeops-agent", "-o", "jsonpath={.spec.template.spec.containers[0].image}")
 		require.NoError(t, err)
@@ -187,7 +189,8 @@ func TestPods(t *testing.T) {
 			require.Error(t, err, change)
 			assert.Contains(t, out+err.Error(), why, change)
 		}
-		_, err := kubectl("-n", "pipeops", "delete", "deployment", "pipeops-agent", "--as", "system:serviceaccount:pipeops:pipeops-agent")
+		out, err := kubectl("-n", "pipeops", "delete", "deployment", "pipeops-agent", "--as", "system:serviceaccount:pipeops:pipeops-agent")
 		require.Error(t, err)
+		assert.Contains(t, out+err.Error(), "forbidden")
 	})
 }

@@ -2,6 +2,7 @@ package selfupdate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,13 +17,14 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
-	"github.com/pipeops/pipeops-vm-agent/internal/image"
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
+	"github.com/pipeops/pipeops-vm-agent/test/programs"
 	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
@@ -86,12 +88,12 @@ func asAgent(t *testing.T, admin string) string {
 	return file
 }
 
-// build compiles a program as a version of the agent.
-func build(t *testing.T, pkg, version, more string) string {
+// build compiles a program.
+func build(t *testing.T, program programs.Program) string {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "pipeops-agent")
-	b := image.GoBuild{Dir: harness.Root(), Package: pkg, Output: file, LDFlags: "-X main.version=" + version + " " + more}
-	require.NoError(t, b.Run(t.Context()))
+	program.Name = "pipeops-agent"
+	file, err := program.Build(t.Context())
+	require.NoError(t, err)
 	return file
 }
 
@@ -148,6 +150,7 @@ func (w *world) await(version, state, to string) announce.AgentUpdate {
 		if err != nil {
 			return err
 		}
+		err = errors.New("no agent is registered")
 		for _, a := range agents {
 			if a.State == announce.StateOnline && a.LastSeen.After(w.since) && a.AgentVersion == version && a.Update != nil && a.Update.State == state && a.Update.To == to {
 				found = *a.Update
@@ -182,21 +185,22 @@ func (w *world) step(name string, f func(t *testing.T)) {
 
 // TestAService has an agent of a machine be offered all kinds of releases.
 func TestAService(t *testing.T) {
+	suite.Release(t, "an agent that is a service of its machine updates itself")
 	t.Parallel()
 	w := newWorld(t)
-	one := build(t, "./cmd/agent", "v1.0.0", "")
-	two := build(t, "./cmd/agent", "v1.1.0", "")
+	one := build(t, programs.Agent.At("v1.0.0"))
+	two := build(t, programs.Agent.At("v1.1.0"))
 	w.start(one)
 	w.await("v1.0.0", "idle", "")
 
 	w.step("one that never registers is ended in time", func(t *testing.T) {
-		w.publish("v1.0.1", build(t, "./test/apps/badagent", "v1.0.1", "-X main.mode=never"))
+		w.publish("v1.0.1", build(t, programs.Program{Package: "./test/apps/badagent", LDFlags: "-X main.mode=never"}))
 		got := w.await("v1.0.0", "failed", "v1.0.1")
 		assert.Equal(t, "it was not ready within 10s: tunnel: connecting: no route to nowhere", got.Reason)
 		assert.Equal(t, "v1.0.0", got.From)
 	})
 	w.step("one that crashes is not tried again", func(t *testing.T) {
-		w.publish("v1.0.2", build(t, "./test/apps/badagent", "v1.0.2", ""))
+		w.publish("v1.0.2", build(t, programs.Program{Package: "./test/apps/badagent"}))
 		got := w.await("v1.0.0", "failed", "v1.0.2")
 		assert.Equal(t, "it ended: exit status 3: the new version does not understand its old state", got.Reason)
 		text, err := os.ReadFile(w.log)

@@ -14,10 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
-	"github.com/pipeops/pipeops-vm-agent/internal/image"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/inputs"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
+	"github.com/pipeops/pipeops-vm-agent/test/programs"
 )
 
 // release is what an operator has unpacked: deployments, and the program beside it.
@@ -78,9 +79,10 @@ func (g *guided) step(t *testing.T, heading, stdin string) {
 func unpacked(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	build := image.GoBuild{Dir: harness.Root(), Package: "./cmd/agent", Output: filepath.Join(dir, "pipeops-agent"), LDFlags: "-X main.version=v1.0.0"}
-	require.NoError(t, build.Run(t.Context()))
-	out, err := exec.CommandContext(t.Context(), "cp", "-r", filepath.Join(harness.Root(), "deployments"), dir).CombinedOutput()
+	program, err := programs.Agent.At("v1.0.0").Build(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, inputs.Depend("deployments"))
+	out, err := exec.CommandContext(t.Context(), "cp", "-r", program, filepath.Join(harness.Root(), "deployments"), dir).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return dir
 }

@@ -10,12 +10,14 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/pipeops/pipeops-vm-agent/test/machine"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 // TestTheAgentUnderOpenRC follows docs/service.md on a machine whose process 1 is
 // sysvinit's and whose services are OpenRC's.
 func TestTheAgentUnderOpenRC(t *testing.T) {
-	g := setUp(t, "bookworm"+machine.OpenRC, "rc-status default; tail -n 40 /var/log/pipeops-agent.log")
+	suite.Release(t, "the agent as a service of OpenRC")
+	g := setUp(t, machine.Bookworm+machine.OpenRC, "rc-status default; tail -n 40 /var/log/pipeops-agent.log")
 	g.step(t, "With OpenRC", "")
 	g.step(t, "The service with OpenRC", "")
 

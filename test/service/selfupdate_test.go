@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -12,9 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
-	"github.com/pipeops/pipeops-vm-agent/internal/image"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
-	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/programs"
 	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
 )
 
@@ -33,9 +31,8 @@ func (g *guided) updates(t *testing.T, id string, pid func() string, restart str
 	assert.Equal(t, id, g.plane.AwaitOnline(t, since))
 	before := pid()
 
-	next := filepath.Join(t.TempDir(), "pipeops-agent")
-	build := image.GoBuild{Dir: harness.Root(), Package: "./cmd/agent", Output: next, LDFlags: "-X main.version=v1.1.0"}
-	require.NoError(t, build.Run(t.Context()))
+	next, err := programs.Agent.At("v1.1.0").Build(t.Context())
+	require.NoError(t, err)
 	offer := controlplane.ReleaseOptions{Keys: releasetest.Keys(t), URL: url + "/v1.1.0"}
 	offer.Manifest, offer.Signature = releasetest.Publish(t, site, "v1.1.0", next)
 	_, err = g.plane.OfferRelease(t.Context(), offer)

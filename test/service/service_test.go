@@ -13,6 +13,8 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/machine"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
@@ -20,7 +22,8 @@ func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
 // TestTheAgentAsAService follows docs/service.md, from an empty machine to one
 // that has nothing left of the agent.
 func TestTheAgentAsAService(t *testing.T) {
-	g := setUp(t, "bookworm", "systemctl --no-pager status pipeops-agent; journalctl --no-pager -n 40")
+	suite.Release(t, "the agent as a service of systemd")
+	g := setUp(t, machine.Bookworm, "systemctl --no-pager status pipeops-agent; journalctl --no-pager -n 40")
 	m, p, token := g.server, g.plane, g.token
 	g.step(t, "The service", "")
 

@@ -3,8 +3,8 @@
 // installed. It tells what it does and how far it is, and is quick when there is
 // nothing to do.
 //
-// It imports the standard library alone, so that on a fresh machine it runs, and
-// says so, before anything else has been downloaded or compiled.
+// It imports nothing that has to be downloaded, so that on a fresh machine it runs, and
+// says so, before anything else.
 package main
 
 import (
@@ -18,6 +18,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
 )
 
 const stopTimeout = 15 * time.Second
@@ -38,14 +40,18 @@ type step struct {
 	do    func(ctx context.Context, out io.Writer) error
 }
 
+var raceFlags = append([]string{"-test"}, suite.RaceFlags...)
+
 var (
 	// The flags and environments are those of the builds that come later: only
 	// then do these find everything compiled. All share -trimpath.
 	programs = compile{
 		patterns: []string{"./cmd/...", "./test/cluster/cmd/cluster", "./test/broker/cmd/broker", "./test/postgres/cmd/postgres", "./test/demo", "./test/bench", "./test/chaos"},
 	}
-	e2e   = compile{flags: []string{"-test"}, patterns: []string{"./test/e2e/...", "./test/chaos"}}
 	plain = compile{flags: []string{"-test"}, patterns: []string{"./..."}}
+	real  = compile{flags: []string{"-test"}, group: "real"}
+	raced = compile{flags: raceFlags, cgo: true, group: "raced"}
+	races = compile{flags: raceFlags, cgo: true, group: "unraced"}
 	// The charts' tests build them with these flags.
 	chart = compile{dir: "test/chart/tools", patterns: []string{"tool"}}
 	// The alert rules' tests build it with these flags.
@@ -56,7 +62,6 @@ var (
 	peers     = compile{dir: "test/bench/peers", patterns: []string{"."}}
 	peerTests = compile{dir: "test/bench/peers", flags: []string{"-test"}, patterns: []string{"./..."}}
 	lint      = compile{flags: []string{"-modfile=internal/tools/go.mod"}, patterns: []string{"tool"}}
-	tests     = compile{flags: []string{"-test", "-race"}, cgo: true, patterns: []string{"./..."}}
 )
 
 // stepsFor answers nil for what it does not know.
@@ -68,8 +73,9 @@ func stepsFor(what string) []step {
 	compilePeerTests := step{"compile the tests of the benchmark's own module", peerTests.run}
 	getBroker := step{"get RabbitMQ", goRun("./test/broker/cmd/broker", "install")}
 	getPostgres := step{"get PostgreSQL", goRun("./test/postgres/cmd/postgres", "install")}
-	getMachine := step{"get Debians for test machines, with systemd and with OpenRC", goRun("./test/machine/cmd/rootfs", "bookworm", "bookworm-openrc")}
-	compileTests := step{"compile the tests, with the race detector", tests.run}
+	getMachine := step{"get a Debian for test machines", goRun("./test/machine/cmd/rootfs", "bookworm")}
+	getMachines := step{"get Debian 11, 12 and 13 for test machines, and one with OpenRC", goRun("./test/machine/cmd/rootfs", "bullseye", "bookworm", "trixie", "bookworm-openrc")}
+	compileRaces := step{"compile the tests on real parts with the race detector", races.run}
 	switch what {
 	case "demo":
 		if os.Getenv("KUBECONFIG") != "" { // theirs
@@ -88,14 +94,18 @@ func stepsFor(what string) []step {
 		return []step{compilePrograms, compilePeers, getBroker}
 	case "chaos":
 		return []step{compilePrograms, getSimulation, getBroker, getPostgres}
-	case "test":
+	case "test", "test-all":
 		getTools := step{"get what the documentation's examples use", packages("curl", "jq", "minisign")}
-		return []step{
+		steps := []step{
 			compilePrograms, getCluster, getBroker, getPostgres, getMachine, getTools, {"compile Helm and kubeconform", chart.run}, {"compile promtool", promtool.run}, {"compile BuildKit", buildkit.run},
-			{"compile the end-to-end tests", e2e.run}, compileTests, compilePeerTests,
+			{"compile the tests on real parts", real.run}, {"compile the other tests, with the race detector", raced.run}, compilePeerTests,
 		}
+		if what == "test-all" {
+			steps = append(steps, getMachines, getSimulation, compileRaces)
+		}
+		return steps
 	case "check":
-		return []step{{"compile the linters", lint.run}, {"compile what is to be vetted", plain.run}, compilePeerTests, compileTests,
+		return []step{{"compile the linters", lint.run}, {"compile what is to be vetted", plain.run}, compilePeerTests, compileRaces,
 			{"lint once, which fills the linter's cache", warm("go", "tool", "-modfile=internal/tools/go.mod", "golangci-lint", "run", "--issues-exit-code=0", "./...")}}
 	}
 	return nil
@@ -104,7 +114,7 @@ func stepsFor(what string) []step {
 func run(ctx context.Context, out io.Writer, args []string) error {
 	steps := stepsFor(strings.Join(args, " "))
 	if steps == nil {
-		return errors.New("say what for: `setup demo`, `setup test`, `setup bench` (or bench-apps, bench-streams, bench-tunnel, bench-agents), `setup chaos` or `setup check`")
+		return errors.New("say what for: `setup demo`, `setup test`, `setup test-all`, `setup bench` (or bench-apps, bench-streams, bench-tunnel, bench-agents), `setup chaos` or `setup check`")
 	}
 	for i, s := range steps {
 		fmt.Fprintf(out, "== setup %d/%d: %s\n", i+1, len(steps), s.title)

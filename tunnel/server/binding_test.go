@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	netpkg "github.com/fatedier/frp/pkg/util/net"
 	"github.com/fatedier/frp/pkg/util/util"
 
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
@@ -74,11 +76,7 @@ func (a *attacker) login(id string) *msg.Conn {
 // isThrownOut waits for the end of the connection.
 func (a *attacker) isThrownOut() {
 	a.t.Helper()
-	select {
-	case <-a.mux.CloseChan():
-	case <-time.After(patience):
-		a.t.Error("the session goes on")
-	}
+	await.Closed(a.t, a.mux.CloseChan(), "the session's end")
 }
 
 // TestOnlyItsOwn tries what one agent may not do to another, or to the control plane,
@@ -107,7 +105,10 @@ func TestOnlyItsOwn(t *testing.T) {
 	for name, m := range first {
 		t.Run(name, func(t *testing.T) {
 			a := p.attacker(t, "evil")
-			a.say(m)
+			stream := a.say(m)
+			if _, ok := m.(*msg.Login); ok {
+				_ = stream.Close() // the server waits for that a while
+			}
 			a.isThrownOut()
 			mustAsk(t, client, name)
 		})
@@ -138,6 +139,7 @@ func TestOnlyItsOwn(t *testing.T) {
 	t.Run("drain another when logged in", func(t *testing.T) {
 		a := p.attacker(t, "evil")
 		a.register(a.login("evil"), "evil")
+		await.Until(t, "it was told that the agent is up", func() bool { return p.told() == "up victim, up evil" })
 		a.say(&msg.CloseProxy{ProxyName: link.ProxyName("victim", "")})
 		a.isThrownOut()
 		mustAsk(t, client, "not drained")
@@ -154,12 +156,8 @@ func TestOnlyItsOwn(t *testing.T) {
 		a.say(&msg.Login{User: "evil"})
 		a.isThrownOut()
 	})
-	if got := p.Agents(); len(got) != 1 || got[0] != "victim" {
-		t.Errorf("agents %v", got)
-	}
-	if told := p.told(); told != "up victim, up evil, down evil" {
-		t.Errorf("told %q", told)
-	}
+	await.Until(t, "the victim alone is online", func() bool { return slices.Equal(p.Agents(), []string{"victim"}) })
+	await.Until(t, "that was told", func() bool { return p.told() == "up victim, up evil, down evil" })
 }
 
 // register has the agent's own proxy run.
@@ -197,7 +195,7 @@ func TestStrangersGetNothing(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "all are counted", func() bool { return p.Stats().Refused == 4 })
+	await.Until(t, "all are counted", func() bool { return p.Stats().Refused == 4 })
 }
 
 func withoutURI(ca *tunneltest.CA) *tls.Config {
@@ -209,9 +207,9 @@ func withoutURI(ca *tunneltest.CA) *tls.Config {
 }
 
 // TestNobodyIsKeptWaiting surrounds an agent with clients that send nothing or garbage, on
-// the listener and inside a session.
+// the listener and inside a session, and whom the server does not give up by itself.
 func TestNobodyIsKeptWaiting(t *testing.T) {
-	p := newPlane(t, func(c *server.Config) { c.Limits.Handshakes = 8 })
+	p := newPlane(t, func(c *server.Config) { c.Limits.Handshakes, c.Limits.HandshakeTimeout = 8, 10*patience })
 	for i := range 40 {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", p.addr)
 		if err != nil {
@@ -231,12 +229,8 @@ func TestNobodyIsKeptWaiting(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	started := time.Now()
 	p.agent("a1")
 	mustAsk(t, p.client("a1", http1), "hello")
-	if took := time.Since(started); took > 5*time.Second {
-		t.Errorf("took %s", took)
-	}
 	if n := p.Stats().Handshakes; n > 8 {
 		t.Errorf("%d wait for their handshake, want at most 8", n)
 	}

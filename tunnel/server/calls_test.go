@@ -14,6 +14,7 @@ import (
 
 	"github.com/fatedier/frp/pkg/msg"
 
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
@@ -67,7 +68,10 @@ func (c *callee) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.URL.Path == "/hang" {
 		c.hangs <- struct{}{}
-		<-c.let
+		select {
+		case <-c.let:
+		case <-r.Context().Done():
+		}
 	}
 	w.Header().Set("Agent", id)
 	w.Header().Set("Serial", state.PeerCertificates[0].SerialNumber.String())
@@ -80,7 +84,7 @@ func callees(t testing.TB) (*callee, func(*server.Config)) {
 	t.Helper()
 	c := &callee{come: make(chan net.Conn), closed: make(chan struct{}), hangs: make(chan struct{}), let: make(chan struct{})}
 	srv := &http.Server{
-		Handler: c, ReadHeaderTimeout: time.Second, Protocols: new(http.Protocols),
+		Handler: c, ReadHeaderTimeout: patience, Protocols: new(http.Protocols),
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 			return context.WithValue(ctx, provenKey{}, conn)
 		},
@@ -90,7 +94,7 @@ func callees(t testing.TB) (*callee, func(*server.Config)) {
 	go func() { served <- srv.Serve(c) }()
 	t.Cleanup(func() {
 		_ = srv.Close()
-		<-served
+		await.Receive(t, served, "the callee to stop")
 	})
 	return c, func(cfg *server.Config) {
 		cfg.Calls = func(conn net.Conn, state tls.ConnectionState) {
@@ -130,7 +134,7 @@ func TestACallGoesThroughTheTunnel(t *testing.T) {
 		t.Errorf("it came as %q", header.Get("Agent"))
 	}
 	mustAsk(t, p.client("a1", http1), "Runners as before")
-	eventually(t, "no call is under way", func() bool { return p.Stats().Calls == 0 })
+	await.Until(t, "no call is under way", func() bool { return p.Stats().Calls == 0 })
 }
 
 func TestACallOverAWebsocket(t *testing.T) {
@@ -194,7 +198,7 @@ func TestAnAgentThatKnowsNoCalls(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			old := p.speaking(t, "old", protocols...)
 			old.register(old.login("old"), "old")
-			eventually(t, "it is online", func() bool { return p.Connected("old") })
+			await.Until(t, "it is online", func() bool { return p.Connected("old") })
 			old.mark()
 			old.isThrownOut()
 		})
@@ -215,9 +219,12 @@ func TestACallIsNotMadeBeforeTheLoginIsThrough(t *testing.T) {
 	c, calls := callees(t)
 	asked, decide := make(chan struct{}), make(chan struct{})
 	p := newPlane(t, calls, func(cfg *server.Config) {
-		cfg.Authorize = func(context.Context, string) error {
+		cfg.Authorize = func(ctx context.Context, _ string) error {
 			close(asked)
-			<-decide
+			select {
+			case <-decide:
+			case <-ctx.Done():
+			}
 			return server.ErrRevoked
 		}
 		taken := cfg.Calls
@@ -295,7 +302,7 @@ func TestACallProvesTheCertificateOfNow(t *testing.T) {
 			if err := a.stop(); err != nil {
 				t.Error(err)
 			}
-			eventually(t, "it is gone", func() bool { return !p.Connected("a1") })
+			await.Until(t, "it is gone", func() bool { return !p.Connected("a1") })
 		})
 	}
 }
@@ -322,7 +329,7 @@ func TestACertificateThatIsNotAccepted(t *testing.T) {
 			if err := a.stop(); err != nil {
 				t.Error(err)
 			}
-			eventually(t, "it is gone", func() bool { return !p.Connected("a1") })
+			await.Until(t, "it is gone", func() bool { return !p.Connected("a1") })
 		})
 	}
 }
@@ -403,29 +410,41 @@ func TestACallEndsWithTheTunnel(t *testing.T) {
 		_, err := askAt(t.Context(), caller(a), "/hang")
 		failed <- err
 	}()
-	<-c.hangs
+	await.Receive(t, c.hangs, "the call that hangs")
 	wire.Freeze() // so that it does not come again
 	wire.Cut()
-	if err := <-failed; err == nil {
+	if err := await.Receive(t, failed, "the call to fail"); err == nil {
 		t.Error("the call was answered")
 	}
-	eventually(t, "calls fail at once", func() bool {
+	await.Until(t, "calls fail at once", func() bool {
 		_, err := a.DialAPI(t.Context())
 		return err != nil
 	})
 	close(c.let)
-	eventually(t, "it is not under way any more", func() bool { return p.Stats().Calls == 0 })
+	await.Until(t, "it is not under way any more", func() bool { return p.Stats().Calls == 0 })
 	wire.Thaw()
-	eventually(t, "calls go through again", func() bool {
+	await.Until(t, "calls go through again", func() bool {
 		_, err := ask(t.Context(), caller(a), "hello")
 		return err == nil
 	})
 }
 
-// TestStalledCallsHarmNobody has an agent take all its calls and say nothing.
+// TestStalledCallsHarmNobody has an agent take all its calls and say nothing, until the server that
+// serves them ends them.
 func TestStalledCallsHarmNobody(t *testing.T) {
 	_, calls := callees(t)
-	p := newPlane(t, calls, func(c *server.Config) { c.Limits.Calls = 2 })
+	stalled := make(chan net.Conn, 2)
+	p := newPlane(t, calls, func(c *server.Config) {
+		c.Limits.Calls = cap(stalled)
+		serve, left := c.Calls, atomic.Int64{}
+		c.Calls = func(conn net.Conn, state tls.ConnectionState) {
+			if left.Add(1) <= int64(cap(stalled)) {
+				stalled <- conn
+				return
+			}
+			serve(conn, state)
+		}
+	})
 	a, other := p.agent("a1"), p.agent("a2")
 	for _, text := range []string{"P", "POST / HTTP/1.1\r\nX: "} {
 		conn, err := a.DialAPI(t.Context())
@@ -437,13 +456,22 @@ func TestStalledCallsHarmNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	await.Until(t, "all its calls are taken", func() bool { return p.Stats().Calls == cap(stalled) })
 	mustAsk(t, caller(other), "others call")
 	mustAsk(t, p.client("a1", http1), "Runners come")
-	eventually(t, "they are ended, and there is room again", func() bool {
+	if _, err := ask(t.Context(), caller(a), "one more"); err == nil {
+		t.Error("one call more than its share")
+	}
+	for range cap(stalled) {
+		if err := await.Receive(t, stalled, "a stalled call").Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	await.Until(t, "there is room again", func() bool {
 		_, err := ask(t.Context(), caller(a), "hello")
 		return err == nil
 	})
-	eventually(t, "no call is under way", func() bool { return p.Stats().Calls == 0 })
+	await.Until(t, "no call is under way", func() bool { return p.Stats().Calls == 0 })
 	if s := a.Status(); s.Reconnects != 0 {
 		t.Errorf("it cost the tunnel: %+v", s)
 	}
@@ -459,12 +487,12 @@ func TestCallsHaveTheirShare(t *testing.T) {
 		_, err := askAt(t.Context(), caller(a), "/hang")
 		answered <- err
 	}()
-	<-c.hangs
+	await.Receive(t, c.hangs, "the call that hangs")
 	if _, err := ask(t.Context(), caller(a), "one more"); err == nil {
 		t.Error("one call more than its share")
 	}
 	close(c.let)
-	if err := <-answered; err != nil {
+	if err := await.Receive(t, answered, "the answer"); err != nil {
 		t.Error(err)
 	}
 	if s := a.Status(); s.Reconnects != 0 {
@@ -482,15 +510,15 @@ func TestCallsAreThroughBeforeTheServerStops(t *testing.T) {
 		_, err := askAt(t.Context(), caller(a), "/hang")
 		answered <- err
 	}()
-	<-c.hangs
+	await.Receive(t, c.hangs, "the call that hangs")
 	var stopped sync.WaitGroup
 	stopped.Go(p.stop)
-	eventually(t, "no more are taken", func() bool {
+	await.Until(t, "no more are taken", func() bool {
 		_, err := ask(t.Context(), caller(a), "hello")
 		return err != nil
 	})
 	close(c.let)
-	if err := <-answered; err != nil {
+	if err := await.Receive(t, answered, "the answer"); err != nil {
 		t.Error(err)
 	}
 	stopped.Wait()
@@ -520,15 +548,6 @@ func settled(t testing.TB, s interface{ Settle(context.Context) }) <-chan struct
 	return done
 }
 
-func await(t testing.TB, what string, done <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-done:
-	case <-time.After(patience):
-		t.Fatalf("not within %s: %s", patience, what)
-	}
-}
-
 // TestACallMayWaitForTheFirstConnection, as long as that is being made.
 func TestACallMayWaitForTheFirstConnection(t *testing.T) {
 	_, calls := callees(t)
@@ -550,25 +569,24 @@ func TestACallMayWaitForTheFirstConnection(t *testing.T) {
 	giveUp()
 	a.Settle(given) // it returns
 	wire.Thaw()
-	await(t, "the tunnel is up", done)
+	await.Closed(t, done, "the tunnel is up")
 	mustAsk(t, caller(a), "hello")
 }
 
-// TestACallMayWaitForTheNextConnection, when one was lost: for one attempt, and not for long.
+// TestACallMayWaitForTheNextConnection, when one was lost.
 func TestACallMayWaitForTheNextConnection(t *testing.T) {
 	_, calls := callees(t)
 	p := newPlane(t, calls)
 	wire := tunneltest.NewWire(t, func() string { return p.addr })
 	a := p.agent("a1", func(c *tunnel.Config) { c.ServerAddress = wire.Addr() })
-	wire.Cut()
-	a.waitFor(t, tunnel.Waiting)
-	await(t, "the tunnel is up again", settled(t, a))
-	mustAsk(t, caller(a), "hello") // at once
-	wire.Freeze()
+	wire.Freeze() // so that the next one takes until it is thawed
 	wire.Cut()
 	a.waitFor(t, tunnel.Connecting)
-	await(t, "an attempt that takes long is not waited for", settled(t, a))
-	a.waitFor(t, tunnel.Connecting) // still
+	done := settled(t, a)
+	wire.Thaw()
+	await.Closed(t, done, "the next attempt")
+	a.waitFor(t, tunnel.Connected)
+	mustAsk(t, caller(a), "hello")
 }
 
 // TestACallMayWaitForTheNextOfSeveral is the same where there may be two.
@@ -581,14 +599,14 @@ func TestACallMayWaitForTheNextOfSeveral(t *testing.T) {
 		return func(status tunnel.SetStatus) bool { return (status.Phase == tunnel.Connected) == is }
 	}
 	s.await("it is up", connected(true))
-	wire.Cut()
-	s.await("it is lost", connected(false))
-	await(t, "one is up again", settled(t, s))
-	mustAsk(t, caller(s), "hello")
 	wire.Freeze()
 	wire.Cut()
-	s.await("it is lost again", connected(false))
-	await(t, "an attempt that takes long is not waited for", settled(t, s))
+	s.await("it is lost", connected(false))
+	done := settled(t, s)
+	wire.Thaw()
+	await.Closed(t, done, "the next attempt")
+	s.await("one is up again", connected(true))
+	mustAsk(t, caller(s), "hello")
 }
 
 func TestNoCallWaitsForATunnelThatFails(t *testing.T) {
@@ -599,16 +617,16 @@ func TestNoCallWaitsForATunnelThatFails(t *testing.T) {
 	_, calls := callees(t)
 	p := newPlane(t, calls)
 	a := p.bareAgent("a1", func(c *tunnel.Config) { c.ServerAddress = closed.Addr().String() })
-	await(t, "the attempt has failed", settled(t, a))
+	await.Closed(t, settled(t, a), "the attempt has failed")
 
 	// One of two nodes is enough to wait for, whatever becomes of the other.
 	s := newSet(p)
 	s.told(at(closed.Addr().String()), p.endpoint())
-	await(t, "one is up", settled(t, s))
+	await.Closed(t, settled(t, s), "one is up")
 	mustAsk(t, caller(s), "hello")
 
 	down := newSet(p, func(c *tunnel.SetConfig) { c.ServerAddress = closed.Addr().String() })
-	await(t, "all have failed", settled(t, down))
+	await.Closed(t, settled(t, down), "all have failed")
 	if _, err := down.DialAPI(t.Context()); err == nil {
 		t.Error("a stream without a tunnel")
 	}
@@ -633,7 +651,7 @@ func TestACallTakesEitherTunnel(t *testing.T) {
 	})
 	mustAsk(t, caller(s), "hello")
 	two.stop()
-	eventually(t, "none is left", func() bool {
+	await.Until(t, "none is left", func() bool {
 		_, err := s.DialAPI(t.Context())
 		return err != nil
 	})

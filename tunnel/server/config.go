@@ -87,6 +87,12 @@ type Limits struct {
 	Dials int
 	// DialTimeout bounds one dial, including its wait (10 s), when its context does not.
 	DialTimeout time.Duration
+	// HedgeAfter is how long a dial waits for one replica before it tries another as well (0.5 s): longer
+	// than a round trip to anywhere, shorter than a person notices. A replica whose connection is
+	// dead without anybody knowing yet costs the first dial this much.
+	HedgeAfter time.Duration
+	// Farewell is how long a server that stops waits for an agent to hang up (0.5 s).
+	Farewell time.Duration
 }
 
 // Stats are counts for metrics.
@@ -119,6 +125,8 @@ func (l Limits) withDefaults() Limits {
 	defaultTo(&l.CallsDrain, 5*time.Second)
 	defaultTo(&l.Dials, 64)
 	defaultTo(&l.DialTimeout, 10*time.Second)
+	defaultTo(&l.HedgeAfter, 500*time.Millisecond)
+	defaultTo(&l.Farewell, 500*time.Millisecond)
 	return l
 }
 

@@ -8,11 +8,6 @@ import (
 	"time"
 )
 
-// hedgeAfter is how long a dial waits for one replica before it tries another as well:
-// longer than a round trip to anywhere, shorter than a person notices. A replica whose
-// connection is dead without anybody knowing yet costs the first dial this much.
-const hedgeAfter = 500 * time.Millisecond
-
 // Dial opens a connection to the agent, to any of its replicas: what its tunnel's
 // Listener yields is the other end. The error is ErrNotConnected, ErrBusy or the context's.
 func (s *Server) Dial(ctx context.Context, agentID string) (net.Conn, error) {
@@ -41,7 +36,10 @@ func (s *Server) dial(ctx context.Context, agentID string, from net.Addr) (net.C
 	s.counts.dials.Add(1)
 	limited, cancel := context.WithTimeout(ctx, s.cfg.Limits.DialTimeout)
 	defer cancel()
-	d := &dialling{agents: s.agents, agentID: agentID, from: from, tried: make(map[*session]bool), answers: make(chan answer)}
+	d := &dialling{
+		agents: s.agents, agentID: agentID, from: from, hedgeAfter: s.cfg.Limits.HedgeAfter,
+		tried: make(map[*session]bool), answers: make(chan answer),
+	}
 	conn, session, err := d.run(limited)
 	if err == nil {
 		return conn, session, nil
@@ -56,13 +54,14 @@ func (s *Server) dial(ctx context.Context, agentID string, from net.Addr) (net.C
 // dialling is one dial: to one session, to the next when that fails, and to the next as
 // well when it does not answer in time. The first that answers wins.
 type dialling struct {
-	agents  *agents
-	agentID string
-	from    net.Addr
-	tried   map[*session]bool // whether its answer is still to come
-	pending int
-	late    bool // none of those asked answered in time
-	answers chan answer
+	agents     *agents
+	agentID    string
+	from       net.Addr
+	hedgeAfter time.Duration
+	tried      map[*session]bool // whether its answer is still to come
+	pending    int
+	late       bool // none of those asked answered in time
+	answers    chan answer
 }
 
 type answer struct {
@@ -88,7 +87,7 @@ func (d *dialling) run(ctx context.Context) (net.Conn, *session, error) {
 				return got.conn, got.session, nil
 			}
 			failure = got.err
-		case <-time.After(hedgeAfter):
+		case <-time.After(d.hedgeAfter):
 			d.beLate()
 		case <-next.changed:
 		case <-ctx.Done():

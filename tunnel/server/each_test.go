@@ -10,8 +10,11 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
+	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
 // visit asks who is at the other end of a connection.
@@ -56,7 +59,7 @@ func TestEachReplicaIsDialled(t *testing.T) {
 	if err := two.stop(); err != nil {
 		t.Error(err)
 	}
-	eventually(t, "one is left", func() bool {
+	await.Until(t, "one is left", func() bool {
 		names, err := p.visitAll("a1")
 		return err == nil && slices.Equal(names, []string{"one"})
 	})
@@ -71,7 +74,7 @@ func TestEachReplicaIsDialled(t *testing.T) {
 }
 
 // TestASilentReplicaDoesNotKeepTheOthers freezes one of two: the other is visited all
-// the same, and the silence ends in time.
+// the same, and the caller may give up.
 func TestASilentReplicaDoesNotKeepTheOthers(t *testing.T) {
 	p := newPlane(t)
 	wire := tunneltest.NewWire(t, func() string { return p.addr })
@@ -81,8 +84,10 @@ func TestASilentReplicaDoesNotKeepTheOthers(t *testing.T) {
 	wire.Freeze()
 	visited := make(chan string, 2)
 	done := make(chan error, 1)
+	ctx, giveUp := context.WithCancel(t.Context())
+	defer giveUp()
 	go func() {
-		done <- p.DialEach(t.Context(), "a1", func(ctx context.Context, conn net.Conn) error {
+		done <- p.DialEach(ctx, "a1", func(ctx context.Context, conn net.Conn) error {
 			stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 			defer stop()
 			name, err := visit(conn)
@@ -92,8 +97,25 @@ func TestASilentReplicaDoesNotKeepTheOthers(t *testing.T) {
 			return err
 		})
 	}()
-	if name := <-visited; name != "two" {
+	if name := await.Receive(t, visited, "a visit"); name != "two" {
 		t.Errorf("visited %s", name)
 	}
-	t.Logf("the silent one: %v", <-done)
+	giveUp()
+	t.Logf("the silent one: %v", await.Receive(t, done, "all visits to end"))
+}
+
+// TestAVisitEndsInTime that does not end by itself.
+func TestAVisitEndsInTime(t *testing.T) {
+	p := newPlane(t, func(c *server.Config) { c.Limits.DialTimeout = 10 * time.Millisecond })
+	p.agent("a1")
+	done := make(chan error, 1)
+	go func() {
+		done <- p.DialEach(t.Context(), "a1", func(ctx context.Context, conn net.Conn) error {
+			<-ctx.Done()
+			return errors.Join(ctx.Err(), conn.Close())
+		})
+	}()
+	if err := await.Receive(t, done, "the visit to end"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("it ended by %v", err)
+	}
 }

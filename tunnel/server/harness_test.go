@@ -16,13 +16,15 @@ import (
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
-// patience is how long a test waits for what should take milliseconds.
-const patience = 20 * time.Second
+// patience is how long a test waits for what should take milliseconds. Limits that no test waits for
+// are as long.
+const patience = time.Minute
 
 // TestMain finds goroutines that the tests left behind, other than those that imported
 // packages start by themselves.
@@ -74,6 +76,8 @@ func startPlane(t testing.TB, ca *tunneltest.CA, addr string, change ...func(*se
 		OnUp:   func(id string) { p.note("up " + id) },
 		OnDown: func(id string) { p.note("down " + id) },
 		Log:    testLog(),
+		// None of these ends by chance what a busy machine is slow with.
+		Limits: server.Limits{HandshakeTimeout: patience, DialTimeout: patience, HedgeAfter: patience},
 	}
 	for _, f := range change {
 		f(&cfg)
@@ -92,7 +96,7 @@ func startPlane(t testing.TB, ca *tunneltest.CA, addr string, change ...func(*se
 	go func() { served <- s.Serve(ctx, ln) }()
 	p.stop = sync.OnceFunc(func() {
 		cancel()
-		if err := <-served; err != nil {
+		if err := await.Receive(t, served, "the server to stop"); err != nil {
 			t.Errorf("Serve: %v", err)
 		}
 	})
@@ -137,12 +141,14 @@ func (p *plane) agent(id string, change ...func(*tunnel.Config)) *agent {
 		if err := srv.Close(); err != nil {
 			p.t.Errorf("close the agent's server: %v", err)
 		}
-		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		if err := await.Receive(p.t, served, "the agent's server to stop"); !errors.Is(err, http.ErrServerClosed) {
 			p.t.Errorf("agent's server: %v", err)
 		}
 	})
 	a.waitFor(p.t, tunnel.Connected)
-	eventually(p.t, "the agent is online", func() bool { return p.Connected(id) })
+	await.Until(p.t, "the agent is online, and that was told", func() bool {
+		return p.Connected(id) && strings.Contains(p.told(), "up "+id)
+	})
 	return a
 }
 
@@ -172,7 +178,7 @@ func (p *plane) bareAgent(id string, change ...func(*tunnel.Config)) *agent {
 	}()
 	a := &agent{Tunnel: t, instance: cfg.Instance, stop: func() error {
 		cancel()
-		<-done
+		await.Closed(p.t, done, "the agent to stop")
 		return result
 	}}
 	p.t.Cleanup(func() { _ = a.stop() })
@@ -250,15 +256,4 @@ func mustAsk(t testing.TB, client *http.Client, body string) http.Header {
 		t.Fatal(err)
 	}
 	return header
-}
-
-func eventually(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for !condition() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", patience, what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
 }

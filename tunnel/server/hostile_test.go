@@ -1,38 +1,17 @@
 package server_test
 
 import (
-	"io"
 	"net"
 	"testing"
-	"time"
 
 	"github.com/fatedier/frp/pkg/msg"
 
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
 // What an agent that has a certificate, and is a traitor, can do to the control plane.
-
-// TestATruncatedMessage stops in the middle of what it says. The session may not outlive
-// the patience for a first message.
-func TestATruncatedMessage(t *testing.T) {
-	p := newPlane(t, func(c *server.Config) { c.Limits.HandshakeTimeout = 300 * time.Millisecond })
-	for name, start := range map[string]string{"nothing": "", "a type": "o", "half a length": "o\x00\x00", "half a body": "o\x00\x00\x00\x00\x00\x00\x00\x40{\"ve"} {
-		t.Run(name, func(t *testing.T) {
-			evil := p.attacker(t, "evil")
-			evil.register(evil.login("evil"), "evil") // so that it is not for want of a login
-			stream, err := evil.mux.Open()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := io.WriteString(stream, start); err != nil {
-				t.Fatal(err)
-			}
-			evil.isThrownOut()
-		})
-	}
-}
 
 // TestUnaskedWorkConnections offers connections that frps did not ask for: they would lie
 // in its pool with all that was sent on them.
@@ -83,14 +62,14 @@ func TestConnectionsThatDoNotLogIn(t *testing.T) {
 	for range 10 {
 		idle = append(idle, dialTLS(t, p.addr, certificate))
 	}
-	eventually(t, "all but three are closed", func() bool { return p.Stats().Refused == 7 && p.Stats().Sessions == 3 })
+	await.Until(t, "all but three are closed", func() bool { return p.Stats().Refused == 7 && p.Stats().Sessions == 3 })
 	p.agent("a1")
 	mustAsk(t, p.client("a1", http1), "hello")
 	for _, conn := range idle {
 		_ = conn.Close()
 	}
 	for range 5 { // those that are through count no more
-		eventually(t, "there is room", func() bool { return p.Stats().Sessions < 4 })
+		await.Until(t, "there is room", func() bool { return p.Stats().Sessions < 4 })
 		evil := p.attacker(t, "evil")
 		evil.register(evil.login("evil"), "evil")
 	}

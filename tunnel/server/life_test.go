@@ -13,10 +13,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
@@ -30,13 +32,9 @@ func TestServerRestart(t *testing.T) {
 	if got := a.Status().LastError; !strings.Contains(got, first.addr) {
 		t.Errorf("the error does not say where: %q", got)
 	}
-	started := time.Now()
 	second := startPlane(t, first.ca, first.addr)
 	a.waitFor(t, tunnel.Connected)
-	if took := time.Since(started); took > 5*time.Second {
-		t.Errorf("back after %s", took)
-	}
-	eventually(t, "online", func() bool { return second.Connected("a1") })
+	await.Until(t, "online", func() bool { return second.Connected("a1") })
 	mustAsk(t, second.client("a1", http1), "again")
 	if s := a.Status(); s.Reconnects != 1 || s.LastError != "" {
 		t.Errorf("status %+v", s)
@@ -48,42 +46,35 @@ func TestServerRestart(t *testing.T) {
 
 // TestTakeover replaces an agent whose connection is dead without anybody knowing yet.
 func TestTakeover(t *testing.T) {
-	p := newPlane(t)
+	replaced := &lines{text: "a newer connection of the same replica took over"}
+	p := newPlane(t, func(c *server.Config) { c.Log = zerolog.New(replaced) })
 	wire := tunneltest.NewWire(t, func() string { return p.addr })
 	p.agent("a1", func(c *tunnel.Config) { c.ServerAddress = wire.Addr() })
 	wire.Freeze()
-	started := time.Now()
 	replacement := p.agent("a1")
 	mustAsk(t, p.client("a1", http1), "from the new one")
-	if took := time.Since(started); took > 3*time.Second {
-		t.Errorf("took over after %s, want at most 3 s", took)
-	}
-	eventually(t, "the old session is gone", func() bool { return p.Stats().Sessions == 1 })
+	await.Until(t, "the old session is gone", func() bool { return p.Stats().Sessions == 1 })
+	await.Until(t, "it has ended because another took over", func() bool { return replaced.count.Load() == 1 })
 	if told := p.told(); told != "up a1" {
 		t.Errorf("told %q: a takeover is no news", told)
 	}
 	if err := replacement.stop(); err != nil {
 		t.Error(err)
 	}
-	eventually(t, "down", func() bool { return p.told() == "up a1, down a1" })
+	await.Until(t, "down", func() bool { return p.told() == "up a1, down a1" })
 }
 
 func TestHalfOpenIsNoticed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for the keep-alive")
 	}
-	t.Parallel()
+	t.Parallel() // it waits most of the time
 	p := newPlane(t)
 	wire := tunneltest.NewWire(t, func() string { return p.addr })
 	a := p.agent("a1", func(c *tunnel.Config) { c.ServerAddress = wire.Addr() })
-	started := time.Now()
 	wire.Freeze()
-	a.waitFor(t, tunnel.Waiting)
-	agentNoticed := time.Since(started)
-	eventually(t, "the server notices", func() bool { return !p.Connected("a1") })
-	if took := time.Since(started); took > 16*time.Second {
-		t.Errorf("noticed after %s (agent %s), want at most 15 s", took, agentNoticed)
-	}
+	await.Until(t, "the agent notices", func() bool { return a.Status().Phase != tunnel.Connected })
+	await.Until(t, "the server notices", func() bool { return !p.Connected("a1") })
 	wire.Thaw()
 	a.waitFor(t, tunnel.Connected)
 }
@@ -118,13 +109,13 @@ func TestUnsureServerIsAskedAgain(t *testing.T) {
 	a.waitFor(t, tunnel.Connected)
 }
 
-func TestDisconnectClosesEverythingAtOnce(t *testing.T) {
+func TestDisconnectClosesEverything(t *testing.T) {
 	p := newPlane(t)
 	a := p.bareAgent("a1")
 	a.waitFor(t, tunnel.Connected)
 	go echoConnections(a.Listener())
 	t.Cleanup(func() { _ = a.Listener().Close() })
-	eventually(t, "online", func() bool { return p.Connected("a1") })
+	await.Until(t, "online", func() bool { return p.Connected("a1") })
 	dialled, err := p.Dial(t.Context(), "a1")
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +126,6 @@ func TestDisconnectClosesEverythingAtOnce(t *testing.T) {
 	}
 
 	p.revoke("a1", server.ErrRevoked)
-	started := time.Now()
 	p.Disconnect("a1")
 	for _, conn := range []net.Conn{dialled, runner} {
 		_ = conn.SetReadDeadline(time.Now().Add(patience))
@@ -143,10 +133,7 @@ func TestDisconnectClosesEverythingAtOnce(t *testing.T) {
 			t.Errorf("connection through the tunnel: %v", err)
 		}
 	}
-	eventually(t, "down", func() bool { return p.told() == "up a1, down a1" })
-	if took := time.Since(started); took > time.Second {
-		t.Errorf("took %s, want at most 1 s", took)
-	}
+	await.Until(t, "down", func() bool { return p.told() == "up a1, down a1" })
 	a.waitFor(t, tunnel.Refused)
 	if _, err := p.Dial(t.Context(), "a1"); !errors.Is(err, server.ErrNotConnected) {
 		t.Errorf("dial afterwards: %v", err)
@@ -183,7 +170,7 @@ func TestRenewedCertificate(t *testing.T) {
 		t.Fatalf("%d reconnects for a renewal", n)
 	}
 	p.Disconnect("a1")
-	eventually(t, "reconnected", func() bool { return a.Status().Reconnects == 1 })
+	await.Until(t, "reconnected", func() bool { return a.Status().Reconnects == 1 })
 	mu.Lock()
 	defer mu.Unlock()
 	if len(serials) != 2 || serials[0] == serials[1] {
@@ -244,54 +231,43 @@ func TestNewsMayCallBack(t *testing.T) {
 		}
 	})
 	s = p.Server
-	p.agent("a1")
-	select {
-	case err := <-result:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(patience):
-		t.Error("no news")
+	p.bareAgent("a1")
+	if err := await.Receive(t, result, "the news to have called back"); err != nil {
+		t.Error(err)
 	}
 }
 
 // TestStartStop starts and stops agents at every moment of their way, over TCP and over
 // websockets, with connections coming in all the time. frp's own client panics, or stays
 // behind as a zombie, when it is stopped in some of them; goleak finds what stays.
-// TUNNEL_CYCLES sets the number of cycles: 3000 by default, of which a slow machine leaves the
-// last third out after a while; 200 with -short.
+// TUNNEL_CYCLES sets the number of cycles, 400 by default.
 func TestStartStop(t *testing.T) {
-	cycles, least, until := 3000, int64(2000), time.Now().Add(45*time.Second)
-	if testing.Short() {
-		cycles, least = 200, 200
-	}
+	cycles := 400
 	if v, err := strconv.Atoi(os.Getenv("TUNNEL_CYCLES")); err == nil {
-		cycles, until = v, time.Now().Add(24*time.Hour)
+		cycles = v
 	}
 	p := newPlane(t)
 	api := p.api()
 	ctx, cancel := context.WithCancel(t.Context())
 	var runners, starters sync.WaitGroup
-	var done atomic.Int64
 	const agents = 8
 	for n := range agents {
 		id := fmt.Sprintf("a%d", n)
 		runners.Go(func() { p.callAgain(ctx, id) })
 		starters.Go(func() {
-			for i := n; i < cycles && (done.Load() < least || time.Now().Before(until)) && !t.Failed(); i += agents {
+			for i := n; i < cycles && !t.Failed(); i += agents {
 				p.startAndStop(t, id, i, api)
-				done.Add(1)
 			}
 		})
 	}
 	starters.Wait()
 	cancel()
 	runners.Wait()
-	t.Logf("%d cycles", done.Load())
-	eventually(t, "no session is left", func() bool { s := p.Stats(); return s.Sessions == 0 && s.Connections == 0 && s.Dials == 0 })
-	if ups, downs := strings.Count(p.told(), "up"), strings.Count(p.told(), "down"); ups != downs || ups == 0 {
-		t.Errorf("%d times up and %d times down", ups, downs)
-	}
+	await.Until(t, "no session is left", func() bool { s := p.Stats(); return s.Sessions == 0 && s.Connections == 0 && s.Dials == 0 })
+	await.Until(t, "it was told of all agents that came, and that they went", func() bool {
+		ups, downs := strings.Count(p.told(), "up"), strings.Count(p.told(), "down")
+		return ups == downs && ups > 0
+	})
 	if alive := p.Agents(); len(alive) > 0 {
 		t.Errorf("zombies: %v", alive)
 	}

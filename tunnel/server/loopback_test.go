@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
@@ -51,11 +52,11 @@ func TestManyClientsAtOnce(t *testing.T) {
 			p := newPlane(t)
 			p.agent("a1")
 			client := p.client("a1", protocol.set)
-			body := strings.Repeat("0123456789abcdef", 4096)
+			body := strings.Repeat("0123456789abcdef", 2048)
 			var group sync.WaitGroup
 			for i := range 50 {
 				group.Go(func() {
-					for j := range 10 {
+					for j := range 3 {
 						header, err := ask(t.Context(), client, fmt.Sprint(i, j, body))
 						if err != nil {
 							t.Error(err)
@@ -78,7 +79,7 @@ func TestTwoHundredStreams(t *testing.T) {
 	a.waitFor(t, tunnel.Connected)
 	go echoConnections(a.Listener())
 	t.Cleanup(func() { _ = a.Listener().Close() })
-	eventually(t, "online", func() bool { return p.Connected("a1") })
+	await.Until(t, "online", func() bool { return p.Connected("a1") })
 
 	conns := make([]net.Conn, 200)
 	var group sync.WaitGroup
@@ -90,6 +91,9 @@ func TestTwoHundredStreams(t *testing.T) {
 				return
 			}
 			conns[i] = conn
+			if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+				t.Error(err)
+			}
 		})
 	}
 	group.Wait()
@@ -139,8 +143,8 @@ func TestHandover(t *testing.T) {
 	srv := &http.Server{Handler: echo{}, ReadHeaderTimeout: patience}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(tls.NewListener(a.Listener(), inner)) }()
-	t.Cleanup(func() { _ = srv.Close(); <-served })
-	eventually(t, "online", func() bool { return p.Connected("a1") })
+	t.Cleanup(func() { _ = srv.Close(); await.Receive(t, served, "the agent's server to stop") })
+	await.Until(t, "online", func() bool { return p.Connected("a1") })
 
 	edge := serveEdge(t, p.Server)
 	runner := p.ca.Agent("runner")
@@ -180,7 +184,7 @@ func TestHandover(t *testing.T) {
 		t.Errorf("stats %+v", s)
 	}
 	transport.CloseIdleConnections()
-	eventually(t, "the connection is gone from the stats", func() bool { return p.Stats().Connections == 0 })
+	await.Until(t, "the connection is gone from the stats", func() bool { return p.Stats().Connections == 0 })
 }
 
 // serveEdge reads the SNI and hands connections over, with the ClientHello to be replayed.
@@ -254,7 +258,7 @@ func (r *replay) sni() string {
 func TestDialErrors(t *testing.T) {
 	p := newPlane(t, func(c *server.Config) {
 		c.Limits.Dials = 1
-		c.Limits.DialTimeout = 300 * time.Millisecond
+		c.Limits.DialTimeout = 10 * time.Millisecond
 	})
 	if _, err := p.Dial(t.Context(), "nobody"); !errors.Is(err, server.ErrNotConnected) {
 		t.Errorf("unknown agent: %v", err)
@@ -359,15 +363,15 @@ func newConnectProxy(t *testing.T, user *url.Userinfo) *connectProxy {
 	srv := &http.Server{Handler: handler, ReadHeaderTimeout: patience}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(ln) }()
-	t.Cleanup(func() { _ = srv.Close(); <-served; tunnels.Shut() })
+	t.Cleanup(func() { _ = srv.Close(); await.Receive(t, served, "the proxy to stop"); tunnels.Shut() })
 	return proxy
 }
 
-// TestBulk moves more than a window both ways.
+// TestBulk moves many windows both ways.
 func TestBulk(t *testing.T) {
 	p := newPlane(t)
 	p.agent("a1")
-	body := strings.Repeat("0123456789abcdef", 18<<20/16)
+	body := strings.Repeat("0123456789abcdef", 4<<20/16)
 	mustAsk(t, p.client("a1", http1), body)
 	mustAsk(t, p.client("a1", http2), body)
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
 )
@@ -131,7 +132,7 @@ func newWays(b *testing.B, protocol string, oneWay time.Duration) ways {
 	serveBench(b, p, far)
 	benchEdge(b, p, edge)
 	a.waitFor(b, tunnel.Connected)
-	eventually(b, "the agent is online", func() bool { return p.Connected("a1") })
+	await.Until(b, "the agent is online", func() bool { return p.Connected("a1") })
 	make := func(at net.Listener) *way {
 		return &way{benchClient(b, p, protocol, at.Addr().String()), benchClient(b, p, protocol, at.Addr().String())}
 	}

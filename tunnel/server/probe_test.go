@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
 )
@@ -32,7 +33,7 @@ func TestAProbeLeavesTheAgentsTunnelAlone(t *testing.T) {
 	a := p.agent("a1")
 	before := p.told()
 	require.NoError(t, probe(t, p, p.addr, p.ca.Agent("a1")))
-	eventually(t, "the probe's connection is gone", func() bool { return p.Stats().Sessions == 1 })
+	await.Until(t, "the probe's connection is gone", func() bool { return p.Stats().Sessions == 1 })
 	assert.Equal(t, tunnel.Connected, a.Status().Phase)
 	assert.Equal(t, before, p.told(), "nobody is told of a probe")
 	mustAsk(t, p.client("a1", http2), "still there")

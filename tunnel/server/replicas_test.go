@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
@@ -48,7 +49,7 @@ func (p *plane) takers(id string, n int) map[string]int {
 // awaitBoth waits until both replicas of a1 take connections.
 func (p *plane) awaitBoth() {
 	p.t.Helper()
-	eventually(p.t, "both take connections", func() bool { return len(p.takers("a1", 2)) == 2 })
+	await.Until(p.t, "both take connections", func() bool { return len(p.takers("a1", 2)) == 2 })
 }
 
 func TestReplicasTakeTurns(t *testing.T) {
@@ -71,7 +72,7 @@ func TestReplicasTakeTurns(t *testing.T) {
 	if err := two.stop(); err != nil {
 		t.Error(err)
 	}
-	eventually(t, "down", func() bool { return p.told() == "up a1, down a1" })
+	await.Until(t, "down", func() bool { return p.told() == "up a1, down a1" })
 	if _, err := p.Dial(t.Context(), "a1"); !errors.Is(err, server.ErrNotConnected) {
 		t.Errorf("dial afterwards: %v", err)
 	}
@@ -87,7 +88,7 @@ func TestAReplicaTakesOverFromItselfAlone(t *testing.T) {
 	p.awaitBoth()
 	wire.Freeze()
 	p.agent("a1", as("one"))
-	eventually(t, "the dead session is gone", func() bool { return p.Stats().Sessions == 2 })
+	await.Until(t, "the dead session is gone", func() bool { return p.Stats().Sessions == 2 })
 	p.awaitBoth()
 	if got := p.takers("a1", 4); got["one"] != 2 || got["two"] != 2 {
 		t.Errorf("connections went to %v", got)
@@ -103,18 +104,27 @@ func TestAReplicaTakesOverFromItselfAlone(t *testing.T) {
 // TestASilentReplicaCostsNoConnection freezes one of two: nobody knows yet that its
 // connection is dead, and frps even has work connections of it ready.
 func TestASilentReplicaCostsNoConnection(t *testing.T) {
-	p := newPlane(t)
+	p := newPlane(t, func(c *server.Config) { c.Limits.HedgeAfter = 10 * time.Millisecond })
 	wire := tunneltest.NewWire(t, func() string { return p.addr })
 	p.agent("a1", as("one"), over(wire))
 	p.agent("a1", as("two"))
-	p.awaitBoth()
-	wire.Freeze()
-	if got := p.takers("a1", 6); got["two"] != 6 {
-		t.Errorf("connections went to %v", got)
+	// A machine may be so busy that the multiplexer notices it first once.
+	for range 5 {
+		p.awaitBoth()
+		wire.Freeze()
+		if got := p.takers("a1", 6); got["two"] != 6 {
+			t.Errorf("connections went to %v", got)
+		}
+		noticed := p.Stats().Sessions < 2
+		if got := p.Stats().DialErrors; got != 0 {
+			t.Errorf("%d dials failed", got)
+		}
+		if !noticed {
+			return
+		}
+		wire.Thaw()
 	}
-	if got := p.Stats().DialErrors; got != 0 {
-		t.Errorf("%d dials failed", got)
-	}
+	t.Error("connections were made only when the multiplexer had noticed that the replica is dead")
 }
 
 // TestADyingReplicaCostsNoDial cuts the connections of one of two again and again while
@@ -145,7 +155,7 @@ func TestADyingReplicaCostsNoDial(t *testing.T) {
 	}
 	for n := range 10 {
 		wire.Cut()
-		eventually(t, "it is back", func() bool {
+		await.Until(t, "it is back", func() bool {
 			s := dying.Status()
 			return s.Phase == tunnel.Connected && s.Reconnects > n
 		})
@@ -220,7 +230,7 @@ func TestDrainCostsNothing(t *testing.T) {
 		t.Errorf("what was at work ended with %q", got)
 	}
 	p.Disconnect("a1")
-	eventually(t, "no session is left", func() bool { return p.Stats().Sessions == 0 })
+	await.Until(t, "no session is left", func() bool { return p.Stats().Sessions == 0 })
 	one.waitFor(t, tunnel.Stopped)
 	if err := one.stop(); err != nil {
 		t.Error(err)
@@ -255,6 +265,6 @@ func (p *plane) slowRequest(t *testing.T) (end func() string) {
 	}
 	return func() string {
 		_ = more.Close()
-		return <-done
+		return await.Receive(t, done, "the answer of the slow request")
 	}
 }

@@ -1,12 +1,41 @@
 package server_test
 
 import (
+	"bufio"
+	"bytes"
 	"fmt"
-	"runtime"
+	"runtime/pprof"
+	"strings"
 	"testing"
 
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
+
+// labelled labels the goroutine of the test, and thus all that it starts from now on. The function
+// that it returns counts them. Goroutines of other tests do not matter.
+func labelled(t *testing.T) (count func() int) {
+	t.Helper()
+	pprof.SetGoroutineLabels(pprof.WithLabels(t.Context(), pprof.Labels("test", t.Name())))
+	return func() (all int) {
+		t.Helper()
+		var profile bytes.Buffer
+		if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
+			t.Fatal(err)
+		}
+		label, same := fmt.Sprintf("%q:%q", "test", t.Name()), 0
+		for lines := bufio.NewScanner(&profile); lines.Scan(); {
+			if n := 0; strings.HasPrefix(lines.Text(), "# labels:") {
+				if strings.Contains(lines.Text(), label) {
+					all += same
+				}
+			} else if _, err := fmt.Sscanf(lines.Text(), "%d @", &n); err == nil {
+				same = n
+			}
+		}
+		return all
+	}
+}
 
 // TestGoroutinesAtRest counts what a tunnel takes that nothing goes through, to the goroutine:
 // a control plane has ten thousand, and a goroutine each is 40 to 80 MB of its memory.
@@ -20,22 +49,22 @@ func TestGoroutinesAtRest(t *testing.T) {
 		// of the control connection, and its look at the proxy.
 		ofAgent = 6
 	)
+	count := labelled(t)
 	p := newPlane(t)
-	atRest := func(what string, before, each int) {
+	before := count()
+	atRest := func(what string, each int) {
 		t.Helper()
-		want := before + tunnels*each
-		eventually(t, fmt.Sprintf("%s has %d goroutines", what, each), func() bool { return runtime.NumGoroutine() == want })
+		await.Until(t, fmt.Sprintf("%s has %d goroutines", what, each), func() bool { return count() == before+tunnels*each })
+		before += tunnels * each
 	}
-	before := runtime.NumGoroutine()
 	for i := range tunnels {
 		id := fmt.Sprintf("strange-%d", i)
 		a := p.attacker(t, id)
 		a.register(a.login(id), id)
 	}
-	atRest("a tunnel whose agent is a multiplexer and no more", before, ofServer+1)
-	before += tunnels * (ofServer + 1)
+	atRest("a tunnel whose agent is a multiplexer and no more", ofServer+1)
 	for i := range tunnels {
 		p.bareAgent(fmt.Sprintf("usual-%d", i)).waitFor(t, tunnel.Connected)
 	}
-	atRest("a tunnel with its agent", before, ofServer+ofAgent)
+	atRest("a tunnel with its agent", ofServer+ofAgent)
 }

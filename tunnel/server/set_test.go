@@ -4,15 +4,16 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"net/http"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
@@ -133,8 +134,9 @@ func (s *set) awaitAt(all []*plane, at ...*plane) {
 		return len(status.Nodes) == len(at)
 	})
 	for _, p := range all {
-		eventually(s.t, "the servers agree", func() bool {
-			return p.Connected("a1") == slices.Contains(at, p)
+		await.Until(s.t, "the servers agree", func() bool {
+			is := slices.Contains(at, p)
+			return p.Connected("a1") == is && strings.HasSuffix(p.told(), "up a1") == is
 		})
 	}
 }
@@ -174,9 +176,9 @@ func TestASetIsConnectedBeforeItLeaves(t *testing.T) {
 		up, wanted := status.Up()
 		return up == 2 && wanted == 2 && len(status.Nodes) == 3
 	})
-	eventually(t, "both ends agree", func() bool { return p[3].Connected("a1") && p[0].Connected("a1") != p[1].Connected("a1") })
+	await.Until(t, "both ends agree", func() bool { return p[3].Connected("a1") && p[0].Connected("a1") != p[1].Connected("a1") })
 	wire.Thaw()
-	eventually(t, "the new one is there, and no old one", func() bool {
+	await.Until(t, "the new one is there, and no old one", func() bool {
 		return p[2].Connected("a1") && p[3].Connected("a1") && !p[0].Connected("a1") && !p[1].Connected("a1")
 	})
 	if got := s.Status().Returns; got != 1 {
@@ -194,6 +196,9 @@ func TestWhatIsConnectedMayGoOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
 	s.told(p[1].endpoint())
 	s.awaitAt(p, p[1])
 	if _, err := p[0].Dial(t.Context(), "a1"); !errors.Is(err, server.ErrNotConnected) {
@@ -203,7 +208,7 @@ func TestWhatIsConnectedMayGoOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	answer := make([]byte, 12)
-	if _, err := conn.Read(answer); err != nil || string(answer) != "HTTP/1.1 200" {
+	if _, err := io.ReadFull(conn, answer); err != nil || string(answer) != "HTTP/1.1 200" {
 		t.Errorf("%q, %v", answer, err)
 	}
 	s.told(p[0].endpoint()) // it is wanted again while it is being left
@@ -314,13 +319,14 @@ func TestASetDrainsAllItsTunnels(t *testing.T) {
 // TestASetThatFlapsLeaksNothing changes the nodes hundreds of times, often before the
 // change before is through.
 func TestASetThatFlapsLeaksNothing(t *testing.T) {
+	count := labelled(t)
 	p := newPlanes(t, 4)
 	s := newSet(p[0], func(c *tunnel.SetConfig) { c.Leave = 50 * time.Millisecond })
 	s.told(endpoints(p[:2]...)...)
 	s.awaitAt(p, p[:2]...)
 	// One connection at a time, which is made wherever there is a tunnel.
 	asking, stop := context.WithCancel(t.Context())
-	asked := make(chan int)
+	asked := make(chan int, 1)
 	go func() {
 		n := 0
 		for ; asking.Err() == nil; n++ {
@@ -331,7 +337,7 @@ func TestASetThatFlapsLeaksNothing(t *testing.T) {
 		}
 		asked <- n
 	}()
-	before := runtime.NumGoroutine()
+	before := count()
 	nowhere := at("127.0.0.1:1")
 	for i := range 400 {
 		lists := [][]tunnel.Endpoint{endpoints(p[2:]...), endpoints(p[:2]...), {p[1].endpoint(), nowhere}, nil}
@@ -348,23 +354,26 @@ func TestASetThatFlapsLeaksNothing(t *testing.T) {
 	s.told(endpoints(p[:2]...)...)
 	s.awaitAt(p, p[:2]...)
 	stop()
-	t.Logf("%d requests during the changes", <-asked)
+	t.Logf("%d requests during the changes", await.Receive(t, asked, "the end of asking"))
 	if got := s.Status().Returns; got != 1 {
 		t.Errorf("%d times there was a tunnel again, it was there all the time", got)
 	}
 	// frps keeps up to ten connections of a tunnel ready once some were asked for.
-	eventually(t, "there are no more goroutines than before", func() bool { return runtime.NumGoroutine() <= before+30 })
+	await.Until(t, "there are no more goroutines than before", func() bool { return count() <= before+30 })
 }
 
 // reach asks the agent over the first server that has a tunnel to it. A tunnel that is
 // left in the very moment costs another try, as it costs a Runner.
 func reach(ctx context.Context, planes []*plane) (err error) {
-	for range 200 {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for ctx.Err() == nil {
 		for _, p := range planes {
 			var conn net.Conn
 			if conn, err = p.Dial(ctx, "a1"); err != nil {
 				continue
 			}
+			_ = conn.SetDeadline(time.Now().Add(patience))
 			_, err = conn.Write([]byte("GET / HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n"))
 			if err == nil {
 				_, err = conn.Read(make([]byte, 1))
@@ -378,5 +387,5 @@ func reach(ctx context.Context, planes []*plane) (err error) {
 		case <-time.After(time.Millisecond):
 		}
 	}
-	return err
+	return errors.Join(ctx.Err(), err)
 }

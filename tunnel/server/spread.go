@@ -15,8 +15,6 @@ const (
 	// minSpread is for few agents, maxSpread for more than there should be.
 	minSpread = time.Second
 	maxSpread = 2 * time.Minute
-	// farewellTimeout is how long a stopping server waits for an agent to hang up.
-	farewellTimeout = 500 * time.Millisecond
 )
 
 // errBusy refuses agents for now. It is told to them.
@@ -42,7 +40,8 @@ func (s *session) farewell() {
 	s.mu.Lock()
 	mux := s.mux
 	s.mu.Unlock()
-	timeout := time.NewTimer(farewellTimeout)
+	patience := s.server.cfg.Limits.Farewell
+	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
 	said := make(chan struct{})
 	go func() {
@@ -51,7 +50,7 @@ func (s *session) farewell() {
 		if err != nil {
 			return
 		}
-		_ = stream.SetWriteDeadline(time.Now().Add(farewellTimeout))
+		_ = stream.SetWriteDeadline(time.Now().Add(patience))
 		_, _ = io.WriteString(stream, link.Later("the control plane restarts", spread(int(s.server.counts.sessions.Load()))))
 		_ = stream.Close()
 	}()

@@ -11,11 +11,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/fatedier/frp/client"
 	"github.com/fatedier/frp/pkg/config"
 	"github.com/fatedier/frp/pkg/config/source"
 
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
 )
 
@@ -39,13 +41,16 @@ func TestStockFRPC(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = frpc.Process.Kill(), frpc.Wait() })
-	eventually(t, "frpc is connected", func() bool { return p.Connected("a1") })
+	await.Until(t, "frpc is connected", func() bool { return p.Connected("a1") })
 
 	conn, err := p.Dial(t.Context(), "a1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
 	got := make([]byte, 5)
 	if _, err := io.WriteString(conn, "hello"); err != nil {
 		t.Fatal(err)

@@ -33,9 +33,16 @@ var createPrefix = regexp.MustCompile(`^(Error creating: |create Pod \S+ in Stat
 var (
 	quotaName = regexp.MustCompile(`exceeded quota: ([^,]+), (requested: .*)$`)
 	podPrefix = regexp.MustCompile(`^(pods|Pod) "[^"]*" is (forbidden|invalid): `)
+	down      = regexp.MustCompile(`failed calling webhook "([^"]+)": (.*)`)
 	webhook   = regexp.MustCompile(`admission webhook "([^"]+)" denied the request`)
 	policy    = regexp.MustCompile(`ValidatingAdmissionPolicy '([^']+)'`)
 )
+
+// FromPolicy says whether a message is that of a policy or a webhook, rather than
+// of the API server about an object that is wrong.
+func FromPolicy(message string) bool {
+	return down.MatchString(message) || webhook.MatchString(message) || policy.MatchString(message)
+}
 
 // Refused is the diagnosis of a message with which the cluster refused an
 // object.
@@ -54,6 +61,11 @@ func Refused(message, object string) *runnerapi.Diagnosis {
 	case strings.Contains(message, "failed quota"):
 		d.Cause, d.Message = runnerapi.CauseQuotaExceeded, "the namespace's quota refuses the pods: "+told
 		d.Fix = "set what the message names in resources"
+		return d
+	}
+	if m := down.FindStringSubmatch(message); m != nil {
+		d.Cause, d.Message = runnerapi.CauseAdmissionRefused, "webhook "+m[1]+" of the cluster does not answer, so nothing is admitted: "+clip(m[2])
+		d.Fix = "bring webhook " + m[1] + " back, or ask its owner (kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations); the App then goes on by itself"
 		return d
 	}
 	d.Cause, d.Message = runnerapi.CauseAdmissionRefused, "the cluster refuses the pods: "+told

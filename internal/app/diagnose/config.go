@@ -33,7 +33,7 @@ func config(c container, _ *Evidence) Finding {
 		return found(c.root(message))
 	}
 	return found(c.diagnosis(runnerapi.CauseUnknown,
-		"the container cannot be configured: "+clip(message), c.events()))
+		c.what()+" cannot be configured: "+clip(message), c.events()))
 }
 
 func (c container) noObject(kind, name string) *runnerapi.Diagnosis {

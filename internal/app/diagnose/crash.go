@@ -2,6 +2,8 @@ package diagnose
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,39 +22,64 @@ const (
 // command finds a container whose process could not even be started.
 func command(c container, _ *Evidence) Finding {
 	reason, message := c.waiting()
-	if reason != "RunContainerError" && reason != "CreateContainerError" {
+	switch {
+	case reason == "PostStartHookError":
+		return found(c.diagnosis(runnerapi.CauseBadCommand, c.what()+" is ended because its postStart hook fails: "+clip(message),
+			"correct the command of the hook (lifecycle.postStart), or take the hook away"))
+	case reason != "RunContainerError" && reason != "CreateContainerError":
 		end := c.lastEnd()
 		if end == nil || end.Reason != "StartError" && end.Reason != "ContainerCannotRun" || c.runs() {
 			return Finding{}
 		}
 		message = end.Message
 	}
-	what := startError(message)
-	if what == "" {
-		return found(c.diagnosis(runnerapi.CauseUnknown, "the container cannot be started: "+clip(message), c.events()))
+	if strings.Contains(message, "OOM-killed") || strings.Contains(message, "oom-killed") {
+		return found(c.smothered())
 	}
-	d := c.diagnosis(runnerapi.CauseBadCommand, "the container cannot be started: "+what,
-		"correct command and args, or leave command out to use the image's own entrypoint")
+	what, fix := startError(message)
+	if what == "" {
+		return found(c.diagnosis(runnerapi.CauseUnknown, c.what()+" cannot be started: "+clip(message), c.events()))
+	}
+	d := c.diagnosis(runnerapi.CauseBadCommand, c.what()+" cannot be started: "+what, fix)
 	if end := c.lastEnd(); end != nil {
 		d.ExitCode = &end.ExitCode
 	}
 	return found(d)
 }
 
+// smothered is of a container whose limit is too low to start anything in it.
+func (c container) smothered() *runnerapi.Diagnosis {
+	return c.diagnosis(runnerapi.CauseOutOfMemory,
+		fmt.Sprintf("%s was killed for its memory before its process began: its limit is %s", c.what(), c.spec.Resources.Limits.Memory()),
+		"raise resources.limits.memory: the runtime itself needs some 10Mi to start a process")
+}
+
+const commandFix = "correct command and args, or leave command out to use the image's own entrypoint"
+
+// startErrors are how a process cannot be started, as runtimes say it.
+var startErrors = []struct{ says, fix string }{
+	{"exec format error", wrongBuild},
+	{"permission denied", "make the file executable in the image (chmod +x), or start it by its interpreter, as in command: [sh, FILE]"},
+	{"executable file not found", commandFix},
+	{"no such file or directory", commandFix + "; a script needs the interpreter in its first line, a program the libraries it is linked with"},
+	{"is a directory", commandFix},
+	{"no command specified", "set command: the image has no entrypoint of its own"},
+}
+
+const wrongBuild = "build the image for the CPU architecture of the nodes (kubectl get nodes -L kubernetes.io/arch); " +
+	"a script needs an interpreter in its first line (#!/bin/sh)"
+
 // startError is the part of the runtime's message that a person needs.
-func startError(message string) string {
-	for _, says := range []string{
-		"executable file not found", "no such file or directory", "permission denied", "exec format error",
-		"is a directory", "no command specified",
-	} {
-		if i := strings.Index(message, says); i >= 0 {
+func startError(message string) (what, fix string) {
+	for _, e := range startErrors {
+		if i := strings.Index(message, e.says); i >= 0 {
 			if at := strings.LastIndex(message[:i], "exec: "); at >= 0 {
-				return clip(message[at:i] + says)
+				return clip(message[at:i] + e.says), e.fix
 			}
-			return clip(message)
+			return clip(message), e.fix
 		}
 	}
-	return ""
+	return "", ""
 }
 
 // memory finds a container that was killed for its memory.
@@ -61,14 +88,14 @@ func memory(c container, ev *Evidence) Finding {
 	if end == nil || end.Reason != "OOMKilled" {
 		return Finding{}
 	}
-	left := c.settlesIn(end, ev.Now)
+	left := c.settlesIn(end, ev)
 	if c.runs() && left <= 0 {
 		return Finding{}
 	}
-	message, fix := "the container was killed because the node ran out of memory",
+	message, fix := c.what()+" was killed because the node ran out of memory",
 		"set resources.requests.memory to what the App needs"
 	if limit := c.spec.Resources.Limits.Memory(); !limit.IsZero() {
-		message = fmt.Sprintf("the container was killed because it used more memory than its limit of %s", limit)
+		message = fmt.Sprintf("%s was killed because it used more memory than its limit of %s", c.what(), limit)
 		fix = "raise resources.limits.memory, or make the App use less"
 	}
 	return Finding{Diagnosis: c.ended(runnerapi.CauseOutOfMemory, message, fix, end), Recheck: left}
@@ -82,33 +109,133 @@ func crash(c container, ev *Evidence) Finding {
 	if end == nil || end.Reason == "OOMKilled" || end.Reason == "StartError" || end.Reason == "ContainerCannotRun" {
 		return Finding{}
 	}
-	reason, _ := c.waiting()
-	left := c.settlesIn(end, ev.Now)
+	left := c.settlesIn(end, ev)
 	switch {
 	case c.runs() && left <= 0:
 		return Finding{}
-	case reason == "CrashLoopBackOff", c.status.RestartCount >= 2, c.status.RestartCount == 1 && c.status.State.Terminated != nil:
+	case c.loops(end):
 		if port, yes := portTaken(end.Message); yes {
 			return Finding{Diagnosis: c.clash(port, end), Recheck: left}
 		}
 		message, fix := crashText(c, end)
-		return Finding{Diagnosis: c.ended(runnerapi.CauseCrashLoop, message, fix, end), Recheck: left}
+		return Finding{Diagnosis: c.ended(runnerapi.CauseCrashLoop, message+c.restarts(end), fix, end), Recheck: left}
 	}
-	return Finding{Unsettled: true, Recheck: left}
+	return Finding{Unsettled: true, Recheck: left, Waiting: c.toStayUp(end, left)}
+}
+
+// loops says whether an end of the container is one of several. One restart is
+// none yet, nor is one after a run so long that the kubelet begins to count anew.
+func (c container) loops(end *corev1.ContainerStateTerminated) bool {
+	if reason, _ := c.waiting(); reason == "CrashLoopBackOff" {
+		return true
+	}
+	if ran(end) >= maxSettle {
+		return false
+	}
+	return c.status.RestartCount >= 2 || c.status.RestartCount == 1 && c.status.State.Terminated != nil
+}
+
+// restarts says how often the container was started anew, and in what time.
+func (c container) restarts(end *corev1.ContainerStateTerminated) string {
+	if c.status.RestartCount < 2 || c.pod.Status.StartTime == nil || end.FinishedAt.IsZero() {
+		return ""
+	}
+	minutes := max(int(end.FinishedAt.Sub(c.pod.Status.StartTime.Time).Minutes()+0.5), 1)
+	if minutes == 1 {
+		return fmt.Sprintf("; %d restarts in a minute", c.status.RestartCount)
+	}
+	return fmt.Sprintf("; %d restarts in %d minutes", c.status.RestartCount, minutes)
+}
+
+// toStayUp is what is waited for after a container's end.
+func (c container) toStayUp(end *corev1.ContainerStateTerminated, left time.Duration) string {
+	if !c.runs() || left <= 0 {
+		return fmt.Sprintf("container %s of pod %s to start again, after exit code %d", c.status.Name, c.pod.Name, end.ExitCode)
+	}
+	started := c.status.State.Running.StartedAt.UTC().Format(time.RFC3339)
+	return fmt.Sprintf("container %s of pod %s to run without another restart: it was started again at %s, after exit code %d",
+		c.status.Name, c.pod.Name, started, end.ExitCode)
+}
+
+// noteEnds adds what the ends of a pod's containers say of whether it serves.
+func (f *Finding) noteEnds(pod *corev1.Pod, ev *Evidence) {
+	if ev.Spec.Type.Runs() {
+		return
+	}
+	brief := false
+	for _, c := range containersOf(pod) {
+		end := c.lastEnd()
+		if end == nil || c.runs() && c.settlesIn(end, ev) <= 0 {
+			continue
+		}
+		f.Crashed = true
+		if ran(end) >= minSettle {
+			f.Flaps = true
+		} else {
+			brief = true
+		}
+	}
+	if _, ready := readySince(pod); ready && brief {
+		f.Brief++
+	}
+}
+
+func ran(end *corev1.ContainerStateTerminated) time.Duration {
+	return end.FinishedAt.Sub(end.StartedAt.Time)
 }
 
 func crashText(c container, end *corev1.ContainerStateTerminated) (message, fix string) {
+	process := c.what() + "'s process"
+	if why, fix := lastWords(end.Message); why != "" {
+		return fmt.Sprintf("%s keeps ending with exit code %d: %s", process, end.ExitCode, why), fix
+	}
 	switch {
 	case end.ExitCode == 0:
-		return "the container's process ends by itself (exit code 0), and is started again and again",
+		return process + " ends by itself (exit code 0), and is started again and again",
 			"correct command and args so that a process keeps running in the foreground; what is meant to end is of type Job"
+	case end.ExitCode == 126:
+		return process + " ends with exit code 126: its shell may not execute a file",
+			"make the file executable in the image (chmod +x), or start it by its interpreter"
 	case end.ExitCode == 127:
-		return "the container's process ends with exit code 127: its shell does not find a command",
+		return process + " ends with exit code 127: its shell does not find a command",
 			"correct command and args, or the script they name"
 	case end.Signal > 0:
-		return fmt.Sprintf("the container's process keeps being ended by signal %d", end.Signal), logsFix(c)
+		return fmt.Sprintf("%s keeps being ended by signal %d", process, end.Signal), logsFix(c)
 	}
-	return fmt.Sprintf("the container's process keeps ending with exit code %d", end.ExitCode), logsFix(c)
+	return fmt.Sprintf("%s keeps ending with exit code %d", process, end.ExitCode), logsFix(c)
+}
+
+// telling are lines of a process' own that name a cause for which there is a fix.
+var telling = []struct {
+	line      *regexp.Regexp
+	what, fix string
+}{
+	{regexp.MustCompile(`(?i)exec format error`), "the program is built for another CPU architecture", wrongBuild},
+	{
+		regexp.MustCompile(`(?i)read-only file ?system|EROFS`), "it writes to the file system, which is read-only",
+		"mount a volume where it writes (volumes, or emptyDir), or set security.readOnlyRootFilesystem to false",
+	},
+	{
+		regexp.MustCompile(`(?i)(?:bind|listen).*(?:permission denied|EACCES)|(?:permission denied|EACCES).*:\d{1,3}\b`),
+		"it may not listen on its port: those below 1024 are for root", "have it listen on a port of 1024 or above, and give that in ports; the Service may keep 80",
+	},
+	{
+		regexp.MustCompile(`(?i)permission denied|EACCES`), "it may not read or write a file",
+		"give the file to the user that the image runs as (chown in its build), or mount a volume where it writes",
+	},
+}
+
+// lastWords is what the newest of the last lines that names a cause amounts to.
+func lastWords(text string) (what, fix string) {
+	lines := strings.Split(text, "\n")
+	for _, line := range slices.Backward(lines) {
+		for _, t := range telling {
+			if t.line.MatchString(line) {
+				return t.what, t.fix
+			}
+		}
+	}
+	return "", ""
 }
 
 func logsFix(c container) string {
@@ -122,16 +249,18 @@ func logsFix(c container) string {
 func (c container) runs() bool { return c.status.State.Running != nil }
 
 // settlesIn is how long a restarted container has still to run before its last
-// end is history: twice as long as the run before, within bounds.
-func (c container) settlesIn(end *corev1.ContainerStateTerminated, now time.Time) time.Duration {
+// end is history: as long as any new pod, and twice as long as the run before
+// unless that was a long one.
+func (c container) settlesIn(end *corev1.ContainerStateTerminated, ev *Evidence) time.Duration {
 	if !c.runs() {
 		return 0
 	}
-	settle := minSettle
-	if c.status.RestartCount >= 2 || end.Reason == "OOMKilled" {
-		settle = min(max(2*end.FinishedAt.Sub(end.StartedAt.Time), minSettle), maxSettle)
+	started := c.status.State.Running.StartedAt.Time
+	settle := max(minSettle, ev.Stabilization.of(c.pod, started))
+	if run := ran(end); run < maxSettle {
+		settle = min(max(2*run, settle), maxSettle)
 	}
-	return max(settle-now.Sub(c.status.State.Running.StartedAt.Time), 0)
+	return max(settle-ev.Now.Sub(started), 0)
 }
 
 // ended is a diagnosis about how a container ended. The kubelet puts the last
@@ -143,13 +272,26 @@ func (c container) ended(cause runnerapi.Cause, message, fix string, end *corev1
 	return d
 }
 
+// says are lines that say why, which a long trace or a farewell may push away.
+var says = regexp.MustCompile(`(?i)\b(panic|fatal|exception|error|caused by|cannot|could not|failed)\b`)
+
+// lastLines are the last of a text; where they leave it out, the last line before
+// them that says why takes the place of the first.
 func lastLines(text string) []string {
 	text = strings.TrimRight(text, "\n")
 	if text == "" {
 		return nil
 	}
-	lines := strings.Split(text, "\n")
-	lines = lines[max(len(lines)-maxLines, 0):]
+	all := strings.Split(text, "\n")
+	lines := slices.Clone(all[max(len(all)-maxLines, 0):])
+	if len(all) > maxLines && !slices.ContainsFunc(lines, says.MatchString) {
+		for _, line := range slices.Backward(all[:len(all)-maxLines]) {
+			if says.MatchString(line) {
+				lines[0] = line
+				break
+			}
+		}
+	}
 	for i, line := range lines {
 		line = strings.ToValidUTF8(strings.TrimRight(line, "\r"), "?")
 		if len(line) > maxLine {

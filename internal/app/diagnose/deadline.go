@@ -2,9 +2,11 @@ package diagnose
 
 import (
 	"fmt"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -13,23 +15,75 @@ import (
 // other signals.
 func deadline(ev *Evidence) *runnerapi.Diagnosis {
 	if ev.Deployment == nil {
-		return nil
+		return podDeadline(ev)
 	}
 	for _, c := range ev.Deployment.Status.Conditions {
-		if c.Type != appsv1.DeploymentProgressing || c.Status != corev1.ConditionFalse || c.Reason != "ProgressDeadlineExceeded" {
-			continue
-		}
-		limit := int32(600)
-		if s := ev.Deployment.Spec.ProgressDeadlineSeconds; s != nil {
-			limit = *s
-		}
-		return &runnerapi.Diagnosis{
-			Cause: runnerapi.CauseDeadlinePassed, Object: "deployment/" + ev.Deployment.Name,
-			Message: fmt.Sprintf("the rollout made no progress for %d s%s", limit, stuck(ev.Pods)),
-			Fix:     "look at the pod's events (kubectl describe pod) and the App's logs; if it needs longer, raise progressDeadlineSeconds",
+		if c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse && c.Reason == "ProgressDeadlineExceeded" {
+			return passed(ev, "deployment/"+ev.Deployment.Name, ptr.Deref(ev.Deployment.Spec.ProgressDeadlineSeconds, defaultDeadline))
 		}
 	}
 	return nil
+}
+
+// defaultDeadline is Kubernetes' own of a Deployment, in seconds.
+const defaultDeadline = 600
+
+// podDeadline is that of a StatefulSet or DaemonSet, whose controllers have none: a
+// pod of the newest spec that has not been ready for that long.
+func podDeadline(ev *Evidence) *runnerapi.Diagnosis {
+	if ev.Spec.Type != runnerapi.TypeStatefulSet && ev.Spec.Type != runnerapi.TypeDaemonSet {
+		return nil
+	}
+	limit := ptr.Deref(ev.Spec.ProgressDeadline, defaultDeadline)
+	for _, pod := range ev.Pods {
+		if since, waits := unreadySince(pod); waits && ev.Now.Sub(since) >= seconds(limit) {
+			return passed(ev, "pod/"+pod.Name, limit)
+		}
+	}
+	return nil
+}
+
+// deadlineIn is when a pod's deadline passes; 0 for never.
+func deadlineIn(ev *Evidence) (left time.Duration) {
+	if ev.Spec.Type != runnerapi.TypeStatefulSet && ev.Spec.Type != runnerapi.TypeDaemonSet {
+		return 0
+	}
+	limit := seconds(ptr.Deref(ev.Spec.ProgressDeadline, defaultDeadline))
+	for _, pod := range ev.Pods {
+		if since, waits := unreadySince(pod); waits {
+			left = sooner(left, max(since.Add(limit).Sub(ev.Now), time.Second))
+		}
+	}
+	return left
+}
+
+// unreadySince is since when a pod has not been ready.
+func unreadySince(pod *corev1.Pod) (since time.Time, waits bool) {
+	if !alive(pod) || Ready(pod) {
+		return time.Time{}, false
+	}
+	since = pod.CreationTimestamp.Time
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady && c.LastTransitionTime.After(since) {
+			since = c.LastTransitionTime.Time
+		}
+	}
+	return since, !since.IsZero()
+}
+
+func passed(ev *Evidence, object string, limit int32) *runnerapi.Diagnosis {
+	d := &runnerapi.Diagnosis{
+		Cause: runnerapi.CauseDeadlinePassed, Object: object,
+		Message: fmt.Sprintf("the rollout made no progress for %d s%s", limit, stuck(ev.Pods)),
+		Fix:     "look at the pod's events (kubectl describe pod) and the App's logs; if it needs longer, raise progressDeadlineSeconds",
+	}
+	for _, pod := range ev.Pods {
+		if name, lines := ev.Init[pod.UID].Container, ev.Init[pod.UID].Lines; name != "" {
+			d.Container, d.LastLines = name, lastLines(lines)
+			break
+		}
+	}
+	return d
 }
 
 // stuck names a pod that is not ready and what it waits for.
@@ -38,10 +92,8 @@ func stuck(pods []*corev1.Pod) string {
 		if !alive(pod) {
 			continue
 		}
-		for _, c := range containersOf(pod) {
-			if reason, _ := c.waiting(); reason != "" {
-				return fmt.Sprintf("; pod %s: %s", pod.Name, reason)
-			}
+		if container, state := WaitsFor(pod); container != "" {
+			return fmt.Sprintf("; pod %s: container %s: %s", pod.Name, container, state)
 		}
 	}
 	return ""

@@ -29,7 +29,9 @@ type Evidence struct {
 	Pods       []*corev1.Pod // of the newest spec
 	// Nodes are those of the pods of which WantsNode says so; nil is one that is gone.
 	Nodes map[string]*corev1.Node
-	// Tainted are nodes with taints, where WantsTaints says so.
+	// Init is what init containers wrote of which WantsInitLog says so.
+	Init map[types.UID]InitLog
+	// Tainted are nodes of the cluster, where WantsTaints says so.
 	Tainted []*corev1.Node
 
 	Probes map[types.UID]ProbeFailures
@@ -42,7 +44,10 @@ type Evidence struct {
 	Missing                time.Duration
 
 	Previous *runnerapi.Diagnosis // what was found the last time for the same spec
-	Now      time.Time
+	// Proven says that this spec, with this restart, was healthy and did not crash since.
+	Proven        bool
+	Stabilization Stabilization
+	Now           time.Time
 }
 
 // Finding is what the signals amount to.
@@ -51,6 +56,17 @@ type Finding struct {
 	// Unsettled says that it is too early to call the App healthy though
 	// nothing is known to be wrong.
 	Unsettled bool
+	// Waiting is what has to happen before the App is settled.
+	Waiting string
+	// Crashed says that a container of the newest spec ended and has not run for long
+	// enough since.
+	Crashed bool
+	// Flaps says that such a container ran for a while each time; Brief counts the pods
+	// that are ready now though their container ends right after its start.
+	Flaps bool
+	// Stop says that the workload makes pods without end that are refused at once.
+	Stop  bool
+	Brief int32
 	// Recheck is when time alone can change the finding; 0 for never.
 	Recheck time.Duration
 }
@@ -68,6 +84,9 @@ func Find(ev Evidence) Finding {
 		return Finding{Diagnosis: d}
 	}
 	slices.SortFunc(ev.Pods, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	if f := rejected(&ev); f.Stop {
+		return f
+	}
 	gone := lost(&ev)
 	if gone.Diagnosis != nil {
 		return gone
@@ -77,12 +96,19 @@ func Find(ev Evidence) Finding {
 		return waiting
 	}
 	found := containers(&ev)
-	found.Recheck = sooner(found.Recheck, sooner(waiting.Recheck, gone.Recheck))
+	found.add(waiting)
+	found.add(gone)
+	found.add(initializing(&ev))
+	found.add(stay(&ev))
 	if d := run(&ev); d != nil && found.Diagnosis == nil {
 		found.Diagnosis = d
 	}
 	if found.Diagnosis == nil {
+		found.Diagnosis = evicted(&ev)
+	}
+	if found.Diagnosis == nil {
 		found.Diagnosis = deadline(&ev)
+		found.Recheck = sooner(found.Recheck, deadlineIn(&ev))
 	}
 	if found.Diagnosis == nil && ev.Missing > 0 {
 		found.Recheck = sooner(found.Recheck, later(ev.Missing))
@@ -98,16 +124,26 @@ func containers(ev *Evidence) Finding {
 				continue
 			}
 			for _, c := range containersOf(pod) {
-				f := look(c, ev)
-				all.Unsettled = all.Unsettled || f.Unsettled
-				all.Recheck = sooner(all.Recheck, f.Recheck)
-				if f.Diagnosis != nil && all.Diagnosis == nil {
-					all.Diagnosis = f.Diagnosis
-				}
+				all.add(look(c, ev))
 			}
 		}
 	}
+	for _, pod := range ev.Pods {
+		if alive(pod) {
+			all.noteEnds(pod, ev)
+		}
+	}
 	return all
+}
+
+// add puts what another look found to what was found before it, which wins.
+func (f *Finding) add(g Finding) {
+	f.Unsettled = f.Unsettled || g.Unsettled
+	f.Recheck = sooner(f.Recheck, g.Recheck)
+	f.Waiting = cmp.Or(f.Waiting, g.Waiting)
+	if f.Diagnosis == nil {
+		f.Diagnosis = g.Diagnosis
+	}
 }
 
 // alive leaves out pods whose end is already decided.
@@ -189,6 +225,23 @@ func (c container) diagnosis(cause runnerapi.Cause, message, fix string) *runner
 		Cause: cause, Message: message, Fix: fix,
 		Object: "pod/" + c.pod.Name, Container: c.status.Name,
 	}
+}
+
+// what names the container in a message: by its name where the pod has several.
+func (c container) what() string {
+	for _, spec := range c.pod.Spec.InitContainers {
+		if spec.Name != c.status.Name {
+			continue
+		}
+		if spec.RestartPolicy != nil && *spec.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			return "sidecar " + spec.Name
+		}
+		return "init container " + spec.Name
+	}
+	if len(c.pod.Spec.Containers) > 1 {
+		return "container " + c.status.Name
+	}
+	return "the container"
 }
 
 // events is the fix of what only a person can make sense of.

@@ -375,7 +375,7 @@ func TestDeadline(t *testing.T) {
 	got := Find(Evidence{Deployment: d, Pods: []*corev1.Pod{p}, Now: now}).Diagnosis
 	require.NotNil(t, got)
 	assert.Equal(t, runnerapi.CauseDeadlinePassed, got.Cause)
-	assert.Contains(t, got.Message, "600 s; pod web-abc: ContainerCreating")
+	assert.Contains(t, got.Message, "600 s; pod web-abc: container web: ContainerCreating")
 
 	p = pod(waits("ErrImagePull", "not found"))
 	got = Find(Evidence{Deployment: d, Pods: []*corev1.Pod{p}, Now: now}).Diagnosis

@@ -94,6 +94,10 @@ func (c container) pull(message string, previous *runnerapi.Diagnosis) *runnerap
 	told := strings.ReplaceAll(message, name, "IMAGE") // an image's own name says nothing
 	for _, p := range pulls {
 		if containsAny(told, p.says) {
+			if names := c.pullSecrets(); p.cause == runnerapi.CauseImagePullDenied && names != "" {
+				return c.diagnosis(p.cause, fmt.Sprintf("image %s may not be pulled: secret %s does not let it in, or there is no such repository", name, names),
+					"correct the secret's registry, user and password (type kubernetes.io/dockerconfigjson), or the image's name")
+			}
 			return c.diagnosis(p.cause, fmt.Sprintf("image %s %s", name, p.what), p.fix)
 		}
 	}
@@ -106,6 +110,15 @@ func (c container) pull(message string, previous *runnerapi.Diagnosis) *runnerap
 		d.Message += ": " + clip(message)
 	}
 	return d
+}
+
+// pullSecrets are the secrets that the pod brings for registries.
+func (c container) pullSecrets() string {
+	names := make([]string, 0, len(c.pod.Spec.ImagePullSecrets))
+	for _, s := range c.pod.Spec.ImagePullSecrets {
+		names = append(names, s.Name)
+	}
+	return strings.Join(names, ", ")
 }
 
 func isPull(cause runnerapi.Cause) bool {

@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -44,6 +45,10 @@ func failedRun(j *batchv1.Job, cond batchv1.JobCondition, pods []*corev1.Pod) *r
 		d.Message = fmt.Sprintf("the run was not done within its deadline of %d s, and was stopped", ptr.Deref(j.Spec.ActiveDeadlineSeconds, 0))
 		d.Fix = "raise job.deadlineSeconds, or make the App faster"
 		return d
+	case end == nil && evictedPod(j, pods) != nil:
+		pod := evictedPod(j, pods)
+		d.Cause, d.Object = runnerapi.CauseEvicted, "pod/"+pod.Name
+		d.Message, d.Fix = "the run failed "+tries+": its pod was evicted: "+clip(pod.Status.Message), evictedFix
 	case end == nil:
 		d.Message, d.Fix = "the run failed: "+clip(cond.Message), "look at the Job's events (kubectl describe job "+j.Name+")"
 	case end.Reason == "OOMKilled":
@@ -52,10 +57,10 @@ func failedRun(j *batchv1.Job, cond batchv1.JobCondition, pods []*corev1.Pod) *r
 		d.Fix = "raise resources.limits.memory, or make the App use less"
 	case end.Reason == "StartError" || end.Reason == "ContainerCannotRun":
 		d.Cause = runnerapi.CauseBadCommand
-		d.Message = "the container cannot be started: " + startError(end.Message)
-		d.Fix = "correct command and args, or leave command out to use the image's own entrypoint"
+		what, fix := startError(end.Message)
+		d.Message, d.Fix = c.what()+" cannot be started: "+cmp.Or(what, clip(end.Message)), cmp.Or(fix, commandFix)
 	default:
-		d.Message = fmt.Sprintf("the run failed %s: its process ended with exit code %d", tries, end.ExitCode)
+		d.Message = fmt.Sprintf("the run failed %s: %s's process ended with exit code %d", tries, c.what(), end.ExitCode)
 		d.Fix = "read why in its log (logs), correct it, and run it again: an App with deploy or restart, a Job or a Pipeline with run"
 	}
 	return d

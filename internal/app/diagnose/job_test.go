@@ -42,7 +42,7 @@ func TestRuns(t *testing.T) {
 		cause   runnerapi.Cause
 		message string
 	}{
-		"failed":        {batchv1.JobReasonBackoffLimitExceeded, &corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 3, Message: "why\n"}, runnerapi.CauseJobFailed, "failed after 4 tries: its process ended with exit code 3"},
+		"failed":        {batchv1.JobReasonBackoffLimitExceeded, &corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 3, Message: "why\n"}, runnerapi.CauseJobFailed, "failed after 4 tries: the container's process ended with exit code 3"},
 		"late":          {batchv1.JobReasonDeadlineExceeded, nil, runnerapi.CauseDeadlinePassed, "deadline of 60 s"},
 		"without a pod": {batchv1.JobReasonBackoffLimitExceeded, nil, runnerapi.CauseJobFailed, "backoff limit"},
 		"out of memory": {batchv1.JobReasonBackoffLimitExceeded, &corev1.ContainerStateTerminated{Reason: "OOMKilled", ExitCode: 137}, runnerapi.CauseOutOfMemory, "used more memory"},

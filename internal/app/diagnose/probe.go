@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -49,7 +50,7 @@ func probeKill(c container, ev *Evidence) Finding {
 	if end == nil || end.Reason == "OOMKilled" || c.status.RestartCount == 0 {
 		return Finding{}
 	}
-	left := c.settlesIn(end, ev.Now)
+	left := c.settlesIn(end, ev)
 	if c.runs() && left <= 0 && c.status.Ready {
 		return Finding{}
 	}
@@ -59,7 +60,7 @@ func probeKill(c container, ev *Evidence) Finding {
 			continue
 		}
 		d := c.failing(kind, failure.Answer)
-		d.ExitCode = &end.ExitCode
+		d.ExitCode, d.LastLines = &end.ExitCode, lastLines(end.Message)
 		return Finding{Diagnosis: d, Recheck: left}
 	}
 	// A kubelet that has told of a pod often enough tells no more for minutes.
@@ -143,6 +144,10 @@ func (c container) failing(kind ProbeKind, answer string) *runnerapi.Diagnosis {
 		what += ": " + answer
 	}
 	fix := "make the App answer the probe, or correct probes." + name
+	if limit := c.spec.Resources.Limits.Cpu(); !limit.IsZero() && slowAnswer(answer) && limit.Cmp(plentyCPU) < 0 {
+		what += fmt.Sprintf("; the container is held to %s of a CPU, which may be why it is late", limit)
+		fix = "raise resources.limits.cpu, or timeoutSeconds in probes." + name + "; " + fix
+	}
 	switch kind {
 	case Startup:
 		what += "; the container was restarted because of it"
@@ -153,6 +158,14 @@ func (c container) failing(kind ProbeKind, answer string) *runnerapi.Diagnosis {
 		what += "; the pod gets no traffic"
 	}
 	return c.diagnosis(runnerapi.CauseProbeFailing, what, fix)
+}
+
+// plentyCPU is a limit from which on being throttled is not the first thing to think of.
+var plentyCPU = resource.MustParse("500m")
+
+// slowAnswer says whether a probe failed because no answer came in time.
+func slowAnswer(answer string) bool {
+	return containsAny(answer, []string{"context deadline exceeded", "Client.Timeout", "timed out", "timeout"})
 }
 
 // asks is what a probe does, in a few words.

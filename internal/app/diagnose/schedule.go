@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -29,6 +30,12 @@ func schedule(ev *Evidence) Finding {
 		if !alive(pod) {
 			continue
 		}
+		if f := unplaced(pod, ev); f.Diagnosis != nil || f.Recheck > 0 {
+			if f.Diagnosis != nil {
+				return f
+			}
+			recheck = sooner(recheck, f.Recheck)
+		}
 		for _, cond := range pod.Status.Conditions {
 			if cond.Type == corev1.PodScheduled && cond.Status == corev1.ConditionFalse && cond.Reason == corev1.PodReasonUnschedulable {
 				f := unbound(pod, cond, ev)
@@ -45,6 +52,51 @@ func schedule(ev *Evidence) Finding {
 	return Finding{Recheck: recheck}
 }
 
+// placedBy is how long a scheduler may take to say anything of a pod, and gates to
+// be taken away.
+const placedBy = 30 * time.Second
+
+// unplaced finds a pod that no scheduler has looked at.
+func unplaced(pod *corev1.Pod, ev *Evidence) Finding {
+	begun := pod.Spec.NodeName != "" || len(pod.Status.ContainerStatuses)+len(pod.Status.InitContainerStatuses) > 0 || Ready(pod)
+	if begun || pod.CreationTimestamp.IsZero() {
+		return Finding{}
+	}
+	gated := false
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Reason != corev1.PodReasonSchedulingGated {
+			return Finding{}
+		}
+		gated = gated || c.Type == corev1.PodScheduled
+	}
+	if left := pod.CreationTimestamp.Add(placedBy).Sub(ev.Now); left > 0 {
+		return Finding{Recheck: left}
+	}
+	d := &runnerapi.Diagnosis{Cause: runnerapi.CauseUnschedulable, Object: "pod/" + pod.Name}
+	scheduler := pod.Spec.SchedulerName
+	switch why := ev.Claims[pod.UID]; {
+	case gated:
+		var gates []string
+		for _, g := range pod.Spec.SchedulingGates {
+			gates = append(gates, g.Name)
+		}
+		d.Message = "the pod may not be placed yet: it has scheduling gates " + clip(strings.Join(gates, ", "))
+		d.Fix = "have what put the gates there take them away, or leave them out of the pods (kubectl get pod -o yaml)"
+	case why != "":
+		d.Cause, d.Message = runnerapi.CauseVolumeNotBound, "no volume is there for "+clip(why)
+		d.Fix = "see that the provisioner of the storage class runs (kubectl get storageclass), or name another class in volumes.claim.storageClass"
+	case scheduler != "" && scheduler != corev1.DefaultSchedulerName:
+		d.Message = "no scheduler named " + scheduler + " has taken the pod"
+		d.Fix = "correct schedulerName in what makes the pods, or start that scheduler"
+	case len(claimNames(pod)) > 0: // it may wait for a volume that is being made
+		return Finding{Recheck: later(ev.Now.Sub(pod.CreationTimestamp.Time))}
+	default:
+		d.Message = "the cluster's scheduler has not looked at the pod"
+		d.Fix = "see that the scheduler runs (kubectl -n kube-system get pods)"
+	}
+	return found(d)
+}
+
 func unschedulable(pod *corev1.Pod, message string, tainted []*corev1.Node) *runnerapi.Diagnosis {
 	message, _, _ = strings.Cut(message, " preemption:")
 	message, _, _ = strings.Cut(message, " no new claims to deallocate")
@@ -59,7 +111,7 @@ func unschedulable(pod *corev1.Pod, message string, tainted []*corev1.Node) *run
 	}
 	return &runnerapi.Diagnosis{
 		Cause: runnerapi.CauseUnschedulable, Object: "pod/" + pod.Name,
-		Message: "no node takes the pod: " + said,
+		Message: "no node takes the pod: " + said + tooLarge(pod, message, tainted),
 		Fix:     unschedulableFix(pod, message, taints),
 	}
 }
@@ -88,6 +140,30 @@ func unschedulableFix(pod *corev1.Pod, message string, taints []string) string {
 		return "add a node that fits, or change in the App's spec what the message names (kubectl describe nodes)"
 	}
 	return strings.Join(fixes, "; ")
+}
+
+// tooLarge names the largest node where no node could ever have what the pod asks for.
+func tooLarge(pod *corev1.Pod, message string, nodes []*corev1.Node) string {
+	for _, m := range insufficient.FindAllStringSubmatch(message, -1) {
+		name := corev1.ResourceName(m[1])
+		asks := resource.Quantity{}
+		for _, c := range pod.Spec.Containers {
+			asks.Add(c.Resources.Requests[name])
+		}
+		var largest *corev1.Node
+		for _, node := range nodes {
+			if has := node.Status.Allocatable[name]; largest == nil || has.Cmp(largest.Status.Allocatable[name]) > 0 {
+				largest = node
+			}
+		}
+		if largest == nil {
+			continue
+		}
+		if has := largest.Status.Allocatable[name]; asks.Cmp(has) > 0 {
+			return fmt.Sprintf("; it asks for %s of %s, and the largest node, %s, has %s", asks.String(), name, largest.Name, has.String())
+		}
+	}
+	return ""
 }
 
 func resourceFix(pod *corev1.Pod, name string) string {

@@ -22,11 +22,13 @@ func unnamed(message string) bool {
 	return strings.Contains(message, "untolerated taint") && !namedTaint.MatchString(message)
 }
 
-// WantsTaints says whether the diagnosis hangs on the taints of the nodes.
+// WantsTaints says whether the diagnosis hangs on the taints of the nodes, or on what
+// they have.
 func WantsTaints(ds *appsv1.DaemonSet, pods []*corev1.Pod) bool {
+	short := func(c corev1.PodCondition) bool { return unnamed(c.Message) || insufficient.MatchString(c.Message) }
 	return ds != nil && ds.Status.DesiredNumberScheduled == 0 || slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
 		return alive(pod) && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-			return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && unnamed(c.Message)
+			return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && short(c)
 		})
 	})
 }

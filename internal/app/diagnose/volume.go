@@ -3,6 +3,7 @@ package diagnose
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -53,13 +54,18 @@ func unbound(pod *corev1.Pod, cond corev1.PodCondition, ev *Evidence) Finding {
 
 // UnboundClaims are the claims of a pod that has to wait for one of them.
 func UnboundClaims(pod *corev1.Pod) []string {
+	if pod.Spec.NodeName == "" && !slices.ContainsFunc(pod.Status.Conditions, isScheduled) {
+		return claimNames(pod) // its scheduler waits for them, and says nothing
+	}
 	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, unboundWords) {
+		if isScheduled(c) && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, unboundWords) {
 			return claimNames(pod)
 		}
 	}
 	return nil
 }
+
+func isScheduled(c corev1.PodCondition) bool { return c.Type == corev1.PodScheduled }
 
 func claimsOf(pod *corev1.Pod) string { return clip(strings.Join(claimNames(pod), ", ")) }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -46,7 +47,7 @@ func ecKey(t testing.TB, curve elliptic.Curve) *ecdsa.PrivateKey {
 
 func TestOpenMakesItOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ca.pem")
-	certs := make(chan *x509.Certificate)
+	certs := make(chan *x509.Certificate, 4)
 	for range 4 {
 		go func() {
 			c, err := ca.Open(file, at(noon))
@@ -57,9 +58,9 @@ func TestOpenMakesItOnce(t *testing.T) {
 			certs <- c.Certificate()
 		}()
 	}
-	first := <-certs
+	first := await.Receive(t, certs, "a CA")
 	for range 3 {
-		assert.Equal(t, first, <-certs)
+		assert.Equal(t, first, await.Receive(t, certs, "the same CA"))
 	}
 	info, err := os.Stat(file)
 	require.NoError(t, err)
@@ -100,7 +101,7 @@ func TestAgentCertificate(t *testing.T) {
 	require.NoError(t, err)
 	cert, err := ca.ParseCertificate(issued.Certificate)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"a1.agents"}, cert.DNSNames, "names of the request are ignored")
+	assert.Equal(t, []string{"a1.agents", "kubernetes.a1.agents"}, cert.DNSNames, "names of the request are ignored")
 	assert.Equal(t, "spiffe://trust/agent/a1", cert.URIs[0].String())
 	assert.Equal(t, noon.Add(-time.Hour), cert.NotBefore)
 	assert.Equal(t, noon.Add(24*time.Hour), cert.NotAfter)

@@ -13,6 +13,8 @@ import (
 	"net/url"
 	"slices"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // Issued is a certificate for somebody else.
@@ -54,11 +56,11 @@ func ParseRequest(text string) (*x509.CertificateRequest, error) {
 }
 
 // Agent issues an agent's certificate: it is a client of the control plane and of
-// frps, and the server of the Runner API.
+// frps, and the server of the Runner API and, under a name of its own, of the Kubernetes API.
 func (c *CA) Agent(req *x509.CertificateRequest, serverName string, id *url.URL, ttl time.Duration) (Issued, error) {
 	return c.issue(req.PublicKey, &x509.Certificate{
 		Subject:  pkix.Name{CommonName: serverName},
-		DNSNames: []string{serverName}, URIs: []*url.URL{id},
+		DNSNames: []string{serverName, runnerapi.KubernetesServerName(serverName)}, URIs: []*url.URL{id},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 	}, ttl)
 }

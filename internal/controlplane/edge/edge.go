@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
@@ -89,6 +90,9 @@ func (e *Edge) route(ctx context.Context, conn net.Conn, heard func()) {
 	heard()
 	if err != nil {
 		unblock()
+		if errors.Is(err, errNoName) {
+			refuse(conn, alertUnrecognizedName)
+		}
 		_ = conn.Close()
 		log.Debug().Err(err).Msg("edge: not a TLS connection for an agent")
 		return
@@ -124,9 +128,11 @@ func (e *Edge) route(ctx context.Context, conn net.Conn, heard func()) {
 	}
 }
 
-// agentOf takes the agent's ID from AGENT_ID.DOMAIN.
+// agentOf takes the agent's ID from AGENT_ID.DOMAIN, or from the agent's name for the
+// Kubernetes API.
 func agentOf(name, domain string) (string, bool) {
-	id, rest, ok := strings.Cut(strings.ToLower(name), ".")
+	name = strings.TrimPrefix(strings.ToLower(name), runnerapi.KubernetesServerPrefix)
+	id, rest, ok := strings.Cut(name, ".")
 	return id, ok && id != "" && rest == strings.ToLower(domain)
 }
 

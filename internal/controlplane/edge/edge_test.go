@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
@@ -49,7 +50,7 @@ func serve(t *testing.T, cfg Config) string {
 	go func() { done <- New(cfg).Serve(ctx, ln) }()
 	t.Cleanup(func() {
 		cancel()
-		assert.NoError(t, <-done)
+		assert.NoError(t, await.Receive(t, done, "the end of the edge"))
 	})
 	return ln.Addr().String()
 }
@@ -58,7 +59,7 @@ func dial(t *testing.T, addr string) net.Conn {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr)
 	require.NoError(t, err)
-	require.NoError(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
+	require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -73,9 +74,15 @@ func TestTLSEndsInTheAgent(t *testing.T) {
 	}})
 	served := make(chan error, 1)
 	go func() {
-		conn := tls.Server(<-agent, &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}})
-		_, err := io.Copy(conn, conn)
-		served <- errors.Join(err, conn.Close())
+		var conn net.Conn
+		select {
+		case conn = <-agent:
+		case <-t.Context().Done():
+			return
+		}
+		secure := tls.Server(conn, &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}})
+		_, err := io.Copy(secure, secure)
+		served <- errors.Join(err, secure.Close())
 	}()
 	client := tls.Client(dial(t, addr), &tls.Config{MinVersion: tls.VersionTLS13, ServerName: "A1." + domain, RootCAs: pool})
 	_, err := client.Write([]byte("hello"))
@@ -84,7 +91,7 @@ func TestTLSEndsInTheAgent(t *testing.T) {
 	echo, err := io.ReadAll(client)
 	require.NoError(t, err)
 	assert.Equal(t, "hello", string(echo))
-	require.NoError(t, <-served)
+	require.NoError(t, await.Receive(t, served, "the end of the agent's side"))
 }
 
 func TestRefusals(t *testing.T) {
@@ -95,14 +102,23 @@ func TestRefusals(t *testing.T) {
 		return server.ErrNotConnected
 	}})
 	for name, want := range map[string]string{
-		"offline." + domain: "unrecognized name",
-		"busy." + domain:    "internal error",
-		"a1.elsewhere.test": "unrecognized name",
-		domain:              "unrecognized name",
+		"offline." + domain:         "unrecognized name",
+		"busy." + domain:            "internal error",
+		"kubernetes.busy." + domain: "internal error", // the same agent
+		"kubernetes." + domain:      "unrecognized name",
+		"a1.elsewhere.test":         "unrecognized name",
+		domain:                      "unrecognized name",
 	} {
 		err := tls.Client(dial(t, addr), &tls.Config{MinVersion: tls.VersionTLS13, ServerName: name}).HandshakeContext(t.Context())
 		require.ErrorContains(t, err, want, name)
 	}
+}
+
+// TestWhoNamesNobodyIsToldSo: clients by IP address, such as kubectl -s https://192.0.2.1, say no name.
+func TestWhoNamesNobodyIsToldSo(t *testing.T) {
+	addr := serve(t, Config{})
+	secure := &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true}
+	require.ErrorContains(t, tls.Client(dial(t, addr), secure).HandshakeContext(t.Context()), "unrecognized name")
 }
 
 func TestWhatIsNoTLSIsClosed(t *testing.T) {
@@ -150,7 +166,7 @@ func TestAnAgentThatDoesNotAnswerKeepsNobodyFromOthers(t *testing.T) {
 	for range 2 {
 		_, err := ask("hung")
 		require.NoError(t, err)
-		<-waiting
+		await.Receive(t, waiting, "the handover")
 	}
 	third, err := ask("hung")
 	require.NoError(t, err)

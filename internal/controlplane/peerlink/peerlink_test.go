@@ -20,6 +20,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/hostile"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
@@ -60,7 +61,7 @@ func startServer(t *testing.T, c *ca.CA, to Handover) (address string, limited *
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx, limited) }()
-	t.Cleanup(func() { cancel(); assert.NoError(t, <-done) })
+	t.Cleanup(func() { cancel(); assert.NoError(t, await.Receive(t, done, "the end of the server")) })
 	return ln.Addr().String(), limited
 }
 
@@ -113,7 +114,7 @@ func TestAConnectionIsHandedOn(t *testing.T) {
 	writing.Wait()
 	assert.True(t, bytes.Equal(sent, got))
 	require.NoError(t, near.Close())
-	require.Eventually(t, func() bool { return limited.Stats().Open == 0 }, 10*time.Second, 5*time.Millisecond, "one end closes the other")
+	await.Until(t, "no connection is left", func() bool { return limited.Stats().Open == 0 })
 }
 
 // TestWhatTheOtherSaysIsHeard: on an error the connection is the caller's still.
@@ -159,7 +160,7 @@ func TestControlPlanesVerifyEachOther(t *testing.T) {
 	require.ErrorContains(t, err, "certificate is valid for b.controlplane."+domain)
 	err = newClient(t, stranger, nodeCert(c, "a")).Handover(t.Context(), "b", address, "agent1", far)
 	require.ErrorContains(t, err, "unknown authority")
-	require.Eventually(t, func() bool { return limited.Stats().Open == 0 }, 10*time.Second, 5*time.Millisecond)
+	await.Until(t, "no connection is left", func() bool { return limited.Stats().Open == 0 })
 }
 
 // TestTheListenerForControlPlanesEndsEveryAttack sends what is hostile to TLS.
@@ -170,10 +171,10 @@ func TestTheListenerForControlPlanesEndsEveryAttack(t *testing.T) {
 		return server.ErrNotConnected
 	})
 	target := hostile.Target{Addr: address, TLS: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: c.Pool(), ServerName: ServerName(domain, "b"), NextProtos: []string{alpn}}}
-	left, err := target.LeftOpen(t.Context(), hostile.TLS(ServerName(domain, "b")), 2*requestTimeout, func([]byte) bool { return true })
+	left, err := target.LeftOpen(t.Context(), hostile.TLS(ServerName(domain, "b")), time.Minute, func([]byte) bool { return true })
 	require.NoError(t, err)
 	assert.Empty(t, left)
-	require.Eventually(t, func() bool { return limited.Stats().Open == 0 }, 2*requestTimeout, 5*time.Millisecond)
+	await.Until(t, "no connection is left", func() bool { return limited.Stats().Open == 0 })
 }
 
 func FuzzRequest(f *testing.F) {

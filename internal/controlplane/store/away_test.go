@@ -16,6 +16,7 @@ import (
 )
 
 func TestAwayTellsAnOutageFromAnAnswer(t *testing.T) {
+	t.Parallel()
 	for name, err := range map[string]error{
 		"refused":       &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED},
 		"cut":           io.ErrUnexpectedEOF,

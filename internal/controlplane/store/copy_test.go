@@ -26,6 +26,7 @@ func filledFile(t *testing.T) string {
 }
 
 func TestCopy(t *testing.T) {
+	t.Parallel()
 	d, ctx, file := hosted(t), t.Context(), filledFile(t)
 	source, err := store.Open(ctx, file)
 	closing(t, source, err)
@@ -70,6 +71,7 @@ func TestCopy(t *testing.T) {
 
 // TestCopyIsAllOrNothing: the last table fails, and the first ones stay empty.
 func TestCopyIsAllOrNothing(t *testing.T) {
+	t.Parallel()
 	d, ctx, file := hosted(t), t.Context(), filledFile(t)
 	s := openHosted(t, d)
 	b, err := store.BarePostgres(store.Postgres{URL: d.URL()})

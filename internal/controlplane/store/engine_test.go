@@ -11,21 +11,18 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
+	"github.com/pipeops/pipeops-vm-agent/test/testmain"
 )
 
-var (
-	server     postgres.Shared
-	onPostgres bool
-)
+// server is the PostgreSQL of all tests.
+var server postgres.Shared
 
-// TestMain runs every test twice: on SQLite, and, unless -short is given, on
-// PostgreSQL.
-func TestMain(m *testing.M) { os.Exit(server.Twice(m, &onPostgres)) }
+func TestMain(m *testing.M) { os.Exit(testmain.Wrap(m, server.Stop).Run()) }
 
-// place makes a database and answers what opens it: twice is two processes.
-func place(t *testing.T) func() *store.Store {
+// place makes a database and returns what opens it: twice is two processes.
+func place(t *testing.T, on postgres.Engine) func() *store.Store {
 	t.Helper()
-	if onPostgres {
+	if on == postgres.PostgreSQL {
 		at := store.Postgres{URL: server.Database(t).URL(), Log: zerolog.Nop()}
 		return func() *store.Store {
 			s, err := store.OpenPostgres(t.Context(), at)
@@ -47,7 +44,7 @@ func closing(t *testing.T, s *store.Store, err error) *store.Store {
 }
 
 // fresh is a new database.
-func fresh(t *testing.T) *store.Store {
+func fresh(t *testing.T, on postgres.Engine) *store.Store {
 	t.Helper()
-	return place(t)()
+	return place(t, on)()
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 )
 
 // site is a database with and without the store upon it.
@@ -21,14 +22,14 @@ type site struct {
 	open func() *store.Store
 }
 
-func newSite(t *testing.T, postgres bool) site {
+func newSite(t *testing.T, on postgres.Engine) site {
 	t.Helper()
 	bare := func(b store.Bare, err error) store.Bare {
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, b.Close()) })
 		return b
 	}
-	if postgres {
+	if on == postgres.PostgreSQL {
 		at := store.Postgres{URL: server.Database(t).URL(), Log: zerolog.Nop()}
 		return site{func() store.Bare { return bare(store.BarePostgres(at)) }, func() *store.Store {
 			s, err := store.OpenPostgres(t.Context(), at)
@@ -66,18 +67,21 @@ func fill(t *testing.T, b store.Bare, version int64) {
 
 // TestMigrationsKeepWhatIsThere brings a database of each earlier version, with
 // rows in it, up to date by opening it.
-func TestMigrationsKeepWhatIsThere(t *testing.T) {
-	for _, version := range versions(newSite(t, onPostgres).bare()) {
+func TestMigrationsKeepWhatIsThere(t *testing.T) { postgres.OnEach(t, testMigrationsKeepWhatIsThere) }
+
+func testMigrationsKeepWhatIsThere(t *testing.T, on postgres.Engine) {
+	t.Parallel()
+	for _, version := range versions(newSite(t, on).bare()) {
 		t.Run(fmt.Sprintf("from version %d", version), func(t *testing.T) {
-			at := newSite(t, onPostgres)
+			at := newSite(t, on)
 			b := at.bare()
 			_, err := b.UpTo(t.Context(), version)
 			require.NoError(t, err)
 			fill(t, b, version)
-			before := counts(t, b)
+			before := counts(t, b, on)
 			s := at.open()
 			for table, n := range before {
-				assert.Equal(t, n, counts(t, b)[table], "rows of table %s", table)
+				assert.Equal(t, n, counts(t, b, on)[table], "rows of table %s", table)
 			}
 			readAll(t, s, version)
 		})
@@ -143,14 +147,17 @@ func readAll(t *testing.T, s *store.Store, version int64) {
 }
 
 // TestMigrationsGoDown: what a migration made its way back removes, nothing else.
-func TestMigrationsGoDown(t *testing.T) {
-	b, ctx := newSite(t, onPostgres).bare(), t.Context()
+func TestMigrationsGoDown(t *testing.T) { postgres.OnEach(t, testMigrationsGoDown) }
+
+func testMigrationsGoDown(t *testing.T, on postgres.Engine) {
+	t.Parallel()
+	b, ctx := newSite(t, on).bare(), t.Context()
 	_, err := b.Up(ctx)
 	require.NoError(t, err)
 	fill(t, b, 1<<62)
 	_, err = b.DownTo(ctx, 0)
 	require.NoError(t, err)
-	assert.Empty(t, counts(t, b))
+	assert.Empty(t, counts(t, b, on))
 	_, err = b.Up(ctx)
 	require.NoError(t, err)
 }
@@ -158,10 +165,8 @@ func TestMigrationsGoDown(t *testing.T) {
 // TestBothSchemasAreTheSame compares columns, keys and indexes of SQLite's and
 // PostgreSQL's tables.
 func TestBothSchemasAreTheSame(t *testing.T) {
-	if !onPostgres {
-		t.Skip("is a test of both, and has its turn")
-	}
-	file, server := newSite(t, false).bare(), newSite(t, true).bare()
+	t.Parallel()
+	file, server := newSite(t, postgres.SQLite).bare(), newSite(t, postgres.PostgreSQL).bare()
 	for _, b := range []store.Bare{file, server} {
 		_, err := b.Up(t.Context())
 		require.NoError(t, err)
@@ -190,10 +195,10 @@ func TestBothSchemasAreTheSame(t *testing.T) {
 }
 
 // counts are the rows of each table.
-func counts(t *testing.T, b store.Bare) map[string]string {
+func counts(t *testing.T, b store.Bare, on postgres.Engine) map[string]string {
 	t.Helper()
 	tables := `SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%' AND name NOT LIKE 'goose%'`
-	if onPostgres {
+	if on == postgres.PostgreSQL {
 		tables = `SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename NOT LIKE 'goose%'`
 	}
 	rows := map[string]string{}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 )
 
 // long is an outbox of an agent with an App, as it grows while there is no broker.
@@ -55,7 +56,12 @@ func waiting(t *testing.T, s *store.Store) map[string][]string {
 }
 
 func TestTheOutboxOfOneAgentIsBounded(t *testing.T) {
-	s := fresh(t)
+	postgres.OnEach(t, testTheOutboxOfOneAgentIsBounded)
+}
+
+func testTheOutboxOfOneAgentIsBounded(t *testing.T, on postgres.Engine) {
+	t.Parallel()
+	s := fresh(t, on)
 	long(t, s, "loud", 20)
 	long(t, s, "quiet", 1)
 	limits := store.OutboxLimits{PerAgent: 12, Events: 1000, Bytes: 1 << 30}
@@ -74,12 +80,17 @@ func TestTheOutboxOfOneAgentIsBounded(t *testing.T) {
 }
 
 func TestTheOutboxIsBoundedButForTheLastWords(t *testing.T) {
+	postgres.OnEach(t, testTheOutboxIsBoundedButForTheLastWords)
+}
+
+func testTheOutboxIsBoundedButForTheLastWords(t *testing.T, on postgres.Engine) {
+	t.Parallel()
 	for what, limits := range map[string]store.OutboxLimits{
 		"events": {PerAgent: 1000, Events: 10, Bytes: 1 << 30},
 		"bytes":  {PerAgent: 1000, Events: 1000, Bytes: 2000},
 	} {
 		t.Run(what, func(t *testing.T) {
-			s := fresh(t)
+			s := fresh(t, on)
 			long(t, s, "a", 10)
 			long(t, s, "b", 10)
 			long(t, s, "c", 10)
@@ -103,7 +114,12 @@ func TestTheOutboxIsBoundedButForTheLastWords(t *testing.T) {
 }
 
 func TestTheSizeOfTheOutboxIsThatOfItsEvents(t *testing.T) {
-	s := fresh(t)
+	postgres.OnEach(t, testTheSizeOfTheOutboxIsThatOfItsEvents)
+}
+
+func testTheSizeOfTheOutboxIsThatOfItsEvents(t *testing.T, on postgres.Engine) {
+	t.Parallel()
+	s := fresh(t, on)
 	state, err := s.OutboxState(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, store.OutboxState{}, state)

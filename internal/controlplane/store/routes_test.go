@@ -8,10 +8,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 )
 
 func TestRoutesAreReplacedAndGoWithTheirAgent(t *testing.T) {
-	s, ctx := fresh(t), t.Context()
+	postgres.OnEach(t, testRoutesAreReplacedAndGoWithTheirAgent)
+}
+
+func testRoutesAreReplacedAndGoWithTheirAgent(t *testing.T, on postgres.Engine) {
+	t.Parallel()
+	s, ctx := fresh(t, on), t.Context()
 	require.NoError(t, s.InsertAgent(ctx, agent("a1", "shop")))
 	require.NoError(t, s.InsertAgent(ctx, agent("a2", "bakery")))
 	put := func(agentID string, set store.RouteSet, routes ...store.Route) {

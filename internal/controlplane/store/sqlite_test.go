@@ -11,9 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 func TestWhoeverWaitsToWriteKeepsNobodyFromReading(t *testing.T) {
+	t.Parallel()
 	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
@@ -24,11 +26,11 @@ func TestWhoeverWaitsToWriteKeepsNobodyFromReading(t *testing.T) {
 	writers.Go(func() {
 		assert.NoError(t, s.Update(t.Context(), func(*store.Tx) error { close(began); <-end; return nil }))
 	})
-	<-began
+	await.Closed(t, began, "the first writer")
 	for range 100 { // many more than there are connections
 		writers.Go(func() { assert.NoError(t, s.Update(t.Context(), func(*store.Tx) error { return nil })) })
 	}
-	reading, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	reading, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for range 200 { // while they all come to wait
 		require.NoError(t, s.Ping(reading))

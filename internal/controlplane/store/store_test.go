@@ -16,6 +16,8 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 123000, time.UTC)
@@ -43,9 +45,7 @@ func enqueue(t *testing.T, s *store.Store, a store.Agent, kind announce.Type) an
 }
 
 func TestTheFileIsForItsOwnerOnly(t *testing.T) {
-	if onPostgres {
-		t.Skip("there is no file")
-	}
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "x.db")
 	s, err := store.Open(t.Context(), file)
 	closing(t, s, err)
@@ -57,8 +57,11 @@ func TestTheFileIsForItsOwnerOnly(t *testing.T) {
 	}
 }
 
-func TestTokens(t *testing.T) {
-	s, ctx := fresh(t), t.Context()
+func TestTokens(t *testing.T) { postgres.OnEach(t, testTokens) }
+
+func testTokens(t *testing.T, on postgres.Engine) {
+	t.Parallel()
+	s, ctx := fresh(t, on), t.Context()
 	want := store.Token{ID: "t1", Name: "first", Labels: map[string]string{"a": "b"}, Hash: "h", MaxUses: 2, CreatedAt: noon, ExpiresAt: noon.Add(time.Hour)}
 	require.NoError(t, s.CreateToken(ctx, want))
 	require.NoError(t, s.UseToken(ctx, "t1", "agent", noon, true))
@@ -78,8 +81,11 @@ func TestTokens(t *testing.T) {
 	require.ErrorIs(t, s.RevokeToken(ctx, "none", noon), store.ErrNotFound)
 }
 
-func TestAgents(t *testing.T) {
-	s, ctx := fresh(t), t.Context()
+func TestAgents(t *testing.T) { postgres.OnEach(t, testAgents) }
+
+func testAgents(t *testing.T, on postgres.Engine) {
+	t.Parallel()
+	s, ctx := fresh(t, on), t.Context()
 	a := agent("a1", "shop")
 	require.NoError(t, s.InsertAgent(ctx, a))
 	require.Error(t, s.InsertAgent(ctx, agent("a2", "shop")), "a name is taken once")
@@ -111,8 +117,11 @@ func TestAgents(t *testing.T) {
 	assert.Len(t, list, 1)
 }
 
-func TestUpdateIsAllOrNothing(t *testing.T) {
-	s, ctx := fresh(t), t.Context()
+func TestUpdateIsAllOrNothing(t *testing.T) { postgres.OnEach(t, testUpdateIsAllOrNothing) }
+
+func testUpdateIsAllOrNothing(t *testing.T, on postgres.Engine) {
+	t.Parallel()
+	s, ctx := fresh(t, on), t.Context()
 	stop := errors.New("stop")
 	err := s.Update(ctx, func(tx *store.Tx) error {
 		require.NoError(t, tx.InsertAgent(ctx, agent("a1", "shop")))
@@ -129,7 +138,12 @@ func TestUpdateIsAllOrNothing(t *testing.T) {
 }
 
 func TestOutboxKeepsOrderAndSurvivesReopening(t *testing.T) {
-	open := place(t)
+	postgres.OnEach(t, testOutboxKeepsOrderAndSurvivesReopening)
+}
+
+func testOutboxKeepsOrderAndSurvivesReopening(t *testing.T, on postgres.Engine) {
+	t.Parallel()
+	open := place(t, on)
 	s := open()
 	a := agent("a1", "shop")
 	require.NoError(t, s.InsertAgent(t.Context(), a))
@@ -137,7 +151,7 @@ func TestOutboxKeepsOrderAndSurvivesReopening(t *testing.T) {
 	for range 5 {
 		events = append(events, enqueue(t, s, a, announce.AgentUpdated))
 	}
-	<-s.Queued()
+	await.Receive(t, s.Queued(), "word of the queued events")
 	require.NoError(t, s.Close())
 
 	s = open()
@@ -154,8 +168,11 @@ func TestOutboxKeepsOrderAndSurvivesReopening(t *testing.T) {
 	assert.Equal(t, 2, n)
 }
 
-func TestTimelineIsIdempotent(t *testing.T) {
-	s, ctx := fresh(t), t.Context()
+func TestTimelineIsIdempotent(t *testing.T) { postgres.OnEach(t, testTimelineIsIdempotent) }
+
+func testTimelineIsIdempotent(t *testing.T, on postgres.Engine) {
+	t.Parallel()
+	s, ctx := fresh(t, on), t.Context()
 	require.NoError(t, s.InsertAgent(ctx, agent("a1", "shop")))
 	add := func(e announce.Event) {
 		require.NoError(t, s.Update(ctx, func(tx *store.Tx) error { return tx.AddToTimeline(ctx, e) }))
@@ -178,7 +195,12 @@ func TestTimelineIsIdempotent(t *testing.T) {
 }
 
 func TestReceivedKnowsWhatCameBefore(t *testing.T) {
-	s, ctx := fresh(t), t.Context()
+	postgres.OnEach(t, testReceivedKnowsWhatCameBefore)
+}
+
+func testReceivedKnowsWhatCameBefore(t *testing.T, on postgres.Engine) {
+	t.Parallel()
+	s, ctx := fresh(t, on), t.Context()
 	require.NoError(t, s.InsertAgent(ctx, agent("a1", "shop")))
 	for i, want := range []bool{true, false} {
 		fresh, err := s.Received(ctx, "a1", "e", noon)
@@ -191,8 +213,11 @@ func TestReceivedKnowsWhatCameBefore(t *testing.T) {
 	assert.True(t, again)
 }
 
-func TestRunners(t *testing.T) {
-	s, ctx := fresh(t), t.Context()
+func TestRunners(t *testing.T) { postgres.OnEach(t, testRunners) }
+
+func testRunners(t *testing.T, on postgres.Engine) {
+	t.Parallel()
+	s, ctx := fresh(t, on), t.Context()
 	first := store.Runner{Name: "r", Serial: "01", CreatedAt: noon, ExpiresAt: noon.Add(time.Hour)}
 	require.NoError(t, s.PutRunner(ctx, first))
 	require.NoError(t, s.RevokeCertificate(ctx, first, noon))
@@ -216,28 +241,27 @@ func TestRunners(t *testing.T) {
 }
 
 func TestTwoProcessesShareTheDatabase(t *testing.T) {
-	open := place(t)
+	postgres.OnEach(t, testTwoProcessesShareTheDatabase)
+}
+
+func testTwoProcessesShareTheDatabase(t *testing.T, on postgres.Engine) {
+	t.Parallel()
+	open := place(t, on)
 	serve, cli := open(), open()
 	ctx, cancel := context.WithCancel(t.Context())
-	changed, watching := make(chan struct{}, 100), make(chan error, 1)
+	changed, watching := make(chan struct{}, 10_000), make(chan error, 1)
 	go func() {
 		watching <- serve.Watch(ctx, time.Millisecond, func() { changed <- struct{}{} })
 	}()
-	deadline := time.After(10 * time.Second)
-	for i := 0; ; i++ { // the first change may come before the watch began
-		require.NoError(t, cli.PutSetting(t.Context(), "k", fmt.Sprint(i)))
-		select {
-		case <-changed:
-		case <-time.After(20 * time.Millisecond):
-			continue
-		case <-deadline:
-			t.Fatal("the change was not seen")
-		}
-		break
-	}
-	<-serve.Queued()
+	changes := 0
+	await.Until(t, "the change is seen", func() bool { // the first ones may come before the watch began
+		changes++
+		require.NoError(t, cli.PutSetting(t.Context(), "k", fmt.Sprint(changes)))
+		return len(changed) > 0
+	})
+	await.Receive(t, serve.Queued(), "word of the change")
 	cancel()
-	require.NoError(t, <-watching)
+	require.NoError(t, await.Receive(t, watching, "the end of Watch"))
 	settings, err := serve.Settings(t.Context())
 	require.NoError(t, err)
 	assert.Contains(t, settings, "k")
@@ -247,11 +271,16 @@ func TestTwoProcessesShareTheDatabase(t *testing.T) {
 // TestManyWritersWaitForEachOther has two processes read, think and write: what
 // each read is still true when it writes.
 func TestManyWritersWaitForEachOther(t *testing.T) {
-	open, ctx := place(t), t.Context()
+	postgres.OnEach(t, testManyWritersWaitForEachOther)
+}
+
+func testManyWritersWaitForEachOther(t *testing.T, on postgres.Engine) {
+	t.Parallel()
+	open, ctx := place(t, on), t.Context()
 	processes := []*store.Store{open(), open()}
 	require.NoError(t, processes[0].PutSetting(ctx, "count", "0"))
-	done := make(chan error)
 	const writers, times = 8, 10
+	done := make(chan error, writers)
 	for i := range writers {
 		go func() {
 			var err error
@@ -262,7 +291,7 @@ func TestManyWritersWaitForEachOther(t *testing.T) {
 		}()
 	}
 	for range writers {
-		require.NoError(t, <-done)
+		require.NoError(t, await.Receive(t, done, "the end of a writer"))
 	}
 	settings, err := processes[1].Settings(ctx)
 	require.NoError(t, err)
@@ -284,7 +313,12 @@ func increment(ctx context.Context, tx *store.Tx) error {
 // TestTheOutboxHasNoGapsThatFillLater: what is announced is taken out up to an ID,
 // and nothing may turn up below it afterwards.
 func TestTheOutboxHasNoGapsThatFillLater(t *testing.T) {
-	open, ctx := place(t), t.Context()
+	postgres.OnEach(t, testTheOutboxHasNoGapsThatFillLater)
+}
+
+func testTheOutboxHasNoGapsThatFillLater(t *testing.T, on postgres.Engine) {
+	t.Parallel()
+	open, ctx := place(t, on), t.Context()
 	processes := []*store.Store{open(), open()}
 	const writers, times = 6, 10
 	for i := range writers {
@@ -313,8 +347,11 @@ func TestTheOutboxHasNoGapsThatFillLater(t *testing.T) {
 	group.Wait()
 }
 
-func TestAPanicEndsTheTransaction(t *testing.T) {
-	s, ctx := fresh(t), t.Context()
+func TestAPanicEndsTheTransaction(t *testing.T) { postgres.OnEach(t, testAPanicEndsTheTransaction) }
+
+func testAPanicEndsTheTransaction(t *testing.T, on postgres.Engine) {
+	t.Parallel()
+	s, ctx := fresh(t, on), t.Context()
 	assert.Panics(t, func() {
 		_ = s.Update(ctx, func(tx *store.Tx) error {
 			require.NoError(t, tx.PutSetting(ctx, "a", "b"))

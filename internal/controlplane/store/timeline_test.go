@@ -10,6 +10,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 )
 
 // remember puts events of an App, or of the agent itself if it has no name, into
@@ -48,8 +49,11 @@ func page(t *testing.T, s *store.Store, q store.TimelineQuery) (sequences []uint
 	return sequences, more
 }
 
-func TestATimelineIsAskedForInPages(t *testing.T) {
-	s := fresh(t)
+func TestATimelineIsAskedForInPages(t *testing.T) { postgres.OnEach(t, testATimelineIsAskedForInPages) }
+
+func testATimelineIsAskedForInPages(t *testing.T, on postgres.Engine) {
+	t.Parallel()
+	s := fresh(t, on)
 	require.NoError(t, s.InsertAgent(t.Context(), agent("a1", "shop")))
 	remember(t, s, announce.AgentOnline, "", 1, 2)
 	remember(t, s, announce.AppHealthy, "web", 3, 5)
@@ -79,7 +83,12 @@ func TestATimelineIsAskedForInPages(t *testing.T) {
 // TestAFloodingAppPushesNobodyOut: an App has its share of a timeline, and what was
 // last heard of the others is kept.
 func TestAFloodingAppPushesNobodyOut(t *testing.T) {
-	s := fresh(t)
+	postgres.OnEach(t, testAFloodingAppPushesNobodyOut)
+}
+
+func testAFloodingAppPushesNobodyOut(t *testing.T, on postgres.Engine) {
+	t.Parallel()
+	s := fresh(t, on)
 	require.NoError(t, s.InsertAgent(t.Context(), agent("a1", "shop")))
 	remember(t, s, announce.AgentOnline, "", 1, 1)
 	remember(t, s, announce.AppHealthy, "quiet", 2, 3)

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 // blockOf is the one block of a language in the document about webhooks.
@@ -51,7 +52,7 @@ func TestTheDocumentsGoVerifies(t *testing.T) {
 	hook := store.Webhook{URL: "http://" + address, AllowHTTP: true, Secret: secret}
 	good := NewSender(hook, Options{})
 	defer good.Close()
-	eventually(t, "the program listens, and takes it", func() bool {
+	await.Until(t, "the program listens, and takes it", func() bool {
 		return good.Send(t.Context(), "event-1", []byte(`{"a":1}`)).Err == nil
 	})
 	hook.Secret, hook.Previous, hook.PreviousUntil = NewSecret(), secret, time.Now().Add(time.Hour)

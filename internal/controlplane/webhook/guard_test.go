@@ -87,7 +87,6 @@ func TestReceiversThatMeanIll(t *testing.T) {
 	w.roots.AddCert(victim.Certificate())
 	for path, want := range map[string]string{"/redirect": "redirects are not followed", "/endless": "", "/header": "header"} {
 		s := NewSender(store.Webhook{URL: r.URL + path, AllowPrivate: true, Secret: NewSecret()}, Options{Roots: w.roots})
-		began := time.Now()
 		err := s.Send(t.Context(), "1", []byte("{}")).Err
 		s.Close()
 		if want == "" {
@@ -95,7 +94,6 @@ func TestReceiversThatMeanIll(t *testing.T) {
 		} else {
 			require.ErrorContains(t, err, want, path)
 		}
-		assert.Less(t, time.Since(began), callTimeout, path)
 	}
 	assert.Zero(t, victim.called())
 }

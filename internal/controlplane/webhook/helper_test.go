@@ -27,6 +27,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 // receiver is a real HTTPS server of somebody else's, who verifies what comes.
@@ -153,6 +154,8 @@ type world struct {
 	roots  *x509.CertPool
 	log    *logs
 	offset atomic.Int64
+
+	callTimeout time.Duration
 }
 
 func newWorld(t *testing.T) *world {
@@ -190,7 +193,7 @@ func (w *world) hook(name string, r *receiver, change ...func(*store.Webhook)) s
 }
 
 func (w *world) dispatcher() *Dispatcher {
-	d := NewDispatcher(w.store, Options{Roots: w.roots, UserAgent: "test", Now: w.now}, zerolog.New(w.log))
+	d := NewDispatcher(w.store, Options{Roots: w.roots, UserAgent: "test", Now: w.now, callTimeout: w.callTimeout}, zerolog.New(w.log))
 	d.firstRetry = 10 * time.Millisecond
 	return d
 }
@@ -202,7 +205,7 @@ func (w *world) run(d *Dispatcher) (stop func()) {
 	go func() { done <- d.Run(ctx) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
-		assert.NoError(w.t, <-done)
+		assert.NoError(w.t, await.Receive(w.t, done, "the end of the dispatcher"))
 	})
 	w.t.Cleanup(stop)
 	return stop
@@ -232,11 +235,6 @@ func (w *world) deliveries(hook string, state store.DeliveryState) []store.Deliv
 	list, err := w.store.Deliveries(w.t.Context(), hook, state, 10_000)
 	require.NoError(w.t, err)
 	return list
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	require.Eventually(t, ok, 30*time.Second, 5*time.Millisecond, what)
 }
 
 // logs is what was logged.

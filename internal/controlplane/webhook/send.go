@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -48,6 +49,8 @@ type Options struct {
 	// delivery; one that stays pending is tried again. It may be called from several
 	// goroutines.
 	Tried func(store.DeliveryState)
+
+	callTimeout time.Duration // 0 is the usual one
 }
 
 // NewSender makes a sender. Nothing that it does goes through a proxy: the check of
@@ -57,8 +60,9 @@ func NewSender(hook store.Webhook, o Options) *Sender {
 		o.Now = time.Now
 	}
 	g := guard{loopbackOnly: strings.HasPrefix(strings.ToLower(hook.URL), "http:"), allowPrivate: hook.AllowPrivate}
+	timeout := cmp.Or(o.callTimeout, callTimeout)
 	transport := &http.Transport{
-		DialContext:            (&net.Dialer{Timeout: callTimeout / 2, Control: g.control}).DialContext,
+		DialContext:            (&net.Dialer{Timeout: timeout / 2, Control: g.control}).DialContext,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.Roots},
 		ForceAttemptHTTP2:      true,
 		DisableCompression:     true,
@@ -67,7 +71,7 @@ func NewSender(hook store.Webhook, o Options) *Sender {
 		IdleConnTimeout:        idleFor,
 	}
 	return &Sender{hook: hook, userAgent: o.UserAgent, now: o.Now, client: &http.Client{
-		Transport: transport, Timeout: callTimeout,
+		Transport: transport, Timeout: timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }

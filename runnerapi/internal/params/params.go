@@ -33,6 +33,11 @@ type Write struct {
 	IdempotencyKey string `header:"Idempotency-Key" maxLength:"128" pattern:"^[A-Za-z0-9._:-]+$" doc:"The caller's name for this very command: sent again with the same key it is carried out once."`
 }
 
+// Deploy is what a deploy takes beside what every write takes.
+type Deploy struct {
+	KeepScale bool `query:"keepScale" doc:"Keep the App's replicas, autoscaling and pause where the spec names none of them. The agent reads and writes the App in one step, so a scale in between is not lost."`
+}
+
 // MaxWait is the longest that a call may wait.
 const MaxWait = 10 * time.Minute
 
@@ -112,11 +117,10 @@ type PortForward struct {
 
 // Apply is what the apply call takes beside its body.
 type Apply struct {
-	Set         string `query:"set" required:"true" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" doc:"Name of the set: what was applied under it before and is not among the manifests is pruned." example:"web-extras"`
-	Namespace   string `query:"namespace" required:"true" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" doc:"Namespace of the set's inventory, and of manifests that name none." example:"production"`
-	Prune       bool   `query:"prune" default:"true" doc:"Delete what left the set. What is not pruned stays in the inventory."`
-	Diff        bool   `query:"diff" doc:"Tell of each object what changes, as a unified diff. Values of Secrets are masked."`
-	ContentType string `header:"Content-Type" hidden:"true"`
+	Set       string `query:"set" required:"true" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" doc:"Name of the set: what was applied under it before and is not among the manifests is pruned." example:"web-extras"`
+	Namespace string `query:"namespace" required:"true" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" doc:"Namespace of the set's inventory, and of manifests that name none." example:"production"`
+	Prune     bool   `query:"prune" default:"true" doc:"Delete what left the set. What is not pruned stays in the inventory."`
+	Diff      bool   `query:"diff" doc:"Tell of each object what changes, as a unified diff. Values of Secrets are masked."`
 }
 
 // ManifestSet is the path of a set of manifests.

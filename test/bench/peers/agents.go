@@ -12,21 +12,21 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pipeops/pipeops-vm-agent/test/bench/figures"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/crowd"
-	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/figure"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/proc"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
 // agentsSettings are the sizes of the agents' part.
 type agentsSettings struct {
-	Agents    int           `json:"agents"`
-	Processes int           `json:"processes"`
-	Settle    time.Duration `json:"settle"`
-	Idle      time.Duration `json:"idle"`
-	Events    int           `json:"events"`
-	Tellers   int           `json:"tellers"`
-	Kills     int           `json:"kills"`
+	Agents    int
+	Processes int
+	Settle    time.Duration
+	Idle      time.Duration
+	Events    int
+	Tellers   int
+	Kills     int
 }
 
 const (
@@ -44,7 +44,7 @@ const (
 type agentsBench struct {
 	agentsSettings
 	*progress
-	figure.Set
+	*figures.Run
 	sys       *harness.System
 	processes []*proc.Process
 	crowds    []*rpc.Client
@@ -71,7 +71,8 @@ func runAgents(ctx context.Context, args []string) (err error) {
 	b := &agentsBench{progress: &progress{out: os.Stdout, start: time.Now()}}
 	flags := flag.NewFlagSet("agents", flag.ContinueOnError)
 	short := flags.Bool("short", false, "500 agents and shorter waits: for working on what is measured")
-	out := flags.String("out", "", "directory that takes the figures as JSON and SVG")
+	var output figures.Output
+	output.Flags(flags)
 	flags.StringVar(&b.profile, "profile", "", "directory that takes profiles of the control plane: where its CPU goes while agents connect, and its memory when they have")
 	flags.IntVar(&b.Agents, "agents", 10000, "simulated agents; as many as there may be open files for, if that is less")
 	flags.DurationVar(&b.Settle, "settle", 45*time.Second, "wait after the storm, until heartbeats are as seldom as they get")
@@ -88,19 +89,17 @@ func runAgents(ctx context.Context, args []string) (err error) {
 	if err := b.fit(); err != nil {
 		return err
 	}
+	if b.Run, err = figures.Begin(ctx, figures.Agents, output, *short); err != nil {
+		return err
+	}
 	defer func() { err = errors.Join(err, b.close()) }()
 	if err := b.perform(ctx); err != nil {
 		return errors.Join(err, b.Report(os.Stdout)) // of what there is
 	}
-	b.Part, b.Short, b.Settings, b.Details = "agents", *short, b.agentsSettings, b.curves
-	b.Time, b.Seconds = b.start.UTC().Truncate(time.Second), int(time.Since(b.start).Seconds())
-	if b.Machine, err = figure.ThisMachine(); err != nil {
-		return err
-	}
 	fmt.Printf("\n%d simulated agents and one control plane; took %s\n\n", b.Agents, time.Since(b.start).Round(time.Second))
 	broken := b.Report(os.Stdout)
-	if *out != "" {
-		err = errors.Join(b.Save(*out+"/agents.json"), b.curves.plot(*out, b.Agents))
+	if output.Dir != "" {
+		err = errors.Join(b.Publish(flags, b.curves), b.curves.plot(output.Dir, b.Agents))
 	}
 	return errors.Join(err, broken)
 }
@@ -191,7 +190,7 @@ func (b *agentsBench) enrol(ctx context.Context) error {
 	if err := b.enrolAll(ctx, token); err != nil {
 		return err
 	}
-	b.Add("agents.enrolled", "registrations", float64(b.Agents)/time.Since(start).Seconds(), "/s")
+	b.Add("agents.enrolled", float64(b.Agents)/time.Since(start).Seconds())
 	return nil
 }
 

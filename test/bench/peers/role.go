@@ -7,7 +7,6 @@ import (
 	"net"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/timerslack"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/crowd"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/load"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/proc"
@@ -36,9 +35,6 @@ func runRole(ctx context.Context, args []string) error {
 		var at way.Place
 		if err := json.Unmarshal([]byte(args[2]), &at); err != nil {
 			return fmt.Errorf("the place: %w", err)
-		}
-		if w.Name == way.Ours || w.Name == way.Direct { // as the product's programs do, of which direct TLS stands for the agent
-			timerslack.Raise()
 		}
 		if args[0] == roleRelay {
 			return w.Relay(ctx, at)

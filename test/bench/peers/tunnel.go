@@ -12,22 +12,22 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/figure"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/figures"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/way"
 )
 
 // tunnelSettings are the sizes of the tunnel's part.
 type tunnelSettings struct {
-	Rounds     int           `json:"rounds"`
-	Measure    time.Duration `json:"measure"`
-	BulkRounds int           `json:"bulkRounds"`
-	Bulk       time.Duration `json:"bulk"`
-	RoundTrip  time.Duration `json:"roundTrip"`
-	Reconnect  time.Duration `json:"reconnect"`
-	Only       string        `json:"only,omitempty"`
-	Steps      string        `json:"steps,omitempty"`
-	Clients    int           `json:"clients,omitempty"`
-	Protocol   string        `json:"protocol,omitempty"`
+	Rounds     int
+	Measure    time.Duration
+	BulkRounds int
+	Bulk       time.Duration
+	RoundTrip  time.Duration
+	Reconnect  time.Duration
+	Only       string
+	Steps      string
+	Clients    int
+	Protocol   string
 }
 
 // contender is a way with a protocol, and a Runner's client that takes it.
@@ -51,7 +51,8 @@ func runTunnel(ctx context.Context, args []string) (err error) {
 	b := &tunnelBench{progress: &progress{out: os.Stdout, start: time.Now()}}
 	flags := flag.NewFlagSet("tunnel", flag.ContinueOnError)
 	short := flags.Bool("short", false, "one short round of each: for working on what is measured")
-	out := flags.String("out", "", "directory that takes the figures as JSON and SVG")
+	var output figures.Output
+	output.Flags(flags)
 	// Many short turns and not few long ones: a virtual machine is faster now and slower then, for seconds
 	// at a time, and what is compared has to be of the same moment.
 	flags.IntVar(&b.Rounds, "rounds", 40, "rounds of requests, in which the ways take turns; peers are in every third")
@@ -70,6 +71,10 @@ func runTunnel(ctx context.Context, args []string) (err error) {
 	if *short {
 		b.Rounds, b.Measure, b.BulkRounds, b.Bulk, b.Reconnect = 1, 400*time.Millisecond, 1, 200*time.Millisecond, 15*time.Second
 	}
+	run, err := figures.Begin(ctx, figures.Tunnel, output, *short)
+	if err != nil {
+		return err
+	}
 	if b.dir, err = os.MkdirTemp("", "pipeops-bench-tunnel-"); err != nil {
 		return err
 	}
@@ -77,23 +82,15 @@ func runTunnel(ctx context.Context, args []string) (err error) {
 	if err := b.perform(ctx, *short); err != nil {
 		return err
 	}
-	machine, err := figure.ThisMachine()
-	if err != nil {
-		return err
-	}
-	set := &figure.Set{
-		Part: "tunnel", Time: b.progress.start.UTC().Truncate(time.Second), Seconds: int(time.Since(b.progress.start).Seconds()),
-		Machine: machine, Short: *short, Settings: b.tunnelSettings, Details: b.results.rows(),
-	}
-	b.results.figures(set)
+	b.results.figures(run.Set)
 	if b.Steps != "" || b.Clients > 0 || b.Protocol != "" {
-		set.Figures = slices.DeleteFunc(set.Figures, func(f figure.Figure) bool { return math.IsNaN(f.Value) })
+		run.Figures = slices.DeleteFunc(run.Figures, func(f figures.Figure) bool { return math.IsNaN(f.Measured) })
 	}
 	fmt.Printf("\nthe tunnel beside its peers; took %s\n\n", time.Since(b.progress.start).Round(time.Second))
 	b.results.print(os.Stdout)
-	broken := set.Report(os.Stdout)
-	if *out != "" {
-		err = errors.Join(set.Save(*out+"/tunnel.json"), b.results.plot(*out))
+	broken := run.Report(os.Stdout)
+	if output.Dir != "" {
+		err = errors.Join(run.Publish(flags, b.results.rows()), b.results.plot(output.Dir))
 	}
 	return errors.Join(err, broken)
 }

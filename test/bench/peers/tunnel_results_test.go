@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/figure"
+	"github.com/pipeops/pipeops-vm-agent/test/bench/figures"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/way"
 )
 
@@ -65,13 +65,13 @@ func sample(share float64) *tunnelResults {
 
 func TestTheBoundsOfTheTunnelAreChecked(t *testing.T) {
 	for share, broken := range map[float64]bool{1: false, 0.4: true} {
-		var set figure.Set
-		sample(share).figures(&set)
+		set := figures.New(figures.Tunnel)
+		sample(share).figures(set)
 		assert.Len(t, set.Figures, 2*10+2+1)
 		var out bytes.Buffer
 		if err := set.Report(&out); broken {
-			assert.ErrorIs(t, err, figure.ErrBroken)
-			assert.Contains(t, out.String(), "requests/s of 50 clients, to those over frp is 0.80, and must be ≥ 1.40")
+			assert.ErrorIs(t, err, figures.ErrBroken)
+			assert.Contains(t, out.String(), "requests/s of 50 clients, to those over frp is 0.80, and must be ≥ 1.4")
 		} else {
 			assert.NoError(t, err, out.String())
 		}

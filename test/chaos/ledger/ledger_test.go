@@ -102,16 +102,31 @@ func TestWhatDoesNotBalanceIsFound(t *testing.T) {
 // TestAnswersThatDoNotFitAreFound doctors what was answered.
 func TestAnswersThatDoNotFitAreFound(t *testing.T) {
 	deploy := done(ledger.Deploy, "v1", 1, 1)
-	for name, commands := range map[string][]ledger.Command{
-		"an App with a generation too many": {deploy, done(ledger.Deploy, "v2", 1, 3)},
-		"an App that is new again":          {deploy, done(ledger.Deploy, "v2", 1, 1)},
-		"an App that was forgotten":         {deploy, notFound(done(ledger.Scale, "", 2, 0))},
-		"a command that was refused":        {deploy, {Kind: ledger.Scale, Name: "web", Outcome: ledger.Refused}},
+	for name, c := range map[string]struct {
+		second ledger.Command
+		want   string
+	}{
+		"an App with a generation too many": {
+			done(ledger.Deploy, "v2", 1, 3), "the answer to put-app of web (number 0, key , acknowledged with generation 3) fits nothing",
+		},
+		"an App that is new again": {
+			done(ledger.Deploy, "v2", 1, 1), "the answer to put-app of web (number 0, key , acknowledged with generation 1) fits nothing",
+		},
+		"an App that was forgotten": {
+			notFound(done(ledger.Scale, "", 2, 0)), "the answer to scale-app of web (number 0, key , refused) fits nothing",
+		},
+		"a command that was refused": {
+			ledger.Command{Kind: ledger.Scale, Name: "web", Outcome: ledger.Refused, Error: "forbidden"}, "refused) was refused: forbidden",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.NotEmpty(t, ledger.Effects(commands, map[ledger.Target]ledger.Held{
+			held := map[ledger.Target]ledger.Held{
 				target("App"): {State: ledger.State{Exists: true, Value: "v1", Replicas: 1, Generation: 1}},
-			}))
+			}
+			require.Empty(t, ledger.Effects([]ledger.Command{deploy}, held))
+			problems := ledger.Effects([]ledger.Command{deploy, c.second}, held)
+			require.NotEmpty(t, problems)
+			assert.Contains(t, problems[0], c.want)
 		})
 	}
 }
@@ -164,14 +179,14 @@ func event(sequence uint64, id string, kind announce.Type, data string) announce
 func TestEventsThatWereNotHeardAreFound(t *testing.T) {
 	one, two, three := event(1, "a", announce.AgentOnline, ""), event(2, "b", announce.AgentUpdated, ""), event(3, "c", announce.AgentUpdated, "")
 	assert.Empty(t, ledger.Heard([]announce.Event{one, two, one, two, three}, 3), "repeated is no harm")
-	for name, events := range map[string][]announce.Event{
-		"unheard":         {one, three},
-		"the last":        {one, two},
-		"out of order":    {one, three, two},
-		"two of a number": {one, two, event(2, "x", announce.AgentUpdated, ""), three},
-		"too many":        {one, two, three, event(4, "d", announce.AgentUpdated, "")},
+	for want, events := range map[string][]announce.Event{
+		"event 2 of 3 was never heard":                          {one, three},
+		"event 3 of 3 was never heard":                          {one, two},
+		"event 2 (agent.updated) was first heard after event 3": {one, three, two},
+		"two events have sequence 2: b and x":                   {one, two, event(2, "x", announce.AgentUpdated, ""), three},
+		"event 4 was heard; the control plane has announced 3":  {one, two, three, event(4, "d", announce.AgentUpdated, "")},
 	} {
-		assert.Len(t, ledger.Heard(events, 3), 1, name)
+		assert.Equal(t, []string{want}, ledger.Heard(events, 3))
 	}
 }
 

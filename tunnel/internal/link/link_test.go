@@ -9,13 +9,49 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	golog "github.com/fatedier/golib/log"
 	"github.com/rs/zerolog"
 
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
+
+// muted is a connection that can lose all that is written to it.
+type muted struct {
+	net.Conn
+	now atomic.Bool
+}
+
+func (m *muted) Write(p []byte) (int, error) {
+	if m.now.Load() {
+		return len(p), nil
+	}
+	return m.Conn.Write(p)
+}
+
+// TestADeadEndIsNoticed within 14 s. The connection dies just after an end has answered a ping,
+// when it takes longest.
+func TestADeadEndIsNoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := net.Pipe()
+		near, far := &muted{Conn: a}, &muted{Conn: b}
+		sessions := []*mux.Session{Client(near, nil), Server(far, nil)}
+		time.Sleep(time.Second) // by then either end has answered a ping
+		near.now.Store(true)
+		far.now.Store(true)
+		died := time.Now()
+		for _, s := range sessions {
+			<-s.CloseChan()
+			if took := time.Since(died); took > 14*time.Second {
+				t.Errorf("noticed after %s", took)
+			}
+			_ = s.Close()
+		}
+	})
+}
 
 // pair is one stream seen from both ends.
 func pair(t *testing.T) (client, server *Stream) {
@@ -35,7 +71,7 @@ func pair(t *testing.T) (client, server *Stream) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return NewStream(s, nil), NewStream(<-accepted, nil)
+	return NewStream(s, nil), NewStream(await.Receive(t, accepted, "a stream"), nil)
 }
 
 func TestStreamKeepsConnsPromises(t *testing.T) {
@@ -119,7 +155,7 @@ func TestGate(t *testing.T) {
 	default:
 	}
 	g.Leave()
-	<-shut
+	await.Closed(t, shut, "the gate to be shut")
 	if g.Go(func() { t.Error("ran behind a shut gate") }) {
 		t.Error("entered a shut gate")
 	}

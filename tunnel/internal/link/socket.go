@@ -2,7 +2,6 @@ package link
 
 import (
 	"net"
-	"runtime"
 	"sync"
 	"syscall"
 
@@ -20,9 +19,6 @@ var records = sync.Pool{New: func() any { b := make([]byte, 0, socketSize); retu
 type Socket struct {
 	net.Conn
 
-	raw  syscall.RawConn // with next
-	next *anticipation   // nil where nothing is looked for
-
 	mu   sync.Mutex
 	held *[]byte // nil when nothing is held back
 }
@@ -31,40 +27,6 @@ type Socket struct {
 func NewSocket(conn net.Conn) *Socket {
 	tune(conn)
 	return &Socket{Conn: conn}
-}
-
-// NewAnsweringSocket is NewSocket at the end that answers requests, and looks for the next where they come so quickly
-// that to be woken by it takes longer than to wait for it. It takes a second processor, which waits.
-func NewAnsweringSocket(conn net.Conn) *Socket {
-	s := NewSocket(conn)
-	system, ok := conn.(syscall.Conn)
-	if !ok || !canLook || runtime.GOMAXPROCS(0) < 2 {
-		return s
-	}
-	if raw, err := system.SyscallConn(); err == nil {
-		s.raw, s.next = raw, newAnticipation()
-	}
-	return s
-}
-
-// Read implements net.Conn.
-func (s *Socket) Read(p []byte) (int, error) {
-	if s.next == nil {
-		return s.Conn.Read(p)
-	}
-	if s.next.worthIt() {
-		look(s.raw)
-	}
-	n, err := s.Conn.Read(p)
-	s.next.came()
-	return n, err
-}
-
-// Answered implements mux.Answering.
-func (s *Socket) Answered() {
-	if s.next != nil {
-		s.next.answer()
-	}
 }
 
 // tune asks the system for what bulk and small frames need to live side by side. What it

@@ -45,18 +45,13 @@ type Corked interface {
 	Uncork() error
 }
 
-// Answering is a Corked that is told before an answer is sent to a single client: no other stream has anything to send with
-// it, none had before it, and what one client uses one for is what this stream is used for (manner).
-type Answering interface{ Answered() }
-
 // batch is what waits to be sent. While one batch is in the kernel the next is gathered:
 // group commit, as databases call it. What a small request costs is system calls.
 //
 // So a write has succeeded when it is taken, and its failure ends the session.
 type batch struct {
 	conn    net.Conn
-	below   Corked    // of its TLS; nil when there is none
-	told    Answering // what is below, where it is that
+	below   Corked // of its TLS; nil when there is none
 	timeout time.Duration
 	failed  func(error)
 
@@ -67,7 +62,6 @@ type batch struct {
 	waiting  []byte
 	frame    int     // where in it the newest frame begins, which is of the stream that was last
 	grows    bool    // so that more of that stream goes into it
-	answer   bool    // waiting is one of a stream that was the last to send, and no other's
 	buffer   *[]byte // what waiting is in
 	busy     bool    // somebody sends
 	last     uint32  // the stream whose data came last
@@ -83,7 +77,6 @@ var (
 
 func newBatch(conn net.Conn, below Corked, timeout time.Duration, failed func(error)) *batch {
 	b := &batch{conn: conn, below: below, timeout: timeout, failed: failed}
-	b.told, _ = below.(Answering)
 	b.room.L, b.small.L, b.rested.L = &b.mu, &b.mu, &b.mu
 	return b
 }
@@ -100,7 +93,7 @@ func (b *batch) put(h header, now bool) bool {
 		return false
 	}
 	b.take(headerSize)
-	b.waiting, b.grows, b.answer = h.append(b.waiting), false, false
+	b.waiting, b.grows = h.append(b.waiting), false
 	b.flushSoon()
 	b.next()
 	return true
@@ -109,7 +102,7 @@ func (b *batch) put(h header, now bool) bool {
 // data appends a frame with p or as much of its beginning as there is room for, and answers
 // how much that was. A small frame that is said to be lone goes to the kernel from here when
 // its stream was the last to send as well: there is nobody to gather with.
-func (b *batch) data(stream uint32, p []byte, how manner) (int, error) {
+func (b *batch) data(stream uint32, p []byte, lone bool) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := b.fits(len(p))
@@ -127,9 +120,8 @@ func (b *batch) data(stream uint32, p []byte, how manner) (int, error) {
 	b.take(headerSize + n)
 	b.append(stream, p[:n])
 	alone := b.last == stream && len(b.waiting) <= smallFrame
-	b.answer = alone && how >= brief && (b.answer || len(b.waiting) == headerSize+n)
 	b.last = stream
-	if b.busy || !alone || how != lone {
+	if b.busy || !alone || !lone {
 		b.flushSoon()
 		b.next()
 		return n, nil
@@ -158,14 +150,14 @@ func (b *batch) append(stream uint32, p []byte) {
 // a frame that is bulk, or a small one whose stream was the last to send, while nobody sends and nothing waits. For
 // what fills a batch by itself, or was all that there was to be read and has nobody to gather with, another goroutine is
 // no help, and waking it costs more than the rest. The frame is p with room for its header; without one it is data.
-func (b *batch) send(stream uint32, p, frame []byte, how manner) (int, error) {
+func (b *batch) send(stream uint32, p, frame []byte, lone bool) (int, error) {
 	if frame == nil {
-		return b.data(stream, p, how)
+		return b.data(stream, p, lone)
 	}
 	b.mu.Lock()
 	if b.busy || len(b.waiting) > 0 || b.usable() != nil || len(p) <= smallFrame && b.last != stream {
 		b.mu.Unlock()
-		return b.data(stream, p, how)
+		return b.data(stream, p, lone)
 	}
 	b.last, b.busy = stream, true
 	b.mu.Unlock()

@@ -38,10 +38,7 @@ func (b *batch) rest() {
 // sendWaiting sends what waits, without the lock, so that the next batch can be gathered.
 func (b *batch) sendWaiting() {
 	data, buffer := b.waiting, b.buffer
-	if b.answer && b.told != nil {
-		b.told.Answered()
-	}
-	b.waiting, b.buffer, b.grows, b.answer = nil, nil, false, false
+	b.waiting, b.buffer, b.grows = nil, nil, false
 	b.next()
 	b.mu.Unlock()
 	var err error

@@ -7,7 +7,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,6 +56,12 @@ func (g *gated) Close() error {
 	return nil
 }
 
+// pass lets the write that is under way through, and waits for what follows from it.
+func (g *gated) pass() {
+	g.gate <- struct{}{}
+	synctest.Wait()
+}
+
 func (g *gated) written() [][]byte {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -68,10 +73,10 @@ func newTestBatch(conn net.Conn, below Corked) *batch {
 }
 
 // say puts in a frame of a stream.
-func say(t *testing.T, b *batch, stream uint32, text string, how manner) {
+func say(t *testing.T, b *batch, stream uint32, text string, lone bool) {
 	t.Helper()
 	for len(text) > 0 {
-		n, err := b.data(stream, []byte(text), how)
+		n, err := b.data(stream, []byte(text), lone)
 		if err != nil {
 			t.Error(err)
 			return
@@ -101,7 +106,7 @@ func TestWhatWaitsGoesOutTogether(t *testing.T) {
 		conn := newGated(make(chan struct{}))
 		b := newTestBatch(conn, nil)
 		for i := range 10 {
-			say(t, b, uint32(i), string(rune('a'+i)), busy)
+			say(t, b, uint32(i), string(rune('a'+i)), false)
 			synctest.Wait()
 		}
 		conn.gate <- struct{}{}
@@ -122,14 +127,14 @@ func TestWhatWaitsOfAStreamIsOneFrame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := newGated(make(chan struct{}))
 		b := newTestBatch(conn, nil)
-		say(t, b, 1, "first", busy)
+		say(t, b, 1, "first", false)
 		synctest.Wait() // it is on its way
-		say(t, b, 1, "a", busy)
-		say(t, b, 1, "b", busy)
-		say(t, b, 2, "c", busy)
-		say(t, b, 1, "d", busy)
+		say(t, b, 1, "a", false)
+		say(t, b, 1, "b", false)
+		say(t, b, 2, "c", false)
+		say(t, b, 1, "d", false)
 		b.put(header{kind: frameWindow, flags: flagFIN, stream: 1}, true)
-		say(t, b, 1, "e", busy)
+		say(t, b, 1, "e", false)
 		conn.gate <- struct{}{}
 		synctest.Wait()
 		conn.gate <- struct{}{}
@@ -159,10 +164,10 @@ func TestALoneFrameGoesAtOnce(t *testing.T) {
 		sent := make(chan struct{})
 		go func() {
 			defer close(sent)
-			say(t, b, 1, "mine", lone)
+			say(t, b, 1, "mine", true)
 		}()
 		synctest.Wait()
-		say(t, b, 2, "another's", lone)
+		say(t, b, 2, "another's", true)
 		conn.gate <- struct{}{}
 		<-sent // although nobody lets the other through
 		conn.gate <- struct{}{}
@@ -175,75 +180,25 @@ func TestALoneFrameGoesAtOnce(t *testing.T) {
 	})
 }
 
-// answering counts what it is told of.
-type answering struct {
-	Corked
-	answers atomic.Int32
-}
-
-func (a *answering) Answered() { a.answers.Add(1) }
-
-// TestAnswersAreTold where there is one client, and nothing else.
-func TestAnswersAreTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		below := &answering{}
-		b := newTestBatch(newGated(nil), below)
-		for _, c := range []struct {
-			stream uint32
-			how    manner
-			want   int32
-		}{{1, lone, 0}, {1, lone, 1}, {1, busy, 1}, {1, lone, 2}, {2, lone, 2}, {2, brief, 3}, {2, brief, 4}, {3, brief, 4}} {
-			say(t, b, c.stream, "x", c.how)
-			synctest.Wait()
-			if got := below.answers.Load(); got != c.want {
-				t.Errorf("%+v: %d", c, got)
-			}
-		}
-		if !b.put(header{kind: framePing}, true) {
-			t.Error("no room")
-		}
-		synctest.Wait()
-		if got := below.answers.Load(); got != 4 {
-			t.Errorf("after a ping: %d", got)
-		}
-		for _, text := range []string{"head", "body"} { // before anybody sends
-			say(t, b, 3, text, brief)
-		}
-		synctest.Wait()
-		if got := below.answers.Load(); got != 5 {
-			t.Errorf("after an answer in two pieces: %d", got)
-		}
-		say(t, b, 3, "x", brief)
-		say(t, b, 1, "y", brief)
-		synctest.Wait()
-		if got := below.answers.Load(); got != 5 {
-			t.Errorf("after two streams': %d", got)
-		}
-		if err := b.close(); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // TestNoMoreWaitsThanFits holds a writer until the others are gone, while small frames find
 // room.
 func TestNoMoreWaitsThanFits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := newGated(make(chan struct{}))
 		b := newTestBatch(conn, nil)
-		say(t, b, 1, "first", busy)
+		say(t, b, 1, "first", false)
 		synctest.Wait()
 		large := strings.Repeat("x", 3*batchSize)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			say(t, b, 1, large, busy)
+			say(t, b, 1, large, false)
 		}()
 		synctest.Wait()
 		if isClosed(done) {
 			t.Error("more was taken than fits")
 		}
-		say(t, b, 2, "small", busy)
+		say(t, b, 2, "small", false)
 		if !b.put(header{kind: framePing}, true) {
 			t.Error("no room for a ping")
 		}
@@ -279,32 +234,42 @@ func TestAPeerThatTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := newGated(make(chan struct{}))
 		b := newTestBatch(conn, nil)
-		say(t, b, 1, "x", busy)
+		say(t, b, 1, "x", false)
 		time.Sleep(testConfig().WriteTimeout + time.Millisecond)
 		synctest.Wait()
 		if !isClosed(conn.closed) {
 			t.Error("the connection is open")
 		}
-		if _, err := b.data(1, []byte("y"), busy); !errors.Is(err, os.ErrDeadlineExceeded) {
+		if _, err := b.data(1, []byte("y"), false); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("the next write: %v", err)
 		}
 	})
 }
 
-// TestASmallFrameGoesByWhoHasReadIt where its stream was the last to send, and else waits for others.
+// TestASmallFrameGoesByWhoHasReadIt has a writer send a small frame itself where its stream was the
+// last to send. Else another goroutine sends it, which waits for more to gather.
 func TestASmallFrameGoesByWhoHasReadIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn := newGated(nil)
+		conn := newGated(make(chan struct{}))
 		b := newTestBatch(conn, nil)
 		frame := append(make([]byte, headerSize), "small"...)
-		for _, wrote := range []int{0, 2} { // after each, when nobody else has run
-			if n, err := b.send(1, frame[headerSize:], frame, busy); n != len(frame)-headerSize || err != nil {
-				t.Errorf("%d, %v", n, err)
+		for i, sentByWriter := range []bool{false, true} {
+			returned := make(chan struct{})
+			go func() {
+				defer close(returned)
+				if n, err := b.send(1, frame[headerSize:], frame, false); n != len(frame)-headerSize || err != nil {
+					t.Errorf("%d, %v", n, err)
+				}
+			}()
+			synctest.Wait() // the connection holds the write
+			if got := len(conn.written()); got != i+1 {
+				t.Errorf("frame %d: %d writes", i, got)
 			}
-			if got := len(conn.written()); got != wrote {
-				t.Errorf("%d writes, not %d", got, wrote)
+			if held := !isClosed(returned); held != sentByWriter {
+				t.Errorf("frame %d: sent by its writer: %t, want %t", i, held, sentByWriter)
 			}
-			synctest.Wait()
+			conn.pass()
+			<-returned
 		}
 		if err := b.close(); err != nil {
 			t.Error(err)
@@ -326,7 +291,7 @@ func TestBulkGoesByItsWriter(t *testing.T) {
 		sent := make(chan struct{})
 		bulk := make([]byte, headerSize+2*smallFrame)
 		whole := func() {
-			n, err := b.send(1, bulk[headerSize:], bulk, busy)
+			n, err := b.send(1, bulk[headerSize:], bulk, false)
 			if n != len(bulk)-headerSize || err != nil {
 				t.Errorf("%d, %v", n, err)
 			}
@@ -338,7 +303,7 @@ func TestBulkGoesByItsWriter(t *testing.T) {
 			t.Error("it was copied, or has not gone")
 		}
 		go func() {
-			say(t, b, 2, "small", busy)
+			say(t, b, 2, "small", false)
 			whole()
 		}()
 		synctest.Wait()
@@ -364,13 +329,13 @@ func TestASendThatFails(t *testing.T) {
 		conn := newGated(make(chan struct{}))
 		b := newTestBatch(conn, nil)
 		frame := make([]byte, headerSize+2*smallFrame)
-		if _, err := b.send(1, frame[headerSize:], frame, busy); !errors.Is(err, os.ErrDeadlineExceeded) {
+		if _, err := b.send(1, frame[headerSize:], frame, false); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("a send to who takes nothing: %v", err)
 		}
 		if !isClosed(conn.closed) {
 			t.Error("the connection is open")
 		}
-		if _, err := b.send(1, frame[headerSize:], frame, busy); !errors.Is(err, os.ErrDeadlineExceeded) {
+		if _, err := b.send(1, frame[headerSize:], frame, false); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("the next one: %v", err)
 		}
 	})
@@ -400,25 +365,25 @@ func TestCloseSendsWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := newGated(nil)
 		b := newTestBatch(conn, nil)
-		say(t, b, 1, "farewell", busy)
+		say(t, b, 1, "farewell", false)
 		if err := b.close(); err != nil {
 			t.Error(err)
 		}
 		if got := conn.written(); len(got) != 1 || bodies(t, got[0]) != "farewell" {
 			t.Errorf("written: %q", got)
 		}
-		if _, err := b.data(1, []byte("x"), busy); !errors.Is(err, ErrSessionClosed) {
+		if _, err := b.data(1, []byte("x"), false); !errors.Is(err, ErrSessionClosed) {
 			t.Errorf("write after close: %v", err)
 		}
 
 		conn = newGated(make(chan struct{}))
 		b = newTestBatch(conn, nil)
-		say(t, b, 1, "x", busy)
+		say(t, b, 1, "x", false)
 		synctest.Wait()
-		say(t, b, 1, strings.Repeat("x", batchSize), busy)
+		say(t, b, 1, strings.Repeat("x", batchSize), false)
 		failed := make(chan error, 1)
 		go func() {
-			_, err := b.data(1, make([]byte, batchSize), busy)
+			_, err := b.data(1, make([]byte, batchSize), false)
 			failed <- err
 		}()
 		synctest.Wait()
@@ -473,9 +438,9 @@ func TestRecordsGoOutTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		below := &corked{gated: newGated(nil)}
 		b := newTestBatch(inRecords{below}, below)
-		say(t, b, 1, strings.Repeat("x", batchSize-headerSize), busy)
+		say(t, b, 1, strings.Repeat("x", batchSize-headerSize), false)
 		synctest.Wait()
-		say(t, b, 1, "small", busy)
+		say(t, b, 1, "small", false)
 		if err := b.close(); err != nil {
 			t.Error(err)
 		}

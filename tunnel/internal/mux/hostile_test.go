@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 // TestWhatIsNoProtocolEndsTheSession.
@@ -28,7 +30,7 @@ func TestWhatIsNoProtocolEndsTheSession(t *testing.T) {
 			if _, err := b.Write(said); err != nil {
 				t.Fatal(err)
 			}
-			<-s.CloseChan()
+			await.Closed(t, s.CloseChan(), "the session's end")
 			if err := s.ended(); !errors.Is(err, ErrProtocol) {
 				t.Errorf("why: %v", err)
 			}

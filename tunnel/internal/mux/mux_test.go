@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/yamux"
+
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 func testConfig() Config {
@@ -112,7 +114,7 @@ func TestAllArrives(t *testing.T) {
 			for from, to := range map[end]end{client: server, server: client} {
 				for i := range 20 {
 					all.Go(func() {
-						if err := ask(from, 1000+i*i*3000); err != nil {
+						if err := ask(from, 1000+i*i*1000); err != nil {
 							t.Error(err)
 						}
 					})
@@ -129,7 +131,7 @@ func TestAllArrives(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			until(t, "no stream is left", func() bool { return client.NumStreams() == 0 && server.NumStreams() == 0 })
+			await.Until(t, "no stream is left", func() bool { return client.NumStreams() == 0 && server.NumStreams() == 0 })
 			if err := errors.Join(client.Close(), server.Close()); err != nil {
 				t.Log(err) // the other end has hung up first
 			}
@@ -137,10 +139,16 @@ func TestAllArrives(t *testing.T) {
 	}
 }
 
+// patience ends a test in which something does not come at all.
+const patience = time.Minute
+
 // ask sends that many bytes on a stream of its own and wants them back.
 func ask(e end, n int) error {
 	conn, err := e.Open()
 	if err != nil {
+		return err
+	}
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		return err
 	}
 	want := make([]byte, n)
@@ -164,19 +172,11 @@ func echo(e end) error {
 	if err != nil {
 		return err
 	}
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
 	_, err = io.Copy(conn, conn)
 	return errors.Join(err, conn.Close())
-}
-
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatal("not in time: " + what)
-		}
-		time.Sleep(time.Millisecond)
-	}
 }
 
 // TestTheEndComesAfterTheRest: what was written before Close arrives.
@@ -192,7 +192,7 @@ func TestTheEndComesAfterTheRest(t *testing.T) {
 	if err != nil || !bytes.Equal(got, want) {
 		t.Errorf("read %d bytes, %v", len(got), err)
 	}
-	if err := <-wrote; err != nil {
+	if err := await.Receive(t, wrote, "the end of writing"); err != nil {
 		t.Error(err)
 	}
 }
@@ -253,14 +253,16 @@ func TestALostConnectionIsNoEndOfAStream(t *testing.T) {
 
 // TestWhoDoesNotReadKeepsNobodyUp.
 func TestWhoDoesNotReadKeepsNobodyUp(t *testing.T) {
-	near, _ := pair(t, line)
-	_ = near.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
-	if n, err := near.Write(make([]byte, 1<<20)); !errors.Is(err, os.ErrDeadlineExceeded) || n != initialWindow {
-		t.Errorf("took %d, %v: the window is %d and has no reason to grow", n, err, initialWindow)
-	}
-	if _, err := near.session.Ping(); err != nil {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		near, _ := pair(t, pipe)
+		_ = near.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
+		if n, err := near.Write(make([]byte, 1<<20)); !errors.Is(err, os.ErrDeadlineExceeded) || n != initialWindow {
+			t.Errorf("took %d, %v: the window is %d and has no reason to grow", n, err, initialWindow)
+		}
+		if _, err := near.session.Ping(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestAWindowGrowsWithTheRoundTrip and with nothing else.
@@ -364,39 +366,40 @@ func far(t *testing.T, oneWay time.Duration) (a, b net.Conn) {
 // usual one with HTTP/2, and what is left of its window is any part of it.
 func TestAWindowGrowsWhateverCameBefore(t *testing.T) {
 	const trip, bulk = 40 * time.Millisecond, 64 << 20
-	for _, before := range []int{0, 30 << 10, 200 << 10} {
-		for _, down := range []bool{true, false} {
-			synctest.Test(t, func(t *testing.T) {
-				from, to := pair(t, func(testing.TB) (a, b net.Conn) { return far(t, trip/2) })
-				if down {
-					from, to = to, from
+	for _, c := range []struct {
+		before int
+		down   bool
+	}{{before: 0, down: true}, {before: 30 << 10, down: false}, {before: 200 << 10, down: true}} {
+		synctest.Test(t, func(t *testing.T) {
+			from, to := pair(t, func(testing.TB) (a, b net.Conn) { return far(t, trip/2) })
+			if c.down {
+				from, to = to, from
+			}
+			time.Sleep(time.Second) // until the round trip is known
+			message := make([]byte, 1<<10)
+			for range c.before / len(message) {
+				if _, err := from.Write(message); err != nil {
+					t.Fatal(err)
 				}
-				time.Sleep(time.Second) // until the round trip is known
-				message := make([]byte, 1<<10)
-				for range before / len(message) {
-					if _, err := from.Write(message); err != nil {
-						t.Fatal(err)
-					}
-					if _, err := io.ReadFull(to, message); err != nil {
-						t.Fatal(err)
-					}
+				if _, err := io.ReadFull(to, message); err != nil {
+					t.Fatal(err)
 				}
-				began := time.Now()
-				go func() {
-					_, err := from.Write(make([]byte, bulk))
-					_ = from.Close()
-					if err != nil {
-						t.Error(err)
-					}
-				}()
-				if n, err := io.Copy(io.Discard, to); n != bulk || err != nil {
-					t.Errorf("%d bytes, %v", n, err)
+			}
+			began := time.Now()
+			go func() {
+				_, err := from.Write(make([]byte, bulk))
+				_ = from.Close()
+				if err != nil {
+					t.Error(err)
 				}
-				if most := 24 * trip; time.Since(began) > most || to.window != testConfig().MaxWindow {
-					t.Errorf("after %d KiB: %s, and a window of %d KiB", before>>10, time.Since(began), to.window>>10)
-				}
-			})
-		}
+			}()
+			if n, err := io.Copy(io.Discard, to); n != bulk || err != nil {
+				t.Errorf("%d bytes, %v", n, err)
+			}
+			if most := 24 * trip; time.Since(began) > most || to.window != testConfig().MaxWindow {
+				t.Errorf("after %d KiB: %s, and a window of %d KiB", c.before>>10, time.Since(began), to.window>>10)
+			}
+		})
 	}
 }
 

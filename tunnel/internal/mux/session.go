@@ -6,7 +6,6 @@ import (
 	"math"
 	"net"
 	"sync"
-	"sync/atomic"
 )
 
 // backlog is how many streams may wait to be accepted, and how many may have been opened
@@ -20,9 +19,6 @@ type Session struct {
 	in   *input
 	out  *batch
 	life heartbeat
-
-	small    atomic.Uint64 // frames of no bulk that streams have written
-	courtesy *courtesy
 
 	mu       sync.Mutex
 	streams  map[uint32]*Stream
@@ -63,7 +59,7 @@ func (s *Session) Serve() error {
 
 func begin(conn net.Conn, below Corked, cfg Config, first uint32) *Session {
 	s := &Session{
-		cfg: cfg, conn: conn, in: newInput(conn), nextID: first, courtesy: everybodys,
+		cfg: cfg, conn: conn, in: newInput(conn), nextID: first,
 		streams: map[uint32]*Stream{}, opening: make(chan struct{}, backlog),
 		done: make(chan struct{}), received: make(chan struct{}),
 	}

@@ -13,8 +13,6 @@ type Stream struct {
 	session *Session
 
 	writing sync.Mutex // one Write at a time
-	small   uint64     // frames of no bulk that it has written
-	others  uint64     // what others had when it gave way last
 
 	mu         sync.Mutex
 	readable   sync.Cond

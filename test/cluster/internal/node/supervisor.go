@@ -98,6 +98,7 @@ func environment() []string {
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 		"HOME=/root",
 		"TMPDIR=" + filepath.Join(Dir, "tmp"),
+		"GOGC=300", // a cluster lives for minutes: its garbage costs more to collect than to keep
 	}
 }
 

@@ -6,11 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"github.com/pipeops/pipeops-vm-agent/test/inputs"
 )
 
 const modulePath = "github.com/pipeops/pipeops-vm-agent"
@@ -18,39 +19,46 @@ const modulePath = "github.com/pipeops/pipeops-vm-agent"
 // hashFiles makes a key of the files that a build depends on: those named, and
 // all in the directories named but for tests and documentation. Directories
 // within those that are modules of their own do not count.
-func hashFiles(root string, inputs []string, salt ...string) (string, error) {
+func hashFiles(root string, names []string, salt ...string) (string, error) {
 	hash := sha256.New()
 	for _, text := range salt {
 		fmt.Fprintf(hash, "%d:%s\n", len(text), text)
 	}
-	for _, input := range inputs {
-		err := filepath.WalkDir(filepath.Join(root, input), func(path string, entry fs.DirEntry, err error) error {
-			if err != nil {
-				return err
-			}
-			if entry.IsDir() {
-				return skipModule(root, input, path)
-			}
-			if strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, ".md") {
-				return nil
-			}
-			return hashFile(hash, root, path)
-		})
-		if err != nil {
-			return "", fmt.Errorf("hash %s: %w", input, err)
+	for _, name := range names {
+		if err := hashTree(hash, root, filepath.Join(root, name)); err != nil {
+			return "", fmt.Errorf("hash %s: %w", name, err)
 		}
 	}
 	return hex.EncodeToString(hash.Sum(nil))[:16], nil
 }
 
-func skipModule(root, input, dir string) error {
-	if dir == filepath.Join(root, input) {
-		return nil
+func hashTree(w io.Writer, root, path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return hashFile(w, root, path)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-		return fs.SkipDir
+	entries, err := inputs.List(path)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		below := filepath.Join(path, entry)
+		if isModule(below) || strings.HasSuffix(entry, ".md") {
+			continue
+		}
+		if err := hashTree(w, root, below); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+func isModule(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "go.mod"))
+	return err == nil
 }
 
 func hashFile(w io.Writer, root, path string) error {
@@ -58,7 +66,7 @@ func hashFile(w io.Writer, root, path string) error {
 	if err != nil {
 		return err
 	}
-	content, err := os.ReadFile(path)
+	content, err := inputs.Read(path)
 	if err != nil {
 		return err
 	}

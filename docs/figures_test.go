@@ -1,0 +1,38 @@
+package docs_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/test/bench/figures"
+)
+
+//go:generate go test . -run TestTheFiguresAreMade -update
+
+// TestTheFiguresAreMade compares the tables of bench.md and chaos.md with what bench/*.json renders
+// to, and what the JSON says of its bounds with the bounds in the code. With -update it judges the
+// JSON by these bounds and writes both, without measuring.
+func TestTheFiguresAreMade(t *testing.T) {
+	for _, part := range figures.Parts() {
+		t.Run(part.Name, func(t *testing.T) {
+			set, err := figures.Read(part, "bench")
+			require.NoError(t, err)
+			if *update {
+				set.Judge()
+				require.NoError(t, set.Save("bench"))
+			}
+			require.NoError(t, set.Check(), "`go generate ./docs` judges by the bounds of the code")
+			have := read(t, part.Page)
+			want, err := set.Put([]byte(have))
+			require.NoError(t, err)
+			if *update {
+				require.NoError(t, os.WriteFile(part.Page, want, 0o644))
+				return
+			}
+			assert.Equal(t, string(want), have, "run: go generate ./docs")
+		})
+	}
+}

@@ -1,0 +1,119 @@
+package diagnose
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Stabilization is how long pods have to stay ready, without a restart, before
+// their App is healthy.
+type Stabilization struct {
+	Unprobed    time.Duration // of a pod without a readiness or liveness probe
+	Least, Most time.Duration // limits for pods with probes
+}
+
+// DefaultStabilization is what an agent uses unless its configuration says otherwise.
+var DefaultStabilization = Stabilization{Unprobed: 30 * time.Second, Least: 10 * time.Second, Most: 5 * time.Minute}
+
+// WithUnprobed is the default with another time for pods without probes, which
+// also limits the least time from below.
+func WithUnprobed(d time.Duration) Stabilization {
+	s := DefaultStabilization
+	s.Unprobed, s.Least = d, min(s.Least, d)
+	return s
+}
+
+// of is the time that the pod's probes ask for, counted from when it became
+// ready: the readiness probe has had time to fail as often as it may, and the
+// liveness probe has succeeded at least once, or the kubelet would have
+// restarted the container.
+func (s Stabilization) of(pod *corev1.Pod, ready time.Time) time.Duration {
+	var longest time.Duration
+	probed := false
+	for _, c := range containersOf(pod) {
+		if p := c.spec.ReadinessProbe; p != nil {
+			probed, longest = true, max(longest, tries(p))
+		}
+		p := c.spec.LivenessProbe
+		if p == nil {
+			continue
+		}
+		probed, longest = true, max(longest, tries(p)+seconds(max(p.TimeoutSeconds, 1)))
+		if c.runs() { // the probe's initial delay counts from the container's start
+			first := c.status.State.Running.StartedAt.Add(seconds(p.InitialDelaySeconds))
+			longest = max(longest, first.Sub(ready)+tries(p)+seconds(max(p.TimeoutSeconds, 1)))
+		}
+	}
+	if !probed {
+		return s.Unprobed
+	}
+	return min(max(longest, s.Least), s.Most)
+}
+
+// stay finds a pod that has not been ready for long enough.
+func stay(ev *Evidence) Finding {
+	var all Finding
+	if ev.Spec.Type.Runs() || ev.Proven {
+		return all
+	}
+	var until time.Time
+	var needs time.Duration
+	for _, pod := range ev.Pods {
+		since, ready := readySince(pod)
+		if !alive(pod) || !ready {
+			continue
+		}
+		need := ev.Stabilization.of(pod, since)
+		left := min(since.Add(need).Sub(ev.Now), need) // a node's clock may be ahead
+		if left <= 0 {
+			continue
+		}
+		all.Unsettled = true
+		if end := since.Add(need); end.After(until) {
+			until, needs, all.Recheck = end, need, left
+		}
+	}
+	if all.Unsettled {
+		all.Waiting = fmt.Sprintf("its pods to stay ready for %s without a restart, until %s", needs, until.UTC().Format(time.RFC3339))
+	}
+	return all
+}
+
+// readySince is when a pod became ready.
+func readySince(pod *corev1.Pod) (since time.Time, ready bool) {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+			return c.LastTransitionTime.Time, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// WaitsFor is the container that keeps a pod from being ready, and how it is.
+func WaitsFor(pod *corev1.Pod) (container, state string) {
+	for _, s := range pod.Status.InitContainerStatuses {
+		switch {
+		case s.State.Running != nil && (s.Started == nil || !*s.Started):
+			return s.Name, "an init container that has not ended"
+		case s.State.Waiting != nil && s.State.Waiting.Reason != "PodInitializing":
+			return s.Name, s.State.Waiting.Reason
+		}
+	}
+	for _, s := range pod.Status.ContainerStatuses {
+		switch {
+		case s.State.Waiting != nil:
+			return s.Name, s.State.Waiting.Reason
+		case s.State.Running != nil && !s.Ready:
+			return s.Name, "runs, not ready yet"
+		}
+	}
+	return "", ""
+}
+
+// Ready says whether a pod is ready.
+func Ready(pod *corev1.Pod) bool {
+	_, ready := readySince(pod)
+	return ready
+}

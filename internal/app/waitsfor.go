@@ -1,0 +1,52 @@
+package app
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// waitsFor is what has to happen before the App is healthy, while nothing is
+// known to be wrong. It has no countdown: a status is written when it changes.
+func waitsFor(a *App, m made, pods []*corev1.Pod, p runnerapi.Phase, f diagnose.Finding) string {
+	open := p == runnerapi.PhaseProgressing || p == runnerapi.PhaseDegraded
+	if !open || f.Diagnosis != nil {
+		return ""
+	}
+	figures := figuresOf(m.workload)
+	switch {
+	case m.workload == nil:
+		return "its objects to be created"
+	case !figures.seen:
+		return "Kubernetes to take the newest spec"
+	case a.Spec.Type.Runs():
+		return orWaiting(pods, "its run to end")
+	case figures.updated < figures.desired:
+		return orWaiting(pods, fmt.Sprintf("pods of the newest spec: %d of %d are there", figures.updated, figures.desired))
+	case figures.ready < figures.desired:
+		return orWaiting(pods, fmt.Sprintf("%d of %d pods to become ready", figures.desired-figures.ready, figures.desired))
+	case figures.replicas > figures.desired || figures.misplaced > 0:
+		return "pods of an older spec to stop"
+	case f.Waiting != "":
+		return f.Waiting
+	case figures.available < figures.desired:
+		return fmt.Sprintf("%d of %d pods to stay ready for a moment", figures.desired-figures.available, figures.desired)
+	}
+	return ""
+}
+
+// orWaiting adds the container that its pod waits for.
+func orWaiting(pods []*corev1.Pod, what string) string {
+	for _, pod := range pods {
+		if pod.DeletionTimestamp != nil || podReady(pod) {
+			continue
+		}
+		if container, reason := diagnose.WaitsFor(pod); container != "" {
+			return fmt.Sprintf("%s; container %s of pod %s: %s", what, container, pod.Name, reason)
+		}
+	}
+	return what
+}

@@ -1,0 +1,115 @@
+package health_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/health"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+)
+
+func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
+
+const patience = 2 * time.Minute
+
+// template is that of a pod which may run in a namespace of the restricted level.
+func template(restart, image string, args ...string) string {
+	return fmt.Sprintf(`{metadata: {labels: {app: NAME}}, spec: {restartPolicy: %s,
+  securityContext: {runAsNonRoot: true, runAsUser: 10001, seccompProfile: {type: RuntimeDefault}},
+  containers: [{name: web, image: %q, args: [%s], terminationMessagePolicy: FallbackToLogsOnError,
+    securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}]}}`, restart, image, strings.Join(args, ", "))
+}
+
+func object(t *testing.T, ns, name, text string) *unstructured.Unstructured {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	require.NoError(t, yaml.Unmarshal([]byte(strings.ReplaceAll(text, "NAME", name)), &u.Object))
+	u.SetNamespace(ns)
+	u.SetName(name)
+	return u
+}
+
+// TestWorkloadsOfAnyKindAreDiagnosed with exactly the agent's rights.
+func TestWorkloadsOfAnyKindAreDiagnosed(t *testing.T) {
+	env := kubetest.Full(t)
+	ns := env.Namespace(t)
+	image, err := env.Cluster.LoadApp(t.Context(), "hello")
+	require.NoError(t, err)
+	pods := "spec: {selector: {matchLabels: {app: NAME}}, template: " + template("Always", image) + "}"
+	crashing := "spec: {selector: {matchLabels: {app: NAME}}, template: " + template("Always", image, "-crash-after=50ms", "-exit-code=3") + "}"
+	deployment, set := "apiVersion: apps/v1\nkind: Deployment\n", "apiVersion: apps/v1\nkind: StatefulSet\n"
+	job := "apiVersion: batch/v1\nkind: Job\nspec: {backoffLimit: 0, template: " + template("Never", image, "-crash-after=50ms", "-exit-code=7") + "}"
+	c := health.New(env.Agent, app.StabilizationFor(time.Second))
+	cases := map[string]struct {
+		text    string
+		state   runnerapi.ObjectState
+		cause   runnerapi.Cause
+		message string
+	}{
+		"good":     {deployment + pods, runnerapi.ObjectReady, "", ""},
+		"crashing": {deployment + crashing, runnerapi.ObjectFailed, runnerapi.CauseCrashLoop, "exit code 3"},
+		"daemons":  {"apiVersion: apps/v1\nkind: DaemonSet\n" + crashing, runnerapi.ObjectFailed, runnerapi.CauseCrashLoop, "exit code 3"},
+		"absent": {
+			set + strings.Replace(pods, image, "apps.test/no-such-image:1", 1), runnerapi.ObjectFailed, runnerapi.CauseImageNotFound, "does not exist",
+		},
+		"failing": {job, runnerapi.ObjectFailed, runnerapi.CauseJobFailed, "exit code 7"},
+	}
+	for name, tc := range cases {
+		require.NoError(t, env.Client.Create(t.Context(), object(t, ns, name, tc.text)), name)
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var r health.Report
+			require.Eventually(t, func() bool {
+				u := object(t, ns, name, tc.text)
+				if env.Client.Get(t.Context(), client.ObjectKeyFromObject(u), u) != nil {
+					return false
+				}
+				var runs bool
+				r, runs, err = c.Check(t.Context(), u)
+				return err == nil && runs && r.State == tc.state
+			}, patience, 100*time.Millisecond, "%+v %v", &r, &err)
+			if tc.cause == "" {
+				return
+			}
+			require.NotNil(t, r.Diagnosis)
+			assert.Equal(t, tc.cause, r.Diagnosis.Cause)
+			assert.Contains(t, r.Message, tc.message)
+			assert.NotContains(t, r.Message+r.Diagnosis.Fix, "the App")
+		})
+	}
+	_, runs, err := c.Check(t.Context(), object(t, ns, "x", "apiVersion: v1\nkind: ConfigMap\n"))
+	assert.NoError(t, err)
+	assert.False(t, runs)
+}
+
+func TestAppsOfASet(t *testing.T) {
+	status := func(s string) *unstructured.Unstructured {
+		u := object(t, "shop", "web", "apiVersion: pipeops.io/v1alpha1\nkind: App\nstatus: "+s)
+		u.SetGeneration(2)
+		return u
+	}
+	c := health.New(nil, app.StabilizationFor(time.Second))
+	for s, want := range map[string]runnerapi.ObjectState{
+		"{phase: Healthy, observedGeneration: 2}":                                                         runnerapi.ObjectReady,
+		"{phase: Healthy, observedGeneration: 1}":                                                         runnerapi.ObjectInProgress,
+		"{phase: Failed, observedGeneration: 2, diagnosis: {cause: CrashLoop, message: it ends, fix: x}}": runnerapi.ObjectFailed,
+		"{}": runnerapi.ObjectInProgress,
+	} {
+		r, runs, err := c.Check(t.Context(), status(s))
+		require.NoError(t, err)
+		assert.True(t, runs)
+		assert.Equal(t, want, r.State, s)
+	}
+}

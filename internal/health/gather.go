@@ -1,0 +1,238 @@
+// Package health finds out how a workload of any kind is: it gathers what the
+// cluster says of its pods, and has package diagnose make sense of it. Apps, sets
+// of manifests and Helm releases use it. It changes nothing in the cluster.
+package health
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
+)
+
+// Gatherer gathers the evidence about one workload.
+type Gatherer struct {
+	Namespace string
+	Name      string        // of what the workload belongs to, for errors
+	Objects   client.Reader // pods, replica sets and jobs: may be a cache
+	Live      client.Reader // events and nodes
+	// Logs reads the last lines of a container. It may be nil.
+	Logs func(ctx context.Context, pod *corev1.Pod, container string) (string, error)
+	// Listened is told which events the evidence hangs on, and up to which version of the
+	// list they were read. It may be nil.
+	Listened func(of fields.Set, version string, reasons []string)
+}
+
+// Workload is what the evidence is gathered about.
+type Workload struct {
+	Object client.Object     // as its controller sees it; nil for bare pods
+	Pods   []*corev1.Pod     // all that it has
+	Jobs   []*batchv1.Job    // its runs of the newest spec, the newest first
+	Labels map[string]string // of its replica sets
+	Since  *time.Time        // when it changed last, where that is known
+}
+
+// revision is the annotation by which a Deployment names its newest ReplicaSet.
+const revision = "deployment.kubernetes.io/revision"
+
+// Add gathers the signals that speak of the newest spec.
+func (g Gatherer) Add(ctx context.Context, w Workload, ev *diagnose.Evidence) error {
+	ev.Nodes, ev.Init = map[string]*corev1.Node{}, map[types.UID]diagnose.InitLog{}
+	ev.Probes, ev.Mounts, ev.Claims = map[types.UID]diagnose.ProbeFailures{}, map[types.UID]string{}, map[types.UID]string{}
+	var err error
+	if ev.Pods, err = g.currentPods(ctx, w, ev); err != nil {
+		return err
+	}
+	if diagnose.WantsTaints(ev.DaemonSet, ev.Pods) {
+		if ev.Tainted, err = g.someNodes(ctx); err != nil {
+			return err
+		}
+	}
+	for _, pod := range ev.Pods {
+		if err := g.lookAtNode(ctx, pod, ev); err != nil {
+			return err
+		}
+		if diagnose.WantsProbes(pod, ev.Now) {
+			if ev.Probes[pod.UID], err = g.probeFailures(ctx, pod); err != nil {
+				return err
+			}
+		}
+		if diagnose.WantsMounts(pod, ev.Now) {
+			if ev.Mounts[pod.UID], err = g.newestEvent(ctx, byUID(pod), "FailedMount"); err != nil {
+				return err
+			}
+		}
+		if name := diagnose.WantsInitLog(pod, ev.Now); name != "" && g.Logs != nil {
+			lines, err := g.Logs(ctx, pod, name)
+			if err != nil { // it may have ended meanwhile
+				lines = ""
+			}
+			ev.Init[pod.UID] = diagnose.InitLog{Container: name, Lines: lines}
+		}
+		if ev.Claims[pod.UID], err = g.unbound(ctx, pod); err != nil {
+			return err
+		}
+	}
+	return g.missing(ctx, w, ev)
+}
+
+// currentPods are the pods of the newest spec, as each kind of workload tells
+// them from older ones; and what else it says goes into the evidence.
+func (g Gatherer) currentPods(ctx context.Context, all Workload, ev *diagnose.Evidence) ([]*corev1.Pod, error) {
+	pods, jobs := all.Pods, all.Jobs
+	switch w := all.Object.(type) {
+	case *appsv1.Deployment:
+		ev.Deployment = w
+		rs, err := g.newestReplicaSet(ctx, all.Labels, w)
+		if err != nil || rs == nil {
+			return nil, err
+		}
+		ev.ReplicaSet = rs
+		return only(pods, func(p *corev1.Pod) bool { return metav1.IsControlledBy(p, rs) }), nil
+	case *appsv1.StatefulSet:
+		return only(pods, func(p *corev1.Pod) bool {
+			return p.Labels[appsv1.ControllerRevisionHashLabelKey] == w.Status.UpdateRevision
+		}), nil
+	case *appsv1.DaemonSet:
+		ev.DaemonSet = w
+		generation := w.Annotations[appsv1.DeprecatedTemplateGeneration]
+		return only(pods, func(p *corev1.Pod) bool {
+			have := p.Labels[extensionsTemplateGeneration]
+			return generation == "" || have == "" || have == generation
+		}), nil
+	case *batchv1.Job, *batchv1.CronJob:
+		if len(jobs) == 0 {
+			return nil, nil
+		}
+		ev.Job = jobs[0]
+		if last := newestEnded(jobs); last != nil && last != jobs[0] && !Succeeded(last) {
+			ev.LastFailed = last
+		}
+		return only(pods, func(p *corev1.Pod) bool {
+			return metav1.IsControlledBy(p, ev.Job) || ev.LastFailed != nil && metav1.IsControlledBy(p, ev.LastFailed)
+		}), nil
+	}
+	return nil, nil
+}
+
+// extensionsTemplateGeneration is the label by which a DaemonSet's pods name
+// the template they were made from.
+const extensionsTemplateGeneration = "pod-template-generation"
+
+func only(pods []*corev1.Pod, keep func(*corev1.Pod) bool) []*corev1.Pod {
+	var out []*corev1.Pod
+	for _, p := range pods {
+		if keep(p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// missing asks why there are fewer pods than there should be. A Deployment says
+// so in its conditions; the other kinds in events alone, so those are asked for
+// while pods are missing.
+func (g Gatherer) missing(ctx context.Context, all Workload, ev *diagnose.Evidence) error {
+	maker, short, jobs := all.Object, false, all.Jobs
+	switch w := maker.(type) {
+	case *appsv1.StatefulSet:
+		want := ptr.Deref(w.Spec.Replicas, 1)
+		short = w.Status.Replicas < want && len(ev.Pods) < int(want)
+	case *appsv1.DaemonSet:
+		want := w.Status.DesiredNumberScheduled
+		short = w.Status.CurrentNumberScheduled < want && len(ev.Pods) < int(want)
+	case *batchv1.Job, *batchv1.CronJob:
+		if len(jobs) > 0 {
+			maker, short = jobs[0], !ended(jobs[0]) && len(ev.Pods) == 0
+		}
+	}
+	if !short {
+		return nil
+	}
+	message, err := g.newestEvent(ctx, byUID(maker), "FailedCreate")
+	ev.Refused, ev.RefusedObject = message, pathOf(maker)
+	ev.Missing = ev.Now.Sub(maker.GetCreationTimestamp().Time)
+	if at := all.Since; at != nil { // they may have been there for long before
+		ev.Missing = min(ev.Missing, ev.Now.Sub(*at))
+	}
+	ev.Missing = max(ev.Missing, time.Millisecond)
+	return err
+}
+
+// unbound is why a claim that a pod waits for has no volume, as far as somebody
+// said so: while a volume is being made nobody does.
+func (g Gatherer) unbound(ctx context.Context, pod *corev1.Pod) (string, error) {
+	for _, claim := range diagnose.UnboundClaims(pod) {
+		at := client.MatchingFields{"involvedObject.kind": "PersistentVolumeClaim", "involvedObject.name": claim}
+		message, err := g.newestEvent(ctx, at, "ProvisioningFailed", "FailedBinding", "ExternalProvisioning")
+		if message != "" || err != nil {
+			return "claim " + claim + ": " + message, err
+		}
+	}
+	return "", nil
+}
+
+// newestReplicaSet is the one of the Deployment's newest spec, or nil while the
+// cache has not seen it.
+func (g Gatherer) newestReplicaSet(ctx context.Context, labels map[string]string, d *appsv1.Deployment) (*appsv1.ReplicaSet, error) {
+	var list appsv1.ReplicaSetList
+	if err := g.Objects.List(ctx, &list, client.InNamespace(g.Namespace), client.MatchingLabels(labels)); err != nil {
+		return nil, fmt.Errorf("list the replica sets of %s: %w", g.Name, err)
+	}
+	for i := range list.Items {
+		rs := &list.Items[i]
+		if metav1.IsControlledBy(rs, d) && d.Annotations[revision] != "" && rs.Annotations[revision] == d.Annotations[revision] {
+			return rs, nil
+		}
+	}
+	return nil, nil
+}
+
+// Succeeded says whether a run came to a good end.
+func Succeeded(j *batchv1.Job) bool { return jobIs(j, batchv1.JobComplete) }
+
+func ended(j *batchv1.Job) bool { return jobIs(j, batchv1.JobComplete) || jobIs(j, batchv1.JobFailed) }
+
+func jobIs(j *batchv1.Job, kind batchv1.JobConditionType) bool {
+	for _, c := range j.Status.Conditions {
+		if c.Type == kind && c.Status == corev1.ConditionTrue {
+			return true
+		}
+	}
+	return false
+}
+
+// newestEnded is the newest run that came to its end, or nil.
+func newestEnded(jobs []*batchv1.Job) *batchv1.Job {
+	for _, j := range jobs {
+		if ended(j) {
+			return j
+		}
+	}
+	return nil
+}
+
+// pathOf names a workload as kind/name.
+func pathOf(o client.Object) string {
+	switch o.(type) {
+	case *appsv1.StatefulSet:
+		return "statefulset/" + o.GetName()
+	case *appsv1.DaemonSet:
+		return "daemonset/" + o.GetName()
+	case *batchv1.CronJob:
+		return "cronjob/" + o.GetName()
+	case *batchv1.Job:
+		return "job/" + o.GetName()
+	}
+	return "deployment/" + o.GetName()
+}

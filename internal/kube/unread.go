@@ -1,0 +1,28 @@
+package kube
+
+import (
+	"context"
+	"net"
+	"time"
+)
+
+// unread is what the kernel keeps of an answer that nobody reads, in bytes; Linux doubles it
+// for its own needs. Its own measure goes up to 6 MiB for each stream, which would count as
+// the agent's memory. What does not fit stays with the API server and the kubelet.
+const unread = 64 << 10
+
+type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
+
+// dialSmall dials connections with that room.
+func dialSmall(dial dialFunc) dialFunc {
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+	}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if small, ok := conn.(interface{ SetReadBuffer(bytes int) error }); ok && err == nil {
+			_ = small.SetReadBuffer(unread) // without it there is more in memory, and nothing else
+		}
+		return conn, err
+	}
+}

@@ -1,0 +1,112 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+const (
+	// progressPause and healthPause are between looks at what was applied, while it
+	// becomes ready and from then on.
+	progressPause = 2 * time.Second
+	healthPause   = 30 * time.Second
+)
+
+// notBefore is how long the repository need not be asked again; 0 for now.
+func (k *Keeper) notBefore(o *object, every time.Duration) time.Duration {
+	s := o.Status
+	at, err := time.Parse(time.RFC3339, s.CheckedAt)
+	if err != nil || !o.observed() || !s.Phase.Applied() || s.Commit != s.Attempted {
+		return 0
+	}
+	left := time.Duration(float64(every)*(1-jitter)) - k.now().Sub(at)
+	return max(min(left, every), 0)
+}
+
+// withHealth puts into the status how that is which was applied, and says when to look
+// again: next at the latest.
+func (k *Keeper) withHealth(ctx context.Context, o *object, s runnerapi.SourceStatus, next time.Duration) (runnerapi.SourceStatus, time.Duration) {
+	phase, health, err := k.health(ctx, o)
+	if err != nil { // what was known stands
+		k.Log.Warn().Err(err).Stringer("source", o.key()).Msg("how a source's objects are cannot be read; trying again")
+		if !s.Phase.Applied() {
+			s.Phase = runnerapi.SourceProgressing
+		}
+		return s, min(next, soon)
+	}
+	s.Phase, s.Health = phase, health
+	switch phase {
+	case runnerapi.SourceProgressing:
+		k.condition(&s, "Unknown", "Progressing", health.Message)
+		return s, min(next, progressPause)
+	case runnerapi.SourceDegraded:
+		k.condition(&s, "False", "Degraded", health.Message)
+	default:
+		k.condition(&s, "True", "Applied", "commit "+s.Commit)
+	}
+	return s, min(next, healthPause)
+}
+
+func (k *Keeper) health(ctx context.Context, o *object) (runnerapi.SourcePhase, *runnerapi.SourceHealth, error) {
+	if o.Spec.Type == runnerapi.SourceApp {
+		app, err := k.Apps.Get(ctx, appKey(o))
+		if p := (*problem.Error)(nil); errors.As(err, &p) && p.Code == problem.NotFound {
+			return runnerapi.SourceDegraded, missing("App/" + appKey(o).String()), nil
+		}
+		if err != nil {
+			return "", nil, err
+		}
+		return healthOfApp(app)
+	}
+	set, err := k.Manifests.Get(ctx, o.key())
+	if err != nil {
+		return "", nil, err
+	}
+	return healthOfSet(set)
+}
+
+func healthOfApp(a runnerapi.App) (runnerapi.SourcePhase, *runnerapi.SourceHealth, error) {
+	h := &runnerapi.SourceHealth{Object: "App/" + a.Namespace + "/" + a.Name, Message: a.Status.WaitingFor, Diagnosis: a.Status.Diagnosis}
+	switch {
+	case a.Settled() && (a.Status.Phase == runnerapi.PhaseHealthy || a.Status.Phase == runnerapi.PhasePaused):
+		return runnerapi.SourceReady, nil, nil
+	case a.Settled() && h.Diagnosis != nil:
+		h.Message = h.Diagnosis.Message
+		return runnerapi.SourceDegraded, h, nil
+	}
+	if h.Message == "" {
+		h.Message = "the agent to look at it"
+	}
+	h.Message = "waits for " + h.Message
+	return runnerapi.SourceProgressing, h, nil
+}
+
+// healthOfSet tells of the first object that failed, or else is missing, or else waits.
+func healthOfSet(set runnerapi.ManifestSet) (runnerapi.SourcePhase, *runnerapi.SourceHealth, error) {
+	for _, state := range []runnerapi.ObjectState{runnerapi.ObjectFailed, runnerapi.ObjectMissing, runnerapi.ObjectUnknown, runnerapi.ObjectInProgress} {
+		for _, o := range set.Objects {
+			if o.State != state {
+				continue
+			}
+			h := &runnerapi.SourceHealth{Object: o.String(), Message: o.String() + ": " + o.Message, Diagnosis: o.Diagnosis}
+			switch state {
+			case runnerapi.ObjectMissing:
+				return runnerapi.SourceDegraded, missing(o.String()), nil
+			case runnerapi.ObjectInProgress:
+				return runnerapi.SourceProgressing, h, nil
+			}
+			return runnerapi.SourceDegraded, h, nil
+		}
+	}
+	return runnerapi.SourceReady, nil, nil
+}
+
+func missing(object string) *runnerapi.SourceHealth {
+	return &runnerapi.SourceHealth{
+		Object: object, Message: object + " was applied and is not there any more: have it applied again (pipeops-runner source sync)",
+	}
+}

@@ -1,6 +1,0 @@
-//go:build !linux
-
-package timerslack
-
-// Raise does nothing: the setting is Linux'.
-func Raise() {}

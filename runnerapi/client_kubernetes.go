@@ -1,0 +1,47 @@
+package runnerapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// KubernetesRefusal returns why the policy does not let this Runner use the Kubernetes API in a
+// namespace. It is empty where it does, whatever RBAC says.
+func (c *Client) KubernetesRefusal(ctx context.Context, namespace string) (string, error) {
+	ctx, _ = withTry(ctx)
+	review := authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "get", Resource: "pods"},
+	}}
+	req, err := c.request(ctx, &request{
+		method: http.MethodPost, path: "/kubernetes/apis/authorization.k8s.io/v1/" + accessReviews, body: review,
+	})
+	if err != nil {
+		return "", err
+	}
+	resp, err := c.calls.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxSmallBody))
+	if err != nil {
+		return "", err
+	}
+	var status metav1.Status
+	switch {
+	case resp.StatusCode == http.StatusCreated && json.Unmarshal(text, &review) == nil:
+		if review.Status.Denied {
+			return review.Status.Reason, nil
+		}
+		return "", nil
+	case resp.StatusCode == http.StatusForbidden && json.Unmarshal(text, &status) == nil:
+		return status.Message, nil
+	}
+	return "", fmt.Errorf("agent %s: the review was not answered: %s", c.config.AgentID, resp.Status)
+}

@@ -1,0 +1,39 @@
+package runnerapi
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// The headers by which Kubernetes' clients ask for impersonation, such as kubectl --as.
+const (
+	impersonatePrefix = "Impersonate-"
+	impersonateUser   = "Impersonate-User"
+	impersonateGroup  = "Impersonate-Group"
+)
+
+// impersonates reads whom a request asks to impersonate. The policy has names of users and
+// groups alone, so a request that asks for more is refused: dropping a part of it would have
+// the API server do another thing than was asked for.
+func impersonates(h http.Header) (KubernetesIdentity, error) {
+	who := KubernetesIdentity{}
+	for name, values := range h {
+		if !strings.HasPrefix(name, impersonatePrefix) {
+			continue
+		}
+		switch {
+		case name == impersonateUser && len(values) == 1 && values[0] != "":
+			who.User = values[0]
+		case name == impersonateGroup && !slices.Contains(values, ""):
+			who.Groups = slices.Clone(values)
+		default:
+			return who, PolicyDenied("ask for one user with --as, and for groups with --as-group",
+				"no policy allows what the header %s asks for", clip(name))
+		}
+	}
+	if who.User == "" && len(who.Groups) > 0 {
+		return who, PolicyDenied("add --as USER", "groups can be impersonated together with a user alone")
+	}
+	return who, nil
+}

@@ -1,0 +1,81 @@
+package runnerapi
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+const (
+	fieldSelector     = "fieldSelector"
+	namespaceSelector = "metadata.namespace"
+)
+
+// guardAgentNamespace finds out whether a request reaches into the agent's namespace: by its
+// path, by a field selector over all namespaces, or past the API server by a node's kubelet,
+// which runs commands in any pod.
+func (k *KubernetesRequest) guardAgentNamespace(own string, query url.Values) error {
+	selected, err := selectsNamespace(query)
+	if err != nil {
+		return err
+	}
+	k.AgentNamespace = own
+	k.InAgentNamespace = k.Namespace == own || k.reachesNode() || k.spans() && selected == own
+	return nil
+}
+
+// reachesNode reports whether a request goes through the API server to a node's kubelet.
+func (k *KubernetesRequest) reachesNode() bool {
+	return k.Group == "" && k.Resource == "nodes" && (k.Subresource == "proxy" || k.Verb == "proxy")
+}
+
+// spans reports whether a request is about a collection that may be in all namespaces.
+func (k *KubernetesRequest) spans() bool {
+	switch k.Verb {
+	case "list", "watch", "deletecollection":
+		return k.Namespace == "" && k.Name == "" && k.Resource != ""
+	}
+	return false
+}
+
+// selectsNamespace returns the namespace that a field selector is about, if there is one.
+func selectsNamespace(query url.Values) (string, error) {
+	given := query[fieldSelector]
+	if len(given) == 0 {
+		return "", nil
+	}
+	selector, err := fields.ParseSelector(given[0])
+	if len(given) > 1 || err != nil {
+		return "", problem.Errorf(problem.BadRequest, "send one field selector such as status.phase=Running",
+			"the field selector cannot be understood").WithField(fieldSelector)
+	}
+	namespace, _ := selector.RequiresExactMatch(namespaceSelector)
+	return namespace, nil
+}
+
+// hideAgentNamespace leaves the agent's namespace out of a list or watch of all namespaces,
+// where the policy does not name it.
+func (s *server) hideAgentNamespace(r *http.Request, k *KubernetesRequest) (*http.Request, error) {
+	if k.Grant.AgentNamespace || !k.spans() {
+		return r, nil
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), scopeTimeout)
+	defer cancel()
+	namespaced, err := s.Kubernetes.Namespaced(ctx, k.Group, k.Version, k.Resource)
+	if err != nil || !namespaced {
+		return r, err
+	}
+	query := r.URL.Query()
+	selector := namespaceSelector + "!=" + k.AgentNamespace
+	if given := query.Get(fieldSelector); given != "" {
+		selector = given + "," + selector
+	}
+	query.Set(fieldSelector, selector)
+	r = r.Clone(r.Context())
+	r.URL.RawQuery = query.Encode()
+	return r, nil
+}

@@ -1,0 +1,248 @@
+package runnerapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+// The questions that a caller asks about itself. kubectl auth can-i and whoami send them.
+const (
+	accessReviews  = "selfsubjectaccessreviews"
+	rulesReviews   = "selfsubjectrulesreviews"
+	subjectReviews = "selfsubjectreviews"
+)
+
+// maxRules bounds the answer to a SelfSubjectRulesReview, in bytes.
+const maxRules = 4 << 20
+
+// selfReview is such a question, and the request that it is about.
+type selfReview struct {
+	access *authorizationv1.SelfSubjectAccessReview
+	rules  *authorizationv1.SelfSubjectRulesReview
+	about  KubernetesRequest
+}
+
+// review has a question answered under the rule of the policy that holds for the namespace in
+// its body. The agent itself says no to what the policy does not allow; to the rest the API
+// server replies, for the user of that rule.
+func (s *server) review(w http.ResponseWriter, r *http.Request, i Intent) {
+	k := *i.Kubernetes // the guard goes on reading the other
+	asked, err := readReview(w, r, k)
+	if err != nil {
+		s.answerError(w, r, err)
+		return
+	}
+	if asked == nil {
+		s.forward(w, r, i.Runner, &k, nil)
+		return
+	}
+	decided, err := s.decideReview(i, asked, &k)
+	switch {
+	case err != nil:
+		s.answerError(w, r, err)
+	case decided:
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated)
+		_ = json.NewEncoder(w).Encode(asked.object()) // the peer is gone if this fails
+	case asked.rules != nil && k.Grant.ReadOnly:
+		r = r.Clone(r.Context())
+		r.Header.Set("Accept", "application/json")
+		r.Header.Del("Accept-Encoding")
+		s.forward(w, r, i.Runner, &k, onlyReads)
+	default:
+		s.forward(w, r, i.Runner, &k, nil)
+	}
+}
+
+// readReview returns nil for a question that names no request.
+func readReview(w http.ResponseWriter, r *http.Request, k KubernetesRequest) (*selfReview, error) {
+	asked := &selfReview{}
+	var into interface{ Unmarshal([]byte) error }
+	switch k.Resource {
+	case accessReviews:
+		asked.access = &authorizationv1.SelfSubjectAccessReview{}
+		into = asked.access
+	case rulesReviews:
+		asked.rules = &authorizationv1.SelfSubjectRulesReview{}
+		into = asked.rules
+	default:
+		return nil, nil
+	}
+	body, err := keepBody(w, r)
+	if err != nil {
+		return nil, err
+	}
+	switch err := decodeKubernetes(r.Header.Get("Content-Type"), body, into); {
+	case errors.Is(err, errMediaType):
+		return nil, problem.New(http.StatusUnsupportedMediaType, problem.BadRequest,
+			"send JSON or Kubernetes' protobuf", "the agent cannot read a review of this content type")
+	case err != nil:
+		return nil, problem.Errorf(problem.BadRequest, "send the object of authorization.k8s.io/v1", "the review cannot be decoded")
+	}
+	asked.read()
+	if asked.about.Verb == "" { // the API server refuses that
+		return nil, nil
+	}
+	asked.about.Impersonate = k.Impersonate
+	return asked, asked.about.guardAgentNamespace(k.AgentNamespace, nil)
+}
+
+// read finds out which request the question is about. A question for the rules of a namespace
+// is about reading in it.
+func (a *selfReview) read() {
+	k := &a.about
+	if a.rules != nil {
+		if k.Namespace = a.rules.Spec.Namespace; k.Namespace != "" {
+			k.Verb = "list"
+		}
+		return
+	}
+	if on := a.access.Spec.ResourceAttributes; on != nil {
+		k.Verb, k.Group, k.Version, k.Namespace = on.Verb, on.Group, on.Version, on.Namespace
+		k.Resource, k.Subresource, k.Name = on.Resource, on.Subresource, on.Name
+		if resource, sub, found := strings.Cut(on.Resource, "/"); found { // RBAC takes it so
+			k.Resource, k.Subresource = resource, sub
+		}
+		k.Discovery = k.asksOfItself()
+	}
+	if on := a.access.Spec.NonResourceAttributes; on != nil {
+		k.Verb, k.Path = on.Verb, on.Path
+		k.Discovery = on.Verb == "get" && discovers(strings.Split(strings.Trim(on.Path, "/"), "/"))
+	}
+}
+
+// decideReview reports whether the policy alone has decided the question. If not, k has the
+// grant of the rule by which the API server is to be asked.
+func (s *server) decideReview(i Intent, asked *selfReview, k *KubernetesRequest) (bool, error) {
+	impersonation := asked.about.Verb == "impersonate"
+	if impersonation {
+		if err := asked.impersonate(); err != nil {
+			asked.decide(err)
+			return true, nil
+		}
+	}
+	i.Namespace, i.Kubernetes = asked.about.Namespace, &asked.about
+	grant, err := s.Policy.KubernetesGrant(i)
+	if known := (*Error)(nil); err != nil && (!errors.As(err, &known) || known.Code != CodePolicyDenied) {
+		return false, err
+	}
+	if err != nil || impersonation {
+		asked.decide(err)
+		return true, nil
+	}
+	k.Grant = grant
+	return false, nil
+}
+
+// impersonate makes the question one about the policy: the API server is asked whether the
+// agent may impersonate, and not whether the Runner may.
+func (a *selfReview) impersonate() error {
+	k := &a.about
+	nested := k.Impersonate.User != ""
+	k.Impersonate = KubernetesIdentity{}
+	k.Verb = "get" // to impersonate changes nothing by itself
+	switch {
+	case nested || k.Name == "" || k.Group != "":
+	case k.Resource == "users":
+		k.Impersonate.User = k.Name
+		return nil
+	case k.Resource == "groups":
+		k.Impersonate.Groups = []string{k.Name}
+		return nil
+	}
+	return PolicyDenied("ask about users/NAME or groups/NAME", "a policy allows to impersonate users and groups by name alone")
+}
+
+// decide writes the reply of the policy.
+func (a *selfReview) decide(err error) {
+	reason := ""
+	if known := (*Error)(nil); errors.As(err, &known) {
+		reason = kubernetesMessage(known)
+	}
+	if a.access != nil {
+		a.access.Status = authorizationv1.SubjectAccessReviewStatus{Allowed: err == nil, Denied: err != nil, Reason: reason}
+		return
+	}
+	a.rules.Status = authorizationv1.SubjectRulesReviewStatus{
+		ResourceRules: []authorizationv1.ResourceRule{}, NonResourceRules: []authorizationv1.NonResourceRule{}, EvaluationError: reason,
+	}
+}
+
+// object is the review as it is sent back, whatever form it came in.
+func (a *selfReview) object() any {
+	if a.access != nil {
+		a.access.APIVersion, a.access.Kind = authorizationv1.SchemeGroupVersion.String(), "SelfSubjectAccessReview"
+		return a.access
+	}
+	a.rules.APIVersion, a.rules.Kind = authorizationv1.SchemeGroupVersion.String(), "SelfSubjectRulesReview"
+	return a.rules
+}
+
+// onlyReads takes what changes something out of the API server's list of rules.
+func onlyReads(resp *http.Response) error {
+	if resp.StatusCode != http.StatusCreated {
+		return nil
+	}
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxRules+1))
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		return err
+	}
+	var review authorizationv1.SelfSubjectRulesReview
+	if len(text) > maxRules || json.Unmarshal(text, &review) != nil {
+		return problem.Errorf(problem.Unavailable, "ask about one resource: kubectl auth can-i VERB RESOURCE",
+			"the API server's list of rules cannot be read")
+	}
+	review.Status.ResourceRules = readingRules(review.Status.ResourceRules)
+	for n := range review.Status.NonResourceRules {
+		rule := &review.Status.NonResourceRules[n]
+		rule.Verbs = reading(rule.Verbs, "get", "head")
+	}
+	if text, err = json.Marshal(review); err != nil {
+		return err
+	}
+	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+	resp.Header.Set("Content-Length", strconv.Itoa(len(text)))
+	return nil
+}
+
+func readingRules(rules []authorizationv1.ResourceRule) []authorizationv1.ResourceRule {
+	kept := []authorizationv1.ResourceRule{}
+	for _, rule := range rules {
+		if !selfReviews(rule) {
+			rule.Verbs = reading(rule.Verbs, "get", "list", "watch")
+			rule.Resources = slices.DeleteFunc(rule.Resources, func(r string) bool {
+				_, sub, _ := strings.Cut(r, "/")
+				return slices.Contains(connects, sub)
+			})
+		}
+		if len(rule.Verbs) > 0 && len(rule.Resources) > 0 {
+			kept = append(kept, rule)
+		}
+	}
+	return kept
+}
+
+// selfReviews reports whether a rule allows nothing but questions about oneself.
+func selfReviews(rule authorizationv1.ResourceRule) bool {
+	return len(rule.Resources) > 0 && !slices.ContainsFunc(rule.Resources, func(r string) bool {
+		return r != accessReviews && r != rulesReviews && r != subjectReviews
+	})
+}
+
+// reading is what of some verbs changes nothing.
+func reading(verbs []string, all ...string) []string {
+	if slices.Contains(verbs, "*") {
+		return all
+	}
+	return slices.DeleteFunc(verbs, func(v string) bool { return !slices.Contains(all, v) })
+}

@@ -1,0 +1,29 @@
+package figures
+
+const (
+	mostStorm, mostRestart = 30, 40 // s
+	mostAgentMemory        = 120    // KB an agent, of the control plane
+	mostTogether           = 1.6    // GB, of 10 000 agents and the control plane
+	mostIdleCPU            = 0.005  // % of a core an agent, of the control plane
+	leastAnnounced         = 3000   // a second
+)
+
+// Agents is a control plane with 10 000 simulated agents.
+var Agents = &Part{Name: "agents", Command: "make bench-agents", Page: "bench.md", Definitions: []Definition{
+	{"agents.enrolled", "registrations", "/s", nil},
+	{"agents.storm", "storm: all connected and heard", "s", atMost(mostStorm)},
+	{"agents.storm.cpu", "storm: the control plane's CPU an agent", "ms", nil},
+	{"agents.storm.cpu.crowd", "storm: an agent's own CPU", "ms", nil},
+	{"agents.restart", "back after the control plane was killed", "s", atMost(mostRestart)},
+	{"agents.memory", "control plane's memory an agent", "KB", atMost(mostAgentMemory)},
+	{"agents.memory.together", "memory of control plane and agents together", "GB", atMost(mostTogether)},
+	{"agents.memory.crowd", "memory of a simulated agent", "KB", nil},
+	{"agents.cpu", "control plane's idle CPU an agent, of a core", "%", atMost(mostIdleCPU)},
+	{"agents.beats", "heartbeats meanwhile", "/s", nil},
+	{"agents.written", "written to disk a heartbeat", "KB", nil},
+	{"announced.taken", "events taken from agents while RabbitMQ is dead", "/s", nil},
+	{"announced.lost", "announcements lost", "", atMost(0)},
+	{"announced.disorder", "announcements out of order for an agent", "", atMost(0)},
+	{"announced.again", "announcements that came again", "", nil},
+	{"announced.rate", "announcements heard while RabbitMQ is up", "/s", atLeast(leastAnnounced)},
+}}

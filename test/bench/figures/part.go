@@ -1,0 +1,36 @@
+package figures
+
+import "path"
+
+// Definition is a figure that a part measures.
+type Definition struct {
+	ID, Title, Unit string
+	Bound           *Bound // nil without one
+}
+
+// Part is what is measured in one run.
+type Part struct {
+	Name string
+	// Command is what the run is started with, and Page the page in docs with its table.
+	Command, Page string
+	// Definitions are in the order of the table.
+	Definitions []Definition
+}
+
+// Parts are all there are.
+func Parts() []*Part { return []*Part{Apps, Streams, Tunnel, Agents, Chaos} }
+
+// JSON is where the newest run is kept, below docs.
+func (p *Part) JSON() string { return path.Join("bench", p.file()) }
+
+func (p *Part) file() string { return p.Name + ".json" }
+
+// definition is nil where there is none of that ID.
+func (p *Part) definition(id string) *Definition {
+	for i := range p.Definitions {
+		if p.Definitions[i].ID == id {
+			return &p.Definitions[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,52 @@
+package contract
+
+import (
+	"net/http"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func committed(t testing.TB) *Document {
+	t.Helper()
+	raw, err := os.ReadFile("../../docs/openapi.json")
+	require.NoError(t, err)
+	d, err := Read(raw)
+	require.NoError(t, err)
+	return d
+}
+
+// TestTheCheckFindsWhatIsWrong breaks one thing of a good answer at a time.
+func TestTheCheckFindsWhatIsWrong(t *testing.T) {
+	d := committed(t)
+	good := func() Answer {
+		return Answer{
+			Method: "PUT", Path: "/v1/namespaces/production/secrets/s", Status: 200, Body: []byte(`{"namespace":"production","name":"s","type":"Opaque","keys":[],"digest":"d"}`),
+			Header: http.Header{"Request-Id": {"a"}, "Operation-Id": {"b"}, "Location": {"/v1/operations/b"}, "Content-Type": {"application/json"}},
+		}
+	}
+	require.NoError(t, d.Check(good()))
+	for name, change := range map[string]func(*Answer){
+		"another status":   func(a *Answer) { a.Status = 418 },
+		"no request ID":    func(a *Answer) { a.Header.Del("Request-Id") },
+		"no operation":     func(a *Answer) { a.Header.Del("Operation-Id") },
+		"another location": func(a *Answer) { a.Header.Set("Location", "/") },
+		"another type":     func(a *Answer) { a.Header.Set("Content-Type", "text/html") },
+		"no JSON":          func(a *Answer) { a.Body = []byte("{") },
+		"a field too many": func(a *Answer) {
+			a.Body = []byte(`{"namespace":"production","name":"s","type":"Opaque","keys":[],"digest":"d","x":1}`)
+		},
+		"a field too few": func(a *Answer) { a.Body = []byte(`{}`) },
+		"null": func(a *Answer) {
+			a.Body = []byte(`{"namespace":"production","name":"s","type":"Opaque","keys":null,"digest":"d"}`)
+		},
+		"a body of HEAD": func(a *Answer) { a.Method = "HEAD" },
+		"no call":        func(a *Answer) { a.Path = "/v1/nothing" },
+	} {
+		answer := good()
+		change(&answer)
+		assert.Error(t, d.Check(answer), name)
+	}
+}

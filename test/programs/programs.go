@@ -1,0 +1,163 @@
+// Package programs compiles the Go programs that tests run: once for all tests, with the flags of a
+// release, into a folder that is named by the program's content.
+//
+// The test depends on all of the program's sources from then on, for Go's test cache too: a change
+// of what ends in the program has the test run again, and a change of its tests does not.
+package programs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/image"
+	"github.com/pipeops/pipeops-vm-agent/test/inputs"
+)
+
+// Program says what to compile. Each Version, and all else, is another program to link: tests that
+// do not care share the one of the source.
+type Program struct {
+	// Package is its main package, as ./cmd/agent.
+	Package string
+	// Name is the file's; the last part of Package when empty.
+	Name string
+	// Version is its main.version; that of the source, dev, when empty.
+	Version string
+	// LDFlags are added to those of the version.
+	LDFlags string
+	// Module is the folder of another module than the repository's, from the top of that.
+	Module string
+	// Tags are build tags, with commas between.
+	Tags string
+}
+
+// dev is main.version in the sources.
+const dev = "dev"
+
+// The product's programs.
+var (
+	Agent        = Program{Package: "./cmd/agent", Name: "pipeops-agent"}
+	ControlPlane = Program{Package: "./cmd/controlplane", Name: "pipeops-controlplane"}
+	Runner       = Program{Package: "./cmd/runner", Name: "pipeops-runner"}
+)
+
+// Tools of others that tests use. Modules of their own keep their dependencies out of the product's;
+// test/setup compiles them beforehand.
+var (
+	Helm        = Program{Package: "helm.sh/helm/v4/cmd/helm", Module: "test/chart/tools"}
+	Kubeconform = Program{Package: "github.com/yannh/kubeconform/cmd/kubeconform", Module: "test/chart/tools"}
+	// Promtool is without service discovery, which is most of it.
+	Promtool = Program{Package: "github.com/prometheus/prometheus/cmd/promtool", Module: "test/observe/tools", Tags: "remove_all_sd"}
+)
+
+// At is the program as another version.
+func (p Program) At(version string) Program {
+	p.Version = version
+	return p
+}
+
+// Build returns the program's path. It is compiled when no test has done that of the same sources,
+// and stays there for as long as this process lives.
+func (p Program) Build(ctx context.Context) (string, error) {
+	if p.Name == "" {
+		p.Name = path.Base(p.Package)
+	}
+	if file, found := built.Load(p); found {
+		return file.(string), nil
+	}
+	file, err := p.build(ctx)
+	if err != nil {
+		return "", fmt.Errorf("build %s: %w", p.Package, err)
+	}
+	built.Store(p, file)
+	return file, nil
+}
+
+// Depend has the test depend on the program's sources, for one that has it compiled by what it tests.
+func (p Program) Depend(ctx context.Context) error {
+	list, err := p.sources(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = list.sum()
+	return err
+}
+
+// built are the paths of the programs that this process has asked for: all of a test run is of the
+// same sources.
+var built sync.Map
+
+func (p Program) build(ctx context.Context) (file string, err error) {
+	s, err := openStore(ctx, p.request())
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	if list, err := s.sources(); err == nil {
+		if file, err := s.find(list, p.Name); file != "" || err != nil {
+			return file, err
+		}
+	}
+	list, err := p.sources(ctx)
+	if err != nil {
+		return "", err
+	}
+	if file, err := s.find(list, p.Name); file != "" || err != nil {
+		return file, err
+	}
+	return p.compile(ctx, s, list)
+}
+
+// compile compiles the program of these sources. They must not change meanwhile.
+func (p Program) compile(ctx context.Context, s *store, list sources) (file string, err error) {
+	before, err := list.sum()
+	if err != nil {
+		return "", err
+	}
+	made, remove, err := s.making()
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	build := image.GoBuild{Dir: p.dir(), Package: p.Package, Output: made, LDFlags: p.ldflags(), Flags: p.flags(), Env: environ}
+	if err := build.Run(ctx); err != nil {
+		return "", err
+	}
+	if after, err := list.sum(); err != nil || after != before {
+		return "", errors.Join(errors.New("its sources changed meanwhile; try again"), err)
+	}
+	return s.add(list, before, made, p.Name)
+}
+
+// environ keeps what a developer has set for other builds out of this one.
+var environ = []string{"GOFLAGS=", "GOWORK=off"}
+
+func (p Program) dir() string { return filepath.Join(inputs.Root(), filepath.FromSlash(p.Module)) }
+
+func (p Program) ldflags() string {
+	if p.Version == "" || p.Version == dev {
+		return strings.TrimSpace(p.LDFlags)
+	}
+	return strings.TrimSpace("-X main.version=" + p.Version + " " + p.LDFlags)
+}
+
+// flags have the product's programs tell which of their lines ran where that is asked for: as
+// documented by Go, they write it into $GOCOVERDIR.
+func (p Program) flags() []string {
+	flags := []string{"-tags=" + p.Tags}
+	if p.Module == "" && os.Getenv("GOCOVERDIR") != "" {
+		flags = append(flags, "-cover", "-coverpkg=./...")
+	}
+	return flags
+}
+
+// request is all that is asked for but the program's name.
+func (p Program) request() []string {
+	return append(p.flags(), p.Package, p.ldflags(), cmp.Or(p.Module, "."))
+}

@@ -1,0 +1,3 @@
+module example.test/thing
+
+go 1.26

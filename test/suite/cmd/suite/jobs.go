@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+)
+
+// together is how many `go test` commands run at a time. Each tests several packages at a time.
+const together = 2
+
+// runJobs runs `go test` commands side by side and reports on all of them as one.
+func runJobs(ctx context.Context, out io.Writer, suite string, jobs []job) error {
+	known, err := loadKnowledge()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "== %s\n", suite)
+	r := newReport(out, known)
+	r.budgeted = suite == "test" // the others leave tests out, or run them in other ways
+	r.strict = r.budgeted && os.Getenv("CI") != ""
+	events := make(chan event)
+	var failed error
+	go func() {
+		defer close(events)
+		failed = streamAll(ctx, jobs, events)
+	}()
+	r.follow(events)
+	// A test that fails makes its command fail, too: the report's error says more.
+	if err := r.summary(); err != nil {
+		return err
+	}
+	return failed
+}
+
+// streamAll runs the jobs, some at a time, and returns when all have ended.
+func streamAll(ctx context.Context, jobs []job, events chan<- event) error {
+	var (
+		all    sync.WaitGroup
+		mu     sync.Mutex
+		failed []error
+		slots  = make(chan struct{}, together)
+	)
+	for i := range jobs {
+		slots <- struct{}{}
+		if ctx.Err() != nil {
+			break
+		}
+		all.Go(func() {
+			defer func() { <-slots }()
+			if err := stream(ctx, &jobs[i], events); err != nil {
+				mu.Lock()
+				failed = append(failed, fmt.Errorf("%s: %w", jobs[i].name, err))
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(append(failed, context.Cause(ctx))...)
+}
+
+func round(d time.Duration) time.Duration { return d.Round(time.Second) }

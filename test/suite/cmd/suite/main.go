@@ -1,0 +1,183 @@
+// Command suite runs the project's test suites: `go test` on groups of packages, side by side,
+// with one report. The report prints a line for each package when it ends, what runs for long,
+// the slowest tests, the skipped tests with their reasons, and how to run again what failed.
+//
+// It imports the standard library alone, so that it starts before anything else is compiled.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const usage = `usage: suite COMMAND
+  test               what a change must pass
+  all                what a release must pass: test, and every part below
+  short              unit tests alone: no cluster, no broker, no database
+  race               the short tests of the packages that test runs without the race detector
+  package PKG [RUN]  the tests of one package that match RUN, as test runs them
+  cover              what test runs, with the coverage of production code
+  part NAME...       parts of the release suite: ` + partNames + `
+  touched            the parts whose inputs a change touched; -base REF names where it begins,
+                     -limit D leaves parts out that would end later
+  list [GROUP]       the parts, and the packages of each group; or those of one group: real, raced, unraced`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Stdout, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "suite:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, out io.Writer, args []string) error {
+	if len(args) == 0 {
+		return errors.New(usage)
+	}
+	m, err := loadModule(ctx)
+	if err != nil {
+		return err
+	}
+	return dispatch(ctx, out, m, args)
+}
+
+func dispatch(ctx context.Context, out io.Writer, m *module, args []string) error {
+	name, rest := args[0], args[1:]
+	switch {
+	case name == "test" && len(rest) == 0:
+		return runTest(ctx, out, m)
+	case name == "all" && len(rest) == 0:
+		return runAll(ctx, out, m)
+	case name == "short" && len(rest) == 0:
+		return runJobs(ctx, out, "short", shortJobs())
+	case name == "cover" && len(rest) == 0:
+		return runCover(ctx, out, m)
+	case name == "race" && len(rest) == 0:
+		return runJobs(ctx, out, "race", raceJobs(m))
+	case name == "package" && (len(rest) == 1 || len(rest) == 2):
+		return runPackage(ctx, out, m, rest)
+	case name == "part" && len(rest) > 0:
+		return runParts(ctx, out, m, rest)
+	case name == "touched":
+		return touchedCommand(ctx, out, m, rest)
+	case name == "list" && len(rest) == 0:
+		list(out, m)
+		return nil
+	case name == "list" && len(rest) == 1:
+		return listGroup(out, m, rest[0])
+	}
+	return fmt.Errorf("unknown command %q\n%s", strings.Join(args, " "), usage)
+}
+
+// runTest runs what a change must pass, and prints what that leaves out.
+func runTest(ctx context.Context, out io.Writer, m *module) error {
+	err := runJobs(ctx, out, "test", testJobs(m))
+	fmt.Fprintln(out, "\nleft out here, run by `make test-all`:")
+	for _, p := range parts {
+		fmt.Fprintf(out, "  %-10s %s\n", p.name, p.what)
+	}
+	return err
+}
+
+// runAll runs the whole release suite. A part that fails does not keep the others from running.
+func runAll(ctx context.Context, out io.Writer, m *module) error {
+	start := time.Now()
+	failed := failures{}
+	failed.add("test", runJobs(ctx, out, "test", testJobs(m)))
+	for _, p := range parts {
+		failed.add(p.name, runPart(ctx, out, m, p, p.jobs(m)))
+	}
+	fmt.Fprintf(out, "\nrelease suite: %s\nleft out, because it is not possible or not bounded here:\n", round(time.Since(start)))
+	for _, line := range neverRun {
+		fmt.Fprintln(out, "  "+line)
+	}
+	return failed.err()
+}
+
+func runParts(ctx context.Context, out io.Writer, m *module, names []string) error {
+	failed := failures{}
+	for _, name := range names {
+		p, err := partNamed(name)
+		if err != nil {
+			return err
+		}
+		failed.add(name, runPart(ctx, out, m, p, p.jobs(m)))
+	}
+	return failed.err()
+}
+
+func runPackage(ctx context.Context, out io.Writer, m *module, args []string) error {
+	paths, err := m.match(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	var jobs []job
+	for _, j := range testJobs(m) {
+		if j.packages = intersect(j.packages, paths); len(j.packages) == 0 {
+			continue
+		}
+		if len(args) == 2 {
+			j.args = append(j.args, "-run", args[1])
+		}
+		j.args = append(j.args, "-v")
+		jobs = append(jobs, j)
+	}
+	return runJobs(ctx, out, "package", jobs)
+}
+
+func touchedCommand(ctx context.Context, out io.Writer, m *module, args []string) error {
+	flags := flag.NewFlagSet("touched", flag.ContinueOnError)
+	base := flags.String("base", os.Getenv("BASE"), "the commit before the change")
+	limit := flags.Duration("limit", 24*time.Hour, "how long the parts may take together, by their estimates")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	return runTouched(ctx, out, m, *base, *limit)
+}
+
+// list prints the parts, and which packages have which tests.
+func list(out io.Writer, m *module) {
+	for _, p := range parts {
+		fmt.Fprintf(out, "part %s: %s (about %s)\n", p.name, p.what, p.estimate)
+	}
+	for _, j := range testJobs(m) {
+		fmt.Fprintf(out, "%s:\n  %s\n", j.name, strings.Join(j.packages, "\n  "))
+	}
+}
+
+// listGroup prints the packages of a group, for programs.
+func listGroup(out io.Writer, m *module, group string) error {
+	raced, real := m.groups()
+	pkgs := map[string][]string{"raced": raced, "real": real, "unraced": m.unraced()}[group]
+	if pkgs == nil {
+		return fmt.Errorf("there is no group %q: choose real, raced or unraced", group)
+	}
+	fmt.Fprintln(out, strings.Join(pkgs, "\n"))
+	return nil
+}
+
+// failures are the names of what failed, in order.
+type failures []string
+
+func (f *failures) add(name string, err error) {
+	if err != nil {
+		*f = append(*f, fmt.Sprintf("%s: %v", name, err))
+	}
+}
+
+func (f failures) err() error {
+	if len(f) == 0 {
+		return nil
+	}
+	return errors.New("failed:\n  " + strings.Join(f, "\n  "))
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// slowestShown is how many of the slowest tests the summary names.
+const slowestShown = 20
+
+// summary prints the slowest tests, exceeded budgets, skipped tests, and how to run again what
+// failed. Its error says what failed.
+func (r *report) summary() error {
+	r.slowest()
+	if r.budgeted {
+		r.budgets()
+	}
+	unexpected := r.skips()
+	if len(r.failed) > 0 {
+		r.again()
+		return fmt.Errorf("%d tests or packages failed", len(r.failed))
+	}
+	if unexpected > 0 && r.strict {
+		return fmt.Errorf("%d tests were skipped that are not in skips.txt", unexpected)
+	}
+	if r.done == 0 {
+		return errors.New("no package was tested")
+	}
+	r.say("\n%d tests in %d packages passed (%d of them cached), %d skipped, %s",
+		r.tests-len(r.skipped), r.done, r.cached, len(r.skipped), round(time.Since(r.start)))
+	return nil
+}
+
+func (r *report) slowest() {
+	slices.SortStableFunc(r.times, func(a, b timing) int { return cmp.Compare(b.took, a.took) })
+	shown := r.times[:min(slowestShown, len(r.times))]
+	shown = slices.DeleteFunc(slices.Clone(shown), func(t timing) bool { return t.took < worthShowing })
+	if len(shown) == 0 {
+		return
+	}
+	r.say("\nslowest tests:")
+	for _, t := range shown {
+		r.say("  %6.1fs  %s %s", t.took.Seconds(), short(t.pkg), t.test)
+	}
+}
+
+// budgets names the packages that took longer than budgets.txt allows.
+func (r *report) budgets() {
+	over := slices.DeleteFunc(slices.Clone(r.packages), func(t timing) bool { return t.took <= r.known.budget(t.pkg) })
+	if len(over) == 0 {
+		return
+	}
+	slices.SortFunc(over, func(a, b timing) int { return cmp.Compare(b.took, a.took) })
+	r.say("\nover their time budget (budgets.txt):")
+	for _, t := range over {
+		r.say("  %6.1fs of %s  %s", t.took.Seconds(), r.known.budget(t.pkg), short(t.pkg))
+	}
+}
+
+// skips prints the skipped tests by reason, and returns how many were not expected.
+func (r *report) skips() (unexpected int) {
+	if len(r.skipped) == 0 {
+		return 0
+	}
+	slices.SortStableFunc(r.skipped, func(a, b skip) int {
+		return cmp.Or(strings.Compare(a.reason, b.reason), strings.Compare(key(a.pkg, a.test), key(b.pkg, b.test)))
+	})
+	r.say("\nskipped:")
+	for i, s := range r.skipped {
+		if i == 0 || s.reason != r.skipped[i-1].reason {
+			r.say("  %s", s.reason)
+		}
+		note := ""
+		if !r.known.expects(s) {
+			unexpected++
+			note = "  NOT EXPECTED (skips.txt)"
+		}
+		r.say("    %s %s%s", short(s.pkg), s.test, note)
+	}
+	return unexpected
+}
+
+// again prints how to run what failed once more.
+func (r *report) again() {
+	r.say("\nto run again what failed:")
+	for _, f := range r.failed {
+		if !slices.ContainsFunc(r.failed, func(o failure) bool { return isPartOf(o, f) }) {
+			r.say("  %s", f.job.again(f.pkg, f.test))
+		}
+	}
+}
+
+// isPartOf reports whether failure o is a test, or a part of a test, that f is made of.
+func isPartOf(o, f failure) bool {
+	if o.pkg != f.pkg || o.test == f.test {
+		return false
+	}
+	return f.test == "" || strings.HasPrefix(o.test, f.test+"/")
+}

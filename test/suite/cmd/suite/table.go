@@ -1,0 +1,178 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
+)
+
+const (
+	// benchModule is a module of its own, for what only the benchmark needs.
+	benchModule = "test/bench/peers"
+	// fuzzTime is how long each fuzz target looks for new inputs.
+	fuzzTime  = "30s"
+	partNames = "outages, race, databases, machines, hostile, contract, chaos, fuzz"
+)
+
+// release has the tests run that are the release suite's alone.
+var release = []string{suite.Variable + "=" + suite.All}
+
+// realParts are the packages whose tests bring up a cluster, a machine, or the whole system.
+// Most of our code runs in child processes there, so `make test` compiles them without the race
+// detector; the release suite's part "race" runs them with it.
+var realParts = []string{
+	"/test/kubetest", "/test/cluster", "/test/machine", "/test/harness", "/test/buildkit",
+}
+
+// usesRealParts reports whether a package's tests import one of them.
+func (m *module) usesRealParts(pkg string) bool {
+	return slices.ContainsFunc(m.deps[pkg], func(dep string) bool {
+		return slices.ContainsFunc(realParts, func(part string) bool { return strings.HasPrefix(dep, modulePath+part) })
+	})
+}
+
+// groups are the packages of `make test`: those with the race detector, and those without.
+func (m *module) groups() (raced, real []string) {
+	for _, pkg := range m.tested() {
+		switch {
+		case m.usesRealParts(pkg):
+			real = append(real, pkg)
+		default:
+			raced = append(raced, pkg)
+		}
+	}
+	return raced, real
+}
+
+// testJobs are what a change must pass. The tests on real parts wait more than they compute, so two
+// packages of them run beside one with the race detector.
+func testJobs(m *module) []job {
+	raced, real := m.groups()
+	return []job{
+		{name: "packages on real parts", args: []string{"-p", "2"}, packages: slowestFirst(real)},
+		{name: "packages with the race detector", race: true, args: []string{"-p", "1"}, packages: slowestFirst(raced)},
+		{name: "the benchmark's own module", dir: benchModule, packages: []string{"./..."}},
+	}
+}
+
+// raceJobs are the short tests of the packages that testJobs compiles without the race detector.
+func raceJobs(m *module) []job {
+	return []job{{name: "short tests with the race detector", race: true, args: []string{"-short"}, packages: m.unraced()}}
+}
+
+// shortJobs need neither a cluster nor a server.
+func shortJobs() []job {
+	return []job{
+		{name: "short tests", args: []string{"-short"}, packages: []string{"./..."}},
+		{name: "the benchmark's own module", dir: benchModule, args: []string{"-short"}, packages: []string{"./..."}},
+	}
+}
+
+// slowestFirst sorts packages by their budgets, so that no slow one is alone at the end.
+func slowestFirst(pkgs []string) []string {
+	known, err := loadKnowledge()
+	if err != nil {
+		return pkgs // reported when the jobs run
+	}
+	return slices.SortedStableFunc(slices.Values(pkgs), func(a, b string) int {
+		return cmp.Compare(known.budget(b), known.budget(a))
+	})
+}
+
+// part is a piece of the release suite that `make test` leaves out.
+type part struct {
+	name, what string
+	estimate   time.Duration // on two cores, with everything compiled
+	jobs       func(*module) []job
+	product    bool // its tests run the product's programs, scripts, charts and units
+}
+
+// parts are in the order in which a change should hear of a failure.
+var parts = []part{
+	{
+		name: "databases", what: "every control-plane test on PostgreSQL", estimate: 8 * time.Minute,
+		jobs: func(m *module) []job {
+			return []job{{
+				name: "on PostgreSQL", env: []string{"PIPEOPS_TEST_DATABASE=postgres"}, args: []string{"-p", "2"},
+				packages: append(m.below("internal/controlplane"), m.below("cmd/controlplane")...),
+			}}
+		},
+	},
+	{
+		name: "hostile", what: "100 000 hostile connections to a control plane's listeners", estimate: 4 * time.Minute, product: true,
+		jobs: func(m *module) []job {
+			return []job{{name: "hostile connections", env: []string{"PIPEOPS_TEST_HOSTILE_CONNECTIONS=100000"}, packages: m.below("test/hostile")}}
+		},
+	},
+	{
+		name: "contract", what: "20 000 generated requests to the Runner API, each answer held against its document", estimate: 8 * time.Minute, product: true,
+		jobs: func(m *module) []job {
+			return []job{{name: "generated requests", env: []string{"PIPEOPS_TEST_CONTRACT_REQUESTS=20000"}, packages: m.below("test/contract")}}
+		},
+	},
+	{
+		name: "machines", what: "the installer's life on Debian 11, 12 and 13; systemd and OpenRC services; self-updates; the charts' further lives", estimate: 15 * time.Minute, product: true,
+		jobs: func(m *module) []job {
+			return []job{{
+				name: "machines", env: release, args: []string{"-p", "2"},
+				packages: slices.Concat(m.below("test/install"), m.below("test/service"), m.below("test/selfupdate"), m.below("test/machine"), m.below("test/chart")),
+			}}
+		},
+	},
+	{
+		name: "outages", what: "announcements while brokers and receivers die again and again, with the race detector", estimate: 5 * time.Minute,
+		jobs: func(m *module) []job {
+			return []job{{
+				name: "outages", env: release, race: true, args: []string{"-p", "2", "-run", outages},
+				packages: append(m.below("runnerapi/announce"), m.below("internal/controlplane")...),
+			}}
+		},
+	},
+	{
+		name: "race", what: "the race detector over the packages on real parts", estimate: 12 * time.Minute,
+		jobs: func(m *module) []job {
+			return []job{{name: "real parts with the race detector", race: true, args: []string{"-p", "2"}, packages: slowestFirst(m.unraced())}}
+		},
+	},
+	{
+		name: "chaos", what: "everything fails at random, from fixed seeds; the accountant's own check", estimate: 15 * time.Minute, product: true,
+		jobs: func(m *module) []job {
+			return []job{{name: "chaos", env: release, args: []string{"-v", "-run", "^TestChaos$", "-count=1"}, packages: []string{modulePath + "/test/chaos"}}}
+		},
+	},
+	{
+		name: "fuzz", what: "each fuzz target for " + fuzzTime, estimate: 22 * time.Minute,
+		jobs: fuzzJobs,
+	},
+}
+
+// unraced returns the packages whose own code testJobs runs without the race detector. Those below
+// test/ are not among them: what they test runs in processes of its own.
+func (m *module) unraced() []string {
+	_, real := m.groups()
+	return slices.DeleteFunc(real, func(p string) bool { return strings.HasPrefix(short(p), "test/") })
+}
+
+// outages are the tests of the part "outages".
+const outages = "^(TestOutages|TestTwoBrokers|TestNothingIsLostWhenTheBrokerDies|TestWebhooksOutliveOutages)$"
+
+// neverRun is what no suite of this repository runs.
+var neverRun = []string{
+	"an hour of chaos (`make chaos`), and the benchmarks (`make bench`)",
+	"scripts/install.ps1 on Windows: its decisions are tested, the machine is not there",
+	"a worker that joins a real k3s: get.k3s.io is a fake in these tests, named as such",
+	"clusters and brokers with IPv6 alone; RabbitMQ 4",
+}
+
+func partNamed(name string) (part, error) {
+	for _, p := range parts {
+		if p.name == name {
+			return p, nil
+		}
+	}
+	return part{}, fmt.Errorf("there is no part %q: choose from %s", name, partNames)
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// load is shared, because `go list` takes seconds.
+var load = sync.OnceValues(func() (*module, error) { return loadModule(context.Background()) })
+
+// repository loads the module as the command does: from its root.
+func repository(t *testing.T) *module {
+	t.Helper()
+	t.Chdir(filepath.Join("..", "..", "..", ".."))
+	m, err := load()
+	require.NoError(t, err)
+	own := *m
+	return &own
+}
+
+func TestEveryPackageIsInOneGroup(t *testing.T) {
+	m := repository(t)
+	raced, real := m.groups()
+	require.ElementsMatch(t, m.tested(), slices.Concat(raced, real))
+	require.Contains(t, real, modulePath+"/internal/app")
+	require.Contains(t, real, modulePath+"/test/e2e")
+	require.Contains(t, raced, modulePath+"/runnerapi")
+	require.Contains(t, raced, modulePath+"/tunnel/server")
+}
+
+func TestEveryPartHasJobs(t *testing.T) {
+	m := repository(t)
+	var names []string
+	for _, p := range parts {
+		names = append(names, p.name)
+		require.NotEmpty(t, p.jobs(m), p.name)
+		for _, j := range p.jobs(m) {
+			require.NotEmpty(t, j.packages, "%s: %s", p.name, j.name)
+		}
+	}
+	require.ElementsMatch(t, names, strings.Split(partNames, ", "))
+}
+
+func TestEveryFuzzTargetHasAJob(t *testing.T) {
+	m := repository(t)
+	var jobs []string
+	for _, j := range fuzzJobs(m) {
+		jobs = append(jobs, j.name)
+	}
+	require.Contains(t, jobs, "internal/anchor FuzzParse")
+	total := 0
+	require.NoError(t, filepath.WalkDir(".", func(path string, _ os.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, "_test.go") && !strings.HasPrefix(path, benchModule) {
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			total += strings.Count(string(text), "\nfunc Fuzz")
+		}
+		return err
+	}))
+	require.Len(t, jobs, total)
+}
+
+func TestInputs(t *testing.T) {
+	m := repository(t)
+	databases, err := partNamed("databases")
+	require.NoError(t, err)
+	in := m.inputs(databases, databases.jobs(m)[0])
+	for file, is := range map[string]bool{
+		"internal/controlplane/store/testdata/x": true,
+		"internal/problem/problem.go":            true, // imported
+		"go.sum":                                 true,
+		"scripts/install.sh":                     false,
+		"docs/install.md":                        false,
+		"internal/app/diagnose/diagnose.go":      false,
+	} {
+		require.Equal(t, is, in.has(file), file)
+	}
+	machines, err := partNamed("machines")
+	require.NoError(t, err)
+	in = m.inputs(machines, machines.jobs(m)[0])
+	require.True(t, in.has("scripts/install/main.sh"))
+	require.True(t, in.has("deployments/systemd/pipeops-agent.service"))
+	require.True(t, in.has("internal/app/diagnose/diagnose.go"), "it is compiled into the agent")
+	require.False(t, in.has("docs/install.md"))
+}
+
+func TestAMarkChangesWithTheContentOfInputs(t *testing.T) {
+	m := repository(t)
+	p, err := partNamed("databases")
+	require.NoError(t, err)
+	j := p.jobs(m)[0]
+	mark := func(files ...string) string {
+		name, err := m.mark(p, j, files)
+		require.NoError(t, err)
+		return name
+	}
+	before := mark("go.mod", "docs/install.md")
+	require.Equal(t, before, mark("go.mod"), "a page is no input")
+	require.NotEqual(t, before, mark("go.mod", "go.sum"))
+	root := t.TempDir()
+	m.root = root
+	require.NoError(t, os.WriteFile(filepath.Join(root, "go.mod"), []byte("changed"), 0o600))
+	require.NotEqual(t, before, mark("go.mod"))
+	require.NotEqual(t, mark("go.mod"), func() string { j.env = []string{"X=1"}; return mark("go.mod") }())
+}
+
+func TestKnowledge(t *testing.T) {
+	m := repository(t)
+	k, err := loadKnowledge()
+	require.NoError(t, err)
+	for pkg := range k.budgets {
+		require.True(t, pkg == "default" || m.test[modulePath+"/"+pkg], "budgets.txt: %s has no tests", pkg)
+	}
+	for text, fault := range map[string]string{
+		"internal/app":            "line 1: expected a package and a duration",
+		"default 1s\na soon":      "line 2: time: invalid duration",
+		"# no lines\ninternal 2s": `no line for "default"`,
+	} {
+		_, err := parseBudgets(text)
+		require.ErrorContains(t, err, fault)
+	}
+	for text, fault := range map[string]string{"a TestX": "line 1: expected", "a TestX (": "line 1: error parsing"} {
+		_, err := parseSkips(text)
+		require.ErrorContains(t, err, fault)
+	}
+}
+
+func TestUnknownCommands(t *testing.T) {
+	m := repository(t)
+	for _, args := range [][]string{{"everything"}, {"part"}, {"part", "nothing"}, {"test", "x"}, {"package", "./nothing"}} {
+		require.Error(t, dispatch(t.Context(), &strings.Builder{}, m, args), args)
+	}
+	require.Error(t, run(t.Context(), &strings.Builder{}, nil))
+}
