@@ -119,12 +119,12 @@ func Calls() map[string][]Right {
 		"POST /v1/apply": {
 			admitted, on("configmaps", "get", "create", "update", "patch", "delete"), on("secrets", "get", "create", "patch"),
 			on("services", "get", "create", "patch"), on("deployments.apps", "get", "create", "patch"),
-			on("pods", "list"), on("replicasets.apps", "list"),
+			on("pods", "list"), on("replicasets.apps", "list"), on("events", "list"),
 		},
 		"GET /v1/namespaces/{namespace}/sets": {admitted, on("configmaps", "list")},
 		"GET " + set: {
 			admitted, on("configmaps", "get"), on("secrets", "get"), on("services", "get"), on("deployments.apps", "get"),
-			on("pods", "list"), on("replicasets.apps", "list"),
+			on("pods", "list"), on("replicasets.apps", "list"), on("events", "list"),
 		},
 		"DELETE " + set: {
 			admitted, on("configmaps", "get", "delete"), on("secrets", "get", "delete"),

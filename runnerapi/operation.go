@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -43,12 +44,12 @@ var anyWrite = append([]int{http.StatusConflict}, anyCall...)
 func operation(id, method, path, tag, summary, text string, bodyLimit int64) huma.Operation {
 	op := huma.Operation{
 		OperationID: id, Method: method, Path: "/v1" + path, Tags: []string{tag},
-		Summary: summary, Description: text, Errors: anyCall,
+		Summary: summary, Description: text, Errors: slices.Clone(anyCall), // huma appends to it
 		MaxBodyBytes: -1, BodyReadTimeout: -1, // bounded does both
 		Metadata: map[string]any{bodyLimitOf: bodyLimit},
 	}
 	if method != http.MethodGet {
-		op.Errors = anyWrite
+		op.Errors = slices.Clone(anyWrite)
 	}
 	op.Middlewares = huma.Middlewares{plain, bodyless}
 	if bodyLimit > 0 {

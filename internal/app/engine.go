@@ -91,7 +91,8 @@ type Engine struct {
 	tidings *tidings
 	traces  traces
 	ready   atomic.Bool
-	// noRechecks leaves Apps alone until an event tells of them. Only tests set it.
+	// noRechecks leaves Apps alone until an event tells of them, or a second's grace is
+	// over. Only tests set it.
 	noRechecks bool
 }
 

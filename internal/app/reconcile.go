@@ -116,7 +116,7 @@ func (e *Engine) reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	if made.refusal != nil {
 		recheck = retryRefused
 	}
-	if e.noRechecks {
+	if e.noRechecks && recheck > time.Second {
 		recheck = 0
 	}
 	if err := e.writeStatus(ctx, a, status); err != nil {
