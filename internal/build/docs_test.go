@@ -33,7 +33,11 @@ import (
 // pages runs what docs/git.md and docs/builds.md have run where there is a builder: with the
 // Runner's program, before the Runner API of this agent.
 func (f *follower) pages(t *testing.T) {
-	f.git.Commit(map[string]string{"deploy/app.yaml": appSpec, "Dockerfile": "FROM scratch\nCOPY deploy/app.yaml /\n"})
+	f.git.Commit(map[string]string{"deploy/app.yaml": appSpec, "Dockerfile": `FROM scratch
+COPY app/bin/busybox /bin/sh
+USER 1000
+CMD ["/bin/sh", "-c", "sleep 3600"]
+`})
 	login := map[string]string{"url": f.gitURL, "username": user, "password": password, "ca.crt": f.ca.pem}
 	for _, namespace := range []string{shop, builds} {
 		f.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "git-deploy"}, StringData: login})
