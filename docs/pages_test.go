@@ -47,7 +47,7 @@ func pages(t *testing.T) map[string]string {
 		}
 		return nil
 	}))
-	require.Greater(t, len(found), 70)
+	require.Greater(t, len(found), 60)
 	return found
 }
 

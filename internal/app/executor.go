@@ -19,7 +19,7 @@ import (
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 3}
 
 // executor runs a command by SPDY without pings, because by client-go's WebSocket a reader who
-// is slow loses the end of its output (ADR 0047), and by WebSocket where the API server takes no SPDY.
+// is slow loses the end of its output (ADR 0029), and by WebSocket where the API server takes no SPDY.
 func (e *Engine) executor(u *url.URL) (remotecommand.Executor, error) {
 	overSPDY, err := spdyExecutor(e.rest, u)
 	if err != nil {

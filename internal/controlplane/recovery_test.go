@@ -84,7 +84,7 @@ func TestNothingIsLostWhenTheBrokerDies(t *testing.T) {
 	require.NoError(t, err)
 	background(t, func(ctx context.Context) error { return consumer.Run(ctx, runner.take) })
 	slow(t, "the Runner's queue is bound", func() bool { return consumer.Status().Connected })
-	// RabbitMQ 3.10 notes a new quorum queue late: docs/adr/0006-young-quorum-queues.md.
+	// RabbitMQ 3.10 notes a new quorum queue late: docs/adr/0045-one-reader-at-a-time.md.
 	_, err = b.Ctl(t.Context(), "eval", "dets:sync(ra_directory_reverse).")
 	require.NoError(t, err)
 

@@ -195,7 +195,7 @@ func testCrashesBehind(t *testing.T, b *broker.Broker) {
 	var heard []announce.Event
 	for range 2 {
 		reader, leave := hold(t, cfg, q, 1000)
-		// RabbitMQ 3.10 notes a new quorum queue late: docs/adr/0006-young-quorum-queues.md.
+		// RabbitMQ 3.10 notes a new quorum queue late: docs/adr/0045-one-reader-at-a-time.md.
 		if _, err := b.Ctl(t.Context(), "eval", "dets:sync(ra_directory_reverse)."); err != nil {
 			t.Fatal(err)
 		}

@@ -42,7 +42,7 @@ func TestTwoBrokers(t *testing.T) {
 	for round := range 2 {
 		at := p.Status().Broker
 		visited[at] = true
-		// RabbitMQ 3.10 notes a new quorum queue late: docs/adr/0006-young-quorum-queues.md.
+		// RabbitMQ 3.10 notes a new quorum queue late: docs/adr/0045-one-reader-at-a-time.md.
 		if _, err := brokers[at].Ctl(t.Context(), "eval", "dets:sync(ra_directory_reverse)."); err != nil {
 			t.Fatal(err)
 		}

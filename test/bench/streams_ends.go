@@ -201,7 +201,7 @@ func killed(*corev1.Pod) (moment, error) {
 }
 
 // removed is when containerd has removed the container whose process was killed. It tells before
-// that of no command how it ended, and of the container to nobody that it has (docs/adr/0048). How
+// that of no command how it ended, and of the container to nobody that it has (docs/adr/0029). How
 // long it takes is the node's disk's.
 func (b *streams) removed(pod *corev1.Pod) (moment, error) {
 	await, err := b.sys.WatchRemoval(pod.Status.ContainerStatuses[0].ContainerID)

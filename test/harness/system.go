@@ -108,7 +108,7 @@ func (s *System) StartBroker(ctx context.Context) (err error) {
 
 // KillBroker ends RabbitMQ as a crash would. What it knows of its queues is
 // written to disk first: RabbitMQ 3.10 does that late, and a quorum queue that
-// is young when it dies comes back without a leader (docs/adr/0006).
+// is young when it dies comes back without a leader (docs/adr/0045).
 func (s *System) KillBroker(ctx context.Context) error {
 	if _, err := s.Broker.Ctl(ctx, "eval", "dets:sync(ra_directory_reverse)."); err != nil {
 		return err

@@ -97,7 +97,7 @@ func (l *listener) awaitApps(ctx context.Context, n int) error {
 // announce has RabbitMQ down while the agents tell, and killed again and again while the
 // control plane makes up for it.
 func (b *agentsBench) announce(ctx context.Context) error {
-	// RabbitMQ 3.10 writes late what it knows of its queues: docs/adr/0006.
+	// RabbitMQ 3.10 writes late what it knows of its queues: docs/adr/0045.
 	if _, err := b.sys.Broker.Ctl(ctx, "eval", "dets:sync(ra_directory_reverse)."); err != nil {
 		return err
 	}
