@@ -100,8 +100,8 @@ func Calls() map[string][]Right {
 
 		"GET /v1/cluster":    {on("nodes", "list"), on("nodes.metrics.k8s.io", "list"), on("pods", "list")},
 		"GET /v1/namespaces": {on(namespaces, "list"), on(apps, "list")},
-		"GET " + namespace:   append(onEach(bounds, "get"), admitted, on(apps, "list")),
-		"PUT " + namespace: append(onEach(bounds, "get", "create", "patch", "delete"),
+		"GET " + namespace:   append(onEach(bounds, "get"), on(bounds[2], "list"), admitted, on(apps, "list")),
+		"PUT " + namespace: append(onEach(bounds, "get", "create", "patch", "delete"), on(bounds[2], "list"),
 			on(namespaces, "get", "create", "patch"), on("rolebindings.rbac.authorization.k8s.io", "get", "create"), on(apps, "list")),
 		"DELETE " + namespace: {on(namespaces, "get", "delete"), on(apps, "list", "delete")},
 

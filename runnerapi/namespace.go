@@ -38,7 +38,7 @@ const (
 	// ingress controllers, namespaces labelled pipeops.io/ingress=allowed, and
 	// those named in AllowFrom.
 	NetworkIsolated NetworkMode = "isolated"
-	// NetworkOpen is that the agent keeps no policy. Those of others it does not read.
+	// NetworkOpen is that the agent keeps no policy; when read, that nobody does.
 	NetworkOpen NetworkMode = "open"
 )
 
@@ -59,7 +59,9 @@ type Namespace struct {
 	Quota     *NamespaceQuota    `json:"quota,omitempty" doc:"Not in a list."`
 	Used      *NamespaceQuota    `json:"used,omitempty" doc:"What of the quota is used. Not in a list."`
 	Limits    *NamespaceDefaults `json:"defaultLimits,omitempty" doc:"Not in a list."`
-	Network   *NamespaceNetwork  `json:"network,omitempty" doc:"The agent's own network policy: absent in a list, and where it cannot be read or is somebody else's. Policies of others are not looked at."`
+	Network   *NamespaceNetwork  `json:"network,omitempty" doc:"Who may reach the pods, by the agent's own network policy. open: no NetworkPolicy of anybody isolates them. Absent in a list, where only policies of others do (networkPolicies), and where policies cannot be read."`
+
+	NetworkPolicies []string `json:"networkPolicies,omitempty" doc:"NetworkPolicies of others that isolate pods of the namespace. Not in a list."`
 }
 
 // NamespaceList is all managed namespaces.

@@ -129,13 +129,19 @@ func namespaceDetails(w io.Writer, ns runnerapi.Namespace) {
 		cli.Row(w, "limits", l.Limits.CPU, l.Limits.Memory)
 	}
 	cli.Row(w)
+	others := strings.Join(ns.NetworkPolicies, ", ")
 	switch n := ns.Network; {
+	case n == nil && others != "":
+		cli.Row(w, "NETWORK", "isolated, not by the agent: NetworkPolicy "+others)
 	case n == nil:
-		cli.Row(w, "NETWORK", "unknown: its policy is not the agent's, or cannot be read")
+		cli.Row(w, "NETWORK", "unknown: the agent cannot read the NetworkPolicies")
 	case n.Mode == runnerapi.NetworkOpen:
-		cli.Row(w, "NETWORK", "open: the agent keeps no policy; those of others are not read")
+		cli.Row(w, "NETWORK", "open: no NetworkPolicy isolates it")
 	default:
 		cli.Row(w, "NETWORK", n.Mode, strings.Join(n.AllowFrom, ","))
+		if others != "" {
+			cli.Row(w, "", "as well as NetworkPolicy "+others)
+		}
 	}
 }
 

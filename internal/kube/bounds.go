@@ -225,13 +225,45 @@ func (k *Client) readBounds(ctx context.Context, ns *runnerapi.Namespace) error 
 			Limits:   amounts(item.Default, corev1.ResourceCPU, corev1.ResourceMemory),
 		}
 	}
-	switch mine := read(policy); {
-	case absent:
-		ns.Network = &runnerapi.NamespaceNetwork{Mode: runnerapi.NetworkOpen}
-	case mine: // another one, or one that may not be read, says nothing
+	mine := read(policy)
+	none := absent
+	others, known, err := k.isolatedByOthers(ctx, ns.Name)
+	if err != nil {
+		errs = append(errs, err)
+	}
+	ns.NetworkPolicies = others
+	switch {
+	case mine:
 		ns.Network = &runnerapi.NamespaceNetwork{Mode: runnerapi.NetworkIsolated, AllowFrom: namesIn(policy.Annotations[fromAnnotation])}
+	case none && known && len(others) == 0:
+		ns.Network = &runnerapi.NamespaceNetwork{Mode: runnerapi.NetworkOpen}
 	}
 	return errors.Join(errs...)
+}
+
+// maxPolicies bounds the network policies that are read of a namespace.
+const maxPolicies = 100
+
+// isolatedByOthers are the network policies, other than the agent's own, that keep pods
+// of a namespace from being reached; known is false where they may not be read.
+func (k *Client) isolatedByOthers(ctx context.Context, namespace string) (names []string, known bool, err error) {
+	var list networkingv1.NetworkPolicyList
+	err = k.client.List(ctx, &list, client.InNamespace(namespace), client.Limit(maxPolicies))
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil, false, nil
+	case err != nil:
+		return nil, false, kubeproblem.From(err, "reading the network policies of namespace "+namespace)
+	}
+	for i := range list.Items {
+		p := &list.Items[i]
+		own := p.Name == boundsName && managed.Is(p)
+		// Without types a policy is about what comes in, whatever else it says.
+		if !own && (len(p.Spec.PolicyTypes) == 0 || slices.Contains(p.Spec.PolicyTypes, networkingv1.PolicyTypeIngress)) {
+			names = append(names, p.Name)
+		}
+	}
+	return names, list.Continue == "", nil
 }
 
 func wireQuota(list corev1.ResourceList) *runnerapi.NamespaceQuota {

@@ -123,17 +123,34 @@ func TestQuotaShowsWhatIsUsed(t *testing.T) {
 	assert.True(t, apierrors.IsForbidden(err), "%v", err)
 }
 
-// TestANetworkPolicyOfSomebodyElseIsNotCalledOpen though it has the name of the agent's.
+// TestANetworkPolicyOfSomebodyElseIsNotCalledOpen whatever its name.
 func TestANetworkPolicyOfSomebodyElseIsNotCalledOpen(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	k := asAgent(t, env)
-	open := runnerapi.NamespaceSpec{Network: &runnerapi.NamespaceNetwork{Mode: runnerapi.NetworkOpen}}
-	ns, err := k.PutNamespace(t.Context(), "others-policy", open, byTest)
-	require.NoError(t, err)
-	assert.Equal(t, runnerapi.NetworkOpen, ns.Network.Mode)
-	at := boundsAt("others-policy")
-	require.NoError(t, env.Client.Create(t.Context(), &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: at.Namespace, Name: at.Name}}))
-	ns, err = k.GetNamespace(t.Context(), "others-policy")
-	require.NoError(t, err)
-	assert.Nil(t, ns.Network)
+	egress := networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}}
+	for name, c := range map[string]struct {
+		policy string
+		spec   networkingv1.NetworkPolicySpec
+		open   bool
+	}{
+		"with-the-agents-name": {policy: boundsAt("any").Name},
+		"with-another-name":    {policy: "deny-all"},
+		"about-what-goes-out":  {policy: "no-egress", spec: egress, open: true},
+	} {
+		open := runnerapi.NamespaceSpec{Network: &runnerapi.NamespaceNetwork{Mode: runnerapi.NetworkOpen}}
+		ns, err := k.PutNamespace(t.Context(), name, open, byTest)
+		require.NoError(t, err)
+		assert.Equal(t, runnerapi.NetworkOpen, ns.Network.Mode)
+		policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: c.policy}, Spec: c.spec}
+		require.NoError(t, env.Client.Create(t.Context(), policy))
+		ns, err = k.GetNamespace(t.Context(), name)
+		require.NoError(t, err)
+		if c.open {
+			assert.Equal(t, runnerapi.NetworkOpen, ns.Network.Mode)
+			assert.Empty(t, ns.NetworkPolicies)
+			continue
+		}
+		assert.Nil(t, ns.Network, name)
+		assert.Equal(t, []string{c.policy}, ns.NetworkPolicies)
+	}
 }
