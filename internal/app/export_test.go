@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"time"
 
 	"github.com/rs/zerolog"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -13,6 +14,9 @@ func AdoptLoggers(log zerolog.Logger) { adoptLoggers(log) }
 // WithoutRechecks has the Engine look at an App again only when an event tells of it. It is called
 // before Run.
 func (e *Engine) WithoutRechecks() { e.noRechecks = true }
+
+// Clock has the Engine take the time from somewhere else. It is called before Run.
+func (e *Engine) Clock(now func() time.Time) { e.now = now }
 
 // Converge makes the cluster follow an App as it is given.
 func (e *Engine) Converge(ctx context.Context, a *App) error {

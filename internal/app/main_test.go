@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -234,6 +235,16 @@ func makeRoom(t *testing.T, env *kubetest.Env, namespace string) {
 		assert.NoError(t, env.Client.DeleteAllOf(ctx, o, client.InNamespace(namespace),
 			client.PropagationPolicy(metav1.DeletePropagationBackground), client.GracePeriodSeconds(0)))
 	}
+}
+
+// contains says whether a text has all of these parts.
+func contains(text string, parts ...string) bool {
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			return false
+		}
+	}
+	return true
 }
 
 func key(namespace, name string) runnerapi.Key {

@@ -26,6 +26,7 @@ func (e *Engine) observe(ctx context.Context, a *App, m made, revision int64) (S
 		return Status{}, 0, err
 	}
 	var finding diagnose.Finding
+	var current []*corev1.Pod // of the newest spec
 	switch {
 	case m.refusal != nil:
 		finding.Diagnosis = m.refusal
@@ -35,14 +36,14 @@ func (e *Engine) observe(ctx context.Context, a *App, m made, revision int64) (S
 			return Status{}, 0, err
 		}
 		ev.Proven = a.proven(revision)
-		finding = diagnose.Find(ev)
+		finding, current = diagnose.Find(ev), ev.Pods
 	}
 	s := *a.Status.DeepCopy()
 	s.Selector = labels.SelectorFromSet(managed.AppLabels(a.Name)).String()
 	if !a.ranBefore(m) {
 		count(&s, a, m.workload, pods, jobs)
 		s.Phase, s.Diagnosis = phase(a, m, pods, currentRuns(a, jobs), finding), finding.Diagnosis
-		s.WaitingFor = waitsFor(a, m, pods, s.Phase, finding)
+		s.WaitingFor = waitsFor(a, m, current, s.Phase, finding)
 		if a.Spec.Type == runnerapi.TypePipeline {
 			if err := e.notePipeline(ctx, a, &s, m, pods); err != nil {
 				return Status{}, 0, err

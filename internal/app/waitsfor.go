@@ -10,24 +10,29 @@ import (
 )
 
 // waitsFor is what has to happen before the App is healthy, while nothing is
-// known to be wrong. It has no countdown: a status is written when it changes.
+// known to be wrong. The pods are those of the newest spec. It has no countdown: a status
+// is written when it changes.
 func waitsFor(a *App, m made, pods []*corev1.Pod, p runnerapi.Phase, f diagnose.Finding) string {
 	open := p == runnerapi.PhaseProgressing || p == runnerapi.PhaseDegraded
 	if !open || f.Diagnosis != nil {
 		return ""
 	}
-	figures := figuresOf(m.workload)
+	figures, ready := figuresOf(m.workload), readyPods(pods)
 	switch {
 	case m.workload == nil:
 		return "its objects to be created"
 	case !figures.seen:
 		return "Kubernetes to take the newest spec"
+	case f.Initializing != "": // all the rest waits for it too
+		return f.Initializing
 	case a.Spec.Type.Runs():
 		return orWaiting(pods, "its run to end")
 	case figures.updated < figures.desired:
 		return orWaiting(pods, fmt.Sprintf("pods of the newest spec: %d of %d are there", figures.updated, figures.desired))
 	case figures.ready < figures.desired:
 		return orWaiting(pods, fmt.Sprintf("%d of %d pods to become ready", figures.desired-figures.ready, figures.desired))
+	case ready < figures.desired: // pods of an older spec are counted with them
+		return orWaiting(pods, fmt.Sprintf("%d of %d pods of the newest spec to become ready", figures.desired-ready, figures.desired))
 	case figures.replicas > figures.desired || figures.misplaced > 0:
 		return "pods of an older spec to stop"
 	case f.Waiting != "":

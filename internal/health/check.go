@@ -117,6 +117,9 @@ func (c *Checker) check(ctx context.Context, reader client.Reader, w client.Obje
 		return Report{runnerapi.ObjectFailed, d.Message, d}, nil
 	}
 	waits := waitsFor(w, ev.Pods)
+	if f.Initializing != "" { // all the rest waits for it too
+		waits = "waits for " + f.Initializing
+	}
 	if f.Unsettled {
 		waits = cmp.Or(waits, "waits for "+f.Waiting)
 	}
@@ -257,17 +260,29 @@ func waitsFor(o client.Object, pods []*corev1.Pod) string {
 	return ""
 }
 
+// rollout is what a rolling update has to do yet. The pods are those of the newest spec:
+// ready counts those of an older one with them.
 func rollout(want, have, updated, ready int32, pods []*corev1.Pod) string {
+	newest := int32(0)
+	for _, pod := range pods {
+		if pod.DeletionTimestamp.IsZero() && diagnose.Ready(pod) {
+			newest++
+		}
+	}
+	of := "pods"
+	if ready >= want && have > want && newest < want {
+		ready, of = newest, "pods of the newest spec"
+	}
 	switch {
 	case updated < want:
 		return fmt.Sprintf("waits for pods of the newest spec: %d of %d are there", updated, want)
 	case ready < want:
 		for _, pod := range pods {
 			if container, state := diagnose.WaitsFor(pod); container != "" {
-				return fmt.Sprintf("waits for pods: %d of %d are ready; container %s of pod %s: %s", ready, want, container, pod.Name, state)
+				return fmt.Sprintf("waits for %s: %d of %d are ready; container %s of pod %s: %s", of, ready, want, container, pod.Name, state)
 			}
 		}
-		return fmt.Sprintf("waits for pods: %d of %d are ready", ready, want)
+		return fmt.Sprintf("waits for %s: %d of %d are ready", of, ready, want)
 	case have > want:
 		return fmt.Sprintf("waits for %d older pods to stop", have-want)
 	}

@@ -58,6 +58,9 @@ type Finding struct {
 	Unsettled bool
 	// Waiting is what has to happen before the App is settled.
 	Waiting string
+	// Initializing is the init container that takes its time, and the last line it wrote.
+	// It is told before anything that follows from it.
+	Initializing string
 	// Crashed says that a container of the newest spec ended and has not run for long
 	// enough since.
 	Crashed bool
@@ -141,6 +144,7 @@ func (f *Finding) add(g Finding) {
 	f.Unsettled = f.Unsettled || g.Unsettled
 	f.Recheck = sooner(f.Recheck, g.Recheck)
 	f.Waiting = cmp.Or(f.Waiting, g.Waiting)
+	f.Initializing = cmp.Or(f.Initializing, g.Initializing)
 	if f.Diagnosis == nil {
 		f.Diagnosis = g.Diagnosis
 	}

@@ -23,13 +23,13 @@ func WantsInitLog(pod *corev1.Pod, now time.Time) (container string) {
 }
 
 // hanging is the init container that runs now, and since when. One that goes on
-// beside the others is meant to run.
+// beside the others is meant to run. The kubelet calls either of them started.
 func hanging(pod *corev1.Pod) (name string, since time.Time) {
 	if !alive(pod) {
 		return "", time.Time{}
 	}
 	for _, s := range pod.Status.InitContainerStatuses {
-		if s.State.Running != nil && (s.Started == nil || !*s.Started) && !sidecar(pod, s.Name) {
+		if s.State.Running != nil && !sidecar(pod, s.Name) {
 			return s.Name, s.State.Running.StartedAt.Time
 		}
 	}
@@ -56,11 +56,11 @@ func initializing(ev *Evidence) Finding {
 			return Finding{Recheck: left}
 		}
 		f := Finding{
-			Waiting: fmt.Sprintf("init container %s of pod %s to end: it has run since %s", name, pod.Name, since.UTC().Format(time.RFC3339)),
-			Recheck: later(ev.Now.Sub(since)),
+			Initializing: fmt.Sprintf("init container %s of pod %s to end: it has run since %s", name, pod.Name, since.UTC().Format(time.RFC3339)),
+			Recheck:      later(ev.Now.Sub(since)),
 		}
 		if lines := lastLines(ev.Init[pod.UID].Lines); len(lines) > 0 {
-			f.Waiting += fmt.Sprintf("; its last line: %q", lines[len(lines)-1])
+			f.Initializing += fmt.Sprintf("; its last line: %q", lines[len(lines)-1])
 		}
 		return f
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 // Stabilization is how long pods have to stay ready, without a restart, before
@@ -95,8 +96,10 @@ func readySince(pod *corev1.Pod) (since time.Time, ready bool) {
 func WaitsFor(pod *corev1.Pod) (container, state string) {
 	for _, s := range pod.Status.InitContainerStatuses {
 		switch {
-		case s.State.Running != nil && (s.Started == nil || !*s.Started):
+		case s.State.Running != nil && !sidecar(pod, s.Name):
 			return s.Name, "an init container that has not ended"
+		case s.State.Running != nil && !ptr.Deref(s.Started, false):
+			return s.Name, "a sidecar that has not started"
 		case s.State.Waiting != nil && s.State.Waiting.Reason != "PodInitializing":
 			return s.Name, s.State.Waiting.Reason
 		}

@@ -171,7 +171,8 @@ func TestAnInitContainerThatHangs(t *testing.T) {
 	p.Spec.NodeName = "n1"
 	p.Spec.InitContainers, p.Status.Phase = []corev1.Container{{Name: "wait"}}, corev1.PodPending
 	p.Status.InitContainerStatuses = []corev1.ContainerStatus{{
-		Name: "wait", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(initIn)}},
+		Name: "wait", Started: new(true), // the kubelet says so of whatever runs
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(initIn)}},
 	}}
 	require.Equal(t, "wait", WantsInitLog(p, now))
 	assert.Empty(t, WantsInitLog(p, now.Add(-time.Second)))
@@ -181,8 +182,8 @@ func TestAnInitContainerThatHangs(t *testing.T) {
 	}
 	f := Find(ev)
 	assert.Nil(t, f.Diagnosis)
-	assert.Contains(t, f.Waiting, `init container wait of pod web-0 to end`)
-	assert.Contains(t, f.Waiting, `its last line: "waiting for db:5432"`)
+	assert.Contains(t, f.Initializing, `init container wait of pod web-0 to end`)
+	assert.Contains(t, f.Initializing, `its last line: "waiting for db:5432"`)
 	ev.Spec.ProgressDeadline = new(int32(60))
 	d := Find(ev).Diagnosis
 	require.NotNil(t, d)
