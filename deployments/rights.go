@@ -128,7 +128,7 @@ func Calls() map[string][]Right {
 		},
 		"DELETE " + set: {
 			admitted, on("configmaps", "get", "delete"), on("secrets", "get", "delete"),
-			on("services", "get", "delete"), on("deployments.apps", "get", "delete"),
+			on("services", "get", "delete"), on("deployments.apps", "get", "delete"), on("pods", "list"),
 		},
 
 		"PUT " + app: append(onEach(kinds[:len(kinds)-1], "get", "create", "patch"),

@@ -220,16 +220,17 @@ const (
 	PhaseDegraded    Phase = "Degraded"    // it serves, but with fewer pods than asked for or with an old spec
 	PhaseFailed      Phase = "Failed"      // it does not serve, and Diagnosis says why
 	PhasePaused      Phase = "Paused"      // it is left as it is: spec.paused
+	PhaseDeleting    Phase = "Deleting"    // it was deleted, and WaitingFor says what keeps it
 )
 
 // Phases are all phases.
 func Phases() []Phase {
-	return []Phase{PhaseProgressing, PhaseHealthy, PhaseDegraded, PhaseFailed, PhasePaused}
+	return []Phase{PhaseProgressing, PhaseHealthy, PhaseDegraded, PhaseFailed, PhasePaused, PhaseDeleting}
 }
 
 // AppStatus is what is there.
 type AppStatus struct {
-	Phase              Phase       `json:"phase,omitempty" enum:"Progressing,Healthy,Degraded,Failed,Paused"`
+	Phase              Phase       `json:"phase,omitempty" enum:"Progressing,Healthy,Degraded,Failed,Paused,Deleting"`
 	ObservedGeneration int64       `json:"observedGeneration,omitempty" doc:"Generation of the spec that this status speaks of."`
 	Replicas           int32       `json:"replicas" doc:"Pods that exist."`
 	UpdatedReplicas    int32       `json:"updatedReplicas" doc:"Pods that run the newest spec."`
@@ -241,7 +242,7 @@ type AppStatus struct {
 	Jobs               []JobResult `json:"jobs,omitempty" doc:"The jobs of a Pipeline, in their order."`
 	Runs               []Run       `json:"runs,omitempty" doc:"Runs of a Job or CronJob, the newest first."`
 	Diagnosis          *Diagnosis  `json:"diagnosis,omitempty" doc:"What is wrong, when something is."`
-	WaitingFor         string      `json:"waitingFor,omitempty" doc:"What has to happen before the App is Healthy, while nothing is known to be wrong."`
+	WaitingFor         string      `json:"waitingFor,omitempty" doc:"What has to happen before the App is Healthy, while nothing is known to be wrong; or before a deleted App is gone."`
 	Revision           int64       `json:"revision,omitempty" doc:"Revision of the spec that this status speaks of."`
 	Undone             *Undone     `json:"undone,omitempty" doc:"The failed rollout that the agent took back, while the revision it went back to holds."`
 	Drift              *Drift      `json:"drift,omitempty" doc:"What somebody else changed of the App's objects and the agent put back."`

@@ -81,7 +81,8 @@ func (c *Client) ListSets(ctx context.Context, namespace string) ([]ManifestSet,
 	return list.Items, err
 }
 
-// DeleteSet deletes what a set holds, and the set.
+// DeleteSet deletes what a set holds, and the set once that is gone. Objects of the result
+// that have a state are still there, and the message says what holds them: call it again.
 func (c *Client) DeleteSet(ctx context.Context, set Key, opts WriteOptions) (ApplyResult, error) {
 	var result ApplyResult
 	_, err := c.call(ctx, (&request{method: http.MethodDelete, path: setURL(set)}).write(opts), &result)

@@ -101,6 +101,7 @@ const (
 	JobSucceeded JobState = "Succeeded" // it came to its end
 	JobFailed    JobState = "Failed"    // it was given up, and Diagnosis says why
 	JobNotRun    JobState = "NotRun"    // a job before it in its Pipeline failed
+	JobDeleting  JobState = "Deleting"  // it was deleted, and WaitingFor says what keeps it
 )
 
 // Ended says whether nothing more comes.
@@ -108,13 +109,14 @@ func (s JobState) Ended() bool { return s == JobSucceeded || s == JobFailed || s
 
 // JobStatus is how a Job stands.
 type JobStatus struct {
-	State              JobState   `json:"state" enum:"Waiting,Running,Blocked,Succeeded,Failed" doc:"Blocked: it cannot go on until what the diagnosis says is mended; its deadline ends it too."`
+	State              JobState   `json:"state" enum:"Waiting,Running,Blocked,Succeeded,Failed,Deleting" doc:"Blocked: it cannot go on until what the diagnosis says is mended; its deadline ends it too."`
 	ObservedGeneration int64      `json:"observedGeneration,omitempty" doc:"Generation of the spec that this status speaks of."`
 	StartedAt          *time.Time `json:"startedAt,omitempty"`
 	FinishedAt         *time.Time `json:"finishedAt,omitempty"`
 	Tries              int32      `json:"tries,omitempty" doc:"Pods that have come to their end so far, or run now."`
 	ExitCode           *int32     `json:"exitCode,omitempty" doc:"Of the container that ended last."`
 	Diagnosis          *Diagnosis `json:"diagnosis,omitempty" doc:"What is wrong, when something is, with the last lines of the log."`
+	WaitingFor         string     `json:"waitingFor,omitempty" doc:"What has to happen before a deleted Job is gone."`
 }
 
 // Settled says whether the Job's newest spec has come to its end, or cannot go on.
@@ -146,6 +148,9 @@ func JobOf(a App) Job {
 	}
 	if observed && !j.Status.State.Ended() && a.Status.Diagnosis != nil && !a.Status.Diagnosis.Cause.Retried() {
 		j.Status.State = JobBlocked
+	}
+	if a.Status.Phase == PhaseDeleting {
+		j.Status.State, j.Status.WaitingFor = JobDeleting, a.Status.WaitingFor
 	}
 	return j
 }

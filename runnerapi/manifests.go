@@ -14,7 +14,8 @@ type Manifests interface {
 	GetSet(ctx context.Context, set Key) (ManifestSet, error)
 	// ListSets reads the sets of a namespace, without readiness.
 	ListSets(ctx context.Context, namespace string) ([]ManifestSet, error)
-	// DeleteSet deletes what a set holds, and the set when nothing is left of it.
+	// DeleteSet deletes what a set holds, and the set when nothing is left of it. What
+	// takes its time to go has a state in the result, and stays in the set.
 	DeleteSet(ctx context.Context, set Key, opts ApplyOptions) (ApplyResult, error)
 }
 

@@ -127,13 +127,14 @@ func (a AppSpec) JobSpec(j PipelineJob) JobSpec {
 
 // PipelineStatus is how a Pipeline stands.
 type PipelineStatus struct {
-	State              JobState    `json:"state" enum:"Waiting,Running,Blocked,Succeeded,Failed" doc:"Blocked: the job under way cannot go on until what the diagnosis says is mended; its deadline ends it too."`
+	State              JobState    `json:"state" enum:"Waiting,Running,Blocked,Succeeded,Failed,Deleting" doc:"Blocked: the job under way cannot go on until what the diagnosis says is mended; its deadline ends it too."`
 	ObservedGeneration int64       `json:"observedGeneration,omitempty" doc:"Generation of the spec that this status speaks of."`
 	StartedAt          *time.Time  `json:"startedAt,omitempty"`
 	FinishedAt         *time.Time  `json:"finishedAt,omitempty"`
 	FailedJob          string      `json:"failedJob,omitempty" doc:"The job at which the Pipeline stopped."`
 	Jobs               []JobResult `json:"jobs,omitempty" doc:"How each job stands, in their order."`
 	Diagnosis          *Diagnosis  `json:"diagnosis,omitempty" doc:"What is wrong with the job under way, or with the one that failed."`
+	WaitingFor         string      `json:"waitingFor,omitempty" doc:"What has to happen before a deleted Pipeline is gone."`
 }
 
 // Settled says whether the Pipeline's newest spec has come to its end, or cannot
@@ -162,6 +163,9 @@ func PipelineOf(a App) Pipeline {
 	if a.Status.ObservedGeneration >= a.Generation {
 		p.Status.Jobs, p.Status.Diagnosis = a.Status.Jobs, a.Status.Diagnosis
 		p.Status.sum()
+	}
+	if a.Status.Phase == PhaseDeleting {
+		p.Status.State, p.Status.WaitingFor = JobDeleting, a.Status.WaitingFor
 	}
 	return p
 }

@@ -42,8 +42,10 @@ func (s *server) manifestRoutes() {
 		"The sets whose inventory is in the namespace, at most 100, without their objects.", 0), s.listSets)
 	register(s, operation("get-set", http.MethodGet, setPattern, "Manifests", "Get a set of manifests",
 		"What it holds, and how each object is.", 0), s.getSet)
-	registerLong(s, operation("delete-set", http.MethodDelete, setPattern, "Manifests", "Delete a set of manifests",
-		"Deletes what it holds, and its inventory when nothing is left. The customer's policy has to name this command and the kinds.", 0), s.deleteSet)
+	registerLong(s, mayGoOn(operation("delete-set", http.MethodDelete, setPattern, "Manifests", "Delete a set of manifests",
+		"Deletes what it holds, and its inventory when nothing is left, the pods of its objects neither. It answers 202 when something "+
+			"is not gone after 20 s, and says what holds it; it goes on in the cluster, and the set stays until it is deleted again with "+
+			"nothing left. The customer's policy has to name this command and the kinds.", 0)), s.deleteSet)
 	s.describeManifests()
 }
 
@@ -128,7 +130,5 @@ func (s *server) deleteSet(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	out := applied(result)
-	out.Status = http.StatusOK
-	return out, nil
+	return applied(result), nil
 }

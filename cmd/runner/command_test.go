@@ -115,15 +115,26 @@ func TestEachCallerIsToldOfHisOwnChange(t *testing.T) {
 
 func TestDeleteWaitsUntilThePodsAreGone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	code, _, errs := w.run(t, "deploy", "shop", "web", "--image", "sticky")
-	require.Equal(t, exitOK, code, errs)
-	r := w.start(t, false, "", "delete", "shop", "web")
-	r.sees(t, "production/web is being deleted; waits for pod web-0 to stop")
-	assert.NotContains(t, r.err.String(), "deleted: App")
-	require.NoError(t, w.agent.Backend.Delete(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"}, runnerapi.WriteOptions{}))
-	assert.Equal(t, exitOK, r.ended(t), r.err.String())
-	assert.Contains(t, r.err.String(), "deleted: App production/web")
+	for what, test := range map[string]struct{ make, remove []string }{
+		"App": {[]string{"deploy", "shop", "web", "--image", "sticky"}, []string{"delete", "shop", "web"}},
+		"job": {[]string{"job", "run", "shop", "web", "--image", "sticky"}, []string{"job", "delete", "shop", "web"}},
+		"pipeline": {
+			[]string{"pipeline", "run", "shop", "web", "-f", "testdata/sticky.yaml"}, []string{"pipeline", "delete", "shop", "web"},
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			code, _, errs := w.run(t, test.make...)
+			require.Equal(t, exitOK, code, errs)
+			r := w.start(t, false, "", test.remove...)
+			r.sees(t, what+" production/web is being deleted; waits for pod web-0 to stop")
+			assert.NotContains(t, r.err.String(), "deleted: "+what)
+			require.NoError(t, w.agent.Backend.Delete(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"}, runnerapi.WriteOptions{}))
+			assert.Equal(t, exitOK, r.ended(t), r.err.String())
+			assert.Contains(t, r.err.String(), "deleted: "+what+" production/web")
+		})
+	}
 }
 
 func TestDeployOutlivesAnAgentThatIsReplaced(t *testing.T) {

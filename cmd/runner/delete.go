@@ -29,15 +29,7 @@ func newDelete(a *app) *cobra.Command {
 				if err := t.Delete(ctx, key, write.options()); err != nil {
 					return at(t, key.String(), err)
 				}
-				switch {
-				case write.dryRun:
-					a.sayDeleted("App "+key.String(), true)
-					return nil
-				case !wait.wanted():
-					a.say("accepted: the deletion of App %s; it goes on in the cluster", key)
-					return nil
-				}
-				return a.untilGone(ctx, t, key, wait.limit)
+				return a.deleted(ctx, t, "App", key, &write, &wait, appLook(key))
 			})
 		},
 	}
@@ -50,29 +42,64 @@ func newDelete(a *app) *cobra.Command {
 // gonePause is between looks at an App that is being deleted.
 const gonePause = time.Second
 
-// untilGone waits until an App that was deleted is there no more, and says what holds it.
-func (a *app) untilGone(ctx context.Context, t *target, key runnerapi.Key, limit time.Duration) error {
+// goingState is how something stands that was deleted.
+type goingState struct {
+	uid     string
+	going   bool // it is there, and being deleted
+	settled bool // it is there, and is not
+	waits   string
+}
+
+// look reads how something stands that was deleted.
+type look func(ctx context.Context, t *target) (goingState, error)
+
+func appLook(key runnerapi.Key) look {
+	return func(ctx context.Context, t *target) (goingState, error) {
+		app, err := t.Get(ctx, key)
+		return goingState{
+			uid: app.UID, going: app.Status.Phase == runnerapi.PhaseDeleting, settled: app.Settled(), waits: app.Status.WaitingFor,
+		}, err
+	}
+}
+
+// deleted concludes a command that deletes an App, or what is one: it waits, where it
+// was asked to, until that is gone.
+func (a *app) deleted(ctx context.Context, t *target, kind string, key runnerapi.Key, write *writing, wait *waiting, see look) error {
+	what := kind + " " + key.String()
+	switch {
+	case write.dryRun:
+		a.sayDeleted(what, true)
+		return nil
+	case !wait.wanted():
+		a.say("accepted: the deletion of %s; it goes on in the cluster", what)
+		return nil
+	}
+	return a.untilGone(ctx, t, what, wait.limit, see)
+}
+
+// untilGone waits until what was deleted is there no more, and says what holds it.
+func (a *app) untilGone(ctx context.Context, t *target, what string, limit time.Duration, see look) error {
 	waitCtx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	ticker := time.NewTicker(gonePause)
 	defer ticker.Stop()
 	uid, held := "", ""
 	for {
-		app, err := t.Get(waitCtx, key)
+		now, err := see(waitCtx, t)
 		known := &runnerapi.Error{}
 		switch {
-		case errors.As(err, &known) && known.Code == runnerapi.CodeNotFound, err == nil && uid != "" && app.UID != uid,
-			err == nil && app.Status.WaitingFor == "" && app.Settled(): // another one of that name
-			a.sayDeleted("App "+key.String(), false)
+		case errors.As(err, &known) && known.Code == runnerapi.CodeNotFound, err == nil && uid != "" && now.uid != uid,
+			err == nil && !now.going && now.settled: // another one of that name
+			a.sayDeleted(what, false)
 			return nil
 		case err == nil:
-			if now := app.Status.WaitingFor; now != held && now != "" {
-				a.say("%s is being deleted; waits for %s", key, cli.Printable(now))
-				held = now
+			if now.waits != held && now.waits != "" {
+				a.say("%s is being deleted; waits for %s", what, cli.Printable(now.waits))
+				held = now.waits
 			}
-			uid = app.UID
+			uid = now.uid
 		case waitCtx.Err() == nil && (!errors.As(err, &known) || !known.Passing()):
-			return at(t, key.String(), err)
+			return at(t, what, err)
 		}
 		select {
 		case <-ticker.C:
@@ -81,7 +108,7 @@ func (a *app) untilGone(ctx context.Context, t *target, key runnerapi.Key, limit
 				return ctx.Err()
 			}
 			return &exitError{
-				error: fmt.Errorf("%s: %s is not gone after %s: waits for %s", t, key, limit, cli.Printable(held)), code: exitTimeout,
+				error: fmt.Errorf("%s: %s is not gone after %s: waits for %s", t, what, limit, cli.Printable(held)), code: exitTimeout,
 				fix: "it goes on in the cluster; a pod on a lost node goes with its node (kubectl get pods -o wide)",
 			}
 		}

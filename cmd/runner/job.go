@@ -17,7 +17,15 @@ func newJob(a *app) *cobra.Command {
 	return group("job", "Run something to its end, once",
 		newJobRun(a), newJobStatus(a), newJobList(a),
 		newRunLogs(a, "job", "Print a Job's log, and follow it until the Job ends", (*runnerapi.Client).JobLogs, "migrate"),
-		newRunDelete(a, "job", "Stop a Job if it runs, and remove it with its pods", (*runnerapi.Client).DeleteJob, "migrate"))
+		newRunDelete(a, "job", "Stop a Job if it runs, and remove it with its pods", removal{(*runnerapi.Client).DeleteJob, jobLook}, "migrate"))
+}
+
+func jobLook(key runnerapi.Key) look {
+	return func(ctx context.Context, t *target) (goingState, error) {
+		job, err := t.GetJob(ctx, key)
+		going := job.Status.State == runnerapi.JobDeleting
+		return goingState{uid: job.UID, going: going, settled: job.Settled(), waits: job.Status.WaitingFor}, err
+	}
 }
 
 var jobs = runKind[runnerapi.Job]{

@@ -16,7 +16,15 @@ func newPipeline(a *app) *cobra.Command {
 	return group("pipeline", "Run jobs one after the other, until one fails",
 		newPipelineRun(a), newPipelineStatus(a), newPipelineList(a),
 		newRunLogs(a, "pipeline", "Print the log of a Pipeline's jobs, and follow it until the Pipeline ends", (*runnerapi.Client).PipelineLogs, "release"),
-		newRunDelete(a, "pipeline", "Stop a Pipeline if it runs, and remove it with its pods", (*runnerapi.Client).DeletePipeline, "release"))
+		newRunDelete(a, "pipeline", "Stop a Pipeline if it runs, and remove it with its pods", removal{(*runnerapi.Client).DeletePipeline, pipelineLook}, "release"))
+}
+
+func pipelineLook(key runnerapi.Key) look {
+	return func(ctx context.Context, t *target) (goingState, error) {
+		p, err := t.GetPipeline(ctx, key)
+		going := p.Status.State == runnerapi.JobDeleting
+		return goingState{uid: p.UID, going: going, settled: p.Settled(), waits: p.Status.WaitingFor}, err
+	}
 }
 
 var pipelines = runKind[runnerapi.Pipeline]{

@@ -34,29 +34,34 @@ func newRunLogs(a *app, kind, short string, read readLog, name string) *cobra.Co
 	return cmd
 }
 
-// remove is a method of the client that deletes.
-type remove func(c *runnerapi.Client, ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error
+// removal is how a job or a pipeline is deleted.
+type removal struct {
+	do  func(c *runnerapi.Client, ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error
+	see func(key runnerapi.Key) look
+}
 
-func newRunDelete(a *app, kind, short string, do remove, name string) *cobra.Command {
+func newRunDelete(a *app, kind, short string, r removal, name string) *cobra.Command {
 	var namespace string
 	var write writing
+	var wait waiting
 	cmd := &cobra.Command{
 		Use: "delete AGENT NAME", Short: short,
+		Long:              short + ", and wait until these are gone.",
 		Example:           fmt.Sprintf("  pipeops-runner %s delete shop %s", kind, name),
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
 			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
-				if err := do(t.Client, ctx, key, write.options()); err != nil {
+				if err := r.do(t.Client, ctx, key, write.options()); err != nil {
 					return at(t, key.String(), err)
 				}
-				a.sayDeleted(kind+" "+key.String(), write.dryRun)
-				return nil
+				return a.deleted(ctx, t, kind, key, &write, &wait, r.see(key))
 			})
 		},
 	}
 	namespaceFlag(cmd, &namespace)
+	wait.add(cmd, defaultWait)
 	write.addWriting(cmd)
 	return cmd
 }

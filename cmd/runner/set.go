@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -74,37 +76,116 @@ func newSetGet(a *app) *cobra.Command {
 	return cmd
 }
 
+// setDeletion deletes a set.
+type setDeletion struct {
+	*app
+	out   cli.Output
+	wait  waiting
+	write writing
+}
+
 func newSetDelete(a *app) *cobra.Command {
-	var out cli.Output
+	c := &setDeletion{app: a}
 	var namespace string
-	var write writing
 	cmd := &cobra.Command{
 		Use: "delete AGENT NAME", Short: "Delete a set of manifests with all that it holds",
+		Long:              "Delete a set of manifests with all that it holds, and wait until that is gone with its pods.",
 		Example:           "  pipeops-runner set delete shop web-extras",
 		Args:              exactArgs("AGENT", "NAME"),
 		ValidArgsFunction: a.completeAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := runnerapi.Key{Namespace: namespace, Name: args[1]}
-			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error {
-				result, err := t.DeleteSet(ctx, key, write.options())
-				if err != nil {
-					return at(t, "set "+key.String(), err)
-				}
-				if err := out.Write(a.out, result, func(w io.Writer) { applyTable(w, result) }); err != nil {
-					return err
-				}
-				if result.Failed > 0 || result.Problem != nil {
-					return &exitError{error: fmt.Errorf("set %s: %d of %d objects could not be deleted", key, result.Failed, len(result.Objects)), code: exitFailure}
-				}
-				a.sayDeleted("set "+key.String(), write.dryRun)
-				return nil
-			})
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error { return c.run(ctx, t, key) })
 		},
 	}
-	out.Add(cmd)
+	c.out.Add(cmd)
 	namespaceFlag(cmd, &namespace)
-	write.addWriting(cmd)
+	c.wait.add(cmd, defaultWait)
+	c.write.addWriting(cmd)
 	return cmd
+}
+
+func (c *setDeletion) run(ctx context.Context, t *target, key runnerapi.Key) error {
+	result, err := t.DeleteSet(ctx, key, c.write.options())
+	if err != nil {
+		return at(t, "set "+key.String(), err)
+	}
+	if c.wait.wanted() && len(goingObjects(result)) > 0 {
+		if result, err = c.untilGone(ctx, t, key, result); err != nil {
+			return err
+		}
+	}
+	if err := c.out.Write(c.app.out, result, func(w io.Writer) { applyTable(w, result) }); err != nil {
+		return err
+	}
+	going := goingObjects(result)
+	switch {
+	case result.Failed > 0 || result.Problem != nil:
+		return &exitError{error: fmt.Errorf("set %s: %d of %d objects could not be deleted", key, result.Failed, len(result.Objects)), code: exitFailure}
+	case len(going) > 0 && c.wait.wanted():
+		return &exitError{
+			error: fmt.Errorf("%s: set %s is not gone after %s: %s: %s", t, key, c.wait.limit, going[0], cli.Printable(going[0].Message)),
+			code:  exitTimeout, fix: "it goes on in the cluster; delete the set again once nothing holds it",
+		}
+	case len(going) > 0:
+		c.say("accepted: the deletion of set %s; it goes on in the cluster. Delete it again once its objects are gone", key)
+		return nil
+	}
+	c.sayDeleted("set "+key.String(), c.write.dryRun)
+	return nil
+}
+
+// untilGone deletes the set again and again: each call waits for its objects, and says
+// what holds them.
+func (c *setDeletion) untilGone(ctx context.Context, t *target, key runnerapi.Key, first runnerapi.ApplyResult) (runnerapi.ApplyResult, error) {
+	waitCtx, cancel := context.WithTimeout(ctx, c.wait.limit)
+	defer cancel()
+	said, newest := map[runnerapi.ManifestRef]string{}, first
+	for {
+		for _, o := range goingObjects(newest) {
+			if said[o.ManifestRef] != o.Message {
+				said[o.ManifestRef] = o.Message
+				c.say("%s is being deleted; %s", o.ManifestRef, cli.Printable(o.Message))
+			}
+		}
+		if len(goingObjects(newest)) == 0 || newest.Failed > 0 || !rest(waitCtx, gonePause) {
+			return newest, ctx.Err()
+		}
+		now, err := t.DeleteSet(waitCtx, key, runnerapi.WriteOptions{})
+		known := &runnerapi.Error{}
+		switch {
+		case errors.As(err, &known) && known.Code == runnerapi.CodeNotFound: // deleted meanwhile
+			for n := range newest.Objects {
+				newest.Objects[n].State, newest.Objects[n].Message = "", ""
+			}
+		case err == nil:
+			newest = now
+		case waitCtx.Err() == nil && (known.Code == "" || !known.Passing()):
+			return newest, at(t, "set "+key.String(), err)
+		}
+	}
+}
+
+// rest reports whether a pause passed before ctx ended.
+func rest(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// goingObjects were deleted and are still there.
+func goingObjects(r runnerapi.ApplyResult) (going []runnerapi.AppliedObject) {
+	for _, o := range r.Objects {
+		if o.Action == runnerapi.ApplyPruned && o.State != "" && !r.DryRun {
+			going = append(going, o)
+		}
+	}
+	return going
 }
 
 func setTable(w io.Writer, sets ...runnerapi.ManifestSet) {

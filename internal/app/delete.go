@@ -4,15 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
@@ -28,8 +30,8 @@ const finalizer = "pipeops.io/app"
 // goes on by itself.
 const deleteWait = 20 * time.Second
 
-// Delete removes the App and what it made. It returns when the App is gone, or
-// after a while when its pods take their time to stop; it needs no second call.
+// Delete removes the App and what it made. It returns when the App is gone with its
+// pods, or after a while when these take their time to stop; it needs no second call.
 func (e *Engine) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
 	e.traces.note(ctx, key)
 	if err := e.admit(ctx, key.Namespace); err != nil {
@@ -64,10 +66,14 @@ func (e *Engine) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.W
 	}
 }
 
-// remove takes down what a deleted App made, notes its end, and lets it go.
-func (e *Engine) remove(ctx context.Context, a *App) error {
+// remove takes down what a deleted App made, notes its end, and lets it go once no
+// pod is left. Until then its status says what holds it.
+func (e *Engine) remove(ctx context.Context, a *App) (reconcile.Result, error) {
 	if !controllerutil.ContainsFinalizer(a, finalizer) {
-		return nil
+		if len(a.Finalizers) == 0 {
+			return reconcile.Result{}, nil
+		}
+		return e.tellRemains(ctx, a, remains{waits: []string{heldByOthers(a)}})
 	}
 	left, err := e.takeDown(ctx, a)
 	if apierrors.IsForbidden(err) {
@@ -76,21 +82,37 @@ func (e *Engine) remove(ctx context.Context, a *App) error {
 		// owner references; holding the App would hold the namespace for ever.
 		e.log.Warn().Str("namespace", a.Namespace).Str("app", a.Name).Err(err).
 			Msg("leaving what belongs to a deleted App to Kubernetes' garbage collector")
-		left, err = false, nil
+		left, err = remains{}, nil
 	}
-	if err == nil && !left {
+	if err == nil && len(left.waits) == 0 {
 		err = e.forgetRevisions(ctx, a)
 	}
 	if apierrors.IsForbidden(err) {
 		err = nil // the same holds for the revisions
 	}
-	if err != nil || left {
-		return err // an event comes when the rest is gone
+	if err != nil {
+		return reconcile.Result{}, err
 	}
-	if err := e.announcer.bury(ctx, a); err != nil {
-		return err
+	if len(left.waits) > 0 { // an event comes when the rest is gone
+		return e.tellRemains(ctx, a, left)
 	}
-	return client.IgnoreNotFound(e.letGo(ctx, a))
+	err = e.announcer.bury(ctx, a)
+	if err == nil {
+		err = client.IgnoreNotFound(e.letGo(ctx, a))
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{}, nil
+}
+
+// heldByOthers is what an App waits for that the agent has let go.
+func heldByOthers(a *App) string {
+	others := slices.DeleteFunc(slices.Clone(a.Finalizers), func(f string) bool { return f == metav1.FinalizerDeleteDependents })
+	if len(others) == 0 {
+		return "Kubernetes to delete what it made"
+	}
+	return "finalizers of others on the App: " + strings.Join(others, ", ")
 }
 
 // letGo takes the finalizer off. Somebody may have written the App meanwhile;
@@ -108,42 +130,34 @@ func (e *Engine) letGo(ctx context.Context, a *App) error {
 	})
 }
 
-// takeDown deletes the App's own objects and says whether anything that could
-// still serve is left.
-func (e *Engine) takeDown(ctx context.Context, a *App) (left bool, err error) {
+// takeDown deletes the App's own objects and says what is left of them. A pod that
+// was told to stop is left until its node has confirmed that it did.
+func (e *Engine) takeDown(ctx context.Context, a *App) (remains, error) {
 	jobs, err := e.pipelineJobs(ctx, a)
 	if err != nil {
-		return true, err
+		return remains{}, err
 	}
+	var left []client.Object
 	for _, j := range jobs {
-		left = true
-		if err := e.deleteOwn(ctx, a, j); err != nil {
-			return true, err
-		}
+		left = append(left, j)
 	}
 	for _, o := range possible(a) {
 		err := e.cached.Get(ctx, client.ObjectKeyFromObject(o), o)
-		if apierrors.IsNotFound(err) {
+		if apierrors.IsNotFound(err) || err == nil && !owns(a, o) {
 			continue
 		}
 		if err != nil {
-			return true, fmt.Errorf("read what belongs to App %s: %w", a.key(), err)
+			return remains{}, fmt.Errorf("read what belongs to App %s: %w", a.key(), err)
 		}
-		if !owns(a, o) {
-			continue
-		}
-		left = true
+		left = append(left, o)
+	}
+	for _, o := range left {
 		if err := e.deleteOwn(ctx, a, o); err != nil {
-			return true, err
+			return remains{}, err
 		}
 	}
 	pods, err := e.podsOf(ctx, a)
-	for _, pod := range pods {
-		if pod.DeletionTimestamp.IsZero() && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
-			left = true
-		}
-	}
-	return left, err
+	return e.remainsOf(ctx, pods, left), err
 }
 
 // deleteOwn deletes exactly this object, if it is the App's.

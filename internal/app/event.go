@@ -53,7 +53,9 @@ const keptTransitions = 10
 // announced. It is written with the status: so an agent that is killed, or cut off from
 // the control plane, loses none.
 func transition(a *App, s *Status, at time.Time) (Transition, bool) {
-	if s.Phase == "" || s.Phase == runnerapi.PhasePaused { // pausing changes nothing of what runs
+	switch s.Phase {
+	case "", runnerapi.PhasePaused, // pausing changes nothing of what runs
+		runnerapi.PhaseDeleting: // its end is announced
 		return Transition{}, false
 	}
 	last := lastKept(a.Status)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,35 +24,7 @@ func (e *Engine) Get(ctx context.Context, key runnerapi.Key) (runnerapi.App, err
 	if err != nil {
 		return runnerapi.App{}, err
 	}
-	w := a.Wire()
-	if !a.DeletionTimestamp.IsZero() {
-		w.Status.WaitingFor, err = e.heldBy(ctx, a)
-	}
-	return w, err
-}
-
-// heldBy is what keeps a deleted App from being gone.
-func (e *Engine) heldBy(ctx context.Context, a *App) (string, error) {
-	pods, err := e.podsOf(ctx, a)
-	if err != nil {
-		return "", kubeproblem.From(err, "reading App "+a.key().String())
-	}
-	if len(pods) > 0 {
-		pod := pods[0]
-		held := "pod " + pod.Name + " to stop"
-		if pod.Spec.NodeName != "" {
-			held += " on node " + pod.Spec.NodeName
-		}
-		if len(pod.Finalizers) > 0 {
-			held += ", which finalizer " + pod.Finalizers[0] + " holds"
-		}
-		return held, nil
-	}
-	others := slices.DeleteFunc(slices.Clone(a.Finalizers), func(f string) bool { return f == finalizer })
-	if len(others) > 0 {
-		return "finalizers of others on the App: " + strings.Join(others, ", "), nil
-	}
-	return "its objects to go", nil
+	return a.Wire(), nil
 }
 
 func (e *Engine) get(ctx context.Context, key runnerapi.Key) (*App, error) {

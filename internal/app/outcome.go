@@ -99,7 +99,7 @@ func outcomeOfDelete(a *App, r runnerapi.Record) runnerapi.Outcome {
 	case a == nil || a.DeletionTimestamp.IsZero() && r.Done:
 		return runnerapi.Outcome{State: runnerapi.OperationSucceeded}
 	case !a.DeletionTimestamp.IsZero():
-		return runnerapi.Outcome{State: runnerapi.OperationPending, Message: "its pods are stopping"}
+		return runnerapi.Outcome{State: runnerapi.OperationPending, Message: "waits for " + a.Wire().Status.WaitingFor}
 	}
 	return runnerapi.Outcome{State: runnerapi.OperationPending, Message: "it was taken, and nothing is known of it yet"}
 }

@@ -88,7 +88,7 @@ func (e *Engine) reconcile(ctx context.Context, req reconcile.Request) (reconcil
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if !a.DeletionTimestamp.IsZero() {
-		return reconcile.Result{}, e.remove(ctx, a)
+		return e.remove(ctx, a)
 	}
 	if err := e.hold(ctx, a); err != nil {
 		return again(err)

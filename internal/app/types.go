@@ -21,7 +21,7 @@ const (
 // SchemaVersion counts changes of the App's schema. The CustomResourceDefinition
 // carries it, so that an agent which meets an older one says so instead of
 // having its fields dropped. A newer one is fine: that is a rollback of the agent.
-const SchemaVersion = 6
+const SchemaVersion = 7
 
 // SchemaVersionAnnotation is where the CustomResourceDefinition carries it.
 const SchemaVersionAnnotation = "pipeops.io/schema-version"
@@ -147,7 +147,13 @@ func (a *App) Wire() runnerapi.App {
 		CreatedAt: a.CreationTimestamp.Time, Spec: *a.Spec.DeepCopy(), Status: *a.Status.AppStatus.DeepCopy(),
 		UID: string(a.UID), RestartedAt: a.restart(),
 	}
-	if !a.observed() || w.Status.Phase == "" {
+	switch {
+	case !a.DeletionTimestamp.IsZero():
+		if w.Status.Phase != runnerapi.PhaseDeleting {
+			w.Status.WaitingFor = "the agent to take its objects down"
+		}
+		w.Status.Phase, w.Status.Diagnosis = runnerapi.PhaseDeleting, nil
+	case !a.observed() || w.Status.Phase == "":
 		w.Status.Phase, w.Status.Diagnosis = runnerapi.PhaseProgressing, nil
 	}
 	return w

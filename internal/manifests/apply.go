@@ -143,7 +143,7 @@ func (r *run) result() Result {
 		if i.out.Action == runnerapi.ApplyFailed {
 			out.Failed++
 		}
-		if i.out.State != runnerapi.ObjectReady && i.out.Action != runnerapi.ApplyPruned && i.out.Action != runnerapi.ApplyKept {
+		if i.out.State != runnerapi.ObjectReady && (i.out.Action != runnerapi.ApplyPruned || going(i)) && i.out.Action != runnerapi.ApplyKept {
 			out.Ready = false
 		}
 	}
@@ -291,7 +291,7 @@ func (r *run) held() (held []Ref, complete bool) {
 	}
 	for _, i := range r.left {
 		switch {
-		case i.out.Action == runnerapi.ApplyFailed:
+		case i.out.Action == runnerapi.ApplyFailed, going(i):
 			complete = false
 			held = append(held, i.out.ManifestRef)
 		case i.out.Action == runnerapi.ApplyKept && i.live != nil: // it is the set's still

@@ -549,3 +549,60 @@ func TestAHeldDeleteSparesANewerSet(t *testing.T) {
 	_, err = remove(func(context.Context) (bool, error) { return false, nil })
 	require.NoError(t, err)
 }
+
+// TestADeletedSetStaysUntilItsPodsAreGone and says what holds them.
+func TestADeletedSetStaysUntilItsPodsAreGone(t *testing.T) {
+	env := kubetest.Full(t)
+	a := with(t, env, env.Agent)
+	image, err := env.Cluster.LoadApp(t.Context(), "hello")
+	require.NoError(t, err)
+	set := a.set()
+	_, err = a.apply(set, cm("beside", "a")+`apiVersion: apps/v1
+kind: Deployment
+metadata: {name: held}
+spec:
+  selector: {matchLabels: {app: held}}
+  template:
+    metadata: {labels: {app: held}, finalizers: [example.com/drained]}
+    spec:
+      terminationGracePeriodSeconds: 1
+      securityContext: {runAsNonRoot: true, runAsUser: 10001, seccompProfile: {type: RuntimeDefault}}
+      containers:
+      - {name: web, image: "`+image+`", securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}
+`, manifests.Options{Wait: time.Minute})
+	require.NoError(t, err)
+	var pods corev1.PodList
+	require.NoError(t, env.Client.List(t.Context(), &pods, client.InNamespace(production), client.MatchingLabels{"app": "held"}))
+	require.Len(t, pods.Items, 1)
+	pod := &pods.Items[0]
+	t.Cleanup(func() {
+		free := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+		assert.NoError(t, client.IgnoreNotFound(env.Client.Patch(context.Background(), pod, free)))
+	})
+
+	r, err := a.Delete(t.Context(), set, manifests.Options{})
+	require.NoError(t, err)
+	assert.False(t, r.Ready)
+	assert.Zero(t, r.Failed)
+	require.Len(t, r.Objects, 2)
+	for _, o := range r.Objects {
+		if o.Kind == "ConfigMap" {
+			assert.Empty(t, o.State, "it is gone")
+			continue
+		}
+		assert.Equal(t, runnerapi.ObjectInProgress, o.State)
+		assert.Contains(t, o.Message, "waits for finalizer example.com/drained of pod "+pod.Name+" to be removed")
+	}
+	held, err := a.Get(t.Context(), set)
+	require.NoError(t, err, "the set stays")
+	assert.False(t, held.Complete)
+	require.Len(t, held.Objects, 1)
+
+	free := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+	require.NoError(t, env.Client.Patch(t.Context(), pod, free))
+	r, err = a.Delete(t.Context(), set, manifests.Options{})
+	require.NoError(t, err)
+	assert.True(t, r.Ready)
+	_, err = a.Get(t.Context(), set)
+	assert.Equal(t, problem.NotFound, problemOf(t, err).Code)
+}

@@ -161,17 +161,16 @@ func (r *run) prune(ctx context.Context) {
 		if i.out.Action != runnerapi.ApplyPruned || i.live == nil {
 			continue
 		}
-		if err := r.remove(ctx, i); err != nil {
+		if err := r.remove(ctx, i, metav1.DeletePropagationBackground); err != nil {
 			i.fail(i.located(problemOf(err, i.out.ManifestRef, "deleting it")))
 		}
 	}
 }
 
-func (r *run) remove(ctx context.Context, i *item) error {
+func (r *run) remove(ctx context.Context, i *item, how metav1.DeletionPropagation) error {
 	uid := i.live.GetUID()
-	background := metav1.DeletePropagationBackground
 	err := r.api.on(i.mapping, i.out.Namespace).Delete(ctx, i.out.Name, metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &background,
+		Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &how,
 	})
 	if apierrors.IsNotFound(err) {
 		return nil

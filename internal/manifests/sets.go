@@ -2,6 +2,7 @@ package manifests
 
 import (
 	"context"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -116,8 +117,9 @@ func (a *Applier) List(ctx context.Context, namespace string) ([]runnerapi.Manif
 	}
 }
 
-// Delete deletes what a set holds, and its inventory when all is deleted. Of the options
-// it takes DryRun, Admit and Late. What came under the set's name meanwhile stays: objects
+// Delete deletes what a set holds, and its inventory when all is gone, the pods too. Of
+// what is not gone after goneWait the result says what holds it; the inventory stays for it,
+// and deleting the set again goes on. It takes the options DryRun, Admit and Late. What came under the set's name meanwhile stays: objects
 // are deleted by their UIDs, the inventory by its version.
 func (a *Applier) Delete(ctx context.Context, set Set, o Options) (Result, error) {
 	o.Prune = true
@@ -140,8 +142,9 @@ func (a *Applier) Delete(ctx context.Context, set Set, o Options) (Result, error
 			return Result{}, err
 		}
 	}
-	r.prune(ctx)
-	if len(refused(r.left)) > 0 {
+	r.takeDown(ctx)
+	r.awaitGone(ctx)
+	if len(refused(r.left)) > 0 || slices.ContainsFunc(r.left, going) {
 		r.settle(ctx, r.inv)
 	} else if err := r.api.drop(ctx, r.inv); err != nil {
 		r.unsettled = asProblem(err)

@@ -195,8 +195,8 @@ func (b *FakeBackend) Delete(ctx context.Context, key runnerapi.Key, opts runner
 	if err != nil {
 		return err
 	}
-	if strings.Contains(app.Spec.Image, "sticky") && !opts.DryRun && app.Status.WaitingFor == "" {
-		app.Status.Phase, app.Status.WaitingFor = runnerapi.PhaseProgressing, "pod "+key.Name+"-0 to stop"
+	if strings.Contains(app.Spec.Image, "sticky") && !opts.DryRun && app.Status.Phase != runnerapi.PhaseDeleting {
+		app.Status.Phase, app.Status.WaitingFor = runnerapi.PhaseDeleting, "pod "+key.Name+"-0 to stop"
 		b.apps[key] = app
 		b.notify()
 		return nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"slices"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 
@@ -111,12 +112,22 @@ func (b *FakeBackend) DeleteSet(ctx context.Context, key runnerapi.Key, opts run
 		return runnerapi.ApplyResult{}, err
 	}
 	result := runnerapi.ApplyResult{Namespace: key.Namespace, Name: key.Name, DryRun: opts.DryRun, Ready: !opts.DryRun}
+	sticks := strings.Contains(key.Name, "sticky") && set.Complete && !opts.DryRun
 	for _, o := range set.Objects {
-		result.Objects = append(result.Objects, runnerapi.AppliedObject{ManifestRef: o.ManifestRef, Action: runnerapi.ApplyPruned})
+		gone := runnerapi.AppliedObject{ManifestRef: o.ManifestRef, Action: runnerapi.ApplyPruned}
+		if sticks {
+			gone.State, gone.Message = runnerapi.ObjectInProgress, "waits for pod "+key.Name+"-0 to stop"
+			result.Ready = false
+		}
+		result.Objects = append(result.Objects, gone)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !opts.DryRun {
+	switch {
+	case sticks: // until it is deleted again
+		set.Complete = false
+		b.sets[key] = set
+	case !opts.DryRun:
 		delete(b.sets, key)
 	}
 	return result, nil

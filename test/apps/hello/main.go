@@ -33,6 +33,7 @@ type options struct {
 	exitCode   int
 	startDelay time.Duration
 	neverReady bool
+	ignoreTerm bool
 	eatMemory  bool
 	burnCPU    bool
 	floodLogs  bool
@@ -57,6 +58,11 @@ func main() {
 		os.Exit(code)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	if o.ignoreTerm {
+		stop()
+		signal.Ignore(syscall.SIGTERM)
+		ctx = context.Background()
+	}
 	code := run(ctx, o)
 	stop()
 	os.Exit(code)
@@ -70,6 +76,7 @@ func parseFlags() options {
 	flag.IntVar(&o.exitCode, "exit-code", 1, "what --crash-after exits with")
 	flag.DurationVar(&o.startDelay, "start-delay", 0, "start listening after this time")
 	flag.BoolVar(&o.neverReady, "never-ready", false, "answer /readyz with 503")
+	flag.BoolVar(&o.ignoreTerm, "ignore-term", false, "go on after SIGTERM, until it is killed")
 	flag.BoolVar(&o.eatMemory, "eat-memory", false, "allocate memory until killed")
 	flag.BoolVar(&o.burnCPU, "burn-cpu", false, "use all of a core that it can get")
 	flag.BoolVar(&o.floodLogs, "flood-logs", false, "log a line every millisecond")
