@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -19,8 +20,11 @@ func (e *Engine) Wait(ctx context.Context, key runnerapi.Key, generation int64) 
 	var w runnerapi.App
 	for {
 		a, err := e.get(ctx, key)
-		if err != nil && ctx.Err() != nil && w.Name != "" {
-			return w, nil
+		if err != nil && ctx.Err() != nil {
+			if w.Name != "" {
+				return w, nil
+			}
+			a, err = e.lastLook(ctx, key)
 		}
 		if err != nil {
 			return runnerapi.App{}, waitProblem(ctx, err)
@@ -35,6 +39,16 @@ func (e *Engine) Wait(ctx context.Context, key runnerapi.Key, generation int64) 
 		case <-news:
 		}
 	}
+}
+
+// lastTry bounds the look of a wait whose time was up before it saw anything.
+const lastTry = 5 * time.Second
+
+// lastLook reads the App though the time of the wait is up.
+func (e *Engine) lastLook(ctx context.Context, key runnerapi.Key) (*App, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTry)
+	defer cancel()
+	return e.get(ctx, key)
 }
 
 // waitProblem keeps a wait that ends while it reads from looking like a fault.
