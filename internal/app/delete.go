@@ -91,7 +91,7 @@ func (e *Engine) remove(ctx context.Context, a *App) (reconcile.Result, error) {
 		err = nil // the same holds for the revisions
 	}
 	if err != nil {
-		return reconcile.Result{}, err
+		return e.holdUp(ctx, a, err)
 	}
 	if len(left.waits) > 0 { // an event comes when the rest is gone
 		return e.tellRemains(ctx, a, left)
@@ -101,8 +101,9 @@ func (e *Engine) remove(ctx context.Context, a *App) (reconcile.Result, error) {
 		err = client.IgnoreNotFound(e.letGo(ctx, a))
 	}
 	if err != nil {
-		return reconcile.Result{}, err
+		return e.holdUp(ctx, a, err)
 	}
+	e.troubles.clear(client.ObjectKeyFromObject(a))
 	return reconcile.Result{}, nil
 }
 

@@ -84,6 +84,7 @@ type Engine struct {
 	announcer  *announcer
 	leadership *leadership
 	contents   lookedAt
+	troubles   troubles
 
 	stabilization diagnose.Stabilization
 

@@ -84,19 +84,25 @@ func (e *Engine) reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	a := &App{}
 	if err := e.cached.Get(ctx, req.NamespacedName, a); err != nil {
 		e.contents.forget(req.NamespacedName)
+		e.troubles.clear(req.NamespacedName)
 		e.announcer.lookForEnds() // one that this replica has not noted itself
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if !a.DeletionTimestamp.IsZero() {
 		return e.remove(ctx, a)
 	}
+	result, err := e.follow(ctx, a)
+	return e.conclude(ctx, a, result, err)
+}
+
+// follow makes the cluster follow an App that is not deleted, and writes down what it sees.
+func (e *Engine) follow(ctx context.Context, a *App) (reconcile.Result, error) {
 	if err := e.hold(ctx, a); err != nil {
-		return again(err)
+		return reconcile.Result{}, err
 	}
-	if err := e.followContents(ctx, a, false); apierrors.IsConflict(err) {
-		return again(err)
-	} else if err != nil { // no reason to leave the rest undone
-		e.log.Warn().Err(err).Msg("an App may not restart for what changed; looking again")
+	blind := e.followContents(ctx, a, false)
+	if apierrors.IsConflict(blind) {
+		return again(blind)
 	}
 	made, err := e.converge(ctx, a)
 	if apierrors.IsConflict(err) {
@@ -105,7 +111,7 @@ func (e *Engine) reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	revision, err := e.revisionNow(ctx, a)
+	revision, err := e.revisionOr(ctx, a, &made)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -113,6 +119,7 @@ func (e *Engine) reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	e.overlay(client.ObjectKeyFromObject(a), &status, status.ReadyReplicas > 0)
 	if made.refusal != nil {
 		recheck = retryRefused
 	}
@@ -120,22 +127,36 @@ func (e *Engine) reconcile(ctx context.Context, req reconcile.Request) (reconcil
 		recheck = 0
 	}
 	if err := e.writeStatus(ctx, a, status); err != nil {
-		return again(err)
+		return reconcile.Result{}, err
 	}
 	if a.stopped() && made.refusal == nil {
 		return reconcile.Result{RequeueAfter: time.Millisecond}, nil // it is held back from now on
 	}
 	left, err := e.sweepJob(ctx, a, made)
-	if err != nil {
-		return reconcile.Result{}, err
+	if err == nil {
+		err = e.undo(ctx, a)
+	}
+	if err == nil {
+		err = blind // no reason to leave the rest undone
 	}
 	if left > 0 && (recheck == 0 || left < recheck) {
 		recheck = left
 	}
-	if err := e.undo(ctx, a); err != nil {
-		return reconcile.Result{}, err
+	return reconcile.Result{RequeueAfter: recheck}, err
+}
+
+// revisionOr is the App's newest revision; 0 where the cluster refuses to keep it. That
+// is then what keeps the App from being what its spec says, unless something else does.
+func (e *Engine) revisionOr(ctx context.Context, a *App, m *made) (int64, error) {
+	revision, err := e.revisionNow(ctx, a)
+	if err == nil {
+		return revision, nil
 	}
-	return reconcile.Result{RequeueAfter: recheck}, nil
+	d, err := refusalOf(err)
+	if m.refusal == nil {
+		m.refusal = d
+	}
+	return 0, err
 }
 
 // again takes up an App anew that somebody wrote in between; that is no error.

@@ -244,16 +244,13 @@ func describeRevision(r *appsv1.ControllerRevision) runnerapi.Revision {
 }
 
 // revisionNow is the number of the revision that holds, which it keeps where
-// nobody has; 0 where that is not allowed.
+// nobody has.
 func (e *Engine) revisionNow(ctx context.Context, a *App) (int64, error) {
 	if a.Status.ObservedGeneration == a.Generation && a.Status.Revision != 0 {
 		return a.Status.Revision, nil
 	}
 	all, err := e.revise(ctx, a)
-	switch {
-	case apierrors.IsForbidden(err): // the namespace is not the agent's, or is being deleted
-		return 0, nil
-	case err != nil:
+	if err != nil {
 		return 0, err
 	}
 	return all[len(all)-1].Revision, nil

@@ -1,0 +1,143 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// passesIn is how long an error that passes by itself may last before it is told of.
+const passesIn = time.Minute
+
+// troubles are the errors that keep Apps from being looked after. An agent that is
+// restarted meets them again.
+type troubles struct {
+	mu sync.Mutex
+	of map[types.NamespacedName]trouble
+}
+
+type trouble struct {
+	since     time.Time
+	diagnosis *runnerapi.Diagnosis // nil while it may pass by itself
+}
+
+// note keeps an error, and returns its diagnosis once it is to be told of.
+func (t *troubles) note(name types.NamespacedName, err error, now time.Time) *runnerapi.Diagnosis {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	known, is := t.of[name]
+	if !is {
+		known.since = now
+	}
+	known.diagnosis, _ = refusalOf(err)
+	if known.diagnosis == nil && now.Sub(known.since) >= passesIn {
+		known.diagnosis = lasting(err, known.since)
+	}
+	if t.of == nil {
+		t.of = map[types.NamespacedName]trouble{}
+	}
+	t.of[name] = known
+	return known.diagnosis
+}
+
+// clear forgets the errors of an App, and says whether one was told of.
+func (t *troubles) clear(name types.NamespacedName) (told bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	told = t.of[name].diagnosis != nil
+	delete(t.of, name)
+	return told
+}
+
+// diagnosis is that of an App's errors, or nil.
+func (t *troubles) diagnosis(name types.NamespacedName) *runnerapi.Diagnosis {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.of[name].diagnosis
+}
+
+// lasting is the diagnosis of an error that should have passed by itself.
+func lasting(err error, since time.Time) *runnerapi.Diagnosis {
+	d := &runnerapi.Diagnosis{
+		Cause: runnerapi.CauseUnknown, Object: objectOf(err),
+		Message: bounded(fmt.Sprintf("the agent cannot look after the App since %s: %s", since.UTC().Format(time.RFC3339), err)),
+		Fix: "the agent goes on trying; look at the Kubernetes API server, and at what the message names " +
+			"(kubectl get --raw '/readyz?verbose')",
+	}
+	if p := (*problem.Error)(nil); errors.As(err, &p) && p.Fix != "" {
+		d.Fix = p.Fix
+	}
+	return d
+}
+
+// conclude has an error that kept an App from being looked after be told in its
+// status: at once where trying again does not cure it, and after a while where it should.
+func (e *Engine) conclude(ctx context.Context, a *App, result reconcile.Result, err error) (reconcile.Result, error) {
+	name := client.ObjectKeyFromObject(a)
+	gone := apierrors.IsNotFound(err) && objectOf(err) == kindPath(Plural, a.Name)
+	switch {
+	case err == nil:
+		if e.troubles.clear(name) { // the status still says so
+			return reconcile.Result{RequeueAfter: time.Millisecond}, nil
+		}
+		return result, nil
+	case ctx.Err() != nil || apierrors.IsConflict(err) || gone:
+		return again(err)
+	}
+	d := e.troubles.note(name, err, e.now())
+	if d == nil {
+		return reconcile.Result{}, err
+	}
+	e.log.Warn().Str("namespace", a.Namespace).Str("app", a.Name).Err(err).Msg("an App cannot be looked after")
+	pods, lookErr := e.podsOf(ctx, a)
+	if lookErr != nil {
+		return reconcile.Result{}, err
+	}
+	s := *a.Status.DeepCopy()
+	if !a.observed() {
+		s.Revision = 0 // that of this spec is yet to be kept
+	}
+	e.overlay(name, &s, readyPods(pods) > 0)
+	s.ObservedGeneration, s.ObservedRestart = a.Generation, a.restart()
+	if err := e.writeStatus(ctx, a, s); err != nil {
+		return again(err)
+	}
+	return reconcile.Result{RequeueAfter: retryRefused}, nil
+}
+
+// holdUp has an error that keeps a deleted App from being taken down be told in its status.
+func (e *Engine) holdUp(ctx context.Context, a *App, err error) (reconcile.Result, error) {
+	if ctx.Err() != nil || apierrors.IsConflict(err) {
+		return again(err)
+	}
+	d := e.troubles.note(client.ObjectKeyFromObject(a), err, e.now())
+	if d == nil {
+		return reconcile.Result{}, err
+	}
+	e.log.Warn().Str("namespace", a.Namespace).Str("app", a.Name).Err(err).Msg("a deleted App cannot be taken down")
+	return e.tellRemains(ctx, a, remains{
+		waits: []string{"the cluster to let the agent take it down: " + d.Message + "; " + d.Fix}, recheck: retryRefused,
+	})
+}
+
+// overlay puts an App's errors into a status that knows of nothing worse.
+func (e *Engine) overlay(name types.NamespacedName, s *Status, serves bool) {
+	d := e.troubles.diagnosis(name)
+	if d == nil || s.Diagnosis != nil && s.Phase == runnerapi.PhaseFailed {
+		return
+	}
+	s.Diagnosis, s.WaitingFor, s.Phase = d.DeepCopy(), "", runnerapi.PhaseFailed
+	if serves {
+		s.Phase = runnerapi.PhaseDegraded
+	}
+}
