@@ -303,6 +303,10 @@ func (e *Engine) writeStatus(ctx context.Context, a *App, status Status) error {
 		a.Status.Unannounced = append(a.Status.Unannounced, t)
 		a.Status.Unannounced = a.Status.Unannounced[max(len(a.Status.Unannounced)-keptTransitions, 0):]
 	}
-	return e.cached.Status().Patch(ctx, a, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}),
+	err := e.cached.Status().Patch(ctx, a, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}),
 		client.FieldOwner(managed.FieldManager))
+	if err != nil {
+		a.Status = before.Status // what is told next starts from what is written
+	}
+	return err
 }
