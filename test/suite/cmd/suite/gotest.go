@@ -47,6 +47,8 @@ func (j job) flags() []string {
 
 func (j job) verbose() bool { return slices.Contains(j.args, "-v") }
 
+func (j job) isShort() bool { return slices.Contains(j.args, "-short") }
+
 func (j job) environ() []string {
 	cgo := "CGO_ENABLED=0"
 	if j.race {

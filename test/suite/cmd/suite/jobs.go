@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -13,16 +14,36 @@ import (
 // together is how many `go test` commands run at a time. Each tests several packages at a time.
 const together = 2
 
+// strictly has a skip that is not expected fail the run. CI sets it, and .ci/run itself does.
+const strictly = "CI"
+
+// isStrict reports whether a skip that is not expected is a failure. The suites that a developer
+// asks for by hand only show it.
+func isStrict(suite string) bool {
+	return os.Getenv(strictly) != "" && suite != "short" && suite != "package"
+}
+
 // runJobs runs `go test` commands side by side and reports on all of them as one.
 func runJobs(ctx context.Context, out io.Writer, suite string, jobs []job) error {
+	_, err := followJobs(ctx, out, suite, jobs)
+	return err
+}
+
+// followJobs is runJobs. It returns the report as well.
+func followJobs(ctx context.Context, out io.Writer, suite string, jobs []job) (*report, error) {
 	known, err := loadKnowledge()
 	if err != nil {
-		return err
+		return nil, err
+	}
+	if slices.ContainsFunc(jobs, job.isShort) {
+		if known.shortReasons, err = shortReasons("."); err != nil {
+			return nil, fmt.Errorf("find what -short leaves out: %w", err)
+		}
 	}
 	fmt.Fprintf(out, "== %s\n", suite)
 	r := newReport(out, known)
 	r.budgeted = suite == "test" // the others leave tests out, or run them in other ways
-	r.strict = r.budgeted && os.Getenv("CI") != ""
+	r.strict = isStrict(suite)
 	events := make(chan event)
 	var failed error
 	go func() {
@@ -32,9 +53,9 @@ func runJobs(ctx context.Context, out io.Writer, suite string, jobs []job) error
 	r.follow(events)
 	// A test that fails makes its command fail, too: the report's error says more.
 	if err := r.summary(); err != nil {
-		return err
+		return r, err
 	}
-	return failed
+	return r, failed
 }
 
 // streamAll runs the jobs, some at a time, and returns when all have ended.

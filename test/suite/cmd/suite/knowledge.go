@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -24,6 +25,8 @@ var (
 type knowledge struct {
 	budgets map[string]time.Duration // by package, without the module's path
 	skips   []expectedSkip
+	// shortReasons are those of tests that -short leaves out.
+	shortReasons []string
 }
 
 // expectedSkip allows tests, by a pattern of "package test" (path.Match on each), to be skipped
@@ -101,6 +104,9 @@ func (k knowledge) budget(pkg string) time.Duration {
 
 // expects reports whether a skip is one of those that the repository allows.
 func (k knowledge) expects(s skip) bool {
+	if s.job != nil && s.job.isShort() && slices.Contains(k.shortReasons, s.reason) {
+		return true
+	}
 	for _, e := range k.skips {
 		if matches(e.pkg, short(s.pkg)) && matches(e.test, s.test) && e.reason.MatchString(s.reason) {
 			return true
@@ -115,13 +121,16 @@ func matches(pattern, name string) bool {
 }
 
 // skip is a test that was skipped.
-type skip struct{ pkg, test, reason string }
+type skip struct {
+	job               *job
+	pkg, test, reason string
+}
 
 var skipLine = regexp.MustCompile(`^\s+\S+\.go:\d+: (.*)\n?$`)
 
 // newSkip finds the reason in what the test printed: its last line that names a place.
 func newSkip(e event, output []string) skip {
-	s := skip{pkg: e.Package, test: e.Test, reason: "(no reason given)"}
+	s := skip{job: e.job, pkg: e.Package, test: e.Test, reason: "(no reason given)"}
 	for _, line := range output {
 		if found := skipLine.FindStringSubmatch(line); found != nil {
 			s.reason = found[1]

@@ -23,7 +23,7 @@ func runPart(ctx context.Context, out io.Writer, m *module, p part, jobs []job) 
 		return err
 	}
 	fmt.Fprintf(out, "\n== part %s: %s (about %s)\n", p.name, p.what, p.estimate)
-	var marks []string
+	var marks []string // of jobs, in their order
 	jobs = slices.DeleteFunc(slices.Clone(jobs), func(j job) bool {
 		mark, err := m.mark(p, j, files)
 		if err != nil {
@@ -39,10 +39,22 @@ func runPart(ctx context.Context, out io.Writer, m *module, p part, jobs []job) 
 	if len(jobs) == 0 {
 		return nil
 	}
-	if err := runJobs(ctx, out, p.name, jobs); err != nil {
+	r, err := followJobs(ctx, out, p.name, jobs)
+	if err != nil {
 		return err
 	}
-	return keep(marks)
+	return keep(proven(r, jobs, marks))
+}
+
+// proven returns the marks of the jobs that skipped nothing but what is expected: what was skipped
+// has not passed.
+func proven(r *report, jobs []job, marks []string) (kept []string) {
+	for i := range jobs {
+		if !r.unexpected(&jobs[i]) {
+			kept = append(kept, marks[i])
+		}
+	}
+	return kept
 }
 
 // keep notes that jobs have passed.

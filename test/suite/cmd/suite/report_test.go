@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -148,6 +150,50 @@ func TestSkippedTestsAreNamedWithTheirReasons(t *testing.T) {
 	require.Contains(t, out, "not today\n    m/a TestRootOnly  NOT EXPECTED")
 	_, err = print(job{}, nil, lines...)
 	require.NoError(t, err, "on a developer's machine it is shown and fails nothing")
+}
+
+func TestASkipOfShortIsExpectedInShortJobsAlone(t *testing.T) {
+	lines := []string{
+		`{"Action":"run","Package":"m/a","Test":"TestX"}`,
+		`{"Action":"output","Package":"m/a","Test":"TestX","Output":"    a_test.go:12: brings up a cluster\n"}`,
+		`{"Action":"skip","Package":"m/a","Test":"TestX","Elapsed":0}`,
+		`{"Action":"pass","Package":"m/a","Elapsed":1}`,
+	}
+	strict := func(r *report) {
+		r.strict = true
+		r.known.shortReasons = []string{"brings up a cluster"}
+	}
+	_, err := print(job{args: []string{"-short"}}, strict, lines...)
+	require.NoError(t, err)
+	_, err = print(job{}, strict, lines...)
+	require.ErrorContains(t, err, "1 tests were skipped that are not in skips.txt")
+}
+
+func TestShortReasonsAreThoseOfTheSources(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "a_test.go"), []byte(`package a
+func TestX(t *testing.T) {
+	if testing.Short() || os.Geteuid() != 0 {
+		t.Skip("brings up a cluster")
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+}`), 0o600))
+	reasons, err := shortReasons(dir)
+	require.NoError(t, err)
+	require.Equal(t, []string{"brings up a cluster"}, reasons)
+}
+
+func TestCIIsStrictInAllThatItRuns(t *testing.T) {
+	t.Setenv(strictly, "")
+	require.False(t, isStrict("test"))
+	t.Setenv(strictly, "true")
+	for _, suite := range []string{"test", "cover", "race", "machines"} {
+		require.True(t, isStrict(suite), suite)
+	}
+	require.False(t, isStrict("short"))
+	require.False(t, isStrict("package"))
 }
 
 func TestHeartbeatNamesWhatRuns(t *testing.T) {

@@ -61,6 +61,11 @@ func (r *report) budgets() {
 	}
 }
 
+// unexpected reports whether a job skipped a test that is not in skips.txt.
+func (r *report) unexpected(j *job) bool {
+	return slices.ContainsFunc(r.skipped, func(s skip) bool { return s.job == j && !r.known.expects(s) })
+}
+
 // skips prints the skipped tests by reason, and returns how many were not expected.
 func (r *report) skips() (unexpected int) {
 	if len(r.skipped) == 0 {

@@ -1,0 +1,22 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestAJobThatSkippedAnUnexpectedTestGetsNoMark(t *testing.T) {
+	jobs := []job{{name: "whole"}, {name: "skipped"}, {name: "as expected"}}
+	r := newReport(&bytes.Buffer{}, someKnowledge)
+	for i, reason := range []string{"", "not today", "needs root"} {
+		e := event{job: &jobs[i], Package: "m/a", Test: "TestRootOnly", Action: "pass"}
+		if reason != "" {
+			r.take(event{job: &jobs[i], Package: "m/a", Test: "TestRootOnly", Action: "output", Output: "    a_test.go:1: " + reason + "\n"})
+			e.Action = "skip"
+		}
+		r.take(e)
+	}
+	require.Equal(t, []string{"1", "3"}, proven(r, jobs, []string{"1", "2", "3"}))
+}
