@@ -77,6 +77,15 @@ func (m *module) below(folder string) (found []string) {
 	return found
 }
 
+// folders are those of all packages.
+func (m *module) folders() map[string]bool {
+	all := map[string]bool{}
+	for _, dir := range m.dirs {
+		all[dir] = true
+	}
+	return all
+}
+
 // closure returns the folders of packages, their tests, and all that they import of this module.
 func (m *module) closure(pkgs ...string) map[string]bool {
 	dirs := map[string]bool{}

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -69,14 +70,15 @@ func keep(marks []string) error {
 }
 
 // mark is the file that notes that a job has passed. Its name is a hash of the command and of the
-// content of all inputs.
+// content of all inputs. Go's version and the user are part of it.
 func (m *module) mark(p part, j job, files []string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", err
 	}
 	hash, in := sha256.New(), m.inputs(p, j)
-	fmt.Fprintln(hash, j.flags(), j.env, j.race, j.packages)
+	// Root runs tests that others skip.
+	fmt.Fprintln(hash, runtime.Version(), runtime.GOARCH, os.Geteuid(), j.flags(), j.env, j.race, j.packages)
 	for _, file := range files {
 		if !in.has(file) {
 			continue

@@ -88,13 +88,17 @@ type part struct {
 	name, what string
 	estimate   time.Duration // on two cores, with everything compiled
 	jobs       func(*module) []job
-	product    bool // its tests run the product's programs, scripts, charts and units
+	product    bool     // its tests run the product's programs, scripts, charts and units
+	files      []string // files, and folders with all that is below, that its tests read beside
 }
+
+// pages are the documents whose commands tests run.
+var pages = []string{"docs", "README.md"}
 
 // parts are in the order in which a change should hear of a failure.
 var parts = []part{
 	{
-		name: "databases", what: "every control-plane test on PostgreSQL", estimate: 8 * time.Minute,
+		name: "databases", what: "every control-plane test on PostgreSQL", estimate: 8 * time.Minute, files: pages,
 		jobs: func(m *module) []job {
 			return []job{{
 				name: "on PostgreSQL", env: []string{"PIPEOPS_TEST_DATABASE=postgres"}, args: []string{"-p", "2"},
@@ -110,12 +114,13 @@ var parts = []part{
 	},
 	{
 		name: "contract", what: "20 000 generated requests to the Runner API, each answer held against its document", estimate: 8 * time.Minute, product: true,
+		files: []string{"docs/openapi.json"},
 		jobs: func(m *module) []job {
 			return []job{{name: "generated requests", env: []string{"PIPEOPS_TEST_CONTRACT_REQUESTS=20000"}, packages: m.below("test/contract")}}
 		},
 	},
 	{
-		name: "machines", what: "the installer's life on Debian 11, 12 and 13; systemd and OpenRC services; self-updates; the charts' further lives", estimate: 15 * time.Minute, product: true,
+		name: "machines", what: "the installer's life on Debian 11, 12 and 13; systemd and OpenRC services; self-updates; the charts' further lives", estimate: 15 * time.Minute, product: true, files: pages,
 		jobs: func(m *module) []job {
 			return []job{{
 				name: "machines", env: release, args: []string{"-p", "2"},
@@ -133,7 +138,7 @@ var parts = []part{
 		},
 	},
 	{
-		name: "race", what: "the race detector over the packages on real parts", estimate: 12 * time.Minute,
+		name: "race", what: "the race detector over the packages on real parts", estimate: 12 * time.Minute, product: true, files: pages,
 		jobs: func(m *module) []job {
 			return []job{{name: "real parts with the race detector", race: true, args: []string{"-p", "2"}, packages: slowestFirst(m.unraced())}}
 		},

@@ -2,9 +2,14 @@ package main
 
 import (
 	"context"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -77,7 +82,8 @@ func TestInputs(t *testing.T) {
 		"internal/problem/problem.go":            true, // imported
 		"go.sum":                                 true,
 		"scripts/install.sh":                     false,
-		"docs/install.md":                        false,
+		"docs/webhooks.md":                       true,
+		"README.md":                              true,
 		"internal/app/diagnose/diagnose.go":      false,
 	} {
 		require.Equal(t, is, in.has(file), file)
@@ -88,7 +94,62 @@ func TestInputs(t *testing.T) {
 	require.True(t, in.has("scripts/install/main.sh"))
 	require.True(t, in.has("deployments/systemd/pipeops-agent.service"))
 	require.True(t, in.has("internal/app/diagnose/diagnose.go"), "it is compiled into the agent")
-	require.False(t, in.has("docs/install.md"))
+	require.True(t, in.has("docs/install.md"), "its commands are run")
+	require.True(t, in.has("README.md"))
+	require.False(t, in.has("LICENSE"))
+}
+
+// TestWhatTestsNameIsAnInput holds the parts' inputs against the paths that stand in their tests.
+func TestWhatTestsNameIsAnInput(t *testing.T) {
+	m := repository(t)
+	for _, p := range parts {
+		for _, j := range p.jobs(m) {
+			if slices.Contains(j.args, "-run") {
+				continue // few tests of the package, and none that reads a file
+			}
+			in := m.inputs(p, j)
+			for _, pkg := range j.packages {
+				for path, at := range m.named(t, pkg) {
+					require.True(t, in.has(path), "part %s: %s names %s, which is none of its inputs", p.name, at, path)
+				}
+			}
+		}
+	}
+}
+
+// named returns the paths of the repository's files that stand as texts in a package's tests.
+func (m *module) named(t *testing.T, pkg string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	files, err := filepath.Glob(filepath.Join(m.dirs[pkg], "*_test.go"))
+	require.NoError(t, err)
+	for _, file := range files {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		for node := range ast.Preorder(parsed) {
+			if text, ok := node.(*ast.BasicLit); ok && text.Kind == token.STRING {
+				path, err := strconv.Unquote(text.Value)
+				require.NoError(t, err)
+				if path = namedPath(path); path != "" {
+					found[path] = file
+				}
+			}
+		}
+	}
+	return found
+}
+
+var ofRoot = regexp.MustCompile(`^(?:\.\./)*((?:docs|scripts|deployments)/[\w./-]+|README\.md|Dockerfile)$`)
+
+func namedPath(text string) string {
+	found := ofRoot.FindStringSubmatch(text)
+	if found == nil {
+		return ""
+	}
+	if _, err := os.Stat(found[1]); err != nil {
+		return ""
+	}
+	return strings.TrimSuffix(found[1], "/")
 }
 
 func TestAMarkChangesWithTheContentOfInputs(t *testing.T) {
@@ -101,8 +162,8 @@ func TestAMarkChangesWithTheContentOfInputs(t *testing.T) {
 		require.NoError(t, err)
 		return name
 	}
-	before := mark("go.mod", "docs/install.md")
-	require.Equal(t, before, mark("go.mod"), "a page is no input")
+	before := mark("go.mod", "LICENSE")
+	require.Equal(t, before, mark("go.mod"), "the license is no input")
 	require.NotEqual(t, before, mark("go.mod", "go.sum"))
 	root := t.TempDir()
 	m.root = root

@@ -1,18 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"os/exec"
 	"path"
 	"slices"
 	"strings"
 	"time"
 )
-
-// session is how far back a change goes where no base is named and there is no branch to compare.
-const session = "6 hours ago"
 
 // productFiles are inputs of tests that run the product's programs, beside the programs' packages.
 var productFiles = []string{"scripts", "deployments", "Dockerfile"}
@@ -22,14 +19,14 @@ var buildFiles = []string{"go.mod", "go.sum"}
 
 // runTouched runs the parts whose inputs a change touched, as far as they fit into the limit.
 func runTouched(ctx context.Context, out io.Writer, m *module, base string, limit time.Duration) error {
-	base, files, err := change(ctx, base)
+	c, err := findChange(ctx, base)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "== parts of the release suite that the change since %.12s touched (%d files)\n", base, len(files))
+	fmt.Fprintf(out, "== parts of the release suite that changed %s (%d files)\n", c.since, len(c.files))
 	failed, spent := failures{}, time.Duration(0)
-	for _, p := range parts {
-		jobs := touchedJobs(m, p, files)
+	for _, p := range nearestFirst(m, c.last) {
+		jobs := touchedJobs(m, p, c.files)
 		cost := p.estimate * time.Duration(len(jobs)) / time.Duration(max(1, len(p.jobs(m))))
 		switch {
 		case len(jobs) == 0:
@@ -42,6 +39,32 @@ func runTouched(ctx context.Context, out io.Writer, m *module, base string, limi
 		}
 	}
 	return failed.err()
+}
+
+// nearestFirst sorts the parts: first those with changes in their own packages, then those with
+// changes in what these use.
+func nearestFirst(m *module, files []string) []part {
+	distance := func(p part) int {
+		far := 2
+		for _, j := range p.jobs(m) {
+			own := inputs{packages: map[string]bool{}, all: m.folders(), files: p.files}
+			for _, pkg := range j.packages {
+				own.packages[m.dirs[pkg]] = true
+			}
+			if slices.ContainsFunc(files, own.has) {
+				return 0
+			}
+			if slices.ContainsFunc(files, m.inputs(p, j).has) {
+				far = 1
+			}
+		}
+		return far
+	}
+	far := map[string]int{}
+	for _, p := range parts {
+		far[p.name] = distance(p)
+	}
+	return slices.SortedStableFunc(slices.Values(parts), func(a, b part) int { return cmp.Compare(far[a.name], far[b.name]) })
 }
 
 // touchedJobs returns the jobs of a part whose inputs are among the changed files.
@@ -63,11 +86,9 @@ type inputs struct {
 }
 
 func (m *module) inputs(p part, j job) inputs {
-	in := inputs{files: buildFiles, all: map[string]bool{}}
-	for _, dir := range m.dirs {
-		in.all[dir] = true
-	}
+	in := inputs{files: buildFiles, all: m.folders()}
 	pkgs := j.packages
+	in.files = slices.Concat(in.files, p.files)
 	if p.product {
 		in.files = slices.Concat(in.files, productFiles)
 		for _, program := range []string{"agent", "controlplane", "runner"} {
@@ -91,43 +112,4 @@ func (in inputs) has(file string) bool {
 		dir = path.Dir(dir)
 	}
 	return in.packages[dir]
-}
-
-// change returns the commit before the change, and the files that differ from it, those that are
-// not committed included.
-func change(ctx context.Context, base string) (string, []string, error) {
-	if base == "" {
-		base = defaultBase(ctx)
-	}
-	base, err := git(ctx, "rev-parse", "--verify", base+"^{commit}")
-	if err != nil {
-		return "", nil, fmt.Errorf("%w: name the commit before the change with BASE=REF", err)
-	}
-	changed, err := git(ctx, "diff", "--name-only", base)
-	if err != nil {
-		return "", nil, err
-	}
-	untracked, err := git(ctx, "ls-files", "--others", "--exclude-standard")
-	return base, strings.Fields(changed + "\n" + untracked), err
-}
-
-// defaultBase is where this branch left origin/main. On main itself it is the newest commit that is
-// older than a session.
-func defaultBase(ctx context.Context) string {
-	head, _ := git(ctx, "rev-parse", "HEAD")
-	if fork, err := git(ctx, "merge-base", "HEAD", "origin/main"); err == nil && fork != head {
-		return fork
-	}
-	if old, err := git(ctx, "rev-list", "-1", "--before="+session, "HEAD"); err == nil && old != "" {
-		return old
-	}
-	return head
-}
-
-func git(ctx context.Context, args ...string) (string, error) {
-	out, err := exec.CommandContext(ctx, "git", args...).Output()
-	if err != nil {
-		return "", fmt.Errorf("git %s: %w", strings.Join(args, " "), err)
-	}
-	return strings.TrimSpace(string(out)), nil
 }
