@@ -2,14 +2,15 @@ package release
 
 import (
 	"bytes"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/test/inputs"
+	"github.com/pipeops/pipeops-vm-agent/test/programs"
 )
 
 // TestAKeyThatMinisignEncryptedSigns uses the key file as minisign wrote it, with its own scrypt.
@@ -17,11 +18,9 @@ func TestAKeyThatMinisignEncryptedSigns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 1 GiB of memory for some seconds")
 	}
-	program := filepath.Join(t.TempDir(), "sign")
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", program, "./testdata/sign")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	said, err := build.CombinedOutput()
-	require.NoError(t, err, "%s", said)
+	program, err := programs.Program{Package: "./internal/release/testdata/sign"}.Build(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, inputs.Depend("internal/release/testdata/encrypted.key")) // which it reads
 
 	data := read(t, "golden.json")
 	sign := exec.CommandContext(t.Context(), program, "testdata/encrypted.key", passphrase)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -18,6 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
+	"github.com/pipeops/pipeops-vm-agent/test/inputs"
+	"github.com/pipeops/pipeops-vm-agent/test/programs"
 )
 
 // demoPatience bounds one `make demo`, with its parts built.
@@ -27,6 +30,7 @@ const demoPatience = 15 * time.Minute
 // what was printed, and the exit code of make.
 func makeDemo(t *testing.T, variables ...string) (said string, code int) {
 	t.Helper()
+	require.NoError(t, inputsOfMake(t.Context()))
 	ctx, cancel := context.WithTimeout(t.Context(), demoPatience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "make", "--no-print-directory", "demo")
@@ -49,6 +53,20 @@ func makeDemo(t *testing.T, variables ...string) (said string, code int) {
 	}
 	require.NoError(t, ctx.Err(), string(out))
 	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// inputsOfMake has the test depend on all that make reads and compiles: Go's test cache sees only what
+// the test's own process opens.
+func inputsOfMake(ctx context.Context) error {
+	err := inputs.Depend("Makefile", "deployments", "test/apps", "test/setup")
+	for _, p := range []programs.Program{
+		programs.Agent, programs.ControlPlane, programs.Runner,
+		{Package: "./test/demo"}, {Package: "./test/setup"},
+		{Package: "./test/cluster/cmd/cluster"}, {Package: "./test/broker/cmd/broker"},
+	} {
+		err = errors.Join(err, p.Depend(ctx))
+	}
+	return err
 }
 
 // TestMakeDemo runs the whole demo, and reads what a user reads.

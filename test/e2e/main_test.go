@@ -15,6 +15,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/inputs"
+	"github.com/pipeops/pipeops-vm-agent/test/programs"
 )
 
 const (
@@ -77,7 +78,10 @@ func start(ctx context.Context) (err error) {
 		return err
 	}
 	// Commands of the documentation read these, and compile the latter.
-	if err := inputs.Depend("deployments", "internal/image", "scripts"); err != nil {
+	if err := inputs.Depend("deployments", "scripts"); err != nil {
+		return err
+	}
+	if err := (programs.Program{Package: "./scripts/image"}).Depend(ctx); err != nil {
 		return err
 	}
 	if err := sys.StartKubernetes(ctx); err != nil {
