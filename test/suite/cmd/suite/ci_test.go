@@ -31,3 +31,7 @@ func TestCIRunIsStrictByItself(t *testing.T) {
 		require.Contains(t, out, "CI=true make "+target)
 	}
 }
+
+func TestCIGivesTheReleaseSuiteWhatIsLeftOfAnHour(t *testing.T) {
+	require.Regexp(t, `make test-touched LIMIT=(3600|35\d\d)s\n$`, runCI(t))
+}

@@ -9,12 +9,13 @@ import (
 var fuzzTarget = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(`)
 
 // fuzzJobs has one job for each fuzz target: `go test -fuzz` takes one at a time. A target uses
-// one worker, because two jobs run at a time.
+// one worker, because two jobs run at a time; and these run beside other parts, which they must not
+// slow down.
 func fuzzJobs(m *module) (jobs []job) {
 	for _, pkg := range m.tested() {
 		for _, target := range fuzzTargets(filepath.Join(m.root, m.dirs[pkg])) {
 			jobs = append(jobs, job{
-				name: short(pkg) + " " + target, packages: []string{pkg},
+				name: short(pkg) + " " + target, packages: []string{pkg}, idle: true,
 				args: []string{"-run", "^$", "-fuzz", "^" + target + "$", "-fuzztime", fuzzTime, "-parallel", "1"},
 			})
 		}

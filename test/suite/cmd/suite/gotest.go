@@ -28,6 +28,8 @@ const (
 // job is one `go test` command.
 type job struct {
 	name     string
+	part     string // of the release suite; empty for others
+	idle     bool   // takes the processor time that others leave
 	dir      string // of a module of its own; empty for the repository's
 	race     bool
 	args     []string
@@ -46,6 +48,12 @@ func (j job) flags() []string {
 }
 
 func (j job) verbose() bool { return slices.Contains(j.args, "-v") }
+
+// selects reports whether a pattern decides which tests run. When it matches none, the job has
+// shown nothing.
+func (j job) selects() bool {
+	return slices.ContainsFunc(j.args, func(arg string) bool { return arg == "-run" || arg == "-fuzz" })
+}
 
 func (j job) isShort() bool { return slices.Contains(j.args, "-short") }
 
@@ -90,11 +98,17 @@ type event struct {
 	FailedBuild string
 
 	job *job
+	// call is no line: it is called where the report is, between lines.
+	call func()
 }
 
 // stream runs a job and sends its events. It returns when the command has ended.
 func stream(ctx context.Context, j *job, events chan<- event) error {
-	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"test", "-json"}, j.flags(), j.packages, j.last)...)
+	words := slices.Concat([]string{"go", "test", "-json"}, j.flags(), j.packages, j.last)
+	if j.idle {
+		words = append([]string{"nice", "-n", "19"}, words...)
+	}
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 	// As a terminal does it: go cleans up after an interrupt only, and passes none on.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }

@@ -25,63 +25,71 @@ func isStrict(suite string) bool {
 
 // runJobs runs `go test` commands side by side and reports on all of them as one.
 func runJobs(ctx context.Context, out io.Writer, suite string, jobs []job) error {
-	_, err := followJobs(ctx, out, suite, jobs)
-	return err
+	all := pointers(jobs)
+	return follow(out, suite, all, func(_ *report, events chan<- event) error { return streamAll(ctx, all, events) })
 }
 
-// followJobs is runJobs. It returns the report as well.
-func followJobs(ctx context.Context, out io.Writer, suite string, jobs []job) (*report, error) {
+// follow reports on the events that run sends until it returns.
+func follow(out io.Writer, suite string, jobs []*job, run func(*report, chan<- event) error) error {
 	known, err := loadKnowledge()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if slices.ContainsFunc(jobs, job.isShort) {
+	if slices.ContainsFunc(jobs, func(j *job) bool { return j.isShort() }) {
 		if known.shortReasons, err = shortReasons("."); err != nil {
-			return nil, fmt.Errorf("find what -short leaves out: %w", err)
+			return fmt.Errorf("find what -short leaves out: %w", err)
 		}
 	}
 	fmt.Fprintf(out, "== %s\n", suite)
 	r := newReport(out, known)
+	r.jobs = jobs
 	r.budgeted = suite == "test" // the others leave tests out, or run them in other ways
 	r.strict = isStrict(suite)
 	events := make(chan event)
 	var failed error
 	go func() {
 		defer close(events)
-		failed = streamAll(ctx, jobs, events)
+		failed = run(r, events)
 	}()
 	r.follow(events)
 	// A test that fails makes its command fail, too: the report's error says more.
 	if err := r.summary(); err != nil {
-		return r, err
+		return err
 	}
-	return r, failed
+	return failed
 }
 
 // streamAll runs the jobs, some at a time, and returns when all have ended.
-func streamAll(ctx context.Context, jobs []job, events chan<- event) error {
+func streamAll(ctx context.Context, jobs []*job, events chan<- event) error {
 	var (
 		all    sync.WaitGroup
 		mu     sync.Mutex
 		failed []error
 		slots  = make(chan struct{}, together)
 	)
-	for i := range jobs {
+	for _, j := range jobs {
 		slots <- struct{}{}
 		if ctx.Err() != nil {
 			break
 		}
 		all.Go(func() {
 			defer func() { <-slots }()
-			if err := stream(ctx, &jobs[i], events); err != nil {
+			if err := stream(ctx, j, events); err != nil {
 				mu.Lock()
-				failed = append(failed, fmt.Errorf("%s: %w", jobs[i].name, err))
+				failed = append(failed, fmt.Errorf("%s: %w", j.name, err))
 				mu.Unlock()
 			}
 		})
 	}
 	all.Wait()
 	return errors.Join(append(failed, context.Cause(ctx))...)
+}
+
+func pointers(jobs []job) (all []*job) {
+	for i := range jobs {
+		all = append(all, &jobs[i])
+	}
+	return all
 }
 
 func round(d time.Duration) time.Duration { return d.Round(time.Second) }

@@ -94,9 +94,7 @@ func runAll(ctx context.Context, out io.Writer, m *module) error {
 	start := time.Now()
 	failed := failures{}
 	failed.add("test", runJobs(ctx, out, "test", testJobs(m)))
-	for _, p := range parts {
-		failed.add(p.name, runPart(ctx, out, m, p, p.jobs(m)))
-	}
+	failed.add("parts", runNamed(ctx, out, m, parts))
 	fmt.Fprintf(out, "\nrelease suite: %s\nleft out, because it is not possible or not bounded here:\n", round(time.Since(start)))
 	for _, line := range neverRun {
 		fmt.Fprintln(out, "  "+line)
@@ -105,15 +103,29 @@ func runAll(ctx context.Context, out io.Writer, m *module) error {
 }
 
 func runParts(ctx context.Context, out io.Writer, m *module, names []string) error {
-	failed := failures{}
+	var named []part
 	for _, name := range names {
 		p, err := partNamed(name)
 		if err != nil {
 			return err
 		}
-		failed.add(name, runPart(ctx, out, m, p, p.jobs(m)))
+		named = append(named, p)
 	}
-	return failed.err()
+	return runNamed(ctx, out, m, named)
+}
+
+// runNamed runs the jobs of parts that have not passed yet.
+func runNamed(ctx context.Context, out io.Writer, m *module, named []part) error {
+	files, err := trackedFiles(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(out)
+	var pieces []piece
+	for _, p := range named {
+		pieces = append(pieces, m.take(out, p, p.jobs(m), files))
+	}
+	return runPieces(ctx, out, pieces)
 }
 
 func runPackage(ctx context.Context, out io.Writer, m *module, args []string) error {

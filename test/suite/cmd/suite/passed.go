@@ -11,48 +11,40 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 )
 
-// runPart runs jobs of a part, except those that passed on this machine with the same inputs.
-// Go's test cache cannot do that for tests that run programs or read files of other folders.
-func runPart(ctx context.Context, out io.Writer, m *module, p part, jobs []job) error {
-	files, err := trackedFiles(ctx)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "\n== part %s: %s (about %s)\n", p.name, p.what, p.estimate)
-	var marks []string // of jobs, in their order
-	jobs = slices.DeleteFunc(slices.Clone(jobs), func(j job) bool {
-		mark, err := m.mark(p, j, files)
-		if err != nil {
-			return false
-		}
-		if when, err := os.ReadFile(mark); err == nil {
-			fmt.Fprintf(out, "passed on this machine with the same inputs at %s: %s\n", when, j.name)
-			return true
-		}
-		marks = append(marks, mark)
-		return false
-	})
-	if len(jobs) == 0 {
-		return nil
-	}
-	r, err := followJobs(ctx, out, p.name, jobs)
-	if err != nil {
-		return err
-	}
-	return keep(proven(r, jobs, marks))
+// marked is a job of a part, with the file that notes that it has passed.
+type marked struct {
+	*job
+	mark string
 }
 
-// proven returns the marks of the jobs that skipped nothing but what is expected: what was skipped
-// has not passed.
-func proven(r *report, jobs []job, marks []string) (kept []string) {
+// unproven returns the jobs that have not passed on this machine with the same inputs, and says so of
+// the others. Go's test cache cannot do that for tests that run programs or read files of other folders.
+func (m *module) unproven(out io.Writer, p part, jobs []job, files []string) (left []marked) {
 	for i := range jobs {
-		if !r.unexpected(&jobs[i]) {
-			kept = append(kept, marks[i])
+		jobs[i].part = p.name
+		mark, err := m.mark(p, jobs[i], files)
+		if err == nil {
+			if when, err := os.ReadFile(mark); err == nil {
+				fmt.Fprintf(out, "%-10s passed on this machine with the same inputs at %s: %s\n", p.name, when, jobs[i].name)
+				continue
+			}
+		}
+		left = append(left, marked{&jobs[i], mark})
+	}
+	return left
+}
+
+// proven returns the marks of the jobs that passed whole: what was skipped against expectation, and
+// what matched no test, has not passed.
+func proven(r *report, jobs []marked) (kept []string) {
+	for _, j := range jobs {
+		none := j.selects() && r.ran[j.job] == 0
+		if j.mark != "" && !none && !r.hasFailed(j.job) && !r.unexpected(j.job) {
+			kept = append(kept, j.mark)
 		}
 	}
 	return kept

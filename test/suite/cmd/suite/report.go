@@ -22,9 +22,9 @@ type report struct {
 	start    time.Time
 	lastSay  time.Time
 
-	running map[string]time.Time // packages and tests, "package test"
-	output  map[string][]string  // of what has not passed yet, by the same key
-	builds  map[string][]string  // what the compiler prints, by import path
+	running map[key]time.Time   // packages and tests
+	output  map[key][]string    // of what has not passed yet
+	builds  map[string][]string // what the compiler prints, by import path
 
 	failed   []failure
 	skipped  []skip
@@ -33,7 +33,17 @@ type report struct {
 	done     int
 	cached   int
 	tests    int
+	jobs     []*job       // that have been started
+	ran      map[*job]int // tests of it that have ended
 }
+
+// key names a package or a test. The same one may run in two jobs at a time.
+type key struct {
+	job       *job
+	pkg, test string
+}
+
+func (e event) key() key { return key{e.job, e.Package, e.Test} }
 
 type failure struct {
 	job       *job
@@ -48,7 +58,7 @@ type timing struct {
 func newReport(out io.Writer, known knowledge) *report {
 	return &report{
 		out: out, known: known, start: time.Now(), lastSay: time.Now(),
-		running: map[string]time.Time{}, output: map[string][]string{}, builds: map[string][]string{},
+		running: map[key]time.Time{}, output: map[key][]string{}, builds: map[string][]string{}, ran: map[*job]int{},
 	}
 }
 
@@ -70,10 +80,12 @@ func (r *report) follow(events <-chan event) {
 	}
 }
 
-func key(pkg, test string) string { return strings.TrimSpace(pkg + " " + test) }
-
 func (r *report) take(e event) {
-	k := key(e.Package, e.Test)
+	if e.call != nil {
+		e.call()
+		return
+	}
+	k := e.key()
 	switch e.Action {
 	case "start", "run", "cont":
 		r.running[k] = time.Now()
@@ -89,16 +101,16 @@ func (r *report) take(e event) {
 }
 
 // print shows at once what belongs to no package, and keeps the rest until its test has ended.
-func (r *report) print(e event, k string) {
+func (r *report) print(e event, k key) {
 	outside := e.Test == "" && e.Output != "PASS\n" && !strings.HasPrefix(e.Output, "ok  \t")
 	if e.Package == "" || e.job.verbose() && outside {
-		r.say("%s", strings.TrimRight(e.Output, "\n"))
+		r.say("%s%s", e.job.label(), strings.TrimRight(e.Output, "\n"))
 		return
 	}
 	r.output[k] = append(r.output[k], e.Output)
 }
 
-func (r *report) end(e event, k string) {
+func (r *report) end(e event, k key) {
 	delete(r.running, k)
 	output := r.output[k]
 	delete(r.output, k)
@@ -111,13 +123,14 @@ func (r *report) end(e event, k string) {
 		return
 	}
 	r.tests++
+	r.ran[e.job]++
 	if e.Action == "skip" {
 		r.skipped = append(r.skipped, newSkip(e, output))
 	}
 	if !strings.Contains(e.Test, "/") {
 		r.times = append(r.times, timing{e.Package, e.Test, seconds(e.Elapsed)})
 		if e.job.verbose() {
-			r.say("%-5s %s  %.1fs", e.Action, e.Test, e.Elapsed)
+			r.say("%-5s %s%s  %.1fs", e.Action, e.job.label(), e.Test, e.Elapsed)
 		}
 	}
 }
@@ -126,23 +139,23 @@ func (r *report) endPackage(e event, output []string) {
 	r.done++
 	switch {
 	case e.Action == "fail":
-		r.say("FAIL  %s  %.1fs", e.Package, e.Elapsed)
+		r.say("FAIL  %s%s  %.1fs", e.job.label(), e.Package, e.Elapsed)
 	case contains(output, "(cached)"):
 		r.cached++
 		r.times = slices.DeleteFunc(r.times, func(t timing) bool { return t.pkg == e.Package })
-		r.say("ok    %s  (cached)", e.Package)
+		r.say("ok    %s%s  (cached)", e.job.label(), e.Package)
 	case e.Action == "pass":
 		r.packages = append(r.packages, timing{pkg: e.Package, took: seconds(e.Elapsed)})
-		r.say("ok    %s  %.1fs", e.Package, e.Elapsed)
+		r.say("ok    %s%s  %.1fs", e.job.label(), e.Package, e.Elapsed)
 	}
 }
 
 // explain shows what a failed test printed, at once: others may take long.
 func (r *report) explain(e event, output []string) {
-	r.say("\n--- %s %s", e.Package, e.Test)
+	r.say("\n--- %s%s %s", e.job.label(), e.Package, e.Test)
 	if e.Test == "" { // what its tests printed that never ended: a panic, a timeout
-		for _, k := range slices.Sorted(maps.Keys(r.output)) {
-			if strings.HasPrefix(k, e.Package+" ") {
+		for _, k := range slices.SortedFunc(maps.Keys(r.output), byTest) {
+			if k.job == e.job && k.pkg == e.Package {
 				output = append(r.output[k], output...)
 				delete(r.output, k)
 				delete(r.running, k)
@@ -159,11 +172,11 @@ func (r *report) explain(e event, output []string) {
 // beat names what has been running for longest, tests rather than packages.
 func (r *report) beat() {
 	var now []string
-	for _, k := range slices.SortedFunc(maps.Keys(r.running), func(a, b string) int {
+	for _, k := range slices.SortedFunc(maps.Keys(r.running), func(a, b key) int {
 		return r.running[a].Compare(r.running[b])
 	}) {
-		if pkg, test, ok := strings.Cut(k, " "); ok && len(now) < 4 && !r.parent(k) {
-			now = append(now, fmt.Sprintf("%s %s %s", lastElement(pkg), test, round(time.Since(r.running[k]))))
+		if k.test != "" && len(now) < 4 && !r.parent(k) {
+			now = append(now, fmt.Sprintf("%s%s %s %s", k.job.label(), lastElement(k.pkg), k.test, round(time.Since(r.running[k]))))
 		}
 	}
 	if len(now) == 0 {
@@ -173,13 +186,23 @@ func (r *report) beat() {
 }
 
 // parent reports whether a test waits for a part of itself.
-func (r *report) parent(k string) bool {
+func (r *report) parent(k key) bool {
 	for other := range r.running {
-		if strings.HasPrefix(other, k+"/") {
+		if other.job == k.job && other.pkg == k.pkg && strings.HasPrefix(other.test, k.test+"/") {
 			return true
 		}
 	}
 	return false
+}
+
+func byTest(a, b key) int { return strings.Compare(a.test, b.test) }
+
+// label tells the parts of the release suite apart that run side by side.
+func (j *job) label() string {
+	if j == nil || j.part == "" {
+		return ""
+	}
+	return "[" + j.part + "] "
 }
 
 func (r *report) say(format string, args ...any) {

@@ -27,6 +27,7 @@ func print(j job, change func(*report), lines ...string) (string, error) {
 	if change != nil {
 		change(r)
 	}
+	r.jobs = []*job{&j}
 	events := make(chan event)
 	go func() {
 		defer close(events)
@@ -58,6 +59,22 @@ func TestPassed(t *testing.T) {
 func TestNothingTestedIsAFailure(t *testing.T) {
 	_, err := print(job{}, nil, `go: no packages`)
 	require.ErrorContains(t, err, "no package was tested")
+}
+
+func TestAPatternThatMatchesNoTestIsAFailure(t *testing.T) {
+	lines := []string{
+		`{"Action":"output","Package":"m/a","Output":"testing: warning: no tests to run\n"}`,
+		`{"Action":"pass","Package":"m/a","Elapsed":0.1}`,
+	}
+	j := job{name: "outages", part: "outages", args: []string{"-run", "TestGone"}, packages: []string{"m/a"}}
+	out, err := print(j, nil, lines...)
+	require.ErrorContains(t, err, "1 tests or packages failed")
+	require.Contains(t, out, "FAIL  [outages] outages: its pattern matches no test: -run TestGone")
+	_, err = print(job{}, nil, lines...)
+	require.NoError(t, err, "packages without tests of this system exist")
+	lines = append([]string{`{"Action":"pass","Package":"m/a","Test":"TestX"}`}, lines...)
+	_, err = print(j, nil, lines...)
+	require.NoError(t, err)
 }
 
 func TestFailedSaysHowToRunItAgain(t *testing.T) {

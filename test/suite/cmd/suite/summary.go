@@ -20,6 +20,7 @@ func (r *report) summary() error {
 		r.budgets()
 	}
 	unexpected := r.skips()
+	r.empty()
 	if len(r.failed) > 0 {
 		r.again()
 		return fmt.Errorf("%d tests or packages failed", len(r.failed))
@@ -72,7 +73,7 @@ func (r *report) skips() (unexpected int) {
 		return 0
 	}
 	slices.SortStableFunc(r.skipped, func(a, b skip) int {
-		return cmp.Or(strings.Compare(a.reason, b.reason), strings.Compare(key(a.pkg, a.test), key(b.pkg, b.test)))
+		return cmp.Or(strings.Compare(a.reason, b.reason), strings.Compare(a.pkg, b.pkg), strings.Compare(a.test, b.test))
 	})
 	r.say("\nskipped:")
 	for i, s := range r.skipped {
@@ -89,6 +90,20 @@ func (r *report) skips() (unexpected int) {
 	return unexpected
 }
 
+// empty fails the jobs whose pattern matched no test: their packages passed, and showed nothing.
+func (r *report) empty() {
+	for _, j := range r.jobs {
+		if j.selects() && r.ran[j] == 0 && !r.hasFailed(j) {
+			r.say("FAIL  %s%s: its pattern matches no test: %s", j.label(), j.name, strings.Join(j.args, " "))
+			r.failed = append(r.failed, failure{job: j, pkg: strings.Join(j.packages, " ")})
+		}
+	}
+}
+
+func (r *report) hasFailed(j *job) bool {
+	return slices.ContainsFunc(r.failed, func(f failure) bool { return f.job == j })
+}
+
 // again prints how to run what failed once more.
 func (r *report) again() {
 	r.say("\nto run again what failed:")
@@ -101,7 +116,7 @@ func (r *report) again() {
 
 // isPartOf reports whether failure o is a test, or a part of a test, that f is made of.
 func isPartOf(o, f failure) bool {
-	if o.pkg != f.pkg || o.test == f.test {
+	if o.job != f.job || o.pkg != f.pkg || o.test == f.test {
 		return false
 	}
 	return f.test == "" || strings.HasPrefix(o.test, f.test+"/")

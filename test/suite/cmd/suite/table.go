@@ -86,7 +86,8 @@ func slowestFirst(pkgs []string) []string {
 // part is a piece of the release suite that `make test` leaves out.
 type part struct {
 	name, what string
-	estimate   time.Duration // on two cores, with everything compiled
+	estimate   time.Duration // on two cores, with everything compiled, beside the other lanes
+	lane       lane
 	jobs       func(*module) []job
 	product    bool     // its tests run the product's programs, scripts, charts and units
 	files      []string // files, and folders with all that is below, that its tests read beside
@@ -95,32 +96,34 @@ type part struct {
 // pages are the documents whose commands tests run.
 var pages = []string{"docs", "README.md"}
 
-// parts are in the order in which a change should hear of a failure.
+// parts are in the order in which a change should hear of a failure. `make test-all` runs them after
+// `make test` (12 minutes) in lanes: machines and race (33 minutes) beside databases, hostile,
+// contract and outages (32), with fuzz in the time that these leave; then chaos alone (15). An hour.
 var parts = []part{
 	{
-		name: "databases", what: "every control-plane test on PostgreSQL", estimate: 8 * time.Minute, files: pages,
+		name: "databases", what: "every control-plane test on PostgreSQL", estimate: 11 * time.Minute, lane: serversLane, files: pages,
 		jobs: func(m *module) []job {
 			return []job{{
-				name: "on PostgreSQL", env: []string{"PIPEOPS_TEST_DATABASE=postgres"}, args: []string{"-p", "2"},
+				name: "on PostgreSQL", env: []string{"PIPEOPS_TEST_DATABASE=postgres"}, args: []string{"-p", "1"},
 				packages: append(m.below("internal/controlplane"), m.below("cmd/controlplane")...),
 			}}
 		},
 	},
 	{
-		name: "hostile", what: "100 000 hostile connections to a control plane's listeners", estimate: 4 * time.Minute, product: true,
+		name: "hostile", what: "100 000 hostile connections to a control plane's listeners", estimate: 5 * time.Minute, lane: serversLane, product: true,
 		jobs: func(m *module) []job {
 			return []job{{name: "hostile connections", env: []string{"PIPEOPS_TEST_HOSTILE_CONNECTIONS=100000"}, packages: m.below("test/hostile")}}
 		},
 	},
 	{
-		name: "contract", what: "20 000 generated requests to the Runner API, each answer held against its document", estimate: 8 * time.Minute, product: true,
+		name: "contract", what: "20 000 generated requests to the Runner API, each answer held against its document", estimate: 10 * time.Minute, lane: serversLane, product: true,
 		files: []string{"docs/openapi.json"},
 		jobs: func(m *module) []job {
 			return []job{{name: "generated requests", env: []string{"PIPEOPS_TEST_CONTRACT_REQUESTS=20000"}, packages: m.below("test/contract")}}
 		},
 	},
 	{
-		name: "machines", what: "the installer's life on Debian 11, 12 and 13; systemd and OpenRC services; self-updates; the charts' further lives", estimate: 15 * time.Minute, product: true, files: pages,
+		name: "machines", what: "the installer's life on Debian 11, 12 and 13; systemd and OpenRC services; self-updates; the charts' further lives", estimate: 18 * time.Minute, lane: machinesLane, product: true, files: pages,
 		jobs: func(m *module) []job {
 			return []job{{
 				name: "machines", env: release, args: []string{"-p", "2"},
@@ -129,28 +132,28 @@ var parts = []part{
 		},
 	},
 	{
-		name: "outages", what: "announcements while brokers and receivers die again and again, with the race detector", estimate: 5 * time.Minute,
+		name: "outages", what: "announcements while brokers and receivers die again and again, with the race detector", estimate: 6 * time.Minute, lane: serversLane,
 		jobs: func(m *module) []job {
 			return []job{{
-				name: "outages", env: release, race: true, args: []string{"-p", "2", "-run", outages},
+				name: "outages", env: release, race: true, args: []string{"-p", "1", "-run", outages},
 				packages: append(m.below("runnerapi/announce"), m.below("internal/controlplane")...),
 			}}
 		},
 	},
 	{
-		name: "race", what: "the race detector over the packages on real parts", estimate: 12 * time.Minute, product: true, files: pages,
+		name: "race", what: "the race detector over the packages on real parts", estimate: 15 * time.Minute, lane: machinesLane, product: true, files: pages,
 		jobs: func(m *module) []job {
 			return []job{{name: "real parts with the race detector", race: true, args: []string{"-p", "2"}, packages: slowestFirst(m.unraced())}}
 		},
 	},
 	{
-		name: "chaos", what: "everything fails at random, from fixed seeds; the accountant's own check", estimate: 15 * time.Minute, product: true,
+		name: "chaos", what: "everything fails at random, from fixed seeds; the accountant's own check", estimate: 15 * time.Minute, lane: aloneLane, product: true,
 		jobs: func(m *module) []job {
 			return []job{{name: "chaos", env: release, args: []string{"-v", "-run", "^TestChaos$", "-count=1"}, packages: []string{modulePath + "/test/chaos"}}}
 		},
 	},
 	{
-		name: "fuzz", what: "each fuzz target for " + fuzzTime, estimate: 22 * time.Minute,
+		name: "fuzz", what: "each fuzz target for " + fuzzTime, estimate: 26 * time.Minute, lane: idleLane,
 		jobs: fuzzJobs,
 	},
 }

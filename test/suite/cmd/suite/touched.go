@@ -23,22 +23,27 @@ func runTouched(ctx context.Context, out io.Writer, m *module, base string, limi
 	if err != nil {
 		return err
 	}
+	files, err := trackedFiles(ctx)
+	if err != nil {
+		return err
+	}
 	fmt.Fprintf(out, "== parts of the release suite that changed %s (%d files)\n", c.since, len(c.files))
-	failed, spent := failures{}, time.Duration(0)
+	var chosen []piece
 	for _, p := range nearestFirst(m, c.last) {
 		jobs := touchedJobs(m, p, c.files)
-		cost := p.estimate * time.Duration(len(jobs)) / time.Duration(max(1, len(p.jobs(m))))
-		switch {
-		case len(jobs) == 0:
+		if len(jobs) == 0 {
 			fmt.Fprintf(out, "%-10s not touched\n", p.name)
-		case spent+cost > limit:
-			fmt.Fprintf(out, "%-10s LEFT OUT: about %s, and the limit is %s; run `make test-all`\n", p.name, round(cost), limit)
-		default:
-			spent += cost
-			failed.add(p.name, runPart(ctx, out, m, p, jobs))
+			continue
 		}
+		next := m.take(out, p, jobs, files)
+		if with := duration(append(slices.Clone(chosen), next)); len(next.jobs) > 0 && with > limit {
+			fmt.Fprintf(out, "%-10s LEFT OUT: about %s together with the parts before, and the limit is %s; run `make test-part PART=%s`\n",
+				p.name, round(with), limit, p.name)
+			continue
+		}
+		chosen = append(chosen, next)
 	}
-	return failed.err()
+	return runPieces(ctx, out, chosen)
 }
 
 // nearestFirst sorts the parts: first those with changes in their own packages, then those with
