@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 )
@@ -23,6 +25,24 @@ var (
 	databases postgres.Shared
 	rabbit    broker.Shared
 )
+
+// newURL is the URL of a new database on the chosen engine; SQLite has none.
+func newURL(t testing.TB) string {
+	t.Helper()
+	if postgres.Chosen(t) == postgres.SQLite {
+		return ""
+	}
+	return databases.Database(t).URL()
+}
+
+// newData is a data directory with a new database on the chosen engine, which commands find in the
+// environment until the next one is made.
+func newData(t *testing.T) controlplane.Data {
+	t.Helper()
+	data := controlplane.Data{Dir: t.TempDir(), Database: store.Postgres{URL: newURL(t)}}
+	t.Setenv(databaseURL.env, data.Database.URL)
+	return data
+}
 
 // documented are the shell commands of docs/database.md, by the name beside them.
 func documented(t *testing.T) map[string]string {

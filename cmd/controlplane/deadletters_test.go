@@ -38,7 +38,7 @@ func bury(t *testing.T, b broker.Endpoint, id string) {
 
 func TestDeadLettersOnTheCommandLine(t *testing.T) {
 	b := rabbit.VHost(t)
-	dir, urlFile := t.TempDir(), filepath.Join(t.TempDir(), "url")
+	dir, urlFile := newData(t).Dir, filepath.Join(t.TempDir(), "url")
 	require.NoError(t, os.WriteFile(urlFile, []byte(b.URL(broker.UserControlPlane)), 0o600))
 	p := startServe(t, dir, "--broker-url-file", urlFile, "--broker-ca", b.CAFile())
 	defer p.kill(t)

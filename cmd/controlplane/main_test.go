@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,7 +15,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
+	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
+	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 	"github.com/pipeops/pipeops-vm-agent/test/releasetest"
 	"github.com/pipeops/pipeops-vm-agent/test/testmain"
 )
@@ -33,13 +36,20 @@ func TestScripts(t *testing.T) {
 			"served": func(ts *testscript.TestScript, _ bool, args []string) { served(ts, args) },
 			"mode":   mode,
 		},
+		Condition: func(name string) (bool, error) {
+			if name != string(postgres.PostgreSQL) {
+				return false, fmt.Errorf("unknown condition %q", name)
+			}
+			return postgres.Chosen(t) == postgres.PostgreSQL, nil
+		},
 	})
 }
 
-// setUp gives a script a data directory, and a release that is signed.
+// setUp gives a script a data directory, the chosen database, and a release that is signed.
 func setUp(t *testing.T) func(*testscript.Env) error {
 	return func(env *testscript.Env) error {
 		env.Setenv("PIPEOPS_DATA_DIR", filepath.Join(env.WorkDir, "data"))
+		env.Setenv(databaseURL.env, newURL(t))
 		releasetest.Write(t, filepath.Join(env.WorkDir, "release"), release.Manifest{Version: "v1.2.3", Commit: "abc", Files: []release.File{
 			{Name: "pipeops-agent", SHA256: strings.Repeat("a", 64), Size: 1, Kind: release.KindAgent, OS: "linux", Arch: "amd64"},
 		}})
@@ -54,15 +64,16 @@ func setUp(t *testing.T) func(*testscript.Env) error {
 func served(ts *testscript.TestScript, args []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
+	data := controlplane.Data{Dir: ts.Getenv("PIPEOPS_DATA_DIR"), Database: store.Postgres{URL: ts.Getenv(databaseURL.env)}}
 	cp, err := controlplane.New(ctx, controlplane.Config{
-		DataDir: ts.Getenv("PIPEOPS_DATA_DIR"), APIListen: "127.0.0.1:0", TunnelListen: "127.0.0.1:0", EdgeListen: "127.0.0.1:0",
+		DataDir: data.Dir, Database: data.Database, APIListen: "127.0.0.1:0", TunnelListen: "127.0.0.1:0", EdgeListen: "127.0.0.1:0",
 	})
 	ts.Check(err)
 	running, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- cp.Run(running) }()
 	for _, name := range args {
-		ts.Check(register(ctx, ts.Getenv("PIPEOPS_DATA_DIR"), cp.Advertised().API, name))
+		ts.Check(register(ctx, data, cp.Advertised().API, name))
 	}
 	stop()
 	select {
@@ -84,7 +95,7 @@ func mode(ts *testscript.TestScript, _ bool, args []string) {
 
 // TestReadyzOfAServer keeps the fields that probes and people read.
 func TestReadyzOfAServer(t *testing.T) {
-	p := startServe(t, t.TempDir())
+	p := startServe(t, newData(t).Dir)
 	defer p.kill(t)
 	w := httptest.NewRecorder()
 	waitFor(t, "ready", func() bool {

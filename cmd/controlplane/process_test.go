@@ -32,8 +32,8 @@ import (
 )
 
 // register registers a cluster as an agent would, with a token of its own.
-func register(ctx context.Context, dataDir, api, name string) error {
-	admin, err := controlplane.OpenAdmin(ctx, controlplane.Data{Dir: dataDir}, nil)
+func register(ctx context.Context, data controlplane.Data, api, name string) error {
+	admin, err := controlplane.OpenAdmin(ctx, data, nil)
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 }
 
 func TestSignalsStopItInOrder(t *testing.T) {
-	p := startServe(t, t.TempDir())
+	p := startServe(t, newData(t).Dir)
 	waitFor(t, "serving", func() bool { return p.get(t, "/healthz").Code == http.StatusOK })
 	p.stop(t)
 }
@@ -171,16 +171,16 @@ func TestSignalsStopItInOrder(t *testing.T) {
 // away and back: what was registered is announced, once and in order.
 func TestKilledInTheMiddle(t *testing.T) {
 	b := broker.OwnForTest(t)
-	dir := t.TempDir()
+	data := newData(t)
 	urlFile := filepath.Join(t.TempDir(), "url")
 	if err := os.WriteFile(urlFile, []byte(b.URL(broker.UserControlPlane)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	args := []string{"--broker-url-file", urlFile, "--broker-ca", b.CAFile()}
 
-	p := startServe(t, dir, args...)
+	p := startServe(t, data.Dir, args...)
 	waitFor(t, "serving", func() bool { return p.get(t, "/readyz").Code == http.StatusOK })
-	admin, err := controlplane.OpenAdmin(t.Context(), controlplane.Data{Dir: dir}, nil)
+	admin, err := controlplane.OpenAdmin(t.Context(), data, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,11 +197,11 @@ func TestKilledInTheMiddle(t *testing.T) {
 			}
 		}
 		waitFor(t, "serving", func() bool { return p.get(t, "/readyz").Code == http.StatusOK })
-		if err := register(t.Context(), dir, p.api, name); err != nil {
+		if err := register(t.Context(), data, p.api, name); err != nil {
 			t.Fatal(err)
 		}
 		p.kill(t)
-		p = startServe(t, dir, args...)
+		p = startServe(t, data.Dir, args...)
 	}
 	defer p.stop(t)
 	if err := b.Start(t.Context()); err != nil {

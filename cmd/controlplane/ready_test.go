@@ -10,7 +10,7 @@ import (
 )
 
 func TestReady(t *testing.T) {
-	dataDir := filepath.Join(t.TempDir(), "data")
+	dataDir := filepath.Join(newData(t).Dir, "data") // not there yet
 	ask := func(args ...string) (code int, stdout, stderr string) {
 		var out, errs bytes.Buffer
 		code = execute(t.Context(), append([]string{"ready"}, args...), streams{&out, &errs})
@@ -29,7 +29,7 @@ func TestReady(t *testing.T) {
 	code, _, stderr = ask("--any-certificate", "--url", p.api)
 	assert.Equal(t, 0, code, stderr)
 
-	other := filepath.Join(t.TempDir(), "other")
+	other := filepath.Join(newData(t).Dir, "other")
 	defer startServe(t, other).stop(t)
 	code, _, stderr = ask("--data-dir", other, "--url", p.api)
 	assert.Equal(t, exitFailure, code)

@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -28,6 +29,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/postgres"
+	"github.com/pipeops/pipeops-vm-agent/test/testmain"
 )
 
 // receiver is a real HTTPS server of somebody else's, who verifies what comes.
@@ -148,7 +151,9 @@ func verify(secret string, h http.Header, body []byte, now time.Time) error {
 
 // world is a store with agents, and a dispatcher of which the retries are short.
 type world struct {
-	t      *testing.T
+	t *testing.T
+	// own is the database on PostgreSQL; file is SQLite's.
+	own    store.Postgres
 	file   string
 	store  *store.Store
 	roots  *x509.CertPool
@@ -158,9 +163,17 @@ type world struct {
 	callTimeout time.Duration
 }
 
+// databases are those of the package's tests on PostgreSQL.
+var databases postgres.Shared
+
+func TestMain(m *testing.M) { os.Exit(testmain.Wrap(m, databases.Stop).Run()) }
+
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, file: filepath.Join(t.TempDir(), "x.db"), roots: x509.NewCertPool(), log: &logs{}}
+	if postgres.Chosen(t) == postgres.PostgreSQL {
+		w.own = store.Postgres{URL: databases.Database(t).URL(), Log: zerolog.Nop()}
+	}
 	w.store = w.open()
 	for _, id := range []string{"a1", "a2", "a3"} {
 		require.NoError(t, w.store.InsertAgent(t.Context(), store.Agent{ID: id, Name: id, ClusterUID: id, State: announce.StateOnline, Labels: map[string]string{"name": id}}))
@@ -169,10 +182,17 @@ func newWorld(t *testing.T) *world {
 }
 
 func (w *world) open() *store.Store {
-	s, err := store.Open(w.t.Context(), w.file)
+	s, err := w.openChosen()
 	require.NoError(w.t, err)
 	w.t.Cleanup(func() { assert.NoError(w.t, s.Close()) })
 	return s
+}
+
+func (w *world) openChosen() (*store.Store, error) {
+	if w.own.Given() {
+		return store.OpenPostgres(w.t.Context(), w.own)
+	}
+	return store.Open(w.t.Context(), w.file)
 }
 
 func (w *world) now() time.Time { return time.Now().Add(time.Duration(w.offset.Load())) }
