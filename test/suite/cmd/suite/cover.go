@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -49,9 +50,44 @@ func runCover(ctx context.Context, out io.Writer, m *module) error {
 	if err != nil {
 		return errors.Join(failed, err)
 	}
-	c.print(out)
+	total := c.print(out)
 	fmt.Fprintf(out, "\nline by line: go tool cover -html=%s\n", profile)
-	return failed
+	if failed != nil {
+		return failed // what did not run whole has no coverage to compare
+	}
+	return compare(out, baselineFile, total)
+}
+
+//go:embed coverage.txt
+var baselineFile string
+
+// tolerance is how many percent the coverage may be lower: which lines run depends on timing, a little.
+const tolerance = 0.1
+
+// compare holds the line coverage against the one that coverage.txt keeps.
+func compare(out io.Writer, file string, total float64) error {
+	kept, err := baseline(file)
+	switch {
+	case err != nil:
+		return fmt.Errorf("coverage.txt: %w", err)
+	case kept == 0:
+		fmt.Fprintf(out, "nothing to compare with: write %.1f%% into test/suite/cmd/suite/coverage.txt\n", total)
+	case total < kept-tolerance:
+		return fmt.Errorf("line coverage fell from %.1f%% to %.1f%%: test what is new, or say in coverage.txt why it is lower", kept, total)
+	case total > kept+tolerance:
+		fmt.Fprintf(out, "line coverage rose from %.1f%%: write %.1f%% into test/suite/cmd/suite/coverage.txt\n", kept, total)
+	}
+	return nil
+}
+
+// baseline is the number in coverage.txt, or 0 where there is none.
+func baseline(file string) (kept float64, err error) {
+	for n, fields := range lines(file) {
+		if kept, err = strconv.ParseFloat(strings.TrimSuffix(strings.Join(fields, " "), "%"), 64); err != nil {
+			return 0, fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+	return kept, nil
 }
 
 // coverJobs are testJobs without the race detector: its builds are others.
@@ -114,8 +150,8 @@ func (c coverage) add(file string, from, to int, ran bool) {
 	}
 }
 
-// print prints each package's share, the lowest first, and the total.
-func (c coverage) print(out io.Writer) {
+// print prints each package's share, the lowest first, and the total, which it returns.
+func (c coverage) print(out io.Writer) (total float64) {
 	share := func(pkg string) float64 { return percent(count(c[pkg])) }
 	fmt.Fprintln(out, "\nlines of production code that ran:")
 	ran, all := 0, 0
@@ -124,7 +160,9 @@ func (c coverage) print(out io.Writer) {
 		ran, all = ran+r, all+n
 		fmt.Fprintf(out, "  %5.1f%%  %5d lines  %s\n", share(pkg), n, pkg)
 	}
-	fmt.Fprintf(out, "line coverage of production code: %.1f%% of %d lines\n", percent(ran, all), all)
+	total = percent(ran, all)
+	fmt.Fprintf(out, "line coverage of production code: %.1f%% of %d lines\n", total, all)
+	return total
 }
 
 func count(lines map[string]bool) (ran, all int) {

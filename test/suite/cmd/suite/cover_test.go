@@ -9,6 +9,34 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+func TestCoverageIsHeldAgainstTheOneThatIsKept(t *testing.T) {
+	for _, c := range []struct {
+		kept    string
+		now     float64
+		says    string
+		failure string
+	}{
+		{"# no number\n", 80, "write 80.0% into", ""},
+		{"80.0%\n", 79.95, "", ""},
+		{"80.0%\n", 79.8, "", "line coverage fell from 80.0% to 79.8%"},
+		{"80.0%\n", 81, "rose from 80.0%: write 81.0%", ""},
+		{"many\n", 80, "", "coverage.txt: line 1"},
+	} {
+		var out strings.Builder
+		err := compare(&out, c.kept, c.now)
+		if c.failure != "" {
+			require.ErrorContains(t, err, c.failure)
+			continue
+		}
+		require.NoError(t, err)
+		if c.says == "" {
+			require.Empty(t, out.String())
+		}
+		require.Contains(t, out.String(), c.says)
+	}
+	require.NoError(t, compare(&strings.Builder{}, baselineFile, 100), "what is kept can be read")
+}
+
 func TestCoverageCountsLinesOfProductionCode(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "profile.txt")
 	require.NoError(t, os.WriteFile(file, []byte("mode: set\n"+
