@@ -12,6 +12,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 func TestADrainTellsOfEachStepAndGoesOn(t *testing.T) {
@@ -83,12 +84,14 @@ func TestADrainEndsWithItsContext(t *testing.T) {
 	client := runnerapitest.Start(t, b).Client()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+	failed := make(chan error, 1)
 	go func() {
-		<-blocked
-		cancel()
+		_, err := client.DrainNode(ctx, runnerapitest.NodeName, runnerapi.DrainOptions{}, runnerapi.WriteOptions{}, func(runnerapi.Drain) {})
+		failed <- err
 	}()
-	_, err := client.DrainNode(ctx, runnerapitest.NodeName, runnerapi.DrainOptions{}, runnerapi.WriteOptions{}, func(runnerapi.Drain) {})
-	assert.ErrorIs(t, err, context.Canceled)
+	await.Closed(t, blocked, "the drain to begin")
+	cancel()
+	assert.ErrorIs(t, await.Receive(t, failed, "the drain to end"), context.Canceled)
 }
 
 func TestWhatIsWrongAboutNodesIsNamed(t *testing.T) {

@@ -121,13 +121,18 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 	}
 	c := runnerapitest.Start(t, b).Client()
 	ctx, cancel := context.WithCancel(ctxFor(t))
-	go func() { <-entered; cancel() }()
-	_, err := c.Cluster(ctx)
-	require.ErrorIs(t, err, context.Canceled)
+	failed := make(chan error, 1)
+	go func() {
+		_, err := c.Cluster(ctx)
+		failed <- err
+	}()
+	await.Receive(t, entered, "the call")
+	cancel()
+	require.ErrorIs(t, await.Receive(t, failed, "the call to end"), context.Canceled)
 
 	ctx, cancel = context.WithTimeout(ctxFor(t), 300*time.Millisecond)
 	defer cancel()
-	_, err = c.Cluster(ctx)
+	_, err := c.Cluster(ctx)
 	assert.Equal(t, runnerapi.CodeUnreachable, codeOf(t, err))
 }
 

@@ -153,11 +153,13 @@ func TestAStreamThatIsGivenUpIsClosed(t *testing.T) {
 		return here, nil
 	}
 	ctx, cancel := context.WithCancel(t.Context())
+	failed := make(chan error, 1)
 	go func() {
-		<-called
-		cancel()
+		_, err := client.Heartbeat(ctx, controlapi.Heartbeat{})
+		failed <- err
 	}()
-	_, err := client.Heartbeat(ctx, controlapi.Heartbeat{})
-	require.ErrorIs(t, err, context.Canceled)
+	await.Closed(t, called, "the call")
+	cancel()
+	require.ErrorIs(t, await.Receive(t, failed, "the call to end"), context.Canceled)
 	await.Closed(t, ended, "the end of the stream")
 }

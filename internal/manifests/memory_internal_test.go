@@ -8,10 +8,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
 // peakMiB is how much the heap grows while do runs.
-func peakMiB(do func()) uint64 {
+func peakMiB(t *testing.T, do func()) uint64 {
+	t.Helper()
 	runtime.GC()
 	var before runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -33,7 +36,7 @@ func peakMiB(do func()) uint64 {
 	}()
 	do()
 	close(stop)
-	<-done
+	await.Closed(t, done, "the end of the measurement")
 	return (peak.Load() - min(peak.Load(), before.HeapAlloc)) >> 20
 }
 
@@ -47,7 +50,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		"one block": head + "|\n" + strings.Repeat(" "+strings.Repeat("x", 38)+"\n", maxValues-20),
 	} {
 		t.Run(name, func(t *testing.T) {
-			peak := peakMiB(func() {
+			peak := peakMiB(t, func() {
 				_, err := Read(strings.NewReader(text))
 				require.NoError(t, err)
 			})

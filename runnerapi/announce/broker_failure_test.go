@@ -26,14 +26,19 @@ func TestASilentNetworkDoesNotHoldThePublisher(t *testing.T) {
 	proxy.silence()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var waiting sync.WaitGroup
-	defer waiting.Wait()
-	waiting.Go(func() {
-		<-proxy.swallowed
-		cancel()
-	})
-	n, err := p.Publish(ctx, makeEvents(t, "silent", 2, 2))
-	if n != 0 || announce.CodeOf(err) != announce.CodeUnconfirmed {
+	type result struct {
+		n   int
+		err error
+	}
+	published, events := make(chan result, 1), makeEvents(t, "silent", 2, 2)
+	go func() {
+		n, err := p.Publish(ctx, events)
+		published <- result{n, err}
+	}()
+	await.Closed(t, proxy.swallowed, "the proxy to swallow what is published")
+	cancel()
+	got := await.Receive(t, published, "the end of Publish")
+	if n, err := got.n, got.err; n != 0 || announce.CodeOf(err) != announce.CodeUnconfirmed {
 		t.Errorf("Publish = %d, %v", n, err)
 	}
 	// The publisher gives the connection up, and run waits no longer than it may.

@@ -19,6 +19,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
@@ -128,7 +129,7 @@ func (w *world) start(installed string) {
 func (w *world) kill() {
 	if w.agent != nil {
 		_ = w.agent.Process.Kill()
-		<-w.done
+		await.Closed(w.t, w.done, "the end of the killed agent")
 	}
 }
 

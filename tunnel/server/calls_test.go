@@ -234,14 +234,12 @@ func TestACallIsNotMadeBeforeTheLoginIsThrough(t *testing.T) {
 		}
 	})
 	evil := p.speaking(t, "evil", link.ALPNCalls)
-	go func() {
-		<-asked
-		if stream, err := evil.mux.OpenStream(); err == nil {
-			_, _ = stream.Write([]byte("\x00POST /hang HTTP/1.1\r\nHost: x\r\n\r\n"))
-		}
-		close(decide)
-	}()
 	evil.say(&msg.Login{User: "evil"})
+	await.Closed(t, asked, "the login to be judged")
+	if stream, err := evil.mux.OpenStream(); err == nil {
+		_, _ = stream.Write([]byte("\x00POST /hang HTTP/1.1\r\nHost: x\r\n\r\n"))
+	}
+	close(decide)
 	evil.isThrownOut()
 	p.stop()
 	select {
