@@ -95,7 +95,7 @@ func stepsFor(what string) []step {
 	case "chaos":
 		return []step{compilePrograms, getSimulation, getBroker, getPostgres}
 	case "test", "test-all":
-		getTools := step{"get what the documentation's examples use", packages("curl", "jq", "minisign")}
+		getTools := step{"get what the tests and the documentation's examples use", packages("curl", "jq", "minisign", "openssl", "python3")}
 		steps := []step{
 			compilePrograms, getCluster, getBroker, getPostgres, getMachine, getTools, {"compile Helm and kubeconform", chart.run}, {"compile promtool", promtool.run}, {"compile BuildKit", buildkit.run},
 			{"compile the tests on real parts", real.run}, {"compile the other tests, with the race detector", raced.run}, compilePeerTests,
