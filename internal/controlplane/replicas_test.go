@@ -128,6 +128,12 @@ func (f *fleet) config(at string, change ...func(*Config)) Config {
 	return cfg
 }
 
+// lenient is for tests in which no agent goes offline, however busy the machine is.
+func lenient(c *Config) { c.OfflineGrace, c.StartGrace = time.Hour, time.Hour }
+
+// waiting is for tests in which one agent comes back in time, and another does not come.
+func waiting(c *Config) { c.OfflineGrace, c.StartGrace = 10*time.Second, 10*time.Second }
+
 // data is what a command is given.
 func (f *fleet) data(change ...func(*Config)) Data {
 	cfg := f.config("", change...)
@@ -202,7 +208,7 @@ func (m *member) leads() bool { return m.leader.leads() }
 func TestAnyControlPlaneAnswersAnyAgent(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	a, b, c := f.start(), f.start(), f.start()
+	a, b, c := f.start(lenient), f.start(lenient), f.start(lenient)
 	agent := a.registered("shop")
 	for range 3 {
 		require.NoError(t, agent.at(b).beat())
@@ -282,9 +288,9 @@ func TestTheCAsKeyIsForItsOwner(t *testing.T) {
 func TestAControlPlaneMayDie(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	first := f.start()
+	first := f.start(waiting)
 	await.Until(t, "it leads", first.leads)
-	second, third := f.start(), f.start()
+	second, third := f.start(waiting), f.start(waiting)
 	agent, lost := second.registered("shop"), second.registered("lost")
 	agent.at(first).serve()
 	lost.at(first).serve()

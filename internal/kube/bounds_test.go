@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
@@ -113,12 +114,11 @@ func TestQuotaShowsWhatIsUsed(t *testing.T) {
 			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "example.com/none:1"}}},
 		}
 	}
-	require.Eventually(t, func() bool { return env.Client.Create(t.Context(), pod("first")) == nil }, 30*time.Second, 100*time.Millisecond,
-		"the quota's figures are there and the service account too")
-	require.Eventually(t, func() bool {
+	await.Until(t, "the quota's figures are there and the service account too", func() bool { return env.Client.Create(t.Context(), pod("first")) == nil })
+	await.Until(t, "the default request counts", func() bool {
 		ns, err := k.GetNamespace(t.Context(), "metered")
 		return err == nil && ns.Used != nil && ns.Used.Pods != nil && *ns.Used.Pods == 1 && ns.Used.Requests.CPU == "20m"
-	}, 30*time.Second, 100*time.Millisecond, "the default request counts")
+	})
 	err = env.Client.Create(t.Context(), pod("second"))
 	assert.True(t, apierrors.IsForbidden(err), "%v", err)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/deployments"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
@@ -80,7 +81,12 @@ func grantNodes(t *testing.T, env *kubetest.Env) {
 // awaitRights waits until the API server has taken up what was granted.
 func awaitRights(t *testing.T, try func() error) {
 	t.Helper()
-	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.NoError(c, try()) }, 30*time.Second, 50*time.Millisecond)
+	var err error
+	defer func() { assert.NoError(t, err) }() // it is why the wait ended
+	await.Until(t, "what was granted holds", func() bool {
+		err = try()
+		return err == nil
+	})
 }
 
 func TestNodesAreDescribed(t *testing.T) {
@@ -176,10 +182,10 @@ func TestADrainRespectsDisruptionBudgets(t *testing.T) {
 
 	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKeyFromObject(budget), budget))
 	allow(1)
-	require.Eventually(t, func() bool {
+	await.Until(t, "the node is drained", func() bool {
 		drain, err = k.DrainNode(t.Context(), "drained", now, byTest)
 		return err == nil && drain.Done
-	}, 30*time.Second, 50*time.Millisecond)
+	})
 	node, err = k.GetNode(t.Context(), "drained")
 	require.NoError(t, err)
 	assert.False(t, node.Schedulable)
@@ -228,10 +234,10 @@ func TestADrainGoesOnPastAPodThatCannotBeEvicted(t *testing.T) {
 		}
 		return messages
 	}
-	require.Eventually(t, func() bool { // until the rights and the policy are in force
+	await.Until(t, "one pod stays", func() bool { // until the rights and the policy are in force
 		drain, err := k.DrainNode(t.Context(), "partly", runnerapi.DrainOptions{}, dry)
 		return err == nil && len(failed(drain)) == 1
-	}, 30*time.Second, 50*time.Millisecond)
+	})
 	drain, err := k.DrainNode(t.Context(), "partly", runnerapi.DrainOptions{GracePeriodSeconds: new(int64(0))}, byTest)
 	require.NoError(t, err)
 	assert.False(t, drain.Done)
@@ -257,10 +263,10 @@ func TestEventsOfANode(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, node.Events)
 	grantNodes(t, env)
-	require.Eventually(t, func() bool {
+	await.Until(t, "the node has its event", func() bool {
 		node, err = k.GetNode(t.Context(), "eventful")
 		return err == nil && len(node.Events) == 1
-	}, 30*time.Second, 50*time.Millisecond)
+	})
 	assert.Equal(t, "NodeNotReady", node.Events[0].Reason)
 	_, err = k.ListEvents(t.Context(), metav1.NamespaceDefault, runnerapi.EventFilter{})
 	assert.Equal(t, runnerapi.CodeNamespaceNotManaged, problemOf(t, err).Code, "of nothing else there")

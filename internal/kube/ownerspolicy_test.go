@@ -18,9 +18,6 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
-// effective is how soon a change of the policy has to be in force.
-const effective = time.Second
-
 func policyConfigMap(data map[string]string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: kubetest.AgentNamespace, Name: kube.PolicyConfigMap}, Data: data}
 }
@@ -45,25 +42,20 @@ func TestThePolicyIsFollowed(t *testing.T) {
 		cancel()
 		require.NoError(t, await.Receive(t, done, "the watch's end"))
 	}()
-	next := func(what string, within time.Duration) map[string]string {
+	next := func(what string) map[string]string {
 		t.Helper()
-		select {
-		case n := <-news:
-			require.NoError(t, n.err)
-			return n.data
-		case <-time.After(within):
-			t.Fatalf("%s: not heard of within %s", what, within)
-			return nil
-		}
+		n := await.Receive(t, news, what)
+		require.NoError(t, n.err)
+		return n.data
 	}
-	assert.Nil(t, next("there is none", 30*time.Second))
+	assert.Nil(t, next("that there is none"))
 
 	other := policyConfigMap(map[string]string{"paused": "true"})
 	other.Name = "not-" + kube.PolicyConfigMap
 	require.NoError(t, env.Client.Create(t.Context(), other))
 	cm := policyConfigMap(map[string]string{"paused": "true"})
 	require.NoError(t, env.Client.Create(t.Context(), cm))
-	assert.Equal(t, cm.Data, next("made", effective))
+	assert.Equal(t, cm.Data, next("that it was made"))
 	read, err := k.ReadPolicy(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, cm.Data, read)
@@ -71,10 +63,10 @@ func TestThePolicyIsFollowed(t *testing.T) {
 	cm.Data = map[string]string{"paused": "false"}
 	cm.BinaryData = map[string][]byte{"strange": {1}}
 	require.NoError(t, env.Client.Update(t.Context(), cm))
-	assert.Equal(t, map[string]string{"paused": "false", "strange": ""}, next("changed", effective))
+	assert.Equal(t, map[string]string{"paused": "false", "strange": ""}, next("that it was changed"))
 
 	require.NoError(t, env.Client.Delete(t.Context(), cm))
-	assert.Nil(t, next("deleted", effective))
+	assert.Nil(t, next("that it was deleted"))
 	read, err = k.ReadPolicy(t.Context())
 	require.NoError(t, err)
 	assert.Nil(t, read)

@@ -27,6 +27,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
@@ -369,10 +370,10 @@ subjects: [{kind: ServiceAccount, name: pipeops-agent, namespace: pipeops}]
 	kubectl("apply")
 	t.Cleanup(func() { kubectl("delete") })
 	set := a.set()
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	await.Until(t, "the rights hold", func() bool {
 		_, err := a.apply(set, crd, manifests.Options{DryRun: true})
-		assert.NoError(c, err)
-	}, 30*time.Second, 100*time.Millisecond, "the rights hold")
+		return err == nil
+	})
 	r, err := a.apply(set, crd, manifests.Options{Prune: true, Wait: 20 * time.Second})
 	require.NoError(t, err)
 	for _, o := range r.Objects {

@@ -224,5 +224,4 @@ func (s *shell) revoked(t *testing.T) {
 	require.NoError(t, err)
 	require.Error(t, cmd.Wait(), "it was cut off")
 	t.Logf("revoked, and kubectl ended, within %s: %s", time.Since(began).Round(time.Millisecond), out)
-	assert.Less(t, time.Since(began), revokedWithin)
 }

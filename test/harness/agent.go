@@ -18,7 +18,7 @@ const (
 	agentNamespace = "pipeops"
 	agentSelector  = "app.kubernetes.io/name=pipeops-agent"
 	// agentTimeout is how long the agent may take from the manifest to ready.
-	agentTimeout = 90 * time.Second
+	agentTimeout = 3 * time.Minute
 )
 
 // CreateToken makes an enrolment token.

@@ -23,7 +23,7 @@ const (
 )
 
 // startTimeout is how long the control plane may take to be ready.
-const startTimeout = 30 * time.Second
+const startTimeout = 2 * time.Minute
 
 // APIURL is where the agent reaches the control plane.
 func (s *System) APIURL() string { return "https://" + net.JoinHostPort(s.hostIP, apiPort) }

@@ -19,7 +19,7 @@ import (
 )
 
 // theirsTimeout is how long a cluster may take to answer.
-const theirsTimeout = 20 * time.Second
+const theirsTimeout = time.Minute
 
 // Theirs is a cluster that somebody else runs.
 type Theirs struct {

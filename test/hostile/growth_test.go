@@ -239,14 +239,14 @@ func (s *system) work(ctx context.Context, served *atomic.Int64) error {
 	defer ticker.Stop()
 	stranger := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: s.roots},
-	}, Timeout: 20 * time.Second}
+	}, Timeout: time.Minute}
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
 		}
-		calls, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
+		calls, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		err := errors.Join(s.beat(calls), s.commands(calls), healthy(calls, stranger, s.plane.URL()))
 		cancel()
 		if err != nil {

@@ -106,7 +106,7 @@ func TestASilentReplicaDoesNotKeepTheOthers(t *testing.T) {
 
 // TestAVisitEndsInTime that does not end by itself.
 func TestAVisitEndsInTime(t *testing.T) {
-	p := newPlane(t, func(c *server.Config) { c.Limits.DialTimeout = 10 * time.Millisecond })
+	p := newPlane(t, func(c *server.Config) { c.Limits.DialTimeout = time.Second })
 	p.agent("a1")
 	done := make(chan error, 1)
 	go func() {
