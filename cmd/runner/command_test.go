@@ -57,6 +57,22 @@ func (r *running) sees(t *testing.T, text string) {
 	})
 }
 
+// TestACommandAsksForItsAgentAlone: with ten thousand agents the list has megabytes.
+func TestACommandAsksForItsAgentAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, agent := range []string{"shop", runnerapitest.AgentID} {
+		for _, command := range [][]string{{"cluster"}, {"apps"}, {"timeline"}, {"kubeconfig"}} {
+			code, _, stderr := w.run(t, append(command, agent)...)
+			require.Equal(t, exitOK, code, stderr)
+		}
+	}
+	code, _, stderr := w.run(t, "apps", "nobody")
+	assert.Equal(t, exitNotFound, code)
+	assert.Contains(t, stderr, "fix: did you mean")
+	assert.Zero(t, w.lists.Load())
+}
+
 func TestProgressOnATerminalIsOneLine(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -248,16 +264,6 @@ func TestAControlPlaneThatDoesNotAnswerIsWaitedForNoLongerThanPatienceLasts(t *t
 	code, _, stderr := w.run(t, "agents", "--patience", "100ms")
 	assert.Equal(t, exitUnreachable, code)
 	assert.Contains(t, stderr, "the control plane could not be reached for 100ms: it does not answer")
-}
-
-func TestDistance(t *testing.T) {
-	for _, tc := range []struct {
-		a, b string
-		n    int
-	}{{"", "", 0}, {"shop", "shop", 0}, {"shpo", "shop", 2}, {"sho", "shop", 1}, {"", "abc", 3}, {"kitten", "sitting", 3}} {
-		assert.Equal(t, tc.n, distance(tc.a, tc.b), "%q %q", tc.a, tc.b)
-		assert.Equal(t, tc.n, distance(tc.b, tc.a), "%q %q", tc.b, tc.a)
-	}
 }
 
 func FuzzParseManifest(f *testing.F) {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
-	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
 // Exit codes, for scripts.
@@ -112,7 +111,6 @@ func (a *app) sayKnown(err error, e *runnerapi.Error) {
 func exitCode(ctx context.Context, err error) int {
 	var own *exitError
 	var usage usageError
-	var ambiguous *announce.AmbiguousError
 	known := &runnerapi.Error{}
 	switch {
 	case errors.As(err, &own):
@@ -121,10 +119,8 @@ func exitCode(ctx context.Context, err error) int {
 		return exitInterrupted
 	case errors.As(err, &known):
 		return codeExit(known.Code)
-	case errors.As(err, &usage), errors.As(err, &ambiguous):
+	case errors.As(err, &usage):
 		return exitUsage
-	case errors.Is(err, announce.ErrUnknownAgent):
-		return exitNotFound
 	}
 	return exitFailure
 }

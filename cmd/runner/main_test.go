@@ -12,12 +12,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
@@ -32,6 +34,7 @@ type world struct {
 	agent       *runnerapitest.Agent
 	credentials string // the file
 	creds       runnerapi.Credentials
+	lists       atomic.Int64 // how often the list of all agents was asked for
 }
 
 func newWorld(t *testing.T) *world {
@@ -54,18 +57,27 @@ func (w *world) controlPlane(t *testing.T) string {
 		{ID: runnerapitest.AgentID, Name: "shop", State: announce.StateOnline, KubernetesVersion: "v1.36.3", LastSeen: time.Now(),
 			Endpoints: []announce.Endpoint{{Address: w.agent.Address, ServerName: runnerapitest.ServerName}},
 			Capacity:  announce.Capacity{Nodes: 1, CPUMillis: 2000, MemoryBytes: 4 << 30}},
-		{ID: "a2", Name: "twin", State: announce.StateOnline},
-		{ID: "a3", Name: "twin", State: announce.StateOnline},
-		{ID: "a4", Name: "gone", State: announce.StateRevoked},
 		{ID: "a5", Name: "away", State: announce.StateOffline,
 			Endpoints: []announce.Endpoint{{Address: "127.0.0.1:1", ServerName: "a5.agents.example.com"}}},
 	}
-	list := func(context.Context, string) ([]announce.Agent, error) { return agents, nil }
+	list := func(context.Context, string) ([]announce.Agent, error) {
+		w.lists.Add(1)
+		return agents, nil
+	}
+	find := func(_ context.Context, _, nameOrID string) (announce.Agent, error) {
+		for _, g := range agents {
+			if nameOrID == g.ID || nameOrID == g.Name {
+				return g, nil
+			}
+		}
+		return announce.Agent{}, problem.Errorf(problem.NotFound, `did you mean "shop"?`, "no agent has that name or ID")
+	}
 	identify := func(r *http.Request) (string, error) {
 		return runnerapi.CallerFromTLS(r.TLS, runnerapitest.TrustDomain)
 	}
 	mux := http.NewServeMux()
 	mux.Handle(announce.SnapshotPath, announce.SnapshotHandler(list, identify))
+	mux.Handle("GET "+announce.AgentPath, announce.AgentHandler(find, identify))
 	mux.Handle("GET "+announce.TimelinePath, announce.TimelineHandler(happened(t), identify))
 	srv := httptest.NewUnstartedServer(mux)
 	cert := w.agent.CA.Issue(t, &url.URL{Scheme: "spiffe", Host: runnerapitest.TrustDomain, Path: "/control-plane"}, "localhost")

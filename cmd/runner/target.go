@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -46,8 +45,17 @@ func (a *app) login() (*login, error) {
 // snapshot asks the control plane once, with the few tries of its client.
 func (l *login) snapshot(ctx context.Context) ([]announce.Agent, error) {
 	defer l.keep.Close()
-	client := announce.SnapshotClient{BaseURL: l.ControlPlane, HTTPClient: l.keep.HTTPClient()}
-	return client.Agents(ctx)
+	return l.controlPlane().Agents(ctx)
+}
+
+// lookUp asks the control plane for one agent, as snapshot does.
+func (l *login) lookUp(ctx context.Context, nameOrID string) (announce.Agent, error) {
+	defer l.keep.Close()
+	return l.controlPlane().Agent(ctx, nameOrID)
+}
+
+func (l *login) controlPlane() *announce.SnapshotClient {
+	return &announce.SnapshotClient{BaseURL: l.ControlPlane, HTTPClient: l.keep.HTTPClient()}
 }
 
 // leastTry is what one question to the control plane gets, however little patience
@@ -55,26 +63,36 @@ func (l *login) snapshot(ctx context.Context) ([]announce.Agent, error) {
 const leastTry = 2 * time.Second
 
 // agents asks the control plane for all agents, for as long as patience lasts.
-func (a *app) agents(ctx context.Context, l *login) ([]announce.Agent, error) {
-	end := time.Now().Add(a.patience)
+func (a *app) agents(ctx context.Context, l *login) (agents []announce.Agent, err error) {
 	defer a.tellSlow(ctx, "the control plane", "list-agents")()
+	err = a.patiently(ctx, l, func(ctx context.Context) (err error) {
+		agents, err = l.snapshot(ctx)
+		return err
+	})
+	return agents, err
+}
+
+// patiently repeats a question to the control plane until it is answered, for as long as
+// patience lasts.
+func (a *app) patiently(ctx context.Context, l *login, ask func(context.Context) error) error {
+	end := time.Now().Add(a.patience)
 	for {
 		// One that accepts connections and says nothing is not waited for any longer either.
 		asking, cancel := context.WithTimeout(ctx, max(time.Until(end), leastTry))
-		agents, err := l.snapshot(asking)
+		err := ask(asking)
 		cancel()
 		var refused *problem.Error
 		switch {
 		case err == nil:
-			return agents, nil
+			return nil
 		case ctx.Err() != nil:
-			return nil, ctx.Err()
+			return ctx.Err()
 		case errors.As(err, &refused) && (refused.Status == http.StatusUnauthorized || refused.Status == http.StatusForbidden):
-			return nil, &exitError{error: err, code: exitRefused}
+			return &exitError{error: err, code: exitRefused}
 		case errors.As(err, &refused) && refused.Status < 500 && refused.Status != http.StatusTooManyRequests:
-			return nil, err // somebody answers, and will not change his mind
+			return err // somebody answers, and will not change his mind
 		case isTrust(err):
-			return nil, &exitError{
+			return &exitError{
 				error: fmt.Errorf("control plane %s: %w", l.ControlPlane, err), code: exitRefused,
 				fix: "check this machine's clock; renew the credentials with: pipeops-controlplane runner create NAME -o FILE",
 			}
@@ -82,13 +100,13 @@ func (a *app) agents(ctx context.Context, l *login) ([]announce.Agent, error) {
 			if errors.Is(err, context.DeadlineExceeded) {
 				err = errors.New("it does not answer")
 			}
-			return nil, &exitError{
+			return &exitError{
 				error: fmt.Errorf("the control plane could not be reached for %s: %w", a.patience, err), code: exitUnreachable,
 				fix: "check that it runs at " + l.ControlPlane + " and that nothing on the way refuses it",
 			}
 		}
 		if err := sleep(ctx, time.Second); err != nil {
-			return nil, err
+			return err
 		}
 	}
 }
@@ -130,19 +148,15 @@ func (a *app) on(ctx context.Context, nameOrID string, do func(context.Context, 
 }
 
 // find logs in and looks an agent up by its name or ID.
-func (a *app) find(ctx context.Context, nameOrID string) (*login, announce.Agent, error) {
-	l, err := a.login()
-	if err != nil {
-		return l, announce.Agent{}, err
+func (a *app) find(ctx context.Context, nameOrID string) (l *login, agent announce.Agent, err error) {
+	if l, err = a.login(); err != nil {
+		return l, agent, err
 	}
-	agents, err := a.agents(ctx, l)
-	if err != nil {
-		return l, announce.Agent{}, err
-	}
-	agent, err := announce.FindAgent(agents, nameOrID)
-	if err != nil {
-		err = explainUnknown(err, nameOrID, agents)
-	}
+	defer a.tellSlow(ctx, "the control plane", "get-agent")()
+	err = a.patiently(ctx, l, func(ctx context.Context) (err error) {
+		agent, err = l.lookUp(ctx, nameOrID)
+		return err
+	})
 	return l, agent, err
 }
 
@@ -157,9 +171,6 @@ func (a *app) target(ctx context.Context, nameOrID string) (*target, error) {
 // reach makes the way to an agent that was found.
 func (a *app) reach(l *login, agent announce.Agent) (*target, error) {
 	switch agent.State {
-	case announce.StateRevoked:
-		return nil, &exitError{error: fmt.Errorf("agent %s (%s) is revoked", agent.Name, agent.ID), code: exitRefused,
-			fix: "the operator can let its cluster register anew"}
 	case announce.StateOffline, announce.StatePending:
 		a.say("agent %s is %s (last seen %s); trying for %s", agent.Name, agent.State, cli.Ago(agent.LastSeen), a.patience)
 	}
@@ -181,45 +192,4 @@ func (a *app) reach(l *login, agent announce.Agent) (*target, error) {
 		return nil, err
 	}
 	return &target{Client: client, agent: agent}, nil
-}
-
-// explainUnknown adds which agents there are, the likeliest first.
-func explainUnknown(err error, asked string, agents []announce.Agent) error {
-	if !errors.Is(err, announce.ErrUnknownAgent) {
-		return err
-	}
-	if len(agents) == 0 {
-		return &exitError{error: err, code: exitNotFound, fix: "no agent is registered yet, or none that this Runner is granted: install one with a token of `pipeops-controlplane token create`"}
-	}
-	var names []string
-	for _, g := range agents {
-		names = append(names, g.Name)
-	}
-	slices.SortStableFunc(names, func(x, y string) int { return distance(asked, x) - distance(asked, y) })
-	fix := "use one of: " + strings.Join(names[:min(len(names), 10)], ", ")
-	if d := distance(asked, names[0]); d <= 2 && d < len(asked) {
-		fix = fmt.Sprintf("did you mean %q? There are: %s", names[0], strings.Join(names[:min(len(names), 10)], ", "))
-	}
-	return &exitError{error: err, code: exitNotFound, fix: fix}
-}
-
-// distance is how many letters must change to make a into b (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -86,7 +86,7 @@ func (c *timelineCommand) run(ctx context.Context, nameOrID string) error {
 		return err
 	}
 	defer l.keep.Close()
-	client := &announce.SnapshotClient{BaseURL: l.ControlPlane, HTTPClient: l.keep.HTTPClient()}
+	client := l.controlPlane()
 	events, err := last(ctx, client, agent.ID, c.query)
 	if err != nil {
 		return timelineError(err)

@@ -131,19 +131,21 @@ func (f *follower) serve(t *testing.T, ca *runnerapitest.CA) string {
 	return ln.Addr().String()
 }
 
-// list is a control plane as far as it says which agents there are.
+// list is a control plane as far as it finds the agent.
 func list(t *testing.T, ca *runnerapitest.CA, address string) string {
 	t.Helper()
-	agents := []announce.Agent{{
+	agent := announce.Agent{
 		ID: runnerapitest.AgentID, Name: "shop", State: announce.StateOnline,
 		Endpoints: []announce.Endpoint{{Address: address, ServerName: runnerapitest.ServerName}},
-	}}
-	srv := httptest.NewUnstartedServer(announce.SnapshotHandler(
-		func(context.Context, string) ([]announce.Agent, error) { return agents, nil },
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET "+announce.AgentPath, announce.AgentHandler(
+		func(context.Context, string, string) (announce.Agent, error) { return agent, nil },
 		func(r *http.Request) (string, error) {
 			return runnerapi.CallerFromTLS(r.TLS, runnerapitest.TrustDomain)
 		},
 	))
+	srv := httptest.NewUnstartedServer(mux)
 	cert := ca.Issue(t, &url.URL{Scheme: "spiffe", Host: runnerapitest.TrustDomain, Path: "/control-plane"}, "localhost")
 	srv.TLS = &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: ca.Pool}
 	srv.StartTLS()

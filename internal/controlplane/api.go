@@ -45,6 +45,7 @@ func (c *ControlPlane) handler(sockets *server.Websockets) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", c.agents)
 	mux.Handle("GET "+announce.SnapshotPath, logged(c.peers.namingIssuer(announce.SnapshotHandler(c.snapshot, c.peers.runnerOfRequest))))
+	mux.Handle("GET "+announce.AgentPath, logged(c.peers.namingIssuer(announce.AgentHandler(c.lookUp, c.peers.runnerOfRequest))))
 	mux.Handle("GET "+announce.TimelinePath, logged(c.peers.namingIssuer(announce.TimelineHandler(c.timeline, c.peers.runnerOfRequest))))
 	mux.Handle("GET "+announce.OpenAPIPath, logged(announce.OpenAPIHandler(c.cfg.Version)))
 	mux.Handle("POST "+login.Path, logged(c.peers.namingIssuer(login.Handler(c.peers.reissue))))

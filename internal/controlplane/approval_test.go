@@ -208,7 +208,7 @@ func TestAStolenTokenCanEnrolAndNothingElse(t *testing.T) {
 	body, err := json.Marshal(controlapi.RenewRequest{CSR: csr(t, newKey(t)), Clock: p.clock.now()}) // the only one that is read first
 	require.NoError(t, err)
 	tried := 0
-	for _, call := range append(p.calls(t), "GET "+announce.SnapshotPath, "GET "+announce.SnapshotPath+"/"+victim.id.AgentID+"/timeline") {
+	for _, call := range append(p.calls(t), "GET "+announce.SnapshotPath, "GET "+announce.SnapshotPath+"/shop", "GET "+announce.SnapshotPath+"/"+victim.id.AgentID+"/timeline") {
 		method, path, _ := strings.Cut(call, " ")
 		r, err := http.NewRequestWithContext(t.Context(), method, p.Advertised().API+path, bytes.NewReader(body))
 		require.NoError(t, err)

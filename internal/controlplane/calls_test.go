@@ -136,7 +136,7 @@ func TestATunnelServesAgentsCallsAlone(t *testing.T) {
 	c := p.registered("shop")
 	for _, path := range []string{
 		"/", "/openapi.json", "/healthz", "/v1/agents/register", "/v1/tokens/check", "/v1/agent", "/v1/agent/../agents/register", "/v1/agent/nothing",
-		server.WebsocketPath, announce.SnapshotPath, announce.TimelinePath,
+		server.WebsocketPath, announce.SnapshotPath, announce.AgentPath, announce.TimelinePath,
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			status, _ := p.callInTunnel(c, method, path)

@@ -16,13 +16,13 @@ func (c *ControlPlane) timeline(ctx context.Context, runner, agentID string, q a
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return announce.TimelinePage{}, err
 	}
-	var seen []announce.Agent
-	if err == nil && !found.Revoked() {
-		if seen, err = c.visible(ctx, runner, []announce.Agent{c.registry.directory.announced(found)}); err != nil {
+	seen := false
+	if err == nil {
+		if _, seen, err = c.visibleAgent(ctx, runner, found); err != nil {
 			return announce.TimelinePage{}, err
 		}
 	}
-	if len(seen) == 0 {
+	if !seen {
 		return announce.TimelinePage{}, problem.Errorf(problem.NotFound, "list the agents with GET "+announce.SnapshotPath,
 			"there is no agent with that ID, or none that this Runner is granted")
 	}

@@ -81,7 +81,7 @@ func TestRunnersReadTheTimelinesOfTheirAgents(t *testing.T) {
 		assert.Contains(t, known.Detail, "no agent with that ID, or none that this Runner is granted")
 	}
 	p.get(p.runnerClient(""), announce.OpenAPIPath, func(resp *http.Response) {
-		assert.ElementsMatch(t, []string{"GET " + announce.SnapshotPath, "GET " + announce.TimelinePath, "POST /v1/runner/certificate"}, callsOf(t, resp.Body))
+		assert.ElementsMatch(t, []string{"GET " + announce.SnapshotPath, "GET " + announce.AgentPath, "GET " + announce.TimelinePath, "POST /v1/runner/certificate"}, callsOf(t, resp.Body))
 	})
 	_, err = p.admin.RevokeAgent(t.Context(), "shop")
 	require.NoError(t, err)

@@ -231,11 +231,11 @@ func (d *Directory) Get(idOrName string) (Agent, error) {
 	if e, ok := d.entries[idOrName]; ok {
 		return e.agent, nil
 	}
-	return FindAgent(d.list(), idOrName)
+	return findAgent(d.list(), idOrName)
 }
 
-// FindAgent finds an agent in a list by its ID, or by its name if only one has it.
-func FindAgent(agents []Agent, idOrName string) (Agent, error) {
+// findAgent finds an agent in a list by its ID, or by its name if only one has it.
+func findAgent(agents []Agent, idOrName string) (Agent, error) {
 	var named []Agent
 	for _, a := range agents {
 		if a.ID == idOrName {

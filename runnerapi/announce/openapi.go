@@ -50,6 +50,10 @@ func OpenAPI(version string) ([]byte, error) {
 	}
 	schemas.Schema(reflect.TypeFor[AppEvent](), true, "") // it is in an event's data
 	doc.AddOperation(documented(schemas, "list-agents", SnapshotPath, "List the agents that the Runner is granted", reflect.TypeFor[snapshotBody]()))
+	one := documented(schemas, "get-agent", AgentPath, "Get an agent by its name or ID", reflect.TypeFor[Agent](), http.StatusNotFound)
+	one.Parameters = []*huma.Param{{Name: "agent", In: "path", Required: true, Description: "The agent's name or ID. An ID wins over the same name.", Schema: text()}}
+	one.Description = "404 says the same of an agent that there is not and of one that the Runner is not granted."
+	doc.AddOperation(one)
 	timeline := documented(schemas, "get-timeline", TimelinePath, "What happened to an agent and its Apps", reflect.TypeFor[timelineDocument](),
 		http.StatusNotFound, http.StatusUnprocessableEntity)
 	timeline.Parameters = append([]*huma.Param{{Name: "id", In: "path", Required: true, Description: "The agent's ID.", Schema: text()}}, timelineParameters()...)

@@ -24,25 +24,31 @@ func SnapshotHandler(
 	list func(ctx context.Context, runner string) ([]Agent, error),
 	identify func(*http.Request) (runner string, err error),
 ) http.Handler {
+	return jsonHandler(func(r *http.Request) ([]byte, error) {
+		agents, err := snapshotFor(r, list, identify)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(snapshotBody{Agents: agents})
+	})
+}
+
+// jsonHandler serves what can only be read. Answers are not to be kept: they change at any time.
+func jsonHandler(answer func(*http.Request) ([]byte, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
-			problem.Write(w, problem.RequestID(r.Context()), problem.Errorf(problem.NotAllowed, "use GET", "the list of agents can only be read"))
+			problem.Write(w, problem.RequestID(r.Context()), problem.Errorf(problem.NotAllowed, "use GET", "%s can only be read", r.URL.Path))
 			return
 		}
-		agents, err := snapshotFor(r, list, identify)
-		if err != nil {
-			problem.Write(w, problem.RequestID(r.Context()), err)
-			return
-		}
-		body, err := json.Marshal(snapshotBody{Agents: agents})
+		body, err := answer(r)
 		if err != nil {
 			problem.Write(w, problem.RequestID(r.Context()), err)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
-		_, _ = w.Write(body) // the client is gone if this fails
+		_, _ = w.Write(body) //nolint:gosec // it is JSON, and says so; the client is gone if this fails
 	})
 }
 

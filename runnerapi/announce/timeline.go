@@ -161,16 +161,7 @@ func TimelineHandler(
 	page func(ctx context.Context, runner, agentID string, q TimelineQuery) (TimelinePage, error),
 	identify func(*http.Request) (runner string, err error),
 ) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := timelineFor(r, page, identify)
-		if err != nil {
-			problem.Write(w, problem.RequestID(r.Context()), err)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Cache-Control", "no-store")
-		_, _ = w.Write(body) //nolint:gosec // it is JSON, and says so; the client is gone if this fails
-	})
+	return jsonHandler(func(r *http.Request) ([]byte, error) { return timelineFor(r, page, identify) })
 }
 
 func timelineFor(

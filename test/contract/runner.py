@@ -63,6 +63,10 @@ def first_agent(credentials, context):
     status, headers, raw = exchange(plane, "GET", "/v1/agents")
     check(document["paths"]["/v1/agents"]["get"], "list-agents", status, headers, raw)
     agents = json.loads(raw)["agents"]
+    for name, known in [(agents[0]["name"], True), (agents[0]["id"], True), ("nobody", False)]:
+        status, headers, raw = exchange(plane, "GET", "/v1/agents/" + name)
+        check(document["paths"]["/v1/agents/{agent}"]["get"], "get-agent", status, headers, raw)
+        assert status == (200 if known else 404), raw
     status, headers, raw = exchange(plane, "POST", "/v1/runner/certificate")
     check(document["paths"]["/v1/runner/certificate"]["post"], "renew-certificate", status, headers, raw)
     assert status == 200 and json.loads(raw)["certificate"], raw

@@ -30,11 +30,7 @@ func (s *System) Dial(ctx context.Context, runner, agentName string) (*runnerapi
 	}}
 	defer transport.CloseIdleConnections()
 	control := announce.SnapshotClient{BaseURL: creds.ControlPlane, HTTPClient: &http.Client{Transport: transport}}
-	agents, err := control.Agents(ctx)
-	if err != nil {
-		return nil, err
-	}
-	agent, err := announce.FindAgent(agents, agentName)
+	agent, err := control.Agent(ctx, agentName)
 	if err != nil {
 		return nil, err
 	}

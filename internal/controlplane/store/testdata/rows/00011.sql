@@ -1,1 +1,0 @@
-INSERT INTO authority (name, version, sealed) VALUES ('ca', 3, '123');
