@@ -67,7 +67,7 @@ type AppSpec struct {
 	Image                string          `json:"image" minLength:"1" maxLength:"512" pattern:"^[^\\s]+$" doc:"Container image reference." example:"registry.example.com/shop/web:1.4.2"`
 	Command              []string        `json:"command,omitempty" maxItems:"64" doc:"Replaces the image's entrypoint."`
 	Args                 []string        `json:"args,omitempty" maxItems:"256" doc:"Replaces the image's arguments."`
-	Replicas             *int32          `json:"replicas,omitempty" minimum:"0" maximum:"1000" doc:"Number of pods of a Deployment or StatefulSet; 1 when absent. With autoscaling it says only whether to run at all: 0 stops the App."`
+	Replicas             *int32          `json:"replicas,omitempty" minimum:"0" maximum:"1000" doc:"Number of pods of a Deployment or StatefulSet; 1 for a new App when absent. Without autoscaling beside it, it turns autoscaling off. With autoscaling it says only whether to run at all: 0 stops the App."`
 	Autoscaling          *Autoscaling    `json:"autoscaling,omitempty" doc:"Lets the load decide the number of pods of a Deployment or StatefulSet."`
 	Schedule             *Schedule       `json:"schedule,omitempty" doc:"When a CronJob runs."`
 	Job                  *JobOptions     `json:"job,omitempty" doc:"How a Job, each run of a CronJob, or each job of a Pipeline that does not say otherwise, is tried."`
@@ -82,7 +82,7 @@ type AppSpec struct {
 	Probes               Probes          `json:"probes,omitzero" doc:"How Kubernetes finds out whether a pod has started, is ready, is alive."`
 	InitContainers       []InitContainer `json:"initContainers,omitempty" maxItems:"8" doc:"Run to their end, one after the other, before the App's own container starts. They have the App's environment, files and volumes."`
 	ImagePullSecrets     []string        `json:"imagePullSecrets,omitempty" maxItems:"16" doc:"Names of dockerconfigjson secrets to pull the images with."`
-	Paused               bool            `json:"paused,omitempty" doc:"Leaves everything as it is until it is taken away again; nothing that was changed meanwhile is rolled out before."`
+	Paused               *bool           `json:"paused,omitempty" doc:"Leaves everything as it is until it is taken away again; nothing that was changed meanwhile is rolled out before."`
 	Rollback             RollbackPolicy  `json:"rollback,omitempty" enum:"never,onFailure" doc:"What to do when a rollout fails: onFailure goes back, once, to the last revision that was healthy."`
 	RevisionHistoryLimit *int32          `json:"revisionHistoryLimit,omitempty" minimum:"1" maximum:"100" doc:"How many revisions to keep for rollbacks; 10 when absent."`
 	Update               *Update         `json:"update,omitempty" doc:"How new pods take the place of old ones. By default a Deployment never has fewer pods than asked for."`
@@ -100,11 +100,21 @@ type AppSpec struct {
 	RightSizing *RightSizing     `json:"rightSizing,omitempty" doc:"Fits the requests to what the App really uses."`
 }
 
-// KeepScale returns the spec with the replicas, the autoscaling and the pause that an App has,
-// where the spec names none of them.
-func (s AppSpec) KeepScale(has AppSpec) AppSpec {
-	if s.Replicas == nil && s.Autoscaling == nil && !s.Paused {
-		s.Replicas, s.Autoscaling, s.Paused = has.Replicas, has.Autoscaling, has.Paused
+// IsPaused reports whether the App is to be left as it is.
+func (s AppSpec) IsPaused() bool { return s.Paused != nil && *s.Paused }
+
+// KeepUnnamed returns the spec with the scale and the pause that an App has, where the spec does
+// not name them. Replicas and autoscaling are the scale: naming one of them names both, so
+// that a number of pods turns autoscaling off.
+func (s AppSpec) KeepUnnamed(has AppSpec) AppSpec {
+	if s.Replicas == nil && s.Autoscaling == nil {
+		s.Replicas, s.Autoscaling = has.Replicas, has.Autoscaling
+	}
+	if s.Paused == nil {
+		s.Paused = has.Paused
+	}
+	if !s.IsPaused() {
+		s.Paused = nil // the same spec again is no change, however it was said
 	}
 	return s
 }

@@ -88,8 +88,6 @@ func (k Key) String() string { return k.Namespace + "/" + k.Name }
 type WriteOptions struct {
 	// DryRun checks everything the cluster checks and changes nothing.
 	DryRun bool
-	// KeepScale has a deploy keep the App's scale: see AppSpec.KeepScale.
-	KeepScale bool
 	// IdempotencyKey is the caller's name for this very command; empty where
 	// the caller gave none.
 	IdempotencyKey string
@@ -103,7 +101,8 @@ type WriteOptions struct {
 	// Runner's own.
 	Commit string
 	// Admit is asked, where it is set, about a spec that the command brings without
-	// having it in its body: a revision's. Its refusal is the answer.
+	// having it in its body: a revision's, or one with what stays of the App. Its refusal is
+	// the answer.
 	Admit func(AppSpec) error `json:"-"`
 	// Answered is asked, where it is set, whether this very command was answered meanwhile,
 	// by another replica of the agent: see Late.

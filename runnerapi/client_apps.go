@@ -10,14 +10,11 @@ func appURL(key Key) string { return namespaceURL(key.Namespace) + "/apps/" + ur
 
 func namespaceURL(name string) string { return "/namespaces/" + url.PathEscape(name) }
 
-// Deploy creates the App or replaces its spec. It does not wait for the outcome:
+// Deploy creates the App or replaces its spec. What it does not name of replicas, autoscaling
+// and paused stays: see AppSpec.KeepUnnamed. It does not wait for the outcome:
 // see Wait.
 func (c *Client) Deploy(ctx context.Context, key Key, spec AppSpec, opts WriteOptions) (App, error) {
-	r := &request{method: http.MethodPut, path: appURL(key), body: spec}
-	if opts.KeepScale {
-		r.ask("keepScale")
-	}
-	return c.command(ctx, r, opts)
+	return c.command(ctx, &request{method: http.MethodPut, path: appURL(key), body: spec}, opts)
 }
 
 // Scale sets the number of pods, or the bounds of autoscaling.

@@ -23,7 +23,8 @@ const appPattern = "/namespaces/{namespace}/apps/{name}"
 
 func (s *server) appRoutes() {
 	registerLong(s, s.mayWait(operation("put-app", http.MethodPut, appPattern, "Apps", "Deploy an App",
-		"Creates the App or replaces its spec.", MaxAppBody)), s.putApp)
+		"Creates the App or replaces its spec. Replicas and autoscaling stay where the spec names neither, and paused where it does not name that. "+
+			"The agent reads and writes the App in one step, so a scale in between is not lost. The policy is asked about the spec with what stays.", MaxAppBody)), s.putApp)
 	registerLong(s, operation("get-app", http.MethodGet, appPattern, "Apps", "Get an App",
 		"The spec, the status and, when something is wrong, the diagnosis.", 0), s.getApp)
 	register(s, operation("delete-app", http.MethodDelete, appPattern, "Apps", "Delete an App",
@@ -41,7 +42,6 @@ func (s *server) appRoutes() {
 func (s *server) putApp(ctx context.Context, in *struct {
 	params.App
 	params.Write
-	params.Deploy
 	params.Wait
 	Body AppSpec
 }) (*appOutput, error) {
@@ -52,7 +52,6 @@ func (s *server) putApp(ctx context.Context, in *struct {
 		return nil, err
 	}
 	return s.write(ctx, appKey(in.App), in.Write, in.Wait, func(ctx context.Context, opts WriteOptions) (App, error) {
-		opts.KeepScale = in.KeepScale
 		return s.Apps.Deploy(ctx, appKey(in.App), in.Body, opts)
 	})
 }

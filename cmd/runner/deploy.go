@@ -29,8 +29,8 @@ kind App (apiVersion pipeops.io/v1alpha1), whose name and namespace then hold. F
 given beside a file win over it, as in --image with a tag of this very build.
 
 A deploy replaces the whole spec: what is not given is not there any more. Only the
-number of pods, their autoscaling, and a pause, stay as they were where neither
---replicas nor a file says anything. A file can say more than flags can: files,
+scale (replicas and autoscaling) and a pause stay as they were where neither --replicas
+nor the file names them. --replicas alone turns autoscaling off. A file can say more than flags can: files,
 volumes, init containers, security, update strategy and so on (see the API's
 document).`,
 		Example: `  pipeops-runner deploy shop web --image registry.example.com/shop/web:1.4.2 --port 8080 --replicas 3
@@ -81,9 +81,7 @@ func (c *deployCommand) run(cmd *cobra.Command, args []string) error {
 	if spec.Image == "" {
 		return usageError{errors.New("no image: give --image IMAGE, or a file that has one")}
 	}
-	keepScale := c.file == "" && !c.spec.replicas.set
 	return c.rollout.run(cmd.Context(), args[0], name, func(ctx context.Context, t *target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
-		opts.KeepScale = keepScale
 		return t.Deploy(ctx, key, spec, opts)
 	})
 }

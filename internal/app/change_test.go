@@ -52,7 +52,7 @@ func TestAHeldCommandDoesNotUndoANewerOne(t *testing.T) {
 	assert.Equal(t, "example.com/web:2", now.Spec.Image)
 	require.NotNil(t, now.Spec.Replicas)
 	assert.EqualValues(t, 3, *now.Spec.Replicas)
-	assert.False(t, now.Spec.Paused)
+	assert.False(t, now.Spec.IsPaused())
 	require.NoError(t, deploy("seventh", "example.com/web:1"), "the same again as a command of its own")
 	assert.Equal(t, "example.com/web:1", get(t, env, k, &app.App{}).Spec.Image)
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
@@ -88,10 +89,26 @@ func (e *Engine) put(ctx context.Context, key runnerapi.Key, spec runnerapi.AppS
 	if !managed.Note(a, opts.Command) {
 		return a, nil
 	}
-	if opts.KeepScale {
-		spec = spec.KeepScale(a.Spec)
+	if spec, err = kept(a, spec, opts); err != nil {
+		return nil, err
 	}
 	return a, e.replace(ctx, a, spec, opts)
+}
+
+// kept is a new spec with what stays of the App's. The policy, which was asked about the new spec,
+// is asked about both together.
+func kept(a *App, named runnerapi.AppSpec, opts runnerapi.WriteOptions) (runnerapi.AppSpec, error) {
+	spec := named.KeepUnnamed(a.Spec)
+	if spec.Replicas == named.Replicas && spec.Autoscaling == named.Autoscaling {
+		return spec, nil
+	}
+	if err := check(a.Name, spec); err != nil {
+		return spec, err
+	}
+	if opts.Admit != nil {
+		return spec, opts.Admit(spec)
+	}
+	return spec, nil
 }
 
 // replace writes a new spec.
@@ -131,7 +148,7 @@ func (e *Engine) create(ctx context.Context, key runnerapi.Key, spec runnerapi.A
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: key.Namespace, Name: key.Name, Labels: managed.AppLabels(key.Name), Finalizers: []string{finalizer},
 		},
-		Spec: *spec.DeepCopy(),
+		Spec: *ptr.To(spec.KeepUnnamed(runnerapi.AppSpec{})).DeepCopy(),
 	}
 	sign(a, opts.Caller)
 	managed.Note(a, opts.Command)

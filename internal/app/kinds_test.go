@@ -79,19 +79,15 @@ func TestWhatStandsBesideComesAndGoes(t *testing.T) {
 	eventually(t, "one pod again", func() bool { return *get(t, env, k, &appsv1.Deployment{}).Spec.Replicas == 1 })
 }
 
-// TestADeployMayKeepTheScale of an App: its replicas, its autoscaling and its pause.
-func TestADeployMayKeepTheScale(t *testing.T) {
+// TestADeployKeepsWhatItDoesNotName of the scale (replicas and autoscaling) and the pause.
+func TestADeployKeepsWhatItDoesNotName(t *testing.T) {
 	t.Parallel()
 	env := kubetest.ControlPlane(t)
 	k := key(ownNamespace(t, env), "web")
 	e, _ := start(t, env, k.Namespace, nil)
-	keeping := byTest
-	keeping.KeepScale = true
 	put := func(spec runnerapi.AppSpec) runnerapi.AppSpec {
 		t.Helper()
-		a, err := e.Deploy(t.Context(), k, spec, keeping)
-		require.NoError(t, err)
-		return a.Spec
+		return deploy(t, e, k, spec).Spec
 	}
 	assert.Nil(t, put(image("1")).Replicas, "a new App has none to keep")
 	_, err := e.Scale(t.Context(), k, runnerapi.Scale{Replicas: ptr.To[int32](5)}, byTest)
@@ -100,18 +96,35 @@ func TestADeployMayKeepTheScale(t *testing.T) {
 	require.NoError(t, err)
 	kept := put(image("2"))
 	assert.Equal(t, ptr.To[int32](5), kept.Replicas)
-	assert.True(t, kept.Paused)
+	assert.True(t, kept.IsPaused())
 	named := image("3")
 	named.Replicas = ptr.To[int32](2)
 	kept = put(named)
 	assert.Equal(t, ptr.To[int32](2), kept.Replicas)
-	assert.False(t, kept.Paused, "a spec that names one of them says all")
+	assert.True(t, kept.IsPaused(), "the pause is not named")
+	resumed := image("3")
+	resumed.Paused = ptr.To(false)
+	kept = put(resumed)
+	assert.Equal(t, ptr.To[int32](2), kept.Replicas)
+	assert.Nil(t, kept.Paused)
+	assert.Equal(t, get(t, env, k, &app.App{}).Generation, deploy(t, e, k, resumed).Generation, "the same again is no change")
 	_, err = e.Scale(t.Context(), k, runnerapi.Scale{Min: ptr.To[int32](2), Max: ptr.To[int32](4)}, byTest)
 	require.NoError(t, err)
 	kept = put(image("4"))
 	require.NotNil(t, kept.Autoscaling)
 	assert.EqualValues(t, 4, kept.Autoscaling.Max)
-	assert.Nil(t, deploy(t, e, k, image("5")).Spec.Autoscaling, "without the option the spec says all")
+	var asked runnerapi.AppSpec
+	refusing := byTest
+	refusing.Admit = func(spec runnerapi.AppSpec) error {
+		asked = spec
+		return runnerapi.PolicyDenied("stay within it", "at most 3 pods")
+	}
+	_, err = e.Deploy(t.Context(), k, image("5"), refusing)
+	assert.Equal(t, runnerapi.CodePolicyDenied, code(err))
+	assert.EqualValues(t, 4, asked.Autoscaling.Max, "the policy is asked about what stays")
+	fixed := image("5")
+	fixed.Replicas = ptr.To[int32](1)
+	assert.Nil(t, put(fixed).Autoscaling, "a number of pods turns autoscaling off")
 }
 
 func TestForeignIngressIsNotTouched(t *testing.T) {

@@ -120,7 +120,7 @@ func outcomeOf(a *App, r runnerapi.Record) runnerapi.Outcome {
 	switch {
 	case later:
 		return runnerapi.Outcome{State: runnerapi.OperationSuperseded, Message: "a later change came before there was an outcome"}
-	case a.Spec.Paused:
+	case a.Spec.IsPaused():
 		return runnerapi.Outcome{State: runnerapi.OperationPending, Message: "the App is paused: nothing is rolled out until it is resumed"}
 	}
 	return runnerapi.Outcome{State: runnerapi.OperationPending}

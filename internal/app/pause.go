@@ -19,7 +19,10 @@ func (e *Engine) Resume(ctx context.Context, key runnerapi.Key, opts runnerapi.W
 
 func (e *Engine) setPaused(ctx context.Context, key runnerapi.Key, paused bool, doing string, opts runnerapi.WriteOptions) (runnerapi.App, error) {
 	a, err := e.change(ctx, key, opts, func(a *App) error {
-		a.Spec.Paused = paused
+		a.Spec.Paused = nil
+		if paused {
+			a.Spec.Paused = &paused
+		}
 		return e.keepUnseen(ctx, a, opts)
 	})
 	if err != nil {

@@ -196,7 +196,7 @@ type made struct {
 // converge makes the App's objects what the spec says. What cannot be done
 // until somebody changes something is a refusal; any other error is tried again.
 func (e *Engine) converge(ctx context.Context, a *App) (made, error) {
-	if a.Spec.Paused {
+	if a.Spec.IsPaused() {
 		have, err := e.ownWorkload(ctx, a)
 		return made{workload: have}, err
 	}

@@ -25,7 +25,7 @@ func TestDifferenceShowsNoValueThatMayBeSecret(t *testing.T) {
 	is := *was.DeepCopy()
 	is.Image, is.Command[1], is.Env[0].Value, is.Env[1].Name = "a:2", "secret4", "secret5", "C"
 	is.Resources.Limits.Memory, is.Probes.Readiness.Exec[1] = "2Gi", "secret6"
-	is.Replicas, is.Paused = ptr.To[int32](7), true
+	is.Replicas, is.Paused = ptr.To[int32](7), ptr.To(true)
 	before, err := content(was)
 	require.NoError(t, err)
 	now, err := content(is)

@@ -175,7 +175,7 @@ func TestPausedIsLeftAsItIs(t *testing.T) {
 	assert.Equal(t, runnerapi.OperationSucceeded, outcome(t, e, "pause-app", a).State)
 
 	changed := image("2")
-	changed.Paused, changed.Replicas = true, ptr.To[int32](5)
+	changed.Paused, changed.Replicas = ptr.To(true), ptr.To[int32](5)
 	a = deploy(t, e, k, changed)
 	d := get(t, env, k, &appsv1.Deployment{})
 	d.Spec.Template.Spec.Containers[0].Image = "example.com/web:by-hand"

@@ -136,7 +136,7 @@ func (e *Engine) undo(ctx context.Context, a *App) error {
 // ever healthy, and is to be taken back.
 func failedRollout(a *App) bool {
 	s := a.Status
-	if a.Spec.Rollback != runnerapi.RollbackOnFailure || a.Spec.Paused || !a.observed() || s.Diagnosis == nil {
+	if a.Spec.Rollback != runnerapi.RollbackOnFailure || a.Spec.IsPaused() || !a.observed() || s.Diagnosis == nil {
 		return false
 	}
 	if a.Spec.Type.Runs() {

@@ -50,7 +50,7 @@ func (e *Engine) observe(ctx context.Context, a *App, m made, revision int64) (S
 			}
 		}
 	}
-	if !a.Spec.Paused {
+	if !a.Spec.IsPaused() {
 		s.Made = m.objects
 	}
 	s.ObservedGeneration, s.ObservedRestart = a.Generation, a.restart()
@@ -109,7 +109,7 @@ func phase(a *App, m made, pods []*corev1.Pod, jobs []*batchv1.Job, f diagnose.F
 		serves = m.workload != nil && (last == nil || succeeded(last))
 	}
 	switch {
-	case a.Spec.Paused:
+	case a.Spec.IsPaused():
 		return runnerapi.PhasePaused
 	case f.Diagnosis != nil && f.Diagnosis.Cause.Retried() && a.Spec.Type.Runs() && len(jobs) > 0 && goesOn(jobs[0]):
 		return runnerapi.PhaseProgressing // Kubernetes tries it again

@@ -169,7 +169,7 @@ func runKey(a *App) string {
 	spec := a.Spec.DeepCopy()
 	spec.Replicas, spec.Schedule = nil, nil
 	// How the agent treats the App is no reason to run it again.
-	spec.Paused, spec.Rollback, spec.RevisionHistoryLimit = false, "", nil
+	spec.Paused, spec.Rollback, spec.RevisionHistoryLimit = nil, "", nil
 	spec.RestartOn, spec.RightSizing = nil, nil
 	if spec.Job != nil {
 		spec.Job.TTLSeconds = nil

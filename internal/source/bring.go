@@ -177,10 +177,14 @@ func appKey(o *object) runnerapi.Key {
 }
 
 func (k *Keeper) deploy(ctx context.Context, o *object, commit string, spec runnerapi.AppSpec, dryRun bool) (int64, error) {
-	if err := k.allowed(o, runnerapi.Intent{Command: putApp, Access: runnerapi.Writes, App: &spec}); err != nil {
+	// What Git does not name of the scale and the pause stays, and the policy is asked again about that.
+	admit := func(spec runnerapi.AppSpec) error {
+		return k.allowed(o, runnerapi.Intent{Command: putApp, Access: runnerapi.Writes, App: &spec})
+	}
+	if err := admit(spec); err != nil {
 		return 0, err
 	}
-	app, err := k.Apps.Deploy(ctx, appKey(o), spec, runnerapi.WriteOptions{DryRun: dryRun, Caller: o.caller(), Commit: commit})
+	app, err := k.Apps.Deploy(ctx, appKey(o), spec, runnerapi.WriteOptions{DryRun: dryRun, Caller: o.caller(), Commit: commit, Admit: admit})
 	return app.Generation, err
 }
 

@@ -125,10 +125,12 @@ func (b *FakeBackend) Deploy(ctx context.Context, key runnerapi.Key, spec runner
 	if !ok {
 		app = runnerapi.App{Namespace: key.Namespace, Name: key.Name, CreatedAt: epoch}
 	}
-	if opts.KeepScale {
-		spec = spec.KeepScale(app.Spec)
+	app.Spec = spec.KeepUnnamed(app.Spec)
+	if opts.Admit != nil && (app.Spec.Replicas != spec.Replicas || app.Spec.Autoscaling != spec.Autoscaling) {
+		if err := opts.Admit(app.Spec); err != nil {
+			return runnerapi.App{}, err
+		}
 	}
-	app.Spec = spec
 	if !opts.DryRun {
 		b.revise(app, opts, 0)
 	}

@@ -10,12 +10,12 @@ import (
 
 // Pause implements runnerapi.Apps.
 func (b *FakeBackend) Pause(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
-	return b.edit(ctx, "Pause", key, opts, func(app *runnerapi.App) error { app.Spec.Paused = true; return nil })
+	return b.edit(ctx, "Pause", key, opts, func(app *runnerapi.App) error { app.Spec.Paused = new(true); return nil })
 }
 
 // Resume implements runnerapi.Apps.
 func (b *FakeBackend) Resume(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
-	return b.edit(ctx, "Resume", key, opts, func(app *runnerapi.App) error { app.Spec.Paused = false; return nil })
+	return b.edit(ctx, "Resume", key, opts, func(app *runnerapi.App) error { app.Spec.Paused = nil; return nil })
 }
 
 // Rollback implements runnerapi.Apps.

@@ -33,11 +33,6 @@ type Write struct {
 	IdempotencyKey string `header:"Idempotency-Key" maxLength:"128" pattern:"^[A-Za-z0-9._:-]+$" doc:"The caller's name for this very command: sent again with the same key it is carried out once."`
 }
 
-// Deploy is what a deploy takes beside what every write takes.
-type Deploy struct {
-	KeepScale bool `query:"keepScale" doc:"Keep the App's replicas, autoscaling and pause where the spec names none of them. The agent reads and writes the App in one step, so a scale in between is not lost."`
-}
-
 // MaxWait is the longest that a call may wait.
 const MaxWait = 10 * time.Minute
 
