@@ -20,7 +20,7 @@ func filledFile(t *testing.T) string {
 	require.NoError(t, err)
 	_, err = b.Up(t.Context())
 	require.NoError(t, err)
-	fill(t, b, 1<<62)
+	fill(t, b)
 	require.NoError(t, b.Close())
 	return file
 }

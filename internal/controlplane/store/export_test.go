@@ -4,6 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"io/fs"
+	"maps"
+	"testing/fstest"
 
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
@@ -15,25 +18,45 @@ type Bare struct {
 	*goose.Provider
 }
 
-// BareFile is SQLite's.
-func BareFile(file string) (Bare, error) {
+// BareFile is SQLite's, with the files of further migrations.
+func BareFile(file string, further ...fstest.MapFS) (Bare, error) {
 	db, err := openFile(file)
 	if err != nil {
 		return Bare{}, err
 	}
-	provider, err := newProvider(sqliteDialect, db)
+	provider, err := newProvider(sqliteDialect, db, with(further))
 	return Bare{db, provider}, err
 }
 
 // BarePostgres is PostgreSQL's.
-func BarePostgres(p Postgres) (Bare, error) {
+func BarePostgres(p Postgres, further ...fstest.MapFS) (Bare, error) {
 	cfg, err := p.connConfig()
 	if err != nil {
 		return Bare{}, err
 	}
 	db := stdlib.OpenDB(*cfg)
-	provider, err := newProvider(postgresDialect, db)
+	provider, err := newProvider(postgresDialect, db, with(further))
 	return Bare{db, provider}, err
+}
+
+// with are the migrations, and further ones.
+func with(further []fstest.MapFS) fs.FS {
+	all := fstest.MapFS{}
+	entries, err := migrations.ReadDir("migrations")
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	for _, e := range entries {
+		text, err := migrations.ReadFile("migrations/" + e.Name())
+		if err != nil {
+			panic(err)
+		}
+		all["migrations/"+e.Name()] = &fstest.MapFile{Data: text}
+	}
+	for _, files := range further {
+		maps.Copy(all, files)
+	}
+	return all
 }
 
 // Run runs SQL as it stands.

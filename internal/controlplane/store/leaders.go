@@ -11,7 +11,7 @@ type EventLeader struct {
 	// Lease is the UID of the Lease by which they elect, and Term how often it has changed hands.
 	Lease string
 	Term  int64
-	// Call counts what this leadership has sent; 0 of an agent that does not.
+	// Call counts what this leadership has sent.
 	Call int64
 }
 
@@ -39,5 +39,5 @@ func (l EventLeader) before(known EventLeader) bool {
 	if l.Lease != known.Lease || l.Term != known.Term {
 		return l.Lease == known.Lease && l.Term < known.Term
 	}
-	return l.Call > 0 && l.Call < known.Call
+	return l.Call < known.Call
 }

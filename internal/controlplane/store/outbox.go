@@ -86,12 +86,7 @@ func (q queries) Waiting(ctx context.Context, past int64, limit int) ([]Waiting,
 
 func scanWaiting(row scanner, w *Waiting) error {
 	e := &w.Event
-	if err := row.Scan(&w.ID, &e.ID, &e.AgentID, &e.Type, moment{&e.Time}, &e.Body); err != nil || e.Type != "" {
-		return err
-	}
-	decoded, err := announce.Decode(e.Body) // of a version that kept no type
-	e.Type = decoded.Type
-	return err
+	return row.Scan(&w.ID, &e.ID, &e.AgentID, &e.Type, moment{&e.Time}, &e.Body)
 }
 
 // Addressee is what of an agent says whom its events are for.
@@ -134,13 +129,13 @@ func (s *Store) Shorten(ctx context.Context, limits OutboxLimits) (dropped int64
 	}
 	keep := limits.keep()
 	dropped, err = s.exec(ctx, `DELETE FROM outbox WHERE id IN (SELECT id FROM (
-			SELECT id, subject,
+			SELECT id,
 				LEAD(id) OVER (PARTITION BY agent_id, subject ORDER BY id) AS later,
 				ROW_NUMBER() OVER (PARTITION BY agent_id ORDER BY id DESC) AS of_agent,
 				ROW_NUMBER() OVER (ORDER BY id DESC) AS of_all,
 				SUM(size) OVER (ORDER BY id DESC) AS bytes
 			FROM outbox) AS waiting
-		WHERE subject <> '' AND later IS NOT NULL AND (of_agent > $1 OR of_all > $2 OR bytes > $3))`,
+		WHERE later IS NOT NULL AND (of_agent > $1 OR of_all > $2 OR bytes > $3))`,
 		keep.PerAgent, keep.Events, keep.Bytes)
 	return dropped, true, err
 }

@@ -1,0 +1,315 @@
+-- +goose Up
+-- Portable between SQLite and PostgreSQL: times are microseconds since 1970
+-- (0 is never), lists and objects are JSON in text.
+CREATE TABLE tokens (
+    id           TEXT PRIMARY KEY,
+    name         TEXT   NOT NULL,
+    hash         TEXT   NOT NULL,
+    labels       TEXT   NOT NULL,
+    max_uses     BIGINT NOT NULL,
+    uses         BIGINT NOT NULL,
+    created_at   BIGINT NOT NULL,
+    expires_at   BIGINT NOT NULL,
+    revoked_at   BIGINT NOT NULL,
+    last_used_at BIGINT NOT NULL,
+    last_used_by TEXT   NOT NULL,
+    -- Its registrations wait for the operator.
+    approve      BIGINT NOT NULL,
+    -- In microseconds like all durations; 0 is for ever.
+    lifetime     BIGINT NOT NULL,
+    -- The token that came in its place, and from when on only that is good.
+    rotated_to   TEXT   NOT NULL,
+    rotated_at   BIGINT NOT NULL
+);
+
+CREATE TABLE agents (
+    id                 TEXT PRIMARY KEY,
+    name               TEXT   NOT NULL,
+    cluster_uid        TEXT   NOT NULL UNIQUE,
+    labels             TEXT   NOT NULL,
+    state              TEXT   NOT NULL,
+    key_print          TEXT   NOT NULL,
+    previous_key_print TEXT   NOT NULL,
+    token_id           TEXT   NOT NULL,
+    agent_version      TEXT   NOT NULL,
+    runner_api_version TEXT   NOT NULL,
+    kubernetes_version TEXT   NOT NULL,
+    distribution       TEXT   NOT NULL,
+    provider           TEXT   NOT NULL,
+    capacity           TEXT   NOT NULL,
+    edge_address       TEXT   NOT NULL,
+    sequence           BIGINT NOT NULL,
+    registered_at      BIGINT NOT NULL,
+    last_seen          BIGINT NOT NULL,
+    revoked_at         BIGINT NOT NULL,
+    -- How an agent's update of itself stands; null for one that does not.
+    self_update        TEXT   NOT NULL,
+    -- Other clusters that were seen with the agent's identity.
+    clones             TEXT   NOT NULL DEFAULT 'null'
+);
+
+-- The name of a revoked agent is free again.
+CREATE UNIQUE INDEX agents_name ON agents (name) WHERE revoked_at = 0;
+
+CREATE TABLE runners (
+    name       TEXT PRIMARY KEY,
+    serial     TEXT   NOT NULL,
+    created_at BIGINT NOT NULL,
+    expires_at BIGINT NOT NULL,
+    -- Which agents a Runner may see and reach: a selector of labels, as its certificate
+    -- has it. Empty is all of them.
+    agents     TEXT   NOT NULL
+);
+
+-- Runner certificates that are refused though they have not expired.
+CREATE TABLE revoked_certificates (
+    serial     TEXT PRIMARY KEY,
+    runner     TEXT   NOT NULL,
+    revoked_at BIGINT NOT NULL,
+    expires_at BIGINT NOT NULL
+);
+
+-- What is to be announced, in the order in which it happened. No foreign key: the
+-- announcement that an agent was removed outlives the agent. subject is what an event is the
+-- state of (the agent, or one App): a later event of the same subject says all that an earlier
+-- one said. size is that of the body in bytes. The type is beside the body so that an event can
+-- be sent without reading what is in it.
+CREATE TABLE outbox (
+    id       INTEGER PRIMARY KEY AUTOINCREMENT,
+    event_id TEXT   NOT NULL UNIQUE,
+    agent_id TEXT   NOT NULL,
+    body     TEXT   NOT NULL,
+    at       BIGINT NOT NULL,
+    subject  TEXT   NOT NULL,
+    size     BIGINT NOT NULL,
+    type     TEXT   NOT NULL
+);
+
+-- The agents' own event IDs, so that an event that is sent again is announced once.
+CREATE TABLE received (
+    agent_id TEXT   NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
+    event_id TEXT   NOT NULL,
+    at       BIGINT NOT NULL,
+    PRIMARY KEY (agent_id, event_id)
+);
+CREATE INDEX received_at ON received (at);
+
+-- What happened. namespace and app are empty for what happened to the agent itself.
+CREATE TABLE timeline (
+    event_id  TEXT PRIMARY KEY,
+    agent_id  TEXT   NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
+    sequence  BIGINT NOT NULL,
+    body      TEXT   NOT NULL,
+    namespace TEXT   NOT NULL,
+    app       TEXT   NOT NULL,
+    type      TEXT   NOT NULL,
+    at        BIGINT NOT NULL
+);
+CREATE INDEX timeline_agent ON timeline (agent_id, sequence);
+CREATE INDEX timeline_app ON timeline (agent_id, namespace, app, sequence);
+
+CREATE TABLE settings (
+    name  TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+);
+
+-- The agents' audit logs, each record as the agent keeps it. A record that is
+-- broken does not follow the one before it.
+CREATE TABLE audit (
+    id       INTEGER PRIMARY KEY AUTOINCREMENT,
+    agent_id TEXT   NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
+    seq      BIGINT NOT NULL,
+    hash     TEXT   NOT NULL,
+    line     TEXT   NOT NULL,
+    broken   BIGINT NOT NULL,
+    at       BIGINT NOT NULL
+);
+CREATE INDEX audit_agent ON audit (agent_id, id);
+
+-- Releases that are offered to agents, as they were published: the signature is
+-- checked by each agent. An empty list of agents and no labels is every agent.
+CREATE TABLE releases (
+    id         TEXT PRIMARY KEY,
+    version    TEXT   NOT NULL,
+    manifest   TEXT   NOT NULL,
+    signature  TEXT   NOT NULL,
+    url        TEXT   NOT NULL,
+    agents     TEXT   NOT NULL,
+    labels     TEXT   NOT NULL,
+    offered_at BIGINT NOT NULL
+);
+
+-- Registrations that wait for the operator. They are no agents: nothing refers to
+-- them, and nobody but the operator is shown them.
+CREATE TABLE enrolments (
+    id            TEXT PRIMARY KEY,
+    token_id      TEXT   NOT NULL REFERENCES tokens (id) ON DELETE CASCADE,
+    key_print     TEXT   NOT NULL,
+    name          TEXT   NOT NULL,
+    cluster_uid   TEXT   NOT NULL,
+    address       TEXT   NOT NULL,
+    request       TEXT   NOT NULL,
+    state         TEXT   NOT NULL,
+    reason        TEXT   NOT NULL,
+    asked_at      BIGINT NOT NULL,
+    last_asked_at BIGINT NOT NULL,
+    decided_at    BIGINT NOT NULL
+);
+CREATE UNIQUE INDEX enrolments_key ON enrolments (token_id, key_print);
+
+-- What agents have to be told at once, by the number of the latest: '*' is for all
+-- of them. The row without a name counts; whoever adds news changes it first, so
+-- that numbers become visible in their order.
+CREATE TABLE news (
+    agent_id TEXT PRIMARY KEY,
+    number   BIGINT NOT NULL
+);
+INSERT INTO news (agent_id, number) VALUES ('', 0);
+
+-- What is known of whom each agent trusts: the SHA-256 of the CA bundle that it
+-- reported last, and the key ID of the CA that issued the certificate it used.
+CREATE TABLE agent_trust (
+    agent_id TEXT PRIMARY KEY REFERENCES agents (id) ON DELETE CASCADE,
+    bundle   TEXT NOT NULL,
+    issuer   TEXT NOT NULL
+);
+
+-- The same of Runners, and the fingerprint of the key of the certificate with
+-- that serial number: a CA that is gone cannot vouch for it any more.
+CREATE TABLE runner_trust (
+    runner    TEXT PRIMARY KEY REFERENCES runners (name) ON DELETE CASCADE,
+    serial    TEXT NOT NULL,
+    key_print TEXT NOT NULL,
+    issuer    TEXT NOT NULL
+);
+
+-- The public hosts at which the agents' Apps are served, as the agents tell them:
+-- always the whole of an agent's, in its order. since is when the control plane
+-- first heard of the App at that host and path. Paths may be too long for an index.
+CREATE TABLE routes (
+    agent_id  TEXT   NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
+    position  BIGINT NOT NULL,
+    host      TEXT   NOT NULL,
+    path      TEXT   NOT NULL,
+    path_type TEXT   NOT NULL,
+    tls       BIGINT NOT NULL,
+    namespace TEXT   NOT NULL,
+    app       TEXT   NOT NULL,
+    port      BIGINT NOT NULL,
+    ready     BIGINT NOT NULL,
+    reason    TEXT   NOT NULL,
+    since     BIGINT NOT NULL,
+    PRIMARY KEY (agent_id, position)
+);
+
+-- The digest of each set, so that an agent need not send what is known.
+CREATE TABLE route_sets (
+    agent_id TEXT PRIMARY KEY REFERENCES agents (id) ON DELETE CASCADE,
+    digest   TEXT   NOT NULL,
+    omitted  BIGINT NOT NULL,
+    at       BIGINT NOT NULL
+);
+
+-- Where events are sent to over HTTPS. types is a list, agents a selector of labels;
+-- empty is all. The secrets are keys of HMACs, which have to be had to sign with them.
+CREATE TABLE webhooks (
+    name            TEXT PRIMARY KEY,
+    url             TEXT   NOT NULL,
+    types           TEXT   NOT NULL,
+    agents          TEXT   NOT NULL,
+    allow_http      BIGINT NOT NULL,
+    allow_private   BIGINT NOT NULL,
+    secret          TEXT   NOT NULL,
+    previous_secret TEXT   NOT NULL,
+    previous_until  BIGINT NOT NULL,
+    created_at      BIGINT NOT NULL,
+    disabled_at     BIGINT NOT NULL,
+    reason          TEXT   NOT NULL
+);
+
+-- What is to be sent to a webhook, and for a while what was. An agent's events are
+-- sent by their sequence, one at a time; body is empty once one is done with. status
+-- is HTTP's of the last attempt, 0 if there was no answer.
+CREATE TABLE deliveries (
+    id         INTEGER PRIMARY KEY AUTOINCREMENT,
+    webhook    TEXT   NOT NULL REFERENCES webhooks (name) ON DELETE CASCADE,
+    event_id   TEXT   NOT NULL,
+    agent_id   TEXT   NOT NULL,
+    sequence   BIGINT NOT NULL,
+    type       TEXT   NOT NULL,
+    body       TEXT   NOT NULL,
+    state      TEXT   NOT NULL,
+    attempts   BIGINT NOT NULL,
+    created_at BIGINT NOT NULL,
+    tried_at   BIGINT NOT NULL,
+    next_at    BIGINT NOT NULL,
+    status     BIGINT NOT NULL,
+    error      TEXT   NOT NULL
+);
+CREATE UNIQUE INDEX deliveries_event ON deliveries (webhook, event_id);
+CREATE INDEX deliveries_pending ON deliveries (webhook, agent_id, sequence) WHERE state = 'pending';
+CREATE INDEX deliveries_state ON deliveries (webhook, state, id);
+
+-- The control planes that serve the database side by side. Each renews its lease, by
+-- the database's clock; one whose lease has ended is gone, and its tunnels with it.
+CREATE TABLE nodes (
+    id             TEXT PRIMARY KEY,
+    version        TEXT   NOT NULL,
+    peer_address   TEXT   NOT NULL,
+    tunnel_address TEXT   NOT NULL,
+    edge_address   TEXT   NOT NULL,
+    started_at     BIGINT NOT NULL,
+    lease_until    BIGINT NOT NULL
+);
+
+-- Which agents have a tunnel to which of them, since when by that one's clock.
+CREATE TABLE tunnels (
+    node_id  TEXT   NOT NULL REFERENCES nodes (id) ON DELETE CASCADE,
+    agent_id TEXT   NOT NULL,
+    since    BIGINT NOT NULL,
+    PRIMARY KEY (node_id, agent_id)
+);
+CREATE INDEX tunnels_by_agent ON tunnels (agent_id);
+
+-- The certificate authority of control planes that share one, encrypted with a key
+-- that is not in here. There is one row at most.
+CREATE TABLE authority (
+    name    TEXT PRIMARY KEY,
+    version BIGINT NOT NULL,
+    sealed  TEXT   NOT NULL
+);
+
+-- The replica of each agent that told of its Apps last: the Lease's UID and how often
+-- it has changed hands. What comes of one before is refused.
+CREATE TABLE event_leaders (
+    agent_id TEXT   PRIMARY KEY REFERENCES agents (id) ON DELETE CASCADE,
+    lease    TEXT   NOT NULL,
+    term     BIGINT NOT NULL,
+    -- Which of its calls the leader was heard with last: one that it gave up may arrive after
+    -- the next, and is refused.
+    call     BIGINT NOT NULL
+);
+
+-- +goose Down
+DROP TABLE event_leaders;
+DROP TABLE authority;
+DROP TABLE tunnels;
+DROP TABLE nodes;
+DROP TABLE deliveries;
+DROP TABLE webhooks;
+DROP TABLE route_sets;
+DROP TABLE routes;
+DROP TABLE runner_trust;
+DROP TABLE agent_trust;
+DROP TABLE news;
+DROP TABLE enrolments;
+DROP TABLE releases;
+DROP TABLE audit;
+DROP TABLE settings;
+DROP TABLE timeline;
+DROP TABLE received;
+DROP TABLE outbox;
+DROP TABLE revoked_certificates;
+DROP TABLE runners;
+DROP TABLE agents;
+DROP TABLE tokens;

@@ -1,0 +1,36 @@
+INSERT INTO tokens (id, name, hash, labels, max_uses, uses, created_at, expires_at, revoked_at, last_used_at, last_used_by, approve, lifetime, rotated_to, rotated_at)
+  VALUES ('t1', 'fleet', 'hash', '{"region":"eu"}', 5, 1, 1763000000000000, 0, 0, 1763000001000000, 'a1', 0, 0, '', 0);
+INSERT INTO agents (id, name, cluster_uid, labels, state, key_print, previous_key_print, token_id, agent_version, runner_api_version,
+    kubernetes_version, distribution, provider, capacity, edge_address, sequence, registered_at, last_seen, revoked_at, self_update, clones)
+  VALUES ('a1', 'shop', 'uid-1', '{"zone":"a"}', 'online', 'k2', 'k1', 't1', '1.0', 'v1', 'v1.30', 'k3s', 'bare', '{"nodes":3}', 'edge:1', 2, 1763000001000000, 1763000002000000, 0,
+    '{"state":"done","to":"v1.2.3"}', '[{"cluster":"uid-8","instance":"pod-1"}]'),
+         ('a2', 'shop', 'uid-2', 'null', 'revoked', 'k3', '', 't1', '1.0', 'v1', '', '', '', '{"nodes":1}', 'edge:1', 1, 1763000001000000, 1763000002000000, 1763000003000000, 'null', 'null');
+INSERT INTO runners (name, serial, created_at, expires_at, agents) VALUES ('ci', '02', 1763000000000000, 1863000000000000, 'zone=a');
+INSERT INTO revoked_certificates (serial, runner, revoked_at, expires_at) VALUES ('01', 'ci', 1763000000000000, 1863000000000000);
+INSERT INTO outbox (event_id, agent_id, subject, size, type, body, at) VALUES ('e2', 'a1', 'agent', 300, 'agent.online',
+  '{"specversion":"1.0","id":"e2","source":"/controlplane","type":"agent.online","agentid":"a1","time":"2025-11-13T02:13:22Z","datacontenttype":"application/json","data":{"id":"a1","name":"shop","state":"online","endpoints":[{"address":"edge:1","serverName":"a1.agents"}]},"sequence":"2"}', 1763000002000000);
+INSERT INTO received (agent_id, event_id, at) VALUES ('a1', 'theirs', 1763000002000000);
+INSERT INTO timeline (event_id, agent_id, sequence, namespace, app, type, at, body) VALUES ('e1', 'a1', 1, '', '', 'agent.online', 1763000001000000,
+  '{"specversion":"1.0","id":"e1","source":"/controlplane","type":"agent.online","agentid":"a1","time":"2025-11-13T02:13:21Z","datacontenttype":"application/json","data":{"id":"a1","name":"shop","state":"online","endpoints":[{"address":"edge:1","serverName":"a1.agents"}]},"sequence":"1"}');
+INSERT INTO settings (name, value) VALUES ('advertised', '{"api":"https://cp.example.com:8443"}');
+INSERT INTO audit (agent_id, seq, hash, line, broken, at) VALUES ('a1', 7, 'h7', '{"seq":7}', 0, 1763000002000000), ('a1', 9, 'h9', '{"seq":9}', 1, 1763000003000000);
+INSERT INTO releases (id, version, manifest, signature, url, agents, labels, offered_at)
+  VALUES ('r1', 'v1.2.3', 'manifest', 'signature', 'https://releases.example.com', '["a1"]', '{"zone":"a"}', 1763000004000000);
+INSERT INTO enrolments (id, token_id, key_print, name, cluster_uid, address, request, state, reason, asked_at, last_asked_at, decided_at)
+  VALUES ('w1', 't1', 'k9', 'annex', 'uid-9', '192.0.2.9', '{"name":"annex"}', 'denied', 'not ours', 1763000005000000, 1763000006000000, 1763000007000000);
+UPDATE news SET number = 1 WHERE agent_id = '';
+INSERT INTO news (agent_id, number) VALUES ('*', 1);
+INSERT INTO agent_trust (agent_id, bundle, issuer) VALUES ('a1', 'b1', 'i1');
+INSERT INTO runner_trust (runner, serial, key_print, issuer) VALUES ('ci', '02', 'k7', 'i1');
+INSERT INTO routes (agent_id, position, host, path, path_type, tls, namespace, app, port, ready, reason, since)
+  VALUES ('a1', 0, 'shop.example.com', '/', 'Prefix', 1, 'production', 'web', 8080, 1, '', 1763000008000000);
+INSERT INTO route_sets (agent_id, digest, omitted, at) VALUES ('a1', 'd1', 0, 1763000008000000);
+INSERT INTO webhooks (name, url, types, agents, allow_http, allow_private, secret, previous_secret, previous_until, created_at, disabled_at, reason)
+  VALUES ('pager', 'https://pager.example.com/hook', '["app.failed"]', 'zone=a', 0, 0, 'whsec_c2VjcmV0', '', 0, 1763000009000000, 0, '');
+INSERT INTO deliveries (webhook, event_id, agent_id, sequence, type, body, state, attempts, created_at, tried_at, next_at, status, error)
+  VALUES ('pager', 'e2', 'a1', 2, 'agent.online', '{}', 'pending', 1, 1763000009000000, 1763000009000000, 1763000019000000, 503, 'it answered 503');
+INSERT INTO nodes (id, version, peer_address, tunnel_address, edge_address, started_at, lease_until)
+  VALUES ('n1', 'v1.0.0', 'a.example.com:8445', 'a.example.com:7000', 'example.com:8444', 1763000009000000, 1763000010000000);
+INSERT INTO tunnels (node_id, agent_id, since) VALUES ('n1', 'a1', 1763000009500000);
+INSERT INTO authority (name, version, sealed) VALUES ('ca', 3, '123');
+INSERT INTO event_leaders (agent_id, lease, term, call) VALUES ('a1', 'l1', 3, 7);
