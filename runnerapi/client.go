@@ -106,9 +106,9 @@ func NewClient(c ClientConfig) (*Client, error) {
 		c.UserAgent = "pipeops-runnerapi"
 	}
 	known := newEndpoints(c.EdgeAddresses)
-	client := &Client{config: c, upgrades: newDialer(c, alpnHTTP1, known, upgradesLane)}
-	client.calls = client.over(newLanes(c, known))
-	client.streams = client.over(newTransport(newDialer(c, alpnHTTP2, known, streamsLane), followedWindow))
+	client := &Client{config: c, upgrades: newDialer(c, alpnHTTP1, known)}
+	client.calls = client.over(newTransport(newDialer(c, alpnHTTP2, known), streamWindow))
+	client.streams = client.over(newTransport(newDialer(c, alpnHTTP2, known), followedWindow))
 	return client, nil
 }
 
@@ -135,11 +135,7 @@ func newTransport(d *dialer, window int) *http.Transport {
 }
 
 // over makes calls, and tries again what failed.
-func (c *Client) over(transport interface {
-	http.RoundTripper
-	CloseIdleConnections()
-},
-) *retryablehttp.Client {
+func (c *Client) over(transport *http.Transport) *retryablehttp.Client {
 	return &retryablehttp.Client{
 		HTTPClient: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse // the Runner API has none

@@ -22,17 +22,16 @@ type dialer struct {
 	config    ClientConfig
 	tls       *tls.Config
 	endpoints *endpoints
-	lane      int // whose connections these are
 }
 
 // newDialer makes connections that speak one protocol. What dialers of one client learn of
 // the endpoints they share.
-func newDialer(c ClientConfig, protocol string, endpoints *endpoints, lane int) *dialer {
+func newDialer(c ClientConfig, protocol string, endpoints *endpoints) *dialer {
 	agentID := c.AgentID
 	if agentID == c.ServerName {
 		agentID = ""
 	}
-	d := &dialer{config: c, endpoints: endpoints, lane: lane, tls: ClientTLS(ClientTLSConfig{
+	d := &dialer{config: c, endpoints: endpoints, tls: ClientTLS(ClientTLSConfig{
 		Certificate: c.Certificate, Roots: c.Roots, TrustDomain: c.TrustDomain,
 		AgentID: agentID, ServerName: c.ServerName,
 	})}
@@ -45,26 +44,25 @@ func newDialer(c ClientConfig, protocol string, endpoints *endpoints, lane int) 
 // agent that it does not take our certificate, ends it: that is no outage.
 func (d *dialer) dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	race := &race{waiting: d.order(ctx), results: make(chan raced, len(d.config.EdgeAddresses))}
+	race := &race{waiting: d.endpoints.order(), results: make(chan raced, len(d.config.EdgeAddresses))}
 	defer race.end()
 	defer cancel()
 	start := func() {
 		race.start(func(n int) (net.Conn, error) { return d.dialOne(ctx, network, n) })
 	}
 	start()
-	hedge := time.NewTicker(d.endpoints.silence())
-	defer hedge.Stop()
+	next := time.NewTicker(d.endpoints.patience)
+	defer next.Stop()
 	failed := make(dialErrors, 0, len(race.waiting)+1)
 	for race.running > 0 {
 		select {
-		case <-hedge.C:
+		case <-next.C:
 			start()
 			continue
 		case r := <-race.results:
 			race.running--
 			if r.err == nil {
 				d.endpoints.worked(r.n)
-				d.endpoints.at[d.lane].Store(int32(r.n)) //nolint:gosec // few
 				return r.conn, nil
 			}
 			if isUntrusted(r.err) || isRefused(r.err) {
@@ -75,20 +73,10 @@ func (d *dialer) dial(ctx context.Context, network, _ string) (net.Conn, error) 
 			}
 			d.endpoints.failed(r.n)
 			start()
-			hedge.Reset(d.endpoints.silence())
+			next.Reset(d.endpoints.patience)
 		}
 	}
 	return nil, failed
-}
-
-// order is in which order to try them. Who asks for the second time, because nothing
-// comes by one of them, is not connected by that one.
-func (d *dialer) order(ctx context.Context) []int {
-	order := d.endpoints.order()
-	if not, ok := ctx.Value(notByKey{}).(int); ok {
-		order = slices.DeleteFunc(order, func(n int) bool { return n == not })
-	}
-	return order
 }
 
 func (d *dialer) dialOne(ctx context.Context, network string, n int) (net.Conn, error) {
@@ -99,7 +87,7 @@ func (d *dialer) dialOne(ctx context.Context, network string, n int) (net.Conn, 
 	}
 	handshake, cancel := context.WithTimeout(ctx, d.endpoints.handshake)
 	defer cancel()
-	conn := &agentConn{Conn: tls.Client(raw, d.tls), endpoint: n, lost: func() { d.endpoints.failed(n) }}
+	conn := &agentConn{Conn: tls.Client(raw, d.tls), lost: func() { d.endpoints.failed(n) }}
 	if err := conn.begin(handshake); err != nil {
 		_ = raw.Close() // the handshake's error says it all
 		return nil, fmt.Errorf("edge %s: %w", address, explainHandshake(err))
@@ -110,18 +98,13 @@ func (d *dialer) dialOne(ctx context.Context, network string, n int) (net.Conn, 
 // agentConn is a connection on which the agent has spoken.
 type agentConn struct {
 	*tls.Conn
-	reader   *bufio.Reader
-	endpoint int    // its place in the list
-	lost     func() // is called when it breaks, not when we close it
-	closed   atomic.Bool
-	heard    atomic.Int64 // when something came last: see heardAt
+	reader *bufio.Reader
+	lost   func() // is called when it breaks, not when we close it
+	closed atomic.Bool
 }
 
 func (c *agentConn) Read(p []byte) (int, error) {
 	n, err := c.reader.Read(p)
-	if n > 0 {
-		c.heard.Store(heardAt())
-	}
 	if err != nil && !c.closed.Swap(true) {
 		c.lost()
 	}

@@ -75,8 +75,6 @@ func (c *Client) call(ctx context.Context, r *request, out any) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.config.Patience+headerTimeout)
 	defer cancel()
 	ctx, t := withTry(ctx)
-	// A read is safe to ask twice; one that asks to wait has a reason to be silent.
-	t.hedge = r.method == http.MethodGet && r.query["wait"] == ""
 	for n := 0; ; n++ {
 		body, err := c.exchange(ctx, t, r)
 		broken := &brokenOffError{}
@@ -111,9 +109,6 @@ func (c *Client) exchange(ctx context.Context, t *try, r *request) ([]byte, erro
 		return nil, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if read, ok := resp.Body.(wholeBody); ok {
-		return read.all, nil
-	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	switch {
 	case resp.StatusCode == http.StatusNoContent:

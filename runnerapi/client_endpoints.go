@@ -7,14 +7,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
 const (
-	// hedgeAfter is how long a dial may hang until the next address is tried beside it, and
-	// a connection be silent until a read that came over it is asked elsewhere too.
-	hedgeAfter = time.Second
+	// dialPatience is how long a dial may hang until the next address is tried beside it.
+	dialPatience = time.Second
 	// avoidFor is how long an address that failed is tried after all others.
 	avoidFor = 30 * time.Second
 )
@@ -25,20 +23,17 @@ type endpoints struct {
 	first     int         // what worked last; at the beginning any
 	broke     []time.Time // when each failed; zero if it has worked since
 	now       func() time.Time
-	hedge     atomic.Int64           // hedgeAfter, in ns
-	handshake time.Duration          // handshakeTimeout
-	at        [allLanes]atomic.Int32 // where each lane was connected last
+	patience  time.Duration // dialPatience
+	handshake time.Duration // handshakeTimeout
 }
 
 func newEndpoints(addresses []string) *endpoints {
 	n := len(addresses)
-	e := &endpoints{first: rand.N(n), broke: make([]time.Time, n), now: time.Now, handshake: handshakeTimeout} //nolint:gosec // spreading load needs no secrecy
-	e.hedge.Store(int64(hedgeAfter))
-	return e
+	return &endpoints{
+		first: rand.N(n), broke: make([]time.Time, n), now: time.Now, //nolint:gosec // spreading load needs no secrecy
+		patience: dialPatience, handshake: handshakeTimeout,
+	}
 }
-
-// silence is after how long another way is asked too.
-func (e *endpoints) silence() time.Duration { return time.Duration(e.hedge.Load()) }
 
 // order is in which order to try them: what worked last, then the others in turn, and
 // last those that failed lately, which is no reason not to try them.

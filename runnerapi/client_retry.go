@@ -36,7 +36,6 @@ type tryKey struct{}
 // try is what the policy knows about one call.
 type try struct {
 	start    time.Time
-	hedge    bool // it may be asked elsewhere too, when its connection falls silent
 	count    int
 	internal int
 

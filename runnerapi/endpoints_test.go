@@ -133,7 +133,7 @@ func through(t *testing.T, agent *runnerapitest.Agent, nodes ...*node) *runnerap
 	c, err := runnerapi.NewClient(config)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
-	return runnerapi.WithoutHedging(c)
+	return runnerapi.DialingOneAtATime(c)
 }
 
 func TestClientsSpreadOverEndpoints(t *testing.T) {
@@ -161,19 +161,18 @@ func TestClientsSpreadOverEndpoints(t *testing.T) {
 	assert.Less(t, first, 23)
 }
 
-// TestADialThatHangsIsHedged: a node that takes connections and says nothing, as one
+// TestADialThatHangsHoldsUpNoOther: a node that takes connections and says nothing, as one
 // does that was frozen, does not hold up the other for the time of a handshake, and is not
 // tried again.
-func TestADialThatHangsIsHedged(t *testing.T) {
+func TestADialThatHangsHoldsUpNoOther(t *testing.T) {
 	agent := runnerapitest.Start(t, runnerapitest.NewBackend())
 	hanging, well := newNode(t, agent.Address), newNode(t, agent.Address)
 	hanging.hang()
 	c := runnerapi.PatientHandshakes(runnerapi.BeginningAt(through(t, agent, hanging, well), 0))
-	runnerapi.HedgingAfter(c, 10*time.Millisecond)
-	// No read: one that is answered late would be asked by the other node too.
-	_, err := c.Deploy(ctxFor(t), web, runnerapi.AppSpec{Image: "a"}, runnerapi.WriteOptions{})
+	runnerapi.DialingTheNextAfter(c, 10*time.Millisecond)
+	_, err := c.Cluster(ctxFor(t))
 	require.NoError(t, err)
-	runnerapi.WithoutHedging(c).Close()
+	runnerapi.DialingOneAtATime(c).Close()
 	var mu sync.Mutex
 	var dialed []string
 	_, err = c.Cluster(httptrace.WithClientTrace(ctxFor(t), &httptrace.ClientTrace{ConnectStart: func(_, address string) {

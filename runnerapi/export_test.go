@@ -11,14 +11,15 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// WithoutHedging has the client wait for an answer as long as it takes: on a machine with a
-// lot to do that may be more than the second after which it asks another way too, and a
+// DialingOneAtATime has the client wait for a dial as long as it takes: on a machine with a lot
+// to do that may be more than the second after which it tries another address too, and a
 // test that counts connections would count the machine's load.
-func WithoutHedging(c *Client) *Client { return HedgingAfter(c, time.Hour) }
+func DialingOneAtATime(c *Client) *Client { return DialingTheNextAfter(c, time.Hour) }
 
-// HedgingAfter has the client ask another way when the first is silent for that long.
-func HedgingAfter(c *Client, silence time.Duration) *Client {
-	c.upgrades.endpoints.hedge.Store(int64(silence))
+// DialingTheNextAfter has the client try another address when the first hangs for that long.
+// No call is under way.
+func DialingTheNextAfter(c *Client, patience time.Duration) *Client {
+	c.upgrades.endpoints.patience = patience
 	return c
 }
 
