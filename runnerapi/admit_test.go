@@ -272,10 +272,6 @@ func TestOnlyTheControlPlaneNudges(t *testing.T) {
 	assert.Equal(t, 1, h.nudged)
 	assert.Len(t, h.refused(), 4)
 
-	old := runnerapitest.StartWith(t, runnerapitest.NewBackend(), nil, func(*runnerapi.ServerTLSConfig) {})
-	before := &house{Agent: old}
-	require.ErrorIs(t, before.nudge(t, old.CA.Issue(t, runnerapi.ControlPlaneURI(domain))), runnerapi.ErrNotNudgeable)
-
 	config := h.ClientConfig()
 	config.Certificate = func() (*tls.Certificate, error) { return &plane, nil }
 	c, err := runnerapi.NewClient(config)

@@ -73,13 +73,6 @@ func serveNudge(_ *http.Server, conn *tls.Conn, h http.Handler) {
 	}
 }
 
-// ErrNotNudgeable is that an agent is older than nudges: it has its heartbeats.
-var ErrNotNudgeable = errors.New("nudge: the agent does not know nudges")
-
-// alertNoApplicationProtocol is what a server of TLS says to protocols that it
-// does not know (RFC 7301).
-const alertNoApplicationProtocol = 120
-
 // Nudge has the agent at the other end of conn ask the control plane for its news,
 // and returns when it has done so. It closes conn.
 func Nudge(ctx context.Context, conn net.Conn, c ClientTLSConfig) error {
@@ -89,11 +82,7 @@ func Nudge(ctx context.Context, conn net.Conn, c ClientTLSConfig) error {
 	client := tls.Client(conn, config)
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	err := client.HandshakeContext(ctx)
-	if isAlert(err, alertNoApplicationProtocol) {
-		return ErrNotNudgeable
-	}
-	if err != nil {
+	if err := client.HandshakeContext(ctx); err != nil {
 		return fmt.Errorf("nudge: %w", err)
 	}
 	answer := make([]byte, 1)

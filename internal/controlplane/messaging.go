@@ -59,23 +59,8 @@ func (b *messaging) run(ctx context.Context) error {
 	group.Go(func() error { return unlessDone(ctx, b.publisher.Run(ctx)) })
 	group.Go(func() error { return unlessDone(ctx, b.consumer.RunBatches(ctx, patient(b.remember), b.rememberAll)) })
 	group.Go(func() error { return b.leader.while(ctx, b.announcer.run) })
-	group.Go(func() error { return unlessDone(ctx, b.narrow(ctx)) })
 	group.Go(func() error { return b.dead.run(ctx) })
 	return group.Wait()
-}
-
-// narrow takes from the queues of Runners what they had before announcements were
-// addressed: all.
-func (b *messaging) narrow(ctx context.Context) error {
-	runners, err := b.store.Runners(ctx)
-	if err != nil {
-		return err
-	}
-	names := make([]string, len(runners))
-	for i, r := range runners {
-		names[i] = r.Name
-	}
-	return announce.Narrow(ctx, b.link, names)
 }
 
 // remember puts an event that came back from the broker into the timeline, and queues

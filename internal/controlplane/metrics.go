@@ -74,7 +74,7 @@ func (i *instruments) watch(c *ControlPlane) {
 	for _, way := range []string{wayTLS, wayTunnel} {
 		i.calls.WithLabelValues(way)
 	}
-	for _, result := range []string{nudgeHeard, nudgeUnable, nudgeUnheard} {
+	for _, result := range []string{nudgeHeard, nudgeUnheard} {
 		i.nudges.WithLabelValues(result)
 	}
 	for _, state := range []store.DeliveryState{store.DeliveryDelivered, store.DeliveryPending, store.DeliveryGivenUp} {
@@ -177,6 +177,5 @@ func (m *measuredPublisher) PublishEncoded(ctx context.Context, events []announc
 // What becomes of a nudge.
 const (
 	nudgeHeard   = "heard"
-	nudgeUnable  = "unable"  // an agent of before nudges
 	nudgeUnheard = "unheard" // its next heartbeat tells it
 )

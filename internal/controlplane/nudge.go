@@ -3,7 +3,6 @@ package controlplane
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -148,13 +147,10 @@ func (n *nudger) nudge(ctx context.Context, agentID string, spread time.Duration
 		}
 		err := n.tunnel.DialEach(ctx, agentID, func(ctx context.Context, conn net.Conn) error { return n.once(ctx, agentID, conn) })
 		<-places
-		switch {
-		case err == nil:
+		if err == nil {
 			result = nudgeHeard
-		case errors.Is(err, runnerapi.ErrNotNudgeable):
-			result = nudgeUnable
 		}
-		if err == nil || ctx.Err() != nil || !n.tunnel.Connected(agentID) || errors.Is(err, runnerapi.ErrNotNudgeable) {
+		if err == nil || ctx.Err() != nil || !n.tunnel.Connected(agentID) {
 			return
 		}
 		n.log.Warn().Err(err).Str("agent", agentID).Int("try", try).Msg("agent could not be nudged; its next heartbeat tells it")

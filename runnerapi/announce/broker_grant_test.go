@@ -139,28 +139,3 @@ func TestARunnerWithItsOwnAccountGetsNothingElse(t *testing.T) {
 		}
 	}
 }
-
-// TestOldQueuesAreNarrowed has a queue as it was before announcements were addressed.
-func TestOldQueuesAreNarrowed(t *testing.T) {
-	t.Parallel()
-	b := rabbit.VHost(t)
-	p := publisher(t, config(b, broker.UserControlPlane))
-	publish(t, p, makeEvents(t, "before", 1, 1))
-	q := announce.RunnerQueue("old")
-	q.Runner = ""
-	ch := channel(t, b)
-	if err := announce.DeclareQueue(ch, q); err != nil {
-		t.Fatal(err)
-	}
-	if err := announce.Narrow(t.Context(), config(b, broker.UserControlPlane), []string{"never-was", "old"}); err != nil {
-		t.Fatal(err)
-	}
-	got, _, ready := consume(t, config(b, broker.UserRunner), announce.RunnerQueue("old"))
-	await.Receive(t, ready, "the queue")
-	publish(t, p, forRunner("nobody", makeEvents(t, "hidden", 1, 1)))
-	publish(t, p, forRunner("old", makeEvents(t, "shown", 1, 1)))
-	events := got.until(t, "the announcement", func(e []announce.Event) bool { return len(sequences(e, "shown")) == 1 })
-	if len(sequences(events, "hidden")) != 0 {
-		t.Error("the queue still gets everything")
-	}
-}

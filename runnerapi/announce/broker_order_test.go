@@ -2,17 +2,11 @@ package announce_test
 
 import (
 	"context"
-	"strings"
 	"testing"
-	"time"
-
-	amqp "github.com/rabbitmq/amqp091-go"
-	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
-	"github.com/pipeops/pipeops-vm-agent/test/logbook"
 )
 
 // held is a reader that stops at one event for good, with others sent ahead to it.
@@ -129,59 +123,6 @@ func TestASilentReaderLosesItsTurn(t *testing.T) {
 	// What the first handled last is not acknowledged, and comes again.
 	if late, again := account(append(first.until(t, "its part", func([]announce.Event) bool { return true }), events...), "mute"); late > 0 {
 		t.Errorf("%d came late and %d again", late, again)
-	}
-}
-
-// TestOldQueuesAreReadAsTheyAre has the queues as they were made before queues kept the order.
-// Nobody stops for that; the Runner says it once, and what becomes of it when they are deleted.
-func TestOldQueuesAreReadAsTheyAre(t *testing.T) {
-	t.Parallel()
-	b := rabbit.VHost(t)
-	ch := channel(t, b)
-	before := map[string]amqp.Table{
-		announce.TimelineQueue: {"x-queue-type": "quorum", "x-dead-letter-exchange": announce.DeadExchange, "x-delivery-limit": int64(20)},
-		"pipeops.runner.before": {"x-queue-type": "quorum", "x-dead-letter-exchange": announce.DeadExchange, "x-delivery-limit": int64(20),
-			"x-max-length": int64(100_000), "x-expires": (30 * 24 * time.Hour).Milliseconds()},
-	}
-	for name, arguments := range before {
-		if _, err := ch.QueueDelete(name, false, false, false); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := ch.QueueDeclare(name, true, false, false, false, arguments); err != nil {
-			t.Fatal(err)
-		}
-	}
-	p := publisher(t, config(b, broker.UserControlPlane))
-	var log logbook.Book
-	cfg := config(b, broker.UserRunner)
-	cfg.Log = zerolog.New(&log)
-	got, c, ready := consume(t, cfg, announce.RunnerQueue("before"))
-	await.Receive(t, ready, "the queue")
-	publish(t, p, forRunner("before", makeEvents(t, "before", 1, 10)))
-	got.until(t, "the announcements", func(e []announce.Event) bool { return len(sequences(e, "before")) == 10 })
-	aside, other, otherReady := consume(t, cfg, announce.RunnerQueue("before"))
-	await.Receive(t, otherReady, "another reader")
-	if c.Status().Standby || other.Status().Standby {
-		t.Error("somebody waits for a turn at a queue that all share")
-	}
-
-	if _, err := ch.QueueDelete("pipeops.runner.before", false, false, false); err != nil {
-		t.Fatal(err)
-	}
-	await.Receive(t, ready, "the queue that is made anew")
-	await.Receive(t, otherReady, "the other reader of it")
-	publish(t, p, forRunner("before", makeEvents(t, "anew", 1, 100)))
-	all := func(e []announce.Event) bool { return len(sequences(e, "anew")) == 100 }
-	await.Until(t, "one of them to have all", func() bool {
-		got.mu.Lock()
-		defer got.mu.Unlock()
-		aside.mu.Lock()
-		defer aside.mu.Unlock()
-		return all(got.events) || all(aside.events)
-	})
-	said := "made before queues kept the order"
-	if text := log.String(); strings.Count(text, said) != 2 || !strings.Contains(text, "rabbitmqctl delete_queue --vhost "+b.Name()+" pipeops.runner.before") {
-		t.Errorf("each of two readers says once what it reads, and what to do; the log:\n%s", text)
 	}
 }
 

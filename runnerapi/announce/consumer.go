@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -48,8 +47,6 @@ const handlerAttempts = 10
 type Consumer struct {
 	cfg  ConsumerConfig
 	link *link
-	// unordered has it said once that the queue is of before.
-	unordered sync.Once
 }
 
 // NewConsumer checks the configuration. It connects when Run is called.
@@ -106,15 +103,12 @@ type subscription struct {
 func (c *Consumer) subscribe(ctx context.Context, conn *connection) (*subscription, error) {
 	defer conn.bound(ctx)()
 	others := 0
-	ch, queue, err := conn.declared(c.cfg.Queue, func(ch *amqp.Channel, q Queue) (err error) {
-		others, err = declareQueue(ch, q)
+	ch, err := conn.declared(func(ch *amqp.Channel) (err error) {
+		others, err = declareQueue(ch, c.cfg.Queue)
 		return err
 	})
 	if err != nil {
 		return nil, err
-	}
-	if queue.unordered {
-		c.warnUnordered()
 	}
 	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
 	if err := ch.Qos(c.cfg.Prefetch, 0, false); err != nil {
@@ -125,7 +119,7 @@ func (c *Consumer) subscribe(ctx context.Context, conn *connection) (*subscripti
 		return nil, fmt.Errorf("consume queue %s: %w", c.cfg.Queue.Name, err)
 	}
 	return &subscription{
-		deliveries: deliveries, closed: closed, acks: newAcks(c.cfg.Prefetch), standby: others > 0 && !queue.unordered,
+		deliveries: deliveries, closed: closed, acks: newAcks(c.cfg.Prefetch), standby: others > 0,
 	}, nil
 }
 

@@ -109,7 +109,7 @@ func (p *Publisher) serve(ctx context.Context, conn *connection) error {
 // confirmedChannel opens a channel in confirm mode, with everything declared.
 func confirmedChannel(ctx context.Context, conn *connection) (*amqp.Channel, error) {
 	defer conn.bound(ctx)()
-	ch, _, err := conn.declared(Timeline(), declareExchange)
+	ch, err := conn.declared(DeclareExchange)
 	if err != nil {
 		return nil, err
 	}

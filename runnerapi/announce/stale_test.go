@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestStaleNeverWins hands events out as the worst of queues does, one of before queues kept the
-// order whose readers die with some on their way: repeated, and behind their successors. In whatever order they come, what is
+// TestStaleNeverWins hands events out as the worst of queues could: repeated, and behind their
+// successors. In whatever order they come, what is
 // known of the agent never goes back, and ends with the last.
 func TestStaleNeverWins(t *testing.T) {
 	const count, prefetch = 60, 16

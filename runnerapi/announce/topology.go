@@ -49,9 +49,6 @@ type Queue struct {
 	// MaxLength and Expires bound a durable queue that nobody reads; 0 is no bound.
 	MaxLength int
 	Expires   time.Duration
-	// unordered is a durable queue of before they kept the order: all who consume it share it, and
-	// what one of them leaves behind comes to the others behind its successors.
-	unordered bool
 }
 
 // RunnerQueue is the durable queue of a Runner by that name.
@@ -70,9 +67,7 @@ func Timeline() Queue { return Queue{Name: TimelineQueue} }
 
 // DeclareExchange makes all that the control plane owns: the exchange, where the
 // dead go, and its own queue.
-func DeclareExchange(ch *amqp.Channel) error { return declareExchange(ch, Timeline()) }
-
-func declareExchange(ch *amqp.Channel, timeline Queue) error {
+func DeclareExchange(ch *amqp.Channel) error {
 	if err := ch.ExchangeDeclare(Exchange, amqp.ExchangeTopic, true, false, false, false, nil); err != nil {
 		return declareError("exchange", Exchange, err)
 	}
@@ -86,7 +81,7 @@ func declareExchange(ch *amqp.Channel, timeline Queue) error {
 	if err := ch.QueueBind(DeadQueue, "#", DeadExchange, false, nil); err != nil {
 		return bindError(DeadQueue, DeadExchange, err)
 	}
-	return DeclareQueue(ch, timeline)
+	return DeclareQueue(ch, Timeline())
 }
 
 // DeclareQueue makes a queue and binds it. It needs no rights on the exchange but
@@ -129,9 +124,7 @@ func (q *Queue) arguments() amqp.Table {
 	}
 	args["x-queue-type"] = "quorum"
 	args["x-delivery-limit"] = int64(deliveryLimit)
-	if !q.unordered {
-		args["x-single-active-consumer"] = true
-	}
+	args["x-single-active-consumer"] = true
 	if q.MaxLength > 0 {
 		args["x-max-length"] = int64(q.MaxLength)
 	}
