@@ -12,7 +12,7 @@ import (
 
 // Why there is no stream for a call.
 var (
-	errNoTunnel         = errors.New("tunnel: none is up that takes calls")
+	errNoTunnel         = errors.New("tunnel: none is up")
 	errOtherCertificate = errors.New("tunnel: the one that is up was made with another certificate or other CAs than those of now")
 )
 
@@ -27,7 +27,7 @@ const (
 
 // DialAPI opens a stream to the control plane's HTTPS API, for HTTP/1.1 without TLS: the
 // session has that, and the server takes its client certificate for the call's. It fails at
-// once where no session is up, and where the server knows no calls. What is called must
+// once where no session is up. What is called must
 // see the certificate of now, and prove itself to the CAs of now: where the source of the
 // TLS configuration answers another pointer than it did for the session, both are proven first.
 func (t *Tunnel) DialAPI(ctx context.Context) (net.Conn, error) {

@@ -48,8 +48,7 @@ func (t *Tunnel) connectTCP(ctx context.Context) (*line, error) {
 		_ = raw.Close()
 		return nil, err
 	}
-	calls := conn.ConnectionState().NegotiatedProtocol == link.ALPNCalls
-	return &line{Conn: conn, below: socket, way: TCP, made: made, calls: calls}, nil
+	return &line{Conn: conn, below: socket, way: TCP, made: made}, nil
 }
 
 func (t *Tunnel) reach(ctx context.Context) (net.Conn, error) {
@@ -69,7 +68,7 @@ func (t *Tunnel) tlsConfig(ctx context.Context) (cfg, made *tls.Config, err erro
 	cfg.MinVersion = tls.VersionTLS13
 	cfg.DynamicRecordSizingDisabled = true // what is written was gathered: small records only cost
 	if !slices.Contains(cfg.NextProtos, ALPN) {
-		cfg.NextProtos = append([]string{link.ALPNCalls, ALPN}, cfg.NextProtos...)
+		cfg.NextProtos = append([]string{ALPN}, cfg.NextProtos...)
 	}
 	return cfg, made, nil
 }

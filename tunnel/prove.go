@@ -23,7 +23,7 @@ const (
 
 var errNoProof = errors.New("the server took no proof")
 
-// callable is a session that is up, at a server that takes calls in it.
+// callable is a session that is up.
 type callable struct {
 	mux  *mux.Session
 	way  Way

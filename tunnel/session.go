@@ -58,7 +58,7 @@ func (t *Tunnel) session(ctx context.Context) error {
 		}
 	}
 	defer t.calls.Store(nil)
-	up, err := t.speak(frp, accept, newCallable(mux, conn), conn.calls) //nolint:contextcheck // the connection's end is frpc's, and ctx' end the connection's
+	up, err := t.speak(frp, accept, newCallable(mux, conn)) //nolint:contextcheck // the connection's end is frpc's, and ctx' end the connection's
 	switch cause := remembering.cause(); {
 	case moved.Load():
 		return errBetterWay
@@ -76,7 +76,7 @@ func (t *Tunnel) session(ctx context.Context) error {
 var errBetterWay = errors.New("there is a better way")
 
 // speak is FRP's part of a session, from its login to its end. It also reports whether the tunnel was up.
-func (t *Tunnel) speak(conn *connector, accept func(net.Conn), session *callable, calls bool) (up bool, err error) {
+func (t *Tunnel) speak(conn *connector, accept func(net.Conn), session *callable) (up bool, err error) {
 	deadline := time.NewTimer(loginTimeout)
 	defer deadline.Stop()
 	f, err := t.logIn(conn, accept)
@@ -98,9 +98,7 @@ func (t *Tunnel) speak(conn *connector, accept func(net.Conn), session *callable
 	}
 	deadline.Stop()
 	t.ways.worked(session.way)
-	if calls {
-		t.calls.Store(session)
-	}
+	t.calls.Store(session)
 	t.status.connected(session.way)
 	t.cfg.Log.Info().Str("way", string(session.way)).Msg("tunnel is up")
 	<-f.control.Done()

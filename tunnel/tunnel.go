@@ -28,6 +28,10 @@ import (
 // shared with others later.
 const ALPN = link.ALPN
 
+// SendCA is offered beside it by a client that holds no CA of the control plane: the server sends
+// that, too.
+const SendCA = link.ALPNSendCA
+
 // Config is what a Tunnel needs to know.
 type Config struct {
 	// ServerAddress is the host:port of the control plane's tunnel listener.

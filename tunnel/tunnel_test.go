@@ -32,7 +32,7 @@ func TestNewSaysWhatIsMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg, _, err := tunnel.tlsConfig(t.Context())
-	if err != nil || cfg.ServerName != "2001:db8::1" || !slices.Equal(cfg.NextProtos, []string{"pipeops-frp/2", ALPN}) {
+	if err != nil || cfg.ServerName != "2001:db8::1" || !slices.Equal(cfg.NextProtos, []string{ALPN}) {
 		t.Errorf("configuration %+v, %v", cfg, err)
 	}
 }

@@ -52,7 +52,6 @@ type line struct {
 	below *link.Socket // of its TLS
 	way   Way
 	made  *tls.Config // what the source of its TLS answered
-	calls bool        // the server takes them
 }
 
 // memory is what is known of the ways.

@@ -43,17 +43,16 @@ func (t *Tunnel) connectWebsocket(ctx context.Context) (*line, error) {
 			return http.ErrUseLastResponse // it would take the certificate elsewhere
 		}},
 		HTTPHeader:   http.Header{"User-Agent": {"pipeops-agent"}},
-		Subprotocols: []string{link.SubprotocolCalls, link.Subprotocol}, CompressionMode: websocket.CompressionDisabled,
+		Subprotocols: []string{link.Subprotocol}, CompressionMode: websocket.CompressionDisabled,
 	})
 	if err != nil {
 		return nil, t.websocketError(resp, err)
 	}
 	conn := link.NewWebsocket(upgraded) //nolint:contextcheck // it lives longer than its making
-	calls := upgraded.Subprotocol() == link.SubprotocolCalls
-	if !calls && upgraded.Subprotocol() != link.Subprotocol {
+	if upgraded.Subprotocol() != link.Subprotocol {
 		return nil, errors.Join(t.websocketError(nil, errors.New("what answers there is no control plane")), conn.Close())
 	}
-	return &line{Conn: conn, below: socket, way: Websocket, made: made, calls: calls}, nil
+	return &line{Conn: conn, below: socket, way: Websocket, made: made}, nil
 }
 
 // websocketTLS is TLS for the HTTPS API, and what the source of it answered.

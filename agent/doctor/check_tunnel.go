@@ -81,9 +81,8 @@ func (e *exam) websocketTLS(context.Context) (*tls.Config, error) {
 	return cfg, nil
 }
 
-// asks is what is offered without an identity: the server sends its CA to who offers no more, since
-// an agent holds it.
-var asks = []string{tunnel.ALPN}
+// asks is what is offered without an identity: only agents that have one hold the CA.
+var asks = []string{tunnel.ALPN, tunnel.SendCA}
 
 // tunnelTLS is how far both ends can be verified: wholly with an identity, the
 // server alone with a token that names the CA.

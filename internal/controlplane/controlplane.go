@@ -154,9 +154,9 @@ func (c *ControlPlane) assemble(seal []byte) error {
 		TLS: &tls.Config{
 			MinVersion: tls.VersionTLS13,
 			GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-				certificate := c.certificate.Get
-				if server.HoldsCA(hello) {
-					certificate = c.certificate.GetShort
+				certificate := c.certificate.GetShort
+				if server.WantsCA(hello) {
+					certificate = c.certificate.Get
 				}
 				return &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: certificate, ClientCAs: c.ca.Pool(), Time: c.cfg.Now}, nil
 			},

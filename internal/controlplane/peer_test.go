@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
 // TestWhoHoldsTheCAIsNotSentIt counts certificates: each one too many is a signature that ten thousand agents verify
@@ -16,16 +18,16 @@ func TestWhoHoldsTheCAIsNotSentIt(t *testing.T) {
 	p := start(t)
 	cluster := p.registered("shop")
 	for name, c := range map[string]struct {
-		at       net.Addr
-		protocol string
-		sent     int
+		at        net.Addr
+		protocols []string
+		sent      int
 	}{
-		"an agent with its identity":                 {p.Addrs().Tunnel, "pipeops-frp/2", 1},
-		"an agent of before, or a fingerprint alone": {p.Addrs().Tunnel, "pipeops-frp/1", 2},
-		"the API": {p.Addrs().API, "http/1.1", 2},
+		"an agent with its identity": {p.Addrs().Tunnel, []string{tunnel.ALPN}, 1},
+		"a fingerprint alone":        {p.Addrs().Tunnel, []string{tunnel.ALPN, tunnel.SendCA}, 2},
+		"the API":                    {p.Addrs().API, []string{"http/1.1"}, 2},
 	} {
 		cfg := cluster.tlsConfig()
-		cfg.ServerName, cfg.NextProtos = "localhost", []string{c.protocol}
+		cfg.ServerName, cfg.NextProtos = "localhost", c.protocols
 		conn, err := (&tls.Dialer{Config: cfg}).DialContext(t.Context(), "tcp", c.at.String())
 		require.NoError(t, err, name)
 		assert.Len(t, conn.(*tls.Conn).ConnectionState().PeerCertificates, c.sent, name)

@@ -59,18 +59,17 @@ func (s *Server) handle(ctx context.Context, raw net.Conn, place *limit.Place) {
 		return
 	}
 	s.counts.accepted.Add(1)
-	session := newSession(s, raw, g.conn, g.below, g.agentID, proof{state: g.conn.ConnectionState}.with(s.cfg, g.protocol))
+	session := newSession(s, raw, g.conn, g.below, g.agentID, proof{state: g.conn.ConnectionState})
 	session.leave = place.Leave // when it has logged in
 	session.serve(ctx)
 }
 
 // greeted is what a handshake comes to.
 type greeted struct {
-	conn     *tls.Conn
-	below    *link.Socket
-	agentID  string
-	protocol string
-	err      error
+	conn    *tls.Conn
+	below   *link.Socket
+	agentID string
+	err     error
 }
 
 // greet finds out which agent connects. Whoever does not even get here is cheap: a
@@ -93,7 +92,6 @@ func (s *Server) greet(ctx context.Context, raw net.Conn, place *limit.Place) (g
 		g.err = errors.New("the client certificate was not verified")
 		return g
 	}
-	g.protocol = state.NegotiatedProtocol
 	g.agentID, g.err = s.cfg.Identify(state)
 	if g.err == nil && g.agentID == "" {
 		g.err = errors.New("the client certificate names no agent")
@@ -102,7 +100,7 @@ func (s *Server) greet(ctx context.Context, raw net.Conn, place *limit.Place) (g
 }
 
 // turnPatience is how long an agent waits for its handshake to be computed. It gives up
-// after 45 s; one of before after 20, and then it gets no turn.
+// after 45 s.
 const turnPatience = 40 * time.Second
 
 // greeting is a connection before its handshake is done, whose time does not run while it

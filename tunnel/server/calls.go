@@ -12,45 +12,20 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 )
 
-// protocols are what agents may speak, the best first.
-func (c Config) protocols() []string {
-	if c.Calls == nil {
-		return []string{link.ALPN}
-	}
-	return []string{link.ALPNCalls, link.ALPN}
+// WantsCA reports whether a ClientHello is that of an agent which holds no CA, and the fingerprint of
+// one at most. All others hold the certificates of their CAs, and need not be sent them.
+func WantsCA(hello *tls.ClientHelloInfo) bool {
+	return slices.Contains(hello.SupportedProtos, link.ALPNSendCA)
 }
 
-// HoldsCA says whether a ClientHello is that of an agent which holds the certificates of its CAs. Who
-// has no identity yet, and a CA's fingerprint at most, offers only the protocol of before.
-func HoldsCA(hello *tls.ClientHelloInfo) bool {
-	return slices.Contains(hello.SupportedProtos, link.ALPNCalls)
-}
-
-// subprotocols are those over a websocket.
-func (c Config) subprotocols() []string {
-	if c.Calls == nil {
-		return []string{link.Subprotocol}
-	}
-	return []string{link.SubprotocolCalls, link.Subprotocol}
-}
-
-// proof is what an agent's connection has proven, and whether both ends know calls.
+// proof is what an agent's connection has proven.
 type proof struct {
 	state func() tls.ConnectionState
-	calls bool
-}
-
-func (p proof) with(c Config, protocol string) proof {
-	p.calls = c.Calls != nil && (protocol == link.ALPNCalls || protocol == link.SubprotocolCalls)
-	return p
 }
 
 // beginMarked reads what a stream begins with. Where that is the mark of a call or a proof it does
 // what is asked; else it puts it back, for FRP's message.
 func (s *session) beginMarked(ctx context.Context, stream *link.Stream) (rest io.Reader, err error) {
-	if !s.proof.calls {
-		return stream, nil
-	}
 	var mark [1]byte
 	if _, err := io.ReadFull(stream, mark[:]); err != nil {
 		return nil, s.unread(err)
@@ -83,6 +58,9 @@ func (a *again) Read(p []byte) (int, error) {
 func (s *session) call(stream *link.Stream) error {
 	if err := s.awaitLogin(); err != nil {
 		return err
+	}
+	if s.server.cfg.Calls == nil {
+		return stream.Close()
 	}
 	leave, ok := s.server.calls.Enter(s.agentID)
 	if !ok {

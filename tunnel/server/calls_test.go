@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -150,18 +151,28 @@ func TestACallOverAWebsocket(t *testing.T) {
 	}
 }
 
-// TestAServerThatKnowsNoCalls is one of before: a stream that it does not know would cost the session.
-func TestAServerThatKnowsNoCalls(t *testing.T) {
+// TestAServerWithoutCalls closes their streams, and nothing else.
+func TestAServerWithoutCalls(t *testing.T) {
 	p := newPlane(t)
 	tcp, web := p.agent("a1"), p.agent("a2", p.over(p.api(), "a2"), func(c *tunnel.Config) { c.ServerAddress = "127.0.0.1:1" })
 	for _, a := range []*agent{tcp, web} {
-		if conn, err := a.DialAPI(t.Context()); err == nil {
-			_ = conn.Close()
-			t.Error("a stream that the server does not know")
+		conn, err := a.DialAPI(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Write([]byte("POST /hang HTTP/1.1\r\n\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("a call got %v", err)
 		}
 		if s := a.Status(); s.Reconnects != 0 {
 			t.Errorf("status %+v", s)
 		}
+		_ = conn.Close()
 	}
 	mustAsk(t, p.client("a1", http1), "hello")
 }
@@ -189,26 +200,10 @@ func (a *attacker) mark() *mux.Stream {
 	return stream
 }
 
-// TestAnAgentThatKnowsNoCalls logs in as ever, and may not call without having said that it
-// would.
-func TestAnAgentThatKnowsNoCalls(t *testing.T) {
-	_, calls := callees(t)
-	p := newPlane(t, calls)
-	for name, protocols := range map[string][]string{"of before": {link.ALPN}, "no protocol": nil} {
-		t.Run(name, func(t *testing.T) {
-			old := p.speaking(t, "old", protocols...)
-			old.register(old.login("old"), "old")
-			await.Until(t, "it is online", func() bool { return p.Connected("old") })
-			old.mark()
-			old.isThrownOut()
-		})
-	}
-}
-
 func TestNoCallBeforeTheLogin(t *testing.T) {
 	_, calls := callees(t)
 	p := newPlane(t, calls)
-	evil := p.speaking(t, "evil", link.ALPNCalls)
+	evil := p.speaking(t, "evil", link.ALPN)
 	evil.mark()
 	evil.isThrownOut()
 }
@@ -233,7 +228,7 @@ func TestACallIsNotMadeBeforeTheLoginIsThrough(t *testing.T) {
 			taken(conn, state)
 		}
 	})
-	evil := p.speaking(t, "evil", link.ALPNCalls)
+	evil := p.speaking(t, "evil", link.ALPN)
 	evil.say(&msg.Login{User: "evil"})
 	await.Closed(t, asked, "the login to be judged")
 	if stream, err := evil.mux.OpenStream(); err == nil {
@@ -357,7 +352,7 @@ func TestNobodyProvesToBeAnother(t *testing.T) {
 	_, calls := callees(t)
 	p := newPlane(t, calls)
 	session := func() *attacker {
-		evil := p.speaking(t, "evil", link.ALPNCalls)
+		evil := p.speaking(t, "evil", link.ALPN)
 		evil.register(evil.login("evil"), "evil")
 		return evil
 	}
@@ -366,7 +361,7 @@ func TestNobodyProvesToBeAnother(t *testing.T) {
 		t.Error("another agent's certificate was taken")
 	}
 	evil.isThrownOut()
-	for _, protocol := range []string{link.ALPN, link.ALPNCalls, "http/1.1"} {
+	for _, protocol := range []string{link.ALPN, link.ALPNSendCA, "http/1.1"} {
 		if err := session().prove(p.ca.Agent("evil"), protocol); err == nil {
 			t.Errorf("what an agent proves for %s was taken", protocol)
 		}
@@ -378,17 +373,11 @@ func TestNobodyProvesToBeAnother(t *testing.T) {
 	if err := evil.prove(p.ca.Agent("evil"), link.ALPNProof); err == nil {
 		t.Error("again at once")
 	}
-	early := p.speaking(t, "evil", link.ALPNCalls)
+	early := p.speaking(t, "evil", link.ALPN)
 	if err := early.prove(p.ca.Agent("evil"), link.ALPNProof); err == nil {
 		t.Error("before the login")
 	}
 	early.isThrownOut()
-	old := p.speaking(t, "evil", link.ALPN)
-	old.register(old.login("evil"), "evil")
-	if err := old.prove(p.ca.Agent("evil"), link.ALPNProof); err == nil {
-		t.Error("by an agent that knows no proofs")
-	}
-	old.isThrownOut()
 	outside := p.ca.Agent("evil")
 	outside.NextProtos = []string{link.ALPNProof}
 	if conn, err := (&tls.Dialer{Config: outside}).DialContext(t.Context(), "tcp", p.addr); err == nil {

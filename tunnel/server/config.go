@@ -34,8 +34,8 @@ type Config struct {
 	// Calls takes the streams on which agents call the control plane's API, in a session that is
 	// logged in: HTTP/1.1 without TLS of its own. Proven is what the session's TLS has proven, with
 	// the agent's certificate, and the connection's remote address the agent's. It must not
-	// block, closes the connection when the call is over, and bounds how long that takes. Nil tells
-	// agents that there are no calls.
+	// block, closes the connection when the call is over, and bounds how long that takes. With nil
+	// there are no calls.
 	Calls func(conn net.Conn, proven tls.ConnectionState)
 	// Log takes the server's log and, through it, frp's.
 	Log zerolog.Logger
@@ -45,7 +45,7 @@ type Config struct {
 
 // Login is what a replica says of itself when it connects. It proves nothing.
 type Login struct {
-	// Instance is its name; Cluster is the UID of its cluster, empty for an agent of before.
+	// Instance is its name; Cluster is the UID of its cluster, empty while it does not know that.
 	Instance, Cluster string
 	// Address is the host that it connects from.
 	Address string
@@ -141,7 +141,7 @@ func defaultTo[T ~int | ~int64](v *T, d T) {
 func (c Config) tlsConfig() (*tls.Config, error) {
 	return c.enforced(func(cfg *tls.Config) {
 		if len(cfg.NextProtos) == 0 {
-			cfg.NextProtos = c.protocols()
+			cfg.NextProtos = []string{link.ALPN}
 		}
 	})
 }

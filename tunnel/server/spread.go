@@ -34,8 +34,7 @@ func (s *Server) busy() (within time.Duration, busy bool) {
 }
 
 // farewell tells the agent that the server stops and when to come again, and waits until
-// it has hung up, though not for long. An agent of before, which does not listen, finds
-// its connection closed and knows what to do.
+// it has hung up, though not for long.
 func (s *session) farewell() {
 	s.mu.Lock()
 	mux := s.mux

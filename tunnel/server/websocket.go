@@ -36,7 +36,7 @@ func (u *Websockets) Serve(w http.ResponseWriter, r *http.Request, agentID strin
 		return
 	}
 	socket, err := websocket.Accept(w, r, &websocket.AcceptOptions{
-		Subprotocols: u.server.cfg.subprotocols(), CompressionMode: websocket.CompressionDisabled, // it is ciphertext
+		Subprotocols: []string{link.Subprotocol}, CompressionMode: websocket.CompressionDisabled, // it is ciphertext
 	})
 	if err != nil { // it has been answered
 		u.server.counts.refused.Add(1)
@@ -45,7 +45,7 @@ func (u *Websockets) Serve(w http.ResponseWriter, r *http.Request, agentID strin
 	}
 	conn := link.NewWebsocket(socket)
 	secure := r.TLS // and not the request
-	proven := proof{state: func() tls.ConnectionState { return *secure }}.with(u.server.cfg, socket.Subprotocol())
+	proven := proof{state: func() tls.ConnectionState { return *secure }}
 	if socket.Subprotocol() == "" || !u.sessions.Go(func() {
 		defer func() { _ = conn.Close() }()
 		u.server.counts.accepted.Add(1)

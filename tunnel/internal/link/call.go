@@ -6,18 +6,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
 
-// Calls of the control plane's API come on streams of their own. An end that does not know
-// them ends the session, so both say in the handshake that they do: the newer names of the
-// protocol mean the older one, and calls, and proofs.
-const (
-	// ALPNCalls is ALPN with calls.
-	ALPNCalls = "pipeops-frp/2"
-	// SubprotocolCalls is Subprotocol with calls.
-	SubprotocolCalls = "pipeops-frp.2"
-	// ALPNProof names what is spoken where an agent proves another certificate, inside a
-	// session. Nobody may ever offer it anywhere else.
-	ALPNProof = "pipeops-proof/1"
-)
+// ALPNProof names what is spoken where an agent proves another certificate, inside a session.
+// Nobody may ever offer it anywhere else.
+const ALPNProof = "pipeops-proof/1"
 
 // The first byte of a stream that is not FRP's, whose messages begin with a letter or a digit.
 const (

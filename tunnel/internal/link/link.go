@@ -13,6 +13,9 @@ import (
 const (
 	// ALPN names the protocol in the TLS handshake.
 	ALPN = "pipeops-frp/1"
+	// ALPNSendCA is offered beside ALPN by a client that holds no CA, and a fingerprint of one at
+	// most: the server sends its CA's certificate too. It is never chosen.
+	ALPNSendCA = "pipeops-send-ca/1"
 
 	// keepAlive and writeTimeout together bound how long a half-open connection goes
 	// unnoticed: a ping every 5 s, answered within 9 s, is 14 s at worst.

@@ -1,6 +1,5 @@
 // Package mux is the tunnel's multiplexer: many streams over one connection. It speaks
-// yamux' protocol (https://github.com/hashicorp/yamux/blob/master/spec.md), with agents and
-// control planes of before that have hashicorp's library as with its own kind.
+// yamux' protocol (https://github.com/hashicorp/yamux/blob/master/spec.md).
 //
 // It is there for what that library cannot be made to do (docs/adr/0035): a frame goes from the
 // goroutine that writes it into the batch that is sent next, or to the kernel, and not through
