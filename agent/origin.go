@@ -8,8 +8,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 )
 
-// clusterTimeout bounds finding out in which cluster the agent is, where that is not
-// to keep it waiting: without the answer it goes on as agents of before did.
+// clusterTimeout bounds finding out in which cluster the agent is, where that is not to keep it
+// waiting. Until the Kubernetes API answers, the control plane refuses the agent's calls and tunnel,
+// and the agent tries again.
 const clusterTimeout = 10 * time.Second
 
 // origin is where this agent's calls come from, so that the control plane notices an

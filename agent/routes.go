@@ -3,13 +3,11 @@ package agent
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
@@ -152,17 +150,11 @@ func boundRoutes(routes []app.Route) (controlapi.RoutesRequest, error) {
 }
 
 // sayRoutesRefused tells why the control plane did not take the routes; they are
-// sent again when they change. An older one, which knows no routes, matters to
-// those alone who turned them on; that the agent is not let in, the heartbeat tells.
+// sent again when they change. That the agent is not let in, the heartbeat tells.
 func (a *Agent) sayRoutesRefused(err error) {
-	var e *controlapi.Error
-	unknown := errors.As(err, &e) && (e.Code == problem.NotFound || e.Code == problem.NotAllowed)
-	switch {
-	case isRefused(err) || unknown && !a.opts.Config.EnableIngressSync:
+	if isRefused(err) {
 		a.log.Debug().Err(err).Msg("the control plane did not take the routes")
-	case unknown:
-		a.log.Warn().Msg("ENABLE_INGRESS_SYNC: this control plane is of a version that knows no routes (fix: upgrade it, or set this to false)")
-	default:
-		a.log.Error().Err(err).Msg("the control plane refused the routes; they are sent again when they change")
+		return
 	}
+	a.log.Error().Err(err).Msg("the control plane refused the routes; they are sent again when they change")
 }

@@ -215,7 +215,7 @@ func (c *Client) upgrade(ctx context.Context, path string, query url.Values, pro
 		return nil, c.ended(ctx, err)
 	case ws.Subprotocol() != protocol:
 		_ = ws.CloseNow()
-		return nil, fmt.Errorf("agent %s does not speak %s (is it older than this client?)", c.config.AgentID, protocol)
+		return nil, fmt.Errorf("agent %s does not speak %s", c.config.AgentID, protocol)
 	}
 	return newChannels(ws, stall), nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/kube"
 )
 
 const fixURL = "make sure that PIPEOPS_CONTROL_PLANE_URL is a control plane's"
@@ -49,14 +50,15 @@ func (e *exam) controlPlane(ctx context.Context) []Finding {
 }
 
 // client makes the agent's calls, once each.
-func (e *exam) client() (*controlapi.Client, error) {
+func (e *exam) client(from controlapi.Origin) (*controlapi.Client, error) {
 	trust, _, err := e.trust()
 	if err != nil {
 		return nil, err
 	}
 	return controlapi.NewClient(controlapi.ClientConfig{
 		URL: e.Config.ControlPlaneURL, TLS: func() *tls.Config { return trust }, Log: zerolog.Nop(), Now: e.Now, Retries: -1,
-		Proxy: func(r *http.Request) (*url.URL, error) { return e.proxies(r.URL) },
+		Origin: func() controlapi.Origin { return from },
+		Proxy:  func(r *http.Request) (*url.URL, error) { return e.proxies(r.URL) },
 	})
 }
 
@@ -68,7 +70,15 @@ func (e *exam) registration(ctx context.Context) []Finding {
 	case e.Now().After(e.id.NotAfter()):
 		return skipped("the agent's certificate has expired; it gets a new one when it starts")
 	}
-	client, err := e.client()
+	k, err := kube.New(e.restConfig(), kube.Options{Namespace: e.Config.Namespace})
+	if err != nil {
+		return failure(err, fixConfiguration)
+	}
+	from := controlapi.Origin{}
+	if from.ClusterUID, err = k.ClusterUID(ctx); err != nil {
+		return failure(err, "let the agent read the namespace kube-system")
+	}
+	client, err := e.client(from)
 	if err != nil {
 		return failure(err, fixConfiguration)
 	}
@@ -129,7 +139,7 @@ func enrolment(s controlapi.EnrolmentState) []Finding {
 }
 
 func (e *exam) checkToken(ctx context.Context, token controlapi.Token) (controlapi.TokenState, error) {
-	client, err := e.client()
+	client, err := e.client(controlapi.Origin{})
 	if err != nil {
 		return controlapi.TokenState{}, err
 	}

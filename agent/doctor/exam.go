@@ -36,7 +36,7 @@ var checks = []check{
 	{name: "tls", needs: []string{"tcp"}, after: []string{"identity"}, run: (*exam).tls},
 	{name: "control-plane", needs: []string{"tls"}, run: (*exam).controlPlane},
 	{name: "identity", after: []string{"kubernetes"}, run: (*exam).identity},
-	{name: "registration", needs: []string{"tls"}, run: (*exam).registration},
+	{name: "registration", needs: []string{"tls", "kubernetes"}, after: []string{"identity"}, run: (*exam).registration},
 	{name: "token", after: []string{"tls", "identity"}, run: (*exam).token},
 	{name: "tunnel", needs: []string{"proxy"}, after: []string{"identity", "token"}, run: (*exam).tunnel},
 	{name: "kubernetes", run: (*exam).kubernetes},

@@ -15,8 +15,7 @@ const (
 )
 
 // Origin is where a call comes from, by the agent's own words: an identity can be
-// copied to another cluster, which this tells apart. It proves nothing. Agents
-// of before say nothing.
+// copied to another cluster, which this tells apart. It proves nothing.
 type Origin struct {
 	// ClusterUID is the UID of the namespace kube-system.
 	ClusterUID string

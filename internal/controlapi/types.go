@@ -170,7 +170,7 @@ type Leadership struct {
 	Lease string `json:"lease" minLength:"1" maxLength:"64" doc:"The Lease's UID."`
 	Term  int64  `json:"term" minimum:"0" doc:"The Lease's leaseTransitions."`
 	// Call orders what one replica sends: a call that it gave up may arrive after the next.
-	Call int64 `json:"call,omitempty" minimum:"0" doc:"Which of the term's calls this is: more than the one before. 0, of agents of before, is in no order."`
+	Call int64 `json:"call" minimum:"1" doc:"Which of the term's calls this is: more than the one before."`
 }
 
 // EventsRequest sends events in the order they happened. Without any it says who leads, before that one

@@ -32,7 +32,7 @@ func (p *plane) came(way string) int {
 func (c *cluster) callThrough(tun *tunnel.Tunnel) {
 	c.t.Helper()
 	client, err := controlapi.NewClient(controlapi.ClientConfig{
-		URL: c.p.Advertised().API, TLS: c.tls.Load, Log: zerolog.Nop(), Now: c.p.clock.now, Retries: -1, Streams: tun,
+		URL: c.p.Advertised().API, TLS: c.tls.Load, Log: zerolog.Nop(), Now: c.p.clock.now, Retries: -1, Streams: tun, Origin: c.origin,
 	})
 	require.NoError(c.t, err)
 	c.t.Cleanup(client.Close)
@@ -107,6 +107,7 @@ func (p *plane) callInTunnel(c *cluster, method, path string) (status int, body 
 	p.t.Helper()
 	req, err := http.NewRequestWithContext(p.t.Context(), method, "http://control"+path, nil)
 	require.NoError(p.t, err)
+	req.Header.Set("Pipeops-Cluster", c.uid)
 	resp, err := p.inTunnel(c).Do(req)
 	require.NoError(p.t, err)
 	defer func() { _ = resp.Body.Close() }()

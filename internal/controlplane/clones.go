@@ -40,13 +40,9 @@ func newClones(s *store.Store, d directory, cfg *Config) *clones {
 	return &clones{store: s, directory: d, log: cfg.Log, now: cfg.Now, noted: map[string]time.Time{}}
 }
 
-// sameCluster refuses an agent's identity in a cluster that is not the agent's, and
-// sees to it that the operator learns of it. Who says nothing of its cluster is an
-// agent of before.
+// sameCluster refuses an agent's identity in a cluster that is not the agent's, and sees to it
+// that the operator learns of it. It refuses an agent that does not say where it is, too.
 func (p *peers) sameCluster(ctx context.Context, id string, from controlapi.Origin) error {
-	if from.ClusterUID == "" {
-		return nil
-	}
 	a, err := p.store.Agent(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil // who is unknown is told so elsewhere
@@ -59,12 +55,20 @@ func (p *peers) sameCluster(ctx context.Context, id string, from controlapi.Orig
 
 // ofCluster is sameCluster for an agent that was read already.
 func (p *peers) ofCluster(ctx context.Context, a store.Agent, from controlapi.Origin) error {
-	if from.ClusterUID == "" || a.ClusterUID == from.ClusterUID {
+	switch from.ClusterUID {
+	case a.ClusterUID:
 		return nil
+	case "":
+		return errNoCluster
 	}
 	p.clones.seen(ctx, a.ID, announce.Clone{ClusterUID: from.ClusterUID, Instance: from.Instance, Address: from.Address})
 	return cloned(a, from.ClusterUID)
 }
+
+// errNoCluster is for a call that could come from a copy in any cluster. The agent learns its
+// cluster's UID from the Kubernetes API, and comes again.
+var errNoCluster = problem.Errorf(problem.BadRequest, "let the agent read the namespace kube-system; it tries again by itself",
+	"the agent does not say in which cluster it is")
 
 func cloned(a store.Agent, uid string) *problem.Error {
 	return controlapi.Errorf(controlapi.CodeIdentityCloned,

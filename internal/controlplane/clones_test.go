@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
@@ -56,6 +57,15 @@ func TestACopiedIdentityIsRefusedInAnotherCluster(t *testing.T) {
 		"renew": renewed, "audit": handed, "check": other.client.CheckIdentity(t.Context()),
 	} {
 		requireProblem(t, err, controlapi.CodeIdentityCloned, "shop", "another-", "AGENT_TOKEN", "pipeops-agent-identity")
+		require.NotEmpty(t, what)
+	}
+	silent := c.copied("")
+	_, renewed = silent.client.Renew(t.Context(), csr(t, newKey(t)))
+	_, recovered := silent.client.Recover(t.Context(), silent.id.Certificate, silent.key, csr(t, newKey(t)))
+	for what, err := range map[string]error{
+		"heartbeat": silent.beat(), "renew": renewed, "recover": recovered, "check": silent.client.CheckIdentity(t.Context()),
+	} {
+		requireProblem(t, err, problem.BadRequest, "does not say in which cluster it is")
 		require.NotEmpty(t, what)
 	}
 	events := p.queued()[before:]
@@ -113,6 +123,15 @@ func TestACopyDoesNotTakeTheTunnel(t *testing.T) {
 	}
 	require.Len(t, p.clonesOf(c.id.AgentID), 1)
 	assert.Equal(t, announce.StateOnline, p.state(c.id.AgentID))
+
+	silent, _ := c.connectFrom("")
+	await.Until(t, "one that does not say where it is is refused", func() bool { return silent.Status().LastError != "" })
+	assert.NotEqual(t, tunnel.Refused, silent.Status().Phase, "it tries again: the agent may learn it")
+	select {
+	case <-changed:
+		t.Fatal("the agent's tunnel was disturbed")
+	default:
+	}
 }
 
 // TestTwins has two processes that go by one name.
@@ -129,7 +148,6 @@ func TestTwins(t *testing.T) {
 		"two processes":                     {beats: []beat{{"a", ""}, {"b", ""}, {"a", "0"}, {"b", "1"}, {"a", "2"}}, twin: true},
 		"a memory that was doubled":         {beats: []beat{{"a", ""}, {"a", "0"}, {"a", "0"}, {"a", "1"}, {"a", "2"}, {"a", "3"}}, twin: true},
 		"the control plane starts anew":     {beats: []beat{{"a", "unknown"}, {"a", "0"}, {"a", "1"}}},
-		"an agent of before":                {beats: []beat{{"", ""}, {"", ""}, {"", ""}}},
 		"two, one of them seldom":           {beats: []beat{{"a", ""}, {"a", "0"}, {"b", ""}, {"a", "1"}, {"a", "3"}, {"b", "2"}, {"a", "4"}}, twin: true},
 		"control planes with a memory each": {beats: []beat{{"a", ""}, {"a", "theirs"}, {"a", "1"}, {"a", "theirs too"}}},
 	} {

@@ -111,12 +111,15 @@ func (p *plane) cluster(name string) *cluster {
 	require.NoError(p.t, err)
 	c.tls.Store(cfg)
 	c.client, err = controlapi.NewClient(controlapi.ClientConfig{
-		URL: p.Advertised().API, TLS: c.tls.Load, Log: zerolog.Nop(), Now: p.clock.now, Retries: -1,
+		URL: p.Advertised().API, TLS: c.tls.Load, Log: zerolog.Nop(), Now: p.clock.now, Retries: -1, Origin: c.origin,
 	})
 	require.NoError(p.t, err)
 	p.t.Cleanup(c.client.Close)
 	return c
 }
+
+// origin is in the cluster that the agent registered from.
+func (c *cluster) origin() controlapi.Origin { return controlapi.Origin{ClusterUID: c.uid} }
 
 func newKey(t *testing.T) *ecdsa.PrivateKey {
 	t.Helper()
@@ -190,7 +193,7 @@ func (c *cluster) heartbeat() controlapi.Heartbeat {
 // connect keeps the agent's tunnel up until the answer is called.
 func (c *cluster) connect() (t *tunnel.Tunnel, disconnect func()) {
 	c.t.Helper()
-	return c.connectFrom("")
+	return c.connectFrom(c.uid)
 }
 
 // connectFrom is connect for an agent that says in which cluster it is.

@@ -129,7 +129,7 @@ func TestFailuresAreCountedByAddress(t *testing.T) {
 	assert.Equal(t, http.StatusUnauthorized, ask("192.0.2.8:1", nil).StatusCode)
 	leaf := c.tlsConfig().Certificates[0].Leaf
 	proven := &tls.ConnectionState{PeerCertificates: certs(leaf)}
-	assert.Equal(t, http.StatusNoContent, answer(t, handler, "192.0.2.7:3", proven, "POST", "/v1/agent/check").StatusCode)
+	assert.Equal(t, http.StatusNoContent, answer(t, handler, "192.0.2.7:3", proven, "POST", "/v1/agent/check", "Pipeops-Cluster", c.uid).StatusCode)
 
 	now = now.Add(time.Second)
 	assert.Equal(t, http.StatusUnauthorized, ask("192.0.2.7:4", nil).StatusCode, "it may try again")

@@ -72,8 +72,7 @@ const (
 	// wait for their turn. More would take the open files that tunnels need: they wait in the
 	// system's queue.
 	apiHandshakes = 2048
-	// apiPatience is how long one waits for its turn. Agents wait for 30 s; those of before for
-	// 10, and who has given up gets no turn.
+	// apiPatience is how long one waits for its turn. Agents wait for 30 s.
 	apiPatience = 25 * time.Second
 )
 

@@ -149,7 +149,7 @@ func (p *peers) admit(ctx context.Context, id string, login server.Login) error 
 	}
 	err = p.ofCluster(ctx, a, controlapi.Origin{ClusterUID: login.Cluster, Instance: login.Instance, Address: login.Address})
 	var refusal *problem.Error
-	if errors.As(err, &refusal) {
+	if errors.As(err, &refusal) && refusal != errNoCluster { // which passes
 		return &server.RefusalError{Reason: refusal.Detail}
 	}
 	return err

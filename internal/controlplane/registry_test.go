@@ -344,7 +344,7 @@ func TestEventsOfALeaderThatWasFollowedAreRefused(t *testing.T) {
 	c := p.registered("shop")
 	tell := func(kind, lease string, term int64) error {
 		return c.client.Events(t.Context(), controlapi.EventsRequest{
-			Leader: &controlapi.Leadership{Lease: lease, Term: term},
+			Leader: &controlapi.Leadership{Lease: lease, Term: term, Call: 1},
 			Events: []controlapi.Event{{ID: fmt.Sprint(kind, lease, term), Type: kind, Time: time.Now(), App: controlapi.AppEvent{Namespace: "web", Name: "api"}}},
 		})
 	}
@@ -353,7 +353,7 @@ func TestEventsOfALeaderThatWasFollowedAreRefused(t *testing.T) {
 	require.NoError(t, tell("app.removed", "first", 2))
 	requireProblem(t, tell("app.degraded", "first", 1), problem.Conflict, "leads no more")
 	require.NoError(t, tell("app.progressing", "first", 2))
-	require.NoError(t, c.client.Events(t.Context(), controlapi.EventsRequest{Leader: &controlapi.Leadership{Lease: "first", Term: 3}}))
+	require.NoError(t, c.client.Events(t.Context(), controlapi.EventsRequest{Leader: &controlapi.Leadership{Lease: "first", Term: 3, Call: 1}}))
 	requireProblem(t, tell("app.removed", "first", 2), problem.Conflict, "leads no more")
 	require.NoError(t, tell("app.healthy", "second", 0), "the Lease was deleted and made anew")
 	assert.Equal(t, []announce.Type{
@@ -378,8 +378,8 @@ func TestEventsThatComeAfterLaterOnesAreRefused(t *testing.T) {
 	require.NoError(t, tell(1, 3, "app.removed"), "the same once more")
 	require.NoError(t, tell(2, 1, "app.healthy"), "the next one counts anew")
 	requireProblem(t, tell(1, 4, "app.degraded"), problem.Conflict, "leads no more")
-	require.NoError(t, tell(2, 0, "app.degraded"), "an agent of before does not count")
-	assert.Equal(t, []announce.Type{announce.AgentRegistered, "app.removed", "app.healthy", "app.degraded"}, typesOf(p.queued()))
+	requireProblem(t, tell(2, 0, "app.degraded"), problem.Invalid, "call")
+	assert.Equal(t, []announce.Type{announce.AgentRegistered, "app.removed", "app.healthy"}, typesOf(p.queued()))
 }
 
 func TestHeartbeatsWriteWhatChanged(t *testing.T) {

@@ -153,12 +153,10 @@ func (p *peers) noteRunner(ctx context.Context, runner string, cert *x509.Certif
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
-	// Runners from before keys were recorded are taken at their word while the CA is.
-	recorded := known.Serial == now.Serial
 	switch {
 	case known == now:
 		return nil
-	case recorded && known.Key != now.Key, !recorded && !p.ca.Trusted(cert):
+	case known.Serial != now.Serial || known.Key != now.Key:
 		return controlapi.Errorf(controlapi.CodeCertificateUnknown, "make new credentials with `pipeops-controlplane runner create "+runner+" -o FILE --force`",
 			"the certificate of Runner %s is not over the key on record", runner)
 	}

@@ -48,9 +48,6 @@ func newTwins(now func() time.Time) *twins {
 // beat notes a heartbeat and answers the ticket for the next, and whether two
 // processes live.
 func (t *twins) beat(agentID string, b controlapi.Heartbeat) (ticket string, twin bool) {
-	if b.Process == "" {
-		return "", false // an agent of before
-	}
 	now := t.now()
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -22,7 +22,7 @@ import (
 func (c *cluster) blocked() *tunnel.Tunnel {
 	c.t.Helper()
 	tun, err := tunnel.New(tunnel.Config{
-		ServerAddress: "127.0.0.1:1", AgentID: c.id.AgentID, Log: zerolog.Nop(),
+		ServerAddress: "127.0.0.1:1", AgentID: c.id.AgentID, Log: zerolog.Nop(), Cluster: func() string { return c.uid },
 		TLS:       func(context.Context) (*tls.Config, error) { return c.tls.Load(), nil },
 		Websocket: c.p.Advertised().API,
 		Backoff:   tunnel.Backoff{Initial: 50 * time.Millisecond, Max: 200 * time.Millisecond},
@@ -93,7 +93,7 @@ func TestIPv6Alone(t *testing.T) {
 	require.NoError(t, c.register(p.token()))
 	assert.Equal(t, told.Tunnel, c.id.Tunnel.Address)
 	tun, err := tunnel.New(tunnel.Config{
-		ServerAddress: c.id.Tunnel.Address, ServerName: c.id.Tunnel.ServerName, AgentID: c.id.AgentID, Log: zerolog.Nop(),
+		ServerAddress: c.id.Tunnel.Address, ServerName: c.id.Tunnel.ServerName, AgentID: c.id.AgentID, Log: zerolog.Nop(), Cluster: func() string { return c.uid },
 		TLS: func(context.Context) (*tls.Config, error) { return c.tls.Load(), nil },
 	})
 	require.NoError(t, err)

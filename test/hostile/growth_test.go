@@ -142,7 +142,9 @@ func (s *system) register(t *testing.T) {
 	cfg, err := controlapi.Trust{Fingerprint: token.Fingerprint}.TLSConfig(s.plane.URL())
 	require.NoError(t, err)
 	current.Store(cfg)
-	s.control, err = controlapi.NewClient(controlapi.ClientConfig{URL: s.plane.URL(), TLS: current.Load, Log: zerolog.Nop()})
+	s.control, err = controlapi.NewClient(controlapi.ClientConfig{
+		URL: s.plane.URL(), TLS: current.Load, Log: zerolog.Nop(), Origin: func() controlapi.Origin { return controlapi.Origin{ClusterUID: "uid"} },
+	})
 	require.NoError(t, err)
 	t.Cleanup(s.control.Close)
 	s.id, err = s.control.Register(t.Context(), token, controlapi.RegisterRequest{
@@ -164,7 +166,7 @@ func (s *system) connect(t *testing.T, config func() *tls.Config, cert tls.Certi
 	t.Helper()
 	tun, err := tunnel.New(tunnel.Config{
 		ServerAddress: s.id.Tunnel.Address, ServerName: s.id.Tunnel.ServerName, AgentID: s.id.AgentID,
-		TLS: func(context.Context) (*tls.Config, error) { return config(), nil }, Log: zerolog.Nop(),
+		TLS: func(context.Context) (*tls.Config, error) { return config(), nil }, Log: zerolog.Nop(), Cluster: func() string { return "uid" },
 	})
 	require.NoError(t, err)
 	backend := runnerapitest.NewBackend()
