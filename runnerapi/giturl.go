@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // GitURL is the address of a Git repository.
@@ -13,7 +15,7 @@ type GitURL struct {
 	SSH  bool   // else HTTPS
 	User string // SSH's; git where the address names none
 	Host string // with the port where the address has one
-	Path string // begins with / except in the form USER@HOST:PATH
+	Path string // decoded, without . and ..; begins with / except in the form USER@HOST:PATH
 }
 
 const maxGitURL = 2048
@@ -38,6 +40,9 @@ func ParseGitURL(text string) (GitURL, error) {
 	}
 	if u.RawQuery != "" || u.Fragment != "" || u.ForceQuery {
 		return GitURL{}, errors.New("may have neither query nor fragment: what is to be followed goes into ref")
+	}
+	if strings.Count(u.EscapedPath(), "/") != strings.Count(u.Path, "/") {
+		return GitURL{}, errors.New("hides a / as %2F: servers disagree about what that is")
 	}
 	g := GitURL{Host: strings.ToLower(u.Host), Path: u.Path}
 	switch u.Scheme {
@@ -77,6 +82,25 @@ func (g GitURL) check() error {
 		return errors.New("has no path: it names a server, not a repository")
 	case strings.HasPrefix(g.Path, "-") || strings.HasPrefix(g.Host, "-") || g.SSH && !sshUser.MatchString(g.User):
 		return errors.New("could be taken for an option of Git; no repository is called so")
+	}
+	return g.checkPath()
+}
+
+// checkPath refuses every path that a server could resolve to another one: Within compares
+// text, and a Secret's credentials must not leave what its url names.
+func (g GitURL) checkPath() error {
+	if !utf8.ValidString(g.Path) || strings.ContainsFunc(g.Path, func(r rune) bool { return unicode.IsControl(r) || r == '\\' || r == '%' }) {
+		return errors.New(`has a path with \, %, a control character or invalid UTF-8, once it is decoded; no repository is called so`)
+	}
+	segments := strings.Split(strings.TrimSuffix(strings.TrimPrefix(g.Path, "/"), "/"), "/")
+	for i, segment := range segments {
+		name, _, _ := strings.Cut(segment, ";") // Java's servers drop what follows
+		switch {
+		case strings.Trim(name, ". ") == "":
+			return errors.New("has a path with an empty, a . or a .. segment: give the path that it leads to")
+		case g.SSH && (segment == "~" || i > 0 && segment[0] == '~'):
+			return errors.New("has a path with a home folder in it (~): give the path that it leads to")
+		}
 	}
 	return nil
 }

@@ -174,6 +174,10 @@ func TestWhatIsNotFetched(t *testing.T) {
 			http.Redirect(w, r, plain.URL+"/index.yaml", http.StatusFound)
 		case "/round/index.yaml":
 			http.Redirect(w, r, r.URL.Path, http.StatusFound)
+		case "/up/index.yaml":
+			_, _ = io.WriteString(w, "entries:\n  web:\n  - {version: 1.0.0, urls: [../others/web.tgz]}\n")
+		case "/hidden/index.yaml":
+			_, _ = io.WriteString(w, "entries:\n  web:\n  - {version: 1.0.0, urls: ['charts/%2e%2e%2f..%5c../web.tgz']}\n")
 		case "/index.yaml":
 			_, _ = fmt.Fprintf(w, "entries:\n  web:\n  - {version: 1.0.0, urls: [%q]}\n", other.URL+"/web.tgz")
 		}
@@ -196,6 +200,8 @@ func TestWhatIsNotFetched(t *testing.T) {
 		{f, s.URL + "/down", "from https to http"},
 		{allowed, s.URL + "/down", "from https to http"}, // also where the operator allows that host
 		{f, s.URL + "/round", "too many redirects"},
+		{f, s.URL + "/up", "the repository's URL of web 1.0.0 is none"},
+		{f, s.URL + "/hidden", "the repository's URL of web 1.0.0 is none"},
 	} {
 		_, err := c.f.chart(t.Context(), at(c.url), nil)
 		p := refusal(t, err)

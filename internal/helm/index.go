@@ -48,10 +48,17 @@ func (f *fetcher) find(ctx context.Context, repository *url.URL, source runnerap
 		return nil, problem.Errorf(problem.Invalid, "have the repository's index mended", "the repository does not say where %s %s is", source.Name, best.Version).WithField("chart")
 	}
 	at, err := repository.Parse(best.URLs[0])
-	if err != nil {
+	if err != nil || climbs(best.URLs[0]) {
 		return nil, problem.Errorf(problem.Invalid, "have the repository's index mended", "the repository's URL of %s %s is none", source.Name, best.Version).WithField("chart")
 	}
 	return at, nil
+}
+
+// climbs reports whether a URL leads upwards, as written or to a server that decodes %2F:
+// the login is for what is below the repository.
+func climbs(text string) bool {
+	u, err := url.Parse(text)
+	return err != nil || strings.Contains("/"+strings.ReplaceAll(u.Path, `\`, "/")+"/", "/../")
 }
 
 // newest is the highest version that the spec takes.

@@ -13,6 +13,7 @@ import (
 type Auth struct {
 	Username, Password string
 	Key                ssh.Signer
+	Scope              runnerapi.GitURL // the repositories that it is for; the remote's alone when zero
 	Hosts              Hosts
 	Roots              *x509.CertPool // the system's when nil
 }
@@ -45,7 +46,7 @@ func ReadAuth(secret string, data map[string][]byte, u runnerapi.GitURL) (Auth, 
 	if !u.Within(scope) {
 		return Auth{}, bad("name the Secret that is for this repository; which ones a Secret is for stands in its key url", "is not for this repository")
 	}
-	auth := Auth{Username: string(data[keyUsername]), Password: strings.TrimRight(string(data[keyPassword]), "\r\n")}
+	auth := Auth{Scope: scope, Username: string(data[keyUsername]), Password: strings.TrimRight(string(data[keyPassword]), "\r\n")}
 	if auth.Password != "" && auth.Username == "" {
 		auth.Username = "git" // servers of tokens take any
 	}

@@ -12,7 +12,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -283,6 +285,73 @@ func TestCredentialsGoNowhereElse(t *testing.T) {
 		require.Error(t, err, name)
 		refused(t, err, git.Credentials, "deploy")
 	}
+	for _, path := range []string{
+		"shop/../payroll.git", "shop/%2e%2e/payroll.git", "shop%2f..%2fpayroll.git", "shop/..%2fpayroll.git", "shop/%252e%252e/payroll.git",
+		"shop/./web.git", "shop//web.git", "shop/web.git//", "/shop/web.git", "shop/..%5cpayroll.git", "shop/..;a=b/payroll.git", "shop/.. /payroll.git",
+		"shop/%2e%2e%20/payroll.git", "shop/%c0%ae%c0%ae/payroll.git", "shop/a%0ab", "shop/..", "..", "shop/a%00b",
+	} {
+		for _, server := range []string{"https://git.example.com/", "ssh://git@git.example.com/", "git@git.example.com:", "git@git.example.com:/"} {
+			if server == "git@git.example.com:" && path == "/shop/web.git" {
+				continue // one way of writing an absolute path
+			}
+			_, err := runnerapi.ParseGitURL(server + path)
+			assert.Error(t, err, server+path)
+			_, err = git.ReadAuth("deploy", map[string][]byte{"url": []byte(server + path)}, u)
+			refused(t, err, git.Credentials)
+		}
+	}
+	for _, address := range []string{"ssh://git@git.example.com/shop/~root/a.git", "git@git.example.com:~/a.git", "ssh://git@git.example.com/~/a.git"} {
+		_, err := runnerapi.ParseGitURL(address)
+		assert.Error(t, err, address)
+	}
+}
+
+// TestRedirectsStayWithinWhatTheSecretIsFor on the same host.
+func TestRedirectsStayWithinWhatTheSecretIsFor(t *testing.T) {
+	s := gitserver.Start(t, "reader", "correct horse")
+	s.Create(t, "shop/deploy.git").Commit(map[string]string{"app.yaml": "image: one\n"})
+	s.Create(t, "payroll/deploy.git").Commit(map[string]string{"app.yaml": "image: two\n"})
+	var lock sync.Mutex
+	leads, reached := map[string]string{}, []string{}
+	backend := s.HTTPS.Config.Handler
+	s.HTTPS.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		lock.Lock()
+		defer lock.Unlock()
+		for from, to := range leads {
+			if suffix, ok := strings.CutPrefix(r.URL.Path, from); ok {
+				if strings.HasSuffix(to, ".php") {
+					suffix = ""
+				}
+				w.Header().Set("Location", to+suffix+"?"+r.URL.RawQuery)
+				w.WriteHeader(http.StatusMovedPermanently)
+				return
+			}
+		}
+		reached = append(reached, r.URL.EscapedPath())
+		backend.ServeHTTP(w, r)
+	})
+	lead := func(to string) {
+		lock.Lock()
+		defer lock.Unlock()
+		leads, reached = map[string]string{"/shop/web.git": to}, nil
+	}
+
+	lead("/shop/deploy.git")
+	_, files, err := fetch(t, remote(t, s.URL("shop/web.git"), secret(s)), main, "")
+	require.NoError(t, err, "below the Secret's url")
+	assert.Equal(t, "image: one\n", string(files["app.yaml"]))
+	for to, reason := range map[string]git.Reason{
+		"/payroll/deploy.git":             git.Moved,
+		"/shop/../payroll/deploy.git":     git.Moved,
+		"/shop/%2e%2e/payroll/deploy.git": git.NotGit,
+		"/shop/..%2fpayroll/deploy.git":   git.NotGit,
+		"/payroll/login.php":              git.NotGit,
+	} {
+		lead(to)
+		_, _, err := fetch(t, remote(t, s.URL("shop/web.git"), secret(s)), main, "")
+		refused(t, err, reason)
+		assert.Empty(t, reached, to)
+	}
 }
 
 func TestASilentServerIsLeft(t *testing.T) {
@@ -368,12 +437,20 @@ func FuzzUnpack(f *testing.F) {
 }
 
 func FuzzAddressesAndKnownHosts(f *testing.F) {
-	f.Add("git@github.com:shop/web.git", "github.com ssh-ed25519 AAAA")
-	f.Fuzz(func(t *testing.T, address, hosts string) {
-		if u, err := runnerapi.ParseGitURL(address); err == nil {
+	f.Add("git@github.com:shop/web.git", "github.com ssh-ed25519 AAAA", "git@github.com:shop")
+	f.Add("https://h/shop/..%2fpayroll.git", "", "https://h/shop/")
+	f.Add("ssh://git@h/shop/%2e%2e/payroll", "", "git@h:shop")
+	f.Fuzz(func(t *testing.T, address, hosts, scope string) {
+		u, err := runnerapi.ParseGitURL(address)
+		if err == nil {
 			require.False(t, strings.HasPrefix(u.Path, "-"))
 			require.True(t, u.Within(u))
 			require.NotContains(t, u.Host, " ")
+			require.NotContains(t, u.Path, "%", "nothing is left to be decoded")
+		}
+		if s, wrong := runnerapi.ParseGitURL(scope); err == nil && wrong == nil && u.Within(s) {
+			below, base := path.Clean("/"+u.Path), path.Clean("/"+s.Path)
+			require.True(t, below == base || strings.HasPrefix(below, base+"/"), "%s is not below %s", below, base)
 		}
 		_, _ = git.ParseHosts([]byte(hosts)) // neither hangs nor panics
 	})

@@ -20,6 +20,7 @@ import (
 
 const (
 	service        = "git-upload-pack"
+	infoRefs       = "/info/refs"
 	headerPatience = 30 * time.Second
 	maxRedirects   = 3
 	// userAgent begins as Git's does: some servers show a web page to everything else.
@@ -30,6 +31,7 @@ const (
 type overHTTPS struct {
 	host   string
 	base   string // of the repository, after redirects
+	scope  runnerapi.GitURL
 	auth   Auth
 	limits Limits
 	client *http.Client
@@ -43,26 +45,47 @@ func newHTTPS(u runnerapi.GitURL, r Remote, l Limits) *overHTTPS {
 	if r.Proxy != nil {
 		transport.Proxy = func(q *http.Request) (*url.URL, error) { return r.Proxy(q.URL) }
 	}
-	return &overHTTPS{
+	s := &overHTTPS{
 		host: u.Host, base: "https://" + u.Host + (&url.URL{Path: strings.TrimSuffix(u.Path, "/")}).EscapedPath(),
-		auth: r.Auth, limits: l, client: &http.Client{Transport: transport, CheckRedirect: sameHost},
+		scope: r.Auth.Scope, auth: r.Auth, limits: l,
 	}
+	if s.scope == (runnerapi.GitURL{}) {
+		s.scope = u
+	}
+	s.client = &http.Client{Transport: transport, CheckRedirect: s.follow}
+	return s
 }
 
-// sameHost keeps credentials, and the agent, where the address says.
-func sameHost(q *http.Request, via []*http.Request) error {
+// follow keeps the agent at the host that the address names, and credentials with the
+// repositories that they are for.
+func (s *overHTTPS) follow(q *http.Request, via []*http.Request) error {
 	if q.URL.Scheme != "https" || q.URL.Host != via[0].URL.Host {
 		return failed(Moved, "set url to where it is now, if you trust that", "the repository has moved to %s://%s", clip(q.URL.Scheme), clip(q.URL.Host))
 	}
 	if len(via) > maxRedirects {
 		return failed(NotGit, "correct url", "the server redirects more than %d times", maxRedirects)
 	}
+	suffix := infoRefs
+	if via[0].Method == http.MethodPost {
+		suffix = "/" + service
+	}
+	base, ok := strings.CutSuffix(q.URL.EscapedPath(), suffix)
+	if !ok {
+		return failed(NotGit, "give the address that `git clone` takes", "%s redirects to a page that is no Git repository", s.host)
+	}
+	to, err := runnerapi.ParseGitURL("https://" + q.URL.Host + base)
+	if err != nil {
+		return failed(NotGit, "correct url", "the server redirects to an address that %v", err)
+	}
+	if s.auth.Password != "" && !to.Within(s.scope) {
+		return failed(Moved, "set url to where it is now, and name a Secret that is for it, if you trust that",
+			"the repository has moved to %s, which the Secret is not for", clip(to.Path))
+	}
 	return nil
 }
 
 func (s *overHTTPS) advertised(ctx context.Context) (*packp.AdvRefs, error) {
-	const suffix = "/info/refs"
-	resp, err := s.do(ctx, http.MethodGet, s.base+suffix+"?service="+service, nil, "")
+	resp, err := s.do(ctx, http.MethodGet, s.base+infoRefs+"?service="+service, nil, "")
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +95,7 @@ func (s *overHTTPS) advertised(ctx context.Context) (*packp.AdvRefs, error) {
 	}
 	moved := *resp.Request.URL
 	moved.RawQuery = ""
-	s.base = strings.TrimSuffix(moved.String(), suffix)
+	s.base = strings.TrimSuffix(moved.String(), infoRefs)
 	return decodeAdvertised(limited(resp.Body, s.limits.Advertised), s.host)
 }
 
