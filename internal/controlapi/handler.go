@@ -166,7 +166,7 @@ func bearer(auth string) (string, error) {
 
 func (h *handler) renew(ctx context.Context, in *renewInput) (*identityOutput, error) {
 	p := peerOf(ctx)
-	if p.err != nil && in.Body.Proof == "" {
+	if p.err != nil && (in.Body.Proof == "" || !p.recoverable) {
 		return nil, h.problem(ctx, p.err)
 	}
 	id, err := h.backend.Renew(ctx, p.agentID, in.Body)

@@ -175,6 +175,35 @@ func TestRenewingWithoutCertificateNeedsAProof(t *testing.T) {
 	assert.Equal(t, http.StatusOK, resp.StatusCode)
 }
 
+// TestARefusedPeerIsNobody: an Identify that returns an ID beside its error gives no agent
+// to any call, and a proof does not help against a refusal that is not about time.
+func TestARefusedPeerIsNobody(t *testing.T) {
+	var asked []string
+	b := &backend{renew: func(agentID string, _ controlapi.RenewRequest) (controlapi.Identity, error) {
+		asked = append(asked, agentID)
+		return controlapi.Identity{AgentID: "a1"}, nil
+	}}
+	var refusal error
+	h := controlapi.NewHandler(controlapi.HandlerConfig{Backend: b, Version: "test", Log: zerolog.Nop(),
+		Identify: func(*http.Request) (string, error) { return "a1", refusal }})
+	const body = `{"csr":"c","clock":"2026-11-21T12:00:00Z","proof":"x","oldCertificate":"o"}`
+	presents := func(r *http.Request) {
+		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{}}}
+	}
+	for _, code := range []controlapi.Code{controlapi.CodeIdentityCloned, controlapi.CodeRevoked, controlapi.CodeAgentUnknown, controlapi.CodeCertificateUnknown} {
+		refusal = controlapi.Errorf(code, "do this", "refused")
+		assert.Equal(t, code, problemOf(t, send(t, h, "/v1/agent/renew", body, presents)).Code)
+	}
+	refusal = errors.New("the database is away")
+	assert.Equal(t, problem.Internal, problemOf(t, send(t, h, "/v1/agent/renew", body, presents)).Code)
+	assert.Empty(t, asked)
+	refusal = controlapi.Errorf(controlapi.CodeCertificateExpired, "prove the old key", "expired")
+	resp := send(t, h, "/v1/agent/renew", body, presents)
+	_ = resp.Body.Close()
+	assert.Equal(t, http.StatusOK, resp.StatusCode)
+	assert.Equal(t, []string{""}, asked, "who renews is for the proof to say")
+}
+
 func TestTheDocumentDescribesAllCalls(t *testing.T) {
 	r := httptest.NewRequest(http.MethodGet, "/openapi.json", nil)
 	w := httptest.NewRecorder()

@@ -2,6 +2,7 @@ package controlapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -18,6 +19,9 @@ import (
 type peer struct {
 	agentID string
 	err     error
+	// recoverable says that a proof of an old key may take the certificate's place: there is
+	// none, or it has expired. Another refusal, of a copy or a revoked agent, stands.
+	recoverable bool
 }
 
 type peerKey struct{}
@@ -33,13 +37,20 @@ func peerOf(ctx context.Context) peer {
 func (h *handler) withPeer(ctx huma.Context, next func(huma.Context)) {
 	r, w := humachi.Unwrap(ctx)
 	var p peer
-	p.agentID, p.err = h.identify(r)
+	if p.agentID, p.err = h.identify(r); p.err != nil {
+		p.agentID, p.recoverable = "", r.TLS == nil || len(r.TLS.PeerCertificates) == 0 || hasCode(p.err, CodeCertificateExpired)
+	}
 	if p.err != nil && ctx.Operation().Path != pathRenew {
 		problem.Write(w, problem.RequestID(r.Context()), h.problem(r.Context(), p.err))
 		return
 	}
 	noteAgent(r.Context(), p.agentID)
 	next(huma.WithValue(ctx, peerKey{}, p))
+}
+
+func hasCode(err error, code Code) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Code == code
 }
 
 // noted lets what runs inside a request tell the line that is logged about it.

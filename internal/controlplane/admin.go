@@ -215,9 +215,12 @@ func findAgent(ctx context.Context, s agentFinder, nameOrID string) (store.Agent
 		found, err = s.AgentNamed(ctx, nameOrID)
 	}
 	if errors.Is(err, store.ErrNotFound) {
-		return found, fmt.Errorf("there is no agent with the name or ID %q; `pipeops-controlplane agents` lists them", nameOrID)
+		return store.Agent{}, fmt.Errorf("there is no agent with the name or ID %q; `pipeops-controlplane agents` lists them", nameOrID)
 	}
-	return found, err
+	if err != nil {
+		return store.Agent{}, err
+	}
+	return found, nil
 }
 
 // RevokeAgent refuses an agent from now on, and announces that it is gone.
@@ -232,7 +235,10 @@ func (a *Admin) RevokeAgent(ctx context.Context, nameOrID string) (announce.Agen
 		found.State, found.RevokedAt = announce.StateRevoked, a.now()
 		return d.write(ctx, tx, announce.AgentRemoved, found, a.now())
 	})
-	return d.announced(found), err
+	if err != nil {
+		return announce.Agent{}, err
+	}
+	return d.announced(found), nil
 }
 
 // RemoveAgent forgets an agent that was revoked: its cluster may register anew,
@@ -249,5 +255,8 @@ func (a *Admin) RemoveAgent(ctx context.Context, nameOrID string) (announce.Agen
 		}
 		return tx.DeleteAgent(ctx, found.ID)
 	})
-	return a.directory(ctx).announced(found), err
+	if err != nil {
+		return announce.Agent{}, err
+	}
+	return a.directory(ctx).announced(found), nil
 }

@@ -83,7 +83,7 @@ func (e enrolment) hold(ctx context.Context, tx *store.Tx, token store.Token, ag
 	case stands && old.State == store.EnrolmentDenied:
 		return denied(old), nil
 	case stands && old.State == store.EnrolmentPending && old.Name == req.Name:
-		return pending(old), askedAgain(ctx, tx, old, e.now)
+		return answerAfter(pending(old), askedAgain(ctx, tx, old, e.now))
 	}
 	// What has lapsed makes room. So does what is asked by another name now: the
 	// operator decides on what was shown, and nothing else.
@@ -109,7 +109,15 @@ func (e enrolment) hold(ctx context.Context, tx *store.Tx, token store.Token, ag
 	if err != nil {
 		return nil, err
 	}
-	return pending(fresh), tx.InsertEnrolment(ctx, fresh)
+	return answerAfter(pending(fresh), tx.InsertEnrolment(ctx, fresh))
+}
+
+// answerAfter is the answer, or the error that came before it.
+func answerAfter(answer *problem.Error, err error) (*problem.Error, error) {
+	if err != nil {
+		return nil, err
+	}
+	return answer, nil
 }
 
 func mostEnrolments(t store.Token) int {

@@ -1,6 +1,9 @@
 package controlplane
 
 import (
+	"bytes"
+	"encoding/json"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,6 +33,25 @@ func (c *cluster) copied(uid string) *cluster {
 	require.NoError(c.t, err)
 	c.t.Cleanup(other.client.Close)
 	return other
+}
+
+// renewWithProof renews by a live certificate with a proof that is none: what the agent's
+// own client never sends.
+func (c *cluster) renewWithProof(old string) error {
+	c.t.Helper()
+	body, err := json.Marshal(controlapi.RenewRequest{CSR: csr(c.t, newKey(c.t)), Clock: c.p.clock.now(), OldCertificate: old, Proof: "x"})
+	require.NoError(c.t, err)
+	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.p.Advertised().API+"/v1/agent/renew", bytes.NewReader(body))
+	require.NoError(c.t, err)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Pipeops-Cluster", c.uid)
+	resp, err := (&http.Client{Transport: &http.Transport{TLSClientConfig: c.tls.Load(), DisableKeepAlives: true}}).Do(req)
+	require.NoError(c.t, err)
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode == http.StatusOK {
+		return nil
+	}
+	return problem.Read(resp)
 }
 
 func (p *plane) clonesOf(id string) []announce.Clone {
@@ -68,6 +90,11 @@ func TestACopiedIdentityIsRefusedInAnotherCluster(t *testing.T) {
 		requireProblem(t, err, problem.BadRequest, "does not say in which cluster it is")
 		require.NotEmpty(t, what)
 	}
+	for _, old := range []string{"", "x", c.id.Certificate} {
+		requireProblem(t, other.renewWithProof(old), controlapi.CodeIdentityCloned)
+	}
+	_, proved := other.client.Recover(t.Context(), c.id.Certificate, c.key, csr(t, newKey(t)))
+	requireProblem(t, proved, controlapi.CodeIdentityCloned)
 	events := p.queued()[before:]
 	require.Equal(t, []announce.Type{announce.AgentCloned}, typesOf(events), "it is announced once")
 	agent, err := events[0].Agent()

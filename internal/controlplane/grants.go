@@ -70,7 +70,10 @@ func (a *Admin) LabelAgent(ctx context.Context, nameOrID string, set map[string]
 		}
 		return d.relabel(ctx, tx, before, found, a.now())
 	})
-	return d.announced(found), err
+	if err != nil {
+		return announce.Agent{}, err
+	}
+	return d.announced(found), nil
 }
 
 // relabel writes an agent that has other labels than before, and tells everybody

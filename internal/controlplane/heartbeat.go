@@ -56,10 +56,13 @@ func (r *registry) caller(ctx context.Context, agentID string) (store.Agent, err
 		return c.agent, nil
 	}
 	agent, err := r.store.Agent(ctx, agentID)
-	if errors.Is(err, store.ErrNotFound) {
-		err = unknownAgent(agentID)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return store.Agent{}, unknownAgent(agentID)
+	case err != nil:
+		return store.Agent{}, err
 	}
-	return agent, err
+	return agent, nil
 }
 
 func (r *registry) beatAnswer(ctx context.Context, agent store.Agent, update *controlapi.Update, now time.Time) (controlapi.HeartbeatAnswer, error) {

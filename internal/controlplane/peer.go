@@ -72,16 +72,16 @@ func (p *peers) agent(ctx context.Context, cert *x509.Certificate) (store.Agent,
 	a, err := p.store.Agent(ctx, id)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return a, unknownAgent(id)
+		return store.Agent{}, unknownAgent(id)
 	case err != nil:
-		return a, err
+		return store.Agent{}, err
 	case a.Revoked():
-		return a, revokedAgent(a)
+		return store.Agent{}, revokedAgent(a)
 	}
 	// The certificates of an earlier installation in the same cluster end with the
 	// registration of the next: there is one agent with that ID.
 	if key := keyPrint(cert); key != a.Key && key != a.PreviousKey {
-		return a, controlapi.Errorf(controlapi.CodeCertificateUnknown, fixRegister+"; or end this installation, if the cluster has a newer one",
+		return store.Agent{}, controlapi.Errorf(controlapi.CodeCertificateUnknown, fixRegister+"; or end this installation, if the cluster has a newer one",
 			"agent %s has registered with another key since", id)
 	}
 	return a, nil
@@ -106,10 +106,13 @@ func (p *peers) agentOfRequest(r *http.Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if err := p.ofCluster(r.Context(), a, controlapi.OriginOf(r)); err != nil {
+		return "", err
+	}
 	if c := callOf(r.Context()); c != nil {
 		c.agent = a
 	}
-	return a.ID, p.ofCluster(r.Context(), a, controlapi.OriginOf(r))
+	return a.ID, nil
 }
 
 // agentOfTunnel is for server.Config.Identify.
@@ -126,7 +129,10 @@ func (p *peers) agentOfTunnel(cs tls.ConnectionState) (string, error) {
 		// Admit is asked next, and can tell the agent that it is for good.
 		return p.nameOnly(cert)
 	}
-	return a.ID, err
+	if err != nil {
+		return "", err
+	}
+	return a.ID, nil
 }
 
 func (p *peers) nameOnly(cert *x509.Certificate) (string, error) {
@@ -183,7 +189,10 @@ func (p *peers) runnerOfRequest(r *http.Request) (string, error) {
 			"these credentials are over, new ones are needed: the operator of the control plane makes them with "+again,
 			"Runner %s was revoked at %s", name, known.RevokedAt.UTC().Format(time.RFC3339))
 	}
-	return name, p.noteRunner(r.Context(), name, cert)
+	if err := p.noteRunner(r.Context(), name, cert); err != nil {
+		return "", err
+	}
+	return name, nil
 }
 
 func certificateOf(cs *tls.ConnectionState) *x509.Certificate {

@@ -69,14 +69,17 @@ func (r *registry) Register(ctx context.Context, text string, req controlapi.Reg
 }
 
 // enrol finds or makes the agent of a cluster and takes a use of the token, or has
-// the registration wait for the operator: then held is what the agent is told.
-func (r *registry) enrol(ctx context.Context, tx *store.Tx, token controlapi.Token, req controlapi.RegisterRequest, key string, now time.Time) (agent store.Agent, held *problem.Error, err error) {
+// the registration wait for the operator: then held is what the agent is told, and there
+// is no agent.
+func (r *registry) enrol(ctx context.Context, tx *store.Tx, token controlapi.Token, req controlapi.RegisterRequest, key string, now time.Time) (_ store.Agent, held *problem.Error, _ error) {
+	none := store.Agent{}
 	known, err := knownToken(ctx, tx, token)
 	if err != nil {
-		return agent, nil, err
+		return none, nil, err
 	}
-	if agent, err = agentOfCluster(ctx, tx, req.ClusterUID); err != nil {
-		return agent, nil, err
+	agent, err := agentOfCluster(ctx, tx, req.ClusterUID)
+	if err != nil {
+		return none, nil, err
 	}
 	place := enrolment{directory: r.directory, edge: r.edge(), now: now}
 	// The same request once more, because its answer was lost or it has been approved
@@ -86,20 +89,23 @@ func (r *registry) enrol(ctx context.Context, tx *store.Tx, token controlapi.Tok
 	switch {
 	case repeated && known.Approve: // whatever became of the token, or approving would be in vain
 	case is(ended, controlapi.CodeTokenRevoked):
-		return agent, nil, ended
+		return none, nil, ended
 	case known.Approve:
 		held, err = place.hold(ctx, tx, known, agent, req, key)
-		return agent, held, err
+		return none, held, err
 	case !repeated && ended != nil:
-		return agent, nil, ended
+		return none, nil, ended
 	}
 	if err := place.free(ctx, tx, agent, req.Name); err != nil {
-		return agent, nil, err
+		return none, nil, err
 	}
 	if agent, err = place.put(ctx, tx, agent, req, known, key); err != nil {
-		return agent, nil, err
+		return none, nil, err
 	}
-	return agent, nil, tx.UseToken(ctx, token.ID, agent.ID, now, !repeated)
+	if err := tx.UseToken(ctx, token.ID, agent.ID, now, !repeated); err != nil {
+		return none, nil, err
+	}
+	return agent, nil, nil
 }
 
 // agentOfCluster is the agent that a cluster has; without an ID if it has none.
@@ -212,9 +218,9 @@ func (r *registry) Renew(ctx context.Context, agentID string, req controlapi.Ren
 		if agentID, proven, err = r.recovered(req); err != nil {
 			return controlapi.Identity{}, err
 		}
-		if err := r.peers.sameCluster(ctx, agentID, controlapi.OriginFrom(ctx)); err != nil {
-			return controlapi.Identity{}, err
-		}
+	}
+	if err := r.peers.sameCluster(ctx, agentID, controlapi.OriginFrom(ctx)); err != nil {
+		return controlapi.Identity{}, err
 	}
 	err = r.store.Update(ctx, func(tx *store.Tx) error {
 		return rekey(ctx, tx, agentID, proven, fingerprintOf(csr))

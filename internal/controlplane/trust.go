@@ -175,7 +175,10 @@ func (p *peers) reissue(r *http.Request) (login.Answer, error) {
 	}
 	ctx := r.Context()
 	err = p.store.Update(ctx, func(tx *store.Tx) error { return putRunnerTrust(ctx, tx, name, issued) })
-	return login.Answer{Certificate: issued.Certificate, CA: string(p.ca.Bundle())}, err
+	if err != nil {
+		return login.Answer{}, err
+	}
+	return login.Answer{Certificate: issued.Certificate, CA: string(p.ca.Bundle())}, nil
 }
 
 // namingIssuer tells Runners in each answer which CA issues now.
