@@ -2,32 +2,30 @@ package runnerapi_test
 
 import (
 	"os"
-	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/constants"
 )
 
 // TestEveryCauseIsDocumented holds the constants against the OpenAPI document
 // and the table for people.
 func TestEveryCauseIsDocumented(t *testing.T) {
-	source, err := os.ReadFile("diagnosis.go")
-	require.NoError(t, err)
-	var causes []any
-	for _, m := range regexp.MustCompile(`Cause = "(\w+)"`).FindAllSubmatch(source, -1) {
-		causes = append(causes, string(m[1]))
-	}
-	require.Contains(t, causes, string(runnerapi.CauseNodeLost))
+	causes := constants.OfType(t, ".", "Cause")
 	schemas := openAPI(t)["components"].(map[string]any)["schemas"].(map[string]any)
 	properties := schemas["Diagnosis"].(map[string]any)["properties"].(map[string]any)
-	assert.ElementsMatch(t, causes, properties["cause"].(map[string]any)["enum"])
+	var documented []string
+	for _, cause := range properties["cause"].(map[string]any)["enum"].([]any) {
+		documented = append(documented, cause.(string))
+	}
+	assert.ElementsMatch(t, causes, documented)
 	doc, err := os.ReadFile("../docs/runner-api.md")
 	require.NoError(t, err)
 	for _, cause := range causes {
-		assert.Regexp(t, "(?m)^\\| .*`"+cause.(string)+"`.* \\|", string(doc), "docs/runner-api.md lacks a row")
+		assert.Regexp(t, "(?m)^\\| .*`"+cause+"`.* \\|", string(doc), "docs/runner-api.md lacks a row")
 	}
 }
 
