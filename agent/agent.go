@@ -258,6 +258,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	releases := a.releases()
 	parts.Go(func() error { return releases.Run(life) })
 	parts.Go(func() error { return sources.Run(life) })
+	parts.Go(func() error { return a.stopper(engine.Leads).Run(life) })
 	parts.Go(func() error { return tun.Run(life) })
 	parts.Go(func() error { return a.watch(life, tun, engine) })
 	parts.Go(func() error { return a.heartbeats(life, control, tun, engine) })

@@ -50,6 +50,11 @@ func (a *Agent) workloads() *workloads.Checker {
 	return workloads.New(a.opts.Kubernetes, app.StabilizationFor(a.opts.Config.Stabilization))
 }
 
+// stopper stops the workloads of sets and releases that make pods without end.
+func (a *Agent) stopper(leads func() bool) *workloads.Stopper {
+	return &workloads.Stopper{Checker: a.workloads(), Namespaces: a.opts.Config.Namespaces, Leads: leads, Log: a.log}
+}
+
 // clusterCall answers the cluster call: the cluster's figures and who the agent is.
 type clusterCall struct{ *Agent }
 

@@ -2,30 +2,16 @@ package app
 
 import (
 	"context"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
 	"github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 )
-
-// tailBytes bounds what is read of a container that takes its time.
-const tailBytes = 4 << 10
-
-// lastOf reads the last lines that a container wrote.
-func (e *Engine) lastOf(ctx context.Context, pod *corev1.Pod, container string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	opts := &corev1.PodLogOptions{Container: container, TailLines: ptr.To[int64](20), LimitBytes: ptr.To[int64](tailBytes)}
-	text, err := e.pods.Pods(pod.Namespace).GetLogs(pod.Name, opts).DoRaw(ctx)
-	return string(text), err
-}
 
 // evidence gathers the signals that speak of the newest spec. The jobs are its
 // runs, the newest first. An event that they hang on has the App looked at again.
@@ -38,7 +24,7 @@ func (e *Engine) evidence(ctx context.Context, a *App, w client.Object, pods []*
 		ev.Previous = a.Status.Diagnosis
 	}
 	g := health.Gatherer{
-		Namespace: a.Namespace, Name: "App " + a.key().String(), Objects: e.cached, Live: e.live, Logs: e.lastOf,
+		Namespace: a.Namespace, Name: "App " + a.key().String(), Objects: e.cached, Live: e.live, Logs: health.Logs(e.pods),
 		Listened: func(of fields.Set, version string, reasons []string) { //nolint:contextcheck // it outlives this look at the App
 			e.tidings.await(a.key(), of, version, reasons)
 		},

@@ -37,6 +37,9 @@ func (e *Engine) observe(ctx context.Context, a *App, m made, revision int64) (S
 		}
 		ev.Proven = a.proven(revision)
 		finding, current = diagnose.Find(ev), ev.Pods
+		if finding.Stop {
+			finding.Diagnosis = finding.Halted()
+		}
 	}
 	s := *a.Status.DeepCopy()
 	s.Selector = labels.SelectorFromSet(managed.AppLabels(a.Name)).String()

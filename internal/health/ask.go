@@ -114,6 +114,39 @@ func (g Gatherer) probeFailures(ctx context.Context, pod *corev1.Pod) (diagnose.
 	return failures, nil
 }
 
+// A StatefulSet's pods follow one another when there are seconds between them; what is
+// longer ago than recently does not count.
+const (
+	closely  = 15 * time.Second
+	recently = time.Minute
+)
+
+// recreated is how many pods a StatefulSet deleted lately, one right after the other.
+func (g Gatherer) recreated(ctx context.Context, w client.Object, now time.Time) (n int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var list corev1.EventList
+	of := byUID(w)
+	if err := g.Live.List(ctx, &list, client.InNamespace(g.Namespace), client.Limit(maxEvents), of); err != nil {
+		return 0, fmt.Errorf("read the events about %s: %w", g.Name, err)
+	}
+	reasons := []string{"SuccessfulDelete"}
+	g.listened(of, list.ResourceVersion, reasons)
+	for i := range list.Items {
+		ev := &list.Items[i]
+		count := int(ev.Count)
+		if ev.Series != nil {
+			count = int(ev.Series.Count)
+		}
+		last := lastSeen(ev)
+		if !slices.Contains(reasons, ev.Reason) || now.Sub(last) > recently || last.Sub(firstSeen(ev)) > time.Duration(count)*closely {
+			continue
+		}
+		n += max(count, 1)
+	}
+	return n, nil
+}
+
 // firstSeen is when an event happened first.
 func firstSeen(ev *corev1.Event) time.Time {
 	if !ev.FirstTimestamp.IsZero() {

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,8 +35,9 @@ type Checker struct {
 	stabilization diagnose.Stabilization
 	now           func() time.Time
 
-	mu     sync.Mutex
-	reader client.Reader // made when it is used first
+	mu   sync.Mutex
+	api  client.Client // made when it is used first
+	pods corev1client.PodsGetter
 }
 
 // New makes a Checker. It asks the cluster nothing yet.
@@ -59,11 +61,11 @@ func (c *Checker) Check(ctx context.Context, u *unstructured.Unstructured) (Repo
 	if w == nil || err != nil {
 		return Report{}, false, err
 	}
-	reader, err := c.client()
+	api, err := c.client()
 	if err != nil {
 		return Report{}, true, err
 	}
-	r, err := c.check(ctx, reader, w)
+	r, err := c.check(ctx, api, w)
 	return r, true, err
 }
 
@@ -77,6 +79,8 @@ func typed(u *unstructured.Unstructured) (client.Object, error) {
 		o = &appsv1.StatefulSet{}
 	case "DaemonSet.apps":
 		o = &appsv1.DaemonSet{}
+	case "ReplicaSet.apps":
+		o = &appsv1.ReplicaSet{}
 	case "Job.batch":
 		o = &batchv1.Job{}
 	case "CronJob.batch":
@@ -92,41 +96,54 @@ func typed(u *unstructured.Unstructured) (client.Object, error) {
 	return o, nil
 }
 
-func (c *Checker) check(ctx context.Context, reader client.Reader, w client.Object) (Report, error) {
+func (c *Checker) check(ctx context.Context, api client.Client, w client.Object) (Report, error) {
+	if d := standing(w); d != nil {
+		return Report{runnerapi.ObjectFailed, d.Message, d}, nil
+	}
 	if !seen(w) { // what its pods say is of an older spec
 		return Report{State: runnerapi.ObjectInProgress, Message: "waits for Kubernetes to take its newest spec"}, nil
 	}
-	g := Gatherer{Namespace: w.GetNamespace(), Name: pathOf(w), Objects: reader, Live: reader}
-	all, err := g.workload(ctx, w)
+	f, ev, err := c.find(ctx, api, w)
 	if err != nil {
 		return Report{}, err
 	}
-	ev := diagnose.Evidence{Spec: runnerapi.AppSpec{Type: typeOf(w)}, Now: c.now()}
-	if !ev.Spec.Type.Runs() {
-		ev.Stabilization = c.stabilization
-	}
-	if err := g.Add(ctx, all, &ev); err != nil {
-		return Report{}, err
-	}
-	if pod, is := w.(*corev1.Pod); is {
-		ev.Pods = []*corev1.Pod{pod}
-	}
-	f := diagnose.Find(ev)
 	if f.Diagnosis != nil {
-		d := reworded(f.Diagnosis)
+		d := reworded(f.Diagnosis, w)
+		if d.Cause.Retried() && ev.Job != nil && !ended(ev.Job) { // Kubernetes tries it again
+			return Report{State: runnerapi.ObjectInProgress, Message: "waits for another try: " + d.Message}, nil
+		}
 		return Report{runnerapi.ObjectFailed, d.Message, d}, nil
 	}
 	waits := waitsFor(w, ev.Pods)
-	if f.Initializing != "" { // all the rest waits for it too
+	switch {
+	case f.Initializing != "": // all the rest waits for it too
 		waits = "waits for " + f.Initializing
-	}
-	if f.Unsettled {
+	case f.Unsettled:
 		waits = cmp.Or(waits, "waits for "+f.Waiting)
+	case f.Waiting != "" && waits != "": // that says more
+		waits = "waits for " + f.Waiting
 	}
 	if waits != "" {
 		return Report{State: runnerapi.ObjectInProgress, Message: waits}, nil
 	}
 	return Report{State: runnerapi.ObjectReady}, nil
+}
+
+// find gathers the evidence about a workload, and what it amounts to.
+func (c *Checker) find(ctx context.Context, api client.Client, w client.Object) (diagnose.Finding, diagnose.Evidence, error) {
+	g := Gatherer{Namespace: w.GetNamespace(), Name: pathOf(w), Objects: api, Live: api, Logs: Logs(c.pods)}
+	ev := diagnose.Evidence{Spec: runnerapi.AppSpec{Type: typeOf(w)}, Now: c.now()}
+	all, err := g.workload(ctx, w)
+	if err != nil {
+		return diagnose.Finding{}, ev, err
+	}
+	if !ev.Spec.Type.Runs() {
+		ev.Stabilization = c.stabilization
+	}
+	if err := g.Add(ctx, all, &ev); err != nil {
+		return diagnose.Finding{}, ev, err
+	}
+	return diagnose.Find(ev), ev, nil
 }
 
 // seen says whether a workload's status speaks of its newest spec.
@@ -137,6 +154,8 @@ func seen(w client.Object) bool {
 	case *appsv1.StatefulSet:
 		return w.Status.ObservedGeneration >= w.Generation
 	case *appsv1.DaemonSet:
+		return w.Status.ObservedGeneration >= w.Generation
+	case *appsv1.ReplicaSet:
 		return w.Status.ObservedGeneration >= w.Generation
 	}
 	return true
@@ -171,12 +190,14 @@ func (g Gatherer) workload(ctx context.Context, o client.Object) (Workload, erro
 		selector = o.Spec.Selector
 	case *appsv1.DaemonSet:
 		selector = o.Spec.Selector
+	case *appsv1.ReplicaSet:
+		selector = o.Spec.Selector
 	case *batchv1.Job:
 		w.Jobs, selector = []*batchv1.Job{o}, o.Spec.Selector
 	case *batchv1.CronJob:
 		return g.runsOf(ctx, o, w)
-	default:
-		w.Object = nil
+	case *corev1.Pod:
+		w.Pods = []*corev1.Pod{o}
 		return w, nil
 	}
 	if selector != nil {
@@ -248,6 +269,9 @@ func waitsFor(o client.Object, pods []*corev1.Pod) string {
 			updated = s.DesiredNumberScheduled
 		}
 		return rollout(s.DesiredNumberScheduled, s.CurrentNumberScheduled, updated, s.NumberReady, pods)
+	case *appsv1.ReplicaSet:
+		s := o.Status
+		return rollout(ptr.Deref(o.Spec.Replicas, 1), s.Replicas, s.Replicas, s.ReadyReplicas, pods)
 	case *batchv1.Job:
 		if !Succeeded(o) && !ptr.Deref(o.Spec.Suspend, false) {
 			return "waits for its run to end"
@@ -310,11 +334,11 @@ func ofApp(u *unstructured.Unstructured) (Report, bool) {
 	return Report{State: runnerapi.ObjectInProgress, Message: "waits for " + cmp.Or(s.WaitingFor, "the agent to look at it")}, true
 }
 
-func (c *Checker) client() (client.Reader, error) {
+func (c *Checker) client() (client.Client, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.reader != nil {
-		return c.reader, nil
+	if c.api != nil {
+		return c.api, nil
 	}
 	rc := rest.CopyConfig(c.config)
 	rc.QPS, rc.Burst = -1, 0 // the API server does the fairness
@@ -329,18 +353,24 @@ func (c *Checker) client() (client.Reader, error) {
 			return nil, err
 		}
 	}
-	for _, kind := range []string{"Pod", "PodList", "Event", "EventList"} {
+	for _, kind := range []string{"Pod", "PodList", "Event", "EventList", "Secret"} {
 		mapper.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
+	for _, kind := range []string{"Deployment", "StatefulSet", "ReplicaSet", "ControllerRevision"} {
+		mapper.Add(appsv1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
-	mapper.Add(appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), meta.RESTScopeNamespace)
 	mapper.Add(batchv1.SchemeGroupVersion.WithKind("Job"), meta.RESTScopeNamespace)
-	reader, err := client.New(rc, client.Options{Scheme: scheme, Mapper: mapper})
+	api, err := client.New(rc, client.Options{Scheme: scheme, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("prepare the client that reads workloads: %w", err)
 	}
-	c.reader = reader
-	return reader, nil
+	core, err := corev1client.NewForConfig(rc)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the client that reads logs: %w", err)
+	}
+	c.api, c.pods = api, core
+	return api, nil
 }
 
 // requestTimeout bounds each request to the Kubernetes API.

@@ -27,8 +27,13 @@ const patience = 2 * time.Minute
 func template(restart, image string, args ...string) string {
 	return fmt.Sprintf(`{metadata: {labels: {app: NAME}}, spec: {restartPolicy: %s,
   securityContext: {runAsNonRoot: true, runAsUser: 10001, seccompProfile: {type: RuntimeDefault}},
-  containers: [{name: web, image: %q, args: [%s], terminationMessagePolicy: FallbackToLogsOnError,
+  containers: [{name: web, image: %q, args: [%s],
     securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}]}}`, restart, image, strings.Join(args, ", "))
+}
+
+// barePod is a pod of a template.
+func barePod(template string) string {
+	return strings.Replace(template, "{", "{apiVersion: v1, kind: Pod, ", 1)
 }
 
 func object(t *testing.T, ns, name, text string) *unstructured.Unstructured {
@@ -50,6 +55,7 @@ func TestWorkloadsOfAnyKindAreDiagnosed(t *testing.T) {
 	crashing := "spec: {selector: {matchLabels: {app: NAME}}, template: " + template("Always", image, "-crash-after=50ms", "-exit-code=3") + "}"
 	deployment, set := "apiVersion: apps/v1\nkind: Deployment\n", "apiVersion: apps/v1\nkind: StatefulSet\n"
 	job := "apiVersion: batch/v1\nkind: Job\nspec: {backoffLimit: 0, template: " + template("Never", image, "-crash-after=50ms", "-exit-code=7") + "}"
+	retried := strings.NewReplacer("backoffLimit: 0", "backoffLimit: 100", "restartPolicy: Never", "restartPolicy: OnFailure").Replace(job)
 	c := health.New(env.Agent, app.StabilizationFor(time.Second))
 	cases := map[string]struct {
 		text    string
@@ -63,6 +69,15 @@ func TestWorkloadsOfAnyKindAreDiagnosed(t *testing.T) {
 		"absent": {
 			set + strings.Replace(pods, image, "apps.test/no-such-image:1", 1), runnerapi.ObjectFailed, runnerapi.CauseImageNotFound, "does not exist",
 		},
+		"clash":    {deployment + strings.Replace(crashing, "-crash-after=50ms, -exit-code=3", "-also-listen=:8080", 1), runnerapi.ObjectFailed, runnerapi.CausePortClash, "8080"},
+		"replicas": {"apiVersion: apps/v1\nkind: ReplicaSet\n" + crashing, runnerapi.ObjectFailed, runnerapi.CauseCrashLoop, "exit code 3"},
+		"bare":     {barePod(template("Never", image, "-crash-after=50ms", "-exit-code=5")), runnerapi.ObjectFailed, runnerapi.CauseJobFailed, "exit code 5"},
+		"unmounted": {
+			barePod(strings.NewReplacer("containers:", "volumes: [{name: v, secret: {secretName: nowhere}}], containers:",
+				"args:", "volumeMounts: [{name: v, mountPath: /v}], args:").Replace(template("Always", image))),
+			runnerapi.ObjectFailed, runnerapi.CauseMissingSecret, "nowhere",
+		},
+		"trying":  {retried, runnerapi.ObjectInProgress, "", "another try"},
 		"failing": {job, runnerapi.ObjectFailed, runnerapi.CauseJobFailed, "exit code 7"},
 	}
 	for name, tc := range cases {
@@ -78,7 +93,7 @@ func TestWorkloadsOfAnyKindAreDiagnosed(t *testing.T) {
 				}
 				var runs bool
 				r, runs, err = c.Check(t.Context(), u)
-				return err == nil && runs && r.State == tc.state
+				return err == nil && runs && r.State == tc.state && (tc.cause != "" || strings.Contains(r.Message, tc.message))
 			}, patience, 100*time.Millisecond, "%+v %v", &r, &err)
 			if tc.cause == "" {
 				return
@@ -87,6 +102,9 @@ func TestWorkloadsOfAnyKindAreDiagnosed(t *testing.T) {
 			assert.Equal(t, tc.cause, r.Diagnosis.Cause)
 			assert.Contains(t, r.Message, tc.message)
 			assert.NotContains(t, r.Message+r.Diagnosis.Fix, "the App")
+			if tc.cause == runnerapi.CauseCrashLoop || tc.cause == runnerapi.CauseJobFailed {
+				assert.Contains(t, strings.Join(r.Diagnosis.LastLines, "\n"), "crash", "the log's last lines, which nothing asked the kubelet for")
+			}
 		})
 	}
 	_, runs, err := c.Check(t.Context(), object(t, ns, "x", "apiVersion: v1\nkind: ConfigMap\n"))

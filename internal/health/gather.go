@@ -1,6 +1,7 @@
 // Package health finds out how a workload of any kind is: it gathers what the
 // cluster says of its pods, and has package diagnose make sense of it. Apps, sets
-// of manifests and Helm releases use it. It changes nothing in the cluster.
+// of manifests and Helm releases use it. Of the cluster it changes one thing: it stops
+// workloads that make pods without end (Stopper).
 package health
 
 import (
@@ -26,8 +27,7 @@ type Gatherer struct {
 	Name      string        // of what the workload belongs to, for errors
 	Objects   client.Reader // pods, replica sets and jobs: may be a cache
 	Live      client.Reader // events and nodes
-	// Logs reads the last lines of a container. It may be nil.
-	Logs func(ctx context.Context, pod *corev1.Pod, container string) (string, error)
+	Logs      ReadLog       // may be nil
 	// Listened is told which events the evidence hangs on, and up to which version of the
 	// list they were read. It may be nil.
 	Listened func(of fields.Set, version string, reasons []string)
@@ -35,7 +35,7 @@ type Gatherer struct {
 
 // Workload is what the evidence is gathered about.
 type Workload struct {
-	Object client.Object     // as its controller sees it; nil for bare pods
+	Object client.Object     // as its controller sees it
 	Pods   []*corev1.Pod     // all that it has
 	Jobs   []*batchv1.Job    // its runs of the newest spec, the newest first
 	Labels map[string]string // of its replica sets
@@ -53,6 +53,7 @@ func (g Gatherer) Add(ctx context.Context, w Workload, ev *diagnose.Evidence) er
 	if ev.Pods, err = g.currentPods(ctx, w, ev); err != nil {
 		return err
 	}
+	g.lastWords(ctx, ev)
 	if diagnose.WantsTaints(ev.DaemonSet, ev.Pods) {
 		if ev.Tainted, err = g.someNodes(ctx); err != nil {
 			return err
@@ -73,7 +74,7 @@ func (g Gatherer) Add(ctx context.Context, w Workload, ev *diagnose.Evidence) er
 			}
 		}
 		if name := diagnose.WantsInitLog(pod, ev.Now); name != "" && g.Logs != nil {
-			lines, err := g.Logs(ctx, pod, name)
+			lines, err := g.Logs(ctx, pod, name, false)
 			if err != nil { // it may have ended meanwhile
 				lines = ""
 			}
@@ -99,6 +100,12 @@ func (g Gatherer) currentPods(ctx context.Context, all Workload, ev *diagnose.Ev
 		}
 		ev.ReplicaSet = rs
 		return only(pods, func(p *corev1.Pod) bool { return metav1.IsControlledBy(p, rs) }), nil
+	case *appsv1.ReplicaSet:
+		ev.ReplicaSet = w
+		return only(pods, func(p *corev1.Pod) bool { return metav1.IsControlledBy(p, w) }), nil
+	case *corev1.Pod:
+		ev.Bare = true
+		return pods, nil
 	case *appsv1.StatefulSet:
 		return only(pods, func(p *corev1.Pod) bool {
 			return p.Labels[appsv1.ControllerRevisionHashLabelKey] == w.Status.UpdateRevision
@@ -146,6 +153,12 @@ func (g Gatherer) missing(ctx context.Context, all Workload, ev *diagnose.Eviden
 	maker, short, jobs := all.Object, false, all.Jobs
 	switch w := maker.(type) {
 	case *appsv1.StatefulSet:
+		if diagnose.WantsRecreations(ev.Pods) {
+			var err error
+			if ev.Recreated, err = g.recreated(ctx, w, ev.Now); err != nil {
+				return err
+			}
+		}
 		want := ptr.Deref(w.Spec.Replicas, 1)
 		short = w.Status.Replicas < want && len(ev.Pods) < int(want)
 	case *appsv1.DaemonSet:
@@ -229,6 +242,10 @@ func pathOf(o client.Object) string {
 		return "statefulset/" + o.GetName()
 	case *appsv1.DaemonSet:
 		return "daemonset/" + o.GetName()
+	case *appsv1.ReplicaSet:
+		return "replicaset/" + o.GetName()
+	case *corev1.Pod:
+		return "pod/" + o.GetName()
 	case *batchv1.CronJob:
 		return "cronjob/" + o.GetName()
 	case *batchv1.Job:

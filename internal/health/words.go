@@ -3,11 +3,15 @@ package health
 import (
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // words are an App's, and Kubernetes' own for the same.
 var words = strings.NewReplacer(
+	"then deploy the App again, or restart it", "then apply the manifest or deploy the release again",
 	"in the App's spec", "in its manifest", "the App's spec", "its manifest", "the App's reference", "the reference",
 	"the App's logs", "its logs", "the App's", "its", "this App", "this workload", "the App", "the workload",
 	"probes.startup", "startupProbe", "probes.readiness", "readinessProbe", "probes.liveness", "livenessProbe",
@@ -16,9 +20,16 @@ var words = strings.NewReplacer(
 	"spread.when to Preferred", "whenUnsatisfiable to ScheduleAnyway",
 )
 
+// unlimited have no progressDeadlineSeconds.
+var unlimited = strings.NewReplacer(
+	"if it needs longer, raise progressDeadlineSeconds", "if it needs longer, give its pods a startupProbe that allows for it")
+
 // reworded is a diagnosis for who has written a manifest.
-func reworded(d *runnerapi.Diagnosis) *runnerapi.Diagnosis {
+func reworded(d *runnerapi.Diagnosis, w client.Object) *runnerapi.Diagnosis {
 	out := *d
 	out.Message, out.Fix = words.Replace(d.Message), words.Replace(d.Fix)
+	if _, limited := w.(*appsv1.Deployment); !limited {
+		out.Fix = unlimited.Replace(out.Fix)
+	}
 	return &out
 }

@@ -21,13 +21,14 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // releaseLabel marks a lock with its release, and a revision that the agent made with its
 // number. The helm program hands labels on, so a revision of its own has another's number.
-const releaseLabel = "pipeops.io/release"
+const releaseLabel = managed.Release
 
 // brokeOff is what a revision is told that nobody is at work on any more.
 const brokeOff = "the command broke off: the agent ended in the middle of it. What it had made is there; the next command goes on"

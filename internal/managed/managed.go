@@ -36,12 +36,17 @@ const (
 	Operation   = "pipeops.io/operation"    // what became of a command
 	Runner      = "pipeops.io/runner"       // the Runner that sent a command
 	Sync        = "pipeops.io/sync"         // on a source: the call that asked to look at it now
+	Stopped     = "pipeops.io/stopped"      // on a workload of a set or a release: why the agent stopped its rollout
 	Contents    = "pipeops.io/contents"     // digest of the Secrets and ConfigMaps whose change restarts the App
 )
 
 // SetOf is the annotation of an object that belongs to a set of manifests:
 // NAMESPACE/NAME of the set.
 const SetOf = "pipeops.io/set"
+
+// Release is the label of a Helm revision that the agent made: its number. The lock of a
+// release has it too, with the release's name.
+const Release = "pipeops.io/release"
 
 // AgentNamespace is where the agent itself runs.
 const AgentNamespace = "pipeops"

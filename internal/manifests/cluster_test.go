@@ -12,8 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -209,7 +211,6 @@ func TestNothingIsTakenOver(t *testing.T) {
 	}
 }
 
-// TestFieldsOfOthersStayTheirs: without force, and with the owner's name.
 // TestASetTellsWhatIsWrongWithItsPods at once, and goes on telling it.
 func TestASetTellsWhatIsWrongWithItsPods(t *testing.T) {
 	env := kubetest.Full(t)
@@ -238,6 +239,99 @@ spec:
 	assert.Equal(t, runnerapi.CauseImageNotFound, held.Objects[0].Diagnosis.Cause)
 }
 
+// workloadOf is one whose pods a node refuses when refused is its name.
+func workloadOf(kind, name, image, refused string) string {
+	if refused != "" {
+		refused = "\n      nodeName: " + refused + "\n      nodeSelector: {no: such}"
+	}
+	return fmt.Sprintf(`apiVersion: apps/v1
+kind: %s
+metadata: {name: %s}
+spec:
+  selector: {matchLabels: {app: %s}}
+  template:
+    metadata: {labels: {app: %s}}
+    spec:%s
+      terminationGracePeriodSeconds: 1
+      securityContext: {runAsNonRoot: true, runAsUser: 10001, seccompProfile: {type: RuntimeDefault}}
+      containers:
+      - {name: web, image: %q, securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}
+---
+`, kind, name, name, name, refused, image)
+}
+
+// TestASetWhosePodsAreRefusedIsStopped: it is what ran before, or has no pods, says so, and
+// is what the next apply makes of it.
+func TestASetWhosePodsAreRefusedIsStopped(t *testing.T) {
+	env := kubetest.Full(t)
+	a := with(t, env, env.Agent)
+	set := a.set()
+	stopper := &health.Stopper{
+		Checker: health.New(env.Agent, app.StabilizationFor(time.Second)), Leads: func() bool { return true }, Log: zerolog.New(zerolog.NewTestWriter(t)),
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- stopper.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		assert.NoError(t, await.Receive(t, done, "the end of what stops workloads"))
+	})
+	image, err := env.Cluster.LoadApp(t.Context(), "hello")
+	require.NoError(t, err)
+	name, err := env.Cluster.Kubectl(t.Context(), "get", "nodes", "-o", "jsonpath={.items[0].metadata.name}")
+	require.NoError(t, err)
+	node := string(name)
+	wait := manifests.Options{Prune: true, Wait: time.Minute}
+	good := workloadOf("Deployment", "was-good", image, "")
+	r, err := a.apply(set, good, wait)
+	require.NoError(t, err)
+	require.True(t, r.Ready, "%+v", r.Objects)
+
+	bad := workloadOf("Deployment", "was-good", image, node) + workloadOf("Deployment", "never-good", image, node) + workloadOf("StatefulSet", "db", image, node)
+	_, err = a.apply(set, bad, prune)
+	require.NoError(t, err)
+	await.Until(t, "all of them are stopped", func() bool {
+		held, err := a.Get(t.Context(), set)
+		require.NoError(t, err)
+		stopped := 0
+		for _, o := range held.Objects {
+			if o.Diagnosis != nil && o.Diagnosis.Cause == runnerapi.CauseAdmissionRefused && strings.Contains(o.Message, "the agent stopped the rollout") {
+				stopped++
+			}
+		}
+		return stopped == 3
+	})
+	d := &appsv1.Deployment{}
+	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKey{Namespace: production, Name: "was-good"}, d))
+	assert.Empty(t, d.Spec.Template.Spec.NodeName, "what ran before runs on")
+	assert.EqualValues(t, 1, *d.Spec.Replicas)
+	assert.EqualValues(t, 1, d.Status.ReadyReplicas)
+	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKey{Namespace: production, Name: "never-good"}, d))
+	assert.EqualValues(t, 0, *d.Spec.Replicas)
+	db := &appsv1.StatefulSet{}
+	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKey{Namespace: production, Name: "db"}, db))
+	assert.EqualValues(t, 0, *db.Spec.Replicas)
+
+	r, err = a.apply(set, good+workloadOf("Deployment", "never-good", image, "")+workloadOf("StatefulSet", "db", image, ""), wait)
+	require.NoError(t, err)
+	assert.True(t, r.Ready, "%+v", r.Objects)
+	require.NoError(t, env.Client.Get(t.Context(), client.ObjectKey{Namespace: production, Name: "never-good"}, d))
+	assert.EqualValues(t, 1, *d.Spec.Replicas)
+	assert.NotContains(t, d.Annotations, managed.Stopped)
+	assert.Empty(t, d.Spec.Template.Spec.NodeSelector)
+
+	require.NoError(t, env.Client.Delete(t.Context(), db))
+	held, err := a.Get(t.Context(), set)
+	require.NoError(t, err)
+	assert.False(t, *held.Ready)
+	for _, o := range held.Objects {
+		if o.Kind == "StatefulSet" {
+			assert.Equal(t, runnerapi.ObjectMissing, o.State, "a set's status stays true")
+		}
+	}
+}
+
+// TestFieldsOfOthersStayTheirs: without force, and with the owner's name.
 func TestFieldsOfOthersStayTheirs(t *testing.T) {
 	a := start(t)
 	set := a.set()

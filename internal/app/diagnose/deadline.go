@@ -34,8 +34,8 @@ func podDeadline(ev *Evidence) *runnerapi.Diagnosis {
 	if ev.Spec.Type != runnerapi.TypeStatefulSet && ev.Spec.Type != runnerapi.TypeDaemonSet {
 		return nil
 	}
-	limit := ptr.Deref(ev.Spec.ProgressDeadline, defaultDeadline)
 	for _, pod := range ev.Pods {
+		limit := limitOf(ev, pod)
 		if since, waits := unreadySince(pod); waits && ev.Now.Sub(since) >= seconds(limit) {
 			return passed(ev, "pod/"+pod.Name, limit)
 		}
@@ -43,15 +43,29 @@ func podDeadline(ev *Evidence) *runnerapi.Diagnosis {
 	return nil
 }
 
+// limitOf is the spec's, or Kubernetes' own of a Deployment where the pod's probes do not
+// allow for longer.
+func limitOf(ev *Evidence, pod *corev1.Pod) int32 {
+	if ev.Spec.ProgressDeadline != nil {
+		return *ev.Spec.ProgressDeadline
+	}
+	limit := int32(defaultDeadline)
+	for _, c := range pod.Spec.Containers {
+		if p := c.StartupProbe; p != nil {
+			limit = max(limit, p.InitialDelaySeconds+int32(tries(p)/time.Second)+defaultDeadline/10)
+		}
+	}
+	return limit
+}
+
 // deadlineIn is when a pod's deadline passes; 0 for never.
 func deadlineIn(ev *Evidence) (left time.Duration) {
 	if ev.Spec.Type != runnerapi.TypeStatefulSet && ev.Spec.Type != runnerapi.TypeDaemonSet {
 		return 0
 	}
-	limit := seconds(ptr.Deref(ev.Spec.ProgressDeadline, defaultDeadline))
 	for _, pod := range ev.Pods {
 		if since, waits := unreadySince(pod); waits {
-			left = sooner(left, max(since.Add(limit).Sub(ev.Now), time.Second))
+			left = sooner(left, max(since.Add(seconds(limitOf(ev, pod))).Sub(ev.Now), time.Second))
 		}
 	}
 	return left

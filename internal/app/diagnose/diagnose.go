@@ -42,6 +42,10 @@ type Evidence struct {
 	// pods, RefusedObject that workload, Missing for how long pods may be missing.
 	Refused, RefusedObject string
 	Missing                time.Duration
+	// Bare says that the only pod is there without a controller.
+	Bare bool
+	// Recreated is how many pods a StatefulSet made anew one right after the other.
+	Recreated int
 
 	Previous *runnerapi.Diagnosis // what was found the last time for the same spec
 	// Proven says that this spec, with this restart, was healthy and did not crash since.
@@ -67,9 +71,10 @@ type Finding struct {
 	// Flaps says that such a container ran for a while each time; Brief counts the pods
 	// that are ready now though their container ends right after its start.
 	Flaps bool
-	// Stop says that the workload makes pods without end that are refused at once.
-	Stop  bool
 	Brief int32
+	// Stop says that the workload makes pods without end, Ended how many came to nothing.
+	Stop  bool
+	Ended int
 	// Recheck is when time alone can change the finding; 0 for never.
 	Recheck time.Duration
 }
@@ -87,8 +92,9 @@ func Find(ev Evidence) Finding {
 		return Finding{Diagnosis: d}
 	}
 	slices.SortFunc(ev.Pods, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
-	if f := rejected(&ev); f.Stop {
-		return f
+	refused := rejected(&ev)
+	if refused.Diagnosis != nil {
+		return refused
 	}
 	gone := lost(&ev)
 	if gone.Diagnosis != nil {
@@ -99,12 +105,16 @@ func Find(ev Evidence) Finding {
 		return waiting
 	}
 	found := containers(&ev)
+	found.add(refused)
 	found.add(waiting)
 	found.add(gone)
 	found.add(initializing(&ev))
 	found.add(stay(&ev))
 	if d := run(&ev); d != nil && found.Diagnosis == nil {
 		found.Diagnosis = d
+	}
+	if found.Diagnosis == nil {
+		found.Diagnosis = bare(&ev)
 	}
 	if found.Diagnosis == nil {
 		found.Diagnosis = evicted(&ev)

@@ -49,6 +49,10 @@ func failedRun(j *batchv1.Job, cond batchv1.JobCondition, pods []*corev1.Pod) *r
 		pod := evictedPod(j, pods)
 		d.Cause, d.Object = runnerapi.CauseEvicted, "pod/"+pod.Name
 		d.Message, d.Fix = "the run failed "+tries+": its pod was evicted: "+clip(pod.Status.Message), evictedFix
+	case end == nil && refusedPod(j, pods) != nil:
+		pod := refusedPod(j, pods)
+		*d = *refusal(pod)
+		d.Message = "the run failed " + tries + ": " + d.Message
 	case end == nil:
 		d.Message, d.Fix = "the run failed: "+clip(cond.Message), "look at the Job's events (kubectl describe job "+j.Name+")"
 	case end.Reason == "OOMKilled":
@@ -62,16 +66,48 @@ func failedRun(j *batchv1.Job, cond batchv1.JobCondition, pods []*corev1.Pod) *r
 	default:
 		d.Message = fmt.Sprintf("the run failed %s: %s's process ended with exit code %d", tries, c.what(), end.ExitCode)
 		d.Fix = "read why in its log (logs), correct it, and run it again: an App with deploy or restart, a Job or a Pipeline with run"
+		if what, fix := lastWords(end.Message); what != "" {
+			d.Message, d.Fix = d.Message+": "+what, fix
+		}
 	}
 	return d
 }
 
+// bare finds a pod without a controller that failed: nobody makes another.
+func bare(ev *Evidence) *runnerapi.Diagnosis {
+	if !ev.Bare || len(ev.Pods) != 1 || ev.Pods[0].Status.Phase != corev1.PodFailed {
+		return nil
+	}
+	pod := ev.Pods[0]
+	if refusedByNode(pod) {
+		d := refusal(pod)
+		d.Message = fmt.Sprintf("node %s refused the pod: %s", pod.Spec.NodeName, said(pod))
+		return d
+	}
+	if pod.Status.Reason == "Evicted" {
+		return &runnerapi.Diagnosis{Cause: runnerapi.CauseEvicted, Object: "pod/" + pod.Name, Message: why(pod), Fix: evictedFix}
+	}
+	c, end := lastFailed([]*corev1.Pod{pod})
+	if end == nil {
+		return &runnerapi.Diagnosis{
+			Cause: runnerapi.CauseJobFailed, Object: "pod/" + pod.Name, Message: "the pod failed: " + said(pod),
+			Fix: "look at the pod's events (kubectl -n " + pod.Namespace + " describe pod " + pod.Name + ")",
+		}
+	}
+	message, fix := fmt.Sprintf("%s's process ended with exit code %d", c.what(), end.ExitCode), "read why in its logs, and correct the App"
+	if what, how := lastWords(end.Message); what != "" {
+		message, fix = message+": "+what, how
+	}
+	return c.ended(runnerapi.CauseJobFailed, "the pod failed: "+message, fix, end)
+}
+
 // failedPod is the container that failed last of a run, and how.
 func failedPod(j *batchv1.Job, pods []*corev1.Pod) (found container, how *corev1.ContainerStateTerminated) {
+	return lastFailed(slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool { return !metav1.IsControlledBy(p, j) }))
+}
+
+func lastFailed(pods []*corev1.Pod) (found container, how *corev1.ContainerStateTerminated) {
 	for _, pod := range pods {
-		if !metav1.IsControlledBy(pod, j) {
-			continue
-		}
 		for _, c := range slices.DeleteFunc(containersOf(pod), func(c container) bool { return c.status.State.Terminated == nil }) {
 			end := c.status.State.Terminated
 			if end.ExitCode != 0 && (how == nil || end.FinishedAt.After(how.FinishedAt.Time)) {
@@ -80,4 +116,9 @@ func failedPod(j *batchv1.Job, pods []*corev1.Pod) (found container, how *corev1
 		}
 	}
 	return found, how
+}
+
+// refusedPod is the newest pod of a run that a node refused, or nil.
+func refusedPod(j *batchv1.Job, pods []*corev1.Pod) *corev1.Pod {
+	return newestRefused(slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool { return !metav1.IsControlledBy(p, j) }))
 }

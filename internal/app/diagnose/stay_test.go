@@ -7,7 +7,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -142,5 +144,77 @@ func TestPodsWithoutEnd(t *testing.T) {
 	assert.Contains(t, f.Diagnosis.Fix, "allowed-unsafe-sysctls")
 	assert.False(t, Find(Evidence{ReplicaSet: rs, Pods: refused(manyRejected-1, time.Second), Now: now}).Stop)
 	assert.False(t, Find(Evidence{ReplicaSet: rs, Pods: refused(manyRejected, time.Minute), Now: now}).Stop, "one a minute is no loop")
-	assert.False(t, Find(Evidence{Pods: refused(manyRejected, time.Second), Now: now}).Stop, "a Job has an end of its own")
+	assert.Contains(t, f.Halted().Message, "after 5 pods the agent stopped the rollout")
+	assert.NotContains(t, f.Diagnosis.Message, "stopped", "it is not yet")
+
+	many := &appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(5))}}
+	assert.False(t, Find(Evidence{ReplicaSet: many, Pods: refused(manyRejected, time.Second), Now: now}).Stop, "all of them, once")
+	assert.True(t, Find(Evidence{ReplicaSet: many, Pods: refused(manyRejected+4, time.Second), Now: now}).Stop)
+
+	spec := runnerapi.AppSpec{Type: runnerapi.TypeStatefulSet}
+	f = Find(Evidence{Spec: spec, Pods: refused(1, 0), Recreated: manyRejected, Now: now})
+	assert.True(t, f.Stop)
+	f = Find(Evidence{Spec: spec, Pods: refused(1, 0), Recreated: 1, Now: now})
+	assert.False(t, f.Stop)
+	assert.Equal(t, runnerapi.CauseAdmissionRefused, f.Diagnosis.Cause, "it is told all the same")
+	spec.Type = runnerapi.TypeDaemonSet
+	f = Find(Evidence{Spec: spec, Pods: refused(1, 0), Now: now})
+	assert.False(t, f.Stop, "its controller waits longer each time")
+	assert.Equal(t, runnerapi.CauseAdmissionRefused, f.Diagnosis.Cause)
+}
+
+// TestRunsThatAreRefused are of Jobs and of bare pods.
+func TestRunsThatAreRefused(t *testing.T) {
+	j := &batchv1.Job{}
+	j.Name, j.UID = "once", "1"
+	p := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "n1"}}
+	p.Name, p.OwnerReferences = "once-a", []metav1.OwnerReference{*metav1.NewControllerRef(j, batchv1.SchemeGroupVersion.WithKind("Job"))}
+	p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "NodeAffinity", Message: "Pod was rejected: Predicate NodeAffinity failed"}
+	spec := runnerapi.AppSpec{Type: runnerapi.TypeJob}
+	f := Find(Evidence{Spec: spec, Job: j, Pods: []*corev1.Pod{p}, Now: now})
+	assert.Nil(t, f.Diagnosis, "Kubernetes tries it again")
+	assert.Contains(t, f.Waiting, "another try: node n1 refused pod once-a: NodeAffinity")
+	j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: "BackoffLimitExceeded"}}
+	j.Status.Failed = 3
+	d := Find(Evidence{Spec: spec, Job: j, Pods: []*corev1.Pod{p}, Now: now}).Diagnosis
+	assert.Equal(t, runnerapi.CauseAdmissionRefused, d.Cause)
+	assert.Contains(t, d.Message, "the run failed after 3 tries: node n1 refuses")
+	assert.Contains(t, d.Fix, "correct what sets nodeName")
+
+	d = Find(Evidence{Spec: spec, Bare: true, Pods: []*corev1.Pod{p}, Now: now}).Diagnosis
+	assert.Equal(t, runnerapi.CauseAdmissionRefused, d.Cause)
+	p.Status.Reason = ""
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: "c", ContainerID: "containerd://1",
+		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 4, Message: "open /a: read-only file system"}},
+	}}
+	d = Find(Evidence{Spec: spec, Bare: true, Pods: []*corev1.Pod{p}, Now: now}).Diagnosis
+	assert.Equal(t, runnerapi.CauseJobFailed, d.Cause)
+	assert.Contains(t, d.Message, "exit code 4: it writes to the file system, which is read-only")
+	assert.Equal(t, []string{"open /a: read-only file system"}, d.LastLines)
+}
+
+// TestWhatDoesNotSayWhyIsReadFromTheLog: no message, or one that was cut off.
+func TestWhatDoesNotSayWhyIsReadFromTheLog(t *testing.T) {
+	p := &corev1.Pod{}
+	ended := func(message string) []End {
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: "c", ContainerID: "containerd://1",
+			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: message}},
+		}}
+		return WantsLastLines(p)
+	}
+	trace := strings.Repeat("  at line 12345678901234567890\n", 80)
+	assert.Equal(t, []End{{"c", false}}, ended(trace), "the kubelet kept the end of a long trace")
+	assert.Empty(t, ended("short"))
+	assert.Empty(t, ended(trace+"panic: x\n"), "it says why")
+	want := ended("")
+	assert.Equal(t, []End{{"c", false}}, want)
+	told := WithLastLines(p, want[0], "exec format error\n"+trace)
+	assert.Empty(t, p.Status.ContainerStatuses[0].State.Terminated.Message, "pods may be a cache's")
+	what, _ := lastWords(told.Status.ContainerStatuses[0].State.Terminated.Message)
+	assert.Contains(t, what, "another CPU architecture")
+	c := &p.Status.ContainerStatuses[0]
+	c.LastTerminationState, c.State = c.State, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	assert.Equal(t, []End{{"c", true}}, WantsLastLines(p))
 }
