@@ -196,6 +196,12 @@ func Upkeeps() []Upkeep {
 		{"diagnosis of Apps, sets and releases: why pods are not created, what probes got, which nodes are lost, what an init container writes that hangs", []Right{
 			on("events", "list", "watch"), on("nodes", "list"), on("pods", "list"), on("replicasets.apps", "list"), on("jobs.batch", "list"), on("pods/log", "get"),
 		}},
+		{"whether Apps are served: the classes of their Ingresses, and of which type their TLS Secrets are", []Right{
+			on("ingressclasses.networking.k8s.io", "list"), on("secrets", "get"),
+		}},
+		{"the declared TCP ports that no probe looks at, where the agent does not reach the pods itself", []Right{
+			on("pods/portforward", "get"),
+		}},
 		{"a StatefulSet that waits for a broken pod", []Right{on("pods", "delete")}},
 		{"drift that was put back", []Right{on("events", "create")}},
 		{"following Git repositories, where it is turned on", []Right{

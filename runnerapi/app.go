@@ -248,7 +248,8 @@ type AppStatus struct {
 	DesiredReplicas    int32       `json:"desiredReplicas" doc:"Pods asked for: by the spec, by autoscaling, one for each node, or by a run."`
 	Restarts           int32       `json:"restarts" doc:"Container restarts of the pods that exist."`
 	URLs               []string    `json:"urls,omitempty" doc:"Where the App answers inside the cluster."`
-	PublicURLs         []string    `json:"publicUrls,omitempty" doc:"Where the App's ingress serves it."`
+	PublicURLs         []string    `json:"publicUrls,omitempty" doc:"Where the App's ingress serves it, once condition IngressReady holds."`
+	Conditions         []Condition `json:"conditions,omitempty" doc:"How the sides of the App are that have no part in its phase."`
 	Jobs               []JobResult `json:"jobs,omitempty" doc:"The jobs of a Pipeline, in their order."`
 	Runs               []Run       `json:"runs,omitempty" doc:"Runs of a Job or CronJob, the newest first."`
 	Diagnosis          *Diagnosis  `json:"diagnosis,omitempty" doc:"What is wrong, when something is."`

@@ -7,6 +7,7 @@ package runnerapi
 func (s *AppStatus) DeepCopyInto(out *AppStatus) {
 	*out = *s
 	out.URLs = append([]string(nil), s.URLs...)
+	out.Conditions = append([]Condition(nil), s.Conditions...)
 	out.PublicURLs = append([]string(nil), s.PublicURLs...)
 	if s.Diagnosis != nil {
 		out.Diagnosis = s.Diagnosis.DeepCopy()

@@ -6,30 +6,34 @@ type Cause string
 
 // The causes that the agent tells apart.
 const (
-	CauseImageNotFound    Cause = "ImageNotFound"
-	CauseImagePullDenied  Cause = "ImagePullDenied"
-	CauseImagePullFailed  Cause = "ImagePullFailed"
-	CauseInvalidImage     Cause = "InvalidImageName"
-	CauseCrashLoop        Cause = "CrashLoop"
-	CauseOutOfMemory      Cause = "OutOfMemory"
-	CauseBadCommand       Cause = "BadCommand"
-	CauseRunsAsRoot       Cause = "RunsAsRoot"
-	CauseUnschedulable    Cause = "Unschedulable"
-	CauseProbeFailing     Cause = "ProbeFailing"
-	CauseMissingSecret    Cause = "MissingSecret"
-	CauseMissingConfigMap Cause = "MissingConfigMap"
-	CauseMissingKey       Cause = "MissingKey"
-	CauseQuotaExceeded    Cause = "QuotaExceeded"
-	CauseAdmissionRefused Cause = "AdmissionRefused"
-	CauseConflict         Cause = "Conflict"
-	CauseInvalidSpec      Cause = "InvalidSpec"
-	CauseDeadlinePassed   Cause = "DeadlinePassed"
-	CauseJobFailed        Cause = "JobFailed"
-	CauseVolumeNotBound   Cause = "VolumeNotBound"
-	CausePortClash        Cause = "PortClash"
-	CauseNodeLost         Cause = "NodeLost"
-	CauseEvicted          Cause = "Evicted"
-	CauseUnknown          Cause = "Unknown"
+	CauseImageNotFound     Cause = "ImageNotFound"
+	CauseImagePullDenied   Cause = "ImagePullDenied"
+	CauseImagePullFailed   Cause = "ImagePullFailed"
+	CauseInvalidImage      Cause = "InvalidImageName"
+	CauseCrashLoop         Cause = "CrashLoop"
+	CauseOutOfMemory       Cause = "OutOfMemory"
+	CauseBadCommand        Cause = "BadCommand"
+	CauseRunsAsRoot        Cause = "RunsAsRoot"
+	CauseUnschedulable     Cause = "Unschedulable"
+	CauseProbeFailing      Cause = "ProbeFailing"
+	CauseMissingSecret     Cause = "MissingSecret"
+	CauseMissingConfigMap  Cause = "MissingConfigMap"
+	CauseMissingKey        Cause = "MissingKey"
+	CauseQuotaExceeded     Cause = "QuotaExceeded"
+	CauseAdmissionRefused  Cause = "AdmissionRefused"
+	CauseConflict          Cause = "Conflict"
+	CauseInvalidSpec       Cause = "InvalidSpec"
+	CauseDeadlinePassed    Cause = "DeadlinePassed"
+	CauseJobFailed         Cause = "JobFailed"
+	CauseVolumeNotBound    Cause = "VolumeNotBound"
+	CausePortClash         Cause = "PortClash"
+	CauseNodeLost          Cause = "NodeLost"
+	CauseEvicted           Cause = "Evicted"
+	CauseNeverDue          Cause = "NeverDue"
+	CauseRunsSkipped       Cause = "RunsSkipped"
+	CausePortNotListening  Cause = "PortNotListening"
+	CauseAutoscalingFailed Cause = "AutoscalingFailed"
+	CauseUnknown           Cause = "Unknown"
 )
 
 // Retried says whether Kubernetes tries a run again of itself that is in such trouble.
@@ -46,7 +50,7 @@ func (c Cause) Retried() bool {
 //
 // +kubebuilder:object:generate=true
 type Diagnosis struct {
-	Cause     Cause    `json:"cause" enum:"ImageNotFound,ImagePullDenied,ImagePullFailed,InvalidImageName,CrashLoop,OutOfMemory,BadCommand,RunsAsRoot,Unschedulable,ProbeFailing,MissingSecret,MissingConfigMap,MissingKey,QuotaExceeded,AdmissionRefused,Conflict,InvalidSpec,DeadlinePassed,JobFailed,VolumeNotBound,PortClash,NodeLost,Evicted,Unknown" doc:"Stable name of the cause."`
+	Cause     Cause    `json:"cause" enum:"ImageNotFound,ImagePullDenied,ImagePullFailed,InvalidImageName,CrashLoop,OutOfMemory,BadCommand,RunsAsRoot,Unschedulable,ProbeFailing,MissingSecret,MissingConfigMap,MissingKey,QuotaExceeded,AdmissionRefused,Conflict,InvalidSpec,DeadlinePassed,JobFailed,VolumeNotBound,PortClash,NodeLost,Evicted,NeverDue,RunsSkipped,PortNotListening,AutoscalingFailed,Unknown" doc:"Stable name of the cause."`
 	Message   string   `json:"message" doc:"What is wrong, with the names and figures that matter."`
 	Fix       string   `json:"fix" doc:"What to do next."`
 	Object    string   `json:"object,omitempty" doc:"The Kubernetes object the signal came from, as kind/name."`

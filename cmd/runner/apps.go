@@ -67,7 +67,24 @@ func (a *app) printApp(app runnerapi.App, out *cli.Output) error {
 		for _, url := range app.Status.PublicURLs {
 			_, _ = fmt.Fprintln(w, "public at "+cli.Printable(url))
 		}
+		for _, c := range app.Status.Conditions {
+			if !c.Holds() {
+				_, _ = fmt.Fprintln(w, cli.Printable(conditionText(c)))
+			}
+		}
 	})
+}
+
+// conditionText is what does not hold of an App, and the fix.
+func conditionText(c runnerapi.Condition) string {
+	text := c.Message
+	if c.Type == runnerapi.ConditionIngressReady {
+		text = "not served yet: " + text
+	}
+	if c.Fix != "" {
+		text += "; fix: " + c.Fix
+	}
+	return text
 }
 
 // agentWord stands for the agent in a fix that tells a command.

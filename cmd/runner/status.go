@@ -71,6 +71,11 @@ func statusTable(w io.Writer, app runnerapi.App) {
 	for _, url := range app.Status.PublicURLs {
 		cli.Row(w, "Public:", url)
 	}
+	for _, c := range app.Status.Conditions {
+		if !c.Holds() {
+			cli.Row(w, string(c.Type)+":", conditionText(c))
+		}
+	}
 	if since := app.Status.LastTransition; since != nil {
 		cli.Row(w, "Since:", cli.Time(*since)+" ("+cli.Ago(*since)+")")
 	}

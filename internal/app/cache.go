@@ -57,6 +57,7 @@ func newMapper() meta.RESTMapper {
 	}
 	add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
 	m.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	m.Add(networkingv1.SchemeGroupVersion.WithKind("IngressClass"), meta.RESTScopeRoot)
 	add(GroupVersion.WithKind(Kind), meta.RESTScopeNamespace)
 	m.Add(crdKind, meta.RESTScopeRoot)
 	m.AddSpecific(podMetricsKind, podMetricsKind.GroupVersion().WithResource("pods"),

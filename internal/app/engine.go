@@ -71,25 +71,27 @@ func StabilizationFor(unprobed time.Duration) diagnose.Stabilization {
 
 // Engine keeps Apps true and implements runnerapi.Apps.
 type Engine struct {
-	cfg        Config
-	log        zerolog.Logger
-	now        func() time.Time
-	mgr        manager.Manager
-	cached     client.Client // reads from the cache, never older than its own writes
-	live       client.Client // reads from the API server
-	pods       corev1client.PodsGetter
-	core       rest.Interface // of the core API, for what has no typed client
-	rest       *rest.Config
-	hub        *hub
-	announcer  *announcer
-	leadership *leadership
-	contents   lookedAt
-	troubles   troubles
+	cfg         Config
+	log         zerolog.Logger
+	now         func() time.Time
+	mgr         manager.Manager
+	cached      client.Client // reads from the cache, never older than its own writes
+	live        client.Client // reads from the API server
+	pods        corev1client.PodsGetter
+	core        rest.Interface // of the core API, for what has no typed client
+	rest        *rest.Config
+	hub         *hub
+	announcer   *announcer
+	leadership  *leadership
+	contents    lookedAt
+	troubles    troubles
+	secretTypes secretTypes
 
 	stabilization diagnose.Stabilization
 
 	sizer   *sizer
 	tidings *tidings
+	ports   *ports
 	traces  traces
 	ready   atomic.Bool
 	// noRechecks leaves Apps alone until an event tells of them, or a second's grace is
@@ -142,6 +144,7 @@ func New(cfg Config) (*Engine, error) {
 	}
 	e.sizer = newSizer(e, cfg.Sizing)
 	e.tidings = newTidings(core, e.leadership.resync)
+	e.ports = newPorts(e)
 	return e, e.wire()
 }
 
@@ -173,7 +176,7 @@ func (e *Engine) wire() error {
 	if err := e.addLeadership(e.mgr); err != nil {
 		return err
 	}
-	for _, part := range []manager.Runnable{e.sizer, e.tidings} {
+	for _, part := range []manager.Runnable{e.sizer, e.tidings, e.ports} {
 		if err := e.mgr.Add(part); err != nil {
 			return err
 		}

@@ -2,7 +2,9 @@ package app
 
 import (
 	"context"
+	"fmt"
 
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -16,10 +18,7 @@ import (
 // evidence gathers the signals that speak of the newest spec. The jobs are its
 // runs, the newest first. An event that they hang on has the App looked at again.
 func (e *Engine) evidence(ctx context.Context, a *App, w client.Object, pods []*corev1.Pod, jobs []*batchv1.Job) (diagnose.Evidence, error) {
-	ev := diagnose.Evidence{Spec: a.Spec, Now: e.now()}
-	if !a.Spec.Type.Runs() {
-		ev.Stabilization = e.stabilization
-	}
+	ev := diagnose.Evidence{Spec: a.Spec, Now: e.now(), Stabilization: e.stabilization}
 	if a.observed() {
 		ev.Previous = a.Status.Diagnosis
 	}
@@ -30,5 +29,17 @@ func (e *Engine) evidence(ctx context.Context, a *App, w client.Object, pods []*
 		},
 	}
 	all := health.Workload{Object: w, Pods: pods, Jobs: jobs, Labels: managed.AppLabels(a.Name), Since: a.Status.LastTransition}
-	return ev, g.Add(ctx, all, &ev)
+	if a.Spec.Autoscaling != nil {
+		h := &autoscalingv2.HorizontalPodAutoscaler{}
+		if err := e.cached.Get(ctx, client.ObjectKeyFromObject(a), h); client.IgnoreNotFound(err) != nil {
+			return ev, fmt.Errorf("read the autoscaler of App %s: %w", a.key(), err)
+		} else if err == nil && owns(a, h) {
+			ev.Autoscaler = h
+		}
+	}
+	if err := g.Add(ctx, all, &ev); err != nil {
+		return ev, err
+	}
+	ev.Ports, ev.Container = e.ports.of(a, ev.Pods, e.stabilization), a.Name
+	return ev, nil
 }

@@ -18,6 +18,11 @@ func (e *Engine) WithoutRechecks() { e.noRechecks = true }
 // Clock has the Engine take the time from somewhere else. It is called before Run.
 func (e *Engine) Clock(now func() time.Time) { e.now = now }
 
+// OutOfThePodsNetwork has the Engine reach no pod itself. It is called before Run.
+func (e *Engine) OutOfThePodsNetwork() {
+	e.ports.dial = func(context.Context, string) error { return context.DeadlineExceeded }
+}
+
 // Converge makes the cluster follow an App as it is given.
 func (e *Engine) Converge(ctx context.Context, a *App) error {
 	_, err := e.converge(ctx, a)

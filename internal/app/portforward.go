@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
@@ -121,3 +124,39 @@ func forward(ctx context.Context, streams httpstream.Connection, port int, conn 
 	}
 	return nil
 }
+
+// quiet is how long a forwarded port may say nothing before it counts as open: that it is
+// closed is told at once.
+const quiet = 2 * time.Second
+
+// tryForward connects to a port inside a pod and sends nothing. An error is why it cannot.
+func (e *Engine) tryForward(ctx context.Context, pod *corev1.Pod, port int32) error {
+	dialer, err := e.forwardDialer(ctx, pod)
+	if err != nil {
+		return err
+	}
+	streams, _, err := dialer.Dial(portforward.PortForwardProtocolV1Name)
+	if err != nil {
+		return err
+	}
+	mine, theirs := net.Pipe()
+	var open atomic.Bool
+	hangUp := func() { _, _ = mine.Close(), streams.Close() }
+	defer context.AfterFunc(ctx, hangUp)()
+	defer time.AfterFunc(quiet, func() { open.Store(true); hangUp() }).Stop()
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	defer hangUp()
+	reading.Go(func() { _, _ = io.Copy(io.Discard, mine) })
+	err = forward(ctx, streams, int(port), pipeEnd{theirs})
+	if open.Load() {
+		return nil
+	}
+	return errors.Join(err, ctx.Err())
+}
+
+// pipeEnd is one end of a pipe, which is closed as a whole.
+type pipeEnd struct{ net.Conn }
+
+// CloseWrite implements runnerapi.HalfCloser.
+func (p pipeEnd) CloseWrite() error { return p.Close() }

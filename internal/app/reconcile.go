@@ -85,6 +85,7 @@ func (e *Engine) reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	if err := e.cached.Get(ctx, req.NamespacedName, a); err != nil {
 		e.contents.forget(req.NamespacedName)
 		e.troubles.clear(req.NamespacedName)
+		e.ports.forget(runnerapi.Key{Namespace: req.Namespace, Name: req.Name})
 		e.announcer.lookForEnds() // one that this replica has not noted itself
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}

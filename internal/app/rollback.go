@@ -145,6 +145,9 @@ func failedRollout(a *App) bool {
 	if s.Diagnosis.Object == "namespace/"+a.Namespace {
 		return false // no spec is at fault when the namespace is not the agent's
 	}
+	if s.Diagnosis.Cause == runnerapi.CauseAutoscalingFailed {
+		return false // the pods do well, and an older spec has the same cluster
+	}
 	failed := s.Phase == runnerapi.PhaseFailed || s.Phase == runnerapi.PhaseDegraded
 	return failed && s.Revision > s.StableRevision && a.goesBackTo() > 0
 }

@@ -27,6 +27,7 @@ func (e *Engine) observe(ctx context.Context, a *App, m made, revision int64) (S
 	}
 	var finding diagnose.Finding
 	var current []*corev1.Pod // of the newest spec
+	var loopback *runnerapi.Condition
 	switch {
 	case m.refusal != nil:
 		finding.Diagnosis = m.refusal
@@ -40,6 +41,7 @@ func (e *Engine) observe(ctx context.Context, a *App, m made, revision int64) (S
 		if finding.Stop {
 			finding.Diagnosis = finding.Halted()
 		}
+		loopback = diagnose.OnlyOnLoopback(&ev)
 	}
 	s := *a.Status.DeepCopy()
 	s.Selector = labels.SelectorFromSet(managed.AppLabels(a.Name)).String()
@@ -52,6 +54,13 @@ func (e *Engine) observe(ctx context.Context, a *App, m made, revision int64) (S
 				return Status{}, 0, err
 			}
 		}
+	}
+	again, err := e.conditions(ctx, a, m, &s)
+	if err != nil {
+		return Status{}, 0, err
+	}
+	if loopback != nil {
+		s.Conditions = append(s.Conditions, *loopback)
 	}
 	if !a.Spec.IsPaused() {
 		s.Made = m.objects
@@ -68,7 +77,7 @@ func (e *Engine) observe(ctx context.Context, a *App, m made, revision int64) (S
 	}
 	s.Revision, s.Undone = revision, noteOf(a, revision).Undone
 	settle(a, &s, finding.Crashed)
-	return s, finding.Recheck, nil
+	return s, diagnose.Sooner(finding.Recheck, again), nil
 }
 
 // ranBefore says whether the App's run came to its end and was removed since:
@@ -79,11 +88,11 @@ func (a *App) ranBefore(m made) bool {
 
 func count(s *Status, a *App, w client.Object, pods []*corev1.Pod, jobs []*batchv1.Job) {
 	s.Replicas, s.UpdatedReplicas, s.ReadyReplicas, s.DesiredReplicas, s.Restarts = 0, 0, 0, 0, 0
-	s.URLs, s.PublicURLs, s.Runs, s.Finished = nil, nil, nil, ""
+	s.URLs, s.Runs, s.Finished = nil, nil, ""
 	if w == nil {
 		return
 	}
-	s.URLs, s.PublicURLs = urls(a), publicURLs(a)
+	s.URLs = urls(a)
 	f := figuresOf(w)
 	s.Replicas, s.ReadyReplicas, s.DesiredReplicas = f.replicas, f.ready, f.desired
 	if f.seen {
@@ -109,7 +118,8 @@ func phase(a *App, m made, pods []*corev1.Pod, jobs []*batchv1.Job, f diagnose.F
 		serves = false
 	case runnerapi.TypeCronJob:
 		last := newestEnded(jobs)
-		serves = m.workload != nil && (last == nil || succeeded(last))
+		serves = m.workload != nil && (last == nil || succeeded(last)) &&
+			(f.Diagnosis == nil || f.Diagnosis.Cause != runnerapi.CauseNeverDue)
 	}
 	switch {
 	case a.Spec.IsPaused():

@@ -124,13 +124,17 @@ func prefixOf(h runnerapi.IngressHost) string {
 	return h.Path
 }
 
-// publicURLs are where the ingress controller serves the App.
-func publicURLs(a *App) []string {
+// publicURLs are where the ingress controller serves the App: not at the hosts that it has no
+// certificate of.
+func publicURLs(a *App, without []string) []string {
 	if a.Spec.Ingress == nil {
 		return nil
 	}
 	var out []string
 	for _, h := range a.Spec.Ingress.Hosts {
+		if slices.Contains(without, h.Host) {
+			continue
+		}
 		scheme := "http://"
 		if h.TLSSecret != "" {
 			scheme = "https://"

@@ -64,24 +64,42 @@ func byUID(o client.Object) client.MatchingFields {
 // newestEvent is the message of the newest event of these reasons about what is
 // selected in the namespace, or empty.
 func (g Gatherer) newestEvent(ctx context.Context, of client.MatchingFields, reasons ...string) (string, error) {
+	said, err := g.newestEvents(ctx, of, reasons...)
+	var newest saying
+	for _, s := range said {
+		if newest.message == "" || s.at.After(newest.at) {
+			newest = s
+		}
+	}
+	return newest.message, err
+}
+
+// saying is an event's message, and when it was said last.
+type saying struct {
+	at      time.Time
+	message string
+}
+
+// newestEvents are the newest messages by their reason.
+func (g Gatherer) newestEvents(ctx context.Context, of client.MatchingFields, reasons ...string) (map[string]saying, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	var list corev1.EventList
 	if err := g.Live.List(ctx, &list, client.InNamespace(g.Namespace), client.Limit(maxEvents), of); err != nil {
-		return "", fmt.Errorf("read the events about %s: %w", g.Name, err)
+		return nil, fmt.Errorf("read the events about %s: %w", g.Name, err)
 	}
 	g.listened(of, list.ResourceVersion, reasons)
-	var at time.Time
-	message := ""
+	said := map[string]saying{}
 	for i := range list.Items {
-		if !slices.Contains(reasons, list.Items[i].Reason) {
+		e := &list.Items[i]
+		if !slices.Contains(reasons, e.Reason) {
 			continue
 		}
-		if seen := lastSeen(&list.Items[i]); message == "" || seen.After(at) {
-			at, message = seen, list.Items[i].Message
+		if at := lastSeen(e); said[e.Reason].message == "" || at.After(said[e.Reason].at) {
+			said[e.Reason] = saying{at, e.Message}
 		}
 	}
-	return message, nil
+	return said, nil
 }
 
 // probeFailures reads what the probes got from the pod's events: the one

@@ -3,12 +3,14 @@ package health
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -52,7 +54,8 @@ type Report struct {
 	Diagnosis *runnerapi.Diagnosis
 }
 
-// Check says how an object is that was just read; false for one that runs no pods.
+// Check says how an object is that was just read; false for one that neither runs pods nor
+// scales them.
 func (c *Checker) Check(ctx context.Context, u *unstructured.Unstructured) (Report, bool, error) {
 	if r, is := ofApp(u); is {
 		return r, true, nil
@@ -69,7 +72,7 @@ func (c *Checker) Check(ctx context.Context, u *unstructured.Unstructured) (Repo
 	return r, true, err
 }
 
-// typed is the object as Go has it; nil for a kind that runs no pods.
+// typed is the object as Go has it; nil for a kind that neither runs pods nor scales them.
 func typed(u *unstructured.Unstructured) (client.Object, error) {
 	var o client.Object
 	switch gk := u.GroupVersionKind().GroupKind().String(); gk {
@@ -85,6 +88,8 @@ func typed(u *unstructured.Unstructured) (client.Object, error) {
 		o = &batchv1.Job{}
 	case "CronJob.batch":
 		o = &batchv1.CronJob{}
+	case "HorizontalPodAutoscaler.autoscaling":
+		o = &autoscalingv2.HorizontalPodAutoscaler{}
 	case "Pod":
 		o = &corev1.Pod{}
 	default:
@@ -92,6 +97,10 @@ func typed(u *unstructured.Unstructured) (client.Object, error) {
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, o); err != nil {
 		return nil, fmt.Errorf("read %s %s: %w", u.GetKind(), u.GetName(), err)
+	}
+	if h, is := o.(*autoscalingv2.HorizontalPodAutoscaler); is && u.GroupVersionKind().Version == "v1" {
+		// Version 1 has no field for them.
+		_ = json.Unmarshal([]byte(h.Annotations["autoscaling.alpha.kubernetes.io/conditions"]), &h.Status.Conditions)
 	}
 	return o, nil
 }
@@ -132,13 +141,11 @@ func (c *Checker) check(ctx context.Context, api client.Client, w client.Object)
 // find gathers the evidence about a workload, and what it amounts to.
 func (c *Checker) find(ctx context.Context, api client.Client, w client.Object) (diagnose.Finding, diagnose.Evidence, error) {
 	g := Gatherer{Namespace: w.GetNamespace(), Name: pathOf(w), Objects: api, Live: api, Logs: Logs(c.pods)}
-	ev := diagnose.Evidence{Spec: runnerapi.AppSpec{Type: typeOf(w)}, Now: c.now()}
+	ev := diagnose.Evidence{Spec: runnerapi.AppSpec{Type: typeOf(w)}, Now: c.now(), Stabilization: c.stabilization}
+	ev.Autoscaler, _ = w.(*autoscalingv2.HorizontalPodAutoscaler)
 	all, err := g.workload(ctx, w)
 	if err != nil {
 		return diagnose.Finding{}, ev, err
-	}
-	if !ev.Spec.Type.Runs() {
-		ev.Stabilization = c.stabilization
 	}
 	if err := g.Add(ctx, all, &ev); err != nil {
 		return diagnose.Finding{}, ev, err

@@ -56,7 +56,10 @@ func TestWorkloadsOfAnyKindAreDiagnosed(t *testing.T) {
 	deployment, set := "apiVersion: apps/v1\nkind: Deployment\n", "apiVersion: apps/v1\nkind: StatefulSet\n"
 	job := "apiVersion: batch/v1\nkind: Job\nspec: {backoffLimit: 0, template: " + template("Never", image, "-crash-after=50ms", "-exit-code=7") + "}"
 	retried := strings.NewReplacer("backoffLimit: 0", "backoffLimit: 100", "restartPolicy: Never", "restartPolicy: OnFailure").Replace(job)
-	c := health.New(env.Agent, app.StabilizationFor(time.Second))
+	patient := app.StabilizationFor(time.Second)
+	patient.Metrics = time.Second
+	c := health.New(env.Agent, patient)
+	scaler := "kind: HorizontalPodAutoscaler\nspec: {maxReplicas: 2, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: good}, "
 	cases := map[string]struct {
 		text    string
 		state   runnerapi.ObjectState
@@ -77,7 +80,19 @@ func TestWorkloadsOfAnyKindAreDiagnosed(t *testing.T) {
 				"args:", "volumeMounts: [{name: v, mountPath: /v}], args:").Replace(template("Always", image))),
 			runnerapi.ObjectFailed, runnerapi.CauseMissingSecret, "nowhere",
 		},
-		"trying":  {retried, runnerapi.ObjectInProgress, "", "another try"},
+		"trying": {retried, runnerapi.ObjectInProgress, "", "another try"},
+		"never": {
+			"apiVersion: batch/v1\nkind: CronJob\nspec: {schedule: 0 0 31 2 *, jobTemplate: {spec: {template: " + template("Never", image) + "}}}",
+			runnerapi.ObjectFailed, runnerapi.CauseNeverDue, "no time matches its schedule",
+		},
+		"scaler": { // of pods that ask for no CPU
+			"apiVersion: autoscaling/v2\n" + scaler + "metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}]}",
+			runnerapi.ObjectFailed, runnerapi.CauseAutoscalingFailed, "requests no cpu",
+		},
+		"old-scaler": {
+			"apiVersion: autoscaling/v1\n" + scaler + "targetCPUUtilizationPercentage: 50}",
+			runnerapi.ObjectFailed, runnerapi.CauseAutoscalingFailed, "the autoscaler does not change the number of pods",
+		},
 		"failing": {job, runnerapi.ObjectFailed, runnerapi.CauseJobFailed, "exit code 7"},
 	}
 	for name, tc := range cases {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,7 +49,7 @@ const revision = "deployment.kubernetes.io/revision"
 // Add gathers the signals that speak of the newest spec.
 func (g Gatherer) Add(ctx context.Context, w Workload, ev *diagnose.Evidence) error {
 	ev.Nodes, ev.Init = map[string]*corev1.Node{}, map[types.UID]diagnose.InitLog{}
-	ev.Probes, ev.Mounts, ev.Claims = map[types.UID]diagnose.ProbeFailures{}, map[types.UID]string{}, map[types.UID]string{}
+	ev.Probes, ev.Mounts, ev.Claims = map[types.UID]diagnose.ProbeFailures{}, map[types.UID]string{}, map[types.UID]diagnose.Claim{}
 	var err error
 	if ev.Pods, err = g.currentPods(ctx, w, ev); err != nil {
 		return err
@@ -84,7 +85,25 @@ func (g Gatherer) Add(ctx context.Context, w Workload, ev *diagnose.Evidence) er
 			return err
 		}
 	}
+	if err := g.cron(ctx, ev); err != nil {
+		return err
+	}
 	return g.missing(ctx, w, ev)
+}
+
+// cron asks why a run of a CronJob that is due was not started.
+func (g Gatherer) cron(ctx context.Context, ev *diagnose.Evidence) error {
+	if ev.CronJob == nil || !diagnose.WantsCronEvents(ev.CronJob, ev.Now) {
+		return nil
+	}
+	said, err := g.newestEvents(ctx, byUID(ev.CronJob), diagnose.CronReasons()...)
+	var newest saying
+	for reason, s := range said {
+		if newest.message == "" || s.at.After(newest.at) {
+			newest, ev.Cron = s, diagnose.CronEvent{Reason: reason, Message: s.message}
+		}
+	}
+	return err
 }
 
 // currentPods are the pods of the newest spec, as each kind of workload tells
@@ -107,6 +126,7 @@ func (g Gatherer) currentPods(ctx context.Context, all Workload, ev *diagnose.Ev
 		ev.Bare = true
 		return pods, nil
 	case *appsv1.StatefulSet:
+		ev.StatefulSet = w
 		return only(pods, func(p *corev1.Pod) bool {
 			return p.Labels[appsv1.ControllerRevisionHashLabelKey] == w.Status.UpdateRevision
 		}), nil
@@ -118,6 +138,7 @@ func (g Gatherer) currentPods(ctx context.Context, all Workload, ev *diagnose.Ev
 			return generation == "" || have == "" || have == generation
 		}), nil
 	case *batchv1.Job, *batchv1.CronJob:
+		ev.CronJob, _ = w.(*batchv1.CronJob)
 		if len(jobs) == 0 {
 			return nil, nil
 		}
@@ -182,17 +203,22 @@ func (g Gatherer) missing(ctx context.Context, all Workload, ev *diagnose.Eviden
 	return err
 }
 
-// unbound is why a claim that a pod waits for has no volume, as far as somebody
-// said so: while a volume is being made nobody does.
-func (g Gatherer) unbound(ctx context.Context, pod *corev1.Pod) (string, error) {
+// unbound is what the cluster says of a claim that a pod waits for. A failure counts more
+// than that a provisioner was asked, which is said again and again.
+func (g Gatherer) unbound(ctx context.Context, pod *corev1.Pod) (diagnose.Claim, error) {
 	for _, claim := range diagnose.UnboundClaims(pod) {
 		at := client.MatchingFields{"involvedObject.kind": "PersistentVolumeClaim", "involvedObject.name": claim}
-		message, err := g.newestEvent(ctx, at, "ProvisioningFailed", "FailedBinding", "ExternalProvisioning")
-		if message != "" || err != nil {
-			return "claim " + claim + ": " + message, err
+		said, err := g.newestEvents(ctx, at, "ProvisioningFailed", "FailedBinding", "ExternalProvisioning")
+		if err != nil {
+			return diagnose.Claim{}, err
+		}
+		for _, reason := range []string{"ProvisioningFailed", "FailedBinding", "ExternalProvisioning"} {
+			if message := said[reason].message; message != "" {
+				return diagnose.Claim{Name: claim, Message: message, Waits: reason == "ExternalProvisioning"}, nil
+			}
 		}
 	}
-	return "", nil
+	return diagnose.Claim{}, nil
 }
 
 // newestReplicaSet is the one of the Deployment's newest spec, or nil while the
@@ -250,6 +276,8 @@ func pathOf(o client.Object) string {
 		return "cronjob/" + o.GetName()
 	case *batchv1.Job:
 		return "job/" + o.GetName()
+	case *autoscalingv2.HorizontalPodAutoscaler:
+		return "horizontalpodautoscaler/" + o.GetName()
 	}
 	return "deployment/" + o.GetName()
 }

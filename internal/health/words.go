@@ -17,6 +17,8 @@ var words = strings.NewReplacer(
 	"probes.startup", "startupProbe", "probes.readiness", "readinessProbe", "probes.liveness", "livenessProbe",
 	"volumes.existingClaim", "the volume's claimName", "volumes.claim.storageClass", "storageClassName",
 	"security.runAsUser", "securityContext.runAsUser", "job.deadlineSeconds", "activeDeadlineSeconds",
+	"schedule.cron and schedule.timeZone", "schedule and timeZone", "schedule.cron", "schedule",
+	"schedule.concurrency", "concurrencyPolicy", "schedule.startingDeadlineSeconds", "startingDeadlineSeconds",
 	"spread.when to Preferred", "whenUnsatisfiable to ScheduleAnyway",
 )
 

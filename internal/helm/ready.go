@@ -90,7 +90,7 @@ func (r *Releases) describeState(ctx context.Context, namespace string, objects 
 			continue
 		}
 		spec, err := podSpec(o)
-		if err != nil || spec == nil && o.kind() != "App.pipeops.io" {
+		if err != nil || spec == nil && !slices.Contains([]string{"App.pipeops.io", autoscaler}, o.kind()) {
 			continue
 		}
 		report, err := r.stateOf(ctx, namespace, o)
@@ -123,6 +123,8 @@ func (r *Releases) stateOf(ctx context.Context, namespace string, o *object) (he
 	return report, err
 }
 
+const autoscaler = "HorizontalPodAutoscaler.autoscaling"
+
 // resources are the kinds of which the state is told.
 var resources = map[string]schema.GroupVersionResource{
 	"Pod":              {Version: "v1", Resource: "pods"},
@@ -131,6 +133,7 @@ var resources = map[string]schema.GroupVersionResource{
 	"DaemonSet.apps":   {Group: "apps", Version: "v1", Resource: "daemonsets"},
 	"Job.batch":        {Group: "batch", Version: "v1", Resource: "jobs"},
 	"CronJob.batch":    {Group: "batch", Version: "v1", Resource: "cronjobs"},
+	autoscaler:         {Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers"},
 	"App.pipeops.io":   {Group: "pipeops.io", Version: "v1alpha1", Resource: "apps"},
 }
 

@@ -328,7 +328,12 @@ func settle(app runnerapi.App) runnerapi.App {
 		app.Status.Jobs = append(app.Status.Jobs, jobResult(app, j))
 	}
 	if in := app.Spec.Ingress; in != nil {
-		app.Status.PublicURLs = []string{"http://" + in.Hosts[0].Host + "/"}
+		if in.Class == "missing" {
+			app.Status.Conditions = []runnerapi.Condition{*runnerapi.ConditionIngressReady.False(runnerapi.ReasonNoIngressClass,
+				`the Ingress names ingress class "missing", which the cluster does not have`, "set ingress.class to one that the cluster has: nginx")}
+		} else {
+			app.Status.PublicURLs = []string{"http://" + in.Hosts[0].Host + "/"}
+		}
 	}
 	if len(app.Spec.Ports) > 0 {
 		app.Status.URLs = []string{fmt.Sprintf("http://%s.%s.svc:%d", app.Name, app.Namespace, app.Spec.Ports[0].ServicePort())}

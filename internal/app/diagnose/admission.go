@@ -27,8 +27,8 @@ func admission(ev *Evidence) *runnerapi.Diagnosis {
 }
 
 // createPrefix is what controllers put before a refusal in an event: "Error
-// creating: ", or "create Pod web-0 in StatefulSet web failed error: ".
-var createPrefix = regexp.MustCompile(`^(Error creating: |create Pod \S+ in StatefulSet \S+ failed error: )`)
+// creating: ", "Error creating job: ", or "create Pod web-0 in StatefulSet web failed error: ".
+var createPrefix = regexp.MustCompile(`^(Error creating: |Error creating job: |create Pod \S+ in StatefulSet \S+ failed error: )`)
 
 var (
 	quotaName = regexp.MustCompile(`exceeded quota: ([^,]+), (requested: .*)$`)

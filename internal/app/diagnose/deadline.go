@@ -65,7 +65,7 @@ func deadlineIn(ev *Evidence) (left time.Duration) {
 	}
 	for _, pod := range ev.Pods {
 		if since, waits := unreadySince(pod); waits {
-			left = sooner(left, max(since.Add(seconds(limitOf(ev, pod))).Sub(ev.Now), time.Second))
+			left = Sooner(left, max(since.Add(seconds(limitOf(ev, pod))).Sub(ev.Now), time.Second))
 		}
 	}
 	return left

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,13 +21,17 @@ import (
 
 // Evidence is what is known of the newest spec of an App.
 type Evidence struct {
-	Spec       runnerapi.AppSpec
-	Deployment *appsv1.Deployment
-	ReplicaSet *appsv1.ReplicaSet // the newest; nil while it is not known
-	DaemonSet  *appsv1.DaemonSet
-	Job        *batchv1.Job  // the newest run of a Job or CronJob
-	LastFailed *batchv1.Job  // the run before, where that failed and the newest goes on
-	Pods       []*corev1.Pod // of the newest spec
+	Spec        runnerapi.AppSpec
+	Deployment  *appsv1.Deployment
+	ReplicaSet  *appsv1.ReplicaSet // the newest; nil while it is not known
+	DaemonSet   *appsv1.DaemonSet
+	StatefulSet *appsv1.StatefulSet
+	Job         *batchv1.Job // the newest run of a Job or CronJob
+	LastFailed  *batchv1.Job // the run before, where that failed and the newest goes on
+	CronJob     *batchv1.CronJob
+	Cron        CronEvent // where WantsCronEvents says so
+	Autoscaler  *autoscalingv2.HorizontalPodAutoscaler
+	Pods        []*corev1.Pod // of the newest spec
 	// Nodes are those of the pods of which WantsNode says so; nil is one that is gone.
 	Nodes map[string]*corev1.Node
 	// Init is what init containers wrote of which WantsInitLog says so.
@@ -36,7 +41,11 @@ type Evidence struct {
 
 	Probes map[types.UID]ProbeFailures
 	Mounts map[types.UID]string // why a pod's volumes are not mounted
-	Claims map[types.UID]string // why a pod's claims have no volume
+	Claims map[types.UID]Claim  // of a pod that waits for a volume
+
+	// Ports are what tries of the declared ports of Container got, of pods that were tried.
+	Ports     map[types.UID]PortTry
+	Container string
 
 	// Refused is why a workload that says so in events alone cannot create its
 	// pods, RefusedObject that workload, Missing for how long pods may be missing.
@@ -109,10 +118,12 @@ func Find(ev Evidence) Finding {
 	found.add(waiting)
 	found.add(gone)
 	found.add(initializing(&ev))
+	found.add(listening(&ev))
 	found.add(stay(&ev))
 	if d := run(&ev); d != nil && found.Diagnosis == nil {
 		found.Diagnosis = d
 	}
+	found.add(due(&ev))
 	if found.Diagnosis == nil {
 		found.Diagnosis = bare(&ev)
 	}
@@ -121,10 +132,13 @@ func Find(ev Evidence) Finding {
 	}
 	if found.Diagnosis == nil {
 		found.Diagnosis = deadline(&ev)
-		found.Recheck = sooner(found.Recheck, deadlineIn(&ev))
+		found.Recheck = Sooner(found.Recheck, deadlineIn(&ev))
+	}
+	if found.Diagnosis == nil {
+		found.add(autoscaling(&ev))
 	}
 	if found.Diagnosis == nil && ev.Missing > 0 {
-		found.Recheck = sooner(found.Recheck, later(ev.Missing))
+		found.Recheck = Sooner(found.Recheck, later(ev.Missing))
 	}
 	return found
 }
@@ -152,7 +166,7 @@ func containers(ev *Evidence) Finding {
 // add puts what another look found to what was found before it, which wins.
 func (f *Finding) add(g Finding) {
 	f.Unsettled = f.Unsettled || g.Unsettled
-	f.Recheck = sooner(f.Recheck, g.Recheck)
+	f.Recheck = Sooner(f.Recheck, g.Recheck)
 	f.Waiting = cmp.Or(f.Waiting, g.Waiting)
 	f.Initializing = cmp.Or(f.Initializing, g.Initializing)
 	if f.Diagnosis == nil {
@@ -171,8 +185,8 @@ func later(since time.Duration) time.Duration {
 	return min(max(since/2, time.Second), 30*time.Second)
 }
 
-// sooner is the earlier of two rechecks.
-func sooner(a, b time.Duration) time.Duration {
+// Sooner is the earlier of two rechecks.
+func Sooner(a, b time.Duration) time.Duration {
 	switch {
 	case a == 0:
 		return b

@@ -11,7 +11,7 @@ import (
 
 // names is what a fix has to name: a command, or a field of the App's spec.
 var names = regexp.MustCompile(`\b(kubectl|docker|curl|logs|restart|image|imagePullSecrets|imagePullPolicy|command|args|ports|type Job|` +
-	`replicas|resources|probes\.|volumes|spread\.|security|job\.|App's reference)\b|\bUSER `)
+	`replicas|resources|probes\.|volumes|schedule\.|scaleTargetRef|ingress\.|spread\.|security|job\.|App's reference)\b|\bUSER `)
 
 // checkFix says whether a fix tells where to lay hands on.
 func checkFix(t *testing.T, d *runnerapi.Diagnosis) {

@@ -130,7 +130,7 @@ func TestClaims(t *testing.T) {
 	f := Find(Evidence{Pods: []*corev1.Pod{p}, Now: now})
 	assert.Nil(t, f.Diagnosis, "the volume may be in the making")
 	assert.Positive(t, f.Recheck)
-	f = Find(Evidence{Pods: []*corev1.Pod{p}, Claims: map[types.UID]string{p.UID: "claim data-web-0: no class fast"}, Now: now})
+	f = Find(Evidence{Pods: []*corev1.Pod{p}, Claims: map[types.UID]Claim{p.UID: {Name: "data-web-0", Message: "no class fast"}}, Now: now})
 	require.NotNil(t, f.Diagnosis, "somebody said that it will not come")
 	assert.Equal(t, runnerapi.CauseVolumeNotBound, f.Diagnosis.Cause)
 	assert.Contains(t, f.Diagnosis.Message, "no class fast")
@@ -178,7 +178,7 @@ func FuzzMessages(f *testing.F) {
 		for _, ev := range []Evidence{
 			{Refused: refused, Now: now},
 			{Pods: []*corev1.Pod{first}, Mounts: map[types.UID]string{first.UID: mounts}, Now: now},
-			{Pods: []*corev1.Pod{second}, Claims: map[types.UID]string{second.UID: mounts}, Now: now},
+			{Pods: []*corev1.Pod{second}, Claims: map[types.UID]Claim{second.UID: {Message: mounts, Waits: len(refused)%2 == 0}}, Now: now},
 		} {
 			if d := Find(ev).Diagnosis; d != nil && (d.Cause == "" || d.Message == "" || d.Fix == "") {
 				t.Fatalf("%+v", d)

@@ -33,7 +33,7 @@ func lost(ev *Evidence) Finding {
 				return Finding{Diagnosis: onLostNode(pod, node == nil, trouble), Recheck: lookAgain}
 			}
 		}
-		recheck = sooner(recheck, askAt(pod, ev.Now))
+		recheck = Sooner(recheck, askAt(pod, ev.Now))
 	}
 	return Finding{Recheck: recheck}
 }

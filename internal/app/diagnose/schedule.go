@@ -34,18 +34,18 @@ func schedule(ev *Evidence) Finding {
 			if f.Diagnosis != nil {
 				return f
 			}
-			recheck = sooner(recheck, f.Recheck)
+			recheck = Sooner(recheck, f.Recheck)
 		}
 		for _, cond := range pod.Status.Conditions {
-			if cond.Type == corev1.PodScheduled && cond.Status == corev1.ConditionFalse && cond.Reason == corev1.PodReasonUnschedulable {
+			if cond.Type == corev1.PodScheduled && cond.Status == corev1.ConditionFalse && cond.Reason != corev1.PodReasonSchedulingGated {
 				f := unbound(pod, cond, ev)
-				if f.Diagnosis == nil && f.Recheck == 0 {
+				if f.Diagnosis == nil && f.Recheck == 0 && cond.Reason == corev1.PodReasonUnschedulable {
 					f.Diagnosis = unschedulable(pod, cond.Message, ev.Tainted)
 				}
 				if f.Diagnosis != nil {
 					return f
 				}
-				recheck = sooner(recheck, f.Recheck)
+				recheck = Sooner(recheck, f.Recheck)
 			}
 		}
 	}
@@ -69,12 +69,12 @@ func unplaced(pod *corev1.Pod, ev *Evidence) Finding {
 		}
 		gated = gated || c.Type == corev1.PodScheduled
 	}
-	if left := pod.CreationTimestamp.Add(placedBy).Sub(ev.Now); left > 0 {
+	if left := pod.CreationTimestamp.Add(placedBy).Sub(ev.Now); left > 0 && (gated || ev.Claims[pod.UID].Message == "") {
 		return Finding{Recheck: left}
 	}
 	d := &runnerapi.Diagnosis{Cause: runnerapi.CauseUnschedulable, Object: "pod/" + pod.Name}
 	scheduler := pod.Spec.SchedulerName
-	switch why := ev.Claims[pod.UID]; {
+	switch {
 	case gated:
 		var gates []string
 		for _, g := range pod.Spec.SchedulingGates {
@@ -82,14 +82,13 @@ func unplaced(pod *corev1.Pod, ev *Evidence) Finding {
 		}
 		d.Message = "the pod may not be placed yet: it has scheduling gates " + clip(strings.Join(gates, ", "))
 		d.Fix = "have what put the gates there take them away, or leave them out of the pods (kubectl get pod -o yaml)"
-	case why != "":
-		d.Cause, d.Message = runnerapi.CauseVolumeNotBound, "no volume is there for "+clip(why)
-		d.Fix = "see that the provisioner of the storage class runs (kubectl get storageclass), or name another class in volumes.claim.storageClass"
+	case ev.Claims[pod.UID].Message != "":
+		return unmade(pod, pod.CreationTimestamp.Time, ev)
 	case scheduler != "" && scheduler != corev1.DefaultSchedulerName:
 		d.Message = "no scheduler named " + scheduler + " has taken the pod"
 		d.Fix = "correct schedulerName in what makes the pods, or start that scheduler"
 	case len(claimNames(pod)) > 0: // it may wait for a volume that is being made
-		return Finding{Recheck: later(ev.Now.Sub(pod.CreationTimestamp.Time))}
+		return unmade(pod, pod.CreationTimestamp.Time, ev)
 	default:
 		d.Message = "the cluster's scheduler has not looked at the pod"
 		d.Fix = "see that the scheduler runs (kubectl -n kube-system get pods)"

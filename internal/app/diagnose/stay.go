@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -13,10 +14,19 @@ import (
 type Stabilization struct {
 	Unprobed    time.Duration // of a pod without a readiness or liveness probe
 	Least, Most time.Duration // limits for pods with probes
+	// Volume is how long a volume may be in the making before it counts as a trouble though
+	// the cluster reports no failure: clouds take their time.
+	Volume time.Duration
+	// Metrics is how long an autoscaler may have no figures of the pods: a healthy one says
+	// so for its first minute.
+	Metrics time.Duration
 }
 
 // DefaultStabilization is what an agent uses unless its configuration says otherwise.
-var DefaultStabilization = Stabilization{Unprobed: 30 * time.Second, Least: 10 * time.Second, Most: 5 * time.Minute}
+var DefaultStabilization = Stabilization{
+	Unprobed: 30 * time.Second, Least: 10 * time.Second, Most: 5 * time.Minute,
+	Volume: 2 * time.Minute, Metrics: 2 * time.Minute,
+}
 
 // WithUnprobed is the default with another time for pods without probes, which
 // also limits the least time from below.
@@ -24,6 +34,11 @@ func WithUnprobed(d time.Duration) Stabilization {
 	s := DefaultStabilization
 	s.Unprobed, s.Least = d, min(s.Least, d)
 	return s
+}
+
+// volume is the patience with volumes, the default where none is set.
+func (s Stabilization) volume() time.Duration {
+	return cmp.Or(s.Volume, DefaultStabilization.Volume)
 }
 
 // of is the time that the pod's probes ask for, counted from when it became

@@ -92,26 +92,18 @@ func TestPodsThatNobodyPlaces(t *testing.T) {
 		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/quota"}}
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonSchedulingGated}}
 	}
-	claim := func(p *corev1.Pod) {
-		p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
-	}
 	for name, c := range map[string]struct {
 		change  func(*corev1.Pod)
-		claims  string
 		cause   runnerapi.Cause
 		message string
 	}{
-		"gates":             {gates, "", runnerapi.CauseUnschedulable, "scheduling gates example.com/quota"},
-		"another scheduler": {func(p *corev1.Pod) { p.Spec.SchedulerName = "volcano" }, "", runnerapi.CauseUnschedulable, "no scheduler named volcano"},
-		"no scheduler":      {func(*corev1.Pod) {}, "", runnerapi.CauseUnschedulable, "scheduler has not looked"},
-		"no provisioner": {
-			claim, "claim data: Waiting for a volume to be created by the external provisioner 'nowhere'",
-			runnerapi.CauseVolumeNotBound, "provisioner 'nowhere'",
-		},
+		"gates":             {gates, runnerapi.CauseUnschedulable, "scheduling gates example.com/quota"},
+		"another scheduler": {func(p *corev1.Pod) { p.Spec.SchedulerName = "volcano" }, runnerapi.CauseUnschedulable, "no scheduler named volcano"},
+		"no scheduler":      {func(*corev1.Pod) {}, runnerapi.CauseUnschedulable, "scheduler has not looked"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			find := func(age time.Duration) Finding {
-				return Find(Evidence{Pods: []*corev1.Pod{pending(age, c.change)}, Claims: map[types.UID]string{"1": c.claims}, Now: now})
+				return Find(Evidence{Pods: []*corev1.Pod{pending(age, c.change)}, Now: now})
 			}
 			young := find(placedBy - time.Second)
 			assert.Nil(t, young.Diagnosis)

@@ -8,48 +8,116 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 var (
-	noClaim   = regexp.MustCompile(`persistentvolumeclaim "([^"]+)" not found`)
-	noFileKey = regexp.MustCompile(`references non-existent (secret|config) key: (\S+)`)
+	noClaim     = regexp.MustCompile(`persistentvolumeclaim "([^"]+)" not found`)
+	provisioner = regexp.MustCompile(`external provisioner ['"]([^'"]+)['"]`)
+	noFileKey   = regexp.MustCompile(`references non-existent (secret|config) key: (\S+)`)
 )
 
 const (
 	unboundWords = "unbound immediate PersistentVolumeClaims"
-	// boundBy is how long a volume may be in the making before it counts as a
-	// trouble though nobody said so: clouds take their time.
-	boundBy = 2 * time.Minute
+	// bindingWords are the scheduler's once it has waited in vain for a volume that is made
+	// for a pod's node.
+	bindingWords = "binding volumes"
 )
+
+// Claim is what the cluster says of a claim that a pod waits for.
+type Claim struct {
+	Name string
+	// Message is why it has no volume; empty where nothing was said.
+	Message string
+	// Waits says that the message is no failure: the volume is asked of a provisioner.
+	Waits bool
+}
 
 // unbound finds a pod that waits for a volume. That is no trouble yet while the
 // volume may be in the making.
 func unbound(pod *corev1.Pod, cond corev1.PodCondition, ev *Evidence) Finding {
-	d := &runnerapi.Diagnosis{Cause: runnerapi.CauseVolumeNotBound, Object: "pod/" + pod.Name}
 	if m := noClaim.FindStringSubmatch(cond.Message); m != nil {
-		d.Message = fmt.Sprintf("claim %q, which the App refers to, does not exist in namespace %s", m[1], pod.Namespace)
-		d.Fix = fmt.Sprintf("create PersistentVolumeClaim %q, or correct volumes.existingClaim; the App then starts by itself", m[1])
-		return found(d)
+		return found(&runnerapi.Diagnosis{
+			Cause: runnerapi.CauseVolumeNotBound, Object: "pod/" + pod.Name,
+			Message: fmt.Sprintf("claim %q, which the App refers to, does not exist in namespace %s", m[1], pod.Namespace),
+			Fix:     fmt.Sprintf("create PersistentVolumeClaim %q, or correct volumes.existingClaim; the App then starts by itself", m[1]),
+		})
 	}
-	d.Fix = "name a storage class of the cluster in volumes.claim.storageClass that can make such a volume (kubectl get storageclass), or make a PersistentVolume that fits"
-	for _, says := range []string{unboundWords, "didn't find available persistent volumes", "volume node affinity conflict"} {
-		if !strings.Contains(cond.Message, says) {
-			continue
+	switch says := func(words string) bool { return strings.Contains(cond.Message, words) }; {
+	case says(unboundWords), says(bindingWords):
+		return unmade(pod, cond.LastTransitionTime.Time, ev)
+	case says("didn't find available persistent volumes"), says("volume node affinity conflict"):
+		if ev.Claims[pod.UID].Message != "" {
+			return unmade(pod, cond.LastTransitionTime.Time, ev)
 		}
-		since := ev.Now.Sub(cond.LastTransitionTime.Time)
-		switch why := ev.Claims[pod.UID]; {
-		case why != "":
-			d.Message = "no volume is there for " + clip(why)
-		case says == unboundWords && since < boundBy:
-			return Finding{Recheck: later(since)}
-		default:
-			d.Message = "no volume is there for claim " + claimsOf(pod) + ": " + clip(cond.Message)
+		return Finding{
+			Diagnosis: noVolume(pod, "claim "+claimsOf(pod)+": "+clip(cond.Message), otherClass),
+			Recheck:   later(ev.Now.Sub(cond.LastTransitionTime.Time)),
 		}
-		return Finding{Diagnosis: d, Recheck: later(since)}
 	}
 	return Finding{}
+}
+
+// unmade finds a volume that is not there: at once where the cluster says that making it
+// failed, and else after the time that making one may take.
+func unmade(pod *corev1.Pod, since time.Time, ev *Evidence) Finding {
+	claim, waits, boundBy := ev.Claims[pod.UID], ev.Now.Sub(since), ev.Stabilization.volume()
+	failed := claim.Message != "" && !claim.Waits
+	if !failed && waits < boundBy {
+		return Finding{Recheck: min(later(waits), boundBy-waits)}
+	}
+	name := claimsOf(pod)
+	if claim.Name != "" {
+		name = claim.Name
+	}
+	what, class := "claim "+name, classOf(name, ev)
+	if class != "" {
+		what += " (" + class + ")"
+	}
+	switch m := provisioner.FindStringSubmatch(claim.Message); {
+	case failed:
+		return Finding{Diagnosis: noVolume(pod, what+": "+clip(claim.Message), otherClass), Recheck: later(waits)}
+	case m != nil:
+		of := ""
+		if class != "" {
+			of = " of " + class
+		}
+		d := noVolume(pod, fmt.Sprintf("%s after %s: provisioner %s has not made it", what, boundBy, m[1]),
+			fmt.Sprintf("see that provisioner %s%s runs (kubectl get storageclass; kubectl get pods -A), or name another class in volumes.claim.storageClass", m[1], of))
+		return Finding{Diagnosis: d, Recheck: later(waits)}
+	}
+	return Finding{Diagnosis: noVolume(pod, fmt.Sprintf("%s after %s", what, boundBy), otherClass), Recheck: later(waits)}
+}
+
+const otherClass = "name a storage class of the cluster in volumes.claim.storageClass that can make such a volume (kubectl get storageclass), or make a PersistentVolume that fits"
+
+func noVolume(pod *corev1.Pod, what, fix string) *runnerapi.Diagnosis {
+	return &runnerapi.Diagnosis{
+		Cause: runnerapi.CauseVolumeNotBound, Object: "pod/" + pod.Name, Message: "no volume is there for " + what, Fix: fix,
+	}
+}
+
+// classOf names the storage class of a claim that the workload has made for its pods.
+func classOf(claim string, ev *Evidence) string {
+	class := func(volume, class string) string {
+		switch {
+		case !strings.HasPrefix(claim, volume+"-"):
+			return ""
+		case class == "":
+			return "the default storage class"
+		}
+		return "storage class " + class
+	}
+	if ev.StatefulSet != nil {
+		for _, c := range ev.StatefulSet.Spec.VolumeClaimTemplates {
+			if found := class(c.Name, ptr.Deref(c.Spec.StorageClassName, "")); found != "" {
+				return found
+			}
+		}
+	}
+	return ""
 }
 
 // UnboundClaims are the claims of a pod that has to wait for one of them.
@@ -58,7 +126,8 @@ func UnboundClaims(pod *corev1.Pod) []string {
 		return claimNames(pod) // its scheduler waits for them, and says nothing
 	}
 	for _, c := range pod.Status.Conditions {
-		if isScheduled(c) && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, unboundWords) {
+		if isScheduled(c) && c.Status == corev1.ConditionFalse &&
+			(strings.Contains(c.Message, unboundWords) || strings.Contains(c.Message, bindingWords)) {
 			return claimNames(pod)
 		}
 	}

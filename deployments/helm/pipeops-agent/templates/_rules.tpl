@@ -64,6 +64,12 @@
   - list
   - watch
 - apiGroups:
+  - networking.k8s.io
+  resources:
+  - ingressclasses
+  verbs:
+  - list
+- apiGroups:
   - autoscaling
   resources:
   - horizontalpodautoscalers

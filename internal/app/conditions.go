@@ -1,0 +1,25 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// conditions puts into the status what has no part in the phase, and says when to look again.
+func (e *Engine) conditions(ctx context.Context, a *App, m made, s *Status) (time.Duration, error) {
+	s.Conditions, s.PublicURLs = nil, nil
+	if m.workload == nil {
+		return 0, nil
+	}
+	if schedule := a.Spec.Schedule; schedule != nil && a.Spec.Type == runnerapi.TypeCronJob {
+		c := runnerapi.ConditionScheduled.True(runnerapi.ReasonScheduleApplies)
+		if schedule.Suspended {
+			c = runnerapi.ConditionScheduled.False(runnerapi.ReasonSuspended,
+				"no run starts: the schedule is suspended", "set schedule.suspended to false")
+		}
+		s.Conditions = append(s.Conditions, *c)
+	}
+	return e.served(ctx, a, s)
+}

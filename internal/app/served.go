@@ -1,0 +1,142 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+const (
+	// maxClasses bounds what is read of the cluster's IngressClasses.
+	maxClasses = 100
+	// Nothing tells of a TLS Secret that comes, goes or changes: it is looked for again.
+	lookForSecret  = 15 * time.Second
+	lookAfterItFor = 10 * time.Minute
+)
+
+// served puts into the status whether the App's Ingress is served, and at which URLs. It says
+// when to look again.
+func (e *Engine) served(ctx context.Context, a *App, s *Status) (time.Duration, error) {
+	if a.Spec.Ingress == nil {
+		return 0, nil
+	}
+	in := &networkingv1.Ingress{}
+	if err := e.cached.Get(ctx, client.ObjectKeyFromObject(a), in); apierrors.IsNotFound(err) || err == nil && !owns(a, in) {
+		return 0, nil
+	} else if err != nil {
+		return 0, fmt.Errorf("read the Ingress of App %s: %w", a.key(), err)
+	}
+	ev := diagnose.IngressEvidence{Ingress: in, Now: e.now(), Secrets: map[string]corev1.SecretType{}}
+	var recheck time.Duration
+	for _, t := range in.Spec.TLS {
+		if t.SecretName == "" { // the controller has a certificate of its own
+			continue
+		}
+		kind, again, err := e.secretTypes.get(ctx, e, a.Namespace, t.SecretName)
+		if err != nil { // no reason to say nothing of the rest
+			e.log.Warn().Err(err).Msg("the certificate of an App's Ingress is not known; looking again")
+			again = lookForSecret
+		} else {
+			ev.Secrets[t.SecretName] = kind
+		}
+		recheck = diagnose.Sooner(recheck, again)
+	}
+	if diagnose.WantsClasses(in) {
+		ev.Classes = e.ingressClasses(ctx)
+	}
+	condition, again := diagnose.Served(ev)
+	s.Conditions = append(s.Conditions, *condition)
+	if len(in.Status.LoadBalancer.Ingress) > 0 {
+		s.PublicURLs = publicURLs(a, diagnose.UnservedHosts(ev))
+	}
+	return diagnose.Sooner(recheck, again), nil
+}
+
+// ingressClasses are those of the cluster; nil where they are not known.
+func (e *Engine) ingressClasses(ctx context.Context) []networkingv1.IngressClass {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var list networkingv1.IngressClassList
+	if err := e.live.List(ctx, &list, client.Limit(maxClasses)); err != nil {
+		e.log.Warn().Err(err).Msg("the cluster's ingress classes are not known")
+		return nil
+	}
+	return append([]networkingv1.IngressClass{}, list.Items...)
+}
+
+// secretTypes are the types of TLS Secrets, as they were read last.
+type secretTypes struct {
+	mu    sync.Mutex
+	known map[runnerapi.Key]secretType
+}
+
+type secretType struct {
+	kind  corev1.SecretType
+	until time.Time
+}
+
+// maxSecretTypes bounds how many are remembered.
+const maxSecretTypes = 2000
+
+// get is the type of a Secret, empty where there is none, and when to look again.
+func (s *secretTypes) get(ctx context.Context, e *Engine, namespace, name string) (corev1.SecretType, time.Duration, error) {
+	now, key := e.now(), runnerapi.Key{Namespace: namespace, Name: name}
+	s.mu.Lock()
+	have, ok := s.known[key]
+	s.mu.Unlock()
+	if ok && now.Before(have.until) {
+		return have.kind, have.until.Sub(now), nil
+	}
+	kind, err := e.typeOfSecret(ctx, namespace, name)
+	if err != nil {
+		return "", 0, err
+	}
+	again := lookForSecret
+	if kind == corev1.SecretTypeTLS {
+		again = lookAfterItFor
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known == nil || len(s.known) >= maxSecretTypes {
+		s.known = map[runnerapi.Key]secretType{}
+	}
+	s.known[key] = secretType{kind, now.Add(again)}
+	return kind, again, nil
+}
+
+// typeOfSecret asks for what kubectl prints of a Secret: its type, not what it holds.
+func (e *Engine) typeOfSecret(ctx context.Context, namespace, name string) (corev1.SecretType, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	raw, err := e.core.Get().Namespace(namespace).Resource("secrets").Name(name).
+		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").Param("includeObject", string(metav1.IncludeNone)).
+		Do(ctx).Raw()
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("look for secret %s/%s: %w", namespace, name, err)
+	}
+	var table metav1.Table
+	if err := json.Unmarshal(raw, &table); err != nil {
+		return "", fmt.Errorf("read the type of secret %s/%s: %w", namespace, name, err)
+	}
+	column := slices.IndexFunc(table.ColumnDefinitions, func(c metav1.TableColumnDefinition) bool { return c.Name == "Type" })
+	if column < 0 || len(table.Rows) == 0 || column >= len(table.Rows[0].Cells) {
+		return "", fmt.Errorf("read the type of secret %s/%s: the API server does not name it", namespace, name)
+	}
+	kind, _ := table.Rows[0].Cells[column].(string)
+	return corev1.SecretType(kind), nil
+}
