@@ -40,7 +40,9 @@ func TestAnAutoscalerWithoutFigures(t *testing.T) {
 		Image: helloImage(t, env), Autoscaling: &runnerapi.Autoscaling{Min: 1, Max: 2, CPUPercent: 50},
 		Resources: runnerapi.Resources{Requests: runnerapi.ResourceAmounts{CPU: "0"}},
 	})
-	c := trouble{cause: runnerapi.CauseAutoscalingFailed, message: "the autoscaler does not change the number of pods", lives: true}
+	c := trouble{ // what lasts: at its start each has no figures
+		cause: runnerapi.CauseAutoscalingFailed, message: "no metrics returned matched known pods", fix: "resources.requests.cpu above 0", lives: true,
+	}
 	a := troubled(t, e, k, c)
 	checkTrouble(t, a, c)
 	assert.Equal(t, runnerapi.PhaseDegraded, a.Status.Phase)

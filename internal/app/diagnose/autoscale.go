@@ -72,6 +72,8 @@ func unscaled(h *autoscalingv2.HorizontalPodAutoscaler, c autoscalingv2.Horizont
 		d.Fix = fmt.Sprintf("set resources.requests.%s above 0: the autoscaler is to keep a percentage of it", resource)
 	case strings.Contains(c.Message, "resource metrics API"), strings.Contains(c.Message, "metrics.k8s.io"):
 		d.Fix = "install metrics-server in the cluster, or repair it (kubectl get apiservice v1beta1.metrics.k8s.io)"
+	case c.Reason == "AmbiguousSelector":
+		d.Fix = fmt.Sprintf("leave one autoscaler for these pods (kubectl -n %s get hpa)", h.Namespace)
 	case c.Reason == "FailedGetScale":
 		d.Fix = "correct scaleTargetRef to a workload that exists"
 	default:

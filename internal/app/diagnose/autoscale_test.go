@@ -50,6 +50,10 @@ func TestAutoscalersThatCannotScale(t *testing.T) {
 			autoscalingv2.AbleToScale, "FailedGetScale", `the HPA controller was unable to get the target's current scale: deployments.apps "web" not found`,
 			"not found", "scaleTargetRef",
 		},
+		"two for the same pods": {
+			autoscalingv2.ScalingActive, "AmbiguousSelector", "pods by selector app=web are controlled by multiple HPAs: [shop/web shop/other]",
+			"multiple HPAs", "leave one autoscaler",
+		},
 		"turned off":      {autoscalingv2.ScalingActive, "ScalingDisabled", "scaling is disabled since the replica count of the target is zero", "", ""},
 		"just scaled":     {autoscalingv2.AbleToScale, "BackoffDownscale", "the time since the previous scale is still within the downscale forbidden window", "", ""},
 		"at its greatest": {autoscalingv2.ScalingLimited, "DesiredWithinRange", "the desired count is within the acceptable range", "", ""},
