@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -95,7 +96,7 @@ func objectOf(info *resource.Info) (*object, error) {
 		}
 		u = &unstructured.Unstructured{Object: raw}
 	}
-	return &object{u, "release", ""}, nil
+	return &object{Unstructured: u, source: "release"}, nil
 }
 
 // Create implements kube.Interface.
@@ -200,7 +201,8 @@ func (w *waiter) WaitForDelete(list kube.ResourceList, limit time.Duration) erro
 
 // WatchUntilReady implements kube.Waiter: for hooks, of which Jobs and Pods have to end.
 func (w *waiter) WatchUntilReady(list kube.ResourceList, limit time.Duration) error {
-	return w.poll(list, limit, "end", func(_ context.Context, info *resource.Info) (bool, error) {
+	since := map[*resource.Info]time.Time{}
+	return w.poll(list, limit, "end", func(ctx context.Context, info *resource.Info) (bool, error) {
 		kind := info.Mapping.GroupVersionKind.GroupKind().String()
 		if kind != "Job.batch" && kind != "Pod" {
 			return true, nil
@@ -212,7 +214,21 @@ func (w *waiter) WatchUntilReady(list kube.ResourceList, limit time.Duration) er
 		if err != nil {
 			return false, err
 		}
-		return ended(o)
+		if done, _ := ended(o); done || w.workloads == nil {
+			return ended(o)
+		}
+		report, _, err := w.workloads.Check(ctx, o.Unstructured)
+		switch {
+		case err != nil:
+			return false, err
+		case report.State == runnerapi.ObjectFailed:
+			return false, w.broken(report, info, since)
+		}
+		delete(since, info)
+		if report.Message == "" {
+			return ended(o)
+		}
+		return false, errors.New(report.Message)
 	})
 }
 

@@ -27,8 +27,9 @@ const (
 )
 
 // compare has the API server say what would become of each object, without changing
-// anything: what it would refuse is refused before the first object is made.
-func compare(ctx context.Context, c *cluster, key runnerapi.Key, objects []*object, force bool) ([]runnerapi.ReleaseObject, error) {
+// anything: what it would refuse is refused before the first object is made, together with
+// what was refused before.
+func compare(ctx context.Context, c *cluster, key runnerapi.Key, objects []*object, force bool, before map[*object]error) ([]runnerapi.ReleaseObject, error) {
 	client, mapper, err := c.objects()
 	if err != nil {
 		return nil, err
@@ -36,6 +37,10 @@ func compare(ctx context.Context, c *cluster, key runnerapi.Key, objects []*obje
 	all := make([]runnerapi.ReleaseObject, 0, len(objects))
 	var refused []error
 	for i, o := range objects {
+		if err := before[o]; err != nil {
+			refused = append(refused, err)
+			continue
+		}
 		c.say("comparing %s with the cluster (%d of %d)", o, i+1, len(objects))
 		change, err := compareOne(ctx, client, mapper, key, o, objects, force)
 		if p := (*problem.Error)(nil); errors.As(err, &p) && !p.Passing() {
@@ -43,7 +48,7 @@ func compare(ctx context.Context, c *cluster, key runnerapi.Key, objects []*obje
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s (%s): %w", o, o.source, err)
+			return nil, fmt.Errorf("%s (%s): %w", o, o.where(), err)
 		}
 		all = append(all, described(o, change))
 	}
@@ -104,7 +109,7 @@ func compareOne(ctx context.Context, client dynamic.Interface, mapper meta.RESTM
 	}
 	if meta.IsNoMatchError(err) {
 		return "", problem.Errorf(problem.Invalid, "install what brings this kind first, or correct apiVersion and kind",
-			"%s (%s): the cluster has no kind %s in %s", o, o.source, gvk.Kind, o.GetAPIVersion()).WithField("chart")
+			"%s (%s): the cluster has no kind %s in %s", o, o.where(), gvk.Kind, o.GetAPIVersion()).WithField("chart")
 	}
 	if err != nil {
 		return "", kubeproblem.From(err, "finding kind "+gvk.Kind)
@@ -128,7 +133,7 @@ func compareOne(ctx context.Context, client dynamic.Interface, mapper meta.RESTM
 	}
 	if live != nil && !owned(live, key) {
 		return "", problem.Errorf(problem.Conflict, "delete it, or have the chart name its own otherwise",
-			"%s (%s) is there already, and not this release's", o, o.source)
+			"%s (%s) is there already, and not this release's", o, o.where())
 	}
 	then, err := try(ctx, at, marked(o, key, mapping), force)
 	if err != nil && strings.Contains(err.Error(), "does not support dry run") {
@@ -185,7 +190,7 @@ func about(o *object, err error) error {
 		return err
 	}
 	named := *withRights(p)
-	named.Detail = fmt.Sprintf("%s (%s): %s", o, o.source, named.Detail)
+	named.Detail = fmt.Sprintf("%s (%s): %s", o, o.where(), named.Detail)
 	return &named
 }
 

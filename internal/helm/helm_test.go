@@ -4,9 +4,11 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	release "helm.sh/helm/v4/pkg/release/v1"
@@ -284,7 +286,7 @@ func TestRightsThatAreMissingAreNamed(t *testing.T) {
 	_, err := r.PutRelease(t.Context(), key("rights"), of(chart, nil), byTest)
 	p := problemOf(t, err)
 	assert.Equal(t, runnerapi.CodeForbidden, p.Code)
-	assert.Contains(t, p.Detail, "ServiceAccount rights (guide/templates/a.yaml): the agent may not ")
+	assert.Contains(t, p.Detail, "ServiceAccount rights (guide/templates/a.yaml, document 2, from line 5 of what it renders to): the agent may not ")
 	assert.Contains(t, p.Fix, "manifest-rights.yaml")
 	_, err = service(t, env, "rights")
 	assert.True(t, apierrors.IsNotFound(err), "%v", err)
@@ -312,13 +314,15 @@ func TestWhatTheClusterRefusesIsRefusedBeforeAnythingIsMade(t *testing.T) {
 		assert.True(t, apierrors.IsNotFound(err), "%v", err)
 		assert.Empty(t, revisions(t, env, "others"))
 	}
+	const elsewhere = "\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: kube-system}}"
 	both := "{apiVersion: example.com/v1, kind: Strange, metadata: {name: a}}\n---\n{apiVersion: v1, kind: Service, metadata: {name: b}, spec: {ports: [{port: 99999}]}}"
-	_, err := r.PutRelease(t.Context(), key("others"), of(pack(t, map[string]string{"templates/a.yaml": both}), nil), byTest)
+	_, err := r.PutRelease(t.Context(), key("others"), of(pack(t, map[string]string{"templates/a.yaml": both + elsewhere}), nil), byTest)
 	p := problemOf(t, err)
-	require.Len(t, p.Fields, 2, "all at once")
-	said := p.Fields[0].Message + p.Fields[1].Message
-	assert.Contains(t, said, "Strange a (guide/templates/a.yaml)")
-	assert.Contains(t, said, "Service b (guide/templates/a.yaml)")
+	require.Len(t, p.Fields, 3, "all at once, whoever refuses")
+	said := p.Fields[0].Message + p.Fields[1].Message + p.Fields[2].Message
+	assert.Contains(t, said, "it is in namespace kube-system")
+	assert.Contains(t, said, "Strange a (guide/templates/a.yaml, document 1, from line 1 of what it renders to)")
+	assert.Contains(t, said, "Service b (guide/templates/a.yaml, document 2, from line 2 of what it renders to)")
 }
 
 // TestReleasesOfSomebodyElse are seen, and changed only when they are adopted. What stands
@@ -481,4 +485,96 @@ spec:
 	gone, err := r.GetRelease(t.Context(), key("pods"))
 	require.NoError(t, err)
 	assert.Equal(t, runnerapi.ObjectMissing, gone.Objects[0].State)
+}
+
+// podsChart is a chart of one workload of any kind.
+func podsChart(t *testing.T, head, restart, more string) []byte {
+	t.Helper()
+	return pack(t, map[string]string{"templates/web.yaml": head + `
+  template:
+    metadata: {labels: {app: {{ .Release.Name }}}}
+    spec:
+      restartPolicy: ` + restart + `
+      ` + more + `
+      securityContext: {runAsNonRoot: true, runAsUser: 10001, seccompProfile: {type: RuntimeDefault}}
+      containers:
+      - name: web
+        image: {{ .Values.image | quote }}
+        envFrom: [{{ with .Values.secret }}{secretRef: {name: {{ . }}}}{{ end }}]
+        securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
+`})
+}
+
+const aDeployment = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: {{ .Release.Name }}}
+spec:
+  selector: {matchLabels: {app: {{ .Release.Name }}}}`
+
+// TestWhatDoesNotMendFailsAReleaseAtOnce, however long its patience: hooks, too.
+func TestWhatDoesNotMendFailsAReleaseAtOnce(t *testing.T) {
+	env := kubetest.Full(t)
+	r := start(t, env.Agent, func(o *helm.Options) {
+		o.Workloads = health.New(env.Agent, app.StabilizationFor(time.Second))
+		o.Patience = time.Hour
+	})
+	remove(t, env, "final", "hooked")
+	image, err := env.Cluster.LoadApp(t.Context(), "hello")
+	require.NoError(t, err)
+	bad := deploy(t, r, "final", of(podsChart(t, aDeployment, "Always", ""), map[string]any{"image": image, "secret": "nowhere"}))
+	assert.Equal(t, runnerapi.ReleaseFailed, bad.Status)
+	assert.Contains(t, bad.Description, "nowhere")
+
+	hook := podsChart(t, `apiVersion: batch/v1
+kind: Job
+metadata: {name: {{ .Release.Name }}-hook, annotations: {helm.sh/hook: pre-install, helm.sh/hook-delete-policy: hook-failed}}
+spec:
+  backoffLimit: 100`, "Never", "")
+	bad = deploy(t, r, "hooked", of(hook, map[string]any{"image": "apps.test/no-such-image:3"}))
+	assert.Equal(t, runnerapi.ReleaseFailed, bad.Status)
+	assert.Contains(t, bad.Description, "image apps.test/no-such-image:3 does not exist")
+}
+
+// TestAReleaseWhosePodsAreRefusedIsStopped, and goes on with the next upgrade.
+func TestAReleaseWhosePodsAreRefusedIsStopped(t *testing.T) {
+	env := kubetest.Full(t)
+	checker := health.New(env.Agent, app.StabilizationFor(time.Second))
+	r := start(t, env.Agent, func(o *helm.Options) { o.Workloads = checker })
+	stopping(t, checker)
+	remove(t, env, "refusing")
+	image, err := env.Cluster.LoadApp(t.Context(), "hello")
+	require.NoError(t, err)
+	name, err := env.Cluster.Kubectl(t.Context(), "get", "nodes", "-o", "jsonpath={.items[0].metadata.name}")
+	require.NoError(t, err)
+	node := string(name)
+	values := map[string]any{"image": image}
+	spec := of(podsChart(t, aDeployment, "Always", "nodeName: "+node+"\n      nodeSelector: {no: such}"), values)
+	spec.Timeout = "5s"
+	_, err = r.PutRelease(t.Context(), key("refusing"), spec, byTest)
+	require.NoError(t, err)
+	await.Until(t, "the agent has stopped it", func() bool {
+		now, err := r.GetRelease(t.Context(), key("refusing"))
+		require.NoError(t, err)
+		return len(now.Objects) == 1 && now.Objects[0].State == runnerapi.ObjectFailed && strings.Contains(now.Objects[0].Message, "the agent stopped the rollout")
+	})
+	outcome(t, r, "refusing")
+	replicas, err := env.Cluster.Kubectl(t.Context(), "-n", production, "get", "deployment", "refusing", "-o", "jsonpath={.spec.replicas}")
+	require.NoError(t, err)
+	assert.Equal(t, "0", string(replicas))
+	good := deploy(t, r, "refusing", of(podsChart(t, aDeployment, "Always", ""), values))
+	assert.Equal(t, runnerapi.ReleaseDeployed, good.Status, good.Description)
+	assert.Equal(t, runnerapi.ObjectReady, good.Objects[0].State, good.Objects[0].Message)
+}
+
+// stopping runs what stops workloads, until the test ends.
+func stopping(t *testing.T, checker *health.Checker) {
+	t.Helper()
+	s := &health.Stopper{Checker: checker, Leads: func() bool { return true }, Log: zerolog.New(zerolog.NewTestWriter(t))}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		assert.NoError(t, await.Receive(t, done, "the end of what stops workloads"))
+	})
 }

@@ -23,6 +23,15 @@ type object struct {
 	*unstructured.Unstructured
 	source string // template
 	hook   string // when it is made, for a hook; crd for what comes ahead of all
+	at     func() string
+}
+
+// where says where in its template an object is, as far as that can be found.
+func (o *object) where() string {
+	if o.at == nil {
+		return o.source
+	}
+	return o.at()
 }
 
 // parseObjects takes the documents of a rendered template apart, and lists in them.
@@ -47,11 +56,11 @@ func parseObjects(source, text, hook string) ([]*object, error) {
 			return nil, bad(err)
 		}
 		if !u.IsList() {
-			all = append(all, &object{u, source, hook})
+			all = append(all, &object{Unstructured: u, source: source, hook: hook})
 			continue
 		}
 		err = u.EachListItem(func(item runtime.Object) error {
-			all = append(all, &object{item.(*unstructured.Unstructured), source, hook})
+			all = append(all, &object{Unstructured: item.(*unstructured.Unstructured), source: source, hook: hook})
 			return nil
 		})
 		if err != nil {
@@ -77,7 +86,7 @@ func (l limits) check(o *object) error {
 	switch {
 	case o.GetKind() == "" || o.GetAPIVersion() == "" || o.GetName() == "" && o.GetGenerateName() == "":
 		return problem.Errorf(problem.Invalid, "have the chart give each object apiVersion, kind and metadata.name",
-			"an object in %s lacks one of apiVersion, kind and name", o.source).WithField("chart")
+			"an object in %s lacks one of apiVersion, kind and name", o.where()).WithField("chart")
 	case o.GetNamespace() != "" && o.GetNamespace() != l.namespace:
 		return inTemplate(o, problem.Errorf(problem.Forbidden, "have the chart use .Release.Namespace",
 			"it is in namespace %s: a chart works in the namespace of its release alone, here %s", o.GetNamespace(), l.namespace))
@@ -97,7 +106,7 @@ func inTemplate(o *object, err error) error {
 		return err
 	}
 	located := *p.WithField("chart")
-	located.Detail = fmt.Sprintf("%s (%s): %s", o, o.source, p.Detail)
+	located.Detail = fmt.Sprintf("%s (%s): %s", o, o.where(), p.Detail)
 	return &located
 }
 

@@ -87,11 +87,12 @@ func (p *put) prepare(ctx context.Context) (*plan, error) {
 	if pl.rendered, err = p.render(cfg, looking, archive); err != nil {
 		return nil, err
 	}
-	if err := p.look(pl.objects); err != nil {
+	refused, err := p.look(pl.objects)
+	if err != nil {
 		return nil, err
 	}
 	p.lock.say("comparing the chart with the cluster")
-	if pl.changes, err = compare(p.ctx, cluster, p.key, pl.objects, p.spec.Adopt); err != nil {
+	if pl.changes, err = compare(p.ctx, cluster, p.key, pl.objects, p.spec.Adopt, refused); err != nil {
 		return nil, err
 	}
 	gone, err := p.goes(cluster, pl.objects)
@@ -128,22 +129,28 @@ func (p *put) render(cfg *action.Configuration, looking *getter, archive []byte)
 	return out, err
 }
 
-// look asks whether all that a chart brings is allowed.
-func (p *put) look(objects []*object) error {
-	var refused []error
+// look finds what no chart may bring. The policy is asked about the rest: what it refuses is
+// an error, together with the others.
+func (p *put) look(objects []*object) (refused map[*object]error, err error) {
+	refused = map[*object]error{}
+	var all []error
+	var rest []*object
 	for _, o := range objects {
 		if err := p.limits().check(o); err != nil {
-			refused = append(refused, err)
+			refused[o] = err
+			all = append(all, err)
+			continue
 		}
+		rest = append(rest, o)
 	}
-	if err := together(refused); err != nil {
-		return err
-	}
-	in, err := intents(objects)
+	in, err := intents(rest)
 	if err == nil && p.opts.AdmitObjects != nil {
 		err = p.opts.AdmitObjects(in)
 	}
-	return err
+	if err != nil {
+		return nil, together(append(all, err))
+	}
+	return refused, nil
 }
 
 // installs says whether there is nothing to upgrade.

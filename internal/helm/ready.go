@@ -59,10 +59,12 @@ func (w *waiter) checking(helms check, jobs bool) check {
 	}
 }
 
-// mends are causes that go by themselves where parts of a chart start side by side.
+// mends are causes that go by themselves: parts of a chart start side by side, images are
+// pulled again, nodes and volumes come. All other causes are final at once, as for an App:
+// what a chart brings was made before anything is waited for.
 var mends = []runnerapi.Cause{
-	runnerapi.CauseCrashLoop, runnerapi.CauseProbeFailing, runnerapi.CauseMissingSecret, runnerapi.CauseMissingConfigMap,
-	runnerapi.CauseMissingKey, runnerapi.CauseUnschedulable, runnerapi.CauseVolumeNotBound,
+	runnerapi.CauseCrashLoop, runnerapi.CauseProbeFailing, runnerapi.CauseImagePullFailed, runnerapi.CauseUnschedulable,
+	runnerapi.CauseVolumeNotBound, runnerapi.CauseNodeLost, runnerapi.CauseEvicted,
 }
 
 // broken is final at once, or after a while for what may mend itself.
@@ -131,6 +133,7 @@ var resources = map[string]schema.GroupVersionResource{
 	"Deployment.apps":  {Group: "apps", Version: "v1", Resource: "deployments"},
 	"StatefulSet.apps": {Group: "apps", Version: "v1", Resource: "statefulsets"},
 	"DaemonSet.apps":   {Group: "apps", Version: "v1", Resource: "daemonsets"},
+	"ReplicaSet.apps":  {Group: "apps", Version: "v1", Resource: "replicasets"},
 	"Job.batch":        {Group: "batch", Version: "v1", Resource: "jobs"},
 	"CronJob.batch":    {Group: "batch", Version: "v1", Resource: "cronjobs"},
 	autoscaler:         {Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers"},

@@ -164,6 +164,9 @@ func parseIn(files map[string]string, name, part, hook string) ([]*object, error
 	if err != nil {
 		_, err = parseObjects(render.Locate(name, files[name], part), part, hook)
 	}
+	for _, o := range found {
+		o.at = func() string { return render.Locate(name, files[name], part) }
+	}
 	return found, err
 }
 
