@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -45,12 +44,12 @@ or .json are read in the order of their names, or - for standard input.`,
 		Args:              exactArgs("AGENT"),
 		ValidArgsFunction: a.completeAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := c.read()
+			all, err := c.read()
 			if err != nil {
 				return usageError{err}
 			}
 			c.opts.NoPrune, c.opts.WriteOptions = !c.prune, c.options()
-			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error { return c.run(ctx, t, text) })
+			return a.on(cmd.Context(), args[0], func(ctx context.Context, t *target) error { return c.run(ctx, t, all) })
 		},
 	}
 	c.out.Add(cmd)
@@ -67,11 +66,11 @@ or .json are read in the order of their names, or - for standard input.`,
 }
 
 // read joins the files, each as documents of its own.
-func (c *applyCommand) read() ([]byte, error) {
+func (c *applyCommand) read() (*manifestFiles, error) {
 	if c.set == "" || len(c.files) == 0 {
 		return nil, errors.New("give the manifests with -f FILE, and the name of their set with --set NAME")
 	}
-	var all []byte
+	all := &manifestFiles{}
 	for _, name := range c.files {
 		paths := []string{name}
 		if info, err := os.Stat(name); name != "-" && err == nil && info.IsDir() {
@@ -84,13 +83,10 @@ func (c *applyCommand) read() ([]byte, error) {
 			if err != nil {
 				return nil, err
 			}
-			if len(all) > 0 {
-				all = append(bytes.TrimRight(all, "\n"), "\n---\n"...)
-			}
-			all = append(all, text...)
+			all.add(path, text)
 		}
 	}
-	if len(all) > runnerapi.MaxManifestsBody {
+	if len(all.text) > runnerapi.MaxManifestsBody {
 		return nil, fmt.Errorf("the manifests have more than %d bytes together: apply them as several sets", runnerapi.MaxManifestsBody)
 	}
 	return all, nil
@@ -113,12 +109,13 @@ func manifestsIn(dir string) ([]string, error) {
 	return paths, nil
 }
 
-func (c *applyCommand) run(ctx context.Context, t *target, text []byte) error {
+func (c *applyCommand) run(ctx context.Context, t *target, all *manifestFiles) error {
 	key := runnerapi.Key{Namespace: c.namespace, Name: c.set}
-	result, err := t.Apply(ctx, key, text, c.opts)
+	result, err := t.Apply(ctx, key, all.text, c.opts)
 	if err != nil {
-		return at(t, "set "+key.String(), err)
+		return at(t, "set "+key.String(), all.locateError(err))
 	}
+	all.locateAll(&result)
 	if c.wait.wanted() && !c.opts.DryRun && result.Failed == 0 && !result.Ready {
 		if err := c.await(ctx, t, key, &result); err != nil {
 			return err

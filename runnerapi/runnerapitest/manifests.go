@@ -3,6 +3,7 @@ package runnerapitest
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -21,14 +22,17 @@ func (b *FakeBackend) Apply(ctx context.Context, key runnerapi.Key, text []byte,
 	set := runnerapi.ManifestSet{Namespace: key.Namespace, Name: key.Name, Complete: true, AppliedAt: epoch, AppliedBy: opts.Caller.Runner}
 	result := runnerapi.ApplyResult{Namespace: key.Namespace, Name: key.Name, DryRun: opts.DryRun, Ready: !opts.DryRun}
 	var refs []runnerapi.ManifestRef
-	for _, doc := range bytes.Split(text, []byte("\n---\n")) {
+	line := 1
+	for n, doc := range bytes.Split(text, []byte("\n---\n")) {
 		var head struct {
 			APIVersion, Kind string
 			Metadata         struct{ Name string }
 		}
 		if err := yaml.Unmarshal(doc, &head); err != nil || head.Kind == "" {
-			return result, problem.Errorf(problem.Invalid, "correct the document", "document %d, line 1: kind is missing", len(refs)+1).WithField("document 1, line 1")
+			return result, problem.Errorf(problem.Invalid, "correct the document", "document %d, line %d: kind is missing", n+1, line).
+				WithField(fmt.Sprintf("document %d, line %d", n+1, line))
 		}
+		line += bytes.Count(doc, []byte("\n")) + 2
 		refs = append(refs, runnerapi.ManifestRef{APIVersion: head.APIVersion, Kind: head.Kind, Namespace: key.Namespace, Name: head.Metadata.Name})
 	}
 	opts.Read(refs)
