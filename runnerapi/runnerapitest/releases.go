@@ -7,7 +7,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// The fake's releases: one whose timeout is 1s fails, any other is deployed when it is
+// The fake's releases: one whose timeout is 1s fails, or is rolled back where it asks for that, any other is deployed when it is
 // asked for again.
 const failingTimeout = "1s"
 
@@ -50,6 +50,10 @@ func (b *FakeBackend) PutRelease(ctx context.Context, key runnerapi.Key, spec ru
 	}
 	if spec.Timeout == failingTimeout {
 		r.Status, r.Description = runnerapi.ReleaseFailed, "Service guide did not become ready within 1s"
+		if spec.RollbackOnFailure {
+			r.Undone = &runnerapi.ReleaseUndone{Revision: r.Revision, Description: r.Description}
+			r.Status, r.Description, r.Revision = runnerapi.ReleaseDeployed, "Rollback to 1", r.Revision+1
+		}
 	}
 	return b.keepRelease(key, r, history, opts), nil
 }
