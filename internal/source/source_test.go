@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/deployments"
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/manifests"
 	"github.com/pipeops/pipeops-vm-agent/internal/policy"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -108,22 +110,31 @@ rules:
 // open is a place whose agent follows repositories by the machine's clock, or by another one.
 func open(t *testing.T, by ...clock.WithTicker) *place {
 	t.Helper()
-	env := kubetest.ControlPlane(t)
+	return openIn(t, kubetest.ControlPlane(t), by...)
+}
+
+func openIn(t *testing.T, env *kubetest.Env, by ...clock.WithTicker) *place {
+	t.Helper()
 	namespace := env.Namespace(t)
 	p := &place{t: t, env: env, namespace: namespace, git: gitserver.Start(t, "reader", "correct horse"), audited: &audited{}, leads: &atomic.Bool{}}
 	agent, only := kubetest.AgentOf(namespace), []string{namespace}
 	turnOn(t, env)
 	p.policy = policy.New("a test")
 	p.allow(allowing)
-	engine, err := app.New(app.Config{RESTConfig: env.Agent, Namespace: agent, Namespaces: only, Log: zerolog.Nop()})
+	settling := app.StabilizationFor(time.Second)
+	engine, err := app.New(app.Config{
+		RESTConfig: env.Agent, Namespace: agent, Namespaces: only, Log: zerolog.Nop(), Stabilization: &settling,
+	})
 	require.NoError(t, err)
 	p.engine = engine
 	command, err := render.Command()
 	require.NoError(t, err)
 	p.keeper = source.New(source.Config{
 		REST: env.Agent, Namespace: agent, Namespaces: only, Apps: engine, Decide: p.policy.Decide, Audit: p.audited.record,
-		Manifests: sets{manifests.New(manifests.Config{REST: env.Agent, Namespace: agent, Namespaces: only})},
-		Leads:     p.leads.Load, Render: command, Log: zerolog.New(zerolog.NewTestWriter(t)),
+		Manifests: sets{manifests.New(manifests.Config{
+			REST: env.Agent, Namespace: agent, Namespaces: only, Workloads: health.New(env.Agent, settling),
+		})},
+		Leads: p.leads.Load, Render: command, Log: zerolog.New(zerolog.NewTestWriter(t)),
 	})
 	for _, c := range by {
 		p.keeper.UseClock(c)
@@ -405,6 +416,70 @@ func TestManifestsFollowTheirRepository(t *testing.T) {
 	assert.Equal(t, string(runnerapi.CodePolicyDenied), status.Error.Code, "kinds are the policy's to bound")
 	_, err = p.configMap("bad")
 	assert.True(t, apierrors.IsNotFound(err), "nothing half done")
+}
+
+const deploymentFile = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      securityContext: {runAsNonRoot: true, runAsUser: 10001, seccompProfile: {type: RuntimeDefault}}
+      containers:
+      - {name: web, image: "IMAGE", args: [ARGS], securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}
+`
+
+// TestASourcesStatusStaysTrue long after its commit was applied: of an App that begins to
+// fail, of pods that do, and of what somebody deletes.
+func TestASourcesStatusStaysTrue(t *testing.T) {
+	env := kubetest.Full(t)
+	p := openIn(t, env)
+	p.allow(strings.NewReplacer("[ConfigMap]", "[ConfigMap, Deployment.apps]", "    images: [registry.example.com]\n", "").Replace(allowing))
+	p.secret("correct horse")
+	image, err := env.Cluster.LoadApp(t.Context(), "hello")
+	require.NoError(t, err)
+	repo := p.git.Create(t, "shop/deploy.git")
+	write := func(args string) {
+		repo.Commit(map[string]string{
+			"app.yaml":          "image: " + image + "\nargs: [" + args + "]\nsecurity: {runAsUser: 10001}\n",
+			"web/manifest.yaml": strings.NewReplacer("IMAGE", image, "ARGS", args).Replace(deploymentFile),
+		})
+	}
+	write("")
+	p.put("app", runnerapi.SourceSpec{Type: runnerapi.SourceApp, Path: "app.yaml"})
+	p.put("set", runnerapi.SourceSpec{Type: runnerapi.SourceManifests, Path: "web"})
+	becomes := func(name string, phase runnerapi.SourcePhase, says string) *runnerapi.SourceHealth {
+		t.Helper()
+		var s runnerapi.SourceStatus
+		await.Until(t, "source "+name+" is "+string(phase), func() bool {
+			now, err := p.keeper.GetSource(t.Context(), p.key(name))
+			require.NoError(t, err)
+			s = now.Status
+			return s.Phase == phase
+		})
+		if says != "" {
+			require.NotNil(t, s.Health)
+			assert.Contains(t, s.Health.Message, says)
+		}
+		return s.Health
+	}
+	becomes("app", runnerapi.SourceReady, "")
+	becomes("set", runnerapi.SourceReady, "")
+	_, err = env.Cluster.Kubectl(t.Context(), "-n", p.namespace, "delete", "deployment", "web")
+	require.NoError(t, err)
+	becomes("set", runnerapi.SourceDegraded, "Deployment/"+p.namespace+"/web was applied and is not there any more")
+
+	write("-crash-after=50ms, -exit-code=3")
+	p.sync("app")
+	p.sync("set")
+	for _, name := range []string{"app", "set"} {
+		h := becomes(name, runnerapi.SourceDegraded, "exit code 3")
+		require.NotNil(t, h.Diagnosis)
+		assert.Equal(t, runnerapi.CauseCrashLoop, h.Diagnosis.Cause)
+	}
 }
 
 func TestErrorsAreTold(t *testing.T) {
