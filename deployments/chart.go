@@ -80,6 +80,7 @@ var forRelease = strings.NewReplacer(
 	`variables.where != "pipeops"`, `variables.where != "{{ .Release.Namespace }}"`,
 	"namespace: pipeops\n", "namespace: {{ .Release.Namespace }}\n",
 	"system:serviceaccount:pipeops:", "system:serviceaccount:{{ .Release.Namespace }}:",
+	`s[?"namespace"].orValue("") == "pipeops"`, `s[?"namespace"].orValue("") == "{{ .Release.Namespace }}"`,
 	`request.namespace == "pipeops"`, `request.namespace == "{{ .Release.Namespace }}"`,
 	`["default", "pipeops"]`, `["default", "pipeops"{{ if ne .Release.Namespace "pipeops" }}, "{{ .Release.Namespace }}"{{ end }}]`,
 	"    app.kubernetes.io/name: pipeops-agent\n", `    {{- include "pipeops-agent.labels" . | nindent 4 }}`+"\n",

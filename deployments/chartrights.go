@@ -31,14 +31,16 @@ func when(value, text string) string {
 // manifestRightsTemplate binds what holds in one namespace at a time in those of the values.
 func manifestRightsTemplate() (string, error) {
 	documents := strings.Split(string(manifestRights), "---\n")
-	if len(documents) != 4 || !strings.Contains(documents[1], "\n  namespace: production\n") {
-		return "", fmt.Errorf("manifest-rights.yaml: has other documents than a role, its binding in a namespace, and the same for the cluster")
+	const inNamespace = "\n  namespace: production\n"
+	if len(documents) != 6 || !strings.Contains(documents[1], inNamespace) || !strings.Contains(documents[3], inNamespace) {
+		return "", fmt.Errorf("manifest-rights.yaml: has other documents than two roles with their bindings in a namespace, and one for the cluster")
 	}
-	binding := strings.NewReplacer("\n  namespace: production\n", "\n  namespace: {{ . }}\n", `" . |`, `" $ |`, "{{ .Release", "{{ $.Release").
-		Replace(forRelease(documents[1]))
-	return when("manifests.enabled", forRelease(documents[0])+
-		"{{- range .Values.manifests.namespaces | default .Values.agent.namespaces }}\n---\n"+binding+"{{- end }}\n"+
-		"{{- if .Values.manifests.cluster }}\n---\n"+forRelease(documents[2])+"---\n"+forRelease(documents[3])+"{{- end }}\n"), nil
+	inEach := strings.NewReplacer(inNamespace, "\n  namespace: {{ . }}\n", `" . |`, `" $ |`, "{{ .Release", "{{ $.Release")
+	binding := inEach.Replace(forRelease(documents[1]))
+	grantable := inEach.Replace(forRelease(documents[3]))
+	return when("manifests.enabled", forRelease(documents[0])+"---\n"+forRelease(documents[2])+
+		"{{- range .Values.manifests.namespaces | default .Values.agent.namespaces }}\n---\n"+binding+"---\n"+grantable+"{{- end }}\n"+
+		"{{- if .Values.manifests.cluster }}\n---\n"+forRelease(documents[4])+"---\n"+forRelease(documents[5])+"{{- end }}\n"), nil
 }
 
 // kubernetesAPITemplate has the names of users and groups come from the values.

@@ -155,32 +155,3 @@ func marks(u *unstructured.Unstructured) error {
 	}
 	return nil
 }
-
-// everybody are groups that the agent's ServiceAccount is in.
-var everybody = map[string]bool{"system:serviceaccounts": true, "system:authenticated": true}
-
-// role refuses what would change the agent's own rights, or have it change them.
-func (a Agent) role(u *unstructured.Unstructured) error {
-	if strings.HasPrefix(u.GetName(), managed.FieldManager) || strings.HasPrefix(u.GetName(), "system:") ||
-		strings.HasPrefix(text(u, "roleRef", "name"), managed.FieldManager) {
-		return never("roles of that name are those that the agent keeps for its own rights, or Kubernetes'")
-	}
-	account := a.ServiceAccount
-	if account == "" {
-		account = managed.FieldManager
-	}
-	user := "system:serviceaccount:" + a.Namespace + ":" + account
-	subjects, _, _ := unstructured.NestedSlice(u.Object, "subjects")
-	for _, subject := range subjects {
-		s, _ := subject.(map[string]any)
-		kind, _ := s["kind"].(string)
-		name, _ := s["name"].(string)
-		namespace, _ := s["namespace"].(string)
-		if kind == "ServiceAccount" && namespace == a.Namespace ||
-			kind == "User" && name == user ||
-			kind == "Group" && (everybody[name] || name == "system:serviceaccounts:"+a.Namespace) {
-			return never("it would give rights to the agent itself")
-		}
-	}
-	return nil
-}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -139,6 +140,9 @@ func compareOne(ctx context.Context, client dynamic.Interface, mapper meta.RESTM
 	if err != nil && strings.Contains(err.Error(), "does not support dry run") {
 		return changeOf(live, nil), nil // an admission webhook; it will have its say
 	}
+	if apierrors.IsNotFound(err) && roleComesAlong(o, all) {
+		return changeOf(live, nil), nil // the API server reads the role, also in a dry run
+	}
 	if err != nil {
 		return "", about(o, untried(o, err))
 	}
@@ -181,6 +185,18 @@ func comesAlong(o *object, all []*object) bool {
 		}
 	}
 	return false
+}
+
+// roleComesAlong says whether the chart brings the role that a binding binds.
+func roleComesAlong(o *object, all []*object) bool {
+	if kind := o.kind(); kind != "RoleBinding.rbac.authorization.k8s.io" && kind != "ClusterRoleBinding.rbac.authorization.k8s.io" {
+		return false
+	}
+	kind, _, _ := unstructured.NestedString(o.Object, "roleRef", "kind")
+	name, _, _ := unstructured.NestedString(o.Object, "roleRef", "name")
+	return slices.ContainsFunc(all, func(r *object) bool {
+		return r.kind() == kind+".rbac.authorization.k8s.io" && r.GetName() == name
+	})
 }
 
 // about names the object in a problem.

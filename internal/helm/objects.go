@@ -93,7 +93,12 @@ func (l limits) check(o *object) error {
 	case o.kind() == "Namespace":
 		return inTemplate(o, problem.Errorf(problem.Forbidden, "make it with: pipeops-runner namespace create AGENT NAME", "no chart makes a namespace"))
 	}
-	if err := l.Check(o.Unstructured); err != nil {
+	u := o.Unstructured
+	if u.GetNamespace() == "" { // Helm puts it there
+		u = u.DeepCopy()
+		u.SetNamespace(l.namespace)
+	}
+	if err := l.Check(u); err != nil {
 		return inTemplate(o, err)
 	}
 	return nil

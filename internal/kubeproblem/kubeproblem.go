@@ -106,7 +106,7 @@ func invalid(s metav1.Status) error {
 	return p
 }
 
-// Forbidden is the cluster's word for four different things.
+// Forbidden is the cluster's word for five different things.
 func forbidden(message string) error {
 	switch {
 	case strings.Contains(message, "exceeded quota"):
@@ -114,6 +114,10 @@ func forbidden(message string) error {
 			"the namespace's quota does not allow it: %s", message)
 	case strings.Contains(message, "because it is being terminated"):
 		return problem.Errorf(problem.Conflict, "wait until the namespace is gone and create it again, or use another one", "%s", message)
+	case strings.Contains(message, "attempting to grant RBAC permissions not currently held"):
+		return problem.Errorf(problem.Forbidden, "leave these rights out, or have the owner of the cluster give them to the agent in this namespace: "+
+			"deployments/manifest-rights.yaml has the usual ones (ClusterRole pipeops-agent-grantable, docs/manifests.md)",
+			"the agent grants no right that it does not hold itself, and lacks %s", notHeld(message))
 	case permission.MatchString(message):
 		m := permission.FindStringSubmatch(message)
 		what := m[1] + " " + m[2]
@@ -127,6 +131,25 @@ func forbidden(message string) error {
 }
 
 var permission = regexp.MustCompile(`cannot (\S+) resource "([^"]+)" in API group "[^"]*"(?: in the namespace "([^"]+)")?`)
+
+var ungrantable = regexp.MustCompile(`\{APIGroups:\[([^\]]*)\], Resources:\[([^\]]*)\](?:, ResourceNames:\[[^\]]*\])?, Verbs:\[([^\]]*)\]\}`)
+
+// notHeld are the rights of an escalation that the API server refused, as kubectl names them.
+func notHeld(message string) string {
+	var rights []string
+	for _, m := range ungrantable.FindAllStringSubmatch(message, -1) {
+		verbs := strings.ReplaceAll(strings.ReplaceAll(m[3], `" "`, ", "), `"`, "")
+		resource, group := strings.Trim(m[2], `"`), strings.Trim(m[1], `"`)
+		if group != "" {
+			resource += "." + group
+		}
+		rights = append(rights, verbs+" of "+resource)
+	}
+	if len(rights) == 0 {
+		return "some of these"
+	}
+	return strings.Join(rights, "; ")
+}
 
 func refused(message string) bool {
 	return strings.Contains(message, "admission webhook") || strings.Contains(message, "denied the request") ||

@@ -18,7 +18,7 @@ type item struct {
 	object  *unstructured.Unstructured
 	mapping *meta.RESTMapping
 	where   string                     // document and line
-	pending bool                       // its kind or namespace comes with the set: it cannot be asked about before
+	pending bool                       // its kind, namespace or role comes with the set: it cannot be asked about before
 	live    *unstructured.Unstructured // as it is in the cluster; nil for not there
 	out     runnerapi.AppliedObject
 }
@@ -42,6 +42,20 @@ func groupOf(r Ref) string {
 		return ""
 	}
 	return group
+}
+
+// comesAfter says whether a binding's role is in the set too: the API server reads the role
+// to check what the binding grants, also in a dry run.
+func (r *run) comesAfter(i *item) bool {
+	kind := kindOf(i.out.ManifestRef)
+	if kind != kindRoleBinding && kind != kindClusterRoleBinding {
+		return false
+	}
+	role := Ref{APIVersion: groupOf(i.out.ManifestRef), Kind: nested(i.object, "roleRef", "kind"), Name: nested(i.object, "roleRef", "name")}
+	if role.Kind == "Role" {
+		role.Namespace = i.out.Namespace
+	}
+	return slices.ContainsFunc(r.items, func(other *item) bool { return same(other.out.ManifestRef) == role })
 }
 
 func gvkOf(r Ref) schema.GroupVersionKind { return schema.FromAPIVersionAndKind(r.APIVersion, r.Kind) }

@@ -49,6 +49,11 @@ func (r *run) planOne(ctx context.Context, i *item) error {
 		return err
 	}
 	would, err := r.patch(ctx, i, true)
+	if apierrors.IsNotFound(err) && r.comesAfter(i) {
+		i.pending, i.live = true, nil
+		i.out.Action, i.out.Message = runnerapi.ApplyCreated, "not checked before it is applied: its role comes with the set"
+		return nil
+	}
 	if err != nil {
 		return problemOf(err, i.out.ManifestRef, "checking it")
 	}
