@@ -76,7 +76,10 @@ func (l *walk) folder(folder string, depth int) error {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	k.FixKustomization()
-	if err := noPlugins(k); err != nil {
+	if len(k.HelmCharts)+len(k.HelmChartInflationGenerator) > 0 || k.HelmGlobals != nil {
+		return fmt.Errorf("%s: helmCharts fetches from elsewhere and runs a program; follow the chart as a source of type chart", name)
+	}
+	if err := l.plugins(folder, k); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	for _, p := range filesOf(k) {
@@ -88,16 +91,6 @@ func (l *walk) folder(folder string, depth int) error {
 		if err := l.resource(folder, p, depth); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-	}
-	return nil
-}
-
-func noPlugins(k types.Kustomization) error {
-	switch {
-	case len(k.HelmCharts)+len(k.HelmChartInflationGenerator) > 0 || k.HelmGlobals != nil:
-		return errors.New("helmCharts fetches from elsewhere and runs a program; follow the chart as a source of type chart")
-	case len(k.Generators)+len(k.Transformers)+len(k.Validators) > 0:
-		return errors.New("generators, transformers and validators are plugins, which are not run here")
 	}
 	return nil
 }
@@ -127,13 +120,18 @@ func filesOf(k types.Kustomization) []string {
 		sources = append(sources, s.KvPairSources)
 	}
 	for _, s := range sources {
-		out = append(append(out, s.EnvSources...), s.EnvSource)
-		for _, f := range s.FileSources {
-			if _, p, named := strings.Cut(f, "="); named {
-				f = p
-			}
-			out = append(out, f)
+		out = append(out, filesOfPairs(s)...)
+	}
+	return out
+}
+
+func filesOfPairs(s types.KvPairSources) []string {
+	out := append(append([]string{}, s.EnvSources...), s.EnvSource)
+	for _, f := range s.FileSources {
+		if _, p, named := strings.Cut(f, "="); named {
+			f = p
 		}
+		out = append(out, f)
 	}
 	return out
 }

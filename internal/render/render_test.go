@@ -107,6 +107,46 @@ func bomb() string {
 	return text
 }
 
+const prefixer = "apiVersion: builtin\nkind: PrefixSuffixTransformer\nmetadata: {name: p}\nprefix: a-\nfieldSpecs: [{path: metadata/name}]\n"
+
+// TestBuiltInPluginsOfKustomize do what fields of a kustomization do, with files of the repository.
+func TestBuiltInPluginsOfKustomize(t *testing.T) {
+	plugin := func(kind, more string) string {
+		return "apiVersion: builtin\nkind: " + kind + "\nmetadata: {name: x}\n" + more + "\n"
+	}
+	result, err := run(t, render.Job{Type: render.Kustomize, Path: "prod", Files: files(
+		"base/web.yaml", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {replicas: 1, template: {spec: {containers: [{name: web, image: web}]}}}\n",
+		"base/kustomization.yaml", "resources: [web.yaml]\n",
+		"prod/kustomization.yaml", `resources: [../base]
+generators:
+- generate.yaml
+transformers:
+- prefix.yaml
+- all.yaml
+- |
+  apiVersion: builtin
+  kind: NamespaceTransformer
+  metadata: {name: ns, namespace: production}
+  fieldSpecs: [{path: metadata/namespace, create: true}]
+`,
+		"prod/prefix.yaml", prefixer,
+		"prod/generate.yaml", plugin("ConfigMapGenerator", "name: settings\nenvs: [settings.env]\noptions: {disableNameSuffixHash: true}"),
+		"prod/settings.env", "mode=fast\n", "prod/patch.yaml", "- {op: add, path: /spec/paused, value: true}\n",
+		"prod/all.yaml", strings.Join([]string{
+			plugin("LabelTransformer", "labels: {team: shop}\nfieldSpecs: [{path: metadata/labels, create: true}]"),
+			plugin("AnnotationsTransformer", "annotations: {owner: ada}\nfieldSpecs: [{path: metadata/annotations, create: true}]"),
+			plugin("ImageTagTransformer", "imageTag: {name: web, newName: registry.example.com/web, newTag: '2'}"),
+			plugin("ReplicaCountTransformer", "replica: {name: web, count: 3}\nfieldSpecs: [{path: spec/replicas, kind: Deployment}]"),
+			plugin("PatchTransformer", "path: patch.yaml\ntarget: {kind: Deployment}"),
+		}, "---\n"),
+	)})
+	require.NoError(t, err)
+	text := string(result.Texts[0].Body)
+	for _, part := range []string{"name: a-web", "name: a-settings", "mode: fast", "team: shop", "owner: ada", "registry.example.com/web:2", "replicas: 3", "paused: true", "namespace: production"} {
+		assert.Contains(t, text, part)
+	}
+}
+
 func TestWhatIsWrongIsSaid(t *testing.T) {
 	kustomization := func(text string, more ...string) map[string][]byte {
 		return files(append([]string{"kustomization.yaml", text, "one.yaml", configMap}, more...)...)
@@ -130,12 +170,30 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		"a schema over https": {render.Job{Type: render.Kustomize, Files: kustomization("openapi: {path: 'https://example.com/p'}")}, "nothing is fetched"},
 		"an absolute path":    {render.Job{Type: render.Kustomize, Files: kustomization("resources: [/etc/passwd]")}, "no path within"},
 		"out of it":           {render.Job{Type: render.Kustomize, Files: kustomization("resources: [../../etc/passwd]")}, "out of the repository"},
-		"a plugin":            {render.Job{Type: render.Kustomize, Files: kustomization("transformers: [one.yaml]")}, "plugins"},
-		"an inline plugin":    {render.Job{Type: render.Kustomize, Files: kustomization("generators: ['{apiVersion: builtin, kind: PatchTransformer}']")}, "plugins"},
-		"a chart in it":       {render.Job{Type: render.Kustomize, Files: kustomization("helmCharts: [{name: a, repo: 'https://example.com'}]")}, "helmCharts"},
-		"a field with a typo": {render.Job{Type: render.Kustomize, Files: kustomization("resource: [one.yaml]")}, "unknown field"},
-		"a million resources": {render.Job{Type: render.Kustomize, Path: "14", Files: deep(14)}, "counting what is loaded several times"},
-		"aliases":             {render.Job{Type: render.Kustomize, Files: kustomization("resources: [one.yaml, bomb.yaml]", "bomb.yaml", bomb())}, "aliases"},
+		"an exec plugin": {render.Job{Type: render.Kustomize, Files: kustomization("transformers: [p.yaml]",
+			"p.yaml", "apiVersion: example.com/v1\nkind: Evil\nmetadata: {name: a, annotations: {config.kubernetes.io/function: 'exec: {path: ./evil.sh}'}}\n")}, "Evil of \"example.com/v1\" is a plugin of its own"},
+		"a container as plugin": {render.Job{Type: render.Kustomize, Files: kustomization("generators: [\"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, annotations: {config.kubernetes.io/function: 'container: {image: a}'}}}\"]")},
+			"is a plugin of its own"},
+		"a Go plugin":             {render.Job{Type: render.Kustomize, Files: kustomization("validators: ['{apiVersion: someteam.example.com/v1, kind: Validator, metadata: {name: a}}']")}, "is a plugin of its own"},
+		"plugins in a List":       {render.Job{Type: render.Kustomize, Files: kustomization("transformers: ['{apiVersion: v1, kind: List, items: [{apiVersion: a/v1, kind: B, metadata: {name: a}}]}']")}, "is a plugin of its own"},
+		"a second document":       {render.Job{Type: render.Kustomize, Files: kustomization("transformers: [p.yaml]", "p.yaml", prefixer+"---\napiVersion: a/v1\nkind: B\nmetadata: {name: b}\n")}, "B of \"a/v1\" is a plugin"},
+		"a chart as plugin":       {render.Job{Type: render.Kustomize, Files: kustomization("generators: ['{apiVersion: builtin, kind: HelmChartInflationGenerator, metadata: {name: a}, name: a, repo: https://example.com}']")}, "runs a program"},
+		"no built-in plugin":      {render.Job{Type: render.Kustomize, Files: kustomization("transformers: ['{apiVersion: builtin, kind: Nope, metadata: {name: a}}']")}, "there is no built-in plugin \"Nope\""},
+		"plugins over https":      {render.Job{Type: render.Kustomize, Files: kustomization("transformers: ['https://example.com/p.yaml']")}, "nothing is fetched"},
+		"plugins of a folder":     {render.Job{Type: render.Kustomize, Files: kustomization("transformers: [p]", "p/kustomization.yaml", "resources: [p.yaml]", "p/p.yaml", prefixer)}, "no folders"},
+		"a plugin's patch":        {render.Job{Type: render.Kustomize, Files: kustomization("transformers: ['{apiVersion: builtin, kind: PatchTransformer, metadata: {name: a}, PATH: https://example.com/p}']")}, "nothing is fetched"},
+		"a plugin's patches":      {render.Job{Type: render.Kustomize, Files: kustomization("transformers: ['{apiVersion: builtin, kind: PatchStrategicMergeTransformer, metadata: {name: a}, paths: [https://example.com/p]}']")}, "nothing is fetched"},
+		"a plugin's old patch":    {render.Job{Type: render.Kustomize, Files: kustomization("transformers: ['{apiVersion: builtin, kind: PatchJson6902Transformer, metadata: {name: a}, target: {kind: A, name: a}, path: ../../etc/passwd}']")}, "out of the repository"},
+		"a plugin's replacement":  {render.Job{Type: render.Kustomize, Files: kustomization("transformers: ['{apiVersion: builtin, kind: ReplacementTransformer, metadata: {name: a}, replacements: [{path: https://example.com/p}]}']")}, "nothing is fetched"},
+		"a plugin's target":       {render.Job{Type: render.Kustomize, Files: kustomization("transformers: ['{apiVersion: builtin, kind: ValueAddTransformer, metadata: {name: a}, targetFilePath: /etc/passwd}']")}, "no path within"},
+		"a plugin's file":         {render.Job{Type: render.Kustomize, Files: kustomization("generators: ['{apiVersion: builtin, kind: SecretGenerator, metadata: {name: a}, files: [k=https://example.com/p]}']")}, "nothing is fetched"},
+		"a plugin's environment":  {render.Job{Type: render.Kustomize, Files: kustomization("generators: ['{apiVersion: builtin, kind: ConfigMapGenerator, metadata: {name: a}, envs: [../a.env]}']")}, "out of the repository"},
+		"a plugin's file is gone": {render.Job{Type: render.Kustomize, Files: kustomization("generators: ['{apiVersion: builtin, kind: ConfigMapGenerator, metadata: {name: a}, env: none.env}']")}, "is not in the repository"},
+		"a plugin with aliases":   {render.Job{Type: render.Kustomize, Files: kustomization("transformers: [bomb.yaml]", "bomb.yaml", bomb())}, "aliases"},
+		"a chart in it":           {render.Job{Type: render.Kustomize, Files: kustomization("helmCharts: [{name: a, repo: 'https://example.com'}]")}, "helmCharts"},
+		"a field with a typo":     {render.Job{Type: render.Kustomize, Files: kustomization("resource: [one.yaml]")}, "unknown field"},
+		"a million resources":     {render.Job{Type: render.Kustomize, Path: "14", Files: deep(14)}, "counting what is loaded several times"},
+		"aliases":                 {render.Job{Type: render.Kustomize, Files: kustomization("resources: [one.yaml, bomb.yaml]", "bomb.yaml", bomb())}, "aliases"},
 
 		"no chart":                {render.Job{Type: render.Chart, Path: "db", Files: chartFiles("db/a", "")}, "no Chart.yaml in db"},
 		"a template with a typo":  {render.Job{Type: render.Chart, Path: "web", Files: chartFiles("web/templates/x.yaml", "a: {{ .Values.image | nope }}")}, `function "nope" not defined`},

@@ -419,7 +419,6 @@ func TestManifestsFollowTheirRepository(t *testing.T) {
 	assert.True(t, apierrors.IsNotFound(err), "nothing half done")
 }
 
-
 const deploymentFile = `apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web}
