@@ -49,7 +49,7 @@ func (s setsOfSources) Get(ctx context.Context, source runnerapi.Key) (runnerapi
 // and how many there are.
 func (s setsOfSources) Apply(ctx context.Context, set source.Set) error {
 	result, err := s.applier.Apply(ctx, manifests.Set{Namespace: set.Namespace, Name: setPrefix + set.Name}, set.Objects, manifests.Options{
-		DryRun: set.DryRun, Prune: set.Prune, Where: set.Where, Admit: set.Admit, By: set.By,
+		DryRun: set.DryRun, Prune: set.Prune, Force: set.Force, Where: set.Where, Admit: set.Admit, By: set.By,
 	})
 	if err != nil {
 		return err

@@ -178,7 +178,7 @@ func auditArguments(call Call, query map[string][]string, body []byte, args map[
 // for, and nothing of what is in them.
 func setArguments(query map[string][]string, objects []ManifestRef) json.RawMessage {
 	args := map[string]any{}
-	for _, key := range []string{"dryRun", "wait", "prune", "diff"} {
+	for _, key := range []string{"dryRun", "wait", "prune", "diff", "forceConflicts"} {
 		if values := query[key]; len(values) > 0 {
 			args[key] = clip(values[0])
 		}

@@ -25,6 +25,9 @@ func (c *Client) Apply(ctx context.Context, set Key, manifests []byte, opts Appl
 	if opts.Diff {
 		r.query["diff"] = "true"
 	}
+	if opts.ForceConflicts {
+		r.query["forceConflicts"] = "true"
+	}
 	var result ApplyResult
 	_, err := c.call(ctx, r, &result)
 	return result, err

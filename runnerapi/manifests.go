@@ -22,9 +22,11 @@ type Manifests interface {
 // ApplyOptions are how to apply a set.
 type ApplyOptions struct {
 	WriteOptions
-	NoPrune bool          // what left the set stays in the cluster, and in the inventory
-	Diff    bool          // tell what changes
-	Wait    time.Duration // for all objects to be ready
+	NoPrune bool // what left the set stays in the cluster, and in the inventory
+	Diff    bool // tell what changes
+	// ForceConflicts takes over fields that others have set.
+	ForceConflicts bool
+	Wait           time.Duration // for all objects to be ready
 	// AdmitKind is asked about each object that is to be applied or deleted: its kind, as
 	// KIND or KIND.GROUP, and its namespace, empty for a cluster-scoped one.
 	AdmitKind func(namespace, kind string) error `json:"-"`

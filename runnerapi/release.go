@@ -56,8 +56,10 @@ type ReleaseSpec struct {
 	Timeout string `json:"timeout,omitempty" maxLength:"16" example:"5m" doc:"How long the chart's objects may take to become ready, and each hook to end; 5m when absent, at most 1h. The revision is failed when they have not."`
 	// RollbackOnFailure takes back what failed.
 	RollbackOnFailure bool `json:"rollbackOnFailure,omitempty" doc:"Go back to the last revision that was deployed when this one fails; uninstall where there was none."`
+	// ForceConflicts takes fields over.
+	ForceConflicts bool `json:"forceConflicts,omitempty" doc:"Take over fields of the release's objects that others have set since, with kubectl for example. Without this a chart that sets them otherwise is refused."`
 	// Adopt takes a release over.
-	Adopt bool `json:"adopt,omitempty" doc:"Take over a release of this name that somebody else made, with the helm program."`
+	Adopt bool `json:"adopt,omitempty" doc:"Take over a release of this name that somebody else made, with the helm program, and all fields of its objects."`
 }
 
 // ChartSource says where a chart comes from: a repository, a registry, or the body.
@@ -134,6 +136,8 @@ func (s ReleaseSpec) TimeLimit() time.Duration {
 type ReleaseRollback struct {
 	Revision int    `json:"revision,omitempty" minimum:"0" maximum:"1000000" doc:"Revision to go back to; the one that was deployed before when absent."`
 	Timeout  string `json:"timeout,omitempty" maxLength:"16" example:"5m" doc:"As of a deploy."`
+
+	ForceConflicts bool `json:"forceConflicts,omitempty" doc:"As of a deploy."`
 }
 
 // TimeLimit is the timeout of a valid rollback.

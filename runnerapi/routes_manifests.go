@@ -80,7 +80,7 @@ func (s *server) applyManifests(ctx context.Context, in *struct {
 	ctx, cancel := context.WithTimeout(ctx, min(wait+applyTime, MaxWait+s.CallTimeout))
 	defer cancel()
 	opts := s.applyOptions(ctx, in.Write)
-	opts.NoPrune, opts.Diff, opts.Wait = !in.Prune, in.Diff, wait
+	opts.NoPrune, opts.Diff, opts.Wait, opts.ForceConflicts = !in.Prune, in.Diff, wait, in.ForceConflicts
 	result, err := s.Manifests.Apply(ctx, set, in.RawBody, opts)
 	if err != nil {
 		return nil, err

@@ -54,7 +54,9 @@ type SourceSpec struct {
 	Interval    string       `json:"interval,omitempty" maxLength:"16" pattern:"^([0-9]+(s|m|h))+$" doc:"How often to look for a new commit: 30s to 24h; 5m when empty." example:"5m"`
 	Credentials string       `json:"credentials,omitempty" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$" doc:"Secret in the same namespace: url (the repositories that it is for), then username and password, or identity and known_hosts; ca.crt for a server with a CA of its own." example:"git-deploy"`
 	Prune       bool         `json:"prune,omitempty" doc:"Delete what the source brought once it is no longer in the repository."`
-	Suspend     bool         `json:"suspend,omitempty" doc:"Leave everything as it is until this is taken away."`
+	// ForceConflicts takes fields over.
+	ForceConflicts bool `json:"forceConflicts,omitempty" doc:"Take over fields of the source's objects that others have set since, when a commit is applied. Without this a commit that sets them otherwise fails. An App's fields are always its own."`
+	Suspend        bool `json:"suspend,omitempty" doc:"Leave everything as it is until this is taken away."`
 }
 
 // GitRef is what to follow. At most one is given.
@@ -206,6 +208,9 @@ func (s SourceSpec) validateType(v *validation, name string) {
 		}
 		if s.Prune {
 			v.add("prune", "is not for an app: delete the App itself")
+		}
+		if s.ForceConflicts {
+			v.add("forceConflicts", "is not for an app: its fields are its own")
 		}
 	case SourceManifests, SourceKustomize, SourceHelm:
 		if s.App != "" {

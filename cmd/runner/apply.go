@@ -59,6 +59,7 @@ or .json are read in the order of their names, or - for standard input.`,
 	fl.StringVar(&c.set, "set", "", "name of the set")
 	fl.BoolVar(&c.opts.Diff, "diff", false, "show what changes; values of Secrets are masked")
 	fl.BoolVar(&c.prune, "prune", true, "delete what left the set")
+	fl.BoolVar(&c.opts.ForceConflicts, "force-conflicts", false, "take over fields of the set's objects that others have set since")
 	c.wait.add(cmd, 0)
 	c.addWriting(cmd)
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json") // fails for an unknown flag only

@@ -203,6 +203,7 @@ func newReleaseRollback(a *app) *cobra.Command {
 	}
 	c.add(cmd)
 	cmd.Flags().IntVar(&to.Revision, "to", 0, "revision to go back to; the one that was deployed before when 0")
+	cmd.Flags().BoolVar(&to.ForceConflicts, "force-conflicts", false, "take over fields of the release's objects that others have set since")
 	return cmd
 }
 

@@ -68,6 +68,7 @@ the agent ended, leaves a failed revision, and the next deploy goes on.`,
 	f.StringArrayVar(&c.sets, "set", nil, "value as KEY=VALUE, with dots between the keys on the way; it wins over files. true, false, null and numbers are such, anything else is text")
 	f.StringVar(&c.spec.Timeout, "timeout", "", "how long objects may take to become ready, at most 1h (default 5m)")
 	f.BoolVar(&c.spec.RollbackOnFailure, "rollback-on-failure", false, "go back to the last revision that was deployed when this one fails")
+	f.BoolVar(&c.spec.ForceConflicts, "force-conflicts", false, "take over fields of the release's objects that others have set since")
 	f.BoolVar(&c.spec.Adopt, "adopt", false, "take over a release of this name that was made with the helm program")
 	return cmd
 }

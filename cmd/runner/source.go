@@ -103,6 +103,7 @@ func sourceFlags(cmd *cobra.Command, spec *runnerapi.SourceSpec, chart *runnerap
 	fl.StringVar(&spec.Interval, "interval", "", "how often to look for a new commit, from 30s to 24h; 5m without this")
 	fl.StringVar(&spec.Credentials, "secret", "", "Secret with url, and username and password or identity and known_hosts")
 	fl.BoolVar(&spec.Prune, "prune", false, "delete what the source brought once it is no longer in the repository")
+	fl.BoolVar(&spec.ForceConflicts, "force-conflicts", false, "take over fields of the source's objects that others have set since")
 	fl.BoolVar(&spec.Suspend, "suspend", false, "leave everything as it is until this is taken away")
 	fl.StringVar(&chart.Release, "release", "", "for chart: name of the release in its templates; the source's without this")
 	fl.StringArrayVar(&chart.ValuesFiles, "values-file", nil, "for chart: file in the repository with values; may be repeated, a later one wins")

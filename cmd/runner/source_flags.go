@@ -11,7 +11,8 @@ import (
 // sourceFlag are the flags of source put by the fields of a source that they set.
 var sourceFlag = map[string]string{ //nolint:gosec // names of flags
 	"name": "NAME", "url": "--url", "type": "--type", "path": "--path", "interval": "--interval", "credentials": "--secret", "prune": "--prune",
-	"ref": "--branch, --tag, --commit", "ref.branch": "--branch", "ref.tag": "--tag", "ref.commit": "--commit",
+	"forceConflicts": "--force-conflicts",
+	"ref":            "--branch, --tag, --commit", "ref.branch": "--branch", "ref.tag": "--tag", "ref.commit": "--commit",
 	"app": "--app", "appSpec": "--app-file",
 	"chart": "--release, --values, --values-file", "chart.values": "--values", "chart.valuesFiles": "--values-file",
 	"build": "--image", "build.image": "--image", "build.namespace": "--build-namespace", "build.gitCredentials": "--git-credentials",

@@ -155,8 +155,9 @@ func untried(o *object, err error) error {
 	case strings.Contains(err.Error(), "failed to create typed patch object"): // it calls this an error of its own
 		_, what, _ := strings.Cut(err.Error(), "): ")
 		return problem.Errorf(problem.Invalid, "correct the chart or its values", "%s", clip(what)).WithField("chart")
-	case apierrors.IsConflict(err):
-		return problem.Errorf(problem.Conflict, "leave these fields to whoever manages them, or have the chart not set them", "%s", clip(err.Error()))
+	case kubeproblem.FieldConflicts(err) != "":
+		return problem.Errorf(problem.Conflict, "have the chart not set these fields, or take them over: --force-conflicts (forceConflicts in the API)",
+			"others have set fields of it: %s", clip(kubeproblem.FieldConflicts(err)))
 	}
 	return kubeproblem.From(err, "trying "+o.String())
 }

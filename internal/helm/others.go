@@ -38,9 +38,12 @@ func (r *Releases) RollbackRelease(ctx context.Context, key runnerapi.Key, to ru
 		if _, err := s.undoes(cluster, next); err != nil {
 			return err
 		}
+		if _, err := compare(s.ctx, cluster, s.key, next, to.ForceConflicts); err != nil {
+			return err
+		}
 		do := action.NewRollback(cfg)
 		do.Version, do.Timeout, do.MaxHistory = revision.version, to.TimeLimit(), maxHistory
-		do.WaitStrategy, do.ServerSideApply = kube.LegacyStrategy, "true"
+		do.WaitStrategy, do.ServerSideApply, do.ForceConflicts = kube.LegacyStrategy, "true", to.ForceConflicts
 		return do.Run(s.key.Name)
 	})
 }

@@ -92,13 +92,16 @@ func (p *put) prepare(ctx context.Context) (*plan, error) {
 		return nil, err
 	}
 	p.lock.say("comparing the chart with the cluster")
-	if pl.changes, err = compare(p.ctx, cluster, p.key, pl.objects, p.spec.Adopt, refused); err != nil {
+	if pl.changes, err = compare(p.ctx, cluster, p.key, pl.objects, p.forces(), refused); err != nil {
 		return nil, err
 	}
 	gone, err := p.goes(cluster, pl.objects)
 	pl.changes = append(pl.changes, gone...)
 	return pl, err
 }
+
+// forces says whether fields that others have set become the release's.
+func (p *put) forces() bool { return p.spec.ForceConflicts || p.spec.Adopt }
 
 // goes is what an upgrade takes away.
 func (p *put) goes(c *cluster, next []*object) ([]runnerapi.ReleaseObject, error) {
@@ -211,6 +214,7 @@ func (p *put) install(pl *plan, values map[string]any) error {
 	do := action.NewInstall(pl.cfg)
 	do.ReleaseName, do.Namespace, do.Timeout = p.key.Name, p.key.Namespace, p.spec.TimeLimit()
 	do.WaitStrategy, do.Replace = kube.LegacyStrategy, len(p.history) > 0
+	do.ForceConflicts = p.forces()
 	do.DisableOpenAPIValidation = true // the API server validates, strictly: its documents take tens of megabytes here
 	_, err := do.RunWithContext(context.WithoutCancel(p.ctx), pl.literal, values)
 	return err
@@ -221,7 +225,7 @@ func (p *put) upgrade(pl *plan, values map[string]any) error {
 	do.Namespace, do.Timeout, do.MaxHistory = p.key.Namespace, p.spec.TimeLimit(), maxHistory
 	do.WaitStrategy, do.ServerSideApply, do.ResetValues = kube.LegacyStrategy, "true", true
 	do.DisableOpenAPIValidation = true
-	do.RollbackOnFailure, do.ForceConflicts = p.spec.RollbackOnFailure, p.spec.Adopt
+	do.RollbackOnFailure, do.ForceConflicts = p.spec.RollbackOnFailure, p.forces()
 	_, err := do.RunWithContext(context.WithoutCancel(p.ctx), p.key.Name, pl.literal, values)
 	return err
 }

@@ -229,7 +229,8 @@ func (r *run) settlePending(ctx context.Context, i *item) error {
 	return ownedByOther(i.live, r.set)
 }
 
-// patch is server-side apply without force: fields that others have set stay theirs.
+// patch is server-side apply: fields that others have set stay theirs, unless the call
+// says otherwise.
 func (r *run) patch(ctx context.Context, i *item, dryRun bool) (*unstructured.Unstructured, error) {
 	u := i.object
 	if i.live != nil {
@@ -241,6 +242,9 @@ func (r *run) patch(ctx context.Context, i *item, dryRun bool) (*unstructured.Un
 		return nil, err
 	}
 	opts := metav1.PatchOptions{FieldManager: managed.FieldManager, FieldValidation: metav1.FieldValidationStrict}
+	if r.opts.Force {
+		opts.Force = &r.opts.Force
+	}
 	if dryRun {
 		opts.DryRun = []string{metav1.DryRunAll}
 	}

@@ -331,7 +331,7 @@ func TestASetWhosePodsAreRefusedIsStopped(t *testing.T) {
 	}
 }
 
-// TestFieldsOfOthersStayTheirs: without force, and with the owner's name.
+// TestFieldsOfOthersStayTheirs, with the owner's name, unless the call takes them over.
 func TestFieldsOfOthersStayTheirs(t *testing.T) {
 	a := start(t)
 	set := a.set()
@@ -341,11 +341,29 @@ func TestFieldsOfOthersStayTheirs(t *testing.T) {
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"data":{"mode":"theirs"}}`))
 	require.NoError(t, a.env.Client.Patch(t.Context(), theirs, patch, client.FieldOwner("somebody")))
 	_, err = a.apply(set, cm("shared", "b"), prune)
-	assert.Contains(t, problemOf(t, err).Detail, "others have set fields of it: somebody has data.mode")
+	p := problemOf(t, err)
+	assert.Contains(t, p.Detail, "others have set fields of it: somebody has data.mode")
+	assert.Contains(t, p.Fix, "--force-conflicts")
+	force := prune
+	force.Force, force.DryRun = true, true
+	r, err := a.apply(set, cm("shared", "b"), force)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"configured ConfigMap/shared"}, actions(r))
+	_, err = a.apply(set, cm("shared", "b"), prune)
+	require.Error(t, err, "a dry run takes nothing over")
+	force.DryRun = false
+	_, err = a.apply(set, cm("shared", "b"), force)
+	require.NoError(t, err)
+	_, err = a.apply(set, cm("shared", "c"), prune)
+	require.NoError(t, err, "the field is the set's from now on")
+	require.NoError(t, a.env.Client.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs))
+	assert.Equal(t, "c", theirs.Data["mode"])
 
 	theirs.Annotations = map[string]string{managed.SetOf: "production/other"}
 	require.NoError(t, a.env.Client.Update(t.Context(), theirs))
-	r, err := a.apply(set, cm("mine", "b"), prune)
+	_, err = a.apply(set, cm("shared", "d"), force)
+	assert.Contains(t, problemOf(t, err).Detail, "belongs to set production/other", "an object of others stays refused")
+	r, err = a.apply(set, cm("mine", "b"), prune)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"created ConfigMap/mine", "kept ConfigMap/shared"}, actions(r), "what somebody took is not pruned")
 	require.NoError(t, a.env.Client.Delete(t.Context(), theirs))

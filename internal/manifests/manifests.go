@@ -48,6 +48,8 @@ type Options struct {
 	DryRun bool // say what would be done, and do nothing
 	Prune  bool // delete what left the set; what is not pruned stays in its inventory
 	Diff   bool // tell of each object what changes; values of Secrets are masked
+	// Force takes over fields that others have set; objects of others stay refused.
+	Force bool
 	// Wait is how long to wait until all objects are ready; 0 for not at all.
 	Wait time.Duration
 	// Where says where an object was read, for errors; Documents.Where does. Nil for nowhere.

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
@@ -82,12 +80,11 @@ const fixRights = "have the owner of the cluster grant it, as deployments/manife
 // quote values, and is left out.
 func problemOf(err error, ref Ref, doing string) error {
 	var status apierrors.APIStatus
-	if errors.As(err, &status) && apierrors.IsConflict(err) {
-		if owners := conflicts(status.Status()); owners != "" {
-			return problem.Errorf(problem.Conflict, "leave these fields out of the manifest, or have their owner give them up", "others have set fields of it: %s", owners)
-		}
+	if owners := kubeproblem.FieldConflicts(err); owners != "" {
+		return problem.Errorf(problem.Conflict, "leave these fields out of the manifest, or take them over: --force-conflicts (forceConflicts in the API)",
+			"others have set fields of it: %s", owners)
 	}
-	if mistyped := status != nil && strings.Contains(status.Status().Message, "failed to create typed patch object"); mistyped {
+	if mistyped := errors.As(err, &status) && strings.Contains(status.Status().Message, "failed to create typed patch object"); mistyped {
 		// A 500 of the API server's for what is the manifest's mistake.
 		err = problem.Errorf(problem.Invalid, "correct the field", "%s", status.Status().Message)
 	}
@@ -102,35 +99,6 @@ func problemOf(err error, ref Ref, doing string) error {
 			"the cluster refused this Secret; what it says could quote values")
 	}
 	return p
-}
-
-var conflictWith = regexp.MustCompile(`conflict with "([^"]+)"`)
-
-// conflicts are the managers of server-side apply that own fields, with the fields.
-func conflicts(s metav1.Status) string {
-	if s.Details == nil {
-		return ""
-	}
-	var order []string
-	fields := map[string][]string{}
-	for _, c := range s.Details.Causes {
-		if c.Type != metav1.CauseTypeFieldManagerConflict {
-			continue
-		}
-		by := "somebody"
-		if m := conflictWith.FindStringSubmatch(c.Message); m != nil {
-			by = m[1]
-		}
-		if fields[by] == nil {
-			order = append(order, by)
-		}
-		fields[by] = append(fields[by], strings.TrimPrefix(c.Field, "."))
-	}
-	said := make([]string, 0, len(order))
-	for _, by := range order {
-		said = append(said, by+" has "+strings.Join(fields[by], ", "))
-	}
-	return strings.Join(said, "; ")
 }
 
 // asProblem is err as a problem; what is none is told without detail.

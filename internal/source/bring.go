@@ -255,7 +255,7 @@ func (k *Keeper) bringManifests(ctx context.Context, o *object, files git.Files,
 		return 0, err
 	}
 	set := Set{
-		Namespace: o.Namespace, Name: o.Name, DryRun: dryRun, Prune: o.Spec.Prune, By: o.caller().Runner,
+		Namespace: o.Namespace, Name: o.Name, DryRun: dryRun, Prune: o.Spec.Prune, Force: o.Spec.ForceConflicts, By: o.caller().Runner,
 		Admit: func(namespace, kind string) error {
 			return k.allowed(o, runnerapi.Intent{Command: applyManifests, Access: runnerapi.Named, Namespace: namespace, Kinds: []string{kind}})
 		},

@@ -52,6 +52,7 @@ type Set struct {
 	Namespace, Name string
 	Objects         []*unstructured.Unstructured
 	DryRun, Prune   bool
+	Force           bool // take over fields that others have set
 	// Where says where an object is from.
 	Where func(*unstructured.Unstructured) string
 	// Admit is asked about each object that is to be applied or deleted.

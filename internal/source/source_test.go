@@ -91,7 +91,7 @@ func (s sets) Get(ctx context.Context, key runnerapi.Key) (runnerapi.ManifestSet
 
 func (s sets) Apply(ctx context.Context, set source.Set) error {
 	result, err := s.applier.Apply(ctx, manifests.Set{Namespace: set.Namespace, Name: "git-" + set.Name}, set.Objects, manifests.Options{
-		DryRun: set.DryRun, Prune: set.Prune, Where: set.Where, Admit: set.Admit, By: set.By,
+		DryRun: set.DryRun, Prune: set.Prune, Force: set.Force, Where: set.Where, Admit: set.Admit, By: set.By,
 	})
 	if err == nil && result.Failed > 0 {
 		err = errors.New("objects failed")
@@ -399,7 +399,15 @@ func TestManifestsFollowTheirRepository(t *testing.T) {
 		assert.Equal(t, value, cm.Data["a"], name)
 	}
 
+	one := types.NamespacedName{Namespace: p.namespace, Name: "one"}
+	_, err := p.env.Cluster.Kubectl(t.Context(), "-n", one.Namespace, "patch", "configmap", one.Name, "--field-manager=somebody", "-p", `{"data":{"a":"theirs"}}`)
+	require.NoError(t, err)
 	repo.Commit(map[string]string{"plain/one.yaml": configMapFile("one", "second"), "plain/two.yaml": ""})
+	conflict := p.sync("plain").Error
+	require.NotNil(t, conflict, "fields of others stay theirs")
+	assert.Contains(t, conflict.Message, "somebody has data.a")
+	assert.Contains(t, conflict.Fix, "--force-conflicts")
+	p.put("plain", runnerapi.SourceSpec{Type: runnerapi.SourceManifests, Path: "plain", Prune: true, ForceConflicts: true})
 	require.Nil(t, p.sync("plain").Error)
 	cm, err := p.configMap("one")
 	require.NoError(t, err)

@@ -116,6 +116,8 @@ type Apply struct {
 	Namespace string `query:"namespace" required:"true" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" doc:"Namespace of the set's inventory, and of manifests that name none." example:"production"`
 	Prune     bool   `query:"prune" default:"true" doc:"Delete what left the set. What is not pruned stays in the inventory."`
 	Diff      bool   `query:"diff" doc:"Tell of each object what changes, as a unified diff. Values of Secrets are masked."`
+
+	ForceConflicts bool `query:"forceConflicts" doc:"Take over fields of the set's objects that others have set since, as kubectl apply --server-side --force-conflicts does. An object that is not the set's stays refused."`
 }
 
 // ManifestSet is the path of a set of manifests.
