@@ -46,6 +46,10 @@ func policyCommands() string {
 		if c := calls[name]; c.ID != "" {
 			call = code(c.Method + " " + c.Path)
 		}
+		if name == runnerapi.AdoptApp { // likewise
+			c := calls["put-app"]
+			call, command = code(c.Method+" "+c.Path)+" with `adopt=true`", code(c.Command+" --adopt")
+		}
 		if name == runnerapi.AdoptNamespace { // a part of another call
 			c := calls["put-namespace"]
 			call, command = code(c.Method+" "+c.Path)+" with `adopt: true`", code(c.Command+" --adopt")

@@ -212,7 +212,7 @@ const hidden = "***"
 
 // auditedQuery are what is told of the query, each with its first value: of a command that
 // is the program, and not the arguments.
-var auditedQuery = map[string]bool{"dryRun": true, "wait": true, "follow": true, "tail": true, "since": true, "container": true, "pod": true, "port": true, "tty": true, "stdin": true, "command": true}
+var auditedQuery = map[string]bool{"dryRun": true, "wait": true, "follow": true, "tail": true, "since": true, "container": true, "pod": true, "port": true, "tty": true, "stdin": true, "command": true, "adopt": true}
 
 // auditedFields are those whose texts are no secrets. Those of env, args,
 // command, annotations, labels and of all data are not among them.

@@ -88,6 +88,9 @@ func (k Key) String() string { return k.Namespace + "/" + k.Name }
 type WriteOptions struct {
 	// DryRun checks everything the cluster checks and changes nothing.
 	DryRun bool
+	// Adopt has a deploy take over objects of the App's names that were made otherwise and
+	// that nothing else looks after.
+	Adopt bool
 	// IdempotencyKey is the caller's name for this very command; empty where
 	// the caller gave none.
 	IdempotencyKey string

@@ -14,7 +14,11 @@ func namespaceURL(name string) string { return "/namespaces/" + url.PathEscape(n
 // and paused stays: see AppSpec.KeepUnnamed. It does not wait for the outcome:
 // see Wait.
 func (c *Client) Deploy(ctx context.Context, key Key, spec AppSpec, opts WriteOptions) (App, error) {
-	return c.command(ctx, &request{method: http.MethodPut, path: appURL(key), body: spec}, opts)
+	r := &request{method: http.MethodPut, path: appURL(key), body: spec}
+	if opts.Adopt {
+		r.ask("adopt")
+	}
+	return c.command(ctx, r, opts)
 }
 
 // Scale sets the number of pods, or the bounds of autoscaling.

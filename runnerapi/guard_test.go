@@ -192,6 +192,19 @@ func TestWhatACommandBringsIsAskedAbout(t *testing.T) {
 	require.NoError(t, err)
 	_, err = client.PutNamespace(ctx, "theirs", runnerapi.NamespaceSpec{Adopt: true}, runnerapi.WriteOptions{})
 	assert.Equal(t, runnerapi.CodePolicyDenied, problemOf(t, err).Code)
+
+	p.become(func(i runnerapi.Intent) error {
+		if i.Command == runnerapi.AdoptApp {
+			assert.Equal(t, runnerapi.Named, i.Access)
+			return refuseAll(i)
+		}
+		return nil
+	})
+	theirs, spec := runnerapi.Key{Namespace: "production", Name: "theirs"}, runnerapi.AppSpec{Image: "a/b:1"}
+	_, err = client.Deploy(ctx, theirs, spec, runnerapi.WriteOptions{Adopt: true})
+	assert.Equal(t, runnerapi.CodePolicyDenied, problemOf(t, err).Code)
+	_, err = client.Deploy(ctx, theirs, spec, runnerapi.WriteOptions{})
+	require.NoError(t, err)
 }
 
 // TestAnOperationIsOfItsNamespace has the policy asked about the namespace that

@@ -26,6 +26,10 @@ const (
 // agent's, which is a part of put-namespace.
 const AdoptNamespace = "adopt-namespace"
 
+// AdoptApp is the command of taking over objects that were made otherwise as an App's, which
+// is a part of put-app.
+const AdoptApp = "adopt-app"
+
 // Policy is the customer's word on what Runners may do. It may change at any
 // time, and holds from then on.
 type Policy interface {

@@ -42,6 +42,7 @@ func (s *server) appRoutes() {
 func (s *server) putApp(ctx context.Context, in *struct {
 	params.App
 	params.Write
+	params.Deploy
 	params.Wait
 	Body AppSpec
 }) (*appOutput, error) {
@@ -51,7 +52,13 @@ func (s *server) putApp(ctx context.Context, in *struct {
 	if err := s.bringApp(ctx, in.Body); err != nil {
 		return nil, err
 	}
+	if in.Adopt {
+		if err := s.bring(ctx, func(i *Intent) { i.Command, i.Access = AdoptApp, Named }); err != nil {
+			return nil, err
+		}
+	}
 	return s.write(ctx, appKey(in.App), in.Write, in.Wait, func(ctx context.Context, opts WriteOptions) (App, error) {
+		opts.Adopt = in.Adopt
 		return s.Apps.Deploy(ctx, appKey(in.App), in.Body, opts)
 	})
 }

@@ -15,6 +15,8 @@ type deployCommand struct {
 	rollout
 	file string
 	spec specFlags
+	// adopt takes over what is there under the App's name.
+	adopt bool
 }
 
 func newDeploy(a *app) *cobra.Command {
@@ -36,6 +38,7 @@ document).`,
 		Example: `  pipeops-runner deploy shop web --image registry.example.com/shop/web:1.4.2 --port 8080 --replicas 3
   pipeops-runner deploy shop web --image shop/web:1.4.2 --port 8080 --env LOG=info --env-secret PASSWORD=web-env/password --probe-path /healthz
   pipeops-runner deploy shop -f app.yaml --image shop/web:$TAG
+  pipeops-runner deploy shop web --image shop/web:1.4.2 --port 8080 --adopt --dry-run
   pipeops-runner deploy shop worker --image shop/web:1.4.2 --no-wait -- work --queue mails
   pipeops-runner deploy shop web --image shop/web:1.4.2 --port 8080 --host shop.example.com --tls-secret shop-tls
   pipeops-runner deploy shop report --type CronJob --schedule "15 3 * * *" --image shop/web:1.4.2 -- report`,
@@ -50,6 +53,7 @@ document).`,
 	}
 	c.add(cmd)
 	c.spec.add(cmd)
+	cmd.Flags().BoolVar(&c.adopt, "adopt", false, "take over a Deployment, Service and the like of this name that were made otherwise; the policy of the cluster's owner has to name adopt-app")
 	cmd.Flags().StringVarP(&c.file, "filename", "f", "", "file with the App, - for standard input")
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json") // fails for an unknown flag only
 	return cmd
@@ -82,6 +86,7 @@ func (c *deployCommand) run(cmd *cobra.Command, args []string) error {
 		return usageError{errors.New("no image: give --image IMAGE, or a file that has one")}
 	}
 	return c.rollout.run(cmd.Context(), args[0], name, func(ctx context.Context, t *target, key runnerapi.Key, opts runnerapi.WriteOptions) (runnerapi.App, error) {
+		opts.Adopt = c.adopt
 		return t.Deploy(ctx, key, spec, opts)
 	})
 }

@@ -20,15 +20,26 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 )
 
-// foreignError refuses to touch an object that is not this App's.
-type foreignError struct{ kind, namespace, name string }
+// foreignError refuses to touch an object that is not this App's. The owner is known where
+// something looks after the object.
+type foreignError struct{ kind, namespace, name, owner string }
 
 func (e *foreignError) Error() string {
+	if e.owner != "" {
+		return fmt.Sprintf("%s %q in namespace %s already exists and belongs to %s", e.kind, e.name, e.namespace, e.owner)
+	}
 	return fmt.Sprintf("%s %q in namespace %s already exists and does not belong to this App", e.kind, e.name, e.namespace)
 }
 
 func (e *foreignError) fix() string {
-	return fmt.Sprintf("give the App another name, or delete the %s (kubectl -n %s delete %s %s)", e.kind, e.namespace, e.kind, e.name)
+	if e.owner != "" {
+		return fmt.Sprintf("give the App another name, or have %s give the %s up", e.owner, e.kind)
+	}
+	way := fmt.Sprintf("give the App another name, or delete the %s (kubectl -n %s delete %s %s)", e.kind, e.namespace, e.kind, e.name)
+	if e.kind == "Job" { // it has run
+		return way
+	}
+	return "take it over: pipeops-runner deploy --adopt (adopt=true in the API); or " + way
 }
 
 // ensure makes desired so, if the cluster has not got it so already. Into
@@ -47,8 +58,10 @@ func (e *Engine) ensure(ctx context.Context, owner *App, desired client.Object) 
 		return err
 	case have == nil:
 		return e.correct(ctx, owner, desired)
+	case !metav1.IsControlledBy(have, owner) && owner.adopts(kind, have):
+		return e.correct(ctx, owner, desired)
 	case !metav1.IsControlledBy(have, owner):
-		return &foreignError{kind: kind, namespace: desired.GetNamespace(), name: desired.GetName()}
+		return foreignTo(kind, have)
 	case have.GetAnnotations()[managed.Applied] != desired.GetAnnotations()[managed.Applied]:
 		return e.applyOver(ctx, owner, desired, have)
 	case drifted(desired, have):
@@ -116,7 +129,7 @@ func (e *Engine) refuseForeign(ctx context.Context, owner *App, desired client.O
 	if err != nil {
 		return fmt.Errorf("look for %s %s: %w", gvk.Kind, desired.GetName(), err)
 	}
-	return &foreignError{kind: gvk.Kind, namespace: desired.GetNamespace(), name: desired.GetName()}
+	return foreignTo(gvk.Kind, have)
 }
 
 // apply sends desired by server-side apply. Fields of an object that is known
@@ -162,11 +175,13 @@ func prune(tree map[string]any) {
 }
 
 // drifted says whether an object differs in anything that the agent sets. What
-// others add beside it is theirs.
+// others add beside it is theirs, and so is a number of which the agent says none: applying
+// would not put it back.
 func drifted(desired, have client.Object) bool {
-	return !equality.Semantic.DeepDerivative(desired.GetLabels(), have.GetLabels()) ||
-		!equality.Semantic.DeepDerivative(desired.GetAnnotations(), have.GetAnnotations()) ||
-		!equality.Semantic.DeepDerivative(specOf(desired), specOf(have))
+	same := equality.Semantic.DeepDerivative(desired.GetLabels(), have.GetLabels()) &&
+		equality.Semantic.DeepDerivative(desired.GetAnnotations(), have.GetAnnotations()) &&
+		equality.Semantic.DeepDerivative(specOf(desired), specOf(have))
+	return !same && len(differing(desired, have)) > 0
 }
 
 // specOf is what Kubernetes calls an object's spec.

@@ -116,6 +116,14 @@ func (e *Engine) replace(ctx context.Context, a *App, spec runnerapi.AppSpec, op
 	if err := fixed(spec.ValidateChange(a.Spec)); err != nil {
 		return err
 	}
+	if opts.Adopt {
+		next := a.DeepCopy()
+		next.Spec = *spec.DeepCopy()
+		if err := e.adopt(ctx, next); err != nil {
+			return err
+		}
+		a.Annotations = next.Annotations
+	}
 	if err := e.keepUnseen(ctx, a, opts); err != nil {
 		return err
 	}
@@ -152,15 +160,26 @@ func (e *Engine) create(ctx context.Context, key runnerapi.Key, spec runnerapi.A
 	}
 	sign(a, opts.Caller)
 	managed.Note(a, opts.Command)
-	for _, child := range children(a) {
-		if err := e.refuseForeign(ctx, a, child); err != nil {
-			return nil, err
-		}
+	if err := e.refuseOrAdopt(ctx, a, opts); err != nil {
+		return nil, err
 	}
 	if err := addNote(a, note{Runner: opts.Caller.Runner, RequestID: opts.Caller.RequestID, Commit: opts.Commit}); err != nil {
 		return nil, err
 	}
 	return a, e.writer(opts).Create(ctx, a, client.FieldOwner(managed.FieldManager))
+}
+
+// refuseOrAdopt looks at what is there under the names of a new App's objects.
+func (e *Engine) refuseOrAdopt(ctx context.Context, a *App, opts runnerapi.WriteOptions) error {
+	if opts.Adopt {
+		return e.adopt(ctx, a)
+	}
+	for _, child := range children(a) {
+		if err := e.refuseForeign(ctx, a, child); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // dryRunChildren lets the cluster check what the App would become: quota,
@@ -176,6 +195,13 @@ func (e *Engine) dryRunChildren(ctx context.Context, a *App) error {
 			if err := e.live.Create(ctx, child, client.DryRunAll, client.FieldOwner(managed.FieldManager)); err != nil {
 				return err
 			}
+			continue
+		}
+		tried, err := e.triedAdoption(ctx, a, child)
+		if err != nil {
+			return err
+		}
+		if tried {
 			continue
 		}
 		if err := e.apply(ctx, child, true, client.DryRunAll); err != nil {

@@ -48,8 +48,10 @@ func (e *Engine) correct(ctx context.Context, owner *App, desired client.Object)
 		return e.noteDrift(ctx, owner, found)
 	case err != nil:
 		return fmt.Errorf("look for %s %s: %w", kind, desired.GetName(), err)
+	case !metav1.IsControlledBy(have, owner) && owner.adopts(kind, have):
+		return e.adoptObject(ctx, owner, desired, have)
 	case !metav1.IsControlledBy(have, owner):
-		return &foreignError{kind: kind, namespace: desired.GetNamespace(), name: desired.GetName()}
+		return foreignTo(kind, have)
 	}
 	if owner.scaled() {
 		keepScale(owner, desired, have)

@@ -90,6 +90,7 @@ func TestDriftIsCounted(t *testing.T) {
 	counts(5, "deployment/web", true, "")
 	kubectl(t, env, "-n", ns, "annotate", "deployment", "web", "note=mine")
 	kubectl(t, env, "-n", ns, "rollout", "restart", "deployment/web")
+	kubectl(t, env, "-n", ns, "patch", "deployment", "web", "-p", `{"spec":{"minReadySeconds":3}}`) // the agent says none
 	kubectl(t, env, "-n", ns, "scale", "apps.pipeops.io/web", "--replicas=1")
 	eventually(t, "the App is scaled", func() bool { return *get(t, env, k, &appsv1.Deployment{}).Spec.Replicas == 1 })
 	assert.EqualValues(t, 5, driftOf(t, e, k).Corrections, "what others add beside is theirs, and an App may be changed by anybody")

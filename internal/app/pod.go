@@ -26,6 +26,7 @@ func podTemplate(a *App) corev1.PodTemplateSpec {
 		},
 	}
 	maps.Copy(t.Labels, a.Spec.PodLabels)
+	maps.Copy(t.Labels, a.adoption().Selector)
 	maps.Copy(t.Labels, managed.AppLabels(a.Name)) // whatever a spec says
 	if len(a.Spec.PodAnnotations) > 0 {
 		t.Annotations = maps.Clone(a.Spec.PodAnnotations)

@@ -26,6 +26,9 @@ func service(a *App) *corev1.Service {
 			Type: corev1.ServiceTypeClusterIP, Selector: managed.AppLabels(a.Name),
 		},
 	}
+	if adopted := a.adoption().Service; len(adopted) > 0 { // pods of before are still there
+		s.Spec.Selector = adopted
+	}
 	for _, p := range a.Spec.Ports {
 		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{
 			Name: p.Name, Port: p.ServicePort(), TargetPort: intstr.FromInt32(p.Port), Protocol: protocol(p),

@@ -35,6 +35,9 @@ func appsMeta(kind string) metav1.TypeMeta {
 }
 
 func selectorOf(a *App) *metav1.LabelSelector {
+	if adopted := a.adoption().Selector; len(adopted) > 0 { // it cannot be changed
+		return &metav1.LabelSelector{MatchLabels: adopted}
+	}
 	return &metav1.LabelSelector{MatchLabels: managed.AppLabels(a.Name)}
 }
 
@@ -80,7 +83,7 @@ func statefulSet(a *App) *appsv1.StatefulSet {
 		ObjectMeta: childMeta(a),
 		Spec: appsv1.StatefulSetSpec{
 			Replicas: ptr.To(a.wanted(nil)), Selector: selectorOf(a), Template: podTemplate(a),
-			ServiceName: headlessName(a.Name), MinReadySeconds: minReady(a),
+			ServiceName: ptr.Deref(a.adoption().ServiceName, headlessName(a.Name)), MinReadySeconds: minReady(a),
 			PodManagementPolicy:  appsv1.OrderedReadyPodManagement,
 			UpdateStrategy:       appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType},
 			RevisionHistoryLimit: ptr.To[int32](keptReplicaSets),

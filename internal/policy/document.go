@@ -67,6 +67,7 @@ var defaultRules = []Rule{{Name: "default"}}
 // them, so that one policy serves agents of several versions.
 var planned = map[string]runnerapi.Access{
 	runnerapi.AdoptNamespace: runnerapi.Named,
+	runnerapi.AdoptApp:       runnerapi.Named,
 }
 
 // ApplyManifests is the command that brings raw manifests, which kinds bounds.

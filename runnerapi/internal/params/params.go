@@ -33,6 +33,11 @@ type Write struct {
 	IdempotencyKey string `header:"Idempotency-Key" maxLength:"128" pattern:"^[A-Za-z0-9._:-]+$" doc:"The caller's name for this very command: sent again with the same key it is carried out once."`
 }
 
+// Deploy is what a deploy takes beside what every write takes.
+type Deploy struct {
+	Adopt bool `query:"adopt" doc:"Take over the workload, Service, Ingress and others of the App's name that were made otherwise, where nothing else looks after them. The customer's policy has to name adopt-app."`
+}
+
 // MaxWait is the longest that a call may wait.
 const MaxWait = 10 * time.Minute
 
