@@ -38,7 +38,7 @@ func (r *Releases) RollbackRelease(ctx context.Context, key runnerapi.Key, to ru
 		if _, err := s.undoes(cluster, next); err != nil {
 			return err
 		}
-		if _, err := compare(s.ctx, cluster, s.key, next, to.ForceConflicts); err != nil {
+		if _, err := compare(s.ctx, cluster, s.key, next, to.ForceConflicts, nil); err != nil {
 			return err
 		}
 		do := action.NewRollback(cfg)
