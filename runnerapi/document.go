@@ -70,6 +70,9 @@ func finishAnswers(op *huma.Operation) {
 	if op.Metadata[goesOn] != nil && op.Responses["202"] == nil {
 		op.Responses["202"] = &huma.Response{Description: "Accepted; it goes on.", Content: op.Responses["200"].Content}
 	}
+	if op.Method == http.MethodDelete && op.Responses["204"] == nil {
+		op.Responses["204"] = &huma.Response{Description: "Deleted by an earlier sending of the same command, whose answer was lost."}
+	}
 	for status, answer := range op.Responses {
 		names := []string{"Request-Id"}
 		switch {

@@ -51,7 +51,7 @@ func selectsNamespace(query url.Values) (string, error) {
 	selector, err := fields.ParseSelector(given[0])
 	if len(given) > 1 || err != nil {
 		return "", problem.Errorf(problem.BadRequest, "send one field selector such as status.phase=Running",
-			"the field selector cannot be understood").WithField(fieldSelector)
+			"the field selector cannot be understood").WithField("query." + fieldSelector)
 	}
 	namespace, _ := selector.RequiresExactMatch(namespaceSelector)
 	return namespace, nil

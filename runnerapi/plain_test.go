@@ -81,7 +81,7 @@ func TestParametersThatReadTwoWaysAreRefused(t *testing.T) {
 		"wait=1s&wait=2s":            {422, "query.wait"},
 		"dryRun=true;wait=1s":        {400, "query"},
 		"dryRun=%zz":                 {400, "query"},
-		"=true":                      {422, "query."},
+		"=true":                      {422, "query"},
 	} {
 		resp, body := r.do("PUT", appPath+"?"+query, `{"image":"a"}`)
 		assert.Equal(t, want.field, refusalOf(t, want.status, resp, body).Field, query)

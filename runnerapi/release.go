@@ -231,8 +231,8 @@ func (r Release) Busy() bool { return r.Operation != nil }
 
 // ObjectIntent is an object that a command would make, as far as a policy can bound it.
 type ObjectIntent struct {
-	Field string // what to call it
-	Kind  string // KIND or KIND.GROUP
+	Location string // what to call it, and the template it is from
+	Kind     string // KIND or KIND.GROUP
 	// Replicas are the pods that it asks for; nil for what has no such number.
 	Replicas   *int32
 	Containers []ContainerIntent // init containers too

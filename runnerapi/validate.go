@@ -152,7 +152,7 @@ func (s SecretSpec) Validate() []FieldError {
 type validation struct{ errs []FieldError }
 
 func (v *validation) add(field, format string, args ...any) {
-	v.errs = append(v.errs, FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
+	v.errs = append(v.errs, FieldError{Field: problem.Field(field), Message: fmt.Sprintf(format, args...)})
 }
 
 func (v *validation) objectName(field, name string) {

@@ -94,7 +94,7 @@ func TestWhatIsWrongWithARequestIsTold(t *testing.T) {
 		"null replicas":       {"POST", appPath + "/scale", `{"replicas":null}`, 422, "replicas", ""},
 		"no such path":        {"GET", "/v1/nothing", "", 404, "", "/v1/nothing"},
 		"no such method":      {"PATCH", appPath, `{}`, 405, "", "PATCH"},
-		"secret key":          {"PUT", "/v1/namespaces/production/secrets/s", `{"data":{"a b":"hunter2"}}`, 422, "data.a b", "a key may have"},
+		"secret key":          {"PUT", "/v1/namespaces/production/secrets/s", `{"data":{"a b":"hunter2"}}`, 422, "data.a%20b", "a key may have"},
 		"secret value":        {"PUT", "/v1/namespaces/production/secrets/s", `{"data":{"a":{"b":"hunter2"}}}`, 422, "data.a", "expected string"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -98,7 +98,7 @@ func (a *app) sayKnown(err error, e *runnerapi.Error) {
 		a.say("  field: %s", e.Field)
 	}
 	for _, f := range e.Fields {
-		a.say("  field: %s: %s", f.Field, strings.TrimPrefix(f.Message, f.Field+": "))
+		a.say("  field: %s", f)
 	}
 	if e.Fix != "" {
 		a.say("  fix: %s", e.Fix)

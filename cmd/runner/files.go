@@ -82,9 +82,9 @@ func (j *manifestFiles) locateIn(p *runnerapi.Error) {
 	if p == nil {
 		return
 	}
-	p.Detail, p.Field = j.locate(p.Detail), j.locate(p.Field)
+	p.Detail, p.Location = j.locate(p.Detail), j.locate(p.Location)
 	for i := range p.Fields {
-		p.Fields[i].Field, p.Fields[i].Message = j.locate(p.Fields[i].Field), j.locate(p.Fields[i].Message)
+		p.Fields[i].Location, p.Fields[i].Message = j.locate(p.Fields[i].Location), j.locate(p.Fields[i].Message)
 	}
 }
 

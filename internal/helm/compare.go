@@ -72,7 +72,7 @@ func together(refused []error) error {
 	}
 	for _, err := range refused[:min(len(refused), maxTold)] {
 		if p := (*problem.Error)(nil); len(refused) > 1 && errors.As(err, &p) {
-			all.Fields = append(all.Fields, problem.FieldError{Field: p.Field, Message: p.Detail})
+			all.Fields = append(all.Fields, p.AsField())
 		}
 	}
 	return &all
@@ -109,8 +109,8 @@ func compareOne(ctx context.Context, client dynamic.Interface, mapper meta.RESTM
 		return "unknown", nil
 	}
 	if meta.IsNoMatchError(err) {
-		return "", problem.Errorf(problem.Invalid, "install what brings this kind first, or correct apiVersion and kind",
-			"%s (%s): the cluster has no kind %s in %s", o, o.where(), gvk.Kind, o.GetAPIVersion()).WithField("chart")
+		return "", inTemplate(o, problem.Errorf(problem.Invalid, "install what brings this kind first, or correct apiVersion and kind",
+			"the cluster has no kind %s in %s", gvk.Kind, o.GetAPIVersion()))
 	}
 	if err != nil {
 		return "", kubeproblem.From(err, "finding kind "+gvk.Kind)
@@ -133,8 +133,8 @@ func compareOne(ctx context.Context, client dynamic.Interface, mapper meta.RESTM
 		return changeOf(live, nil), nil
 	}
 	if live != nil && !owned(live, key) {
-		return "", problem.Errorf(problem.Conflict, "delete it, or have the chart name its own otherwise",
-			"%s (%s) is there already, and not this release's", o, o.where())
+		return "", inTemplate(o, problem.Errorf(problem.Conflict, "delete it, or have the chart name its own otherwise",
+			"it is there already, and not this release's"))
 	}
 	then, err := try(ctx, at, marked(o, key, mapping), force)
 	if err != nil && strings.Contains(err.Error(), "does not support dry run") {
@@ -206,9 +206,7 @@ func about(o *object, err error) error {
 	if !errors.As(err, &p) {
 		return err
 	}
-	named := *withRights(p)
-	named.Detail = fmt.Sprintf("%s (%s): %s", o, o.where(), named.Detail)
-	return &named
+	return inTemplate(o, withRights(p))
 }
 
 // withRights names the manifest that grants what the agent lacks.

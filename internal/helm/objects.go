@@ -104,15 +104,24 @@ func (l limits) check(o *object) error {
 	return nil
 }
 
-// inTemplate names the object and its template.
+// place is the object and its template.
+func place(o *object) string { return fmt.Sprintf("%s (%s)", o, o.where()) }
+
+// inTemplate names the object, its template, and the object's fields.
 func inTemplate(o *object, err error) error {
 	p := &problem.Error{}
 	if !errors.As(err, &p) {
 		return err
 	}
-	located := *p.WithField("chart")
-	located.Detail = fmt.Sprintf("%s (%s): %s", o, o.where(), p.Detail)
-	return &located
+	located := *p
+	if located.Field != "" && located.Field != "chart" {
+		located.Detail = located.Field + ": " + located.Detail
+	}
+	located.Fields = nil
+	for _, f := range p.Fields {
+		located.Fields = append(located.Fields, problem.FieldError{Field: "chart", Location: place(o) + ": " + f.Field, Message: f.Message})
+	}
+	return located.WithField("chart").WithLocation(place(o))
 }
 
 // intents are objects as far as a policy can bound them.
@@ -128,7 +137,7 @@ func intents(objects []*object) ([]runnerapi.ObjectIntent, error) {
 }
 
 func intent(o *object) (runnerapi.ObjectIntent, error) {
-	in := runnerapi.ObjectIntent{Field: fmt.Sprintf("%s (%s)", o, o.source), Kind: o.kind()}
+	in := runnerapi.ObjectIntent{Location: place(o), Kind: o.kind()}
 	spec, err := podSpec(o)
 	if spec == nil || err != nil {
 		return in, err

@@ -3,6 +3,7 @@
 package kubeproblem
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,10 +19,24 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// From turns an error of the Kubernetes API into a problem. What is not one
+// From is FromObject for calls whose body is an object's spec: its fields are those of the body.
+func From(err error, doing string) error {
+	err = FromObject(err, doing)
+	p := &problem.Error{}
+	if !errors.As(err, &p) || !strings.HasPrefix(p.Field, "spec.") {
+		return err
+	}
+	p.Field = strings.TrimPrefix(p.Field, "spec.")
+	for i := range p.Fields {
+		p.Fields[i].Field = strings.TrimPrefix(p.Fields[i].Field, "spec.")
+	}
+	return err
+}
+
+// FromObject turns an error of the Kubernetes API into a problem. What is not one
 // (and not known to be passing) comes back as it is, wrapped with doing: it
 // becomes a 500 without detail.
-func From(err error, doing string) error {
+func FromObject(err error, doing string) error {
 	if err == nil {
 		return nil
 	}
@@ -95,7 +110,7 @@ func invalid(s metav1.Status) error {
 		return p
 	}
 	for _, c := range s.Details.Causes {
-		p.Fields = append(p.Fields, problem.FieldError{Field: strings.TrimPrefix(c.Field, "spec."), Message: c.Message})
+		p.Fields = append(p.Fields, problem.FieldError{Field: cmp.Or(problem.Field(c.Field), "body"), Message: c.Message})
 	}
 	if len(p.Fields) > 0 {
 		p.Field, p.Detail = p.Fields[0].Field, p.Fields[0].Message

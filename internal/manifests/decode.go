@@ -128,7 +128,7 @@ type decoder struct {
 // fail names the document and the line, counted within the document's text.
 func (d *decoder) fail(line int, format string, args ...any) error {
 	at := d.at(line)
-	return problem.Errorf(problem.Invalid, "correct the document", "%s: %s", at, fmt.Sprintf(format, args...)).WithField(at)
+	return problem.Errorf(problem.Invalid, "correct the document", format, args...).WithField("body").WithLocation(at)
 }
 
 func (d *decoder) at(line int) string {
@@ -167,7 +167,7 @@ func (d *decoder) document(p part) error {
 }
 
 func tooMany(at string) error {
-	return problem.Errorf(problem.TooLarge, "apply them as several sets", "%s: there are more than %d manifests", at, MaxDocuments).WithField(at)
+	return problem.Errorf(problem.TooLarge, "apply them as several sets", "there are more than %d manifests", MaxDocuments).WithField("body").WithLocation(at)
 }
 
 var yamlLine = regexp.MustCompile(`^yaml: line (\d+): `)

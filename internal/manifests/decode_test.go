@@ -76,7 +76,7 @@ func TestDecodeNamesDocumentAndLine(t *testing.T) {
 			require.ErrorAs(t, err, &p)
 			assert.Contains(t, p.Detail, c.at)
 			assert.Contains(t, p.Detail, c.says)
-			assert.Contains(t, p.Field, "document 2, line ")
+			assert.Contains(t, p.Location, "document 2, line ")
 		})
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -104,7 +103,7 @@ func refusal(failed []*item) error {
 	if len(failed) > 1 {
 		first.Fields = nil
 		for _, i := range failed[:min(len(failed), maxTold)] {
-			first.Fields = append(first.Fields, problem.FieldError{Field: i.out.Problem.Field, Message: i.out.Problem.Detail})
+			first.Fields = append(first.Fields, i.out.Problem.AsField())
 		}
 	}
 	return &first
@@ -120,9 +119,13 @@ func refused(items []*item) (failed []*item) {
 	return failed
 }
 
-// located says in a problem which object it is about and where that was read.
+// located says in a problem which object it is about and where that was read. Its field is one of
+// the object's.
 func (i *item) located(err error) error {
 	p := *asProblem(err)
+	if name, ok := strings.CutPrefix(p.Field, "path."); ok {
+		p.Field = "metadata." + name
+	}
 	at := i.out.String()
 	if i.where != "" {
 		at = i.where + ": " + at
@@ -130,9 +133,6 @@ func (i *item) located(err error) error {
 	if p.Field != "" {
 		at += ": " + p.Field
 	}
-	p.Detail, p.Field = at+": "+p.Detail, i.where
-	if p.Field == "" {
-		p.Field = i.out.String()
-	}
+	p.Detail, p.Field, p.Location = at+": "+p.Detail, cmp.Or(p.Field, "body"), cmp.Or(i.where, i.out.String())
 	return &p
 }

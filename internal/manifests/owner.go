@@ -88,7 +88,7 @@ func problemOf(err error, ref Ref, doing string) error {
 		// A 500 of the API server's for what is the manifest's mistake.
 		err = problem.Errorf(problem.Invalid, "correct the field", "%s", status.Status().Message)
 	}
-	p := asProblem(kubeproblem.From(err, doing))
+	p := asProblem(kubeproblem.FromObject(err, doing))
 	if p.Code == problem.Forbidden && strings.HasPrefix(p.Detail, missingRight) {
 		c := *p
 		c.Fix = fixRights

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -142,9 +144,9 @@ func (r ruling) bounds(i runnerapi.Intent) error {
 			return err
 		}
 	}
-	for n, kind := range i.Kinds {
+	for _, kind := range i.Kinds {
 		if !slices.ContainsFunc(r.Kinds, func(k string) bool { return k == anything || strings.EqualFold(k, kind) }) {
-			return r.refuse(fmt.Sprintf("manifests[%d].kind", n), "kinds", "allows manifests of %s, not of %s", orNone(r.Kinds, "no kind"), kind)
+			return r.refuse("kind", "kinds", "allows manifests of %s, not of %s", orNone(r.Kinds, "no kind"), kind)
 		}
 	}
 	for _, o := range i.Objects {
@@ -155,21 +157,36 @@ func (r ruling) bounds(i runnerapi.Intent) error {
 	return nil
 }
 
+// objectField is the field of a command that leads to objects which it does not name.
+const objectField = "chart"
+
+// inObject says of a refusal which object it is about.
+func inObject(err error, at string) error {
+	p := &problem.Error{}
+	if !errors.As(err, &p) {
+		return err
+	}
+	if within, ok := strings.CutPrefix(p.Field, objectField+"."); ok {
+		at += ": " + within
+	}
+	return p.WithField(objectField).WithLocation(at)
+}
+
 // object looks at an object that somebody else than the agent has written.
 func (r ruling) object(o runnerapi.ObjectIntent) error {
 	if !slices.ContainsFunc(r.Kinds, func(k string) bool { return k == anything || strings.EqualFold(k, o.Kind) }) {
-		return r.refuse(o.Field, "kinds", "allows objects of %s, not of %s", orNone(r.Kinds, "no kind"), o.Kind)
+		return inObject(r.refuse(objectField, "kinds", "allows objects of %s, not of %s", orNone(r.Kinds, "no kind"), o.Kind), o.Location)
 	}
-	if err := r.replicas(o.Field, o.Replicas); err != nil {
-		return err
+	if err := r.replicas(objectField, o.Replicas); err != nil {
+		return inObject(err, o.Location)
 	}
 	for _, c := range o.Containers {
-		at := o.Field + ": container " + c.Name
-		if err := r.image(at, c.Image); err != nil {
-			return err
+		at := o.Location + ": container " + c.Name
+		if err := r.image(objectField, c.Image); err != nil {
+			return inObject(err, at)
 		}
-		if err := r.resources(at+": limits", c.Limits); err != nil {
-			return err
+		if err := r.resources(objectField+".limits", c.Limits); err != nil {
+			return inObject(err, at)
 		}
 	}
 	return nil

@@ -171,7 +171,7 @@ func TestManifestsAreBoundByKind(t *testing.T) {
 	require.NoError(t, p.Decide(i))
 	i.Kinds = []string{"ConfigMap", "ClusterRole.rbac.authorization.k8s.io"}
 	e := refusal(t, p.Decide(i))
-	assert.Equal(t, "manifests[1].kind", e.Field)
+	assert.Equal(t, "kind", e.Field)
 	assert.Contains(t, e.Detail, "not of ClusterRole.rbac.authorization.k8s.io")
 }
 
@@ -190,7 +190,7 @@ func TestChartsAreBoundByKindImageAndAmount(t *testing.T) {
 		"not from docker.io":        {Kind: "Deployment.apps", Containers: []runnerapi.ContainerIntent{well, elsewhere}},
 		"a limit of each container": {Kind: "Deployment.apps", Containers: []runnerapi.ContainerIntent{unlimited}},
 	} {
-		o.Field = "Thing a (web/templates/a.yaml)"
+		o.Location = "Thing a (web/templates/a.yaml)"
 		i.Objects = []runnerapi.ObjectIntent{{Kind: "ConfigMap"}, o}
 		err := p.Decide(i)
 		if says == "" {
@@ -198,7 +198,9 @@ func TestChartsAreBoundByKindImageAndAmount(t *testing.T) {
 			continue
 		}
 		assert.Contains(t, refusal(t, err).Detail, says)
-		assert.Contains(t, refusal(t, err).Field, "web/templates/a.yaml")
+		assert.Equal(t, "chart", refusal(t, err).Field)
+		assert.Contains(t, refusal(t, err).Location, "Thing a (web/templates/a.yaml)")
+		assert.Contains(t, refusal(t, err).Detail, refusal(t, err).Location+": rule ")
 	}
 	i = intent("ops", "put-release", "shop")
 	i.Objects = []runnerapi.ObjectIntent{{Kind: "ConfigMap"}}

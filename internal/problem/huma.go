@@ -61,7 +61,7 @@ const lacks = "expected required property "
 
 // field is the path of a field of the body as its sender wrote it, without huma's prefix. The
 // others keep theirs: path, query, header.
-func field(location string) string { return strings.TrimPrefix(location, "body.") }
+func field(location string) string { return Field(strings.TrimPrefix(location, "body.")) }
 
 func fixFor(status int) string {
 	switch status {

@@ -5,6 +5,7 @@
 package problem
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -67,17 +68,12 @@ type Error struct {
 	Status     int           `json:"status" doc:"HTTP status."`
 	Code       Code          `json:"code" doc:"Stable name of the error."`
 	Detail     string        `json:"detail" doc:"What is wrong. Never holds a secret."`
-	Field      string        `json:"field,omitempty" doc:"The field at fault: its JSON path in the body; path.NAME, query.NAME or header.NAME for a parameter; body for the body as a whole."`
+	Field      string        `json:"field,omitempty" pattern:"^[A-Za-z0-9_$~*%/-]+(\\.[A-Za-z0-9_$~*%/-]*|\\[[0-9]+\\])*$" doc:"The field at fault: its path in the body; path.NAME, query.NAME or header.NAME for a parameter; body, path or query for the whole of it. Other characters of keys and names are percent-encoded."`
+	Location   string        `json:"location,omitempty" doc:"Where the field stands, if the body is more than one document or becomes objects of a chart. The detail begins with it."`
 	Fix        string        `json:"fix,omitempty" doc:"What to do next."`
 	Fields     []FieldError  `json:"errors,omitempty" doc:"All fields at fault, when there are several."`
 	RequestID  string        `json:"requestId,omitempty" doc:"The call, for finding it in the log."`
 	RetryAfter time.Duration `json:"-"`
-}
-
-// FieldError is one field at fault.
-type FieldError struct {
-	Field   string `json:"field" doc:"As in the problem's own field." example:"ports[0].port"`
-	Message string `json:"message"`
 }
 
 // Errorf makes an Error with one of the codes that every wire has.
@@ -97,18 +93,12 @@ func New(status int, code Code, fix, format string, args ...any) *Error {
 	}
 }
 
-// WithField names the field at fault.
-func (e *Error) WithField(field string) *Error { e.Field = field; return e }
-
 // WithRetryAfter says when trying again makes sense.
 func (e *Error) WithRetryAfter(d time.Duration) *Error { e.RetryAfter = d; return e }
 
-// Error is the problem on one line: field, detail, fix.
+// Error is the problem on one line: location or field, detail, fix.
 func (e *Error) Error() string {
-	s := e.Detail
-	if e.Field != "" {
-		s = e.Field + ": " + s
-	}
+	s := placed(cmp.Or(e.Location, e.Field), e.Detail)
 	if e.Fix != "" {
 		s += " (fix: " + e.Fix + ")"
 	}

@@ -25,6 +25,10 @@ func RequestID(ctx context.Context) string {
 // caller's own where it sent a sound one, and answers it.
 func WithRequestID(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if RequestID(r.Context()) != "" { // it has one
+			next.ServeHTTP(w, r)
+			return
+		}
 		id := r.Header.Get(RequestIDHeader)
 		if !soundRequestID(id) {
 			id = uuid.NewString()

@@ -315,18 +315,23 @@ func (k *Keeper) decode(set *Set, texts []render.Text) error {
 	return nil
 }
 
+// beside is a place within a file.
+func beside(name, location string) string {
+	if location == "" {
+		return name
+	}
+	return name + ": " + location
+}
+
 // inFile puts a file's name before what is wrong with a document of it.
 func inFile(err error, name string) error {
 	p := &problem.Error{}
 	if errors.As(err, &p) {
 		q := *p
-		q.Detail, q.Fields = name+": "+p.Detail, nil
+		q.Detail, q.Location, q.Fields = name+": "+p.Detail, beside(name, p.Location), nil
 		for _, f := range p.Fields {
-			at := name
-			if f.Field != "" {
-				at += ": " + f.Field
-			}
-			q.Fields = append(q.Fields, problem.FieldError{Field: at, Message: f.Message})
+			f.Message, f.Location = name+": "+f.Message, beside(name, f.Location)
+			q.Fields = append(q.Fields, f)
 		}
 		return &q
 	}

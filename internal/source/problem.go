@@ -29,11 +29,7 @@ func asProblem(err error) error {
 func listed(fields []problem.FieldError) string {
 	lines := make([]string, 0, len(fields))
 	for _, f := range fields {
-		line := f.Message
-		if f.Field != "" && !strings.HasPrefix(line, f.Field) {
-			line = f.Field + ": " + line
-		}
-		lines = append(lines, line)
+		lines = append(lines, f.String())
 	}
 	return strings.Join(lines, "\n")
 }
@@ -44,10 +40,7 @@ func asSourceError(err error) *runnerapi.SourceError {
 	p := &problem.Error{}
 	switch {
 	case errors.As(asProblem(err), &p):
-		message := p.Detail
-		if p.Field != "" {
-			message = p.Field + ": " + message
-		}
+		message := p.AsField().String()
 		if len(p.Fields) > 1 {
 			message = listed(p.Fields)
 		}

@@ -25,8 +25,8 @@ func AgentHandler(
 	find func(ctx context.Context, runner, nameOrID string) (Agent, error),
 	identify func(*http.Request) (runner string, err error),
 ) http.Handler {
-	return jsonHandler(func(r *http.Request) ([]byte, error) {
-		runner, err := identified(r, identify)
+	return jsonHandler(func(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+		runner, err := identified(w, r, identify)
 		if err != nil {
 			return nil, err
 		}

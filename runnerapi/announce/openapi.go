@@ -41,8 +41,8 @@ func OpenAPI(version string) ([]byte, error) {
 	doc := &huma.OpenAPI{
 		OpenAPI: "3.1.0", Info: &huma.Info{
 			Title: "PipeOps control plane: Runners' API", Version: version,
-			Description: "Calls of the control plane's HTTPS port, with the Runner's certificate. " +
-				"A path that is not written plainly, with //, /./ or /../, is answered with 307 and the plain path in Location.",
+			Description: "Calls of the control plane's HTTPS port, with the Runner's certificate. They take no body. " +
+				"Any path may answer 404, and 307 if it is not written plainly.",
 		},
 		Components: &huma.Components{Schemas: schemas, SecuritySchemes: map[string]*huma.SecurityScheme{
 			"certificate": {Type: "mutualTLS", Description: "The Runner's certificate."},
@@ -71,8 +71,7 @@ type certificateBody struct {
 
 // certificate documents the call that package login serves.
 func certificate(schemas huma.Registry) *huma.Operation {
-	op := documented(schemas, "renew-certificate", "/v1/runner/certificate", "Get the Runner's certificate from the CA of now", reflect.TypeFor[certificateBody](),
-		http.StatusBadRequest)
+	op := documented(schemas, "renew-certificate", "/v1/runner/certificate", "Get the Runner's certificate from the CA of now", reflect.TypeFor[certificateBody]())
 	op.Method = http.MethodPost
 	op.Description = "Send the old certificate in TLS, and no body. The answer has the same key, name and end as the old certificate. " +
 		"Call it when " + issuerHeader + " in an answer names another CA than the one that issued the certificate. Asking again is harmless."
@@ -88,18 +87,36 @@ func documented(schemas huma.Registry, id, path, summary string, answer reflect.
 		Responses: map[string]*huma.Response{"200": {
 			Description: "OK",
 			Headers: map[string]*huma.Header{
-				problem.RequestIDHeader: {Description: "The call, for finding it in the control plane's log.", Schema: text()},
+				problem.RequestIDHeader: requestID(),
 				issuerHeader:            {Description: "Key ID, in hexadecimal, of the CA that issues certificates now.", Schema: text()},
 			},
 			Content: map[string]*huma.MediaType{"application/json": {Schema: schemas.Schema(answer, true, "")}},
 		}},
 	}
-	for _, status := range append(failures, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable) {
-		op.Responses[strconv.Itoa(status)] = &huma.Response{Description: http.StatusText(status), Content: map[string]*huma.MediaType{
-			problem.ContentType: {Schema: schemas.Schema(reflect.TypeFor[problem.Error](), true, "")},
-		}}
+	op.Responses["307"] = &huma.Response{
+		Description: "The path is not written plainly: it has //, /./ or /../.",
+		Headers: map[string]*huma.Header{
+			problem.RequestIDHeader: requestID(),
+			"Location":              {Description: "The plain path, with the query.", Schema: text()},
+		},
+	}
+	for _, status := range append(failures, http.StatusBadRequest, http.StatusRequestTimeout, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable) {
+		response := &huma.Response{
+			Description: http.StatusText(status), Headers: map[string]*huma.Header{problem.RequestIDHeader: requestID()},
+			Content: map[string]*huma.MediaType{problem.ContentType: {Schema: schemas.Schema(reflect.TypeFor[problem.Error](), true, "")}},
+		}
+		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+			response.Headers["Retry-After"] = &huma.Header{
+				Description: "Seconds after which the same call is worth sending again.", Schema: &huma.Schema{Type: huma.TypeInteger},
+			}
+		}
+		op.Responses[strconv.Itoa(status)] = response
 	}
 	return op
+}
+
+func requestID() *huma.Header {
+	return &huma.Header{Description: "The call, for finding it in the control plane's log.", Schema: text()}
 }
 
 func text() *huma.Schema { return &huma.Schema{Type: huma.TypeString} }

@@ -24,8 +24,8 @@ func SnapshotHandler(
 	list func(ctx context.Context, runner string) ([]Agent, error),
 	identify func(*http.Request) (runner string, err error),
 ) http.Handler {
-	return jsonHandler(func(r *http.Request) ([]byte, error) {
-		agents, err := snapshotFor(r, list, identify)
+	return jsonHandler(func(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+		agents, err := snapshotFor(w, r, list, identify)
 		if err != nil {
 			return nil, err
 		}
@@ -34,14 +34,14 @@ func SnapshotHandler(
 }
 
 // jsonHandler serves what can only be read. Answers are not to be kept: they change at any time.
-func jsonHandler(answer func(*http.Request) ([]byte, error)) http.Handler {
+func jsonHandler(answer func(http.ResponseWriter, *http.Request) ([]byte, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
 			problem.Write(w, problem.RequestID(r.Context()), problem.Errorf(problem.NotAllowed, "use GET", "%s can only be read", r.URL.Path))
 			return
 		}
-		body, err := answer(r)
+		body, err := answer(w, r)
 		if err != nil {
 			problem.Write(w, problem.RequestID(r.Context()), err)
 			return
@@ -53,11 +53,11 @@ func jsonHandler(answer func(*http.Request) ([]byte, error)) http.Handler {
 }
 
 func snapshotFor(
-	r *http.Request,
+	w http.ResponseWriter, r *http.Request,
 	list func(context.Context, string) ([]Agent, error),
 	identify func(*http.Request) (string, error),
 ) ([]Agent, error) {
-	runner, err := identified(r, identify)
+	runner, err := identified(w, r, identify)
 	if err != nil {
 		return nil, err
 	}
@@ -68,14 +68,17 @@ func snapshotFor(
 	return agents, err
 }
 
-// identified is which Runner asks. An error that is no [problem.Error] is shown
+// identified is which Runner asks, in a request without a body. An error that is no [problem.Error] is shown
 // without its text.
-func identified(r *http.Request, identify func(*http.Request) (string, error)) (string, error) {
+func identified(w http.ResponseWriter, r *http.Request, identify func(*http.Request) (string, error)) (string, error) {
 	runner, err := identify(r)
 	if p := (&problem.Error{}); err != nil && !errors.As(err, &p) {
 		return "", problem.Errorf(problem.Unauthorized,
 			"use the credentials that `pipeops-controlplane runner create` wrote",
 			"the request does not come from a known Runner")
 	}
-	return runner, err
+	if err != nil {
+		return "", err
+	}
+	return runner, problem.NoBody(w, r)
 }

@@ -100,7 +100,7 @@ func (q *TimelineQuery) values() url.Values {
 // names the parameter.
 func parseTimelineQuery(values url.Values) (q TimelineQuery, err error) {
 	bad := func(field, fix, format string, args ...any) (TimelineQuery, error) {
-		return q, problem.Errorf(problem.Invalid, fix, format, args...).WithField(field)
+		return q, problem.Errorf(problem.Invalid, fix, format, args...).WithField("query." + field)
 	}
 	q.Limit = DefaultTimelineLimit
 	for name, given := range values {
@@ -161,21 +161,21 @@ func TimelineHandler(
 	page func(ctx context.Context, runner, agentID string, q TimelineQuery) (TimelinePage, error),
 	identify func(*http.Request) (runner string, err error),
 ) http.Handler {
-	return jsonHandler(func(r *http.Request) ([]byte, error) { return timelineFor(r, page, identify) })
+	return jsonHandler(func(w http.ResponseWriter, r *http.Request) ([]byte, error) { return timelineFor(w, r, page, identify) })
 }
 
 func timelineFor(
-	r *http.Request,
+	w http.ResponseWriter, r *http.Request,
 	page func(context.Context, string, string, TimelineQuery) (TimelinePage, error),
 	identify func(*http.Request) (string, error),
 ) ([]byte, error) {
-	runner, err := identified(r, identify)
+	runner, err := identified(w, r, identify)
 	if err != nil {
 		return nil, err
 	}
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, problem.Errorf(problem.BadRequest, "percent-encode the parameters", "the query cannot be read")
+		return nil, problem.Errorf(problem.BadRequest, "percent-encode the parameters", "the query cannot be read").WithField("query")
 	}
 	q, err := parseTimelineQuery(values)
 	if err != nil {

@@ -89,7 +89,7 @@ func TestTimelineProblems(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := parseTimelineQuery(values); !errors.As(err, &p) || p.Field != field || p.Fix == "" || p.Status != http.StatusUnprocessableEntity {
+		if _, err := parseTimelineQuery(values); !errors.As(err, &p) || p.Field != "query."+field || p.Fix == "" || p.Status != http.StatusUnprocessableEntity {
 			t.Errorf("%s: %v", query, err)
 		}
 	}

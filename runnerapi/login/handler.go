@@ -2,8 +2,6 @@ package login
 
 import (
 	"encoding/json"
-	"errors"
-	"io"
 	"net/http"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -30,8 +28,8 @@ type Answer struct {
 // is, any other without its text.
 func Handler(reissue func(*http.Request) (Answer, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, err := http.MaxBytesReader(w, r.Body, 0).Read(make([]byte, 1)); err != nil && !errors.Is(err, io.EOF) {
-			problem.Write(w, problem.RequestID(r.Context()), problem.Errorf(problem.BadRequest, "send no body", "this call takes no body").WithField("body"))
+		if err := problem.NoBody(w, r); err != nil {
+			problem.Write(w, problem.RequestID(r.Context()), err)
 			return
 		}
 		answer, err := reissue(r)

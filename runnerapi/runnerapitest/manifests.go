@@ -29,8 +29,8 @@ func (b *FakeBackend) Apply(ctx context.Context, key runnerapi.Key, text []byte,
 			Metadata         struct{ Name string }
 		}
 		if err := yaml.Unmarshal(doc, &head); err != nil || head.Kind == "" {
-			return result, problem.Errorf(problem.Invalid, "correct the document", "document %d, line %d: kind is missing", n+1, line).
-				WithField(fmt.Sprintf("document %d, line %d", n+1, line))
+			return result, problem.Errorf(problem.Invalid, "correct the document", "kind is missing").
+				WithField("kind").WithLocation(fmt.Sprintf("document %d, line %d", n+1, line))
 		}
 		line += bytes.Count(doc, []byte("\n")) + 2
 		refs = append(refs, runnerapi.ManifestRef{APIVersion: head.APIVersion, Kind: head.Kind, Namespace: key.Namespace, Name: head.Metadata.Name})

@@ -33,7 +33,7 @@ func (b *FakeBackend) PutRelease(ctx context.Context, key runnerapi.Key, spec ru
 	if err != nil {
 		return runnerapi.Release{}, err
 	}
-	object := runnerapi.ObjectIntent{Field: "Service guide", Kind: "Service"}
+	object := runnerapi.ObjectIntent{Location: "Service guide", Kind: "Service"}
 	if opts.AdmitObjects != nil {
 		if err := opts.AdmitObjects([]runnerapi.ObjectIntent{object}); err != nil {
 			return runnerapi.Release{}, err
