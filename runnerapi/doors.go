@@ -2,7 +2,6 @@ package runnerapi
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"net"
 	"net/http"
@@ -147,10 +146,7 @@ type doorKey struct{}
 
 // withDoor is for http.Server.ConnContext.
 func withDoor(ctx context.Context, conn net.Conn) context.Context {
-	if c, ok := conn.(*tls.Conn); ok {
-		conn = c.NetConn()
-	}
-	if d, ok := conn.(*door); ok {
+	if d := doorOf(conn); d != nil {
 		return context.WithValue(ctx, doorKey{}, d)
 	}
 	return ctx

@@ -1,7 +1,6 @@
 package runnerapi
 
 import (
-	"crypto/tls"
 	"net"
 	"net/http"
 	"sync"
@@ -136,10 +135,10 @@ func (c *connections) enter(conn net.Conn, runner string) {
 	c.leave.Store(conn, leave)
 }
 
-// doorOf is the connection below a TLS connection's.
+// doorOf is the connection below those of TLS and of the HTTP server.
 func doorOf(conn net.Conn) *door {
-	if secure, ok := conn.(*tls.Conn); ok {
-		conn = secure.NetConn()
+	if above, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		conn = above.NetConn()
 	}
 	d, _ := conn.(*door)
 	return d

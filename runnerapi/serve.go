@@ -14,6 +14,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 )
 
@@ -95,7 +96,7 @@ func Serve(ctx context.Context, ln net.Listener, c ServeConfig) error {
 			_ = srv.Close() // the listener is closed already; that is all it could complain about
 		}
 	})
-	err := serveOn(srv, ln)
+	err := httpserver.Serve(srv, ln)
 	if stop() {
 		startDrain()
 		return errors.Join(fmt.Errorf("runner API: the listener failed: %w", err), srv.Close())
@@ -114,14 +115,6 @@ func guarded(ln net.Listener, c *ServeConfig) net.Listener {
 		return ln
 	}
 	return guardListener(ln, c.Limits.withDefaults(), c.Log)
-}
-
-// serveOn serves TLS as ServeTLS does, without its copy of a configuration that has all that it would add.
-func serveOn(srv *http.Server, ln net.Listener) error {
-	if srv.TLSConfig != nil {
-		ln = tls.NewListener(ln, srv.TLSConfig)
-	}
-	return srv.Serve(ln)
 }
 
 // maxHeader has room for 64 KiB in one header, or in a URL: a command that kubectl exec runs is

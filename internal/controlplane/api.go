@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
@@ -52,7 +53,7 @@ func (c *ControlPlane) handler(sockets *server.Websockets) http.Handler {
 	mux.Handle("GET "+server.WebsocketPath, problem.WithRequestID(c.serveTunnel(sockets)))
 	mux.Handle("GET /healthz", logged(http.HandlerFunc(serveHealth)))
 	mux.Handle("GET /readyz", logged(http.HandlerFunc(c.serveReady)))
-	return c.instruments.measured(&c.cfg, wayTLS, c.calls.wrap(mux))
+	return c.instruments.measured(&c.cfg, wayTLS, problem.WithRequestID(c.calls.wrap(plainPaths(mux))))
 }
 
 // snapshot is what a Runner starts from.
@@ -84,7 +85,7 @@ func (c *ControlPlane) serveAPI(ctx context.Context, ln net.Listener) error {
 	defer sockets.Wait()
 	server := c.apiServer(sockets)
 	served := make(chan error, 1)
-	go func() { served <- server.ServeTLS(ln, "", "") }()
+	go func() { served <- httpserver.Serve(server, ln) }()
 	return shutDown(ctx, server, served)
 }
 

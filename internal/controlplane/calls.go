@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/httpserver"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
@@ -96,7 +97,7 @@ func (c *ControlPlane) tunnelHandler() http.Handler {
 func (c *ControlPlane) serveTunnelCalls(ctx context.Context) error {
 	server := c.tunnelCallServer()
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(c.inTunnels) }()
+	go func() { served <- httpserver.Serve(server, c.inTunnels) }()
 	return shutDown(ctx, server, served)
 }
 
@@ -106,6 +107,9 @@ func (c *ControlPlane) tunnelCallServer() *http.Server {
 		ReadHeaderTimeout: handshakeTimeout, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeader, DisableGeneralOptionsHandler: true,
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			if above, ok := conn.(interface{ NetConn() net.Conn }); ok {
+				conn = above.NetConn()
+			}
 			return context.WithValue(ctx, tunnelCallKey{}, conn)
 		},
 		ErrorLog: log.New(debugWriter{c.cfg.Log}, "", 0),

@@ -1,0 +1,146 @@
+package httpserver
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/google/uuid"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+)
+
+// conn is a connection of HTTP/1.1. While no request is with the handler, what is written is an
+// answer of net/http's own: it writes each with one call.
+type conn struct {
+	net.Conn
+	handled atomic.Bool // from the handler's begin until the answer is sent; for good when hijacked
+}
+
+type connKey struct{}
+
+// watchRequests has the connections know whether the handler has a request of theirs.
+func watchRequests(srv *http.Server) {
+	inner, state, handler := srv.ConnContext, srv.ConnState, srv.Handler
+	srv.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		if inner != nil {
+			ctx = inner(ctx, c)
+		}
+		if own := ownConn(c); own != nil {
+			ctx = context.WithValue(ctx, connKey{}, own)
+		}
+		return ctx
+	}
+	srv.ConnState = func(c net.Conn, to http.ConnState) {
+		if own := ownConn(c); own != nil && to == http.StateIdle { // the answer is sent whole
+			own.handled.Store(false)
+		}
+		if state != nil {
+			state(c, to)
+		}
+	}
+	srv.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if own, ok := r.Context().Value(connKey{}).(*conn); ok {
+			own.handled.Store(true)
+		}
+		handler.ServeHTTP(w, r)
+	})
+}
+
+func ownConn(c net.Conn) *conn {
+	switch c := c.(type) {
+	case *conn:
+		return c
+	case secureConn:
+		return c.conn
+	}
+	return nil
+}
+
+// Write implements io.Writer.
+func (c *conn) Write(p []byte) (int, error) {
+	if c.handled.Load() {
+		return c.Conn.Write(p)
+	}
+	answer, ok := asProblem(p)
+	if !ok {
+		return c.Conn.Write(p)
+	}
+	if _, err := c.Conn.Write(answer); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// CloseWrite has net/http end the answer before it closes the connection, so that the client gets it.
+func (c *conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+// NetConn is the connection below.
+func (c *conn) NetConn() net.Conn {
+	if secure, ok := c.Conn.(*tls.Conn); ok {
+		return secure.NetConn()
+	}
+	return c.Conn
+}
+
+// secureConn tells net/http of its TLS.
+type secureConn struct {
+	*conn
+	secure *tls.Conn
+}
+
+// ConnectionState is for http.Request.TLS.
+func (c secureConn) ConnectionState() tls.ConnectionState { return c.secure.ConnectionState() }
+
+// asProblem is an answer of net/http's in the form of all others.
+func asProblem(given []byte) ([]byte, bool) {
+	line, _, _ := bytes.Cut(given, []byte("\r\n"))
+	rest, ok := strings.CutPrefix(string(line), "HTTP/1.1 ")
+	code, text, _ := strings.Cut(rest, " ")
+	status, err := strconv.Atoi(code)
+	if !ok || err != nil || status < http.StatusBadRequest {
+		return nil, false
+	}
+	e := of(status, text)
+	e.RequestID = uuid.NewString()
+	body, err := json.Marshal(e)
+	if err != nil {
+		return nil, false
+	}
+	var answer bytes.Buffer
+	_, _ = fmt.Fprintf(&answer, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n%s: %s\r\nConnection: close\r\n\r\n%s\n",
+		status, http.StatusText(status), problem.ContentType, len(body)+1, problem.RequestIDHeader, e.RequestID, body)
+	return answer.Bytes(), true
+}
+
+// of is what net/http says with a status, and a text that may say more.
+func of(status int, text string) *problem.Error {
+	_, why, more := strings.Cut(text, ": ")
+	switch {
+	case status == http.StatusRequestHeaderFieldsTooLarge:
+		return problem.New(status, problem.TooLarge, "send fewer and shorter headers", "the request's header is too large")
+	case status == http.StatusNotImplemented:
+		return problem.New(status, "not_supported", "send a Content-Length, or Transfer-Encoding: chunked", "the transfer encoding is not supported").
+			WithField("header.Transfer-Encoding")
+	case status == http.StatusExpectationFailed:
+		return problem.New(status, problem.BadRequest, "send no Expect, or Expect: 100-continue", "the expectation is not supported").
+			WithField("header.Expect")
+	case strings.Contains(why, "Host header"):
+		return problem.New(status, problem.BadRequest, "send one Host header", "%s", why).WithField("header.Host")
+	case more:
+		return problem.New(status, problem.BadRequest, "send a request as HTTP/1.1 or HTTP/2 says", "%s", why)
+	}
+	return problem.New(status, problem.BadRequest, "send a request as HTTP/1.1 or HTTP/2 says", "the request cannot be read")
+}

@@ -1,0 +1,141 @@
+// Package httpserver serves as net/http does, but what net/http refuses itself over HTTP/1.1, such
+// as a malformed request line, is answered with problem details too.
+package httpserver
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Serve serves on a listener until it fails or the server is shut down, with TLS if the server has a
+// configuration for it. It is called once for a server, and owns the listener.
+//
+// net/http serves HTTP/2 on a bare *tls.Conn alone, and HTTP/1.1 on any connection. So the handshake
+// is made here, and a connection without HTTP/2 is wrapped.
+func Serve(srv *http.Server, ln net.Listener) error {
+	watchRequests(srv)
+	if srv.TLSConfig == nil {
+		return srv.Serve(plainListener{ln})
+	}
+	if len(srv.TLSConfig.NextProtos) == 0 {
+		srv.TLSConfig = srv.TLSConfig.Clone()
+		srv.TLSConfig.NextProtos = []string{"h2", "http/1.1"}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &server{Server: srv, listener: ln, ctx: ctx}
+	defer s.handshakes.Wait()
+	defer cancel()
+	srv.RegisterOnShutdown(func() {
+		s.closing.Store(true)
+		cancel()
+		_ = ln.Close() // the loop ends by it
+	})
+	// A server that was shut down before is told so here, and is not told again.
+	if err := srv.Serve(&one{}); errors.Is(err, http.ErrServerClosed) {
+		return errors.Join(err, ln.Close())
+	}
+	return s.accept()
+}
+
+type server struct {
+	*http.Server
+	listener   net.Listener
+	ctx        context.Context //nolint:containedctx // ends handshakes
+	closing    atomic.Bool
+	handshakes sync.WaitGroup
+}
+
+// How long to wait after an error of Accept that passes, such as too many open files.
+const (
+	pauseMin = 5 * time.Millisecond
+	pauseMax = time.Second
+)
+
+func (s *server) accept() error {
+	pause := pauseMin
+	for {
+		raw, err := s.listener.Accept()
+		passing, isNet := err.(net.Error) //nolint:errorlint // as net/http does
+		switch {
+		case err == nil:
+			pause = pauseMin
+			s.handshakes.Go(func() { s.take(raw) })
+		case s.closing.Load():
+			return http.ErrServerClosed
+		case isNet && passing.Temporary(): //nolint:staticcheck // as net/http does
+			time.Sleep(pause)
+			pause = min(2*pause, pauseMax)
+		default:
+			return errors.Join(err, s.listener.Close())
+		}
+	}
+}
+
+// take makes the handshake. If it fails, net/http finds and logs the same error.
+func (s *server) take(raw net.Conn) {
+	secure := tls.Server(raw, s.TLSConfig)
+	timeout := handshakeTimeout(s.Server)
+	if timeout > 0 {
+		_ = raw.SetDeadline(time.Now().Add(timeout)) // a closed connection's handshake fails anyway
+	}
+	err := secure.HandshakeContext(s.ctx)
+	if timeout > 0 && err == nil {
+		_ = raw.SetDeadline(time.Time{}) // as above
+	}
+	next := net.Conn(secure)
+	if p := secure.ConnectionState().NegotiatedProtocol; err == nil && (p == "" || p == "http/1.1") {
+		next = secureConn{&conn{Conn: secure}, secure}
+	}
+	single := &one{conn: next}
+	if err := s.Serve(single); errors.Is(err, http.ErrServerClosed) && single.conn != nil {
+		_ = next.Close() // nobody serves it
+	}
+}
+
+// handshakeTimeout is net/http's.
+func handshakeTimeout(srv *http.Server) (least time.Duration) {
+	for _, d := range []time.Duration{srv.ReadHeaderTimeout, srv.ReadTimeout, srv.WriteTimeout} {
+		if d > 0 && (least == 0 || d < least) {
+			least = d
+		}
+	}
+	return least
+}
+
+// one is a listener of one connection.
+type one struct{ conn net.Conn }
+
+// Accept implements net.Listener.
+func (o *one) Accept() (net.Conn, error) {
+	if o.conn == nil {
+		return nil, io.EOF
+	}
+	conn := o.conn
+	o.conn = nil
+	return conn, nil
+}
+
+// Close implements net.Listener.
+func (*one) Close() error { return nil }
+
+// Addr implements net.Listener.
+func (*one) Addr() net.Addr { return &net.TCPAddr{} }
+
+// plainListener wraps connections without TLS.
+type plainListener struct{ net.Listener }
+
+// Accept implements net.Listener.
+func (l plainListener) Accept() (net.Conn, error) {
+	raw, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &conn{Conn: raw}, nil
+}
