@@ -42,6 +42,26 @@ func TestTheCheckFindsWhatIsWrong(t *testing.T) {
 		"null": func(a *Answer) {
 			a.Body = []byte(`{"namespace":"production","name":"s","type":"Opaque","keys":null,"digest":"d"}`)
 		},
+		"a time to wait that is none": func(a *Answer) {
+			a.Status, a.Body = 503, []byte(`{"title":"t","status":503,"code":"unavailable","detail":"d"}`)
+			a.Header = http.Header{"Request-Id": {"a"}, "Content-Type": {"application/problem+json"}, "Retry-After": {"0.5"}}
+		},
+		"too many without a time": func(a *Answer) {
+			a.Status, a.Body = 429, []byte(`{"title":"t","status":429,"code":"too_many_requests","detail":"d"}`)
+			a.Header = http.Header{"Request-Id": {"a"}, "Content-Type": {"application/problem+json"}}
+		},
+		"a time where there is none": func(a *Answer) { a.Header.Set("Retry-After", "1") },
+		"a field of another form": func(a *Answer) {
+			a.Status, a.Body = 422, []byte(`{"title":"t","status":422,"code":"invalid","detail":"d","field":"document 2, line 6"}`)
+			a.Header = http.Header{"Request-Id": {"a"}, "Content-Type": {"application/problem+json"}}
+		},
+		"a problem of the Kubernetes API": func(a *Answer) {
+			a.Path, a.Status, a.Body = "/v1/kubernetes/api", 403, []byte(`{"title":"t","status":403,"code":"forbidden","detail":"d"}`)
+			a.Header.Set("Content-Type", "application/problem+json")
+		},
+		"a Status of another status": func(a *Answer) {
+			a.Path, a.Status, a.Body = "/v1/kubernetes/api", 403, []byte(`{"apiVersion":"v1","kind":"Status","status":"Failure","message":"m","code":404}`)
+		},
 		"a body of HEAD": func(a *Answer) { a.Method = "HEAD" },
 		"no call":        func(a *Answer) { a.Path = "/v1/nothing" },
 	} {

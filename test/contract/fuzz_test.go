@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/test/contract"
 )
 
@@ -47,20 +48,49 @@ func TestEveryAnswerIsInTheDocument(t *testing.T) {
 	doc := s.document(t)
 	count, seed := number(t, requestsVariable, usualRequests), number(t, seedVariable, 1)
 	generator := contract.NewGenerator(doc, uint64(seed))
-	first := &fuzzer{system: s, doc: doc, clients: []*http.Client{s.client(t, true), s.client(t, false)}, seen: map[string]int{}}
-	first.send(t, generator, count/4)
+	all := newFuzzer(t, s, doc, s.url(""))
+	all.send(t, generator, count/4)
 	s.allowAll(t)
-	first.send(t, generator, count-count/4)
-	t.Logf("%d requests of seed %d, %d kinds of answers: %v", count, seed, len(first.seen), first.seen)
-	for _, op := range doc.Operations {
-		assert.NotZero(t, first.seen[op.ID], "%s was never sent", op.ID)
+	all.send(t, generator, count-count/4)
+	all.sum(t, count, seed)
+}
+
+// TestEveryAnswerOfTheControlPlaneIsInItsDocument is the same for the calls that Runners make there.
+func TestEveryAnswerOfTheControlPlaneIsInItsDocument(t *testing.T) {
+	s := start(t)
+	base := strings.TrimSuffix(s.credentials.ControlPlane, "/")
+	doc := s.read(t, base+announce.OpenAPIPath)
+	count, seed := number(t, requestsVariable, usualRequests)/5, number(t, seedVariable, 1)
+	generator := contract.NewGenerator(doc, uint64(seed))
+	generator.Names = map[string][]string{"id": {s.agentID, s.agentID, s.agentID, "none", ".", "..", "%2e%2e", ""}}
+	all := newFuzzer(t, s, doc, base)
+	all.send(t, generator, count)
+	all.sum(t, count, seed)
+}
+
+func newFuzzer(t *testing.T, s *system, doc *contract.Document, base string) *fuzzer {
+	t.Helper()
+	return &fuzzer{doc: doc, base: base, clients: []*http.Client{s.client(t, true), s.client(t, false)}, seen: map[string]int{}}
+}
+
+// sum tells what was seen, and wants each call of the document.
+func (f *fuzzer) sum(t *testing.T, count, seed int) {
+	t.Helper()
+	t.Logf("%d requests of seed %d, %d kinds of answers: %v", count, seed, len(f.seen), f.seen)
+	for _, op := range f.doc.Operations {
+		assert.NotZero(t, f.seen[op.ID], "%s was never sent", op.ID)
 	}
 }
 
 // document is what the agent serves.
 func (s *system) document(t *testing.T) *contract.Document {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url("/openapi.json"), nil)
+	return s.read(t, s.url("/openapi.json"))
+}
+
+func (s *system) read(t *testing.T, address string) *contract.Document {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
 	require.NoError(t, err)
 	resp, err := s.client(t, true).Do(req)
 	require.NoError(t, err)
@@ -73,8 +103,8 @@ func (s *system) document(t *testing.T) *contract.Document {
 }
 
 type fuzzer struct {
-	*system
 	doc     *contract.Document
+	base    string         // of URLs
 	clients []*http.Client // HTTP/2, HTTP/1.1
 
 	mu   sync.Mutex
@@ -111,18 +141,18 @@ func (f *fuzzer) one(t *testing.T, r contract.Request, client *http.Client) {
 		err = errors.New("a bug, by its own words")
 	}
 	if err != nil {
-		t.Errorf("%v\n%s %s?%s\n%v\n%.600s\nanswered %d: %.600s", err, r.Method, r.Path, r.Query.Encode(), r.Header, r.Body, answer.Status, answer.Body)
+		t.Errorf("%v\n%s %s?%s\n%v\n%.600s\nanswered %d: %.600s", err, r.Method, r.Path, r.RawQuery(), r.Header, r.Body, answer.Status, answer.Body)
 	}
 }
 
 func (f *fuzzer) exchange(r contract.Request, client *http.Client) (contract.Answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, r.Method, f.url(r.Path), bytes.NewReader(r.Body))
+	req, err := http.NewRequestWithContext(ctx, r.Method, f.base+r.Path, bytes.NewReader(r.Body))
 	if err != nil {
 		return contract.Answer{}, fmt.Errorf("make a request: %w", err)
 	}
-	req.URL.RawQuery, req.Header = r.Query.Encode(), r.Header
+	req.URL.RawQuery, req.Header = r.RawQuery(), r.Header
 	resp, err := client.Do(req)
 	if err != nil {
 		return contract.Answer{}, err
@@ -130,7 +160,7 @@ func (f *fuzzer) exchange(r contract.Request, client *http.Client) (contract.Ans
 	defer func() { _ = resp.Body.Close() }()
 	answer := contract.Answer{
 		Method: r.Method, Path: req.URL.EscapedPath(), Status: resp.StatusCode, Header: resp.Header,
-		DryRun: strings.Contains(req.URL.RawQuery, "dryRun=true"),
+		DryRun: r.DryRun(),
 	}
 	if resp.Header.Get("Content-Type") == "text/event-stream" {
 		answer.Body, err = firstEvent(resp.Body, r.Method)

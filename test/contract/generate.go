@@ -16,12 +16,27 @@ type Request struct {
 	Method string
 	Path   string
 	Query  url.Values
+	Raw    string // the query, instead of Query
 	Header http.Header
 	Body   []byte
 }
 
+// RawQuery is the query as it is sent.
+func (r Request) RawQuery() string {
+	if r.Raw != "" {
+		return r.Raw
+	}
+	return r.Query.Encode()
+}
+
+// DryRun reports whether the request says that it is a dry run.
+func (r Request) DryRun() bool { return slices.Contains(r.Query["dryRun"], "true") && r.Raw == "" }
+
 // Generator makes requests from a document: valid ones, and others that are off by a little.
 type Generator struct {
+	// Names are values of parameters of paths that lead somewhere, by the parameter's name.
+	Names map[string][]string
+
 	doc *Document
 	rnd *rand.Rand
 }
@@ -40,6 +55,12 @@ var words = []string{
 
 // odd are texts that a server is to refuse or to take as they are.
 var odd = []string{"null", "1.0", "1e0", "1e30", "-1", "true", `"\ud800"`, `"\u0000"`, `[]`, `{}`, `[null]`, `{"a":null}`, `"` + "\xff" + `"`, "0.5", `""`}
+
+// malformed are queries that no encoder writes.
+var malformed = []string{
+	"%zz", "%", "a=%f", "a=%ff", "%ff=1", "%00", "=", "=1", "=&=", "&", "&&=", ";", "a;b", "dryRun=true;wait=1s", "dryRun", "dryRun=true&%zz",
+	"dryRun=%74rue", "dryRun=true&=", "dry+Run=true", "[]=1", "a[0]=b", "?", "wait=1ms?dryRun=true", "namespace=%2e%2e", "+=+",
+}
 
 // waits are those of parameters that would otherwise hold the answer back.
 var waits = []string{"0s", "1ms", "20ms", "1h", "-1s", "soon", ""}
@@ -68,6 +89,9 @@ func (g *Generator) Next() Request {
 	if slices.Contains(r.Query["follow"], "true") || strings.HasSuffix(r.Op.Path, "/apps/{name}/events") {
 		r.Query.Del("follow") // nothing ever settles where no controller runs
 	}
+	if g.oneIn(25) {
+		r.Raw = pick(g, malformed)
+	}
 	g.body(&r)
 	return r
 }
@@ -81,8 +105,10 @@ func (g *Generator) pathPart(op *Operation, p Parameter) string {
 	switch {
 	case g.oneIn(12):
 		return url.PathEscape(pick(g, append(words, "UPPER", "a%2Fb", "\xff")[1:]))
-	case op.ID == "kubernetes-api":
+	case op.ID == kubernetesAPI:
 		return pick(g, []string{"version", "api", "api/v1/namespaces/production/pods", "apis/apps/v1/deployments", "..%2fapi", "api/v1/secrets"})
+	case len(g.Names[p.Name]) > 0:
+		return pick(g, g.Names[p.Name])
 	case p.Name == "namespace" && op.ID == "delete-namespace":
 		return pick(g, []string{"gone", "kube-system", "pipeops"})
 	case p.Name == "namespace":

@@ -111,7 +111,7 @@ func (s *system) serverName() string { return s.agentID + "." + s.credentials.Ag
 
 func (s *system) url(path string) string { return "https://" + s.serverName() + path }
 
-// client calls the agent through the edge and the tunnel.
+// client calls the agent through the edge and the tunnel, and the control plane.
 func (s *system) client(t *testing.T, http2 bool) *http.Client {
 	t.Helper()
 	cert, err := s.credentials.TLSCertificate()
@@ -121,8 +121,11 @@ func (s *system) client(t *testing.T, http2 bool) *http.Client {
 	transport := &http.Transport{
 		ForceAttemptHTTP2: http2, MaxIdleConnsPerHost: workers,
 		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, Certificates: []tls.Certificate{cert}},
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "tcp", s.credentials.Edge)
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			if strings.HasPrefix(address, s.serverName()+":") {
+				address = s.credentials.Edge
+			}
+			return (&net.Dialer{}).DialContext(ctx, network, address)
 		},
 	}
 	t.Cleanup(transport.CloseIdleConnections)
