@@ -26,6 +26,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/contract/checked"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 	"github.com/pipeops/pipeops-vm-agent/test/logbook"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
@@ -95,6 +96,7 @@ func (r *runner) client(agentID string) *runnerapi.Client {
 	c, err := runnerapi.NewClient(runnerapi.ClientConfig{
 		AgentID: agentID, ServerName: agentID + "." + credentials.AgentsDomain, EdgeAddresses: []string{credentials.Edge},
 		TrustDomain: credentials.TrustDomain, Roots: r.login.Roots(), Certificate: r.login.Certificate,
+		Around: checked.Around(r.t),
 	})
 	require.NoError(r.t, err)
 	return c

@@ -15,6 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/contract/checked"
 	"github.com/pipeops/pipeops-vm-agent/test/planetest"
 )
 
@@ -31,7 +32,7 @@ func visitor(t *testing.T, p *planetest.Plane, name, agents, agentID string) *ru
 	require.NoError(t, err)
 	c, err := runnerapi.NewClient(runnerapi.ClientConfig{
 		AgentID: agentID, ServerName: agentID + "." + creds.AgentsDomain, EdgeAddresses: []string{creds.Edge},
-		TrustDomain: creds.TrustDomain, Roots: roots, Certificate: func() (*tls.Certificate, error) { return &cert, nil },
+		TrustDomain: creds.TrustDomain, Roots: roots, Certificate: func() (*tls.Certificate, error) { return &cert, nil }, Around: checked.Around(t),
 	})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)

@@ -37,6 +37,9 @@ type ClientConfig struct {
 	Patience time.Duration
 	// UserAgent is told to the agent.
 	UserAgent string
+	// Around, if there is one, is put around the transport of all calls that are no WebSockets: to
+	// measure them, or to look at what comes.
+	Around func(http.RoundTripper) http.RoundTripper
 	// Slow, if there is one, is told once a second of each call that is not answered. It may
 	// be called by several goroutines at once.
 	Slow func(Slow)
@@ -137,7 +140,7 @@ func newTransport(d *dialer, window int) *http.Transport {
 // over makes calls, and tries again what failed.
 func (c *Client) over(transport *http.Transport) *retryablehttp.Client {
 	return &retryablehttp.Client{
-		HTTPClient: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+		HTTPClient: &http.Client{Transport: c.around(transport), CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse // the Runner API has none
 		}},
 		RetryWaitMin: retryMin, RetryWaitMax: retryMax, RetryMax: maxTries,
@@ -150,6 +153,19 @@ func (c *Client) over(transport *http.Transport) *retryablehttp.Client {
 		},
 	}
 }
+
+// around keeps what http.Client.CloseIdleConnections looks for.
+func (c *Client) around(transport *http.Transport) http.RoundTripper {
+	if c.config.Around == nil {
+		return transport
+	}
+	return struct {
+		http.RoundTripper
+		closer
+	}{c.config.Around(transport), transport}
+}
+
+type closer interface{ CloseIdleConnections() }
 
 // Close closes idle connections. Calls under way end with their contexts.
 func (c *Client) Close() {

@@ -168,6 +168,9 @@ func (a *app) target(ctx context.Context, nameOrID string) (*target, error) {
 	return a.reach(l, agent)
 }
 
+// around looks at what agents answer, in the program that end-to-end tests build; nil otherwise.
+var around func(http.RoundTripper) http.RoundTripper
+
 // reach makes the way to an agent that was found.
 func (a *app) reach(l *login, agent announce.Agent) (*target, error) {
 	switch agent.State {
@@ -178,7 +181,8 @@ func (a *app) reach(l *login, agent announce.Agent) (*target, error) {
 		AgentID: agent.ID, ServerName: agent.ID + "." + l.AgentsDomain, EdgeAddresses: []string{l.Edge},
 		TrustDomain: l.TrustDomain, Roots: l.keep.Roots(), Certificate: l.keep.Certificate,
 		Patience: max(a.patience, 1), UserAgent: "pipeops-runner/" + version,
-		Slow: newSlowness(a, "agent "+agent.Name).tell,
+		Slow:   newSlowness(a, "agent "+agent.Name).tell,
+		Around: around,
 	}
 	for i, e := range agent.Endpoints {
 		if i == 0 {

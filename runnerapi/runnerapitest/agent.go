@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/contract/checked"
 )
 
 // Who the fake agent and its Runner are.
@@ -125,6 +126,7 @@ func (a *Agent) ClientConfig() runnerapi.ClientConfig {
 		AgentID: AgentID, ServerName: ServerName, EdgeAddresses: []string{a.Address},
 		TrustDomain: TrustDomain, Roots: a.CA.Pool,
 		Certificate: func() (*tls.Certificate, error) { return &cert, nil },
+		Around:      checked.Around(a.t),
 	}
 }
 

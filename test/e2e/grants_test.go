@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/contract/checked"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
@@ -76,6 +77,7 @@ func direct(t *testing.T, runner string) (c *runnerapi.Client, agentID string) {
 	c, err = runnerapi.NewClient(runnerapi.ClientConfig{
 		AgentID: agentID, ServerName: agentID + "." + creds.AgentsDomain, EdgeAddresses: []string{creds.Edge},
 		TrustDomain: creds.TrustDomain, Roots: roots, Certificate: func() (*tls.Certificate, error) { return &cert, nil },
+		Around: checked.Around(t),
 	})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)

@@ -70,11 +70,16 @@ func runTests(ctx context.Context, m *testing.M) (code int) {
 		fmt.Fprintln(os.Stderr, "start the system:", err)
 		return 1
 	}
-	return inputs.Main(m)
+	code = inputs.Main(m)
+	if err := sys.Violations(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
 }
 
 func start(ctx context.Context) (err error) {
-	if sys.Binaries, err = harness.Build(ctx); err != nil {
+	if sys.Binaries, err = harness.BuildChecked(ctx); err != nil {
 		return err
 	}
 	// Commands of the documentation read these, and compile the latter.

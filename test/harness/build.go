@@ -18,9 +18,19 @@ func Root() string { return inputs.Root() }
 type Binaries struct{ Agent, ControlPlane, Runner string }
 
 // Build compiles the three programs as a release would, unless their sources are as they were.
-func Build(ctx context.Context) (b Binaries, err error) {
+func Build(ctx context.Context) (Binaries, error) { return build(ctx, programs.Runner) }
+
+// BuildChecked is Build with a pipeops-runner that ends with exit code 97 when an answer of an agent
+// breaks the Runner API's document.
+func BuildChecked(ctx context.Context) (Binaries, error) {
+	runner := programs.Runner
+	runner.Tags = "contract"
+	return build(ctx, runner)
+}
+
+func build(ctx context.Context, runner programs.Program) (b Binaries, err error) {
 	for program, path := range map[programs.Program]*string{
-		programs.Agent: &b.Agent, programs.ControlPlane: &b.ControlPlane, programs.Runner: &b.Runner,
+		programs.Agent: &b.Agent, programs.ControlPlane: &b.ControlPlane, runner: &b.Runner,
 	} {
 		if *path, err = program.Build(ctx); err != nil {
 			return Binaries{}, err

@@ -3,12 +3,29 @@ package harness
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net/http"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/contract/checked"
 )
+
+// violated notes an answer that breaks the Runner API's document.
+func (s *System) violated(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.violations = append(s.violations, err)
+}
+
+// Violations are the answers to clients of Dial that broke the Runner API's document. The calls
+// have failed as well.
+func (s *System) Violations() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return errors.Join(s.violations...)
+}
 
 // Dial answers a client of an agent's Runner API, as the Runner of that name.
 // What it calls goes over the edge and through the tunnel.
@@ -40,6 +57,7 @@ func (s *System) Dial(ctx context.Context, runner, agentName string) (*runnerapi
 	config := runnerapi.ClientConfig{
 		AgentID: agent.ID, ServerName: agent.Endpoints[0].ServerName, TrustDomain: creds.TrustDomain, Roots: roots,
 		Certificate: func() (*tls.Certificate, error) { return &cert, nil },
+		Around:      checked.Reporting(s.violated),
 	}
 	for _, e := range agent.Endpoints {
 		config.EdgeAddresses = append(config.EdgeAddresses, e.Address)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -54,6 +55,9 @@ type System struct {
 	applied *applied
 	ownDir  bool
 	closers []func(context.Context) error
+
+	mu         sync.Mutex
+	violations []error
 }
 
 // New makes a System in which nothing runs yet.
