@@ -39,7 +39,7 @@ func asKubectl(t *testing.T) *shell {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		_, err := sys.Cluster.Kubectl(ctx, "-n", namespace, "delete", "--ignore-not-found", "--now", "rolebinding/pipeops-runners", "rolebinding/top", "role/top", "pod/tool", "deployment/page", "configmap/applied")
+		_, err := sys.Cluster.Kubectl(ctx, "-n", namespace, "delete", "--ignore-not-found", "--now", "rolebinding/pipeops-runners", "rolebinding/top", "role/top", "pod/tool", "pod/flood", "deployment/page", "configmap/applied")
 		assert.NoError(t, err)
 		_, err = sys.Cluster.Kubectl(ctx, "delete", "--ignore-not-found", "-f", filepath.Join(harness.Root(), "deployments", "kubernetes-api-rights.yaml"))
 		assert.NoError(t, err)
@@ -96,6 +96,7 @@ func TestKubectlThroughTheTunnel(t *testing.T) {
 		})
 	}
 	t.Run("streams", s.streams)
+	t.Run("a reader that pauses", func(t *testing.T) { s.pauses(t, tool) })
 	t.Run("top", func(t *testing.T) {
 		require.NoError(t, sys.Cluster.WaitMetrics(t.Context()))
 		s.fails(t, "kubectl top pods", `cannot list resource "pods" in API group "metrics.k8s.io"`) // edit does not hold that
