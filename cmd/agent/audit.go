@@ -123,9 +123,9 @@ func newAuditVerify() *cobra.Command {
 
 func verifyTable(w io.Writer, r audit.Report) {
 	for _, p := range r.Problems {
-		fmt.Fprintln(w, "problem:", p)
+		cli.Say(w, "problem: %v", p)
 	}
-	fmt.Fprintf(w, "%d records, from %d; the last is %d:%s\n", r.Records, r.First, r.Head.Seq, r.Head.Hash)
+	cli.Say(w, "%d records, from %d; the last is %d:%s", r.Records, r.First, r.Head.Seq, r.Head.Hash)
 }
 
 func parseHead(text string) (runnerapi.AuditHead, error) {

@@ -45,7 +45,7 @@ func newDoctor() *cobra.Command {
 				if err := doctor.WriteBundle(cmd.Context(), bundle, opts, report); err != nil {
 					return err
 				}
-				fmt.Fprintln(cmd.ErrOrStderr(), "written, without secrets:", bundle)
+				cli.Say(cmd.ErrOrStderr(), "written, without secrets: %s", bundle)
 			}
 			if n := report.Failures(); n > 0 {
 				return fmt.Errorf("%d of %d checks failed", n, len(report.Findings))

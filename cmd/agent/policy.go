@@ -91,8 +91,7 @@ func (c *policyCheck) run(ctx context.Context, out io.Writer, args []string) err
 	p := policy.New(source)
 	p.Set(doc, nil)
 	if len(args) == 0 {
-		_, err := fmt.Fprintf(out, "%s is sound: %s, %d rules\n", source, p.State().State, len(doc.Rules))
-		return err
+		return cli.Print(out, fmt.Sprintf("%s is sound: %s, %d rules", source, p.State().State, len(doc.Rules)))
 	}
 	i, err := c.intent(args[0])
 	if err != nil {
@@ -102,8 +101,7 @@ func (c *policyCheck) run(ctx context.Context, out io.Writer, args []string) err
 	if err != nil {
 		return fmt.Errorf("refused: %w", err)
 	}
-	_, err = fmt.Fprintf(out, "allowed by rule %q: Runner %s may do %s\n", cmp.Or(rule, "-"), cmp.Or(c.runner, "-"), i.Command)
-	return err
+	return cli.Print(out, fmt.Sprintf("allowed by rule %q: Runner %s may do %s", cmp.Or(rule, "-"), cmp.Or(c.runner, "-"), i.Command))
 }
 
 // read is the policy in the file, or that in the cluster.

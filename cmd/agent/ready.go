@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 )
 
 const (
@@ -32,7 +34,7 @@ func newReady() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			version, err := awaitReady(cmd.Context(), url, wait)
 			if err == nil {
-				_, err = fmt.Fprintln(cmd.OutOrStdout(), "ready, version", version)
+				err = cli.Print(cmd.OutOrStdout(), "ready, version "+version)
 			}
 			return err
 		},

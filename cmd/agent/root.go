@@ -65,10 +65,10 @@ func execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 	case err == nil:
 		return exitOK
 	case errors.Is(err, errUsage):
-		_, _ = fmt.Fprintln(stderr, "pipeops-agent:", strings.TrimPrefix(err.Error(), errUsage.Error()+": "))
+		cli.Say(stderr, "pipeops-agent: %s", strings.TrimPrefix(err.Error(), errUsage.Error()+": "))
 		return usageCode()
 	}
-	_, _ = fmt.Fprintln(stderr, "pipeops-agent:", err)
+	cli.Say(stderr, "pipeops-agent: %v", err)
 	return exitError
 }
 

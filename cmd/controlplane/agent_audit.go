@@ -78,5 +78,5 @@ func auditTable(w io.Writer, list auditLog) {
 		}
 		cli.Row(w, r.Seq, cli.Time(r.Time), r.Runner, r.Command, r.Namespace, r.Name, r.Outcome, r.Code, chain, r.KubernetesCall())
 	}
-	fmt.Fprintf(w, "HEAD %d:%s\n", list.Head.Seq, list.Head.Hash)
+	cli.Say(w, "HEAD %d:%s", list.Head.Seq, list.Head.Hash)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"io"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
@@ -36,7 +35,7 @@ func waitingTable(w io.Writer, waiting []store.Enrolment) {
 	if len(waiting) == 0 {
 		return
 	}
-	fmt.Fprintln(w, "\nWaiting for approval:")
+	cli.Say(w, "\nWaiting for approval:")
 	cli.Row(w, "NAME", "ID", "STATE", "CLUSTER", "FROM", "AGENT", "KEY", "TOKEN", "REPLACES", "SINCE", "LAST ASKED")
 	for _, e := range waiting {
 		cli.Row(w, e.Name, e.ID, e.State, controlapi.ShortUID(e.ClusterUID), e.Address, e.Request.AgentVersion,
@@ -50,7 +49,7 @@ func cloneTable(w io.Writer, agents []announce.Agent) {
 		for _, c := range g.Clones {
 			if first {
 				first = false
-				fmt.Fprintln(w, "\nIdentities in use twice:")
+				cli.Say(w, "\nIdentities in use twice:")
 				cli.Row(w, "NAME", "ID", "THE COPY IS", "CALLED", "FROM", "SINCE", "LAST SEEN")
 			}
 			cli.Row(w, g.Name, g.ID, whereClone(c), c.Instance, c.Address, cli.Ago(c.FirstSeen), cli.Ago(c.LastSeen))

@@ -75,6 +75,6 @@ func (a *app) sayNotReady(list []controlplane.Dependant) {
 		if d.ID != "" {
 			who += fmt.Sprintf(" (%s, last seen %s)", d.ID, cli.Ago(d.LastSeen))
 		}
-		a.say("Not ready: %s %s", who, d.Reason)
+		a.say("Not ready: %s", cli.Printable(who+" "+d.Reason))
 	}
 }

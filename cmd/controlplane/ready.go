@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 )
 
 const (
@@ -82,7 +84,7 @@ func printChecks(w io.Writer, checks map[string]string) {
 		width = max(width, len(name))
 	}
 	for _, name := range names {
-		_, _ = fmt.Fprintf(w, "%-*s  %s\n", width, name, checks[name])
+		cli.Say(w, "%-*s  %s", width, cli.Printable(name), cli.Printable(checks[name]))
 	}
 }
 

@@ -46,7 +46,7 @@ window. Of several offers that are for it an agent gets the highest version.`,
 				if out.Table() {
 					a.say("%s is offered to %s; `pipeops-controlplane agents` shows what becomes of it", offer.Version, offeredTo(offer))
 				}
-				return out.Write(a.out, offer, func(w io.Writer) { fmt.Fprintln(w, offer.ID) })
+				return out.Write(a.out, offer, func(w io.Writer) { cli.Say(w, "%s", offer.ID) })
 			})
 		},
 	}

@@ -48,10 +48,10 @@ func execute(ctx context.Context, args []string, s streams) int {
 	if unknown := cli.UnknownCommand(err); unknown != nil {
 		err = usageError{unknown}
 	}
-	_, _ = fmt.Fprintln(s.err, "Error:", err)
+	cli.Say(s.err, "Error: %v", err)
 	var usage usageError
 	if errors.As(err, &usage) {
-		_, _ = fmt.Fprintln(s.err, cli.SeeHelp(cmd.CommandPath()))
+		cli.Say(s.err, "%s", cli.SeeHelp(cmd.CommandPath()))
 		return exitUsage
 	}
 	return exitFailure
@@ -165,7 +165,7 @@ func (a *app) with(cmd *cobra.Command, open func(context.Context, controlplane.D
 
 // say is for people: hints that scripts, which read the output, should not see.
 func (a *app) say(format string, args ...any) {
-	_, _ = fmt.Fprintf(a.err, format+"\n", args...)
+	cli.Say(a.err, format, args...)
 }
 
 // none says, to a person, that there is nothing to list, and what to do about it.

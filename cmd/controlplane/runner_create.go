@@ -126,7 +126,7 @@ func (a *app) deliver(credentials runnerapi.Credentials, file string) (where str
 	}
 	text, err := credentials.Encode()
 	if err == nil {
-		_, err = a.out.Write(text)
+		err = cli.Raw(a.out, text)
 	}
 	return "standard output", err
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
@@ -78,5 +77,5 @@ func (a *app) printToken(token controlapi.Token, kept store.Token, out cli.Outpu
 		Text string `json:"token"`
 		store.Token
 	}{token.Reveal(), kept}
-	return out.Write(a.out, answer, func(w io.Writer) { fmt.Fprintln(w, token.Reveal()) })
+	return out.Write(a.out, answer, func(w io.Writer) { cli.Say(w, "%s", token.Reveal()) })
 }

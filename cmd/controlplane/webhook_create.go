@@ -66,7 +66,7 @@ func (a *app) printWebhook(hook store.Webhook, out cli.Output, hint string) erro
 		webhookLine
 		Secret string `json:"secret"`
 	}{lineOf(controlplane.WebhookStatus{Webhook: hook}), hook.Secret}
-	err := out.Write(a.out, answer, func(w io.Writer) { fmt.Fprintln(w, hook.Secret) })
+	err := out.Write(a.out, answer, func(w io.Writer) { cli.Say(w, "%s", hook.Secret) })
 	if err == nil && out.Table() {
 		a.say(hint, hook.Name)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -85,13 +84,12 @@ func (c *agentsCommand) printChange(ch announce.Change) error {
 	line := watchLine{Time: ch.Time, Type: ch.Type, Agent: ch.Agent, App: ch.App, Initial: ch.Initial}
 	switch c.out.Format {
 	case "json": // one object in a line, for jq and the like
-		return json.NewEncoder(c.app.out).Encode(line)
+		return cli.JSONLine(c.app.out, line)
 	case "yaml":
-		_, _ = fmt.Fprintln(c.app.out, "---") // the encoder's error tells as much
+		cli.Say(c.app.out, "---") // the encoder's error tells as much
 		return c.out.Write(c.app.out, line, nil)
 	}
-	_, err := fmt.Fprintln(c.app.out, cli.Printable(describeChange(ch)))
-	return err
+	return cli.Print(c.app.out, cli.Printable(describeChange(ch)))
 }
 
 func describeChange(ch announce.Change) string {

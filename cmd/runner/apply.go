@@ -128,7 +128,7 @@ func (c *applyCommand) run(ctx context.Context, t *target, all *manifestFiles) e
 	if c.opts.Diff && c.out.Table() {
 		for _, o := range result.Objects {
 			for line := range strings.Lines(o.Diff) {
-				fmt.Fprintln(c.app.out, cli.Printable(strings.TrimRight(line, "\n")))
+				cli.Say(c.app.out, "%s", cli.Printable(strings.TrimRight(line, "\n")))
 			}
 		}
 	}

@@ -62,10 +62,10 @@ func (a *app) printApp(app runnerapi.App, out *cli.Output) error {
 		cli.Row(w, "NAMESPACE", "NAME", "PHASE", "READY", "IMAGE")
 		cli.Row(w, app.Namespace, app.Name, app.Status.Phase, ready(app), app.Spec.Image)
 		for _, url := range app.Status.URLs {
-			_, _ = fmt.Fprintln(w, "in the cluster at "+cli.Printable(url))
+			cli.Say(w, "in the cluster at %s", cli.Printable(url))
 		}
 		for _, url := range app.Status.PublicURLs {
-			_, _ = fmt.Fprintln(w, "public at "+cli.Printable(url))
+			cli.Say(w, "public at %s", cli.Printable(url))
 		}
 		for _, c := range app.Status.Conditions {
 			if !c.Holds() {

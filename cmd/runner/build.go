@@ -238,8 +238,7 @@ func newLogsOfBuild(a *app, short, example string, build func(context.Context, *
 
 func (a *app) printBuildLog(ctx context.Context, t *target, key runnerapi.Key, opts runnerapi.LogOptions) error {
 	err := t.BuildLogs(ctx, key, opts, func(l runnerapi.LogLine) error {
-		_, err := fmt.Fprintln(a.out, l.Line)
-		return err
+		return a.printLog(l.Line, false)
 	})
 	if err != nil {
 		return at(t, key.String(), err)

@@ -44,12 +44,10 @@ func newConfigGet(a *app) *cobra.Command {
 // writeValue writes one value byte by byte, for a file.
 func writeValue(w io.Writer, cm runnerapi.ConfigMap, key string) error {
 	if text, ok := cm.Data[key]; ok {
-		_, err := io.WriteString(w, text)
-		return err
+		return cli.Raw(w, []byte(text))
 	}
 	if raw, ok := cm.BinaryData[key]; ok {
-		_, err := w.Write(raw)
-		return err
+		return cli.Raw(w, raw)
 	}
 	return &exitError{error: fmt.Errorf("config map %s/%s has no key %q", cm.Namespace, cm.Name, key), code: exitNotFound, fix: "look at the keys with: pipeops-runner config list"}
 }

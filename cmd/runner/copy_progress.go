@@ -1,11 +1,11 @@
 package main
 
 import (
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/archive"
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 )
 
 // show tells on a terminal how much is copied, from the first second on, until end is called.
@@ -22,13 +22,13 @@ func (c *copyCommand) show() (end func()) {
 			select {
 			case <-done:
 				if shown {
-					_, _ = fmt.Fprint(c.err, "\r\x1b[K")
+					cli.EndProgress(c.err)
 				}
 				return
 			case <-ticker.C:
 				took := time.Since(start)
 				rate := int64(float64(c.tally.Bytes()) / took.Seconds())
-				_, _ = fmt.Fprintf(c.err, "\r\x1b[K%s (%s, %s/s)", &c.tally, took.Round(time.Second), archive.Size(rate))
+				cli.Progress(c.err, "%s (%s, %s/s)", &c.tally, took.Round(time.Second), archive.Size(rate))
 			}
 		}
 	})

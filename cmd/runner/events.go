@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -47,10 +46,9 @@ With -f it goes on until interrupted, and outlives restarts of the agent.`,
 
 func (c *eventsCommand) print(e runnerapi.AppEvent) error {
 	if c.json {
-		return json.NewEncoder(c.out).Encode(e)
+		return cli.JSONLine(c.out, e)
 	}
-	_, err := fmt.Fprintln(c.out, cli.Printable(cli.Time(e.Time)+" "+eventText(e)))
-	return err
+	return cli.Print(c.out, cli.Printable(cli.Time(e.Time)+" "+eventText(e)))
 }
 
 func eventText(e runnerapi.AppEvent) string {

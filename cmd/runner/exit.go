@@ -93,18 +93,18 @@ func (a *app) exit(ctx context.Context, command string, err error) int {
 
 // sayKnown prints an agent's error in its parts: what, where, fix, request.
 func (a *app) sayKnown(err error, e *runnerapi.Error) {
-	a.say("Error: %s", strings.Replace(err.Error(), e.Error(), e.Detail, 1))
+	a.say("Error: %s", cli.Printable(strings.Replace(err.Error(), e.Error(), e.Detail, 1)))
 	if len(e.Fields) == 0 && e.Field != "" {
-		a.say("  field: %s", e.Field)
+		a.say("  field: %s", cli.Printable(e.Field))
 	}
 	for _, f := range e.Fields {
-		a.say("  field: %s", f)
+		a.say("  field: %s", cli.Printable(f.String()))
 	}
 	if e.Fix != "" {
-		a.say("  fix: %s", e.Fix)
+		a.say("  fix: %s", cli.Printable(e.Fix))
 	}
 	if e.RequestID != "" {
-		a.say("  request: %s", e.RequestID)
+		a.say("  request: %s", cli.Printable(e.RequestID))
 	}
 }
 

@@ -2,10 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 )
 
 // execAPIVersion is of kubectl's credential plugins (client.authentication.k8s.io).
@@ -55,7 +56,7 @@ func (a *app) kubeCredential(ctx context.Context) error {
 		return err
 	}
 	now := l.keep.Credentials()
-	return json.NewEncoder(a.out).Encode(execCredential{
+	return cli.JSONLine(a.out, execCredential{
 		APIVersion: execAPIVersion, Kind: "ExecCredential",
 		Status: execCredentialStatus{Expiration: cert.Leaf.NotAfter.UTC(), Certificate: now.Certificate, Key: now.Key},
 	})

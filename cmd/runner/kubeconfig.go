@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
@@ -73,7 +74,7 @@ func (c *kubeconfigCommand) run(ctx context.Context, nameOrID string) error {
 		return err
 	}
 	if c.file == "" {
-		_, err = c.out.Write(text)
+		err = cli.Raw(c.out, text)
 		c.warn(ctx, l, agent)
 		return err
 	}

@@ -2,13 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -20,6 +19,7 @@ type logsCommand struct {
 	prefix     bool
 	timestamps bool
 	json       bool
+	raw        bool
 }
 
 func newLogs(a *app) *cobra.Command {
@@ -54,6 +54,7 @@ func (c *logsCommand) flags(cmd *cobra.Command, follow string) {
 	f.BoolVar(&c.prefix, "prefix", false, "put the pod's name before each line")
 	f.BoolVar(&c.timestamps, "timestamps", false, "put the time before each line")
 	f.BoolVar(&c.json, "json", false, "one JSON object per line, with time, pod and line")
+	f.BoolVar(&c.raw, "raw", false, "lines byte by byte on a terminal too, where their escape sequences are replaced otherwise")
 }
 
 func (c *logsCommand) run(ctx context.Context, t *target, name string) error {
@@ -67,7 +68,7 @@ func (c *logsCommand) run(ctx context.Context, t *target, name string) error {
 
 func (c *logsCommand) print(line runnerapi.LogLine) error {
 	if c.json {
-		return json.NewEncoder(c.out).Encode(line)
+		return cli.JSONLine(c.out, line)
 	}
 	text := line.Line
 	if c.prefix {
@@ -76,6 +77,13 @@ func (c *logsCommand) print(line runnerapi.LogLine) error {
 	if c.timestamps {
 		text = line.Time.UTC().Format(time.RFC3339Nano) + " " + text
 	}
-	_, err := fmt.Fprintln(c.out, text)
-	return err
+	return c.printLog(text, c.raw)
+}
+
+// printLog prints a line as the container wrote it, but for what would steer a terminal.
+func (a *app) printLog(line string, raw bool) error {
+	if a.screen && !raw {
+		return cli.Print(a.out, line)
+	}
+	return cli.Raw(a.out, []byte(line+"\n"))
 }

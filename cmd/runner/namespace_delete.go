@@ -4,10 +4,11 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 )
 
 // namespaceDelete removes a namespace, when it is really meant.
@@ -52,7 +53,7 @@ func (c *namespaceDelete) confirm(name string) error {
 	case !c.terminal:
 		return usageError{errors.New("this removes everything in the namespace: add --yes")}
 	}
-	_, _ = fmt.Fprintf(c.err, "This removes namespace %s with everything in it. Type its name to go on: ", name)
+	cli.Ask(c.err, "This removes namespace %s with everything in it. Type its name to go on: ", name)
 	answer, _ := bufio.NewReader(c.in).ReadString('\n')
 	if strings.TrimSpace(answer) != name {
 		return errors.New("nothing was deleted: the answer was not the namespace's name")

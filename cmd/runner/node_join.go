@@ -42,7 +42,7 @@ Whoever has it can make a node of the cluster.`,
 				if err != nil {
 					return at(t, "", err)
 				}
-				return out.Write(a.out, how, func(w io.Writer) { _, _ = io.WriteString(w, how.Command+"\n") })
+				return out.Write(a.out, how, func(w io.Writer) { cli.Say(w, "%s", how.Command) })
 			})
 		},
 	}

@@ -25,6 +25,7 @@ type streams struct {
 	in       io.Reader
 	out, err io.Writer
 	terminal bool // err is a terminal
+	screen   bool // out is one
 }
 
 // app is what all subcommands share.
@@ -110,7 +111,7 @@ func (a *app) credentialsFile() (string, error) {
 
 // say is for people: hints that scripts, which read the output, should not see.
 func (a *app) say(format string, args ...any) {
-	_, _ = fmt.Fprintf(a.err, format+"\n", args...)
+	cli.Say(a.err, format, args...)
 }
 
 // exactArgs names the arguments that are missing.

@@ -34,11 +34,11 @@ func (s *slowness) tell(c runnerapi.Slow) {
 	}
 	switch {
 	case c.Answered && s.terminal:
-		_, _ = fmt.Fprint(s.err, "\r\x1b[K")
+		cli.EndProgress(s.err)
 	case c.Answered:
 		s.said = 0
 	case s.terminal:
-		_, _ = fmt.Fprintf(s.err, "\r\x1b[K%s", cut(text, lineWidth))
+		cli.Progress(s.err, "%s", cut(text, lineWidth))
 	case c.Took-s.said >= logEvery:
 		s.said = c.Took
 		s.say("%s", text)

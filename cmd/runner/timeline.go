@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -170,13 +169,12 @@ func (c *timelineCommand) goOn(ctx context.Context, client *announce.SnapshotCli
 func (c *timelineCommand) print(l eventLine) error {
 	switch c.out.Format {
 	case "json": // one object in a line, for jq and the like
-		return json.NewEncoder(c.app.out).Encode(l)
+		return cli.JSONLine(c.app.out, l)
 	case "yaml":
-		_, _ = fmt.Fprintln(c.app.out, "---") // the encoder's error tells as much
+		cli.Say(c.app.out, "---") // the encoder's error tells as much
 		return c.out.Write(c.app.out, l, nil)
 	}
-	_, err := fmt.Fprintln(c.app.out, cli.Printable(fmt.Sprintf("%s  %-16s  %s", cli.Time(l.Time), l.Type, l.words())))
-	return err
+	return cli.Print(c.app.out, cli.Printable(fmt.Sprintf("%s  %-16s  %s", cli.Time(l.Time), l.Type, l.words())))
 }
 
 // timelineError says that an agent is not there any more as that is said of agents.

@@ -174,16 +174,16 @@ func (p *progress) show(text string, unreachable error) {
 		text = "the agent does not answer now; still waiting"
 	}
 	if p.terminal {
-		_, _ = fmt.Fprintf(p.w, "\r\x1b[K%s (%s)", text, time.Since(p.start).Round(time.Second))
+		cli.Progress(p.w, "%s (%s)", text, time.Since(p.start).Round(time.Second))
 	} else if text != p.last {
-		_, _ = fmt.Fprintln(p.w, text)
+		cli.Say(p.w, "%s", cli.Printable(text))
 	}
 	p.last = text
 }
 
 func (p *progress) end() {
 	if p.terminal && p.last != "" {
-		_, _ = fmt.Fprint(p.w, "\r\x1b[K")
+		cli.EndProgress(p.w)
 	}
 }
 

@@ -4,7 +4,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -12,7 +11,6 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 )
 
 // Formats are the values of -o, the default first.
@@ -51,17 +49,17 @@ func (o *Output) Table() bool { return o.Format == Formats[0] }
 func (o *Output) Write(w io.Writer, v any, table func(io.Writer)) error {
 	switch o.Format {
 	case "json":
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		encoder.SetEscapeHTML(false)
-		return encoder.Encode(v)
-	case "yaml":
-		text, err := yaml.Marshal(v)
+		text, err := encoded(v, "  ")
 		if err != nil {
 			return err
 		}
-		_, err = w.Write(text)
-		return err
+		return Raw(w, text)
+	case "yaml":
+		text, err := asYAML(v)
+		if err != nil {
+			return err
+		}
+		return Raw(w, text)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	table(t)
@@ -77,14 +75,4 @@ func Row(w io.Writer, cells ...any) {
 		}
 	}
 	fmt.Fprintln(w, strings.Join(text, "\t"))
-}
-
-// Printable keeps a cluster's text from moving the cursor.
-func Printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, s)
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"io"
 	"runtime"
 
@@ -31,9 +30,9 @@ func NewVersion(program, version, commit string, releaseKeys ...string) *cobra.C
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return out.Write(cmd.OutOrStdout(), v, func(w io.Writer) {
-				fmt.Fprintf(w, "%s %s (commit %s, %s, %s)\n", v.Program, v.Version, v.Commit, v.Go, v.Platform)
+				Say(w, "%s %s (commit %s, %s, %s)", v.Program, v.Version, v.Commit, v.Go, v.Platform)
 				for _, key := range v.ReleaseKeys {
-					fmt.Fprintln(w, "trusts releases signed by", key)
+					Say(w, "trusts releases signed by %s", key)
 				}
 			})
 		},

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -173,6 +174,19 @@ func TestRenewingWithoutCertificateNeedsAProof(t *testing.T) {
 	resp := send(t, h, path, `{"csr":"c","clock":"2026-11-21T12:00:00Z","proof":"p","oldCertificate":"o"}`, asIs)
 	_ = resp.Body.Close()
 	assert.Equal(t, http.StatusOK, resp.StatusCode)
+}
+
+// TestNoFieldOfARegistrationSteersATerminal: versions and IDs stand beside a key to be approved.
+func TestNoFieldOfARegistrationSteersATerminal(t *testing.T) {
+	h := handlerOf(neverCalled(t), zerolog.Nop())
+	for _, evil := range []string{"\\u001b[2K", "\\u009b", "\\u202e", "\\u2028", "\\u007f"} {
+		for _, field := range []string{"clusterUID", "agentVersion", "runnerApiVersion", "kubernetesVersion", "distribution", "provider"} {
+			body := strings.Replace(soundBody, "{", `{"`+field+`":"a`+evil+`",`, 1)
+			body = regexp.MustCompile(`,"`+field+`":"[^"]*"`).ReplaceAllString(body, "") // JSON's last would win
+			e := problemOf(t, send(t, h, registerPath, body, asIs))
+			assert.Equal(t, []any{problem.Invalid, field}, []any{e.Code, e.Field}, body)
+		}
+	}
 }
 
 // TestARefusedPeerIsNobody: an Identify that returns an ID beside its error gives no agent

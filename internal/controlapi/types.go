@@ -7,15 +7,15 @@ import "time"
 // was lost, does not take another use of the token: store the key first.
 type RegisterRequest struct {
 	Name              string            `json:"name" minLength:"1" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" doc:"Name the cluster is to be known by (CLUSTER_NAME)."`
-	ClusterUID        string            `json:"clusterUID" minLength:"1" maxLength:"128" doc:"UID of the namespace kube-system: the same cluster gets the same agent ID again."`
+	ClusterUID        string            `json:"clusterUID" minLength:"1" maxLength:"128" pattern:"^[!-~]*$" doc:"UID of the namespace kube-system: the same cluster gets the same agent ID again."`
 	CSR               string            `json:"csr" minLength:"1" maxLength:"16384" doc:"PEM certificate request, signed with the agent's new key. Its subject and names are ignored."`
 	Labels            map[string]string `json:"labels,omitempty" maxProperties:"64"`
-	AgentVersion      string            `json:"agentVersion" maxLength:"128"`
-	RunnerAPIVersion  string            `json:"runnerApiVersion" maxLength:"32"`
+	AgentVersion      string            `json:"agentVersion" maxLength:"128" pattern:"^[ -~]*$"`
+	RunnerAPIVersion  string            `json:"runnerApiVersion" maxLength:"32" pattern:"^[ -~]*$"`
 	Clock             time.Time         `json:"clock" doc:"The agent's clock when it sent this."`
-	KubernetesVersion string            `json:"kubernetesVersion,omitempty" maxLength:"128"`
-	Distribution      string            `json:"distribution,omitempty" maxLength:"64"`
-	Provider          string            `json:"provider,omitempty" maxLength:"64"`
+	KubernetesVersion string            `json:"kubernetesVersion,omitempty" maxLength:"128" pattern:"^[ -~]*$"`
+	Distribution      string            `json:"distribution,omitempty" maxLength:"64" pattern:"^[ -~]*$"`
+	Provider          string            `json:"provider,omitempty" maxLength:"64" pattern:"^[ -~]*$"`
 	Capacity          Capacity          `json:"capacity,omitzero" doc:"So that the first announcement of the agent is complete."`
 }
 
@@ -77,18 +77,18 @@ type RenewRequest struct {
 // Heartbeat says that the agent is alive and how its cluster is.
 type Heartbeat struct {
 	Clock             time.Time `json:"clock"`
-	AgentVersion      string    `json:"agentVersion" maxLength:"128"`
-	RunnerAPIVersion  string    `json:"runnerApiVersion" maxLength:"32"`
-	KubernetesVersion string    `json:"kubernetesVersion" maxLength:"128"`
-	Distribution      string    `json:"distribution" maxLength:"64"`
-	Provider          string    `json:"provider,omitempty" maxLength:"64"`
+	AgentVersion      string    `json:"agentVersion" maxLength:"128" pattern:"^[ -~]*$"`
+	RunnerAPIVersion  string    `json:"runnerApiVersion" maxLength:"32" pattern:"^[ -~]*$"`
+	KubernetesVersion string    `json:"kubernetesVersion" maxLength:"128" pattern:"^[ -~]*$"`
+	Distribution      string    `json:"distribution" maxLength:"64" pattern:"^[ -~]*$"`
+	Provider          string    `json:"provider,omitempty" maxLength:"64" pattern:"^[ -~]*$"`
 	Capacity          Capacity  `json:"capacity"`
-	TunnelPhase       string    `json:"tunnelPhase" maxLength:"32" doc:"The tunnel as the agent sees it."`
+	TunnelPhase       string    `json:"tunnelPhase" maxLength:"32" pattern:"^[ -~]*$" doc:"The tunnel as the agent sees it."`
 	Standby           bool      `json:"standby,omitempty" doc:"Another replica of the agent leads and tells how the cluster is; this one only lives."`
-	CABundleHash      string    `json:"caBundleHash,omitempty" maxLength:"64" doc:"SHA-256 of the CA bundle that this replica trusts, in hexadecimal; sent to a control plane that tells its own."`
-	Instance          string    `json:"instance,omitempty" maxLength:"253" doc:"Name of the replica."`
-	Process           string    `json:"process,omitempty" maxLength:"64" doc:"Random, made when the process started."`
-	Ticket            string    `json:"ticket,omitempty" maxLength:"64" doc:"Ticket of the last answer that the process got; absent before the first. It tells two copies of one machine apart."`
+	CABundleHash      string    `json:"caBundleHash,omitempty" maxLength:"64" pattern:"^[!-~]*$" doc:"SHA-256 of the CA bundle that this replica trusts, in hexadecimal; sent to a control plane that tells its own."`
+	Instance          string    `json:"instance,omitempty" maxLength:"253" pattern:"^[!-~]*$" doc:"Name of the replica."`
+	Process           string    `json:"process,omitempty" maxLength:"64" pattern:"^[!-~]*$" doc:"Random, made when the process started."`
+	Ticket            string    `json:"ticket,omitempty" maxLength:"64" pattern:"^[!-~]*$" doc:"Ticket of the last answer that the process got; absent before the first. It tells two copies of one machine apart."`
 	Update            *Update   `json:"update,omitempty" doc:"How the agent's update of itself stands; absent where the customer has not turned that on, and nothing is offered then."`
 }
 
@@ -130,7 +130,7 @@ type HeartbeatAnswer struct {
 // Event is something that happened on the agent's side. Sending the same ID
 // again is harmless.
 type Event struct {
-	ID   string    `json:"id" minLength:"1" maxLength:"128" doc:"Unique for this agent; the same event keeps its ID when it is sent again."`
+	ID   string    `json:"id" minLength:"1" maxLength:"128" pattern:"^[!-~]*$" doc:"Unique for this agent; the same event keeps its ID when it is sent again."`
 	Type string    `json:"type" enum:"app.progressing,app.healthy,app.degraded,app.failed,app.removed"`
 	Time time.Time `json:"time"`
 	App  AppEvent  `json:"app"`
@@ -138,13 +138,13 @@ type Event struct {
 
 // AppEvent says what an App's state has become.
 type AppEvent struct {
-	Namespace  string `json:"namespace" minLength:"1" maxLength:"63"`
-	Name       string `json:"name" minLength:"1" maxLength:"253"`
-	Image      string `json:"image,omitempty" maxLength:"512"`
+	Namespace  string `json:"namespace" minLength:"1" maxLength:"63" pattern:"^[!-~]*$"`
+	Name       string `json:"name" minLength:"1" maxLength:"253" pattern:"^[!-~]*$"`
+	Image      string `json:"image,omitempty" maxLength:"512" pattern:"^[!-~]*$"`
 	Generation int64  `json:"generation"`
 	Replicas   int32  `json:"replicas"`
 	Ready      int32  `json:"ready"`
-	Cause      string `json:"cause,omitempty" maxLength:"64"`
+	Cause      string `json:"cause,omitempty" maxLength:"64" pattern:"^[ -~]*$"`
 	Message    string `json:"message,omitempty" maxLength:"4096"`
 	Fix        string `json:"fix,omitempty" maxLength:"4096"`
 }
@@ -167,7 +167,7 @@ type AuditAnswer struct {
 // Leadership is one replica's among all that the agent's cluster has had: the Lease by which its
 // replicas elect, and how often that has changed hands.
 type Leadership struct {
-	Lease string `json:"lease" minLength:"1" maxLength:"64" doc:"The Lease's UID."`
+	Lease string `json:"lease" minLength:"1" maxLength:"64" pattern:"^[!-~]*$" doc:"The Lease's UID."`
 	Term  int64  `json:"term" minimum:"0" doc:"The Lease's leaseTransitions."`
 	// Call orders what one replica sends: a call that it gave up may arrive after the next.
 	Call int64 `json:"call" minimum:"1" doc:"Which of the term's calls this is: more than the one before."`

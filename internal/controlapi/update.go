@@ -23,9 +23,9 @@ type Update struct {
 	State UpdateState `json:"state" enum:"idle,waiting,updating,done,failed,refused"`
 	// Offer lets the control plane leave the content out of its answer to an agent
 	// that has it.
-	Offer  string `json:"offer,omitempty" maxLength:"64" doc:"ID of the offer that this is about. Its content is not sent again."`
-	From   string `json:"from,omitempty" maxLength:"128" doc:"Version before."`
-	To     string `json:"to,omitempty" maxLength:"128" doc:"Version that is offered."`
+	Offer  string `json:"offer,omitempty" maxLength:"64" pattern:"^[ -~]*$" doc:"ID of the offer that this is about. Its content is not sent again."`
+	From   string `json:"from,omitempty" maxLength:"128" pattern:"^[ -~]*$" doc:"Version before."`
+	To     string `json:"to,omitempty" maxLength:"128" pattern:"^[ -~]*$" doc:"Version that is offered."`
 	Reason string `json:"reason,omitempty" maxLength:"1024" doc:"Why it waits, failed, or is refused: which rule."`
 }
 

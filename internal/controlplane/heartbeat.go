@@ -8,6 +8,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
@@ -174,6 +175,6 @@ func inOrder(ctx context.Context, tx *store.Tx, agentID string, by *controlapi.L
 func appEventOf(a controlapi.AppEvent) announce.AppEvent {
 	return announce.AppEvent{
 		Namespace: a.Namespace, Name: a.Name, Image: a.Image, Generation: a.Generation,
-		Replicas: int(a.Replicas), Ready: int(a.Ready), Cause: a.Cause, Message: a.Message, Fix: a.Fix,
+		Replicas: int(a.Replicas), Ready: int(a.Ready), Cause: a.Cause, Message: printable.Lines(a.Message), Fix: printable.Lines(a.Fix),
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
@@ -199,6 +200,9 @@ func checkLabels(labels map[string]string) error {
 	for k, v := range labels {
 		if k == "" || len(k) > 253 || len(v) > 256 {
 			return problem.Errorf(problem.Invalid, "use keys of 1 to 253 and values of at most 256 characters", "a label is too long or has no key").WithField("labels")
+		}
+		if k != printable.Text(k) || v != printable.Text(v) {
+			return problem.Errorf(problem.Invalid, "use characters that can be seen", "a label has control or hidden characters, or invalid UTF-8").WithField("labels")
 		}
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
@@ -69,7 +70,7 @@ func announcedUpdate(u *controlapi.Update) *announce.AgentUpdate {
 	if u == nil {
 		return nil
 	}
-	return &announce.AgentUpdate{State: string(u.State), From: u.From, To: u.To, Reason: u.Reason}
+	return &announce.AgentUpdate{State: string(u.State), From: u.From, To: u.To, Reason: printable.Text(u.Reason)}
 }
 
 // valueOf makes pointers comparable.

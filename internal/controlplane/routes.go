@@ -9,6 +9,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/printable"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
@@ -67,7 +68,7 @@ func routesOf(sent []controlapi.Route, had []store.Route, now time.Time) []store
 		}
 		routes = append(routes, store.Route{
 			Host: r.Host, Path: r.Path, PathType: r.PathType, TLS: r.TLS, Namespace: r.Namespace, App: r.App,
-			Port: r.Port, Ready: r.Ready, Reason: r.Reason, Since: at,
+			Port: r.Port, Ready: r.Ready, Reason: printable.Text(r.Reason), Since: at,
 		})
 	}
 	return routes

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// TestLogsDoNotSteerATerminal, unless that is asked for; a file gets each byte.
+func TestLogsDoNotSteerATerminal(t *testing.T) {
+	const line = "a\tb\x1b[2K\u202e\xff"
+	for name, c := range map[string]struct {
+		screen, raw bool
+		want        string
+	}{
+		"terminal":        {true, false, "a\tb [2K\uFFFD\uFFFD\n"},
+		"terminal, --raw": {true, true, line + "\n"},
+		"file":            {false, false, line + "\n"},
+	} {
+		var out bytes.Buffer
+		l := &logsCommand{app: &app{streams: streams{out: &out, screen: c.screen}}, raw: c.raw}
+		require.NoError(t, l.print(runnerapi.LogLine{Line: line}))
+		assert.Equal(t, c.want, out.String(), name)
+	}
+}

@@ -1,0 +1,105 @@
+// Package printable keeps text of others harmless on a terminal and in a list: what an agent,
+// a cluster or a repository wrote must not move the cursor, turn the direction of writing or
+// look like something else. It judges characters, not meaning.
+package printable
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Max is how many bytes of one text are shown.
+const Max = 16 << 10
+
+// Hidden reports whether a character is not seen where it stands: controls (C0, C1, DEL),
+// format characters (bidirectional and zero-width ones too), separators of lines, and what
+// Unicode has displays ignore.
+func Hidden(r rune) bool {
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Other_Default_Ignorable_Code_Point)
+}
+
+// Text is s in one line: with a space for each control character, U+FFFD for what is hidden
+// or no UTF-8, and clipped to Max bytes.
+func Text(s string) string {
+	clipped := len(s) > Max
+	if clipped {
+		s = s[:Max]
+		for i := 0; i < utf8.UTFMax && s != "" && !utf8.RuneStart(s[len(s)-1]); i++ {
+			s = s[:len(s)-1] // not half a character
+		}
+		if r, size := utf8.DecodeLastRuneInString(s); r == utf8.RuneError && size == 1 {
+			s = s[:len(s)-1]
+		}
+	}
+	s = Line(s, false)
+	if clipped {
+		s += "…"
+	}
+	return s
+}
+
+// Lines is Text for each line of s, however long; line breaks and tabs stay.
+func Lines(s string) string {
+	lines := strings.Split(s, "\n")
+	for i, line := range lines {
+		lines[i] = Line(line, true)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Line is Text however long the line is; with tabs if they are to stay.
+func Line(s string, tabs bool) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\t' && tabs:
+			return r
+		case r < ' ' || r == 0x7f:
+			return ' '
+		case r == utf8.RuneError || Hidden(r):
+			return utf8.RuneError
+		}
+		return r
+	}, s)
+}
+
+// JSON is an encoded document with \u for each hidden character: they stand in strings alone,
+// where that means the same.
+func JSON(document []byte) []byte {
+	if !bytes.ContainsFunc(document, needsEscape) {
+		return document
+	}
+	var out bytes.Buffer
+	for _, r := range string(document) {
+		escape(&out, r, false)
+	}
+	return out.Bytes()
+}
+
+// Quoted is the JSON string s as a double-quoted YAML one, hidden characters escaped.
+func Quoted(s string) string {
+	var out bytes.Buffer
+	for _, r := range s {
+		escape(&out, r, true)
+	}
+	return out.String()
+}
+
+// needsEscape leaves the line breaks of the document itself.
+func needsEscape(r rune) bool { return r != '\n' && r != utf8.RuneError && Hidden(r) }
+
+func escape(out *bytes.Buffer, r rune, yaml bool) {
+	switch high, low := utf16.EncodeRune(r); {
+	case !needsEscape(r):
+		out.WriteRune(r)
+	case r < 0x10000:
+		fmt.Fprintf(out, `\u%04x`, r)
+	case yaml:
+		fmt.Fprintf(out, `\U%08x`, r)
+	default:
+		fmt.Fprintf(out, `\u%04x\u%04x`, high, low)
+	}
+}
