@@ -38,14 +38,21 @@ $OldestBuild = 19041 # Windows 10 2004, the first with `wsl --install`
 $Settings = @(
     'AGENT_TOKEN', 'AGENT_TOKEN_FILE/p', 'CLUSTER_NAME', 'PIPEOPS_CONTROL_PLANE_URL', 'NODE_TYPE', 'K3S_URL', 'K3S_TOKEN', 'K3S_VERSION',
     'HTTPS_PROXY', 'NO_PROXY', 'PIPEOPS_CA_FILE/p', 'PIPEOPS_MIRROR', 'PIPEOPS_REGISTRY_MIRROR', 'PIPEOPS_BUNDLE/p',
-    'PIPEOPS_VERSION', 'PIPEOPS_IMAGE', 'PIPEOPS_MANIFEST/p', 'PIPEOPS_WAIT', 'LOG_LEVEL'
+    'PIPEOPS_VERSION', 'PIPEOPS_IMAGE', 'PIPEOPS_MANIFEST/p', 'PIPEOPS_WAIT', 'PIPEOPS_ALLOW_UNSIGNED', 'LOG_LEVEL'
 )
 
 # What runs in the distribution, as root: bash -c CODE bash VERSION SHA256 ARGUMENTS...
 $LinuxHalf = @'
 set -euo pipefail
-version="$1" sum="${2#-}" # a release stamps the checksum; "-" is none
+version="$1" sum="${2#-}" # a release stamps the checksum; "-" is none, "other" another version's
 shift 2
+if [[ $sum == other ]]; then
+  [[ -n ${PIPEOPS_BUNDLE:-} || ${PIPEOPS_ALLOW_UNSIGNED:-} == yes ]] || {
+    echo "error: this script knows install.sh of its own version alone, not of $version (fix: use install.ps1 of $version; PIPEOPS_ALLOW_UNSIGNED=yes goes by an unsigned checksum)" >&2
+    exit 6
+  }
+  sum=""
+fi
 dir="$(mktemp -d)"
 trap 'rm -rf "$dir"' EXIT
 command -v curl >/dev/null || {
@@ -234,7 +241,7 @@ function Unregister-KeepAlive {
 function Get-LinuxArguments([string]$Name) {
     $code = [Convert]::ToBase64String([Text.Encoding]::UTF8.GetBytes($LinuxHalf.Replace("`r`n", "`n") + "`n"))
     $wanted = if ($Version) { $Version } else { $RELEASE_VERSION }
-    $sum = if ($wanted -eq $RELEASE_VERSION) { $RELEASE_INSTALL_SHA256 } else { '' }
+    $sum = if ($wanted -eq $RELEASE_VERSION) { $RELEASE_INSTALL_SHA256 } elseif ($RELEASE_INSTALL_SHA256) { 'other' } else { '' }
     if (-not $sum) { $sum = '-' } # an empty argument gets lost on the way
     $arguments = @('--distribution', $Name, '--user', 'root', '--exec', 'bash', '-c', "source <(base64 -d <<<$code)", 'bash', $wanted, $sum, $Command)
     if ($DryRun) { $arguments += '--dry-run' }

@@ -41,6 +41,14 @@ EXIT_CLUSTER=7 EXIT_DECISION=8 EXIT_AGENT=9 EXIT_BUSY=10 EXIT_REMAINS=11
 NAMESPACE="pipeops"
 AGENT_SELECTOR="app.kubernetes.io/name=pipeops-agent"
 
+# number TEXT sets REPLY to a number that arithmetic may read, without zeros before it; to 0,
+# and answers 1, for what is none. Bash evaluates variables in (( )), and with them commands.
+number() {
+  REPLY=0
+  [[ $1 =~ ^[0-9]{1,12}$ ]] || return 1
+  REPLY="$((10#$1))"
+}
+
 # settings_load reads the environment. Secrets leave it again: what is started
 # from here gets them only where it needs them.
 settings_load() {
@@ -54,6 +62,12 @@ settings_load() {
   PIPEOPS_BUNDLE="${PIPEOPS_BUNDLE:-}"
   PIPEOPS_CA_FILE="${PIPEOPS_CA_FILE:-}"
   PIPEOPS_WAIT="${PIPEOPS_WAIT:-180}"
+  # At once, and for each command: Bash would run what stands in a number.
+  number "$PIPEOPS_WAIT" || {
+    echo "install.sh: PIPEOPS_WAIT=$PIPEOPS_WAIT: is to be a number of seconds (fix: unset PIPEOPS_WAIT)" >&2
+    exit "$EXIT_USAGE"
+  }
+  PIPEOPS_WAIT="$REPLY"
   K3S_VERSION="${K3S_VERSION:-$RELEASE_K3S_VERSION}"
   CLUSTER_NAME="${CLUSTER_NAME:-}"
   CLUSTER_TYPE="${CLUSTER_TYPE:-}"
@@ -101,7 +115,6 @@ settings_check() {
     "" | k3s | k3d | kind | minikube | existing) ;;
     *) wrong+=("CLUSTER_TYPE=$CLUSTER_TYPE: use k3s, k3d, kind, minikube or existing") ;;
   esac
-  [[ $PIPEOPS_WAIT =~ ^[0-9]+$ ]] || wrong+=("PIPEOPS_WAIT=$PIPEOPS_WAIT: is to be a number of seconds")
   local file
   for file in "$AGENT_TOKEN_FILE" "$PIPEOPS_CA_FILE" "$PIPEOPS_MANIFEST"; do
     [[ -z $file || -r $file ]] || wrong+=("$file cannot be read")
@@ -374,7 +387,7 @@ facts_confinement() {
   [[ -z $map || $map =~ ^[[:space:]]*0[[:space:]]+0[[:space:]]+4294967295 ]] || fact USER_NAMESPACE yes
   local capabilities
   capabilities="$(sed -n 's/^CapBnd:[[:space:]]*//p' "$FACTS_ROOT/proc/1/status" 2>/dev/null || true)"
-  [[ -z $capabilities ]] || (((0x$capabilities >> 21) & 1)) || fact PRIVILEGED no # CAP_SYS_ADMIN
+  [[ ! $capabilities =~ ^[0-9a-f]{1,16}$ ]] || (((16#$capabilities >> 21) & 1)) || fact PRIVILEGED no # CAP_SYS_ADMIN
   if [[ -r $FACTS_ROOT/sys/fs/selinux/enforce ]]; then
     fact SELINUX permissive
     [[ $(<"$FACTS_ROOT/sys/fs/selinux/enforce") != 1 ]] || fact SELINUX enforcing
@@ -387,7 +400,8 @@ facts_resources() {
   fact TERMINAL no
   if [[ -t 1 ]] && (: </dev/tty) 2>/dev/null; then fact TERMINAL yes; fi
   if [[ ${facts[OS]} == macos ]]; then
-    fact MEMORY_MB "$(($(sysctl -n hw.memsize) / 1048576))"
+    number "$(sysctl -n hw.memsize)" || true # 12 digits are a terabyte
+    fact MEMORY_MB "$((REPLY / 1048576))"
     fact CPUS "$(sysctl -n hw.ncpu)"
   else
     fact MEMORY_MB "$(awk '/^MemTotal:/ {print int($2 / 1024)}' "$FACTS_ROOT/proc/meminfo" 2>/dev/null || echo 0)"
@@ -465,12 +479,27 @@ facts_keys=(OS ARCH DISTRO DISTRO_VERSION PACKAGE_MANAGER INIT VIRTUALIZATION WS
   MEMORY_MB CPUS DISK_FREE_MB CGROUPS PORTS_IN_USE PROXY KUBERNETES K3S_OURS K3S_RUNS KUBECONFIG_CONTEXT DOCKER TOOLS
   WANT_TYPE WANT_ROLE WANT_CONTEXT)
 
-# facts_replay reads recorded facts instead of looking.
+# fact_sound KEY VALUE says whether a recorded value is one that this script could have written.
+fact_sound() {
+  local words='^[A-Za-z0-9 ._:/,@+=%()~-]{0,512}$'
+  case "$1" in
+    MEMORY_MB | DISK_FREE_MB | CPUS) [[ $2 =~ ^[0-9]{1,12}$ ]] ;;
+    PORTS_IN_USE) [[ $2 =~ ^[0-9,]{0,64}$ ]] ;;
+    USER_NAMESPACE | PRIVILEGED | ROOT | TERMINAL | K3S_RUNS) [[ $2 == yes || $2 == no ]] ;;
+    *) [[ " ${facts_keys[*]} " == *" $1 "* && $2 =~ $words ]] ;;
+  esac
+}
+
+# facts_replay reads recorded facts instead of looking. The file may be anybody's.
 facts_replay() {
-  local key value
+  local key value line=0
   facts=()
   while IFS='=' read -r key value; do
-    [[ -z $key || $key == '#'* ]] || fact "$key" "$value"
+    line=$((line + 1))
+    [[ -n $key && $key != '#'* ]] || continue
+    [[ $key =~ ^[A-Z0-9_]+$ ]] && fact_sound "$key" "$value" ||
+      usage_error "line $line of $1 is no fact: record it with install.sh cluster-info -o env"
+    fact "$key" "$value"
   done <"$1"
   facts_wanted_override
 }
@@ -627,14 +656,19 @@ decide_k3s_resources() {
   if [[ ${facts[WANT_ROLE]:-server} == agent ]]; then
     memory="$MEMORY_WORKER_MB" disk="$DISK_WORKER_MB"
   fi
-  if ((${facts[MEMORY_MB]:-0} < memory)); then
-    obstacle "$EXIT_MACHINE" "this machine has ${facts[MEMORY_MB]:-0} MB of memory" "k3s needs $memory MB, and would be killed again and again" \
+  local has free
+  number "${facts[MEMORY_MB]:-0}" || true
+  has="$REPLY"
+  number "${facts[DISK_FREE_MB]:-0}" || true
+  free="$REPLY"
+  if ((has < memory)); then
+    obstacle "$EXIT_MACHINE" "this machine has $has MB of memory" "k3s needs $memory MB, and would be killed again and again" \
       "use a larger machine, or join this one as a worker (NODE_TYPE=agent, $MEMORY_WORKER_MB MB)"
-  elif ((facts[MEMORY_MB] < MEMORY_GOOD_MB)) && [[ ${facts[WANT_ROLE]:-server} == server ]]; then
-    remarks+=("${facts[MEMORY_MB]} MB of memory leave little for apps; 2 GB are better")
+  elif ((has < MEMORY_GOOD_MB)) && [[ ${facts[WANT_ROLE]:-server} == server ]]; then
+    remarks+=("$has MB of memory leave little for apps; 2 GB are better")
   fi
-  if [[ ${facts[K3S_OURS]:-no} == no ]] && ((${facts[DISK_FREE_MB]:-0} < disk)); then
-    obstacle "$EXIT_MACHINE" "${facts[DISK_FREE_MB]:-0} MB are free below /var/lib" "k3s and images need $disk MB, and the kubelet evicts pods on a full disk" \
+  if [[ ${facts[K3S_OURS]:-no} == no ]] && ((free < disk)); then
+    obstacle "$EXIT_MACHINE" "$free MB are free below /var/lib" "k3s and images need $disk MB, and the kubelet evicts pods on a full disk" \
       "make room: du -xh -d2 /var | sort -h | tail"
   fi
 }
@@ -983,7 +1017,9 @@ signature_check() {
   local key keys
   [[ -n $RELEASE_KEYS ]] || return 0 # a script that no release stamped
   if ! signature_tool; then
-    say "    note: the signature of $PIPEOPS_VERSION is not checked, only its checksums ($(install_hint minisign))"
+    [[ ${PIPEOPS_ALLOW_UNSIGNED:-} == yes ]] || fail "$EXIT_CHECKSUM" "the signature of $PIPEOPS_VERSION cannot be checked" \
+      "neither minisign nor OpenSSL 3 is installed" "$(install_hint minisign); or set PIPEOPS_ALLOW_UNSIGNED=yes to go by its checksums alone"
+    say "    note: the signature of $PIPEOPS_VERSION is not checked, only its checksums: PIPEOPS_ALLOW_UNSIGNED=yes"
     return 0
   fi
   IFS=, read -r -a keys <<<"$RELEASE_KEYS"
@@ -1784,6 +1820,8 @@ clock_difference() {
   local seconds
   theirs="$(sed -n 's/^[Dd]ate: *//p' "$tmp_dir/headers" 2>/dev/null | tr -d '\r' | tail -n 1)"
   [[ -n $theirs ]] && seconds="$(date -d "$theirs" +%s 2>/dev/null)" || return 1
+  number "$seconds" || return 1
+  seconds="$REPLY"
   difference=$(($(date +%s) - seconds))
   difference="${difference#-}"
 }
@@ -2102,15 +2140,20 @@ finding() {
 }
 
 doctor_machine() {
-  if ((facts[DISK_FREE_MB] >= 1000)); then
-    finding ok "disk" "${facts[DISK_FREE_MB]} MB free"
+  local has
+  number "${facts[DISK_FREE_MB]:-0}" || true
+  has="$REPLY"
+  if ((has >= 1000)); then
+    finding ok "disk" "$has MB free"
   else
-    finding failed "disk" "${facts[DISK_FREE_MB]} MB free" "du -xh -d2 /var | sort -h | tail"
+    finding failed "disk" "$has MB free" "du -xh -d2 /var | sort -h | tail"
   fi
-  if ((facts[MEMORY_MB] >= MEMORY_WORKER_MB)); then
-    finding ok "memory" "${facts[MEMORY_MB]} MB"
+  number "${facts[MEMORY_MB]:-0}" || true
+  has="$REPLY"
+  if ((has >= MEMORY_WORKER_MB)); then
+    finding ok "memory" "$has MB"
   else
-    finding failed "memory" "${facts[MEMORY_MB]} MB" "use a larger machine"
+    finding failed "memory" "$has MB" "use a larger machine"
   fi
 }
 

@@ -9,14 +9,26 @@ set -euo pipefail
 RELEASE_VERSION="dev"
 RELEASE_INSTALL_SHA256=""
 
+# Empty when the script comes through a pipe: inside a function Bash would name a file
+# that there is not, and "beside it" would be the current directory, of anybody's making.
+own_file="${BASH_SOURCE[0]:-}"
+
+# beside prints the path of install.sh beside this script, if it is a file at all.
+beside() {
+  [[ -n $own_file && $own_file == "$0" && -f $0 && -r $0 ]] || return 1
+  grep -q '^# Made from scripts/install/\*\.sh by ' "$0" || return 1
+  local here
+  here="$(cd "$(dirname "$0")" && pwd)" && [[ -f $here/install.sh ]] && echo "$here/install.sh"
+}
+
 # installer prints the path of install.sh: the one beside this script, or that of
 # this release, had by fetch into DIR and verified.
 installer() {
-  local here dir="$1" version="${PIPEOPS_VERSION:-$RELEASE_VERSION}"
-  here="$(cd "$(dirname "${BASH_SOURCE[0]:-.}")" && pwd)"
-  if [[ -f $here/install.sh ]]; then
-    echo "$here/install.sh"
-    return
+  local dir="$1" version="${PIPEOPS_VERSION:-$RELEASE_VERSION}"
+  ! beside || return 0
+  if [[ -n $RELEASE_INSTALL_SHA256 && $version != "$RELEASE_VERSION" && -z ${PIPEOPS_BUNDLE:-} && ${PIPEOPS_ALLOW_UNSIGNED:-} != yes ]]; then
+    echo "error: this script knows install.sh of $RELEASE_VERSION alone, not of $version (fix: use this script of $version; PIPEOPS_ALLOW_UNSIGNED=yes goes by an unsigned checksum)" >&2
+    return 6
   fi
   local path="github.com/pipeops/pipeops-vm-agent/releases/download/$version" name
   local wanted=(install.sh)

@@ -50,15 +50,20 @@ finding() {
 }
 
 doctor_machine() {
-  if ((facts[DISK_FREE_MB] >= 1000)); then
-    finding ok "disk" "${facts[DISK_FREE_MB]} MB free"
+  local has
+  number "${facts[DISK_FREE_MB]:-0}" || true
+  has="$REPLY"
+  if ((has >= 1000)); then
+    finding ok "disk" "$has MB free"
   else
-    finding failed "disk" "${facts[DISK_FREE_MB]} MB free" "du -xh -d2 /var | sort -h | tail"
+    finding failed "disk" "$has MB free" "du -xh -d2 /var | sort -h | tail"
   fi
-  if ((facts[MEMORY_MB] >= MEMORY_WORKER_MB)); then
-    finding ok "memory" "${facts[MEMORY_MB]} MB"
+  number "${facts[MEMORY_MB]:-0}" || true
+  has="$REPLY"
+  if ((has >= MEMORY_WORKER_MB)); then
+    finding ok "memory" "$has MB"
   else
-    finding failed "memory" "${facts[MEMORY_MB]} MB" "use a larger machine"
+    finding failed "memory" "$has MB" "use a larger machine"
   fi
 }
 

@@ -107,6 +107,8 @@ clock_difference() {
   local seconds
   theirs="$(sed -n 's/^[Dd]ate: *//p' "$tmp_dir/headers" 2>/dev/null | tr -d '\r' | tail -n 1)"
   [[ -n $theirs ]] && seconds="$(date -d "$theirs" +%s 2>/dev/null)" || return 1
+  number "$seconds" || return 1
+  seconds="$REPLY"
   difference=$(($(date +%s) - seconds))
   difference="${difference#-}"
 }

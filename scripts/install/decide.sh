@@ -119,14 +119,19 @@ decide_k3s_resources() {
   if [[ ${facts[WANT_ROLE]:-server} == agent ]]; then
     memory="$MEMORY_WORKER_MB" disk="$DISK_WORKER_MB"
   fi
-  if ((${facts[MEMORY_MB]:-0} < memory)); then
-    obstacle "$EXIT_MACHINE" "this machine has ${facts[MEMORY_MB]:-0} MB of memory" "k3s needs $memory MB, and would be killed again and again" \
+  local has free
+  number "${facts[MEMORY_MB]:-0}" || true
+  has="$REPLY"
+  number "${facts[DISK_FREE_MB]:-0}" || true
+  free="$REPLY"
+  if ((has < memory)); then
+    obstacle "$EXIT_MACHINE" "this machine has $has MB of memory" "k3s needs $memory MB, and would be killed again and again" \
       "use a larger machine, or join this one as a worker (NODE_TYPE=agent, $MEMORY_WORKER_MB MB)"
-  elif ((facts[MEMORY_MB] < MEMORY_GOOD_MB)) && [[ ${facts[WANT_ROLE]:-server} == server ]]; then
-    remarks+=("${facts[MEMORY_MB]} MB of memory leave little for apps; 2 GB are better")
+  elif ((has < MEMORY_GOOD_MB)) && [[ ${facts[WANT_ROLE]:-server} == server ]]; then
+    remarks+=("$has MB of memory leave little for apps; 2 GB are better")
   fi
-  if [[ ${facts[K3S_OURS]:-no} == no ]] && ((${facts[DISK_FREE_MB]:-0} < disk)); then
-    obstacle "$EXIT_MACHINE" "${facts[DISK_FREE_MB]:-0} MB are free below /var/lib" "k3s and images need $disk MB, and the kubelet evicts pods on a full disk" \
+  if [[ ${facts[K3S_OURS]:-no} == no ]] && ((free < disk)); then
+    obstacle "$EXIT_MACHINE" "$free MB are free below /var/lib" "k3s and images need $disk MB, and the kubelet evicts pods on a full disk" \
       "make room: du -xh -d2 /var | sort -h | tail"
   fi
 }

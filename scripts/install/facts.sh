@@ -146,7 +146,7 @@ facts_confinement() {
   [[ -z $map || $map =~ ^[[:space:]]*0[[:space:]]+0[[:space:]]+4294967295 ]] || fact USER_NAMESPACE yes
   local capabilities
   capabilities="$(sed -n 's/^CapBnd:[[:space:]]*//p' "$FACTS_ROOT/proc/1/status" 2>/dev/null || true)"
-  [[ -z $capabilities ]] || (((0x$capabilities >> 21) & 1)) || fact PRIVILEGED no # CAP_SYS_ADMIN
+  [[ ! $capabilities =~ ^[0-9a-f]{1,16}$ ]] || (((16#$capabilities >> 21) & 1)) || fact PRIVILEGED no # CAP_SYS_ADMIN
   if [[ -r $FACTS_ROOT/sys/fs/selinux/enforce ]]; then
     fact SELINUX permissive
     [[ $(<"$FACTS_ROOT/sys/fs/selinux/enforce") != 1 ]] || fact SELINUX enforcing
@@ -159,7 +159,8 @@ facts_resources() {
   fact TERMINAL no
   if [[ -t 1 ]] && (: </dev/tty) 2>/dev/null; then fact TERMINAL yes; fi
   if [[ ${facts[OS]} == macos ]]; then
-    fact MEMORY_MB "$(($(sysctl -n hw.memsize) / 1048576))"
+    number "$(sysctl -n hw.memsize)" || true # 12 digits are a terabyte
+    fact MEMORY_MB "$((REPLY / 1048576))"
     fact CPUS "$(sysctl -n hw.ncpu)"
   else
     fact MEMORY_MB "$(awk '/^MemTotal:/ {print int($2 / 1024)}' "$FACTS_ROOT/proc/meminfo" 2>/dev/null || echo 0)"
@@ -237,12 +238,27 @@ facts_keys=(OS ARCH DISTRO DISTRO_VERSION PACKAGE_MANAGER INIT VIRTUALIZATION WS
   MEMORY_MB CPUS DISK_FREE_MB CGROUPS PORTS_IN_USE PROXY KUBERNETES K3S_OURS K3S_RUNS KUBECONFIG_CONTEXT DOCKER TOOLS
   WANT_TYPE WANT_ROLE WANT_CONTEXT)
 
-# facts_replay reads recorded facts instead of looking.
+# fact_sound KEY VALUE says whether a recorded value is one that this script could have written.
+fact_sound() {
+  local words='^[A-Za-z0-9 ._:/,@+=%()~-]{0,512}$'
+  case "$1" in
+    MEMORY_MB | DISK_FREE_MB | CPUS) [[ $2 =~ ^[0-9]{1,12}$ ]] ;;
+    PORTS_IN_USE) [[ $2 =~ ^[0-9,]{0,64}$ ]] ;;
+    USER_NAMESPACE | PRIVILEGED | ROOT | TERMINAL | K3S_RUNS) [[ $2 == yes || $2 == no ]] ;;
+    *) [[ " ${facts_keys[*]} " == *" $1 "* && $2 =~ $words ]] ;;
+  esac
+}
+
+# facts_replay reads recorded facts instead of looking. The file may be anybody's.
 facts_replay() {
-  local key value
+  local key value line=0
   facts=()
   while IFS='=' read -r key value; do
-    [[ -z $key || $key == '#'* ]] || fact "$key" "$value"
+    line=$((line + 1))
+    [[ -n $key && $key != '#'* ]] || continue
+    [[ $key =~ ^[A-Z0-9_]+$ ]] && fact_sound "$key" "$value" ||
+      usage_error "line $line of $1 is no fact: record it with install.sh cluster-info -o env"
+    fact "$key" "$value"
   done <"$1"
   facts_wanted_override
 }

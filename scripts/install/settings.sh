@@ -22,6 +22,14 @@ EXIT_CLUSTER=7 EXIT_DECISION=8 EXIT_AGENT=9 EXIT_BUSY=10 EXIT_REMAINS=11
 NAMESPACE="pipeops"
 AGENT_SELECTOR="app.kubernetes.io/name=pipeops-agent"
 
+# number TEXT sets REPLY to a number that arithmetic may read, without zeros before it; to 0,
+# and answers 1, for what is none. Bash evaluates variables in (( )), and with them commands.
+number() {
+  REPLY=0
+  [[ $1 =~ ^[0-9]{1,12}$ ]] || return 1
+  REPLY="$((10#$1))"
+}
+
 # settings_load reads the environment. Secrets leave it again: what is started
 # from here gets them only where it needs them.
 settings_load() {
@@ -35,6 +43,12 @@ settings_load() {
   PIPEOPS_BUNDLE="${PIPEOPS_BUNDLE:-}"
   PIPEOPS_CA_FILE="${PIPEOPS_CA_FILE:-}"
   PIPEOPS_WAIT="${PIPEOPS_WAIT:-180}"
+  # At once, and for each command: Bash would run what stands in a number.
+  number "$PIPEOPS_WAIT" || {
+    echo "install.sh: PIPEOPS_WAIT=$PIPEOPS_WAIT: is to be a number of seconds (fix: unset PIPEOPS_WAIT)" >&2
+    exit "$EXIT_USAGE"
+  }
+  PIPEOPS_WAIT="$REPLY"
   K3S_VERSION="${K3S_VERSION:-$RELEASE_K3S_VERSION}"
   CLUSTER_NAME="${CLUSTER_NAME:-}"
   CLUSTER_TYPE="${CLUSTER_TYPE:-}"
@@ -82,7 +96,6 @@ settings_check() {
     "" | k3s | k3d | kind | minikube | existing) ;;
     *) wrong+=("CLUSTER_TYPE=$CLUSTER_TYPE: use k3s, k3d, kind, minikube or existing") ;;
   esac
-  [[ $PIPEOPS_WAIT =~ ^[0-9]+$ ]] || wrong+=("PIPEOPS_WAIT=$PIPEOPS_WAIT: is to be a number of seconds")
   local file
   for file in "$AGENT_TOKEN_FILE" "$PIPEOPS_CA_FILE" "$PIPEOPS_MANIFEST"; do
     [[ -z $file || -r $file ]] || wrong+=("$file cannot be read")

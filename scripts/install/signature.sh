@@ -7,7 +7,9 @@ signature_check() {
   local key keys
   [[ -n $RELEASE_KEYS ]] || return 0 # a script that no release stamped
   if ! signature_tool; then
-    say "    note: the signature of $PIPEOPS_VERSION is not checked, only its checksums ($(install_hint minisign))"
+    [[ ${PIPEOPS_ALLOW_UNSIGNED:-} == yes ]] || fail "$EXIT_CHECKSUM" "the signature of $PIPEOPS_VERSION cannot be checked" \
+      "neither minisign nor OpenSSL 3 is installed" "$(install_hint minisign); or set PIPEOPS_ALLOW_UNSIGNED=yes to go by its checksums alone"
+    say "    note: the signature of $PIPEOPS_VERSION is not checked, only its checksums: PIPEOPS_ALLOW_UNSIGNED=yes"
     return 0
   fi
   IFS=, read -r -a keys <<<"$RELEASE_KEYS"

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -90,14 +91,57 @@ signature_check "$SUMS" "pipeops v1.2.3 SHA256SUMS"`, "SUMS="+sums, "KEYS="+c.ke
 	}
 }
 
-func TestWithoutAProgramTheSignatureIsSaidToBeUnchecked(t *testing.T) {
-	said, code := bash(t, `
+func TestWithoutAProgramTheInstallerStops(t *testing.T) {
+	const check = `
 signature_tool() { return 1; }
 RELEASE_KEYS=x PIPEOPS_VERSION=v1.2.3
-signature_check /no/file x`)
+signature_check /no/file x`
+	said, code := bash(t, check)
+	assert.Equal(t, 6, code, said)
+	assert.Contains(t, said, "the signature of v1.2.3 cannot be checked")
+	assert.Contains(t, said, "apt-get install -y minisign")
+	said, code = bash(t, check, "PIPEOPS_ALLOW_UNSIGNED=yes")
 	assert.Zero(t, code, said)
 	assert.Contains(t, said, "the signature of v1.2.3 is not checked")
-	assert.Contains(t, said, "apt-get install -y minisign")
+}
+
+// TestArithmeticReadsNumbersAlone: Bash evaluates a variable in (( )) as an expression, whose
+// subscripts run commands. So each is one that the script computes, or that number has passed.
+func TestArithmeticReadsNumbersAlone(t *testing.T) {
+	own := strings.Fields("EUID SECONDS REPLY PIPEOPS_WAIT MAX_CLOCK_DIFFERENCE MEMORY_WORKER_MB MEMORY_GOOD_MB has free memory disk " +
+		"code deadline difference seconds failures doctor_failed line i date s a b capabilities")
+	expression := regexp.MustCompile(`\(\((.*?)\)\)`)
+	length := regexp.MustCompile(`\$\{#[^}]*\}`)
+	name := regexp.MustCompile(`[A-Za-z_][A-Za-z_0-9]*`)
+	parts, err := filepath.Glob("*.sh")
+	require.NoError(t, err)
+	for _, part := range parts {
+		text, err := os.ReadFile(part)
+		require.NoError(t, err)
+		for i, line := range strings.Split(string(text), "\n") {
+			for _, found := range expression.FindAllStringSubmatch(line, -1) {
+				assert.NotContains(t, found[1], "facts[", "%s:%d", part, i+1)
+				for _, word := range name.FindAllString(length.ReplaceAllString(found[1], ""), -1) {
+					assert.Contains(t, own, word, "%s:%d: pass it to number first: %s", part, i+1, line)
+				}
+			}
+		}
+	}
+}
+
+func TestSecondsToWaitAreANumber(t *testing.T) {
+	marker := filepath.Join(t.TempDir(), "ran")
+	for _, wait := range []string{"a[$(touch " + marker + ")]", "1+1", "", "-1", "0x10", "1234567890123"} {
+		said, code := bash(t, `printf '%s' "$((PIPEOPS_WAIT + 1))"`, "PIPEOPS_WAIT="+wait)
+		if wait == "" {
+			assert.Equal(t, "181", said)
+			continue
+		}
+		assert.Equal(t, 2, code, said)
+	}
+	assert.NoFileExists(t, marker)
+	said, _ := bash(t, `printf '%s' "$((PIPEOPS_WAIT + 1))"`, "PIPEOPS_WAIT=08")
+	assert.Equal(t, "9", said, "not octal")
 }
 
 // TestAChangedManifestIsNotInstalled: of the script's own version by the checksum in

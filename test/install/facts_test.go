@@ -135,6 +135,32 @@ func TestRecordedFactsAreWhole(t *testing.T) {
 	}
 }
 
+// TestRecordedFactsRunNothing: each fact of a file with an expression that would run a command.
+func TestRecordedFactsRunNothing(t *testing.T) {
+	recorded := string(read(t, "testdata/facts/debian-13.env"))
+	marker := filepath.Join(t.TempDir(), "ran")
+	evil := "a[$(touch " + marker + ")]"
+	for _, key := range append(keys(recorded), "SECONDS", "x", "a["+evil+"]") {
+		lines := ""
+		for line := range strings.Lines(recorded) {
+			if !strings.HasPrefix(line, key+"=") {
+				lines += line
+			}
+		}
+		file := filepath.Join(t.TempDir(), "facts")
+		require.NoError(t, os.WriteFile(file, []byte(lines+key+"="+evil+"\n"), 0o600))
+		for _, args := range [][]string{{"cluster-info", "-o", "env", "--facts", file}, {"install", "--dry-run", "--facts", file}} {
+			said, code := script(t, nil, args...)
+			assert.Equal(t, 2, code, "%s: %s", key, said)
+			assert.Contains(t, said, "is no fact", key)
+		}
+	}
+	root := t.TempDir()
+	add(t, root, "proc/1/status", "CapBnd:\t0,"+evil+"\n")
+	_, _ = script(t, []string{"FACTS_ROOT=" + root, "FACTS_UNAME=Linux"}, "cluster-info", "-o", "env")
+	assert.NoFileExists(t, marker)
+}
+
 func keys(env string) (keys []string) {
 	for line := range strings.Lines(env) {
 		key, _, _ := strings.Cut(line, "=")

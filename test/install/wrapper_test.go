@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -68,6 +69,29 @@ func TestSmallScriptsAlone(t *testing.T) {
 			}
 		})
 	}
+	t.Run("piped in a folder of somebody else's", func(t *testing.T) {
+		for name, text := range map[string]string{"join-worker.sh": "10.0.0.1 secret", "uninstall.sh": "--yes"} {
+			for _, own := range []string{"install.sh", "main", "bash"} {
+				add(t, dir, "theirs/"+own, "# Made from scripts/install/*.sh by somebody\necho PWNED\n")
+			}
+			call := "bash -s -- " + text + " <../" + name
+			said, code := run(t, []string{"PIPEOPS_BUNDLE=../bundle"}, "-c", "cd theirs && "+call)
+			assert.Zero(t, code, said)
+			assert.Contains(t, said, "handed over: ")
+			said, code = run(t, []string{"PIPEOPS_BUNDLE=../bundle"}, "-c", "cd theirs && bash -c \"$(cat ../"+name+")\" main "+text)
+			assert.Zero(t, code, said)
+			assert.NotContains(t, said, "PWNED")
+		}
+	})
+	t.Run("of another version", func(t *testing.T) {
+		stamped := strings.Replace(string(read(t, "../../scripts/uninstall.sh")), `RELEASE_INSTALL_SHA256=""`, `RELEASE_INSTALL_SHA256="`+sum[:64]+`"`, 1)
+		add(t, dir, "stamped.sh", stamped)
+		said, code := run(t, []string{mirror, ca, "PIPEOPS_VERSION=v9.9.9"}, "stamped.sh")
+		assert.Equal(t, 6, code, said)
+		assert.Contains(t, said, "knows install.sh of dev alone, not of v9.9.9")
+		said, code = run(t, []string{mirror, ca}, "stamped.sh")
+		assert.Zero(t, code, said)
+	})
 	t.Run("a page instead of it", func(t *testing.T) {
 		defer site.fault(releases+"dev/install.sh", other)()
 		said, code := run(t, []string{mirror, ca}, "uninstall.sh")
