@@ -55,7 +55,8 @@ func (s *server) kubernetesRoutes(handle func(method, pattern string, h http.Han
 	op := operation(KubernetesCall, http.MethodGet, strings.TrimPrefix(kubernetesRoute, "/v1"), "Kubernetes", "Use the Kubernetes API",
 		"Everything below /v1/kubernetes is passed on to the cluster's API server, with any method and any number of parts in its path, as the user and the groups that the customer's policy "+
 			"names. Watches, logs that are followed, WebSockets and SPDY go on for as long as both sides like. `pipeops-runner kubeconfig` makes a kubeconfig for it. "+
-			"Errors are Kubernetes' Status. A policy has to name this command.", 0)
+			"Errors are Kubernetes' Status; the agent's own about discovery are text, because client-go shows no Status there. "+
+			"A policy has to name this command.", 0)
 	op.Parameters = []*huma.Param{{Name: "path", In: "path", Required: true, Description: "Path of the API server.", Example: "api/v1/pods", Schema: &huma.Schema{Type: huma.TypeString}}}
 	op.Responses = map[string]*huma.Response{"default": {Description: "What the API server answers, or a Status of the agent's."}}
 	op.Errors = nil

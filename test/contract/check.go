@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -94,6 +95,9 @@ func checkRetryAfter(response Response, a Answer) error {
 	return nil
 }
 
+// discovery are the paths of the API server's that say what there is.
+var discovery = regexp.MustCompile(`^/v1/kubernetes/(version|openapi|api|apis)(/[^/]+){0,2}/?$`)
+
 // checkKubernetes looks at an answer that is the API server's, or a Status of the agent's.
 func checkKubernetes(a Answer) error {
 	if a.Status < http.StatusBadRequest || a.Method == http.MethodHead || a.Cut {
@@ -103,8 +107,8 @@ func checkKubernetes(a Answer) error {
 	if err != nil {
 		return fmt.Errorf("content type %q: %w", a.Header.Get("Content-Type"), err)
 	}
-	if media == "text/plain" && !bytes.Contains(a.Body, []byte("PipeOps")) {
-		return nil // so the API server refuses what it has no handler for
+	if agents := bytes.HasPrefix(a.Body, []byte("PipeOps agent: ")); media == "text/plain" && (!agents || discovery.MatchString(a.Path)) {
+		return nil // so the API server refuses what it has no handler for, and the agent discovery
 	}
 	var status struct {
 		APIVersion, Kind, Status, Message, Reason string

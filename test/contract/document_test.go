@@ -62,6 +62,10 @@ func TestTheCheckFindsWhatIsWrong(t *testing.T) {
 		"a Status of another status": func(a *Answer) {
 			a.Path, a.Status, a.Body = "/v1/kubernetes/api", 403, []byte(`{"apiVersion":"v1","kind":"Status","status":"Failure","message":"m","code":404}`)
 		},
+		"text of the Kubernetes API": func(a *Answer) {
+			a.Path, a.Status, a.Body = "/v1/kubernetes/api/v1/namespaces/a/pods", 403, []byte("PipeOps agent: no")
+			a.Header.Set("Content-Type", "text/plain; charset=utf-8")
+		},
 		"a body of HEAD": func(a *Answer) { a.Method = "HEAD" },
 		"no call":        func(a *Answer) { a.Path = "/v1/nothing" },
 	} {

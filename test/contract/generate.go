@@ -30,7 +30,10 @@ func (r Request) RawQuery() string {
 }
 
 // DryRun reports whether the request says that it is a dry run.
-func (r Request) DryRun() bool { return slices.Contains(r.Query["dryRun"], "true") && r.Raw == "" }
+func (r Request) DryRun() bool {
+	query, _ := url.ParseQuery(r.RawQuery()) // one that cannot be parsed is refused
+	return slices.Contains(query["dryRun"], "true")
+}
 
 // Generator makes requests from a document: valid ones, and others that are off by a little.
 type Generator struct {
