@@ -69,7 +69,7 @@ func (a *app) printApp(app runnerapi.App, out *cli.Output) error {
 		}
 		for _, c := range app.Status.Conditions {
 			if !c.Holds() {
-				_, _ = fmt.Fprintln(w, cli.Printable(conditionText(c)))
+				cli.Say(w, "%s", cli.Printable(conditionText(c)))
 			}
 		}
 	})

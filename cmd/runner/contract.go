@@ -3,9 +3,9 @@
 package main
 
 import (
-	"fmt"
 	"os"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/test/contract/checked"
 )
 
@@ -16,7 +16,7 @@ const exitContract = 97
 // ends it.
 func init() {
 	around = checked.Reporting(func(err error) {
-		_, _ = fmt.Fprintln(os.Stderr, "contract:", err) // the exit code tells as well
+		cli.Say(os.Stderr, "contract: %s", cli.Printable(err.Error()))
 		os.Exit(exitContract)
 	})
 }

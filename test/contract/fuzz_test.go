@@ -62,7 +62,7 @@ func TestEveryAnswerOfTheControlPlaneIsInItsDocument(t *testing.T) {
 	doc := s.read(t, base+announce.OpenAPIPath)
 	count, seed := number(t, requestsVariable, usualRequests)/5, number(t, seedVariable, 1)
 	generator := contract.NewGenerator(doc, uint64(seed))
-	generator.Names = map[string][]string{"id": {s.agentID, s.agentID, s.agentID, "none", ".", "..", "%2e%2e", ""}}
+	generator.Names = map[string][]string{"agent": {s.agentID, "shop", "none", ""}, "id": {s.agentID, s.agentID, s.agentID, "none", ".", "..", "%2e%2e", ""}}
 	all := newFuzzer(t, s, doc, base)
 	all.send(t, generator, count)
 	all.sum(t, count, seed)
