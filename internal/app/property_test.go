@@ -52,7 +52,7 @@ func (m *model) apply(c command) {
 			*m = model{there: true}
 		}
 		m.become(image)
-		m.replicas, m.paused = int32(c.n+1), false
+		m.replicas = int32(c.n + 1) // a deploy that does not name the pause keeps it
 	case "scale":
 		m.replicas = int32(c.n)
 	case "rollback":
