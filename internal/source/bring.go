@@ -328,9 +328,10 @@ func inFile(err error, name string) error {
 	p := &problem.Error{}
 	if errors.As(err, &p) {
 		q := *p
-		q.Detail, q.Location, q.Fields = name+": "+p.Detail, beside(name, p.Location), nil
+		mistake := problem.FieldError{Field: p.Field, Location: p.Location, Message: p.Detail}
+		q.Detail, q.Location, q.Fields = name+": "+mistake.String(), beside(name, p.Location), nil
 		for _, f := range p.Fields {
-			f.Message, f.Location = name+": "+f.Message, beside(name, f.Location)
+			f.Message, f.Location = name+": "+f.String(), beside(name, f.Location)
 			q.Fields = append(q.Fields, f)
 		}
 		return &q

@@ -8,7 +8,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"fmt"
 	"math/big"
+	mathrand "math/rand/v2"
 	"net"
 	"net/url"
 	"testing"
@@ -61,7 +63,7 @@ func StartWith(t testing.TB, backend *FakeBackend, changed func() <-chan struct{
 	t.Helper()
 	ca := NewCA(t)
 	cert := ca.Issue(t, runnerapi.AgentURI(TrustDomain, AgentID), ServerName, runnerapi.KubernetesServerName(ServerName))
-	a := &Agent{Backend: backend, CA: ca, Address: "127.0.0.1:0", Log: zerolog.Nop(), Drain: time.Second, t: t, changed: changed}
+	a := &Agent{Backend: backend, CA: ca, Address: loopback() + ":0", Log: zerolog.Nop(), Drain: time.Second, t: t, changed: changed}
 	config := runnerapi.ServerTLSConfig{
 		Certificate: func() (*tls.Certificate, error) { return &cert, nil },
 		Roots:       func() *x509.CertPool { return ca.Pool },
@@ -72,6 +74,12 @@ func StartWith(t testing.TB, backend *FakeBackend, changed func() <-chan struct{
 	a.Start()
 	t.Cleanup(a.Stop)
 	return a
+}
+
+// loopback is an address that no other process of this machine connects from or listens on: a port
+// of it is still free when the agent serves again.
+func loopback() string {
+	return fmt.Sprintf("127.%d.%d.%d", 1+mathrand.N(254), mathrand.N(256), 1+mathrand.N(254)) //nolint:gosec // not a secret
 }
 
 // Start serves again on the same address.

@@ -198,12 +198,16 @@ func watchProcesses(t *testing.T, marks map[string]mark) func() []string {
 }
 
 // lookAtProcesses notes secrets that it finds, and in held those of a process that
-// may have them.
+// may have them. A process has its environment before its arguments while it starts: what shows
+// no arguments yet is looked at the next time.
 func lookAtProcesses(marks map[string]mark, found, held map[string]bool) {
 	folders, _ := filepath.Glob("/proc/[0-9]*")
 	for _, folder := range folders {
-		raw, _ := os.ReadFile(filepath.Join(folder, "cmdline"))
 		environ, _ := os.ReadFile(filepath.Join(folder, "environ"))
+		raw, _ := os.ReadFile(filepath.Join(folder, "cmdline"))
+		if len(raw) == 0 {
+			continue
+		}
 		args := string(bytes.ReplaceAll(raw, []byte{0}, []byte{' '}))
 		for kind, m := range marks {
 			if m.isIn(raw) {

@@ -48,7 +48,15 @@ func (c *Clock) Advance(d time.Duration) { c.ahead.Add(int64(d)) }
 // Start runs a control plane on free ports of this machine.
 func Start(t *testing.T, change ...func(*controlplane.Config)) *Plane {
 	t.Helper()
+	return StartBehind(t, 0, change...)
+}
+
+// StartBehind is Start with a clock that is behind the real one at first: what was issued before
+// the clock is put ahead is valid in real time as well.
+func StartBehind(t *testing.T, behind time.Duration, change ...func(*controlplane.Config)) *Plane {
+	t.Helper()
 	p := &Plane{Clock: &Clock{}}
+	p.Clock.Advance(-behind)
 	p.Config = controlplane.Config{
 		DataDir: t.TempDir(), APIListen: "127.0.0.1:0", TunnelListen: "127.0.0.1:0", EdgeListen: "127.0.0.1:0",
 		HeartbeatInterval: time.Second, Log: zerolog.Nop(), Now: p.Clock.Now,
