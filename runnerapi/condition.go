@@ -16,10 +16,10 @@ const (
 
 // Reasons of conditions that are False.
 const (
-	ReasonNoAddress       = "NoAddress"       // no ingress controller has taken the Ingress up
-	ReasonNoIngressClass  = "NoIngressClass"  // the class that is named, or a default, is not there
-	ReasonNoTLSSecret     = "NoTLSSecret"     //nolint:gosec // a reason, no credential
-	ReasonBadTLSSecret    = "BadTLSSecret"    //nolint:gosec // likewise
+	ReasonNoAddress       = "NoAddress"      // no ingress controller has taken the Ingress up
+	ReasonNoIngressClass  = "NoIngressClass" // the class that is named, or a default, is not there
+	ReasonNoTLSSecret     = "NoTLSSecret"
+	ReasonBadTLSSecret    = "BadTLSSecret"
 	ReasonSuspended       = "Suspended"       // the spec suspends the schedule
 	ReasonOnlyOnLoopback  = "OnlyOnLoopback"  // a port accepts connections inside the pod alone
 	ReasonServed          = "Served"          // of a condition that is True

@@ -294,9 +294,8 @@ func jsonPatch(have client.Object, set map[string]any) (client.Patch, error) {
 		Path  string `json:"path"`
 		Value any    `json:"value"`
 	}
-	ops := []op{
-		{"replace", "/metadata/uid", have.GetUID()}, {"replace", "/metadata/resourceVersion", have.GetResourceVersion()},
-	}
+	ops := make([]op, 0, 2+len(set))
+	ops = append(ops, op{"replace", "/metadata/uid", have.GetUID()}, op{"replace", "/metadata/resourceVersion", have.GetResourceVersion()})
 	for _, path := range slices.Sorted(maps.Keys(set)) {
 		ops = append(ops, op{"add", path, set[path]})
 	}

@@ -47,7 +47,7 @@ func TestWhatAPortIsSaidToBe(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := &ports{dial: c.dial, forward: inside(c.forward)}
 			pod := &corev1.Pod{Status: corev1.PodStatus{PodIP: "127.0.0.1"}}
-			assert.Equal(t, c.want, p.reach(t.Context(), pod, int32(c.port))) //nolint:gosec // a port
+			assert.Equal(t, c.want, p.reach(t.Context(), pod, int32(c.port)))
 		})
 	}
 }

@@ -89,7 +89,7 @@ func similar(asked string, agents []announce.Agent) []string {
 		all[i] = candidate{a.Name, distance(asked, a.Name)}
 	}
 	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(a.distance, b.distance) })
-	var names []string
+	names := make([]string, 0, maxSuggestions)
 	for _, c := range all[:min(len(all), maxSuggestions)] {
 		names = append(names, c.name)
 	}

@@ -36,7 +36,7 @@ func Logs(pods corev1client.PodsGetter) ReadLog {
 			if err != nil {
 				return "", err
 			}
-			defer body.Close()
+			defer func() { _ = body.Close() }()
 			text, err := io.ReadAll(io.LimitReader(body, tailBytes))
 			return string(text), err
 		}

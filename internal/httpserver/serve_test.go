@@ -43,7 +43,7 @@ func serve(t *testing.T, config *tls.Config) (address string, stop func() error)
 	t.Helper()
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	srv := &http.Server{Handler: http.HandlerFunc(handler), TLSConfig: config, MaxHeaderBytes: 8 << 10, DisableGeneralOptionsHandler: true} //nolint:gosec // of a test
+	srv := &http.Server{Handler: http.HandlerFunc(handler), TLSConfig: config, MaxHeaderBytes: 8 << 10, DisableGeneralOptionsHandler: true}
 	done := make(chan error, 1)
 	go func() { done <- httpserver.Serve(srv, ln) }()
 	return ln.Addr().String(), func() error {
@@ -154,7 +154,7 @@ func TestAHandshakeThatHangsDoesNotHoldTheShutdown(t *testing.T) {
 
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	srv := &http.Server{Handler: http.HandlerFunc(handler), TLSConfig: config} //nolint:gosec // of a test
+	srv := &http.Server{Handler: http.HandlerFunc(handler), TLSConfig: config}
 	require.NoError(t, srv.Shutdown(t.Context()))
 	require.ErrorIs(t, httpserver.Serve(srv, ln), http.ErrServerClosed)
 	require.ErrorIs(t, ln.Close(), net.ErrClosed)

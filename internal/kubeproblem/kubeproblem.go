@@ -151,8 +151,9 @@ var ungrantable = regexp.MustCompile(`\{APIGroups:\[([^\]]*)\], Resources:\[([^\
 
 // notHeld are the rights of an escalation that the API server refused, as kubectl names them.
 func notHeld(message string) string {
-	var rights []string
-	for _, m := range ungrantable.FindAllStringSubmatch(message, -1) {
+	missing := ungrantable.FindAllStringSubmatch(message, -1)
+	rights := make([]string, 0, len(missing))
+	for _, m := range missing {
 		verbs := strings.ReplaceAll(strings.ReplaceAll(m[3], `" "`, ", "), `"`, "")
 		resource, group := strings.Trim(m[2], `"`), strings.Trim(m[1], `"`)
 		if group != "" {

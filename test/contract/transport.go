@@ -66,7 +66,7 @@ func (r *recorder) Read(p []byte) (int, error) {
 	} else {
 		r.answer.Cut = true
 	}
-	if err == io.EOF { //nolint:errorlint // as io.Reader says
+	if err == io.EOF {
 		if violation := r.check(); violation != nil {
 			return n, violation
 		}

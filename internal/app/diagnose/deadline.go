@@ -19,7 +19,7 @@ func deadline(ev *Evidence) *runnerapi.Diagnosis {
 	}
 	for _, c := range ev.Deployment.Status.Conditions {
 		if c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse && c.Reason == "ProgressDeadlineExceeded" {
-			return passed(ev, "deployment/"+ev.Deployment.Name, ptr.Deref(ev.Deployment.Spec.ProgressDeadlineSeconds, defaultDeadline))
+			return passed(ev, "deployment/"+ev.Deployment.Name, seconds(ptr.Deref(ev.Deployment.Spec.ProgressDeadlineSeconds, defaultDeadline)))
 		}
 	}
 	return nil
@@ -36,7 +36,7 @@ func podDeadline(ev *Evidence) *runnerapi.Diagnosis {
 	}
 	for _, pod := range ev.Pods {
 		limit := limitOf(ev, pod)
-		if since, waits := unreadySince(pod); waits && ev.Now.Sub(since) >= seconds(limit) {
+		if since, waits := unreadySince(pod); waits && ev.Now.Sub(since) >= limit {
 			return passed(ev, "pod/"+pod.Name, limit)
 		}
 	}
@@ -45,14 +45,14 @@ func podDeadline(ev *Evidence) *runnerapi.Diagnosis {
 
 // limitOf is the spec's, or Kubernetes' own of a Deployment where the pod's probes do not
 // allow for longer.
-func limitOf(ev *Evidence, pod *corev1.Pod) int32 {
+func limitOf(ev *Evidence, pod *corev1.Pod) time.Duration {
 	if ev.Spec.ProgressDeadline != nil {
-		return *ev.Spec.ProgressDeadline
+		return seconds(*ev.Spec.ProgressDeadline)
 	}
-	limit := int32(defaultDeadline)
+	limit := seconds(defaultDeadline)
 	for _, c := range pod.Spec.Containers {
 		if p := c.StartupProbe; p != nil {
-			limit = max(limit, p.InitialDelaySeconds+int32(tries(p)/time.Second)+defaultDeadline/10)
+			limit = max(limit, seconds(p.InitialDelaySeconds+defaultDeadline/10)+tries(p))
 		}
 	}
 	return limit
@@ -65,7 +65,7 @@ func deadlineIn(ev *Evidence) (left time.Duration) {
 	}
 	for _, pod := range ev.Pods {
 		if since, waits := unreadySince(pod); waits {
-			left = Sooner(left, max(since.Add(seconds(limitOf(ev, pod))).Sub(ev.Now), time.Second))
+			left = Sooner(left, max(since.Add(limitOf(ev, pod)).Sub(ev.Now), time.Second))
 		}
 	}
 	return left
@@ -85,10 +85,10 @@ func unreadySince(pod *corev1.Pod) (since time.Time, waits bool) {
 	return since, !since.IsZero()
 }
 
-func passed(ev *Evidence, object string, limit int32) *runnerapi.Diagnosis {
+func passed(ev *Evidence, object string, limit time.Duration) *runnerapi.Diagnosis {
 	d := &runnerapi.Diagnosis{
 		Cause: runnerapi.CauseDeadlinePassed, Object: object,
-		Message: fmt.Sprintf("the rollout made no progress for %d s%s", limit, stuck(ev.Pods)),
+		Message: fmt.Sprintf("the rollout made no progress for %.0f s%s", limit.Seconds(), stuck(ev.Pods)),
 		Fix:     "look at the pod's events (kubectl describe pod) and the App's logs; if it needs longer, raise progressDeadlineSeconds",
 	}
 	for _, pod := range ev.Pods {

@@ -11,8 +11,8 @@ import (
 )
 
 func TestPartsTakeAsLongAsTheLongestLaneAndThoseAlone(t *testing.T) {
-	p := func(l lane, minutes time.Duration) piece {
-		return piece{part: part{lane: l}, cost: minutes * time.Minute}
+	p := func(l lane, minutes int) piece {
+		return piece{part: part{lane: l}, cost: time.Duration(minutes) * time.Minute}
 	}
 	require.Equal(t, 27*time.Minute, duration([]piece{
 		p(machinesLane, 5), p(machinesLane, 7), p(serversLane, 9), p(idleLane, 10), p(aloneLane, 15),
