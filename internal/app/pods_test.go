@@ -72,8 +72,15 @@ func settled(t *testing.T, e *app.Engine, k runnerapi.Key, generation int64) run
 	return a
 }
 
+// ready has the readiness probe fail soon, but neither while a busy machine starts the program nor
+// because it answers slowly.
 func ready(port int32) runnerapi.Probes {
-	return runnerapi.Probes{Readiness: &runnerapi.Probe{HTTP: &runnerapi.HTTPProbe{Path: "/readyz", Port: port}, PeriodSeconds: 1, FailureThreshold: 2}}
+	return runnerapi.Probes{
+		Startup: &runnerapi.Probe{TCP: &runnerapi.TCPProbe{Port: port}, PeriodSeconds: 1, FailureThreshold: 90},
+		Readiness: &runnerapi.Probe{
+			HTTP: &runnerapi.HTTPProbe{Path: "/readyz", Port: port}, PeriodSeconds: 1, TimeoutSeconds: 20, FailureThreshold: 2,
+		},
+	}
 }
 
 // TestRealLife takes one App through its life: deploy, scale, a bad update that

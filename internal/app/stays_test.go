@@ -156,7 +156,7 @@ func TestANewPodThatIsNotReadyIsNamed(t *testing.T) {
 	e, _ := start(t, env, k.Namespace, nil)
 	spec := runnerapi.AppSpec{Image: helloImage(t, env), Probes: ready(8080)}
 	require.Equal(t, runnerapi.PhaseHealthy, settled(t, e, k, deploy(t, e, k, spec).Generation).Status.Phase)
-	spec.Probes.Startup = &runnerapi.Probe{TCP: &runnerapi.TCPProbe{Port: 8080}, PeriodSeconds: 1, FailureThreshold: 600}
+	spec.Probes.Startup.FailureThreshold = 600
 	spec.Args = []string{"-start-delay=10m"}
 	deploy(t, e, k, spec)
 	heard := follow(t, e, k)

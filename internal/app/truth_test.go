@@ -116,9 +116,7 @@ func TestSlowStartIsNoFailure(t *testing.T) {
 	complaints := newSightings()
 	complaints.expect(k.Name, "", says(3, "Unhealthy"))
 	complaints.in(t, env, ns)
-	probes := ready(8080)
-	probes.Startup = &runnerapi.Probe{TCP: &runnerapi.TCPProbe{Port: 8080}, PeriodSeconds: 1, FailureThreshold: 90}
-	deploy(t, e, k, runnerapi.AppSpec{Image: helloImage(t, env), Args: []string{"-start-delay=6s"}, Probes: probes})
+	deploy(t, e, k, runnerapi.AppSpec{Image: helloImage(t, env), Args: []string{"-start-delay=6s"}, Probes: ready(8080)})
 	heard := follow(t, e, k)
 	within(t, podPatience, "it is healthy", func() bool { return heard.first(healthy) != nil })
 	assert.False(t, complaints.signal[k.Name].IsZero(), "the probe failed meanwhile")

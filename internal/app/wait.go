@@ -12,7 +12,7 @@ import (
 // Wait blocks until the App of at least this generation is settled or ctx
 // ends, and answers the newest state either way. It wakes at changes only.
 func (e *Engine) Wait(ctx context.Context, key runnerapi.Key, generation int64) (runnerapi.App, error) {
-	if err := e.admit(ctx, key.Namespace); err != nil {
+	if err := e.admitWait(ctx, key.Namespace); err != nil {
 		return runnerapi.App{}, err
 	}
 	news, cancel := e.hub.subscribe(key)
@@ -43,6 +43,13 @@ func (e *Engine) Wait(ctx context.Context, key runnerapi.Key, generation int64) 
 
 // lastTry bounds the look of a wait whose time was up before it saw anything.
 const lastTry = 5 * time.Second
+
+// admitWait is admit for a wait, which answers though its time is up.
+func (e *Engine) admitWait(ctx context.Context, namespace string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTry)
+	defer cancel()
+	return e.admit(ctx, namespace)
+}
 
 // lastLook reads the App though the time of the wait is up.
 func (e *Engine) lastLook(ctx context.Context, key runnerapi.Key) (*App, error) {

@@ -221,7 +221,7 @@ func TestAFleetIsNudged(t *testing.T) {
 		return !slices.ContainsFunc(fleet, func(n *nudgeable) bool { return n.nudges.Load() == 0 })
 	})
 	for _, n := range fleet {
-		assert.EqualValues(t, 1, n.nudges.Load(), "once each")
+		assert.LessOrEqual(t, n.nudges.Load(), int64(nudgeTries), "again only where no answer came in time")
 	}
 }
 

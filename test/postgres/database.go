@@ -50,7 +50,10 @@ func (s *Server) Run(ctx context.Context, statements ...string) error {
 }
 
 // URL is where the database is, verified by the server's CA, with its password.
-func (d *Database) URL() string { return d.server.url(d.Name, d.Password, d.Name) }
+// A busy machine takes its time to connect.
+func (d *Database) URL() string {
+	return d.server.url(d.Name, d.Password, d.Name) + "&connect_timeout=60"
+}
 
 // URLWithoutPassword is the URL for a command line.
 func (d *Database) URLWithoutPassword() string { return d.server.url(d.Name, "", d.Name) }

@@ -123,7 +123,9 @@ func (p Postgres) tls(parameters url.Values) error {
 }
 
 func (p Postgres) bounds(cfg *pgx.ConnConfig) {
-	cfg.ConnectTimeout = connectTimeout
+	if cfg.ConnectTimeout == 0 { // else the URL's
+		cfg.ConnectTimeout = connectTimeout
+	}
 	cfg.DialFunc = (&net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: keepAliveIdle, Interval: keepAliveEvery, Count: keepAliveCount,
 	}}).DialContext
