@@ -139,22 +139,23 @@ func TestAChartThatIsABomb(t *testing.T) {
 		"entries":             {template(t, "a: [{{ range 200001 }}1,{{ end }}]"), []string{"web/templates/x.yaml", "more than 200000 entries"}},
 		"aliases":             {template(t, bomb()), []string{"web/templates/x.yaml", "alias"}},
 		"includes":            {template(t, `{{ define "a" }}{{ include "a" . }}{{ end }}{{ include "a" . }}`), []string{"web/templates/x.yaml " + memory}},
-		endless:               {template(t, `{{ define "a" }}{{ if . }}{{ include "a" (rest .) }}{{ include "a" (rest .) }}{{ end }}x{{ end }}{{ include "a" (until 60) }}`), []string{"web/templates/x.yaml takes more than 1s"}},
+		endless:               {template(t, `{{ define "a" }}{{ if . }}{{ include "a" (rest .) }}{{ include "a" (rest .) }}{{ end }}x{{ end }}{{ include "a" (until 60) }}`), []string{"web/templates/x.yaml takes more than "}},
 		"templates":           {template(t, `{{ define "a" }}{{ template "a" . }}{{ end }}{{ template "a" . }}`), []string{"web/templates/x.yaml"}},
 		"tpl":                 {template(t, `{{ define "a" }}{{ tpl "{{ include \"a\" . }}" . }}{{ end }}{{ include "a" . }}`), []string{"web/templates/x.yaml"}},
 		"charts in it":        {pack(t, inners...), []string{memory}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := rendertest.Process(t)
-			p.Patience = 5 * time.Minute // the memory has to run out before, however busy the machine is
-			if name == endless {
-				p.Patience = time.Second
-			}
 			before := resident(t)
 			began := time.Now()
-			_, err := p.Run(t.Context(), release(c.archive))
-			refused := &problem.Error{}
-			require.ErrorAs(t, err, &refused)
+			var refused *problem.Error
+			if name == endless {
+				refused = outOfTime(t, p, release(c.archive))
+			} else {
+				p.Patience = 5 * time.Minute // the memory has to run out before, however busy the machine is
+				_, err := p.Run(t.Context(), release(c.archive))
+				require.ErrorAs(t, err, &refused)
+			}
 			t.Logf("%s: %s", time.Since(began).Round(time.Millisecond), refused.Detail)
 			for _, says := range c.says {
 				assert.Contains(t, refused.Detail, says)

@@ -220,14 +220,24 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 }
 
 func TestALoopWithoutEndIsStopped(t *testing.T) {
-	p := rendertest.Process(t)
-	p.Patience = 500 * time.Millisecond
-	_, err := p.Run(t.Context(), render.Job{Type: render.Chart, Path: "web",
+	refused := outOfTime(t, rendertest.Process(t), render.Job{Type: render.Chart, Path: "web",
 		Files: chartFiles("web/templates/x.yaml", "{{ range 1000000 }}{{ range 1000000 }}{{ end }}{{ end }}")})
-	refused := &problem.Error{}
-	require.ErrorAs(t, err, &refused)
 	assert.Equal(t, problem.TooLarge, refused.Code)
-	assert.Equal(t, "rendering web/templates/x.yaml takes more than 500ms", refused.Detail)
+	assert.Contains(t, refused.Detail, "rendering web/templates/x.yaml takes more than ")
+}
+
+// outOfTime runs a job without end, with as much patience as a busy machine needs to come to the
+// first template.
+func outOfTime(t *testing.T, p render.Process, job render.Job) *problem.Error {
+	t.Helper()
+	for p.Patience = 500 * time.Millisecond; ; p.Patience *= 2 {
+		_, err := p.Run(t.Context(), job)
+		var refused *problem.Error
+		require.ErrorAs(t, err, &refused)
+		if strings.Contains(refused.Detail, "/templates/") || p.Patience > time.Minute {
+			return refused
+		}
+	}
 }
 
 // TestWhoTheSystemKilled is not said to have taken more than its limit.
