@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
 
@@ -76,7 +78,7 @@ func TestTheHostsOfAppsAreListed(t *testing.T) {
 	t.Logf("listed %s after the deploy had ended", time.Since(began).Round(time.Millisecond))
 	assert.Equal(t, "http://"+host+"/api", listed[0].URL)
 	assert.Equal(t, fmt.Sprintf("%s %s/routes:8080", agentName, namespace), fmt.Sprintf("%s %s/%s:%d", listed[0].Agent.Name, listed[0].Namespace, listed[0].App, listed[0].Port))
-	assert.Contains(t, pipeops(t, "apps", agentName, "-n", namespace, "-o", "json"), "http://"+host+"/api")
+	assert.Contains(t, pipeops(t, "apps", agentName, "-n", namespace, "-o", "json"), "NoIngressClass")
 
 	var agents []announce.Agent
 	require.NoError(t, json.Unmarshal([]byte(pipeops(t, "agents", "-o", "json")), &agents))
@@ -90,6 +92,9 @@ func TestTheHostsOfAppsAreListed(t *testing.T) {
 	_, err = ingresses.UpdateStatus(t.Context(), in, metav1.UpdateOptions{})
 	require.NoError(t, err)
 	routesWhere(t, "it is ready", func(l []listedRoute) bool { return len(l) == 1 && l[0].Ready })
+	await.Until(t, "the App has its public URL", func() bool {
+		return strings.Contains(pipeops(t, "apps", agentName, "-n", namespace, "-o", "json"), "http://"+host+"/api")
+	})
 
 	require.NoError(t, sys.KillControlPlane())
 	kept, err := sys.ControlPlane(t.Context(), "routes")

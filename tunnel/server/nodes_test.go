@@ -303,9 +303,9 @@ func TestAFrozenNodeSlowsOnlyWhatIsOnIt(t *testing.T) {
 	t.Error("Runners were served only when the multiplexer had noticed that the node is frozen")
 }
 
-// serveBesideAFrozenNode freezes the first node. Runners ask over the other one, over either, and
-// over connections that they had to either. It reports whether the node was noticed to be frozen
-// before all had their answers.
+// serveBesideAFrozenNode freezes the first node. Runners ask over the other one and over either, and
+// it reports whether the node was noticed to be frozen before these had their answers. Those who had
+// connections to either have theirs at the latest when it is noticed.
 func (all *twoNodes) serveBesideAFrozenNode(t *testing.T) (noticed bool) {
 	t.Helper()
 	either := []string{all.nodes[0].edge, all.nodes[1].edge}
@@ -324,21 +324,25 @@ func (all *twoNodes) serveBesideAFrozenNode(t *testing.T) (noticed bool) {
 			t.Error(err)
 		}
 	}
-	asking := []*runnerapi.Client{over(all.nodes[1].edge)}
+	var connected, fresh []*runnerapi.Client
 	for range 8 {
-		asking = append(asking, over(either...))
+		connected = append(connected, over(either...))
+		fresh = append(fresh, over(either...)) // whichever node each begins with
 	}
-	for _, c := range asking {
+	other := over(all.nodes[1].edge)
+	for _, c := range append(connected, other) {
 		list(c)
 	}
-	for range 8 {
-		asking = append(asking, over(either...)) // whichever node each begins with
-	}
 	all.nodes[0].wire.Freeze()
-	var answers sync.WaitGroup
-	for _, c := range asking {
-		answers.Go(func() { list(c) })
+	var served, late sync.WaitGroup
+	for _, c := range append(fresh, other) {
+		served.Go(func() { list(c) })
 	}
-	answers.Wait()
-	return !all.nodes[0].Connected(runnerapitest.AgentID)
+	for _, c := range connected {
+		late.Go(func() { list(c) })
+	}
+	served.Wait()
+	noticed = !all.nodes[0].Connected(runnerapitest.AgentID)
+	late.Wait()
+	return noticed
 }

@@ -28,9 +28,10 @@ var realParts = []string{
 	"/test/kubetest", "/test/cluster", "/test/machine", "/test/harness", "/test/buildkit",
 }
 
-// usesRealParts reports whether a package's tests import one of them.
+// usesRealParts reports whether a package's tests import one of them, or run a command line: that is
+// a child process, too.
 func (m *module) usesRealParts(pkg string) bool {
-	return slices.ContainsFunc(m.deps[pkg], func(dep string) bool {
+	return strings.HasPrefix(m.dirs[pkg], "cmd/") || slices.ContainsFunc(m.deps[pkg], func(dep string) bool {
 		return slices.ContainsFunc(realParts, func(part string) bool { return strings.HasPrefix(dep, modulePath+part) })
 	})
 }
