@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/hashicorp/go-retryablehttp"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
 )
@@ -88,13 +90,16 @@ func (c *Client) call(ctx context.Context, r *request, out any) (int, error) {
 		if err != nil || out == nil || body == nil {
 			return t.count, err
 		}
-		if err := json.Unmarshal(body, out); err != nil {
+		if err := ofAnswers.JSON(body, out); err != nil {
 			return t.count, fmt.Errorf("agent %s: %s %s: its answer makes no sense (is something else listening there?): %w",
 				c.config.AgentID, r.method, r.path, err)
 		}
 		return t.count, nil
 	}
 }
+
+// ofAnswers bounds what the values of an agent's answer take.
+var ofAnswers = bounded.Limits{Bytes: math.MaxInt32, Values: 1 << 20, Depth: 100}
 
 // brokenOffError is the end of a connection in the middle of an answer.
 type brokenOffError struct{ err error }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
@@ -24,12 +26,18 @@ var jsonFormat = huma.Format{
 	Unmarshal: decodeJSON,
 }
 
+// ofBodies bounds what the values of a body take. Its bytes each call bounds for itself.
+var ofBodies = bounded.Of(math.MaxInt32)
+
 // null stands for a null in what huma validates: it would take one for an absent field.
 type null struct{}
 
 // decodeJSON decodes a body, into an any for huma to validate and then into its type.
 func decodeJSON(data []byte, v any) error {
 	if err := soundText(data); err != nil {
+		return err
+	}
+	if err := ofBodies.CheckJSON(data); err != nil {
 		return err
 	}
 	strict, err := kjson.UnmarshalStrict(wholeNumbers(data), v)
@@ -68,9 +76,9 @@ func position(data []byte, offset int64) (line, column int) {
 	return bytes.Count(before, []byte("\n")) + 1, len(before) - bytes.LastIndexByte(before, '\n') - 1
 }
 
-// bounded is a middleware that reads the body ahead of huma, which knows neither its content
+// withBody is a middleware that reads the body ahead of huma, which knows neither its content
 // types nor its own limit before it has read all.
-func bounded(limit int64) func(huma.Context, func(huma.Context)) {
+func withBody(limit int64) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		r, w := humachi.Unwrap(ctx)
 		body, err := takeBody(w, r, limit, ctx.Operation().RequestBody)

@@ -45,7 +45,7 @@ func operation(id, method, path, tag, summary, text string, bodyLimit int64) hum
 	op := huma.Operation{
 		OperationID: id, Method: method, Path: "/v1" + path, Tags: []string{tag},
 		Summary: summary, Description: text, Errors: slices.Clone(anyCall), // huma appends to it
-		MaxBodyBytes: -1, BodyReadTimeout: -1, // bounded does both
+		MaxBodyBytes: -1, BodyReadTimeout: -1, // withBody does both
 		Metadata: map[string]any{bodyLimitOf: bodyLimit},
 	}
 	if method != http.MethodGet {
@@ -53,7 +53,7 @@ func operation(id, method, path, tag, summary, text string, bodyLimit int64) hum
 	}
 	op.Middlewares = huma.Middlewares{plain, bodyless}
 	if bodyLimit > 0 {
-		op.Middlewares = huma.Middlewares{plain, bounded(bodyLimit)}
+		op.Middlewares = huma.Middlewares{plain, withBody(bodyLimit)}
 	}
 	return op
 }

@@ -68,13 +68,13 @@ func readEvents(r io.Reader, emit func(AppEvent) error) error {
 func oneEvent(name, data string, emit func(AppEvent) error) error {
 	if name == errorEvent {
 		e := &Error{}
-		if err := json.Unmarshal([]byte(data), e); err != nil || e.Status == 0 {
+		if err := ofAnswers.JSON([]byte(data), e); err != nil || e.Status == 0 {
 			return problem.Errorf(problem.Unavailable, "try again", "the event stream broke off without saying why")
 		}
 		return e
 	}
 	var event AppEvent
-	if err := json.Unmarshal([]byte(data), &event); err != nil {
+	if err := ofAnswers.JSON([]byte(data), &event); err != nil {
 		return &stopped{reason: fmt.Errorf("an event makes no sense: %w", err)}
 	}
 	if err := emit(event); err != nil {

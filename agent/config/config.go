@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"sigs.k8s.io/yaml"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
 )
 
 // maxFile bounds the --config file, the token file and the CA file.
@@ -143,7 +144,7 @@ func readFile(path string) (map[string]any, error) {
 
 func parseFile(path string, text []byte) (map[string]any, error) {
 	values := map[string]any{}
-	if err := yaml.UnmarshalStrict(text, &values); err != nil {
+	if err := bounded.Text.YAML(text, &values); err != nil {
 		return nil, fmt.Errorf("--config: %s is not a YAML file of settings: %w", path, err)
 	}
 	return values, nil

@@ -7,8 +7,8 @@ import (
 	"os"
 
 	"github.com/spf13/pflag"
-	"sigs.k8s.io/yaml"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/appfile"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -73,21 +73,19 @@ func (f *appFlags) spec() (*runnerapi.AppSpec, error) {
 }
 
 func (f *appFlags) read() (*runnerapi.AppSpec, error) {
-	var app struct {
-		Spec runnerapi.AppSpec `json:"spec"`
-	}
 	if f.file == "" {
-		return &app.Spec, nil
+		return &runnerapi.AppSpec{}, nil
 	}
 	in, err := os.Open(f.file)
 	if err != nil {
 		return nil, fmt.Errorf("--filename: %w", err)
 	}
 	defer func() { _ = in.Close() }()
-	text, err := io.ReadAll(io.LimitReader(in, runnerapi.MaxAppBody))
-	if err == nil {
-		err = yaml.Unmarshal(text, &app)
+	text, err := io.ReadAll(io.LimitReader(in, runnerapi.MaxAppBody+1))
+	if err != nil {
+		return nil, fmt.Errorf("--filename: %s: %w", f.file, err)
 	}
+	app, err := appfile.Read(text)
 	if err != nil {
 		return nil, fmt.Errorf("--filename: %s: %w", f.file, err)
 	}

@@ -266,23 +266,6 @@ func TestAControlPlaneThatDoesNotAnswerIsWaitedForNoLongerThanPatienceLasts(t *t
 	assert.Contains(t, stderr, "the control plane could not be reached for 100ms: it does not answer")
 }
 
-func FuzzParseManifest(f *testing.F) {
-	f.Add([]byte("image: a\nreplicas: 2\n"))
-	f.Add([]byte("apiVersion: pipeops.io/v1alpha1\nkind: App\nmetadata: {name: web}\nspec: {image: a}\n"))
-	f.Add([]byte("---\nimage: a\n---\nimage: b\n"))
-	f.Add([]byte(`{"image":"a","image":"b"}`))
-	f.Add([]byte("a: &a [*a]"))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		if len(text) > 4096 {
-			return
-		}
-		m, err := parseManifest(text)
-		if err == nil && several(text) {
-			t.Fatalf("one of several was taken: %+v", m)
-		}
-	})
-}
-
 func FuzzParsePort(f *testing.F) {
 	f.Add("http=80:8080/udp")
 	f.Add("=1")
@@ -290,18 +273,6 @@ func FuzzParsePort(f *testing.F) {
 		p, err := parsePort(s)
 		if err == nil && (p.Port < 1 || p.Port > 65535 || p.Service < 0 || p.Service > 65535) {
 			t.Fatalf("%q: %+v", s, p)
-		}
-	})
-}
-
-func FuzzParseSpec(f *testing.F) {
-	f.Add([]byte("image: a\nargs: [x]\n"))
-	f.Add([]byte("jobs:\n  - {name: a, image: b}\n"))
-	f.Add([]byte("a: &a [*a]\n---\n{}"))
-	f.Fuzz(func(_ *testing.T, text []byte) {
-		if len(text) <= maxManifest {
-			_ = parseSpec(text, &runnerapi.JobSpec{})
-			_ = parseSpec(text, &runnerapi.PipelineSpec{})
 		}
 	})
 }

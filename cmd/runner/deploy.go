@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/appfile"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -67,7 +68,7 @@ func (c *deployCommand) args(cmd *cobra.Command, args []string) error {
 }
 
 func (c *deployCommand) run(cmd *cobra.Command, args []string) error {
-	m := manifest{}
+	m := appfile.File{}
 	if c.file != "" {
 		var err error
 		if m, err = readManifest(c.file, c.in); err != nil {
@@ -93,7 +94,7 @@ func (c *deployCommand) run(cmd *cobra.Command, args []string) error {
 
 // name finds the App's name and namespace, in the arguments or the file, and
 // refuses to guess where they differ.
-func (c *deployCommand) name(cmd *cobra.Command, args []string, m manifest) (string, error) {
+func (c *deployCommand) name(cmd *cobra.Command, args []string, m appfile.File) (string, error) {
 	switch {
 	case m.Namespace != "" && !cmd.Flags().Changed("namespace"):
 		c.namespace = m.Namespace

@@ -9,7 +9,7 @@ import (
 	"io/fs"
 	"os"
 
-	"sigs.k8s.io/yaml"
+	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
 )
 
 // maxKubeconfig bounds a file that is added to, in bytes.
@@ -52,7 +52,7 @@ func parseKubeconfig(path string, text []byte) (kubeconfig, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return config, nil
 	}
-	if err := yaml.Unmarshal(text, &config); err != nil {
+	if err := bounded.Of(maxKubeconfig).LooseYAML(text, &config); err != nil {
 		return nil, fmt.Errorf("%s is no kubeconfig: %w", path, err)
 	}
 	if kind, there := config["kind"]; config == nil || len(config) > 0 && (!there || kind != "Config") {
@@ -102,4 +102,4 @@ func (k kubeconfig) put(list, name string, part map[string]any) error {
 	return nil
 }
 
-func (k kubeconfig) encode() ([]byte, error) { return yaml.Marshal(map[string]any(k)) }
+func (k kubeconfig) encode() ([]byte, error) { return bounded.ToYAML(map[string]any(k)) }

@@ -16,8 +16,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -94,7 +94,7 @@ func (c *releaseDeploy) gather() (err error) {
 			return usageError{fmt.Errorf("--values: %w", err)}
 		}
 		values := map[string]any{}
-		if err := yaml.UnmarshalStrict(text, &values); err != nil {
+		if err := bounded.Of(maxValuesFile).YAML(text, &values); err != nil {
 			return usageError{fmt.Errorf("--values: %s: %w", file, err)}
 		}
 		merge(c.spec.Values, values)

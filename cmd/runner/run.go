@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/appfile"
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -49,24 +49,12 @@ func (f *runFlags) read(spec any) error {
 	}
 	text, err := readLimited(f.file, f.in, maxManifest)
 	if err == nil {
-		err = parseSpec(text, spec)
+		err = appfile.Decode(text, spec)
 	}
 	if err != nil {
 		return usageError{fmt.Errorf("%s: %w", f.file, err)}
 	}
 	return nil
-}
-
-// parseSpec reads a bare spec, in YAML or JSON, and refuses what it does not know.
-func parseSpec(text []byte, spec any) error {
-	if several(text) {
-		return errors.New("holds more than one document")
-	}
-	doc, err := yaml.YAMLToJSONStrict(text)
-	if err != nil {
-		return err
-	}
-	return kjsonStrict(doc, spec)
 }
 
 // runName is the run's: the flag's, the file's, or one that no other has.

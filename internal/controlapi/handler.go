@@ -3,6 +3,7 @@ package controlapi
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/rs/zerolog"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
@@ -70,10 +72,14 @@ func NewHandler(cfg HandlerConfig) http.Handler {
 	return router
 }
 
+// jsonFormat is huma's, within limits: a body's bytes each call bounds for itself.
+var jsonFormat = huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: bounded.Of(math.MaxInt32).JSON}
+
 func apiConfig(version string) huma.Config {
 	cfg := huma.DefaultConfig("PipeOps control plane: agents' API", version)
 	// No page that loads scripts from elsewhere, no $schema in answers.
 	cfg.DocsPath, cfg.SchemasPath, cfg.CreateHooks = "", "", nil
+	cfg.Formats = map[string]huma.Format{"application/json": jsonFormat, "json": jsonFormat}
 	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"token":       {Type: "http", Scheme: "bearer", Description: "Enrolment token."},
 		"certificate": {Type: "mutualTLS", Description: "The agent's certificate."},

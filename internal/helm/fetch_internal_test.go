@@ -264,6 +264,8 @@ func TestIndexesOfEachForm(t *testing.T) {
 	}
 	for what, text := range map[string]string{
 		"a page": "<html><body>no</body></html>", "nothing": "", "a bomb": "entries:\n  web:\n  - version: &a [x,x]\n    urls: [*a, *b]\n",
+		"a bomb of texts":       "entries:\n  web:\n  - version: &a " + strings.Repeat("x", 100<<10) + "\n    urls: [" + strings.Repeat("*a,", 900) + "*a]\n",
+		"a bomb in JSON's form": `{"x": &a "` + strings.Repeat("x", 100<<10) + `", "entries": {"web": [{"urls": [` + strings.Repeat("*a,", 900) + `*a]}]}}`,
 	} {
 		_, err := entriesOf(strings.NewReader(text), "web")
 		assert.Equal(t, problem.Invalid, refusal(t, err).Code, what)

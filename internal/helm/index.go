@@ -11,14 +11,17 @@ import (
 	"strings"
 
 	"github.com/Masterminds/semver/v3"
-	"sigs.k8s.io/yaml"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // maxEntries bounds what an index says of one chart.
 const maxEntries = 4 << 20
+
+// ofIndex are the limits of that: charts of years have thousands of versions.
+var ofIndex = bounded.Limits{Bytes: maxEntries, Values: 300_000, Aliases: 20_000, Expanded: maxEntries, Depth: 20}
 
 // entry is a version of a chart in a repository's index.
 type entry struct {
@@ -170,7 +173,7 @@ func (s *sectionScanner) entries(whole []byte) ([]entry, error) {
 	}
 	if s.block {
 		found := map[string][]entry{}
-		if err := yaml.Unmarshal(s.section.Bytes(), &found); err != nil {
+		if err := ofIndex.LooseYAML(s.section.Bytes(), &found); err != nil {
 			return nil, bad(err)
 		}
 		return found[s.name], nil
@@ -178,14 +181,14 @@ func (s *sectionScanner) entries(whole []byte) ([]entry, error) {
 	if len(whole) > maxEntries {
 		return nil, tooLarge("the repository's index, which is not in the form that helm repo index writes,", maxEntries)
 	}
-	var index struct {
+	var all struct {
 		Entries map[string][]entry `json:"entries"`
 	}
-	if err := yaml.Unmarshal(whole, &index); err != nil {
+	if err := ofIndex.LooseYAML(whole, &all); err != nil {
 		return nil, bad(err)
 	}
-	if index.Entries == nil {
+	if all.Entries == nil {
 		return nil, bad(fmt.Errorf("it has no entries"))
 	}
-	return index.Entries[s.name], nil
+	return all.Entries[s.name], nil
 }

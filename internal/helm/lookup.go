@@ -54,13 +54,13 @@ func (g *getter) lookup(ctx context.Context, q render.Question) ([]byte, error) 
 	return object, kubeproblem.From(err, "looking up a "+q.Kind)
 }
 
-// bounded is the body of an answer of which there may be too much.
-type bounded struct {
+// measured is the body of an answer of which there may be too much.
+type measured struct {
 	io.ReadCloser
 	left int
 }
 
-func (b *bounded) Read(p []byte) (int, error) {
+func (b *measured) Read(p []byte) (int, error) {
 	if b.left <= 0 {
 		return 0, problem.Errorf(problem.TooLarge, "look up one by its name", "the chart looks up more than %d MiB at once", maxLookup>>20)
 	}
@@ -72,7 +72,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 // limited is an answer to a template.
 func limited(resp *http.Response, err error) (*http.Response, error) {
 	if err == nil {
-		resp.Body = &bounded{resp.Body, maxLookup}
+		resp.Body = &measured{resp.Body, maxLookup}
 	}
 	return resp, err
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
 	"github.com/pipeops/pipeops-vm-agent/internal/bounds"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -34,9 +35,16 @@ func (o *object) where() string {
 	return o.at()
 }
 
+// ofObjects bounds what the aliases of a template's text stand for, as the process that
+// rendered it did; what is read from the cluster another program may have written.
+var ofObjects = bounded.Limits{Bytes: 64 << 20, Values: 200_000, Aliases: 10_000, Expanded: 8 << 20, Depth: 1000}
+
 // parseObjects takes the documents of a rendered template apart, and lists in them.
 func parseObjects(source, text, hook string) ([]*object, error) {
 	bad := func(err error) error { return unreadable(fmt.Errorf("%s: %w", source, err)) }
+	if err := ofObjects.PlainAliases([]byte(text)); err != nil {
+		return nil, bad(err)
+	}
 	documents := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
 	var all []*object
 	for {

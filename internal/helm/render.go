@@ -129,6 +129,11 @@ func objectsOf(crds []render.Text, files map[string]string) ([]*object, error) {
 		}
 		all = append(all, found...)
 	}
+	for name, text := range files { // Helm's own reading of them has no limits
+		if err := ofObjects.PlainAliases([]byte(text)); err != nil {
+			return nil, unreadable(fmt.Errorf("%s: %w", name, err))
+		}
+	}
 	hooks, manifests, err := releaseutil.SortManifests(files, nil, releaseutil.InstallOrder)
 	if err != nil {
 		return nil, unreadable(err)

@@ -1,6 +1,8 @@
 package helm
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -50,6 +52,21 @@ func TestAChartThatDoesNotRenderNamesTemplateAndLine(t *testing.T) {
 	assert.Contains(t, refusal(t, err).Detail, "replicas")
 	_, err = become(t, packed(t, "web/Chart.yaml", chartYAML+"kubeVersion: '>=99'\n"), nil)
 	assert.Contains(t, refusal(t, err).Detail, "wants Kubernetes >=99")
+}
+
+// TestAliasesOfWhatAChartRendersTo are not written out in the agent: neither of a template,
+// nor of a release that another program stored.
+func TestAliasesOfWhatAChartRendersTo(t *testing.T) {
+	bomb := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  a: &a " + strings.Repeat("x", 64<<10) + "\n"
+	for i := range 200 {
+		bomb += fmt.Sprintf("  k%d: *a\n", i)
+	}
+	_, err := become(t, packed(t, "web/Chart.yaml", chartYAML, "web/templates/a.yaml", bomb), nil)
+	assert.Contains(t, refusal(t, err).Detail, "aliases (*NAME) stand for more than")
+	_, err = parseObjects("release web", bomb, "")
+	assert.Contains(t, refusal(t, err).Detail, "aliases (*NAME) stand for more than")
+	_, err = objectsOf(nil, map[string]string{"web/templates/a.yaml": bomb})
+	assert.Contains(t, refusal(t, err).Detail, "aliases (*NAME) stand for more than")
 }
 
 // TestWhatAPolicyIsAskedAbout: every object, hooks and lists too, and every container.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -16,7 +17,7 @@ var _ runnerapi.Manifests = API{}
 // Apply implements runnerapi.Manifests. How much is in memory for all calls together is
 // bounded: who comes when there is no room waits for it.
 func (a API) Apply(ctx context.Context, set runnerapi.Key, text []byte, opts runnerapi.ApplyOptions) (Result, error) {
-	room := int64(min(values(text), maxValues))
+	room := int64(min(bounded.Values(text), limits.Values))
 	if err := a.room.Acquire(ctx, room); err != nil {
 		return Result{}, kubeproblem.From(err, "waiting for other sets")
 	}

@@ -1,21 +1,18 @@
 package manifests
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"regexp"
-	"strings"
 	"sync"
 
-	yamlnode "go.yaml.in/yaml/v3" // for its nodes, which know their lines and leave aliases as they are
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
 	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -24,13 +21,10 @@ import (
 const (
 	MaxBytes     = runnerapi.MaxManifestsBody // of the stream
 	MaxDocuments = 1000                       // and objects, those of Lists included
-	// maxValues bounds the lines, entries and levels of the stream, and what its aliases
-	// stand for: a value takes some hundred bytes while it is read.
-	maxValues = 100_000
-	// maxExpanded bounds the texts, in bytes, with what aliases stand for.
-	maxExpanded = 2 * MaxBytes
-	maxNesting  = 100 // the deepest schema of a well-known CRD has half of that
 )
+
+// limits are those of a stream. The deepest schema of a well-known CRD has half of the depth.
+var limits = bounded.Of(MaxBytes)
 
 // Documents are what a stream holds.
 type Documents struct {
@@ -61,14 +55,13 @@ func Read(r io.Reader) (Documents, error) {
 	if len(text) > MaxBytes {
 		return Documents{}, problem.Errorf(problem.TooLarge, "apply it as several sets", "the manifests have more than %d bytes", MaxBytes)
 	}
-	if n := values(text); n > maxValues {
-		return Documents{}, problem.Errorf(problem.TooLarge, "apply it as several sets",
-			"the manifests have more than %d lines, entries and levels", maxValues)
+	if err := limits.Scan(text); err != nil {
+		return Documents{}, problem.Errorf(problem.TooLarge, "apply it as several sets", "the manifests are too large: %v", err)
 	}
 	reading.Lock()
 	defer reading.Unlock()
-	d := &decoder{docs: Documents{where: map[*unstructured.Unstructured]string{}}}
-	for _, part := range split(text) {
+	d := &decoder{docs: Documents{where: map[*unstructured.Unstructured]string{}}, budget: limits.Budget()}
+	for _, part := range bounded.Split(text) {
 		if err := d.document(part); err != nil {
 			return Documents{}, err
 		}
@@ -76,53 +69,12 @@ func Read(r io.Reader) (Documents, error) {
 	return d.docs, nil
 }
 
-// values is no less than how many values a parser can make of a text: each entry of
-// YAML begins a line, or comes after one of these.
-func values(text []byte) int {
-	n := 1
-	for _, sign := range []string{"\n", "\r", ",", "[", "{", "- ", "-\t", "? ", "\u0085", "\u2028", "\u2029"} {
-		n += bytes.Count(text, []byte(sign))
-	}
-	return n
-}
-
-// part is the text of a document.
-type part struct {
-	text []byte
-	line int // its first, from 1
-}
-
-// split cuts a stream where a line is a document marker. In YAML no text can have such
-// a line within it.
-func split(text []byte) (parts []part) {
-	text = bytes.TrimPrefix(text, []byte("\ufeff"))
-	start, line, first := 0, 1, 1
-	for at := 0; at < len(text); {
-		end := len(text)
-		if n := bytes.IndexByte(text[at:], '\n'); n >= 0 {
-			end = at + n + 1
-		}
-		if at > start && marker(text[at:end]) {
-			parts = append(parts, part{text[start:at], first})
-			start, first = at, line
-		}
-		at = end
-		line++
-	}
-	return append(parts, part{text[start:], first})
-}
-
-func marker(line []byte) bool {
-	rest, ok := bytes.CutPrefix(line, []byte("---"))
-	return ok && (len(rest) == 0 || bytes.IndexByte([]byte(" \t\r\n"), rest[0]) >= 0)
-}
-
 // decoder reads document after document.
 type decoder struct {
 	docs   Documents
 	number int // of the document, from 1; those that are empty do not count
 	first  int // line of its text
-	budget budget
+	budget *bounded.Budget
 }
 
 // fail names the document and the line, counted within the document's text.
@@ -131,33 +83,40 @@ func (d *decoder) fail(line int, format string, args ...any) error {
 	return problem.Errorf(problem.Invalid, "correct the document", format, args...).WithField("body").WithLocation(at)
 }
 
+// unread is why a document was not read; its line is counted within the stream.
+func (d *decoder) unread(err error) error {
+	e := &bounded.Error{}
+	if !errors.As(err, &e) {
+		return err
+	}
+	return d.fail(e.Line-d.first+1, "%s", e.Message)
+}
+
 func (d *decoder) at(line int) string {
 	return fmt.Sprintf("document %d, line %d", d.number, d.first+line-1)
 }
 
-func (d *decoder) document(p part) error {
+func (d *decoder) document(p bounded.Part) error {
 	d.number++
-	d.first = p.line
-	root, err := d.parse(p.text)
+	d.first = p.Line
+	document, err := d.budget.Document(p)
 	if err != nil {
-		return err
+		return d.unread(err)
 	}
-	if root == nil { // comments alone
+	if document == nil { // comments alone
 		d.number--
 		return nil
 	}
+	root := document.Root
 	if d.number > MaxDocuments {
 		return tooMany(d.at(root.Line))
 	}
-	if err := d.check(root, 0); err != nil {
-		return err
-	}
-	if root.Kind != yamlnode.MappingNode {
+	if root.Kind != bounded.Mapping {
 		return d.fail(root.Line, "a manifest is a mapping with apiVersion, kind and metadata")
 	}
-	raw, err := yaml.YAMLToJSONStrict(p.text)
-	if err != nil { // it quotes what it reads, which may be secret
-		return d.fail(root.Line, "the document cannot be read as Kubernetes reads YAML")
+	raw, err := document.JSON()
+	if err != nil {
+		return d.unread(err)
 	}
 	object := map[string]any{}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &object); err != nil {
@@ -170,103 +129,15 @@ func tooMany(at string) error {
 	return problem.Errorf(problem.TooLarge, "apply them as several sets", "there are more than %d manifests", MaxDocuments).WithField("body").WithLocation(at)
 }
 
-var yamlLine = regexp.MustCompile(`^yaml: line (\d+): `)
-
-// parse reads the nodes of one document; nil for none.
-func (d *decoder) parse(text []byte) (root *yamlnode.Node, err error) {
-	defer func() { // a parser of strangers' texts must not take the agent with it
-		if recover() != nil {
-			root, err = nil, d.fail(1, "the document is not YAML")
-		}
-	}()
-	decoder := yamlnode.NewDecoder(bytes.NewReader(text))
-	doc, next := yamlnode.Node{}, yamlnode.Node{}
-	if err := decoder.Decode(&doc); errors.Is(err, io.EOF) {
-		return nil, nil
-	} else if err != nil {
-		return nil, d.syntax(err)
-	}
-	if err := decoder.Decode(&next); err == nil {
-		return nil, d.fail(next.Line, "a document begins without a line ---")
-	} else if !errors.Is(err, io.EOF) {
-		return nil, d.syntax(err)
-	}
-	if doc.Kind != yamlnode.DocumentNode || len(doc.Content) != 1 {
-		return nil, nil
-	}
-	root = doc.Content[0]
-	if root.Kind == yamlnode.ScalarNode && root.Tag == "!!null" {
-		return nil, nil
-	}
-	return root, nil
-}
-
-// syntax says what a parser says, without what it quotes.
-func (d *decoder) syntax(err error) error {
-	text, line := err.Error(), 1
-	if m := yamlLine.FindStringSubmatch(text); m != nil {
-		_, _ = fmt.Sscan(m[1], &line)
-		text = text[len(m[0]):]
-	}
-	text = quotedText.ReplaceAllString(strings.TrimPrefix(text, "yaml: "), "…")
-	return d.fail(line, "not YAML: %.200s", text)
-}
-
-var quotedText = regexp.MustCompile("`[^`]*`|\"[^\"]*\"|'[^']{2,}'")
-
-// budget is what is left of what a stream may be.
-type budget struct{ values, bytes int }
-
-// check walks a document with its aliases, as often as they stand for something.
-func (d *decoder) check(n *yamlnode.Node, depth int) error {
-	d.budget.values++
-	d.budget.bytes += len(n.Value)
-	switch {
-	case d.budget.values > maxValues || d.budget.bytes > maxExpanded:
-		return d.fail(n.Line, "aliases (*NAME) stand for more than a manifest can hold: write the values out")
-	case depth > maxNesting:
-		return d.fail(n.Line, "values are nested more than %d deep", maxNesting)
-	case n.Kind == yamlnode.AliasNode:
-		return d.check(n.Alias, depth+1)
-	case n.Kind == yamlnode.MappingNode:
-		return d.mapping(n, depth)
-	}
-	for _, child := range n.Content {
-		if err := d.check(child, depth+1); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (d *decoder) mapping(n *yamlnode.Node, depth int) error {
-	seen := make(map[string]int, len(n.Content)/2)
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key := n.Content[i]
-		if key.Kind != yamlnode.ScalarNode {
-			return d.fail(key.Line, "a key has to be a text")
-		}
-		if before, twice := seen[key.Value]; twice {
-			return d.fail(key.Line, "the key %.100q is there twice, first in line %d", key.Value, d.first+before-1)
-		}
-		seen[key.Value] = key.Line
-		d.budget.bytes += len(key.Value)
-		if err := d.check(n.Content[i+1], depth+1); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // take adds an object, or the items of a List.
-func (d *decoder) take(object map[string]any, node *yamlnode.Node) error {
+func (d *decoder) take(object map[string]any, node *bounded.Node) error {
 	u := &unstructured.Unstructured{Object: object}
 	items, isList := object["items"].([]any)
 	if kind, _ := object["kind"].(string); isList && kind == "List" && object["apiVersion"] == "v1" {
 		nodes := entry(node, "items")
 		for i, item := range items {
 			at := node
-			if nodes != nil && nodes.Kind == yamlnode.SequenceNode && i < len(nodes.Content) {
+			if nodes != nil && nodes.Kind == bounded.Sequence && i < len(nodes.Content) {
 				at = nodes.Content[i]
 			}
 			fields, ok := item.(map[string]any)
@@ -295,11 +166,11 @@ func (d *decoder) take(object map[string]any, node *yamlnode.Node) error {
 }
 
 // entry is the value of a key, or nil.
-func entry(n *yamlnode.Node, key string) *yamlnode.Node {
-	for n != nil && n.Kind == yamlnode.AliasNode {
+func entry(n *bounded.Node, key string) *bounded.Node {
+	for n != nil && n.Kind == bounded.Alias {
 		n = n.Alias
 	}
-	if n == nil || n.Kind != yamlnode.MappingNode {
+	if n == nil || n.Kind != bounded.Mapping {
 		return nil
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -311,7 +182,7 @@ func entry(n *yamlnode.Node, key string) *yamlnode.Node {
 }
 
 // line is where a key's value is, or where n is.
-func line(n *yamlnode.Node, keys ...string) int {
+func line(n *bounded.Node, keys ...string) int {
 	at := n.Line
 	for _, key := range keys {
 		if n = entry(n, key); n == nil {
@@ -328,7 +199,7 @@ var (
 )
 
 // sound looks at what every object has.
-func (d *decoder) sound(u *unstructured.Unstructured, n *yamlnode.Node) error {
+func (d *decoder) sound(u *unstructured.Unstructured, n *bounded.Node) error {
 	text := func(fields ...string) (string, bool) {
 		s, _, err := unstructured.NestedString(u.Object, fields...)
 		return s, err == nil

@@ -6,7 +6,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/diff" // Go's own: unified, and n log n where others are quadratic
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
 )
 
 // maxDiff bounds one object's diff, in bytes.
@@ -33,7 +34,7 @@ func yamlOf(object map[string]any) []byte {
 	if object == nil {
 		return nil
 	}
-	text, err := yaml.Marshal(object)
+	text, err := bounded.ToYAML(object)
 	if err != nil { // it came from JSON
 		return nil
 	}

@@ -100,7 +100,7 @@ func New(c Config) *Applier {
 	if c.ServiceAccount == "" {
 		c.ServiceAccount = managed.FieldManager
 	}
-	return &Applier{config: c, scope: managed.Scope{Agent: c.Namespace, Only: c.Namespaces}, inWork: map[Set]bool{}, room: semaphore.NewWeighted(maxValues)}
+	return &Applier{config: c, scope: managed.Scope{Agent: c.Namespace, Only: c.Namespaces}, inWork: map[Set]bool{}, room: semaphore.NewWeighted(int64(limits.Values))}
 }
 
 // api is the Kubernetes API for any kind.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
 )
 
@@ -44,17 +45,17 @@ func peakMiB(t *testing.T, do func()) uint64 {
 func TestMemoryIsBounded(t *testing.T) {
 	const head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\nx: "
 	for name, text := range map[string]string{
-		"a list":    head + "[" + strings.Repeat("x,", maxValues-20) + "x]",
-		"mappings":  head + "\n" + strings.Repeat("- {a: b}\n", maxValues/3-20),
+		"a list":    head + "[" + strings.Repeat("x,", limits.Values-20) + "x]",
+		"mappings":  head + "\n" + strings.Repeat("- {a: b}\n", limits.Values/3-20),
 		"one text":  head + strings.Repeat("x", MaxBytes-len(head)),
-		"one block": head + "|\n" + strings.Repeat(" "+strings.Repeat("x", 38)+"\n", maxValues-20),
+		"one block": head + "|\n" + strings.Repeat(" "+strings.Repeat("x", 38)+"\n", limits.Values-20),
 	} {
 		t.Run(name, func(t *testing.T) {
 			peak := peakMiB(t, func() {
 				_, err := Read(strings.NewReader(text))
 				require.NoError(t, err)
 			})
-			t.Logf("%d bytes, %d values: %d MiB", len(text), values([]byte(text)), peak)
+			t.Logf("%d bytes, %d values: %d MiB", len(text), bounded.Values([]byte(text)), peak)
 			assert.Less(t, peak, uint64(80))
 		})
 	}

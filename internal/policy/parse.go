@@ -11,8 +11,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -63,9 +63,9 @@ func Parse(text []byte) (Document, error) {
 	if len(text) > MaxSize {
 		return Document{}, flaw("", "use patterns instead of long lists", "the policy has more than %d bytes", MaxSize)
 	}
-	raw, err := yaml.YAMLToJSONStrict(text)
+	raw, err := bounded.Of(MaxSize).FromYAML(text)
 	if err != nil {
-		return Document{}, flaw("", fixDocument, "not YAML: %v", err)
+		return Document{}, flaw("", fixDocument, "%v", err)
 	}
 	var doc Document
 	strict, err := kjson.UnmarshalStrict(raw, &doc)

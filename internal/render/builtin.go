@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/kustomize/api/resmap"
 	"sigs.k8s.io/kustomize/api/resource"
 	"sigs.k8s.io/kustomize/api/types"
-	"sigs.k8s.io/yaml"
+	sigsyaml "sigs.k8s.io/yaml"
 )
 
 // builtins are the plugins that are part of kustomize and do no more than fields of a
@@ -113,7 +113,7 @@ func filesOfPlugin(kind string, text []byte) ([]string, error) {
 		} `json:"replacements"`
 		types.KvPairSources
 	}
-	if err := yaml.Unmarshal(text, &config); err != nil {
+	if err := sigsyaml.Unmarshal(text, &config); err != nil {
 		return nil, err
 	}
 	switch kind {

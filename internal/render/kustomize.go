@@ -1,17 +1,15 @@
 package render
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"path"
 	"strings"
 
-	yamlnode "go.yaml.in/yaml/v3" // for its nodes, which leave aliases as they are
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
 )
 
 // What a kustomization may load, counting again what it loads again: twenty folders that
@@ -193,41 +191,13 @@ func (l *walk) take(name string) error {
 	return l.fs.WriteFile("/"+name, l.files[name])
 }
 
-// maxExpanded is how many values a file may have, with what its aliases stand for:
-// kustomize writes them out.
-const maxExpanded = 200_000
+// aliased bounds what the aliases of a text stand for: what renders it writes them out.
+var aliased = bounded.Limits{Bytes: maxLoaded, Values: maxValues, Aliases: 10_000, Expanded: maxLoaded, Depth: 1000}
 
 // plainAliases refuses YAML whose aliases stand for more than anybody means.
 func plainAliases(text []byte) error {
-	if !bytes.ContainsRune(text, '*') {
-		return nil
+	if err := aliased.PlainAliases(text); bounded.Exceeded(err) {
+		return err
 	}
-	d := yamlnode.NewDecoder(bytes.NewReader(text))
-	for {
-		var n yamlnode.Node
-		err := d.Decode(&n)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return nil //nolint:nilerr // no YAML, such as a configuration file: kustomize says so where it needs it
-		}
-		left := maxExpanded
-		if expand(&n, &left); left < 0 {
-			return errors.New("aliases (*NAME) stand for more than a manifest can hold: write the values out")
-		}
-	}
-}
-
-func expand(n *yamlnode.Node, left *int) {
-	if *left--; *left < 0 {
-		return
-	}
-	if n.Alias != nil {
-		expand(n.Alias, left)
-		return
-	}
-	for _, c := range n.Content {
-		expand(c, left)
-	}
+	return nil // or no YAML, such as a configuration file: kustomize says so where it needs it
 }

@@ -117,7 +117,7 @@ func (p Process) run(ctx context.Context, j Job) (Result, error) {
 	if err := cmd.Start(); err != nil {
 		return Result{}, fmt.Errorf("start a process that renders: %w", err)
 	}
-	answer := &bounded{out, maxAnswer}
+	answer := &measured{out, maxAnswer}
 	d := downstream{out: gob.NewEncoder(in), in: gob.NewDecoder(answer), lookup: p.Lookup}
 	r, said := d.result(ctx, j)
 	_ = in.Close()
@@ -219,13 +219,13 @@ func firstLineOf(text string) string {
 	return line
 }
 
-// bounded ends what a child may write.
-type bounded struct {
+// measured ends what a child may write.
+type measured struct {
 	io.Reader
 	left int
 }
 
-func (b *bounded) Read(p []byte) (int, error) {
+func (b *measured) Read(p []byte) (int, error) {
 	if b.left <= 0 {
 		return 0, errors.New("more than the limit")
 	}

@@ -148,7 +148,9 @@ func (r *reading) document(name string, d document) error {
 	var value any
 	err := errors.New("a manifest has no zero bytes")
 	if bytes.IndexByte(d.text, 0) < 0 {
-		err = sigsyaml.Unmarshal(d.text, &value)
+		if err = plainAliases(d.text); err == nil {
+			err = sigsyaml.Unmarshal(d.text, &value)
+		}
 	}
 	switch {
 	case err != nil:

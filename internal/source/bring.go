@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"strings"
 
-	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/appfile"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
 	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
@@ -160,7 +158,7 @@ func appFile(o *object, files git.Files) ([]byte, error) {
 }
 
 func decodeApp(o *object, text []byte) (runnerapi.AppSpec, error) {
-	spec, err := DecodeApp(text, appKey(o))
+	spec, err := readApp(text, appKey(o))
 	switch {
 	case err != nil && o.Spec.AppSpec != "":
 		return spec, problem.Errorf(problem.Invalid, "correct it", "%v", err).WithField("appSpec")
@@ -188,56 +186,18 @@ func (k *Keeper) deploy(ctx context.Context, o *object, commit string, spec runn
 	return app.Generation, err
 }
 
-// DecodeApp reads a spec, or an App of this name, in YAML or JSON. It refuses what it does
-// not know: a field with a typo would otherwise be left out in silence.
-func DecodeApp(text []byte, key runnerapi.Key) (runnerapi.AppSpec, error) {
-	if len(text) > runnerapi.MaxAppBody {
-		return runnerapi.AppSpec{}, fmt.Errorf("has more than %d bytes", runnerapi.MaxAppBody)
-	}
-	doc, err := yaml.YAMLToJSONStrict(text)
-	if err != nil {
+// readApp reads a spec, or an App of this name.
+func readApp(text []byte, key runnerapi.Key) (runnerapi.AppSpec, error) {
+	file, err := appfile.Read(text)
+	switch {
+	case err != nil:
 		return runnerapi.AppSpec{}, err
-	}
-	var file struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
-		Metadata   struct {
-			Name        string            `json:"name"`
-			Namespace   string            `json:"namespace"`
-			Labels      map[string]string `json:"labels"`
-			Annotations map[string]string `json:"annotations"`
-		} `json:"metadata"`
-		Spec runnerapi.AppSpec `json:"spec"`
-	}
-	var head struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
-	}
-	if kjson.UnmarshalCaseSensitivePreserveInts(doc, &head) != nil {
-		return runnerapi.AppSpec{}, errors.New("is not an object")
-	}
-	if head.APIVersion == "" && head.Kind == "" {
-		var spec runnerapi.AppSpec
-		return spec, strictly(doc, &spec)
-	}
-	if head.APIVersion != "pipeops.io/v1alpha1" || head.Kind != "App" {
-		return runnerapi.AppSpec{}, fmt.Errorf("is a %.60q of %.60q, not an App of pipeops.io/v1alpha1", head.Kind, head.APIVersion)
-	}
-	if err := strictly(doc, &file); err != nil {
-		return runnerapi.AppSpec{}, err
-	}
-	if n := file.Metadata.Name; n != "" && n != key.Name {
-		return runnerapi.AppSpec{}, fmt.Errorf("is App %.63q; the source is for App %q: set app in the source", n, key.Name)
-	}
-	if n := file.Metadata.Namespace; n != "" && n != key.Namespace {
-		return runnerapi.AppSpec{}, fmt.Errorf("is for namespace %.63q; the source is in %q", n, key.Namespace)
+	case file.Name != "" && file.Name != key.Name:
+		return runnerapi.AppSpec{}, fmt.Errorf("is App %.63q; the source is for App %q: set app in the source", file.Name, key.Name)
+	case file.Namespace != "" && file.Namespace != key.Namespace:
+		return runnerapi.AppSpec{}, fmt.Errorf("is for namespace %.63q; the source is in %q", file.Namespace, key.Namespace)
 	}
 	return file.Spec, nil
-}
-
-func strictly(doc []byte, into any) error {
-	strict, err := kjson.UnmarshalStrict(doc, into)
-	return errors.Join(append(strict, err)...)
 }
 
 // bringManifests renders the files and applies what comes of it; it answers how many

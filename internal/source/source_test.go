@@ -563,14 +563,3 @@ func TestErrorsAreTold(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, list, 1)
 }
-
-func FuzzDecodeApp(f *testing.F) {
-	f.Add("image: registry.example.com/web:1\nreplicas: 2\n")
-	f.Add("apiVersion: pipeops.io/v1alpha1\nkind: App\nmetadata: {name: web}\nspec: {image: a}\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		spec, err := source.DecodeApp([]byte(text), runnerapi.Key{Namespace: "production", Name: "web"})
-		if err == nil {
-			_ = spec.Validate() // takes whatever was decoded
-		}
-	})
-}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	cloudevents "github.com/cloudevents/sdk-go/v2/event"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
 )
 
 // ContentType is the media type of an encoded event.
@@ -91,6 +93,9 @@ func (e *Event) Encoded() (Encoded, error) {
 	return Encoded{ID: e.ID, Type: e.Type, AgentID: e.AgentID, Time: e.Time, Runners: e.Runners, Body: body}, err
 }
 
+// ofEvents bounds what the values of an event take.
+var ofEvents = bounded.Of(MaxEventSize)
+
 // Decode reads what Encode wrote. Attributes and data fields that it does not
 // know are skipped; anything missing or malformed is a [FieldError].
 func Decode(body []byte) (Event, error) {
@@ -101,7 +106,7 @@ func Decode(body []byte) (Event, error) {
 		return Event{}, err
 	}
 	var ce cloudevents.Event
-	if err := json.Unmarshal(body, &ce); err != nil {
+	if err := ofEvents.JSON(body, &ce); err != nil {
 		return Event{}, fieldErr("", "not CloudEvents 1.0 JSON: %s", clip(err.Error()))
 	}
 	e := Event{
@@ -129,7 +134,7 @@ func Decode(body []byte) (Event, error) {
 // does not use.
 func precheck(body []byte) error {
 	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(body, &fields); err != nil {
+	if err := ofEvents.JSON(body, &fields); err != nil {
 		return fieldErr("", "not a JSON object: %s", clip(err.Error()))
 	}
 	switch string(fields["specversion"]) {

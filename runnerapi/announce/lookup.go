@@ -65,7 +65,7 @@ func (c *SnapshotClient) agent(ctx context.Context, nameOrID string) (agent Agen
 	if err != nil {
 		return agent, err
 	}
-	if err := json.Unmarshal(body, &agent); err != nil {
+	if err := ofPages.JSON(body, &agent); err != nil {
 		return Agent{}, fmt.Errorf("the answer is not the JSON expected: %w; check the control plane's URL", err)
 	}
 	if err := agent.Validate(); err != nil {

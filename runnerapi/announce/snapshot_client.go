@@ -2,16 +2,17 @@ package announce
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
@@ -89,9 +90,12 @@ func (c *SnapshotClient) client() *retryablehttp.Client {
 	return client
 }
 
+// ofPages bounds what the values of an answer of the control plane take.
+var ofPages = bounded.Limits{Bytes: math.MaxInt32, Values: 1 << 20, Depth: 100}
+
 func parseSnapshot(body []byte) ([]Agent, error) {
 	var snapshot snapshotBody
-	if err := json.Unmarshal(body, &snapshot); err != nil {
+	if err := ofPages.JSON(body, &snapshot); err != nil {
 		return nil, fmt.Errorf("is not the JSON expected: %w; check the control plane's URL", err)
 	}
 	if snapshot.Agents == nil {

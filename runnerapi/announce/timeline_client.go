@@ -2,7 +2,6 @@ package announce
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -46,7 +45,7 @@ func (c *SnapshotClient) timeline(ctx context.Context, agentID string, q Timelin
 		return TimelinePage{}, err
 	}
 	var page timelineBody
-	if err := json.Unmarshal(body, &page); err != nil {
+	if err := ofPages.JSON(body, &page); err != nil {
 		return TimelinePage{}, fmt.Errorf("the answer is not the JSON expected: %w; check the control plane's URL", err)
 	}
 	if page.Events == nil {

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -211,7 +211,7 @@ func parse(body []byte) (answer Answer, err error) {
 	if len(body) > maxAnswer {
 		return answer, errors.New("the control plane's answer is too large")
 	}
-	if err := json.Unmarshal(body, &answer); err != nil {
+	if err := bounded.Of(maxAnswer).JSON(body, &answer); err != nil {
 		return answer, fmt.Errorf("the control plane's answer is not the JSON expected: %w", err)
 	}
 	return answer, nil
