@@ -6,8 +6,8 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/scope"
 )
 
 // GitURL is the address of a Git repository.
@@ -41,7 +41,7 @@ func ParseGitURL(text string) (GitURL, error) {
 	if u.RawQuery != "" || u.Fragment != "" || u.ForceQuery {
 		return GitURL{}, errors.New("may have neither query nor fragment: what is to be followed goes into ref")
 	}
-	if strings.Count(u.EscapedPath(), "/") != strings.Count(u.Path, "/") {
+	if scope.HidesSlash(u) {
 		return GitURL{}, errors.New("hides a / as %2F: servers disagree about what that is")
 	}
 	g := GitURL{Host: strings.ToLower(u.Host), Path: u.Path}
@@ -89,16 +89,12 @@ func (g GitURL) check() error {
 // checkPath refuses every path that a server could resolve to another one: Within compares
 // text, and a Secret's credentials must not leave what its url names.
 func (g GitURL) checkPath() error {
-	if !utf8.ValidString(g.Path) || strings.ContainsFunc(g.Path, func(r rune) bool { return unicode.IsControl(r) || r == '\\' || r == '%' }) {
-		return errors.New(`has a path with \, %, a control character or invalid UTF-8, once it is decoded; no repository is called so`)
+	if err := scope.CheckPath(g.Path); err != nil {
+		return err
 	}
 	segments := strings.Split(strings.TrimSuffix(strings.TrimPrefix(g.Path, "/"), "/"), "/")
 	for i, segment := range segments {
-		name, _, _ := strings.Cut(segment, ";") // Java's servers drop what follows
-		switch {
-		case strings.Trim(name, ". ") == "":
-			return errors.New("has a path with an empty, a . or a .. segment: give the path that it leads to")
-		case g.SSH && (segment == "~" || i > 0 && segment[0] == '~'):
+		if g.SSH && (segment == "~" || i > 0 && segment[0] == '~') {
 			return errors.New("has a path with a home folder in it (~): give the path that it leads to")
 		}
 	}
@@ -123,6 +119,5 @@ func (g GitURL) Within(prefix GitURL) bool {
 	if g.SSH != prefix.SSH || g.User != prefix.User || g.Address() != prefix.Address() {
 		return false
 	}
-	path, base := "/"+strings.Trim(g.Path, "/"), "/"+strings.Trim(prefix.Path, "/")
-	return path == base || strings.HasPrefix(path, strings.TrimSuffix(base, "/")+"/")
+	return scope.Below(g.Path, prefix.Path)
 }

@@ -69,7 +69,7 @@ type ChartSource struct {
 	OCI               string `json:"oci,omitempty" maxLength:"2048" example:"oci://registry.example.com/charts/web" doc:"The chart's repository in an OCI registry."`
 	Version           string `json:"version,omitempty" maxLength:"128" example:"1.4.2" doc:"Version, or for a repository a range of them as in ^1.4; the newest that is no pre-release when absent. A registry wants one, or digest."`
 	Archive           []byte `json:"archive,omitempty" doc:"The chart itself, as helm package writes it, in base64; at most 2 MiB before that."`
-	CredentialsSecret string `json:"credentialsSecret,omitempty" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$" example:"chart-login" doc:"Secret of the namespace with username and password for the repository or registry. They are sent to that host alone."`
+	CredentialsSecret string `json:"credentialsSecret,omitempty" maxLength:"253" pattern:"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$" example:"chart-login" doc:"Secret of the namespace with url, username and password for the repository or registry. They are sent to addresses within url alone."`
 }
 
 // Validate reports what the types cannot.
@@ -233,6 +233,8 @@ func (r Release) Busy() bool { return r.Operation != nil }
 type ObjectIntent struct {
 	Location string // what to call it, and the template it is from
 	Kind     string // KIND or KIND.GROUP
+	// LookedUp is an object that a template reads of the cluster; the others the chart makes.
+	LookedUp bool
 	// Replicas are the pods that it asks for; nil for what has no such number.
 	Replicas   *int32
 	Containers []ContainerIntent // init containers too

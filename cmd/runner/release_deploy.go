@@ -63,7 +63,7 @@ the agent ended, leaves a failed revision, and the next deploy goes on.`,
 	f.StringVar(&c.chart, "chart", "", "the chart: NAME with --repo, oci://HOST/PATH, a folder or an archive")
 	f.StringVar(&c.spec.Chart.Repository, "repo", "", "URL of the chart's repository")
 	f.StringVar(&c.spec.Chart.Version, "version", "", "version of the chart, or for a repository a range such as ^1.4; its newest when empty")
-	f.StringVar(&c.spec.Chart.CredentialsSecret, "credentials-secret", "", "Secret of the namespace with username and password for the repository or registry")
+	f.StringVar(&c.spec.Chart.CredentialsSecret, "credentials-secret", "", "Secret of the namespace with url, username and password for the repository or registry")
 	f.StringArrayVarP(&c.values, "values", "f", nil, "YAML file of values, - for standard input; later ones win")
 	f.StringArrayVar(&c.sets, "set", nil, "value as KEY=VALUE, with dots between the keys on the way; it wins over files. true, false, null and numbers are such, anything else is text")
 	f.StringVar(&c.spec.Timeout, "timeout", "", "how long objects may take to become ready, at most 1h (default 5m)")

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/scope"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -24,8 +25,14 @@ const (
 	maxRedirects = 5
 )
 
-// login is what is sent to a repository or registry, and nowhere else.
-type login struct{ username, password string }
+// login is what is sent to addresses within its scope, and nowhere else.
+type login struct {
+	username, password string
+	scope              scope.Scope
+}
+
+// isFor reports whether a request to a URL may carry the login.
+func (l *login) isFor(at *url.URL) bool { return l != nil && l.scope.Holds(at) }
 
 // fetcher gets charts: over HTTPS, or over HTTP from hosts that the operator named.
 type fetcher struct {
@@ -64,8 +71,8 @@ func (f *fetcher) plainHost(u *url.URL) bool {
 	return slices.Contains(f.plain, u.Host) || slices.Contains(f.plain, u.Hostname())
 }
 
-// get opens what is at a URL. The login goes to host alone.
-func (f *fetcher) get(ctx context.Context, at *url.URL, host string, l *login) (io.ReadCloser, error) {
+// get opens what is at a URL. The login goes no further than its scope, in redirects too.
+func (f *fetcher) get(ctx context.Context, at *url.URL, l *login) (io.ReadCloser, error) {
 	client := &http.Client{Transport: f, CheckRedirect: func(r *http.Request, via []*http.Request) error {
 		if len(via) > maxRedirects {
 			return errors.New("too many redirects")
@@ -73,14 +80,17 @@ func (f *fetcher) get(ctx context.Context, at *url.URL, host string, l *login) (
 		if via[0].URL.Scheme == "https" && r.URL.Scheme != "https" {
 			return errors.New("a redirect from https to http")
 		}
-		return nil // to another host net/http sends no credentials
+		if !l.isFor(r.URL) { // net/http looks at the host alone, and takes subdomains for it
+			r.Header.Del("Authorization")
+		}
+		return nil
 	}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 	if err != nil {
 		return nil, unfetched(at, err)
 	}
 	req.Header.Set("User-Agent", "pipeops-agent")
-	if l != nil && at.Host == host {
+	if l.isFor(at) {
 		req.SetBasicAuth(l.username, l.password)
 	}
 	resp, err := client.Do(req)
@@ -89,7 +99,7 @@ func (f *fetcher) get(ctx context.Context, at *url.URL, host string, l *login) (
 	}
 	if resp.StatusCode != http.StatusOK {
 		_ = resp.Body.Close()
-		return nil, refused(at, resp.StatusCode, l != nil)
+		return nil, refused(at, resp.StatusCode, l.isFor(at))
 	}
 	return resp.Body, nil
 }
@@ -181,7 +191,7 @@ func (f *fetcher) chart(ctx context.Context, source runnerapi.ChartSource, l *lo
 	if err := f.allows(at); err != nil {
 		return nil, err
 	}
-	body, err := f.get(ctx, at, repository.Host, l)
+	body, err := f.get(ctx, at, l)
 	if err != nil {
 		return nil, err
 	}

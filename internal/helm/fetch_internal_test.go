@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -26,6 +27,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/scope"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -104,7 +106,7 @@ func TestChartsOfARepository(t *testing.T) {
 	get := func(version string, l *login) ([]byte, error) {
 		return f.chart(t.Context(), runnerapi.ChartSource{Repository: s.URL + "/charts", Name: "web", Version: version}, l)
 	}
-	ci := &login{"ci", "hunter2"}
+	ci := loginFor(t, s.URL+"/charts", "hunter2")
 	for _, version := range []string{"", "1.4.2", "^1.3", ">1.3 <2"} {
 		got, err := get(version, ci)
 		require.NoError(t, err, version)
@@ -116,7 +118,7 @@ func TestChartsOfARepository(t *testing.T) {
 	}
 	_, err := get("", nil)
 	assert.Contains(t, refusal(t, err).Fix, "credentialsSecret")
-	_, err = get("", &login{"ci", "wrong"})
+	_, err = get("", loginFor(t, s.URL+"/charts", "wrong"))
 	assert.Contains(t, refusal(t, err).Fix, "check username and password")
 	assert.NotContains(t, err.Error(), "wrong")
 	stranger := newFetcher(Options{})
@@ -142,7 +144,7 @@ func TestChartsOfARegistry(t *testing.T) {
 	digest, err := image.Digest()
 	require.NoError(t, err)
 	f := newFetcher(Options{Transport: trusting(s)})
-	ci := &login{"ci", "hunter2"}
+	ci := loginFor(t, "oci://"+host+"/charts", "hunter2")
 	get := func(version string, l *login) ([]byte, error) {
 		return f.chart(t.Context(), runnerapi.ChartSource{OCI: "oci://" + host + "/charts/web", Version: version}, l)
 	}
@@ -155,7 +157,7 @@ func TestChartsOfARegistry(t *testing.T) {
 	assert.Contains(t, refusal(t, err).Detail, "no such chart")
 	_, err = get("1.4.2", nil)
 	assert.Contains(t, refusal(t, err).Fix, "credentialsSecret")
-	_, err = get("1.4.2", &login{"ci", "wrong"})
+	_, err = get("1.4.2", loginFor(t, "oci://"+host, "wrong"))
 	assert.Contains(t, refusal(t, err).Fix, "check username and password")
 }
 
@@ -210,9 +212,97 @@ func TestWhatIsNotFetched(t *testing.T) {
 	}
 	_, err := allowed.chart(t.Context(), at(plain.URL), nil)
 	require.NoError(t, err, "that host may be asked without TLS")
-	_, err = f.chart(t.Context(), at(s.URL), &login{"ci", "hunter2"})
+	_, err = f.chart(t.Context(), at(s.URL), loginFor(t, s.URL, "hunter2"))
 	require.NoError(t, err)
 	assert.Equal(t, []string{""}, seen, "the login is not for another host")
+}
+
+// loginFor is a login for an address and what is below it.
+func loginFor(t *testing.T, at, password string) *login {
+	t.Helper()
+	s, err := scope.Parse(at)
+	require.NoError(t, err)
+	return &login{"ci", password, s}
+}
+
+// TestALoginStaysWithinItsScope: not for the same server's other paths, another port, or
+// wherever a redirect leads.
+func TestALoginStaysWithinItsScope(t *testing.T) {
+	var mu sync.Mutex
+	seen := map[string]string{}
+	note := func(r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		user, _, _ := r.BasicAuth()
+		seen[r.URL.Path] = user
+	}
+	port := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { note(r) }))
+	defer port.Close()
+	index := func(w http.ResponseWriter, at string) {
+		_, _ = fmt.Fprintf(w, "entries:\n  web:\n  - {version: 1.0.0, urls: [%q]}\n", at)
+	}
+	var s *httptest.Server
+	s = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		note(r)
+		switch r.URL.Path {
+		case "/shop/index.yaml":
+			index(w, "web.tgz")
+		case "/shop/absolute/index.yaml":
+			index(w, s.URL+"/payroll/web.tgz")
+		case "/shop/moved/index.yaml":
+			http.Redirect(w, r, "/payroll/index.yaml", http.StatusFound)
+		case "/shop/ported/index.yaml":
+			http.Redirect(w, r, port.URL+"/ported/index.yaml", http.StatusFound)
+		case "/shop/back/index.yaml":
+			http.Redirect(w, r, "/shop/index.yaml", http.StatusFound)
+		case "/payroll/index.yaml":
+			index(w, "web.tgz")
+		}
+	}))
+	defer s.Close()
+	transport := trusting(s)
+	transport.TLSClientConfig.RootCAs.AddCert(port.Certificate())
+	f := newFetcher(Options{Transport: transport})
+	for _, path := range []string{"", "/absolute", "/moved", "/ported", "/back"} {
+		_, err := f.chart(t.Context(), runnerapi.ChartSource{Repository: s.URL + "/shop" + path, Name: "web"}, loginFor(t, s.URL+"/shop", "hunter2"))
+		if path != "/ported" { // whose index is none
+			require.NoError(t, err, path)
+		}
+	}
+	assert.Equal(t, map[string]string{
+		"/shop/index.yaml": "ci", "/shop/web.tgz": "ci", "/shop/back/web.tgz": "ci",
+		"/shop/absolute/index.yaml": "ci", "/shop/moved/index.yaml": "ci", "/shop/ported/index.yaml": "ci", "/shop/back/index.yaml": "ci",
+		"/payroll/web.tgz": "", "/payroll/index.yaml": "", "/ported/index.yaml": "", "/shop/moved/web.tgz": "ci",
+	}, seen)
+}
+
+// TestASecretSaysForWhichRepositoryItIs: else any Secret's password went wherever a Runner says.
+func TestASecretSaysForWhichRepositoryItIs(t *testing.T) {
+	data := func(at string) map[string][]byte {
+		return map[string][]byte{"url": []byte(at), "username": []byte("ci"), "password": []byte("hunter2")}
+	}
+	repository := runnerapi.ChartSource{Repository: "https://charts.example.com/shop"}
+	l, err := readLogin("chart-login", data("https://charts.example.com/shop\n"), repository)
+	require.NoError(t, err)
+	assert.Equal(t, "ci", l.username)
+	_, err = readLogin("chart-login", data("oci://charts.example.com"), runnerapi.ChartSource{OCI: "oci://charts.example.com/shop/web"})
+	require.NoError(t, err)
+	for at, says := range map[string]string{
+		"":                                     "has no url",
+		"nonsense":                             "has a url that is none",
+		"https://charts.example.com/payroll":   "is not for this repository",
+		"https://charts.example.com:8443/shop": "is not for this repository",
+		"https://evil.example.com/shop":        "is not for this repository",
+		"oci://charts.example.com/shop":        "is not for this repository",
+	} {
+		_, err := readLogin("chart-login", data(at), repository)
+		p := refusal(t, err)
+		assert.Contains(t, p.Detail, says, at)
+		assert.Equal(t, "chart.credentialsSecret", p.Field)
+		assert.NotContains(t, p.Error(), "hunter2")
+	}
+	_, err = readLogin("chart-login", map[string][]byte{"url": []byte("https://charts.example.com"), "username": []byte("ci")}, repository)
+	assert.Contains(t, refusal(t, err).Detail, "lacks username or password")
 }
 
 // TestWhatIsTooLarge to be fetched.

@@ -257,6 +257,42 @@ spec: {ports: [{port: 80}]}
 	assert.Equal(t, runnerapi.ReleaseDeployed, deploy(t, r, "looks", of(chart, nil)).Status)
 }
 
+// TestTemplatesLookUpWhatThePolicyAdmits: it is asked before the cluster is.
+func TestTemplatesLookUpWhatThePolicyAdmits(t *testing.T) {
+	env := kubetest.ControlPlane(t)
+	r := start(t, env.Agent)
+	remove(t, env, "asks")
+	opts := byTest
+	opts.DryRun = true
+	var asked []runnerapi.ObjectIntent
+	opts.AdmitObjects = func(objects []runnerapi.ObjectIntent) error {
+		for _, o := range objects {
+			if o.LookedUp {
+				asked = append(asked, o)
+			}
+			if o.LookedUp && o.Kind == "Secret" {
+				return runnerapi.PolicyDenied("have lookups changed", "templates look up no Secret")
+			}
+		}
+		return nil
+	}
+	chart := func(kind string) []byte {
+		return pack(t, map[string]string{"templates/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: asks}\n" +
+			"data: {a: {{ lookup \"v1\" \"" + kind + "\" .Release.Namespace \"nothing\" | toJson | quote }}}\n"})
+	}
+	_, err := r.PutRelease(t.Context(), key("asks"), of(chart("Secret"), nil), opts)
+	p := problemOf(t, err)
+	assert.Equal(t, runnerapi.CodePolicyDenied, p.Code)
+	assert.Contains(t, p.Detail, "guide/templates/a.yaml:4")
+	assert.Contains(t, p.Detail, "templates look up no Secret")
+	_, err = r.PutRelease(t.Context(), key("asks"), of(chart("ConfigMap"), nil), opts)
+	require.NoError(t, err)
+	assert.Equal(t, []runnerapi.ObjectIntent{
+		{Location: "lookup of Secret nothing", Kind: "Secret", LookedUp: true},
+		{Location: "lookup of ConfigMap nothing", Kind: "ConfigMap", LookedUp: true},
+	}, asked)
+}
+
 // TestAChartThatRendersDifferentlyIsCaught: by then it is looked at again.
 func TestAChartThatRendersDifferentlyIsCaught(t *testing.T) {
 	env := kubetest.ControlPlane(t)

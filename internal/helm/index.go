@@ -31,7 +31,7 @@ type entry struct {
 
 // find finds a chart in its repository's index.
 func (f *fetcher) find(ctx context.Context, repository *url.URL, source runnerapi.ChartSource, l *login) (*url.URL, error) {
-	body, err := f.get(ctx, repository.JoinPath("index.yaml"), repository.Host, l)
+	body, err := f.get(ctx, repository.JoinPath("index.yaml"), l)
 	if err != nil {
 		return nil, err
 	}

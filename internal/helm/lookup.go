@@ -2,6 +2,7 @@ package helm
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 
@@ -10,17 +11,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/bounds"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
 // maxLookup bounds what one lookup of a template answers.
 const maxLookup = 2 << 20
 
-// lookup answers what templates look up, with a getter's client for templates. What the
-// cluster says is handed on as it is.
-func (g *getter) lookup(ctx context.Context, q render.Question) ([]byte, error) {
+// lookup answers what templates look up, with a getter's client for templates, where the
+// policy admits that. What the cluster says is handed on as it is.
+func (g *getter) lookup(ctx context.Context, q render.Question, admit func([]runnerapi.ObjectIntent) error) ([]byte, error) {
 	gvk := schema.FromAPIVersionAndKind(q.APIVersion, q.Kind)
 	mapping, err := g.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	if meta.IsNoMatchError(err) {
@@ -29,6 +32,9 @@ func (g *getter) lookup(ctx context.Context, q render.Question) ([]byte, error) 
 	}
 	if err != nil {
 		return nil, kubeproblem.From(err, "finding kind "+q.Kind)
+	}
+	if err := admitLookup(q, bounds.Kind(mapping.GroupVersionKind), admit); err != nil {
+		return nil, err
 	}
 	client, err := discovery.NewDiscoveryClientForConfig(g.config)
 	if err != nil {
@@ -52,6 +58,18 @@ func (g *getter) lookup(ctx context.Context, q render.Question) ([]byte, error) 
 		return nil, nil
 	}
 	return object, kubeproblem.From(err, "looking up a "+q.Kind)
+}
+
+// admitLookup has the policy asked about what a template would see.
+func admitLookup(q render.Question, kind string, admit func([]runnerapi.ObjectIntent) error) error {
+	if admit == nil {
+		return nil
+	}
+	name := "all"
+	if q.Name != "" {
+		name = q.Name
+	}
+	return admit([]runnerapi.ObjectIntent{{Location: fmt.Sprintf("lookup of %.100s %.253s", kind, name), Kind: kind, LookedUp: true}})
 }
 
 // measured is the body of an answer of which there may be too much.

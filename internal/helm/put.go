@@ -2,16 +2,13 @@ package helm
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"helm.sh/helm/v4/pkg/action"
 	"helm.sh/helm/v4/pkg/kube"
 	"helm.sh/helm/v4/pkg/release/common"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
-	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/render"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -124,7 +121,9 @@ func (p *put) render(cfg *action.Configuration, looking *getter, archive []byte)
 	}
 	cfg.Capabilities = caps
 	r := renderer{Process: p.Releases.opts.Render, key: p.key, revision: p.next(), upgrade: !p.installs(), caps: caps}
-	r.Lookup = looking.lookup
+	r.Lookup = func(ctx context.Context, q render.Question) ([]byte, error) {
+		return looking.lookup(ctx, q, p.opts.AdmitObjects)
+	}
 	out, err := r.do(p.ctx, archive, copied(p.spec.Values))
 	if err == nil {
 		p.store.keep(out)
@@ -258,26 +257,4 @@ func deepCopy(v any) any {
 		return out
 	}
 	return v
-}
-
-// login reads the credentials that a spec names.
-func (p *put) login(ctx context.Context) (*login, error) {
-	name := p.spec.Chart.CredentialsSecret
-	if name == "" {
-		return nil, nil
-	}
-	at, err := p.clients.core.Secrets(p.key.Namespace).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		err = kubeproblem.From(err, "reading Secret "+name)
-		if known := (*problem.Error)(nil); errors.As(err, &known) {
-			return nil, known.WithField("chart.credentialsSecret")
-		}
-		return nil, err
-	}
-	l := &login{string(at.Data["username"]), string(at.Data["password"])}
-	if l.username == "" || l.password == "" {
-		return nil, problem.Errorf(problem.Invalid, "set both: pipeops-runner secret set AGENT "+name+" --from-literal username=… --from-stdin password",
-			"Secret %s lacks username or password", name).WithField("chart.credentialsSecret")
-	}
-	return l, nil
 }

@@ -88,11 +88,15 @@ func unrendered(err error, refused *problem.Error) error {
 	q := *p.WithField("chart")
 	if refused != nil {
 		q.Code, q.Fix = refused.Code, refused.Fix
+		if !strings.Contains(q.Detail, refused.Detail) { // withheld
+			q.Detail += ": " + refused.Detail
+		}
 	}
 	return &q
 }
 
-// taken is what the process made of a chart.
+// taken is what the process made of a chart. What a chart that looked something up became is
+// not quoted.
 func taken(out render.Result) (*rendered, error) {
 	r := &rendered{chart: &chart.Chart{}}
 	if err := json.Unmarshal(out.Chart, r.chart); err != nil {
@@ -116,6 +120,10 @@ func taken(out render.Result) (*rendered, error) {
 	}
 	var err error
 	r.objects, err = objectsOf(out.CRDs, files)
+	if err != nil && out.Looked {
+		err = problem.Errorf(problem.Invalid, "correct the chart; helm template shows more", "what the chart renders to cannot be read: %s",
+			render.Withheld).WithField("chart")
+	}
 	return r, err
 }
 

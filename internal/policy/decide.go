@@ -172,8 +172,27 @@ func inObject(err error, at string) error {
 	return p.WithField(objectField).WithLocation(at)
 }
 
+// lookup looks at what a template would read. What it reads the Runner can see, in what the
+// chart becomes.
+func (r ruling) lookup(o runnerapi.ObjectIntent) error {
+	if r.Lookups == nil && !strings.EqualFold(o.Kind, "Secret") {
+		return nil
+	}
+	if slices.ContainsFunc(r.Lookups, func(k string) bool { return k == anything || strings.EqualFold(k, o.Kind) }) {
+		return nil
+	}
+	allowed := orNone(r.Lookups, "no kind")
+	if r.Lookups == nil {
+		allowed = "all kinds but Secret"
+	}
+	return inObject(r.refuse(objectField, "lookups", "lets templates look up %s, not %s", allowed, o.Kind), o.Location)
+}
+
 // object looks at an object that somebody else than the agent has written.
 func (r ruling) object(o runnerapi.ObjectIntent) error {
+	if o.LookedUp {
+		return r.lookup(o)
+	}
 	if !slices.ContainsFunc(r.Kinds, func(k string) bool { return k == anything || strings.EqualFold(k, o.Kind) }) {
 		return inObject(r.refuse(objectField, "kinds", "allows objects of %s, not of %s", orNone(r.Kinds, "no kind"), o.Kind), o.Location)
 	}

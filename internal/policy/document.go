@@ -47,6 +47,9 @@ type Rule struct {
 	MaxResources *runnerapi.ResourceAmounts `json:"maxResources,omitempty"`
 	// Kinds are those that raw manifests and charts may have: KIND or KIND.GROUP; "*" for any.
 	Kinds []string `json:"kinds,omitempty"`
+	// Lookups are kinds that templates of charts may look up in the release's namespace, as in
+	// Kinds. Absent, all but Secrets.
+	Lookups []string `json:"lookups,omitempty"`
 	// Kubernetes says as whom Runners use the Kubernetes API, which kubernetes-api allows.
 	Kubernetes *Kubernetes `json:"kubernetes,omitempty"`
 }
@@ -75,6 +78,9 @@ const ApplyManifests = "apply-manifests"
 
 // bringKinds are the commands that kinds bounds: they bring objects of any kind.
 var bringKinds = []string{ApplyManifests, "put-release", "rollback-release"}
+
+// lookupCommands are the commands that lookups bounds: they execute templates.
+var lookupCommands = []string{"put-release"}
 
 // Commands are all that a policy may name, by their access.
 func Commands() map[string]runnerapi.Access {

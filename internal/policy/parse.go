@@ -158,9 +158,12 @@ func (c *checking) rule(at string, r Rule) {
 	if len(r.Kinds) > 0 && !slices.ContainsFunc(bringKinds, func(c string) bool { return slices.Contains(r.Commands, c) }) {
 		c.add(at+".kinds", "bounds %s, of which the rule's commands have to name one", strings.Join(bringKinds, ", "))
 	}
+	if r.Lookups != nil && !slices.ContainsFunc(lookupCommands, func(c string) bool { return slices.Contains(r.Commands, c) }) {
+		c.add(at+".lookups", "bounds %s, which the rule's commands have to name", strings.Join(lookupCommands, ", "))
+	}
 	c.kubernetes(at, r)
-	if r.Deny && (r.Images != nil || r.MaxReplicas != nil || r.MaxResources != nil || r.Kinds != nil) {
-		c.add(at+".deny", "a rule that denies takes no images, maxReplicas, maxResources and kinds: it has nothing to bound")
+	if r.Deny && (r.Images != nil || r.MaxReplicas != nil || r.MaxResources != nil || r.Kinds != nil || r.Lookups != nil) {
+		c.add(at+".deny", "a rule that denies takes no images, maxReplicas, maxResources, kinds and lookups: it has nothing to bound")
 	}
 }
 

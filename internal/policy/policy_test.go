@@ -377,3 +377,36 @@ func TestThePolicyBoundsJobsAndPipelines(t *testing.T) {
 		require.ErrorAs(t, ask("put-app", broken.AppSpec()), &known, "nor by the other way")
 	}
 }
+
+// TestLookupsOfSecretsHaveToBeNamed: a template can show what it looked up.
+func TestLookupsOfSecretsHaveToBeNamed(t *testing.T) {
+	look := func(p *policy.Policy, kind string) error {
+		return p.Decide(runnerapi.Intent{
+			Command: "put-release", Access: runnerapi.Named, Runner: "ci", Namespace: "shop",
+			Objects: []runnerapi.ObjectIntent{{Location: "lookup of " + kind + " db", Kind: kind, LookedUp: true}},
+		})
+	}
+	none := load(t, `rules: [{name: charts, commands: [put-release], kinds: ["*"]}]`)
+	require.NoError(t, look(none, "ConfigMap"))
+	refused := &problem.Error{}
+	require.ErrorAs(t, look(none, "Secret"), &refused)
+	assert.Equal(t, runnerapi.CodePolicyDenied, refused.Code)
+	assert.Contains(t, refused.Detail, `rule "charts" of the customer's policy lets templates look up all kinds but Secret, not Secret`)
+	assert.Contains(t, refused.Fix, "rules[0].lookups")
+
+	some := load(t, `rules: [{name: charts, commands: [put-release], kinds: [ConfigMap], lookups: [Secret, Ingress.networking.k8s.io]}]`)
+	require.NoError(t, look(some, "Secret"))
+	require.NoError(t, look(some, "Ingress.networking.k8s.io"))
+	require.ErrorContains(t, look(some, "ConfigMap"), "look up Secret, Ingress.networking.k8s.io, not ConfigMap")
+	require.NoError(t, look(load(t, `rules: [{name: charts, commands: [put-release], lookups: ["*"]}]`), "Secret"))
+	require.Error(t, look(load(t, `rules: [{name: charts, commands: [put-release], lookups: []}]`), "Secret"))
+
+	for text, field := range map[string]string{
+		`rules: [{name: a, lookups: [Secret]}]`:                                      "rules[0].lookups",
+		`rules: [{name: a, deny: true, commands: [put-release], lookups: [Secret]}]`: "rules[0].deny",
+	} {
+		_, err := policy.Parse([]byte(text))
+		require.ErrorAs(t, err, &refused, text)
+		assert.Equal(t, field, refused.Field)
+	}
+}

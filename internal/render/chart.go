@@ -92,9 +92,14 @@ func templates(c *chartv2.Chart, values map[string]any, j Job, caps *common.Capa
 		}
 	}
 	announce(c)
+	names := namesOf(c)
+	known(functions, names)
 	rendered, err := (engine.Engine{CustomTemplateFuncs: functions}).RenderWithContext(context.Background(), c, top) // the process is its bound
 	if err != nil {
-		return nil, wrong(fixChart, "%s", unannounced(strings.Join(strings.Fields(err.Error()), " "))).Problem
+		text := unannounced(strings.Join(strings.Fields(err.Error()), " "))
+		failed := wrong(fixChart, "%s", text).Problem
+		failed.Where = placeIn(text, names)
+		return nil, failed
 	}
 	return rendered, nil
 }

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"regexp"
@@ -65,6 +66,47 @@ func announce(c *chartv2.Chart) {
 	for _, d := range c.Dependencies() {
 		announce(d)
 	}
+}
+
+// namesOf are the full names of all templates.
+func namesOf(c *chartv2.Chart) map[string]bool {
+	names := map[string]bool{}
+	for _, t := range c.Templates {
+		names[path.Join(c.ChartFullPath(), t.Name)] = true
+	}
+	for _, d := range c.Dependencies() {
+		for name := range namesOf(d) {
+			names[name] = true
+		}
+	}
+	return names
+}
+
+// known has templates announce no more than names of templates: what they say besides would
+// be told to the Runner.
+func known(functions map[string]any, names map[string]bool) {
+	tell, ok := functions[reached].(func(string) (string, error))
+	if !ok {
+		return
+	}
+	functions[reached] = func(template string) (string, error) {
+		if !names[template] {
+			return "", errors.New("there is no such template")
+		}
+		return tell(template)
+	}
+}
+
+var place = regexp.MustCompile(`([^\s()"<>:]+):(\d+)`)
+
+// placeIn is the template and line that an error begins with; empty for none. What comes
+// after that may be a template's own words.
+func placeIn(text string, names map[string]bool) string {
+	m := place.FindStringSubmatch(text)
+	if m == nil || !names[m[1]] {
+		return ""
+	}
+	return m[0]
 }
 
 var firstLine = regexp.MustCompile(`([^\s(]+):1:(\d+)`)

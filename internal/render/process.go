@@ -125,8 +125,15 @@ func (p Process) run(ctx context.Context, j Job) (Result, error) {
 		_ = cmd.Process.Kill()
 	}
 	ended := cmd.Wait()
+	complaint := errs.String()
+	if d.looked {
+		complaint = Withheld
+	}
 	switch {
 	case said == nil:
+		if r.Looked = d.looked; d.looked && r.Problem != nil {
+			r.Problem = r.Problem.withheld()
+		}
 		return r, r.Err()
 	case ctx.Err() != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return Result{}, d.tooMuch("takes more than %s", p.Patience)
@@ -141,9 +148,9 @@ func (p Process) run(ctx context.Context, j Job) (Result, error) {
 			"rendering %swas ended by the system: the agent's pod or its node has no memory left", d.where())
 	}
 	if crashed := (*exec.ExitError)(nil); errors.As(ended, &crashed) && crashed.ExitCode() == crash {
-		return Result{}, problem.Errorf(problem.Invalid, "report it, with the files", "rendering %sbroke down: %s", d.where(), firstLineOf(errs.String()))
+		return Result{}, problem.Errorf(problem.Invalid, "report it, with the files", "rendering %sbroke down: %s", d.where(), firstLineOf(complaint))
 	}
-	return Result{}, fmt.Errorf("render in a process of its own: %w, %w: %s", said, ended, errs.String())
+	return Result{}, fmt.Errorf("render in a process of its own: %w, %w: %s", said, ended, complaint)
 }
 
 // downstream is the agent's end.
@@ -152,6 +159,7 @@ type downstream struct {
 	in     *gob.Decoder
 	lookup Lookup
 	at     string // template
+	looked bool   // the templates were given something of the cluster
 }
 
 // result sends the job, answers what is asked and waits for the Result.
@@ -189,6 +197,7 @@ func (d *downstream) answer(ctx context.Context, q Question) (r reply) {
 	}
 	object, err := d.lookup(ctx, q)
 	if err == nil {
+		d.looked = d.looked || object != nil
 		return reply{Object: object}
 	}
 	p := &problem.Error{}

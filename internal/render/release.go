@@ -163,6 +163,7 @@ func (r *reading) document(name string, d document) error {
 		}
 	}
 	if r.failed != nil {
+		r.failed.Where = d.in(name)
 		return errors.New(r.failed.Message)
 	}
 	return nil

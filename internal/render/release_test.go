@@ -63,6 +63,35 @@ func template(t testing.TB, text string) []byte {
 	return pack(t, "web/Chart.yaml", chartYAML, "web/templates/x.yaml", text)
 }
 
+// TestTextOfWhatLookedSomethingUpIsWithheld: a template's error, and whatever else of it could
+// say what it found, names the template and the line alone.
+func TestTextOfWhatLookedSomethingUpIsWithheld(t *testing.T) {
+	const secret = `(lookup "v1" "Secret" "production" "mine").data.key`
+	p := rendertest.Process(t)
+	p.Lookup = func(context.Context, render.Question) ([]byte, error) {
+		return []byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"mine"},"data":{"key":"hunter2"}}`), nil
+	}
+	for text, where := range map[string]string{
+		"a: b\n\nb: {{ fail " + secret + " }}\n":                                                                         "web/templates/x.yaml:3: ",
+		"a: b\nb: {{ required " + secret + " .Values.none }}\n":                                                          "web/templates/x.yaml:2: ",
+		"a: {{ index (list 1) " + secret + " }}\n":                                                                       "web/templates/x.yaml:1: ",
+		"a: b\nb: {{ tpl (printf \"{{ %s }}\" " + secret + ") . }}\n":                                                    "web/templates/x.yaml:2: ",
+		"a: *{{ " + secret + " }}\n":                                                                                     "web/templates/x.yaml, document 1, from line 1",
+		"a: {{ pipeopsReached " + secret + " }}{{ fail \"now\" }}\n":                                                     "web/templates/x.yaml:1: ",
+		"{{ define " + `"hunter2:7"` + " }}{{ fail " + secret + " }}{{ end }}a: {{ include " + `"hunter2:7"` + " . }}\n": "web/templates/x.yaml:1: ",
+	} {
+		_, err := p.Run(t.Context(), release(template(t, text)))
+		require.ErrorContains(t, err, where, text)
+		assert.Contains(t, err.Error(), render.Withheld, text)
+		assert.NotContains(t, err.Error(), "hunter2", text)
+	}
+	_, err := p.Run(t.Context(), release(template(t, "a: {{ fail \"set it\" }}\n")))
+	assert.ErrorContains(t, err, "set it", "nothing was looked up")
+	r, err := p.Run(t.Context(), release(template(t, "a: {{ "+secret+" }}\n")))
+	require.NoError(t, err)
+	assert.True(t, r.Looked)
+}
+
 // TestAReleaseIsRenderedWhole: notes, hooks, what it depends on, its definitions, and the
 // chart as it came.
 func TestAReleaseIsRenderedWhole(t *testing.T) {

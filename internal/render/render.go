@@ -67,12 +67,30 @@ type Result struct {
 	// Of a Release.
 	CRDs  []Text
 	Chart []byte // the chart without those that it depends on, as Helm keeps it, in JSON
+
+	// Looked is set where the templates were given objects of the cluster.
+	Looked bool
 }
 
 // Problem is what is wrong with the files.
 type Problem struct {
 	Code         problem.Code // empty for Invalid
 	Message, Fix string
+	// Where is the template and its line, where that is known. It has nothing of what the
+	// template made.
+	Where string
+}
+
+// Withheld stands for the text of an error that may have what a template looked up.
+const Withheld = "the text of the error is withheld, because the chart looked something up in the cluster"
+
+// withheld is a problem without its text.
+func (p *Problem) withheld() *Problem {
+	where := p.Where
+	if where == "" {
+		where = "the chart does not render"
+	}
+	return &Problem{Code: p.Code, Message: where + ": " + Withheld, Fix: p.Fix, Where: p.Where}
 }
 
 // Err is the Problem as an error, or nil.
