@@ -65,7 +65,7 @@ type BuildGit struct {
 // BuildCA is where certificates of authorities are. One of the two is given.
 type BuildCA struct {
 	ConfigMap string `json:"configMap,omitempty" maxLength:"253" doc:"ConfigMap whose values are certificates in PEM."`
-	Secret    string `json:"secret,omitempty" maxLength:"253" doc:"Secret whose values are."`
+	Secret    string `json:"secret,omitempty" maxLength:"253" doc:"Secret whose key ca.crt has certificates in PEM and nothing else. No other key of it is mounted."`
 }
 
 // BuildPhase is how far a run has come.

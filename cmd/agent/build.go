@@ -22,7 +22,7 @@ func newBuild() *cobra.Command {
 }
 
 func newBuildFetch() *cobra.Command {
-	f := step.Fetch{Dir: step.Work, SecretDir: step.GitSecret, ProxyOfEnv: true}
+	f := step.Fetch{Dir: step.Work, CommitDir: step.CommitDir, SecretDir: step.GitSecret, ProxyOfEnv: true}
 	cmd := &cobra.Command{
 		Use: "fetch", Short: "Get the files of a commit", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -49,7 +49,7 @@ func newBuildPush() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("%w: --image: %w", errUsage, err)
 			}
-			return runStep(cmd, step.Push{Repository: repository, Dir: step.Work, Out: cmd.OutOrStdout()}.Run)
+			return runStep(cmd, step.Push{Repository: repository, Dir: step.Work, CommitDir: step.CommitDir, Out: cmd.OutOrStdout()}.Run)
 		},
 	}
 	cmd.Flags().StringVar(&image, "image", "", "REGISTRY/REPOSITORY[:TAG]")

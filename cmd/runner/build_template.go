@@ -27,7 +27,7 @@ func (t *buildTemplate) flags(f *pflag.FlagSet, context string) {
 	f.StringVar(&t.PushCredentials, "push-credentials", "", "pull secret whose user may push")
 	f.StringVar(&t.PullCredentials, "pull-credentials", "", "pull secret for base images")
 	f.StringVar(&t.caMap, "ca-config-map", "", "config map with certificates of the registry's CA")
-	f.StringVar(&t.caSecret, "ca-secret", "", "secret with them, instead")
+	f.StringVar(&t.caSecret, "ca-secret", "", "secret with them in its key ca.crt, instead")
 	f.StringVar(&t.Resources.Requests.CPU, "cpu", "", "CPU that the build reserves, e.g. 500m")
 	f.StringVar(&t.Resources.Requests.Memory, "memory", "", "memory that it reserves, e.g. 512Mi")
 	f.StringVar(&t.Resources.Limits.CPU, "limit-cpu", "", "most CPU of the build")

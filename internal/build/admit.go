@@ -1,7 +1,10 @@
 package build
 
 import (
+	"bytes"
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 
@@ -64,7 +67,7 @@ func (c *Client) ready(ctx context.Context, namespace string, spec runnerapi.Bui
 		return nil
 	}
 	if spec.CA.Secret != "" {
-		return c.secret(ctx, namespace, "ca.secret", spec.CA.Secret, "")
+		return c.certificates(ctx, namespace, spec.CA.Secret)
 	}
 	_, err = c.core.ConfigMaps(namespace).Get(ctx, spec.CA.ConfigMap, metav1.GetOptions{})
 	return missing(err, "ca.configMap", "config map", spec.CA.ConfigMap)
@@ -83,6 +86,40 @@ func (c *Client) secret(ctx context.Context, namespace, field, name string, kind
 			"secret %s has type %s", name, s.Type).WithField(field)
 	}
 	return nil
+}
+
+// certificates refuses a Secret that has anything but certificates where a build's steps can
+// read it.
+func (c *Client) certificates(ctx context.Context, namespace, name string) error {
+	const field = "ca.secret"
+	s, err := c.core.Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return missing(err, field, "secret", name)
+	}
+	if !onlyCertificates(s.Data[caKey]) {
+		return problem.Errorf(problem.Invalid, "put certificates in PEM into its key "+caKey+", and nothing else; or use ca.configMap",
+			"secret %s has no key %s with certificates alone, which the Dockerfile's steps could read", name, caKey).WithField(field)
+	}
+	return nil
+}
+
+// onlyCertificates reports whether a text is certificates in PEM, with nothing between them.
+func onlyCertificates(text []byte) bool {
+	found := false
+	for text = bytes.TrimSpace(text); len(text) > 0; text = bytes.TrimSpace(text) {
+		if !bytes.HasPrefix(text, []byte("-----BEGIN CERTIFICATE-----")) {
+			return false
+		}
+		block, rest := pem.Decode(text)
+		if block == nil || block.Type != "CERTIFICATE" || len(block.Headers) > 0 {
+			return false
+		}
+		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+			return false
+		}
+		found, text = true, rest
+	}
+	return found
 }
 
 func missing(err error, field, kind, name string) error {

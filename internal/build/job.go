@@ -33,6 +33,8 @@ const (
 	stateDir = "/home/user/.local/share/buildkit"
 	// startGrace is how long a pod may wait for a place, beyond the deadline.
 	startGrace = 10 * time.Minute
+	// caKey is the key of a Secret that has certificates.
+	caKey      = "ca.crt"
 	toolMemory = "1Gi" // step.Fetch needs the most
 	toolCPU    = "10m"
 )
@@ -40,8 +42,11 @@ const (
 var (
 	workMount  = corev1.VolumeMount{Name: "work", MountPath: step.Work}
 	stateMount = corev1.VolumeMount{Name: "state", MountPath: stateDir}
+	// commitMount is the tools' alone: what a Dockerfile does must not choose the image's tag.
+	commitMount = corev1.VolumeMount{Name: "commit", MountPath: step.CommitDir}
 	// volumeLimit bounds what a build takes of its node's disk.
 	volumeLimit = resource.MustParse("20Gi")
+	commitLimit = resource.MustParse("1Mi")
 )
 
 // job is the Job of one run.
@@ -114,6 +119,7 @@ func (c *Client) fetch(spec runnerapi.BuildSpec) corev1.Container {
 	g := spec.Git
 	args := []string{"--url=" + g.URL, "--branch=" + g.Ref.Branch, "--tag=" + g.Ref.Tag, "--commit=" + g.Ref.Commit, "--path=" + g.Path, "--secret=" + g.Credentials}
 	container := c.tool(fetchStage, spec, args...)
+	container.VolumeMounts = append(container.VolumeMounts, commitMount)
 	if g.Credentials != "" {
 		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: "git", MountPath: step.GitSecret, ReadOnly: true})
 	}
@@ -122,6 +128,9 @@ func (c *Client) fetch(spec runnerapi.BuildSpec) corev1.Container {
 
 func (c *Client) push(spec runnerapi.BuildSpec) corev1.Container {
 	container := c.tool(pushStage, spec, "--image="+spec.Image)
+	commit := commitMount
+	commit.ReadOnly = true
+	container.VolumeMounts = append(container.VolumeMounts, commit)
 	if spec.PushCredentials != "" {
 		container.Env = append(container.Env, corev1.EnvVar{Name: "DOCKER_CONFIG", Value: step.DockerFiles})
 		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: "push", MountPath: step.DockerFiles, ReadOnly: true})
@@ -199,7 +208,10 @@ func trustMounts(spec runnerapi.BuildSpec) []corev1.VolumeMount {
 
 func volumes(spec runnerapi.BuildSpec) []corev1.Volume {
 	dir := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &volumeLimit}}
-	all := []corev1.Volume{{Name: workMount.Name, VolumeSource: dir}, {Name: stateMount.Name, VolumeSource: dir}}
+	all := []corev1.Volume{
+		{Name: workMount.Name, VolumeSource: dir}, {Name: stateMount.Name, VolumeSource: dir},
+		{Name: commitMount.Name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &commitLimit}}},
+	}
 	add := func(name, secret string, items ...corev1.KeyToPath) {
 		if secret != "" {
 			all = append(all, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret, Items: items}}})
@@ -210,7 +222,7 @@ func volumes(spec runnerapi.BuildSpec) []corev1.Volume {
 	add("push", spec.PushCredentials, docker)
 	add("pull", spec.PullCredentials, docker)
 	if ca := spec.CA; ca != nil {
-		add("ca", ca.Secret)
+		add("ca", ca.Secret, corev1.KeyToPath{Key: caKey, Path: caKey}) // a Dockerfile's steps can read it
 		if ca.ConfigMap != "" {
 			all = append(all, corev1.Volume{Name: "ca", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 				LocalObjectReference: corev1.LocalObjectReference{Name: ca.ConfigMap},

@@ -27,6 +27,7 @@ type Fetch struct {
 	Out    io.Writer
 
 	Dir        string // Work
+	CommitDir  string
 	SecretDir  string // GitSecret
 	ProxyOfEnv bool   // go through the proxy that the environment names
 }
@@ -54,7 +55,7 @@ func (f Fetch) Run(ctx context.Context) (Result, error) {
 		return Result{}, fetchError(err)
 	}
 	_, _ = fmt.Fprintf(f.Out, "commit %s\n", commit)
-	err = os.WriteFile(filepath.Join(f.Dir, filepath.Base(commitFile)), []byte(commit), 0o600)
+	err = os.WriteFile(filepath.Join(f.CommitDir, commitFile), []byte(commit), 0o600)
 	return Result{Commit: commit}, err
 }
 

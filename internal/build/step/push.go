@@ -29,6 +29,7 @@ const tagDigits = 12
 type Push struct {
 	Repository name.Tag // without a tag the commit is to be it
 	Dir        string   // Work
+	CommitDir  string
 	Transport  http.RoundTripper
 	Out        io.Writer
 }
@@ -40,12 +41,12 @@ func (p Push) Run(ctx context.Context) (Result, error) {
 	}
 	tag := p.Repository
 	if tag.TagStr() == "" {
-		commit, err := os.ReadFile(filepath.Join(p.Dir, filepath.Base(commitFile)))
+		commit, err := os.ReadFile(filepath.Join(p.CommitDir, commitFile))
 		if err != nil {
 			return Result{}, fmt.Errorf("read the commit: %w", err)
 		}
 		if !digits.Match(commit) {
-			return Result{}, errors.New("the builder has changed the commit")
+			return Result{}, errors.New("the commit is none")
 		}
 		tag = tag.Tag(string(commit[:tagDigits]))
 	}
@@ -63,18 +64,12 @@ var digits = regexp.MustCompile(`^[0-9a-f]{40}$`)
 // plain refuses links in what the builder left: a Dockerfile's step may have put them there, to
 // have read what only this step can reach. Nobody but this step runs any more.
 func plain(dir string) error {
-	for _, part := range []string{commitFile, Image} {
-		err := filepath.WalkDir(filepath.Join(dir, filepath.Base(part)), func(at string, d fs.DirEntry, err error) error {
-			if err == nil && !d.IsDir() && !d.Type().IsRegular() {
-				err = fail("image_invalid", "look at what the Dockerfile does to the builder", "%s is no plain file", filepath.Base(at))
-			}
-			return err
-		})
-		if err != nil {
-			return err
+	return filepath.WalkDir(filepath.Join(dir, filepath.Base(Image)), func(at string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && !d.Type().IsRegular() {
+			err = fail("image_invalid", "look at what the Dockerfile does to the builder", "%s is no plain file", filepath.Base(at))
 		}
-	}
-	return nil
+		return err
+	})
 }
 
 // push pushes the layout's one image, or index of images for several platforms.

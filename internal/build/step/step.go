@@ -3,7 +3,8 @@
 // so the builder, which carries out whatever a Dockerfile says, has none of them.
 //
 // What is between them lies in one volume: the commit's files, then the image as an OCI image
-// layout. What came of a step is in its container's termination message.
+// layout. The commit's name lies in another one: the builder, which can write whatever it has,
+// must not choose the tag. What came of a step is in its container's termination message.
 package step
 
 import (
@@ -19,7 +20,8 @@ const (
 	Work        = "/pipeops"             // the volume that the steps share
 	Context     = Work + "/context"      // the commit's files
 	Image       = Work + "/image"        // OCI image layout
-	commitFile  = Work + "/commit"       // the commit's 40 digits
+	CommitDir   = "/run/pipeops/commit"  // a volume that the builder does not have
+	commitFile  = "commit"               // in CommitDir: the commit's 40 digits
 	GitSecret   = "/run/pipeops/git"     //nolint:gosec // no credential: a volume of a Secret, a file for each key
 	DockerFiles = "/run/pipeops/docker"  // config.json
 	CAFiles     = "/run/pipeops/ca"      // certificates in PEM

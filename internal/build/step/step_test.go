@@ -50,13 +50,17 @@ func TestFetchGetsAFolderOfACommit(t *testing.T) {
 
 	var out strings.Builder
 	fetch := step.Fetch{
-		URL: server.URL("shop.git"), Ref: runnerapi.GitRef{Branch: "main"}, Path: "app", Secret: "git", Out: &out, Dir: t.TempDir(),
+		URL: server.URL("shop.git"), Ref: runnerapi.GitRef{Branch: "main"}, Path: "app", Secret: "git", Out: &out, Dir: t.TempDir(), CommitDir: t.TempDir(),
 		SecretDir: secret(t, map[string]string{"url": server.URL("shop.git"), "username": user, "password": password, "ca.crt": string(server.CA())}),
 	}
 	result, err := fetch.Run(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, step.Result{Commit: commit}, result)
 	assert.NotContains(t, out.String(), password)
+	noted, err := os.ReadFile(filepath.Join(fetch.CommitDir, "commit"))
+	require.NoError(t, err)
+	assert.Equal(t, commit, string(noted))
+	assert.NoFileExists(t, filepath.Join(fetch.Dir, "commit"), "the builder writes there")
 	context := filepath.Join(fetch.Dir, "context")
 	for name, mode := range map[string]os.FileMode{"Dockerfile": 0o644, "run": 0o755, "deep/er/file": 0o644} {
 		info, err := os.Lstat(filepath.Join(context, name))
@@ -124,7 +128,11 @@ func TestPushPushesWhatTheBuilderLeft(t *testing.T) {
 	require.NoError(t, err)
 	repository, err := runnerapi.BuildTemplate{Image: host + "/shop/web"}.Repository()
 	require.NoError(t, err)
-	push := step.Push{Repository: repository, Dir: dir, Transport: server.Client().Transport, Out: &strings.Builder{}}
+	commits := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(commits, "commit"), []byte("0a1b2c3d4e5f60718293a4b5c6d7e8f901234567"), 0o600))
+	// What the builder says is the commit has no say.
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "commit"), []byte("ffffffffffffffffffffffffffffffffffffffff"), 0o600))
+	push := step.Push{Repository: repository, Dir: dir, CommitDir: commits, Transport: server.Client().Transport, Out: &strings.Builder{}}
 
 	t.Setenv("DOCKER_CONFIG", t.TempDir())
 	result, err := push.Run(t.Context())
@@ -159,7 +167,6 @@ func left(t *testing.T, dir string) v1.Image {
 	path, err := layout.Write(filepath.Join(dir, "image"), empty.Index)
 	require.NoError(t, err)
 	require.NoError(t, path.AppendImage(img))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "commit"), []byte("0a1b2c3d4e5f60718293a4b5c6d7e8f901234567"), 0o600))
 	return img
 }
 

@@ -1,0 +1,181 @@
+package build_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/pipeops/pipeops-vm-agent/deployments"
+	"github.com/pipeops/pipeops-vm-agent/internal/build"
+	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+)
+
+// lowering are fields that lower a pod's confinement; CONTAINER stands in each kind of containers.
+var lowering = map[string]string{
+	"root's":               `{"containers":[{"name":"a","image":"a"}]}`,
+	"the node's network":   `{"securityContext":{"runAsNonRoot":true},"hostNetwork":true,"containers":[{"name":"a","image":"a"}]}`,
+	"the node's files":     `{"securityContext":{"runAsNonRoot":true},"volumes":[{"name":"v","hostPath":{"path":"/"}}],"containers":[{"name":"a","image":"a"}]}`,
+	"sysctls":              `{"securityContext":{"runAsNonRoot":true,"sysctls":[{"name":"kernel.shm_rmid_forced","value":"1"}]},"containers":[{"name":"a","image":"a"}]}`,
+	"a pod's SELinux type": `{"securityContext":{"runAsNonRoot":true,"seLinuxOptions":{"type":"spc_t"}},"containers":[{"name":"a","image":"a"}]}`,
+	"a pod's SELinux user": `{"securityContext":{"runAsNonRoot":true,"seLinuxOptions":{"user":"system_u"}},"containers":[{"name":"a","image":"a"}]}`,
+	"a pod's SELinux role": `{"securityContext":{"runAsNonRoot":true,"seLinuxOptions":{"role":"system_r"}},"containers":[{"name":"a","image":"a"}]}`,
+	"others' processes":    `{"securityContext":{"runAsNonRoot":true},"shareProcessNamespace":true,"containers":[{"name":"a","image":"a"}]}`,
+	"a host's port":        container(`"ports":[{"containerPort":80,"hostPort":80}]`),
+	"an SELinux type":      container(`"securityContext":{"seLinuxOptions":{"type":"spc_t"}}`),
+	"an SELinux user":      container(`"securityContext":{"seLinuxOptions":{"user":"system_u"}}`),
+	"privileged":           container(`"securityContext":{"privileged":true}`),
+	"a capability":         container(`"securityContext":{"capabilities":{"add":["SYS_ADMIN"]}}`),
+	"root":                 container(`"securityContext":{"runAsUser":0,"runAsNonRoot":false}`),
+	"a host for a hook":    container(`"lifecycle":{"preStop":{"httpGet":{"host":"169.254.169.254","port":80}}}`),
+	"a host for a probe":   container(`"livenessProbe":{"tcpSocket":{"host":"10.0.0.1","port":22}}`),
+	"a host for a start":   container(`"startupProbe":{"httpGet":{"host":"10.0.0.1","port":22}}`),
+	"the node's /proc":     `{"hostUsers":false,"securityContext":{"runAsNonRoot":true},"containers":[{"name":"a","image":"a","securityContext":{"procMount":"Unmasked"}}]}`,
+}
+
+func container(fields string) string {
+	return `{"name":"a","image":"a",` + fields + `}`
+}
+
+// pods are a lowering as it can stand in a pod: as it is, or as a container of each kind.
+func pods(text string) []string {
+	if !strings.HasPrefix(text, `{"name"`) {
+		return []string{text}
+	}
+	sidecar := strings.TrimSuffix(text, "}") + `,"restartPolicy":"Always"}` // only those may have probes and hooks
+	return []string{
+		`{"securityContext":{"runAsNonRoot":true},"containers":[` + text + `]}`,
+		`{"securityContext":{"runAsNonRoot":true},"initContainers":[` + sidecar + `],"containers":[{"name":"b","image":"b"}]}`,
+	}
+}
+
+// bench is an API server with the manifest for builds, and nothing that makes pods of Jobs, or
+// that would end a namespace.
+func bench(t *testing.T) *kubetest.Env {
+	t.Helper()
+	env := kubetest.ControlPlane(t)
+	cmd := env.Cluster.KubectlCommand(t.Context(), "apply", "-f", "-")
+	cmd.Stdin = bytes.NewReader(deployments.BuildRights())
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: builds, Name: "default"}}
+	require.NoError(t, client.IgnoreAlreadyExists(env.Client.Create(t.Context(), account)))
+	return env
+}
+
+// try has the API server admit a pod, and make none.
+func try(env *kubetest.Env, spec string) (string, error) {
+	cmd := env.Cluster.KubectlCommand(context.Background(), "create", "--dry-run=server", "-f", "-")
+	cmd.Stdin = strings.NewReader(`{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"` + builds + `","name":"tried"},"spec":` + spec + `}`)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// TestPodsOfBuildsAreConfined by the namespace's own policy: its pod security lets all of it
+// through. A build's own pod is let in.
+func TestPodsOfBuildsAreConfined(t *testing.T) {
+	env := bench(t)
+	await.Until(t, "the policy to be in force", func() bool {
+		out, err := try(env, lowering["root's"])
+		return err != nil && strings.Contains(out, "in a namespace for builds")
+	})
+	for name, text := range lowering {
+		for _, pod := range pods(text) {
+			out, err := try(env, pod)
+			require.Error(t, err, "%s: %s", name, pod)
+			assert.Contains(t, out, "in a namespace for builds", "%s: %s", name, pod)
+		}
+	}
+
+	builder := tool(t, env)
+	key := runnerapi.Key{Namespace: builds, Name: "web"}
+	_, err := builder.PutBuild(t.Context(), key, spec("ca"), byTest)
+	require.NoError(t, err)
+	var jobs batchv1.JobList
+	require.NoError(t, env.Client.List(t.Context(), &jobs, client.InNamespace(builds), client.MatchingLabels{"pipeops.io/build": "web"}))
+	require.Len(t, jobs.Items, 1)
+	pod := jobs.Items[0].Spec.Template.Spec
+	text, err := json.Marshal(pod)
+	require.NoError(t, err)
+	out, err := try(env, string(text))
+	require.NoError(t, err, out)
+	confidential(t, pod)
+}
+
+func spec(ca string) runnerapi.BuildSpec {
+	return runnerapi.BuildSpec{
+		Git: runnerapi.BuildGit{URL: "https://git.example.com/shop/web.git", Credentials: "git"},
+		BuildTemplate: runnerapi.BuildTemplate{
+			Image: "registry.example.com/shop/web", PushCredentials: "registry", CA: &runnerapi.BuildCA{Secret: ca},
+		},
+	}
+}
+
+// tool makes the Secrets of spec, and a Client with the agent's rights.
+func tool(t *testing.T, env *kubetest.Env) *build.Client {
+	t.Helper()
+	certificate := newCA(t, "127.0.0.1").pem
+	for name, data := range map[string]map[string]string{
+		"git":      {"url": "https://git.example.com/shop", "username": user, "password": password},
+		"registry": {corev1.DockerConfigJsonKey: `{"auths":{"registry.example.com":{"auth":"eDp5"}}}`},
+		"ca":       {"ca.crt": certificate + certificate, "password": password},
+		"no-ca":    {"password": password},
+		"half-ca":  {"ca.crt": certificate + "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"},
+		"noted-ca": {"ca.crt": password + "\n" + certificate},
+	} {
+		kind := corev1.SecretTypeOpaque
+		if name == "registry" {
+			kind = corev1.SecretTypeDockerConfigJson
+		}
+		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: builds, Name: name}, Type: kind, StringData: data}
+		require.NoError(t, client.IgnoreAlreadyExists(env.Client.Create(t.Context(), s)))
+	}
+	c, err := build.New(env.Agent, build.Options{Namespace: kubetest.AgentNamespace, Image: builderImage, ToolsImage: "pipeops/agent:v1"})
+	require.NoError(t, err)
+	return c
+}
+
+// confidential has a look at what the builder can read and write: no Secret but certificates,
+// and not the commit that names the tag.
+func confidential(t *testing.T, pod corev1.PodSpec) {
+	t.Helper()
+	volumes := map[string]corev1.Volume{}
+	for _, v := range pod.Volumes {
+		volumes[v.Name] = v
+	}
+	require.Equal(t, "build", pod.InitContainers[1].Name)
+	for _, m := range pod.InitContainers[1].VolumeMounts {
+		assert.NotEqual(t, "commit", m.Name)
+		if s := volumes[m.Name].Secret; s != nil {
+			assert.Equal(t, []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}}, s.Items, m.Name)
+		}
+	}
+	for _, m := range pod.Containers[0].VolumeMounts {
+		assert.True(t, m.Name != "commit" || m.ReadOnly)
+	}
+}
+
+// TestASecretWithMoreThanCertificatesIsNotMounted: the steps of a Dockerfile can read it.
+func TestASecretWithMoreThanCertificatesIsNotMounted(t *testing.T) {
+	env := bench(t)
+	builder := tool(t, env)
+	for _, name := range []string{"no-ca", "half-ca", "noted-ca", "git"} {
+		_, err := builder.PutBuild(t.Context(), runnerapi.Key{Namespace: builds, Name: "refused"}, spec(name), byTest)
+		refused := &problem.Error{}
+		require.ErrorAs(t, err, &refused, name)
+		assert.Equal(t, "ca.secret", refused.Field)
+		assert.Contains(t, refused.Detail, "has no key ca.crt with certificates alone")
+		assert.NotContains(t, refused.Error(), password)
+	}
+}
