@@ -83,7 +83,7 @@ func logIn(l login, conn *connector, accept func(net.Conn)) (f *frpc, err error)
 	if err != nil {
 		return nil, err
 	}
-	messages := newMessages(msg.NewV1ReadWriter(rw), stream.Await)
+	messages := newMessages(msg.NewV1ReadWriter(rw))
 	control, err := client.NewControl(context.Background(), &client.SessionContext{
 		Common: c.cfg, RunID: answer.RunID, Conn: msg.NewConn(stream, messages), Auth: c.auth, Connector: conn,
 	})

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/fatedier/frp/pkg/msg"
-
-	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 )
 
 // FRP's own heartbeat, above the multiplexer's keep-alive: it notices a peer whose connection
@@ -24,7 +22,6 @@ const (
 // where a timer is enough.
 type messages struct {
 	msg.ReadWriter
-	await   func()        // returns when there is something to read
 	running chan struct{} // closed when frpc has its proxy
 	proxied chan error    // takes how the proxy's registration went
 	answer  *msg.NewProxyResp
@@ -34,8 +31,8 @@ type messages struct {
 	over    bool
 }
 
-func newMessages(rw msg.ReadWriter, await func()) *messages {
-	return &messages{ReadWriter: rw, await: await, running: make(chan struct{}), proxied: make(chan error, 1)}
+func newMessages(rw msg.ReadWriter) *messages {
+	return &messages{ReadWriter: rw, running: make(chan struct{}), proxied: make(chan error, 1)}
 }
 
 // begin lets frpc read, and sends heartbeats until reading has failed. The end of the connection must not be
@@ -61,24 +58,17 @@ func (m *messages) heartbeat() {
 	}
 }
 
-// ReadMsg implements msg.ReadWriter. It waits above the layers that it reads through, and reads apart: the stack
-// of a goroutine that waits is kept for as long.
+// ReadMsg implements msg.ReadWriter.
 func (m *messages) ReadMsg() (msg.Message, error) {
 	<-m.running
 	m.tell()
-	m.await()
-	got, err := m.read()
+	got, err := m.ReadWriter.ReadMsg()
 	if err != nil {
 		m.end()
 		return nil, err
 	}
 	m.answer, _ = got.(*msg.NewProxyResp)
 	return got, nil
-}
-
-func (m *messages) read() (got msg.Message, err error) {
-	link.Apart(func() { got, err = m.ReadWriter.ReadMsg() })
-	return got, err
 }
 
 // tell is called when frpc has done with a message what it does.
@@ -98,13 +88,10 @@ func (m *messages) tell() {
 }
 
 // WriteMsg implements msg.ReadWriter.
-func (m *messages) WriteMsg(said msg.Message) (err error) {
-	link.Apart(func() {
-		m.writing.Lock()
-		defer m.writing.Unlock()
-		err = m.ReadWriter.WriteMsg(said)
-	})
-	return err
+func (m *messages) WriteMsg(said msg.Message) error {
+	m.writing.Lock()
+	defer m.writing.Unlock()
+	return m.ReadWriter.WriteMsg(said)
 }
 
 func (m *messages) end() {

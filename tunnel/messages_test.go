@@ -13,7 +13,7 @@ import (
 func speaking(t *testing.T) (*messages, net.Conn) {
 	t.Helper()
 	control, answers := controlled(t)
-	return newMessages(msg.NewV1ReadWriter(control), control.Await), answers
+	return newMessages(msg.NewV1ReadWriter(control)), answers
 }
 
 func TestHeartbeatsGoOnUntilNothingCanBeRead(t *testing.T) {

@@ -79,7 +79,7 @@ var errBetterWay = errors.New("there is a better way")
 func (t *Tunnel) speak(conn *connector, accept func(net.Conn), session *callable) (up bool, err error) {
 	deadline := time.NewTimer(loginTimeout)
 	defer deadline.Stop()
-	f, err := t.logIn(conn, accept)
+	f, err := logIn(login{t.cfg.AgentID, t.cfg.Instance, t.cfg.Cluster()}, conn, accept)
 	if err != nil {
 		_ = conn.Close()
 		return false, t.loginError(err)
@@ -103,11 +103,6 @@ func (t *Tunnel) speak(conn *connector, accept func(net.Conn), session *callable
 	t.cfg.Log.Info().Str("way", string(session.way)).Msg("tunnel is up")
 	<-f.control.Done()
 	return true, t.lostError(errSessionOver)
-}
-
-func (t *Tunnel) logIn(conn *connector, accept func(net.Conn)) (f *frpc, err error) {
-	link.Apart(func() { f, err = logIn(login{t.cfg.AgentID, t.cfg.Instance, t.cfg.Cluster()}, conn, accept) })
-	return f, err
 }
 
 // causeConn remembers why reading failed, which the multiplexer only logs. In TLS 1.3 that

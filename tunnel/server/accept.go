@@ -47,11 +47,7 @@ func (s *Server) acceptAll(ctx context.Context, ln net.Listener, handle func(net
 // runs it.
 func (s *Server) handle(ctx context.Context, raw net.Conn, place *limit.Place) {
 	defer func() { _ = raw.Close() }()
-	// In a goroutine of its own: what a handshake takes of the stack is several times what
-	// the session will, and would stay with it.
-	met := make(chan greeted, 1)
-	go func() { met <- s.greet(ctx, raw, place) }()
-	g := <-met
+	g := s.greet(ctx, raw, place)
 	defer place.Leave()
 	if g.err != nil {
 		s.counts.refused.Add(1)

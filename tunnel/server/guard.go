@@ -30,8 +30,6 @@ func (r replica) proxyName() string { return link.ProxyName(r.agentID, r.instanc
 type guard struct {
 	msg.ReadWriter
 	replica replica
-	// await returns when there is something to read.
-	await func()
 	// onUp is called when the agent has been told that its proxy runs; the message is
 	// then ahead of any request for a work connection.
 	onUp func()
@@ -46,24 +44,16 @@ type guard struct {
 // ReadMsg implements msg.ReadWriter.
 func (g *guard) ReadMsg() (msg.Message, error) {
 	g.hear()
-	g.await()
-	m, err := g.read()
+	m, err := g.ReadWriter.ReadMsg()
+	if err == nil {
+		m, err = admitControl(g.replica, m)
+	}
 	if err != nil {
 		g.silent.Stop()
 		g.onEnd(err)
 		return nil, err
 	}
 	return m, nil
-}
-
-// read reads apart, as the stack of the goroutine that waits is kept for as long.
-func (g *guard) read() (m msg.Message, err error) {
-	link.Apart(func() {
-		if m, err = g.ReadWriter.ReadMsg(); err == nil {
-			m, err = admitControl(g.replica, m)
-		}
-	})
-	return m, err
 }
 
 // hear gives the agent the time anew in which it has to say something. The multiplexer has its own
@@ -77,12 +67,7 @@ func (g *guard) hear() {
 }
 
 // WriteMsg implements msg.ReadWriter.
-func (g *guard) WriteMsg(m msg.Message) (err error) {
-	link.Apart(func() { err = g.write(m) })
-	return err
-}
-
-func (g *guard) write(m msg.Message) error {
+func (g *guard) WriteMsg(m msg.Message) error {
 	if _, ok := m.(*msg.ReqWorkConn); ok {
 		g.onAsk()
 	}

@@ -60,7 +60,7 @@ func (s *session) start(ctx context.Context, stream *link.Stream, m *msg.Login) 
 		return err
 	}
 	conn := msg.NewConn(stream, &guard{
-		ReadWriter: msg.NewV1ReadWriter(rw), replica: s.replica, await: stream.Await, onUp: s.reachable, onEnd: s.kill,
+		ReadWriter: msg.NewV1ReadWriter(rw), replica: s.replica, onUp: s.reachable, onEnd: s.kill,
 		onAsk: func() { s.asked.Add(1) },
 	})
 	control, err := s.server.engine.login(ctx, conn, s.replica, m)

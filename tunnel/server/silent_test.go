@@ -16,7 +16,7 @@ func TestSilentFRPEndsTheSession(t *testing.T) {
 		agent, server := net.Pipe()
 		defer func() { _ = agent.Close() }()
 		ended := make(chan error, 2)
-		g := &guard{ReadWriter: msg.NewV1ReadWriter(server), await: func() {}, onEnd: func(err error) {
+		g := &guard{ReadWriter: msg.NewV1ReadWriter(server), onEnd: func(err error) {
 			ended <- err
 			_ = server.Close()
 		}}

@@ -24,7 +24,7 @@ const (
 	mostWaiting = batchRoom + 8<<10
 	// MaxWrite is what is written at once, at most.
 	MaxWrite = 64 << 10
-	// smallFrame is what may go beyond batchSize, and what its writer may send itself.
+	// smallFrame is what may go beyond batchSize.
 	smallFrame = 4 << 10
 	// largeFrame is what bulk comes in: a TLS record of the Runner's.
 	largeFrame = maxRecord + 32
@@ -99,10 +99,9 @@ func (b *batch) put(h header, now bool) bool {
 	return true
 }
 
-// data appends a frame with p or as much of its beginning as there is room for, and answers
-// how much that was. A small frame that is said to be lone goes to the kernel from here when
-// its stream was the last to send as well: there is nobody to gather with.
-func (b *batch) data(stream uint32, p []byte, lone bool) (int, error) {
+// data appends a frame with p or as much of its beginning as there is room for, and returns
+// how much that was.
+func (b *batch) data(stream uint32, p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := b.fits(len(p))
@@ -119,17 +118,10 @@ func (b *batch) data(stream uint32, p []byte, lone bool) (int, error) {
 	}
 	b.take(headerSize + n)
 	b.append(stream, p[:n])
-	alone := b.last == stream && len(b.waiting) <= smallFrame
 	b.last = stream
-	if b.busy || !alone || !lone {
-		b.flushSoon()
-		b.next()
-		return n, nil
-	}
-	b.busy = true
-	b.sendWaiting()
-	b.rest()
-	return n, b.err
+	b.flushSoon()
+	b.next()
+	return n, nil
 }
 
 // append appends p to the newest frame where that is of the same stream: who gets it has one write to
@@ -144,30 +136,6 @@ func (b *batch) append(stream uint32, p []byte) {
 		b.waiting = h.append(b.waiting)
 	}
 	b.waiting = append(b.waiting, p...)
-}
-
-// send is data, but from the memory and the goroutine of its writer where it can be so: that is
-// a frame that is bulk, or a small one whose stream was the last to send, while nobody sends and nothing waits. For
-// what fills a batch by itself, or was all that there was to be read and has nobody to gather with, another goroutine is
-// no help, and waking it costs more than the rest. The frame is p with room for its header; without one it is data.
-func (b *batch) send(stream uint32, p, frame []byte, lone bool) (int, error) {
-	if frame == nil {
-		return b.data(stream, p, lone)
-	}
-	b.mu.Lock()
-	if b.busy || len(b.waiting) > 0 || b.usable() != nil || len(p) <= smallFrame && b.last != stream {
-		b.mu.Unlock()
-		return b.data(stream, p, lone)
-	}
-	b.last, b.busy = stream, true
-	b.mu.Unlock()
-	header{kind: frameData, stream: stream, length: uint32(len(p))}.append(frame[:0]) //nolint:gosec // at most a window
-	err := b.write(frame)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.sent(err)
-	b.rest()
-	return len(p), b.err
 }
 
 // next wakes one more of those who wait for room, where there is some. So each wakes the

@@ -20,7 +20,7 @@ func TestASessionAtRestTakesALittleBuffer(t *testing.T) {
 	assert.Equal(t, littleSize, cap(b.waiting))
 
 	body := bytes.Repeat([]byte("x"), 4000)
-	n, err := b.data(1, body, false)
+	n, err := b.data(1, body)
 	require.NoError(t, err)
 	assert.Equal(t, len(body), n)
 	assert.GreaterOrEqual(t, cap(b.waiting), batchSize)

@@ -1,9 +1,6 @@
 package mux
 
-import (
-	"runtime"
-	"time"
-)
+import "time"
 
 // flushSoon has what waits sent by a goroutine, which there is only while there is
 // something to send.
@@ -13,26 +10,14 @@ func (b *batch) flushSoon() {
 	}
 	b.busy = true
 	go func() {
-		runtime.Gosched() // whoever is about to write may do so: one system call for all
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		for len(b.waiting) > 0 && b.err == nil {
 			b.sendWaiting()
 		}
-		b.rest()
-	}()
-}
-
-// rest ends sending. What came meanwhile is for another to send: whoever sends what is its
-// own is not kept for others.
-func (b *batch) rest() {
-	b.busy = false
-	if len(b.waiting) > 0 && b.err == nil {
-		b.flushSoon()
-	}
-	if !b.busy {
+		b.busy = false
 		b.rested.Broadcast()
-	}
+	}()
 }
 
 // sendWaiting sends what waits, without the lock, so that the next batch can be gathered.
@@ -47,11 +32,6 @@ func (b *batch) sendWaiting() {
 	}
 	giveBack(buffer, data)
 	b.mu.Lock()
-	b.sent(err)
-}
-
-// sent is told how sending went.
-func (b *batch) sent(err error) {
 	if err == nil {
 		return
 	}

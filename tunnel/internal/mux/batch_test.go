@@ -56,12 +56,6 @@ func (g *gated) Close() error {
 	return nil
 }
 
-// pass lets the write that is under way through, and waits for what follows from it.
-func (g *gated) pass() {
-	g.gate <- struct{}{}
-	synctest.Wait()
-}
-
 func (g *gated) written() [][]byte {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -73,10 +67,10 @@ func newTestBatch(conn net.Conn, below Corked) *batch {
 }
 
 // say puts in a frame of a stream.
-func say(t *testing.T, b *batch, stream uint32, text string, lone bool) {
+func say(t *testing.T, b *batch, stream uint32, text string) {
 	t.Helper()
 	for len(text) > 0 {
-		n, err := b.data(stream, []byte(text), lone)
+		n, err := b.data(stream, []byte(text))
 		if err != nil {
 			t.Error(err)
 			return
@@ -106,7 +100,7 @@ func TestWhatWaitsGoesOutTogether(t *testing.T) {
 		conn := newGated(make(chan struct{}))
 		b := newTestBatch(conn, nil)
 		for i := range 10 {
-			say(t, b, uint32(i), string(rune('a'+i)), false)
+			say(t, b, uint32(i), string(rune('a'+i)))
 			synctest.Wait()
 		}
 		conn.gate <- struct{}{}
@@ -127,14 +121,14 @@ func TestWhatWaitsOfAStreamIsOneFrame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := newGated(make(chan struct{}))
 		b := newTestBatch(conn, nil)
-		say(t, b, 1, "first", false)
+		say(t, b, 1, "first")
 		synctest.Wait() // it is on its way
-		say(t, b, 1, "a", false)
-		say(t, b, 1, "b", false)
-		say(t, b, 2, "c", false)
-		say(t, b, 1, "d", false)
+		say(t, b, 1, "a")
+		say(t, b, 1, "b")
+		say(t, b, 2, "c")
+		say(t, b, 1, "d")
 		b.put(header{kind: frameWindow, flags: flagFIN, stream: 1}, true)
-		say(t, b, 1, "e", false)
+		say(t, b, 1, "e")
 		conn.gate <- struct{}{}
 		synctest.Wait()
 		conn.gate <- struct{}{}
@@ -155,50 +149,25 @@ func TestWhatWaitsOfAStreamIsOneFrame(t *testing.T) {
 	})
 }
 
-// TestALoneFrameGoesAtOnce, by whoever writes it, and what comes meanwhile goes after it.
-func TestALoneFrameGoesAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		conn := newGated(make(chan struct{}))
-		b := newTestBatch(conn, nil)
-		b.last = 1
-		sent := make(chan struct{})
-		go func() {
-			defer close(sent)
-			say(t, b, 1, "mine", true)
-		}()
-		synctest.Wait()
-		say(t, b, 2, "another's", true)
-		conn.gate <- struct{}{}
-		<-sent // although nobody lets the other through
-		conn.gate <- struct{}{}
-		if err := b.close(); err != nil {
-			t.Error(err)
-		}
-		if got := conn.written(); len(got) != 2 || bodies(t, got[0]) != "mine" || bodies(t, got[1]) != "another's" {
-			t.Errorf("written: %q", got)
-		}
-	})
-}
-
 // TestNoMoreWaitsThanFits holds a writer until the others are gone, while small frames find
 // room.
 func TestNoMoreWaitsThanFits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := newGated(make(chan struct{}))
 		b := newTestBatch(conn, nil)
-		say(t, b, 1, "first", false)
+		say(t, b, 1, "first")
 		synctest.Wait()
 		large := strings.Repeat("x", 3*batchSize)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			say(t, b, 1, large, false)
+			say(t, b, 1, large)
 		}()
 		synctest.Wait()
 		if isClosed(done) {
 			t.Error("more was taken than fits")
 		}
-		say(t, b, 2, "small", false)
+		say(t, b, 2, "small")
 		if !b.put(header{kind: framePing}, true) {
 			t.Error("no room for a ping")
 		}
@@ -234,109 +203,14 @@ func TestAPeerThatTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := newGated(make(chan struct{}))
 		b := newTestBatch(conn, nil)
-		say(t, b, 1, "x", false)
+		say(t, b, 1, "x")
 		time.Sleep(testConfig().WriteTimeout + time.Millisecond)
 		synctest.Wait()
 		if !isClosed(conn.closed) {
 			t.Error("the connection is open")
 		}
-		if _, err := b.data(1, []byte("y"), false); !errors.Is(err, os.ErrDeadlineExceeded) {
+		if _, err := b.data(1, []byte("y")); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("the next write: %v", err)
-		}
-	})
-}
-
-// TestASmallFrameGoesByWhoHasReadIt has a writer send a small frame itself where its stream was the
-// last to send. Else another goroutine sends it, which waits for more to gather.
-func TestASmallFrameGoesByWhoHasReadIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		conn := newGated(make(chan struct{}))
-		b := newTestBatch(conn, nil)
-		frame := append(make([]byte, headerSize), "small"...)
-		for i, sentByWriter := range []bool{false, true} {
-			returned := make(chan struct{})
-			go func() {
-				defer close(returned)
-				if n, err := b.send(1, frame[headerSize:], frame, false); n != len(frame)-headerSize || err != nil {
-					t.Errorf("%d, %v", n, err)
-				}
-			}()
-			synctest.Wait() // the connection holds the write
-			if got := len(conn.written()); got != i+1 {
-				t.Errorf("frame %d: %d writes", i, got)
-			}
-			if held := !isClosed(returned); held != sentByWriter {
-				t.Errorf("frame %d: sent by its writer: %t, want %t", i, held, sentByWriter)
-			}
-			conn.pass()
-			<-returned
-		}
-		if err := b.close(); err != nil {
-			t.Error(err)
-		}
-		for _, w := range conn.written() {
-			if bodies(t, w) != "small" {
-				t.Errorf("written: %q", w)
-			}
-		}
-	})
-}
-
-// TestBulkGoesByItsWriter, from its memory, if nothing is in the way; if something is, it waits
-// its turn.
-func TestBulkGoesByItsWriter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		conn := newGated(make(chan struct{}))
-		b := newTestBatch(conn, nil)
-		sent := make(chan struct{})
-		bulk := make([]byte, headerSize+2*smallFrame)
-		whole := func() {
-			n, err := b.send(1, bulk[headerSize:], bulk, false)
-			if n != len(bulk)-headerSize || err != nil {
-				t.Errorf("%d, %v", n, err)
-			}
-			sent <- struct{}{}
-		}
-		go whole()
-		synctest.Wait()
-		if b.waiting != nil || len(conn.written()) != 1 {
-			t.Error("it was copied, or has not gone")
-		}
-		go func() {
-			say(t, b, 2, "small", false)
-			whole()
-		}()
-		synctest.Wait()
-		<-sent // the second waits behind what is small, in the batch
-		conn.gate <- struct{}{}
-		<-sent
-		conn.gate <- struct{}{}
-		if err := b.close(); err != nil {
-			t.Error(err)
-		}
-		want := []string{string(bulk[headerSize:]), "small" + string(bulk[headerSize:])}
-		for i, w := range conn.written() {
-			if bodies(t, w) != want[i] {
-				t.Errorf("write %d: %d bytes", i, len(w))
-			}
-		}
-	})
-}
-
-// TestASendThatFails ends the batch, whoever sends.
-func TestASendThatFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		conn := newGated(make(chan struct{}))
-		b := newTestBatch(conn, nil)
-		frame := make([]byte, headerSize+2*smallFrame)
-		if _, err := b.send(1, frame[headerSize:], frame, false); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("a send to who takes nothing: %v", err)
-		}
-		if !isClosed(conn.closed) {
-			t.Error("the connection is open")
-		}
-		if _, err := b.send(1, frame[headerSize:], frame, false); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("the next one: %v", err)
 		}
 	})
 }
@@ -365,25 +239,25 @@ func TestCloseSendsWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := newGated(nil)
 		b := newTestBatch(conn, nil)
-		say(t, b, 1, "farewell", false)
+		say(t, b, 1, "farewell")
 		if err := b.close(); err != nil {
 			t.Error(err)
 		}
 		if got := conn.written(); len(got) != 1 || bodies(t, got[0]) != "farewell" {
 			t.Errorf("written: %q", got)
 		}
-		if _, err := b.data(1, []byte("x"), false); !errors.Is(err, ErrSessionClosed) {
+		if _, err := b.data(1, []byte("x")); !errors.Is(err, ErrSessionClosed) {
 			t.Errorf("write after close: %v", err)
 		}
 
 		conn = newGated(make(chan struct{}))
 		b = newTestBatch(conn, nil)
-		say(t, b, 1, "x", false)
+		say(t, b, 1, "x")
 		synctest.Wait()
-		say(t, b, 1, strings.Repeat("x", batchSize), false)
+		say(t, b, 1, strings.Repeat("x", batchSize))
 		failed := make(chan error, 1)
 		go func() {
-			_, err := b.data(1, make([]byte, batchSize), false)
+			_, err := b.data(1, make([]byte, batchSize))
 			failed <- err
 		}()
 		synctest.Wait()
@@ -438,9 +312,9 @@ func TestRecordsGoOutTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		below := &corked{gated: newGated(nil)}
 		b := newTestBatch(inRecords{below}, below)
-		say(t, b, 1, strings.Repeat("x", batchSize-headerSize), false)
+		say(t, b, 1, strings.Repeat("x", batchSize-headerSize))
 		synctest.Wait()
-		say(t, b, 1, "small", false)
+		say(t, b, 1, "small")
 		if err := b.close(); err != nil {
 			t.Error(err)
 		}

@@ -2,9 +2,9 @@
 // yamux' protocol (https://github.com/hashicorp/yamux/blob/master/spec.md).
 //
 // It is there for what that library cannot be made to do (docs/adr/0035): a frame goes from the
-// goroutine that writes it into the batch that is sent next, or to the kernel, and not through
-// two others; what arrives is copied once; and a stream's window grows only where the round
-// trip asks for it, so that a reader at full speed does not fill the line for all others.
+// goroutine that writes it into the batch that is sent next, and not through two others; what
+// arrives is copied once; and a stream's window grows only where the round trip asks for it, so that
+// a reader at full speed does not fill the line for all others.
 package mux
 
 import (

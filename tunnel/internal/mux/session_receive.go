@@ -122,7 +122,7 @@ func (s *Session) receiveData(stream *Stream, length uint32) error {
 		if _, err := s.in.Peek(n); err != nil {
 			return err
 		}
-		if stream.pass(s.in, n) || stream.takeSpare(s.in, n) {
+		if stream.takeSpare(s.in, n) {
 			return nil
 		}
 	}

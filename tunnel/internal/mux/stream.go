@@ -22,9 +22,6 @@ type Stream struct {
 	window     uint32 // what credit and got are together at most
 	renewed    time.Time
 	room       uint32 // how much may be sent
-	sink       Sink   // while WriteTo waits
-	writes     int    // since something was received
-	talk       int    // what writes was when something was received last
 	opening    bool   // by us, and not accepted yet
 	closed     bool   // here
 	finished   bool   // nothing more comes
@@ -35,9 +32,8 @@ type Stream struct {
 }
 
 var (
-	_ net.Conn      = (*Stream)(nil)
-	_ io.WriterTo   = (*Stream)(nil)
-	_ io.ReaderFrom = (*Stream)(nil)
+	_ net.Conn    = (*Stream)(nil)
+	_ io.WriterTo = (*Stream)(nil)
 )
 
 func newStream(s *Session, id uint32) *Stream {
@@ -55,10 +51,6 @@ func (s *Stream) LocalAddr() net.Addr { return s.session.conn.LocalAddr() }
 
 // RemoteAddr is that of the connection.
 func (s *Stream) RemoteAddr() net.Addr { return s.session.conn.RemoteAddr() }
-
-// pieces are what ReadFrom reads into: a frame that is two TLS records of the tunnel, with its
-// header.
-var pieces = sync.Pool{New: func() any { return new([2 * maxRecord]byte) }}
 
 // Close closes both directions: what the other end still sends is dropped.
 func (s *Stream) Close() error {

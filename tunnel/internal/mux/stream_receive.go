@@ -28,24 +28,11 @@ func (s *Stream) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Await returns when there is something to read, or there will be nothing. It is for those who read
-// through many layers: what a goroutine that waits below them has on its stack is kept for as long.
-func (s *Stream) Await() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_ = s.awaitData() // Read says what is the matter
-}
-
-// WriteTo implements io.WriterTo: it copies nothing between. Small frames go to a Sink while
-// it waits, and do not count.
+// WriteTo implements io.WriterTo, without a copy in between.
 func (s *Stream) WriteTo(w io.Writer) (total int64, err error) {
-	sink, _ := w.(Sink)
 	for {
 		s.mu.Lock()
-		s.sink = sink
-		err := s.awaitData()
-		s.sink = nil
-		if err != nil {
+		if err := s.awaitData(); err != nil {
 			s.mu.Unlock()
 			if err == io.EOF { //nolint:errorlint // our own
 				err = nil
@@ -126,8 +113,8 @@ func (s *Stream) take(c *chunk) {
 		c.free()
 		return
 	}
-	s.heard()
-	s.passOrKeep(c)
+	s.got.push(c)
+	s.readable.Signal()
 }
 
 // takeSpare takes n bytes that are there for the reading, where the last chunk has room for
@@ -142,14 +129,6 @@ func (s *Stream) takeSpare(in *input, n int) bool {
 	_, _ = io.ReadFull(in, spare[:n]) // they are in memory
 	s.got.extend(n)
 	s.credit -= uint32(n) //nolint:gosec // mayReceive has looked
-	s.heard()
 	s.readable.Signal()
 	return true
-}
-
-// heard notes that something was received.
-func (s *Stream) heard() {
-	if s.writes > 0 {
-		s.talk, s.writes = s.writes, 0
-	}
 }

@@ -1,27 +1,20 @@
 package mux
 
 import (
-	"io"
 	"net"
 	"os"
 )
 
 // Write implements net.Conn.
-func (s *Stream) Write(p []byte) (int, error) { return s.write(p, nil) }
-
-// write writes p. The frame, where it is known, is p with room for a header before it.
-func (s *Stream) write(p, frame []byte) (written int, err error) {
+func (s *Stream) Write(p []byte) (written int, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	for written < len(p) {
-		most, lone, err := s.awaitRoom(len(p) - written)
+		most, err := s.awaitRoom(len(p) - written)
 		if err != nil {
 			return written, err
 		}
-		if most < len(p) {
-			frame = nil
-		}
-		n, err := s.session.out.send(s.id, p[written:written+most], frame, lone)
+		n, err := s.session.out.data(s.id, p[written:written+most])
 		if err != nil {
 			return written, s.ended(err)
 		}
@@ -33,47 +26,20 @@ func (s *Stream) write(p, frame []byte) (written int, err error) {
 	return written, nil
 }
 
-// ReadFrom implements io.ReaderFrom: what is read goes to the system from where it was read
-// to, if nothing is in the way.
-func (s *Stream) ReadFrom(r io.Reader) (total int64, err error) {
-	piece := pieces.Get().(*[2 * maxRecord]byte)
-	defer pieces.Put(piece)
-	for {
-		n, err := r.Read(piece[headerSize:])
-		if n > 0 {
-			written, werr := s.write(piece[headerSize:headerSize+n], piece[:headerSize+n])
-			if total += int64(written); werr != nil {
-				return total, werr
-			}
-		}
-		if err == io.EOF {
-			return total, nil
-		}
-		if err != nil {
-			return total, err
-		}
-	}
-}
-
-// lone reports whether each write so far was answered before the next one, as those of a single
-// client with HTTP/1.1 are.
-func (s *Stream) lone() bool { return max(s.writes, s.talk) <= 1 }
-
-// awaitRoom returns when the other end takes something, how much, and whether the stream is lone.
-func (s *Stream) awaitRoom(wanted int) (most int, lone bool, err error) {
+// awaitRoom returns when the other end takes something, and how much.
+func (s *Stream) awaitRoom(wanted int) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
 		switch {
 		case s.closed:
-			return 0, false, net.ErrClosed
+			return 0, net.ErrClosed
 		case s.err != nil:
-			return 0, false, s.err
+			return 0, s.err
 		case s.writeUntil.passed():
-			return 0, false, os.ErrDeadlineExceeded
+			return 0, os.ErrDeadlineExceeded
 		case s.room > 0:
-			s.writes++
-			return min(wanted, int(s.room)), s.lone(), nil
+			return min(wanted, int(s.room)), nil
 		}
 		s.writeUntil.wait()
 	}
