@@ -18,7 +18,7 @@ type ConsumerConfig struct {
 	Prefetch int
 	// Gather is how long RunBatches lets pass from one batch to the next, so that what comes one by one in quick
 	// succession is handled together, too. What comes later than that after another does not wait, nor does a
-	// batch of Prefetch. 0 means that nothing is waited for.
+	// batch of Prefetch. The least is a millisecond.
 	Gather time.Duration
 	// Ready is called, if set, whenever the queue is bound and consumed, after a
 	// reconnection too: from then on nothing is missed. Where another consumer has the

@@ -2,11 +2,14 @@ package announce
 
 import (
 	"context"
-	"runtime"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
+
+// leastGather is the time that the library gets to hand over what it has received: it keeps that in a
+// goroutine, which offers one delivery at a time.
+const leastGather = time.Millisecond
 
 // BatchHandler takes several events at once, in their order: all of them, or with an error
 // none.
@@ -41,45 +44,25 @@ func (c *Consumer) consumeBatches(ctx context.Context, sub *subscription, handle
 	}
 }
 
-// gather takes what comes until then, and what has come already.
+// gather takes what comes until then, and what has been received already.
 func (c *Consumer) gather(ctx context.Context, first amqp.Delivery, more <-chan amqp.Delivery, then time.Time) []amqp.Delivery {
 	batch := []amqp.Delivery{first}
-	ctx, cancel := context.WithDeadline(ctx, then)
-	defer cancel()
+	late := time.NewTimer(max(time.Until(then), leastGather))
+	defer late.Stop()
 	for len(batch) < c.cfg.Prefetch {
-		d, ok := next(ctx, more)
-		if !ok {
-			return batch // if there will be no more, the next to receive learns why
+		select {
+		case d, ok := <-more:
+			if !ok {
+				return batch // the next to receive learns why
+			}
+			batch = append(batch, d)
+		case <-late.C:
+			return batch
+		case <-ctx.Done():
+			return batch
 		}
-		batch = append(batch, d)
 	}
 	return batch
-}
-
-// next is what has come, or else what comes before the context ends.
-func next(ctx context.Context, deliveries <-chan amqp.Delivery) (d amqp.Delivery, ok bool) {
-	if d, ok = arrived(deliveries); ok {
-		return d, ok
-	}
-	select {
-	case d, ok = <-deliveries:
-	case <-ctx.Done():
-	}
-	return d, ok
-}
-
-// arrived takes a delivery if there is one. The library keeps what has come in a goroutine
-// that offers one after the other: it gets its turn to offer the next.
-func arrived(more <-chan amqp.Delivery) (d amqp.Delivery, ok bool) {
-	for range 2 {
-		select {
-		case d, ok = <-more:
-			return d, ok
-		default:
-			runtime.Gosched()
-		}
-	}
-	return d, false
 }
 
 func (c *Consumer) deliverBatch(ctx context.Context, sub *subscription, batch []amqp.Delivery, handler Handler, several BatchHandler) error {

@@ -140,10 +140,10 @@ func TestABatchGathers(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		deliveries <- deliveriesOf(t, &settled{}, 1)[0]
-		synctest.Wait()
+		time.Sleep(2 * leastGather)
 		cancel()
 		<-ended
-		want := []string{"1 at 0s", "3 at 60ms", "3 at 120ms", "1 at 1h0m0.14s"}
+		want := []string{"1 at 1ms", "3 at 60ms", "3 at 120ms", "1 at 1h0m0.141s"}
 		if !slices.Equal(took, want) {
 			t.Errorf("%q, want %q: one alone at once, the next together, and no more wait than are sent ahead", took, want)
 		}
