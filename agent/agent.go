@@ -108,8 +108,6 @@ type Agent struct {
 	started time.Time
 	// draining is set when the agent is about to stop: nobody can nudge it any more.
 	draining atomic.Bool
-	// idle is the heartbeat's: nothing has changed since the one before.
-	idle bool
 	// instruments count, and read parts: what runs with an identity.
 	instruments *instruments
 	parts       atomic.Pointer[parts]

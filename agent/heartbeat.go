@@ -9,7 +9,6 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/footprint"
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
@@ -55,11 +54,8 @@ func (a *Agent) heartbeats(ctx context.Context, control *controlapi.Client, tun 
 			if answer.IntervalSeconds > 0 {
 				idle = time.Duration(answer.IntervalSeconds) * time.Second
 			}
-			if changed := !same(beat, last); changed {
-				a.idle = false
-			} else {
+			if same(beat, last) {
 				next = idle
-				a.becomeIdle()
 			}
 			last = beat
 		}
@@ -81,17 +77,6 @@ func (a *Agent) sendBeat(ctx context.Context, control *controlapi.Client, beat c
 		a.instruments.beat(err)
 	}
 	return answer, err
-}
-
-// becomeIdle makes the agent small when nothing has changed for a while.
-func (a *Agent) becomeIdle() {
-	if a.idle {
-		return
-	}
-	a.idle = true
-	if err := footprint.Shrink(); err != nil {
-		a.log.Debug().Err(err).Msg("memory could not be given back")
-	}
 }
 
 // waitBeat waits for the next heartbeat's time or for something to change. It

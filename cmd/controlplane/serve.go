@@ -95,7 +95,6 @@ func (s *serve) run(ctx context.Context) error {
 	}
 	defer traces.Stop(ctx)
 	s.cfg.Tracer = traces.Provider()
-	collectSooner()
 	cp, err := controlplane.New(ctx, s.cfg)
 	if err != nil {
 		return err

@@ -271,7 +271,6 @@ func (c *ControlPlane) serve(ctx context.Context) error {
 	group.Go(func() error { return c.nudger.run(running) })
 	group.Go(func() error { return c.leader.while(running, c.clean) })
 	group.Go(func() error { return c.forgetTwins(running) })
-	group.Go(func() error { return c.giveBack(running) })
 	group.Go(func() error { return c.leader.while(running, c.webhooks.Run) }) // in one process at a time
 	group.Go(func() error { return c.followCA(running) })
 	group.Go(func() error { return c.leader.while(running, c.outbox.run) })

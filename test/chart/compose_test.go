@@ -84,7 +84,6 @@ func TestCompose(t *testing.T) {
 	assert.True(t, control.ReadOnly)
 	assert.Equal(t, []string{"ALL"}, control.CapDrop)
 	assert.Equal(t, "65532:65532", control.User)
-	assert.Equal(t, "adaptivestackstart=0", *control.Environment["GODEBUG"], "it is measured so (docs/adr/0036)")
 	build, err := os.ReadFile(filepath.Join(control.Build.Context, "Dockerfile"))
 	require.NoError(t, err)
 	assert.Contains(t, string(build), "AS "+control.Build.Target+"\n")

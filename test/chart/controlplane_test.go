@@ -21,8 +21,6 @@ func TestControlPlaneValues(t *testing.T) {
 	trial := render(t, controlChart, "trial.yaml")
 	state := trial["StatefulSet pipeops-controlplane"]
 	assert.NotContains(t, state.Object["spec"], "volumeClaimTemplates")
-	container := field[[]any](t, state, "spec", "template", "spec", "containers")[0].(map[string]any)
-	assert.Contains(t, container["env"], map[string]any{"name": "GODEBUG", "value": "adaptivestackstart=0"}, "it is measured so (docs/adr/0036)")
 	assert.NotContains(t, field[map[string]any](t, trial["ConfigMap pipeops-controlplane"], "data"), "PIPEOPS_BROKER_URL_FILE")
 
 	full := render(t, controlChart, "broker.yaml")

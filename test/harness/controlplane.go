@@ -39,8 +39,8 @@ func (s *System) StartControlPlane(ctx context.Context) error {
 		"--api-listen", at(apiPort), "--tunnel-listen", at(tunnelPort), "--edge-listen", at(edgePort),
 		"--advertise-api", s.APIURL(), "--advertise-tunnel", at(tunnelPort), "--advertise-edge", at(edgePort),
 	}, s.ControlPlaneArgs...)
-	env := []string{"GODEBUG=adaptivestackstart=0"} // as it is deployed
-	if s.Broker != nil {                            // what is not about announcements goes without
+	var env []string
+	if s.Broker != nil { // what is not about announcements goes without
 		runnerURL := s.path("runner-broker-url")
 		if err := os.WriteFile(runnerURL, []byte(s.Broker.URL(broker.UserRunner)), 0o600); err != nil {
 			return err

@@ -50,20 +50,13 @@ func New(p *Part) *Set { return &Set{Name: p.Name, part: p} }
 
 // Add adds a figure of the part, with its bound. One that is not defined is a mistake in the
 // program.
-func (s *Set) Add(id string, measured float64) { s.add(id, measured, true) }
-
-// AddUnbound adds a figure without its bound, where the run is too small for that.
-func (s *Set) AddUnbound(id string, measured float64) { s.add(id, measured, false) }
-
-func (s *Set) add(id string, measured float64, bound bool) {
+func (s *Set) Add(id string, measured float64) {
 	d := s.part.definition(id)
 	if d == nil {
 		panic(fmt.Sprintf("part %s of the benchmark has no figure %q", s.Name, id))
 	}
 	f := Figure{ID: id, Title: d.Title, Unit: d.Unit, Measured: measured}
-	if bound {
-		f.judge(d.Bound)
-	}
+	f.judge(d.Bound)
 	s.Figures = append(s.Figures, f)
 	slices.SortStableFunc(s.Figures, func(a, b Figure) int { return s.part.index(a.ID) - s.part.index(b.ID) })
 }

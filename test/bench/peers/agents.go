@@ -196,7 +196,7 @@ func (b *agentsBench) enrol(ctx context.Context) error {
 
 func startCrowd(dir string, number int) (*proc.Process, *rpc.Client, error) {
 	name := "crowd " + strconv.Itoa(number+1)
-	return proc.StartServing(name, dir+"/crowd.log", crowd.Environ(), roleCommand, roleCrowd)
+	return proc.StartServing(name, dir+"/crowd.log", roleCommand, roleCrowd)
 }
 
 // close takes everything down. It does not hang on what is broken.

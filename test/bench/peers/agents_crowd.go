@@ -19,9 +19,6 @@ const (
 	tellEvery = 10 * time.Second
 )
 
-// together is how many agents there have to be for the bound on all memory.
-const together = 10000
-
 // all calls every crowd at the same time.
 func (b *agentsBench) all(ctx context.Context, call func(i int) error) error {
 	results := make(chan error, len(b.crowds))
@@ -106,15 +103,7 @@ func (b *agentsBench) awaitBack(ctx context.Context, since time.Time) ([]point, 
 
 func last(curve []point) float64 { return curve[len(curve)-1].Seconds }
 
-// stir readies the crowds for a storm.
-func (b *agentsBench) stir(ctx context.Context) error {
-	return b.all(ctx, func(i int) error { return b.crowds[i].Call("Crowd.Stir", crowd.None{}, new(crowd.None)) })
-}
-
 func (b *agentsBench) storm(ctx context.Context) (err error) {
-	if err := b.stir(ctx); err != nil {
-		return err
-	}
 	before, err := b.look()
 	if err != nil {
 		return err
@@ -138,9 +127,6 @@ func (b *agentsBench) storm(ctx context.Context) (err error) {
 }
 
 func (b *agentsBench) restart(ctx context.Context) error {
-	if err := b.stir(ctx); err != nil {
-		return err
-	}
 	start := time.Now()
 	if err := b.sys.KillControlPlane(); err != nil {
 		return err
@@ -189,9 +175,6 @@ func (b *agentsBench) measureIdle(ctx context.Context) error {
 	if err := b.rest(ctx, b.Settle); err != nil {
 		return err
 	}
-	if err := b.all(ctx, func(i int) error { return b.crowds[i].Call("Crowd.Rest", crowd.None{}, new(crowd.None)) }); err != nil {
-		return err
-	}
 	before, err := b.lookWithBeats(ctx)
 	if err != nil {
 		return err
@@ -217,12 +200,7 @@ func (b *agentsBench) measureIdle(ctx context.Context) error {
 	n := float64(b.Agents)
 	b.Add("agents.memory", float64(after.resident-b.empty.resident)/n/1e3)
 	b.Add("agents.memory.crowd", float64(crowds)/n/1e3)
-	all := float64(after.resident+crowds) / 1e9
-	if b.Agents >= together*9/10 { // fewer say nothing of so many
-		b.Add("agents.memory.together", all)
-	} else {
-		b.AddUnbound("agents.memory.together", all)
-	}
+	b.Add("agents.memory.together", float64(after.resident+crowds)/1e9)
 	share := 100 * (after.cpu - before.cpu).Seconds() / after.at.Sub(before.at).Seconds()
 	b.Add("agents.cpu", share/n)
 	beats := float64(after.beats - before.beats)

@@ -10,8 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
-	"runtime/debug"
 	"runtime/pprof"
 	"sync"
 	"time"
@@ -19,7 +17,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
-	"github.com/pipeops/pipeops-vm-agent/internal/footprint"
 )
 
 // Crowd is served to the benchmark by net/rpc, hence the form of its methods.
@@ -52,7 +49,6 @@ func (c *Crowd) Enrol(e Enrolment, took *time.Duration) error {
 	if err != nil {
 		return err
 	}
-	debug.SetGCPercent(restGCPercent) // what is left lying between identities would stay there
 	start := time.Now()
 	c.agents, c.from = make([]*agent, e.Count), e.From
 	group, ctx := errgroup.WithContext(context.Background())
@@ -82,42 +78,6 @@ func (c *Crowd) Connect(None, *None) error {
 		c.life.Go(func() { a.live(context.Background()) }) // to the end of the process
 	}
 	return nil
-}
-
-// A crowd's heap is kept small, as an agent's memory limit keeps its own: at rest a tenth of it is garbage at most. Less so
-// while it has something to do: to look through those of thousands of agents again and again takes a quarter of
-// the crowd's CPU, and an agent alone has next to nothing to look through. But what is garbage then lies between
-// what stays, and its place is not given back.
-const restGCPercent, busyGCPercent = 10, 35
-
-// Environ is what a crowd's process has in its environment. Go begins a goroutine with the stack that those before it
-// needed on average. In a storm these are thousands of handshakes of 32 KB each, and whoever begins among them to wait for
-// good keeps twice what it needs; an agent by itself has one.
-func Environ() []string {
-	settings := "adaptivestackstart=0"
-	if others := os.Getenv("GODEBUG"); others != "" {
-		settings = others + "," + settings
-	}
-	return []string{"GODEBUG=" + settings}
-}
-
-// Stir readies the crowd for having something to do.
-func (c *Crowd) Stir(None, *None) error {
-	debug.SetGCPercent(busyGCPercent)
-	return nil
-}
-
-// collections are those of some minutes at rest: pools are empty after two, and each halves the
-// stacks that have become too large.
-const collections = 4
-
-// Rest gives back what only connecting took, by what an agent does when it becomes idle.
-func (c *Crowd) Rest(None, *None) error {
-	debug.SetGCPercent(restGCPercent)
-	for range collections {
-		runtime.GC()
-	}
-	return footprint.Shrink()
 }
 
 // ProfileCPU writes where these agents' CPU goes for the next seconds into a file.

@@ -4,18 +4,16 @@ import (
 	"errors"
 	"io"
 	"net/rpc"
-	"os"
 	"os/exec"
 )
 
-// StartServing is Start of a process that calls Serve, with more in its environment than ours has, and a client of
-// what it serves.
-func StartServing(name, log string, env []string, args ...string) (*Process, *rpc.Client, error) {
+// StartServing is Start of a process that calls Serve, and a client of what it serves.
+func StartServing(name, log string, args ...string) (*Process, *rpc.Client, error) {
 	var in io.WriteCloser
 	var out io.ReadCloser
 	var piped error
 	p, err := start(name, log, func(cmd *exec.Cmd) {
-		cmd.Stdout, cmd.Env = nil, append(os.Environ(), env...)
+		cmd.Stdout = nil
 		var errIn, errOut error
 		in, errIn = cmd.StdinPipe()
 		out, errOut = cmd.StdoutPipe()
