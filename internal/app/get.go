@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/admission"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -73,28 +74,24 @@ func (e *Engine) admit(ctx context.Context, namespace string) error {
 	if !e.Ready() {
 		return notReady()
 	}
-	ok, err := e.manages(ctx, namespace)
-	if err != nil {
-		return kubeproblem.From(err, "reading namespace "+namespace)
-	}
-	if !ok {
-		return runnerapi.NotManaged(namespace)
-	}
-	return nil
+	_, err := admission.Namespace(ctx, e.scope(), namespace, e.readNamespace)
+	return err
 }
 
-// manages says whether a namespace is the agent's. One that the cache does not
-// know may have been handed over a moment ago.
 func (e *Engine) manages(ctx context.Context, namespace string) (bool, error) {
+	_, ok, err := admission.Manages(ctx, e.scope(), namespace, e.readNamespace)
+	return ok, err
+}
+
+// readNamespace reads a namespace from the cache. One that the cache does not know may have been
+// handed over a moment ago.
+func (e *Engine) readNamespace(ctx context.Context, namespace string) (*metav1.PartialObjectMetadata, error) {
 	ns := namespaceMeta()
 	err := e.cached.Get(ctx, client.ObjectKey{Name: namespace}, ns)
 	if apierrors.IsNotFound(err) {
 		err = e.live.Get(ctx, client.ObjectKey{Name: namespace}, ns)
 	}
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	return err == nil && e.scope().Manages(ns), err
+	return ns, err
 }
 
 func (e *Engine) managedNamespaces(ctx context.Context) (map[string]bool, error) {

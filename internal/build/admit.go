@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/admission"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -22,14 +23,15 @@ const letIn = "use a namespace for builds; the owner of the cluster makes one wi
 
 // admit refuses a namespace that is not the agent's.
 func (c *Client) admit(ctx context.Context, namespace string) (*corev1.Namespace, error) {
-	ns, err := c.core.Namespaces().Get(ctx, namespace, metav1.GetOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return nil, kubeproblem.From(err, "reading namespace "+namespace)
-	}
-	if err != nil || !(managed.Scope{Agent: c.opts.Namespace, Only: c.opts.Namespaces}).Manages(ns) {
-		return nil, runnerapi.NotManaged(namespace)
-	}
-	return ns, nil
+	return admission.Namespace(ctx, c.scope(), namespace, c.readNamespace)
+}
+
+func (c *Client) scope() managed.Scope {
+	return managed.Scope{Agent: c.opts.Namespace, Only: c.opts.Namespaces}
+}
+
+func (c *Client) readNamespace(ctx context.Context, name string) (*corev1.Namespace, error) {
+	return c.core.Namespaces().Get(ctx, name, metav1.GetOptions{})
 }
 
 // ready refuses what could not be built: before a Job is made, and with the field at fault.

@@ -5,11 +5,10 @@ import (
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/admission"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -54,15 +53,15 @@ func (c *Client) OfSources(ctx context.Context) (map[runnerapi.Key]runnerapi.Key
 
 // namespaces are those for builds that the agent manages.
 func (c *Client) namespaces(ctx context.Context) (names []string, err error) {
-	scope := managed.Scope{Agent: c.opts.Namespace, Only: c.opts.Namespaces}
+	scope := c.scope()
 	if len(scope.Only) > 0 { // it may list none
 		for _, name := range scope.Only {
-			ns, err := c.core.Namespaces().Get(ctx, name, metav1.GetOptions{})
-			switch {
-			case err == nil && scope.Manages(ns) && ns.Labels[Allowed] == AllowedValue:
-				names = append(names, name)
-			case err != nil && !apierrors.IsNotFound(err):
+			ns, ok, err := admission.Manages(ctx, scope, name, c.readNamespace)
+			if err != nil {
 				return nil, kubeproblem.From(err, "reading namespace "+name)
+			}
+			if ok && ns.Labels[Allowed] == AllowedValue {
+				names = append(names, name)
 			}
 		}
 		return names, nil

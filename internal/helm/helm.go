@@ -10,8 +10,6 @@ import (
 
 	"github.com/rs/zerolog"
 	"helm.sh/helm/v4/pkg/kube"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
@@ -19,8 +17,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/admission"
 	"github.com/pipeops/pipeops-vm-agent/internal/health"
-	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
@@ -169,15 +167,11 @@ func (r *Releases) clients() (*clients, error) {
 
 // admit refuses a namespace that is not the agent's.
 func (r *Releases) admit(ctx context.Context, c *clients, namespace string) error {
-	ns, err := c.metadata.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Get(ctx, namespace, metav1.GetOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return kubeproblem.From(err, "reading namespace "+namespace)
-	}
 	scope := managed.Scope{Agent: r.opts.Namespace, Only: r.opts.Namespaces}
-	if err != nil || !scope.Manages(ns) {
-		return runnerapi.NotManaged(namespace)
-	}
-	return nil
+	_, err := admission.Namespace(ctx, scope, namespace, func(ctx context.Context, name string) (*metav1.PartialObjectMetadata, error) {
+		return c.metadata.Resource(admission.Resource).Get(ctx, name, metav1.GetOptions{})
+	})
+	return err
 }
 
 // enter is admit with the clients that come next.

@@ -18,7 +18,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,6 +26,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/admission"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -132,16 +132,12 @@ func (k *Client) scope() managed.Scope {
 
 // admit refuses a namespace that is not the agent's.
 func (k *Client) admit(ctx context.Context, namespace string) error {
-	ns := &metav1.PartialObjectMetadata{}
-	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	err := k.client.Get(ctx, client.ObjectKey{Name: namespace}, ns)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return kubeproblem.From(err, "reading namespace "+namespace)
-	}
-	if err != nil || !k.scope().Manages(ns) {
-		return runnerapi.NotManaged(namespace)
-	}
-	return nil
+	_, err := admission.Namespace(ctx, k.scope(), namespace, func(ctx context.Context, name string) (*metav1.PartialObjectMetadata, error) {
+		ns := &metav1.PartialObjectMetadata{}
+		ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+		return ns, k.client.Get(ctx, client.ObjectKey{Name: name}, ns)
+	})
+	return err
 }
 
 // writer is the client for a write, which changes nothing when it is a dry run.

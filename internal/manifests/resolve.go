@@ -9,13 +9,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/admission"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-var namespaceResource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+func (c *api) readNamespace(ctx context.Context, name string) (*unstructured.Unstructured, error) {
+	return c.objects.Resource(admission.Resource).Get(ctx, name, metav1.GetOptions{})
+}
 
 // resolve finds out what each object is and where it goes, and refuses what may not be
 // applied by anybody, or not here. Nothing has been asked about the objects themselves.
@@ -162,7 +165,7 @@ func (r *run) admit(ref Ref) error {
 // manages says whether the agent manages a namespace, or the set is about to make it.
 func (r *run) manages(ctx context.Context, name string) (pending bool, err error) {
 	if r.made[name] && r.applier.scope.Covers(name) {
-		_, err := r.api.objects.Resource(namespaceResource).Get(ctx, name, metav1.GetOptions{})
+		_, err := r.api.readNamespace(ctx, name)
 		if apierrors.IsNotFound(err) {
 			return true, nil
 		}
@@ -175,13 +178,7 @@ func (r *run) managed(ctx context.Context, name string) error {
 	if known, asked := r.namespaces[name]; asked {
 		return known
 	}
-	ns, err := r.api.objects.Resource(namespaceResource).Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case err != nil && !apierrors.IsNotFound(err):
-		err = kubeproblem.From(err, "reading namespace "+name)
-	case err != nil || !r.applier.scope.Manages(ns):
-		err = runnerapi.NotManaged(name)
-	}
+	_, err := admission.Namespace(ctx, r.applier.scope, name, r.api.readNamespace)
 	if r.namespaces == nil {
 		r.namespaces = map[string]error{}
 	}

@@ -9,10 +9,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/admission"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -33,14 +33,10 @@ func (k *Keeper) on(ctx context.Context, namespace string) (dynamic.ResourceInte
 
 // admit refuses a namespace that is not the agent's.
 func (k *Keeper) admit(ctx context.Context, api *api, namespace string) error {
-	ns, err := api.objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Get(ctx, namespace, metav1.GetOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return kubeproblem.From(err, "reading namespace "+namespace)
-	}
-	if err != nil || !k.scope().Manages(ns) {
-		return runnerapi.NotManaged(namespace)
-	}
-	return nil
+	_, err := admission.Namespace(ctx, k.scope(), namespace, func(ctx context.Context, name string) (*unstructured.Unstructured, error) {
+		return api.objects.Resource(admission.Resource).Get(ctx, name, metav1.GetOptions{})
+	})
+	return err
 }
 
 // explain says what a refusal of the Kubernetes API means here. The API server says that it
