@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
 )
 
 const (
@@ -67,9 +68,8 @@ func (e *exam) ask(ctx context.Context, path string) ([]byte, error) {
 
 // restConfig is the agent's, for one examination.
 func (e *exam) restConfig() *rest.Config {
-	rc := rest.CopyConfig(e.Kubernetes)
-	rc.QPS, rc.Burst, rc.Timeout = -1, 0, e.Timeout
-	rc.WarningHandler = rest.NoWarnings{}
+	rc := kubeclient.Config(e.Kubernetes)
+	rc.Timeout = e.Timeout
 	return rc
 }
 

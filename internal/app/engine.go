@@ -25,6 +25,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -113,7 +114,7 @@ func New(cfg Config) (*Engine, error) {
 	}
 	e := &Engine{cfg: cfg, log: cfg.Log, now: time.Now, hub: &hub{},
 		stabilization: ptr.Deref(cfg.Stabilization, diagnose.DefaultStabilization)}
-	rc := restConfig(cfg.RESTConfig)
+	rc := kubeclient.Config(cfg.RESTConfig)
 	mapper := newMapper()
 	logger := zerologr.New(ptr.To(cfg.Log.Level(zerolog.WarnLevel)))
 	e.mgr, err = manager.New(rc, manager.Options{
@@ -151,18 +152,6 @@ func New(cfg Config) (*Engine, error) {
 // scope is where Apps may be.
 func (e *Engine) scope() managed.Scope {
 	return managed.Scope{Agent: e.cfg.Namespace, Only: e.cfg.Namespaces}
-}
-
-// restConfig is a copy for this Engine: the API server does the fairness
-// (API Priority and Fairness), warnings are for people with kubectl.
-func restConfig(given *rest.Config) *rest.Config {
-	rc := rest.CopyConfig(given)
-	rc.QPS, rc.Burst = -1, 0
-	rc.WarningHandler = rest.NoWarnings{}
-	if rc.UserAgent == "" {
-		rc.UserAgent = managed.FieldManager
-	}
-	return rc
 }
 
 // wire hangs the parts into the manager.

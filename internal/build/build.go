@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -46,7 +47,6 @@ type Options struct {
 	Namespaces []string // the only ones that it may manage; empty for all
 	Image      string   // BuildKit's, rootless; empty where the operator has named none
 	ToolsImage string   // the agent's own, for the steps before and after
-	UserAgent  string
 }
 
 // Client implements runnerapi.Builds.
@@ -62,13 +62,9 @@ var _ runnerapi.Builds = (*Client)(nil)
 
 // New makes a Client. It asks the cluster nothing yet.
 func New(given *rest.Config, opts Options) (*Client, error) {
-	rc := rest.CopyConfig(given)
-	rc.QPS, rc.Burst = -1, 0 // the API server does the fairness
-	rc.WarningHandler = rest.NoWarnings{}
-	rc.UserAgent = cmp.Or(rc.UserAgent, opts.UserAgent, managed.FieldManager)
-	hc, err := rest.HTTPClientFor(rc)
+	rc, hc, err := kubeclient.New(given)
 	if err != nil {
-		return nil, fmt.Errorf("prepare the Kubernetes client: %w", err)
+		return nil, err
 	}
 	core, err := corev1client.NewForConfigAndClient(rc, hc)
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
-	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -347,13 +347,8 @@ func (c *Checker) client() (client.Client, error) {
 	if c.api != nil {
 		return c.api, nil
 	}
-	rc := rest.CopyConfig(c.config)
-	rc.QPS, rc.Burst = -1, 0 // the API server does the fairness
-	rc.WarningHandler = rest.NoWarnings{}
+	rc := kubeclient.Config(c.config)
 	rc.Timeout = requestTimeout
-	if rc.UserAgent == "" {
-		rc.UserAgent = managed.FieldManager
-	}
 	scheme, mapper := runtime.NewScheme(), meta.NewDefaultRESTMapper(nil)
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme} {
 		if err := add(scheme); err != nil {

@@ -17,11 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 )
 
@@ -54,11 +54,7 @@ type maker struct{ namespace, kind, name string }
 
 // Run watches until ctx ends.
 func (s *Stopper) Run(ctx context.Context) error {
-	rc := rest.CopyConfig(s.Checker.config)
-	if rc.UserAgent == "" {
-		rc.UserAgent = managed.FieldManager
-	}
-	core, err := corev1client.NewForConfig(rc)
+	core, err := corev1client.NewForConfig(kubeclient.Config(s.Checker.config))
 	if err != nil {
 		return fmt.Errorf("prepare the client that watches failed pods: %w", err)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/admission"
 	"github.com/pipeops/pipeops-vm-agent/internal/health"
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/render"
@@ -93,19 +94,13 @@ type clients struct {
 
 // New makes Releases. It asks nobody anything.
 func New(config *rest.Config, opts Options) *Releases {
-	rc := rest.CopyConfig(config)
-	rc.QPS, rc.Burst = -1, 0 // the API server does the fairness
-	rc.WarningHandler = rest.NoWarnings{}
-	if rc.UserAgent == "" {
-		rc.UserAgent = managed.FieldManager
-	}
 	if opts.Patience == 0 {
 		opts.Patience = patience
 	}
 	if opts.Render.Patience == 0 {
 		opts.Render.Patience = renderTimeout
 	}
-	r := &Releases{opts: opts, config: rc, fetch: newFetcher(opts), holder: rand.Text(), slots: make(chan struct{}, maxAtWork)}
+	r := &Releases{opts: opts, config: kubeclient.Config(config), fetch: newFetcher(opts), holder: rand.Text(), slots: make(chan struct{}, maxAtWork)}
 	r.life, r.stop = context.WithCancel(context.Background())
 	return r
 }
@@ -147,11 +142,11 @@ func (r *Releases) clients() (*clients, error) {
 	if r.lives != nil {
 		return r.lives, nil
 	}
-	rc := rest.CopyConfig(r.config)
-	rc.Timeout = requestTimeout
-	hc, err := rest.HTTPClientFor(rc)
+	timed := rest.CopyConfig(r.config)
+	timed.Timeout = requestTimeout
+	rc, hc, err := kubeclient.New(timed)
 	if err != nil {
-		return nil, fmt.Errorf("prepare the Kubernetes client: %w", err)
+		return nil, err
 	}
 	core, err := corev1client.NewForConfigAndClient(rc, hc)
 	if err != nil {

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/admission"
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -84,15 +85,9 @@ func New(given *rest.Config, opts Options) (*Client, error) {
 			return nil, err
 		}
 	}
-	rc := rest.CopyConfig(given)
-	rc.QPS, rc.Burst = -1, 0 // the API server does the fairness
-	rc.WarningHandler = rest.NoWarnings{}
-	if rc.UserAgent == "" {
-		rc.UserAgent = managed.FieldManager
-	}
-	hc, err := rest.HTTPClientFor(rc)
+	rc, hc, err := kubeclient.New(given)
 	if err != nil {
-		return nil, fmt.Errorf("prepare the Kubernetes client: %w", err)
+		return nil, err
 	}
 	c, err := client.New(rc, client.Options{Scheme: scheme, Mapper: newMapper(), HTTPClient: hc})
 	if err != nil {

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/health"
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -115,15 +116,9 @@ func (a *Applier) client() (*api, error) {
 	if a.api != nil {
 		return a.api, nil
 	}
-	rc := rest.CopyConfig(a.config.REST)
-	rc.QPS, rc.Burst = -1, 0 // the API server does the fairness
-	rc.WarningHandler = rest.NoWarnings{}
-	if rc.UserAgent == "" {
-		rc.UserAgent = managed.FieldManager
-	}
-	hc, err := rest.HTTPClientFor(rc)
+	rc, hc, err := kubeclient.New(a.config.REST)
 	if err != nil {
-		return nil, fmt.Errorf("prepare the Kubernetes client: %w", err)
+		return nil, err
 	}
 	made, err := newAPI(rc, hc)
 	if err != nil {

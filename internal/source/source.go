@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -124,13 +125,7 @@ func (k *Keeper) client() (*api, error) {
 	if k.api != nil {
 		return k.api, nil
 	}
-	rc := rest.CopyConfig(k.REST)
-	rc.QPS, rc.Burst = -1, 0 // the API server does the fairness
-	rc.WarningHandler = rest.NoWarnings{}
-	if rc.UserAgent == "" {
-		rc.UserAgent = managed.FieldManager
-	}
-	hc, err := rest.HTTPClientFor(rc)
+	rc, hc, err := kubeclient.New(k.REST)
 	if err != nil {
 		return nil, err
 	}
