@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
 // untilDecided asks for an identity until the operator has decided, where the token's
@@ -25,7 +26,7 @@ func (a *Agent) untilDecided(ctx context.Context, ask func() error) error {
 			said = p.Detail
 			a.log.Warn().Str("code", string(p.Code)).Str("fix", p.Fix).Msg(p.Detail)
 		}
-		if !sleep(ctx, jitter(wait)) {
+		if !retry.Wait(ctx, retry.Jitter(wait)) {
 			return ctx.Err()
 		}
 	}

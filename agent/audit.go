@@ -9,6 +9,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/audit"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -35,7 +36,7 @@ func (a *Agent) handOverAudit(ctx context.Context, control *controlapi.Client) e
 			return nil //nolint:nilerr // the agent stops; that the call failed for it is no error
 		case err != nil:
 			a.log.Debug().Err(err).Msg("the control plane does not have the newest audit records yet; trying again")
-			if !sleep(ctx, wait.NextBackOff()) {
+			if !retry.Wait(ctx, wait.NextBackOff()) {
 				return nil
 			}
 			continue
@@ -49,7 +50,7 @@ func (a *Agent) handOverAudit(ctx context.Context, control *controlapi.Client) e
 			return nil
 		case <-a.audit.Grown():
 		}
-		if !sleep(ctx, jitter(time.Second)) { // and what comes with it
+		if !retry.Wait(ctx, retry.Jitter(time.Second)) { // and what comes with it
 			return nil
 		}
 	}

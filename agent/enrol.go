@@ -9,6 +9,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
 )
 
@@ -134,7 +135,7 @@ func (a *Agent) retry(ctx context.Context, what string, do func() error, passing
 		d := wait.NextBackOff()
 		a.health.set("identity", what+": "+err.Error())
 		a.log.Warn().Err(err).Dur("retryIn", d.Round(time.Millisecond)).Msg("could not " + what)
-		if !sleep(ctx, d) {
+		if !retry.Wait(ctx, d) {
 			return ctx.Err()
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
 const (
@@ -38,7 +39,7 @@ func (a *Agent) obtain(ctx context.Context, old *identity.Identity, ask func(con
 			if old == nil {
 				a.health.set("identity", "replica "+s.request.By+" is asking for the agent's certificate")
 			}
-			if !sleep(ctx, jitter(lookEvery)) {
+			if !retry.Wait(ctx, retry.Jitter(lookEvery)) {
 				return nil, ctx.Err()
 			}
 			continue

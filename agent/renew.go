@@ -8,6 +8,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/agent/identity"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
 // renewals keeps the certificate fresh: a new key and certificate at two
@@ -35,7 +36,7 @@ func (a *Agent) renewals(ctx context.Context, control *controlapi.Client) error 
 // earlier.
 func (a *Agent) sleepUntilRenewal(ctx context.Context) bool {
 	for due := a.renewalDue(); due > 0; due = a.renewalDue() {
-		timer := time.NewTimer(jitter(min(due, cmp.Or(a.opts.RenewalCheck, time.Minute))))
+		timer := time.NewTimer(retry.Jitter(min(due, cmp.Or(a.opts.RenewalCheck, time.Minute))))
 		select {
 		case <-ctx.Done():
 		case <-a.hurry:
@@ -61,7 +62,7 @@ func (a *Agent) retryRenewal(ctx context.Context, control *controlapi.Client) er
 			return err
 		}
 		a.log.Warn().Err(err).Time("notAfter", a.current.Load().NotAfter()).Msg("certificate not renewed; trying again")
-		if !sleep(ctx, wait.NextBackOff()) {
+		if !retry.Wait(ctx, wait.NextBackOff()) {
 			return ctx.Err()
 		}
 	}
@@ -87,16 +88,4 @@ func (a *Agent) renew(ctx context.Context, control *controlapi.Client) (*identit
 		}
 		return identity.New(key, answer, old.SystemRoots)
 	})
-}
-
-// sleep waits, and answers false when ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

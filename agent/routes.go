@@ -8,6 +8,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
@@ -54,7 +55,7 @@ func (a *Agent) syncRoutes(ctx context.Context, control *controlapi.Client, tun 
 		case err != nil && passing(err):
 			theirs.sure = false
 			a.log.Debug().Err(err).Msg("the control plane does not have the newest routes yet; trying again")
-			if !sleep(ctx, wait.NextBackOff()) {
+			if !retry.Wait(ctx, wait.NextBackOff()) {
 				return nil
 			}
 			continue
@@ -68,7 +69,7 @@ func (a *Agent) syncRoutes(ctx context.Context, control *controlapi.Client, tun 
 		case <-a.routed:
 		case <-changed:
 		}
-		if !sleep(ctx, jitter(routesPause)) {
+		if !retry.Wait(ctx, retry.Jitter(routesPause)) {
 			return nil
 		}
 		select {

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
 // buildPause is between two looks at a build that is waited for.
@@ -39,11 +41,7 @@ func (c *Client) WaitBuild(ctx context.Context, key Key, report func(Build)) (Bu
 		if build.Status.Phase.Ended() {
 			return build, nil
 		}
-		timer := time.NewTimer(buildPause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !retry.Wait(ctx, buildPause) {
 			return build, ctx.Err()
 		}
 	}

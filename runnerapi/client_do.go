@@ -16,6 +16,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
 )
 
@@ -211,12 +212,6 @@ func (c *Client) remove(ctx context.Context, path string, opts WriteOptions) err
 
 // pause waits out the n-th backoff of a loop above single calls.
 func pause(ctx context.Context, n int) error {
-	timer := time.NewTimer(backoff(retryMin, retryMax, n, nil))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
+	retry.Wait(ctx, backoff(retryMin, retryMax, n, nil))
+	return ctx.Err()
 }

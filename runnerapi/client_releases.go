@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
 func releaseURL(key Key) string {
@@ -82,11 +84,7 @@ func (c *Client) WaitRelease(ctx context.Context, key Key, report func(Release))
 		case errors.As(err, &known) && !known.Passing():
 			return newest, err
 		}
-		timer := time.NewTimer(time.Second)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !retry.Wait(ctx, time.Second) {
 			return newest, ctx.Err()
 		}
 	}

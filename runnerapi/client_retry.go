@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
 const (
@@ -107,7 +107,7 @@ func withoutURL(err error) error {
 	return err
 }
 
-// backoff doubles from shortest to longest, with full jitter, unless the agent
+// backoff doubles from shortest to longest, with jitter, unless the agent
 // says when to come again.
 func backoff(shortest, longest time.Duration, n int, resp *http.Response) time.Duration {
 	if resp != nil {
@@ -115,11 +115,7 @@ func backoff(shortest, longest time.Duration, n int, resp *http.Response) time.D
 			return min(time.Duration(s)*time.Second, maxRetryAfter)
 		}
 	}
-	ceiling := longest
-	if n < 10 {
-		ceiling = min(longest, shortest<<n)
-	}
-	return ceiling/2 + rand.N(ceiling/2+1) //nolint:gosec // jitter, no secret
+	return retry.After(shortest, longest, n+1)
 }
 
 // failure says why a call could not be made.

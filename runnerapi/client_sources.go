@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
 // sourcePause is between two looks at a source that is waited for.
@@ -66,12 +68,8 @@ func (c *Client) WaitSource(ctx context.Context, key Key, report func(Source)) (
 		case ctx.Err() == nil && (!errors.As(err, &known) || !known.Passing()):
 			return newest, err
 		}
-		timer := time.NewTimer(sourcePause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !retry.Wait(ctx, sourcePause) {
 			return newest, ctx.Err()
-		case <-timer.C:
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/internal/params"
 )
 
@@ -102,11 +103,7 @@ func (s *server) drain(ctx context.Context, name string, options DrainOptions, o
 		if drain.Done || opts.DryRun || time.Until(end) < drainPause {
 			return drain, nil
 		}
-		timer := time.NewTimer(drainPause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !retry.Wait(ctx, drainPause) {
 			return Drain{}, ctx.Err()
 		}
 	}

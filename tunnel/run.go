@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
 // Run keeps the tunnel up until ctx ends, then closes it in an orderly way, joins its
@@ -14,7 +14,7 @@ import (
 // if the server refuses this agent for good. It may be called again afterwards, but not
 // twice at a time.
 func (t *Tunnel) Run(ctx context.Context) error {
-	waits := t.cfg.Backoff.sequence()
+	waits := retry.Backoff(t.cfg.Backoff.Initial, t.cfg.Backoff.Max)
 	for !t.draining.Load() {
 		t.status.set(Connecting, nil)
 		started := time.Now()
@@ -51,22 +51,5 @@ func (t *Tunnel) pause(ctx context.Context, wait time.Duration, err error) bool 
 	}
 	t.status.set(Waiting, err)
 	t.cfg.Log.Warn().Err(err).Dur("retry_in", wait).Msg("tunnel is down")
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// sequence is the waits between attempts: the library grows and spreads them.
-func (b Backoff) sequence() *backoff.ExponentialBackOff {
-	return &backoff.ExponentialBackOff{
-		InitialInterval:     b.Initial,
-		RandomizationFactor: 0.5,
-		Multiplier:          2,
-		MaxInterval:         b.Max,
-	}
+	return retry.Wait(ctx, wait)
 }

@@ -91,26 +91,6 @@ func TestListenerClosesWhatNobodyAccepts(t *testing.T) {
 	}
 }
 
-func TestBackoffSpreadsAtTheCapToo(t *testing.T) {
-	waits := Backoff{}.withDefaults().sequence()
-	seen := map[time.Duration]bool{}
-	for i := range 50 {
-		d := waits.NextBackOff()
-		if i == 0 && (d < 500*time.Millisecond || d > 1500*time.Millisecond) {
-			t.Errorf("first wait %s", d)
-		}
-		if i >= 10 {
-			if d < 7500*time.Millisecond || d > 22500*time.Millisecond {
-				t.Errorf("wait %s at the cap", d)
-			}
-			seen[d] = true
-		}
-	}
-	if len(seen) < 30 {
-		t.Errorf("only %d different waits of 40 at the cap", len(seen))
-	}
-}
-
 // TestProxyThatFails goes through proxies that do not do what they should. What dials gives up on
 // one that says nothing when the proxy has its request.
 func TestProxyThatFails(t *testing.T) {

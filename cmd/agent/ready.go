@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
 const (
@@ -48,17 +49,14 @@ func newReady() *cobra.Command {
 // then the last answer.
 func awaitReady(ctx context.Context, url string, wait time.Duration) (version string, err error) {
 	client := &http.Client{Timeout: readyTimeout, Transport: &http.Transport{DisableKeepAlives: true}} // and no proxy
-	end := time.After(wait)
+	asking, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
 	for {
 		if version, err = askReady(ctx, client, url); err == nil || errors.Is(err, errUsage) {
 			return version, err
 		}
-		select {
-		case <-ctx.Done():
+		if !retry.Wait(asking, readyInterval) {
 			return "", err
-		case <-end:
-			return "", err
-		case <-time.After(readyInterval):
 		}
 	}
 }

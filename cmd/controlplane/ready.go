@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
 const (
@@ -61,19 +62,16 @@ func (r *ready) run(ctx context.Context) error {
 		cfg.RootCAs = pool
 	}
 	client := &http.Client{Timeout: readyTimeout, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: cfg}}
-	end := time.After(r.wait)
+	asking, cancel := context.WithTimeout(ctx, r.wait)
+	defer cancel()
 	for {
 		checks, err := r.ask(ctx, client)
 		if err == nil {
 			printChecks(r.out, checks)
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !retry.Wait(asking, readyInterval) {
 			return err
-		case <-end:
-			return err
-		case <-time.After(readyInterval):
 		}
 	}
 }

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -148,7 +148,7 @@ func (c *setDeletion) untilGone(ctx context.Context, t *target, key runnerapi.Ke
 				c.say("%s is being deleted; %s", o.ManifestRef, cli.Printable(o.Message))
 			}
 		}
-		if len(goingObjects(newest)) == 0 || newest.Failed > 0 || !rest(waitCtx, gonePause) {
+		if len(goingObjects(newest)) == 0 || newest.Failed > 0 || !retry.Wait(waitCtx, gonePause) {
 			return newest, ctx.Err()
 		}
 		now, err := t.DeleteSet(waitCtx, key, runnerapi.WriteOptions{})
@@ -163,18 +163,6 @@ func (c *setDeletion) untilGone(ctx context.Context, t *target, key runnerapi.Ke
 		case waitCtx.Err() == nil && (known.Code == "" || !known.Passing()):
 			return newest, at(t, "set "+key.String(), err)
 		}
-	}
-}
-
-// rest reports whether a pause passed before ctx ended.
-func rest(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	kept "github.com/pipeops/pipeops-vm-agent/runnerapi/login"
@@ -105,8 +106,8 @@ func (a *app) patiently(ctx context.Context, l *login, ask func(context.Context)
 				fix: "check that it runs at " + l.ControlPlane + " and that nothing on the way refuses it",
 			}
 		}
-		if err := sleep(ctx, time.Second); err != nil {
-			return err
+		if !retry.Wait(ctx, time.Second) {
+			return ctx.Err()
 		}
 	}
 }
@@ -115,17 +116,6 @@ func (a *app) patiently(ctx context.Context, l *login, ask func(context.Context)
 func isTrust(err error) bool {
 	var verification *tls.CertificateVerificationError
 	return errors.As(err, &verification) || strings.Contains(err.Error(), "remote error: tls:")
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }
 
 // target is an agent and the way to it.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/cli"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
@@ -146,8 +147,8 @@ func (c *timelineCommand) goOn(ctx context.Context, client *announce.SnapshotCli
 		}
 		q = page.Next(q)
 		if !page.More {
-			if err := sleep(ctx, timelinePoll); err != nil {
-				return nil //nolint:nilerr // interrupted: following has no other end
+			if !retry.Wait(ctx, timelinePoll) {
+				return nil //nolint:nilctx.Err() // intctx.Err()upted: following has no other end
 			}
 		}
 		next, err := client.Timeline(ctx, agentID, q)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
 const (
@@ -47,22 +47,22 @@ func (n *announcer) Start(ctx context.Context) error {
 	if n.e.cfg.Announce == nil {
 		return nil
 	}
-	backoff := firstBackoff
+	wait := retry.Backoff(firstBackoff, maxBackoff)
 	for {
 		more, err := n.round(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // the end is no failure: what was not announced is kept
 		case err != nil:
-			n.e.log.Warn().Err(err).Dur("again_in", backoff).Msg("the control plane did not take the Apps' events; keeping them")
-			if !sleep(ctx, backoff) {
+			pause := wait.NextBackOff()
+			n.e.log.Warn().Err(err).Dur("again_in", pause).Msg("the control plane did not take the Apps' events; keeping them")
+			if !retry.Wait(ctx, pause) {
 				return nil
 			}
-			backoff = min(2*backoff, maxBackoff)
 		case more:
-			backoff = firstBackoff
+			wait.Reset()
 		default:
-			backoff = firstBackoff
+			wait.Reset()
 			select {
 			case <-ctx.Done():
 				return nil
@@ -186,17 +186,5 @@ func (n *announcer) remember(ctx context.Context, batch []Event) error {
 func announcedPatch(a Announced) map[string]any {
 	return map[string]any{
 		"phase": a.Phase, "generation": a.Generation, "cause": a.Cause, "restart": a.Restart, "sequence": a.Sequence,
-	}
-}
-
-// sleep waits with jitter and says whether ctx is still on.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d/2 + rand.N(d/2)) //nolint:gosec // jitter needs no secrecy
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
 // defaultLease is how long a leader that died is waited for; one that steps down is not.
@@ -116,7 +117,7 @@ func (l *leadership) run(ctx context.Context) error {
 			return err
 		}
 		if gaveUp {
-			sleep(ctx, 2*l.duration) // one lease at least, for another replica to take it
+			retry.Wait(ctx, retry.Jitter(2*l.duration)) // one lease at least, for another replica to take it
 		}
 	}
 	return nil

@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
 // reopen is the pause before a log that ended is opened again: until Kubernetes
@@ -110,7 +112,7 @@ func (r *logReader) tail(
 	ctx context.Context, pod *corev1.Pod, opts *corev1.PodLogOptions, skip skipper, lines chan<- podLine, ends chan<- types.UID,
 ) {
 	defer func() {
-		if !sleep(ctx, reopen) {
+		if !retry.Wait(ctx, retry.Jitter(reopen)) {
 			return
 		}
 		select {

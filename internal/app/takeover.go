@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	crevent "sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
 const (
@@ -116,7 +118,7 @@ func (e *Engine) until(ctx context.Context, pause time.Duration, slow *time.Time
 			*slow = time.Time{}
 			e.log.Warn().Err(err).Msg("this replica of the agent has the lease, and still waits to hear from the API server how the Apps are")
 		}
-		if !sleep(ctx, pause) {
+		if !retry.Wait(ctx, retry.Jitter(pause)) {
 			return err
 		}
 	}

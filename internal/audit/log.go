@@ -9,6 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -131,7 +132,7 @@ func (l *Log) flush(ctx context.Context) {
 func (l *Log) keep(ctx context.Context, all []runnerapi.AuditRecord) {
 	lost := l.lost.Swap(0)
 	all[0].Lost = lost
-	for wait := retryMin; ; wait = min(2*wait, retryMax) {
+	for waits := retry.Backoff(retryMin, retryMax); ; {
 		last := ctx.Err() != nil
 		err := l.write(context.WithoutCancel(ctx), all)
 		if err == nil {
@@ -145,10 +146,7 @@ func (l *Log) keep(ctx context.Context, all []runnerapi.AuditRecord) {
 			return
 		}
 		l.log.Warn().Err(err).Stringer("store", l.store).Msg("the audit log cannot be written; trying again")
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-		}
+		retry.Wait(ctx, waits.NextBackOff())
 	}
 	if l.written++; l.written%sweepEvery == 1 {
 		if err := l.sweep(context.WithoutCancel(ctx)); err != nil {

@@ -3,7 +3,6 @@ package controlapi
 import (
 	"context"
 	"crypto/tls"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -12,6 +11,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
 // idleTimeout is how long a connection is kept that is not in use: over heartbeats in a
@@ -128,6 +129,5 @@ func backoff(shortest, longest time.Duration, attempt int, resp *http.Response) 
 			return min(time.Duration(s)*time.Second, maxRetryAfter)
 		}
 	}
-	ceiling := min(shortest<<min(attempt, 16), longest)
-	return ceiling/2 + rand.N(ceiling/2+1) //nolint:gosec // spreading load needs no secrecy
+	return retry.After(shortest, longest, attempt+1)
 }

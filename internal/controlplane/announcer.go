@@ -2,12 +2,12 @@ package controlplane
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
@@ -41,6 +41,9 @@ type announcer struct {
 	ahead []store.Waiting
 }
 
+// longestRetry is how long is waited at most before something is tried again.
+const longestRetry = 30 * time.Second
+
 func (a *announcer) run(ctx context.Context) error {
 	a.ahead = nil // of another time
 	for failures := 0; ; {
@@ -52,7 +55,7 @@ func (a *announcer) run(ctx context.Context) error {
 		case err != nil:
 			failures++
 			a.log.Warn().Err(err).Int("failures", failures).Msg("announcements are waiting")
-			wait(ctx, backoff(a.pause, failures))
+			retry.Wait(ctx, retry.After(a.pause, longestRetry, failures))
 			continue
 		case more:
 			failures = 0
@@ -144,18 +147,4 @@ func (a *announcer) addressed(ctx context.Context, waiting []store.Waiting) ([]a
 		}
 	}
 	return events, nil
-}
-
-func backoff(first time.Duration, failures int) time.Duration {
-	ceiling := min(first<<min(failures-1, 10), 30*time.Second)
-	return ceiling/2 + rand.N(ceiling/2+1) //nolint:gosec // spreading load needs no secrecy
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
@@ -152,7 +153,7 @@ func (c *ControlPlane) cleanIdentities(ctx context.Context) error {
 func (c *ControlPlane) forgetTwins(ctx context.Context) error {
 	for ctx.Err() == nil {
 		c.registry.twins.forget(c.cfg.Now())
-		wait(ctx, cleanEvery)
+		retry.Wait(ctx, cleanEvery)
 	}
 	return nil
 }

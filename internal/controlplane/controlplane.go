@@ -19,6 +19,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/webhook"
 	"github.com/pipeops/pipeops-vm-agent/internal/metrics"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
@@ -316,7 +317,7 @@ func (c *ControlPlane) clean(ctx context.Context) error {
 		if err := c.cleanIdentities(ctx); err != nil && ctx.Err() == nil {
 			c.cfg.Log.Error().Err(err).Msg("old enrolments and clones were not dropped")
 		}
-		wait(ctx, cleanEvery)
+		retry.Wait(ctx, cleanEvery)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
@@ -74,7 +75,7 @@ func (d *deadCount) run(ctx context.Context) error {
 				d.log.Warn().Int("dead_letters", n).Msg("announcements died; see `pipeops-controlplane dead-letters list`")
 			}
 		}
-		wait(ctx, countDeadEvery)
+		retry.Wait(ctx, countDeadEvery)
 	}
 	return nil
 }

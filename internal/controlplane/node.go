@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
 const (
@@ -100,7 +101,7 @@ func (n *node) run(ctx context.Context) error {
 		case <-renew.C:
 			n.try(ctx, n.renew, "the lease of this control plane was not renewed; the others will take its agents for gone")
 		case <-n.wake:
-			wait(ctx, tunnelsGather)
+			retry.Wait(ctx, tunnelsGather)
 		}
 		n.try(ctx, n.write, "where agents have their tunnels was not written; trying again")
 	}

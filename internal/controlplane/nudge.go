@@ -13,6 +13,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
@@ -87,7 +88,7 @@ func (n *nudger) run(ctx context.Context) error {
 			return nil
 		case err != nil:
 			n.log.Error().Err(err).Msg("cannot read what agents are to be told; trying again")
-			wait(ctx, nudgePause)
+			retry.Wait(ctx, nudgePause)
 			continue
 		}
 		if len(agents) > 0 {
@@ -133,7 +134,7 @@ func (n *nudger) news(ctx context.Context) (agents []string, err error) {
 // nudge has all replicas of an agent hear their news.
 func (n *nudger) nudge(ctx context.Context, agentID string, spread time.Duration, places chan struct{}) {
 	if spread > 0 {
-		wait(ctx, rand.N(spread)) //nolint:gosec // spreading load needs no secrecy
+		retry.Wait(ctx, rand.N(spread)) //nolint:gosec // spreading load needs no secrecy
 	}
 	result := nudgeUnheard
 	if n.nudged != nil {
@@ -154,7 +155,7 @@ func (n *nudger) nudge(ctx context.Context, agentID string, spread time.Duration
 			return
 		}
 		n.log.Warn().Err(err).Str("agent", agentID).Int("try", try).Msg("agent could not be nudged; its next heartbeat tells it")
-		wait(ctx, nudgePause)
+		retry.Wait(ctx, nudgePause)
 	}
 }
 

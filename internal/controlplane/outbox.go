@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
 // The defaults of Limits.Outbox: more than a broker's outage of a day brings in a fleet
@@ -50,7 +51,7 @@ func (o *outbox) run(ctx context.Context) error {
 		if err := o.shorten(ctx); err != nil && ctx.Err() == nil {
 			o.log.Error().Err(err).Msg("the outbox was not held against its limits; trying again")
 		}
-		wait(ctx, shortenEvery)
+		retry.Wait(ctx, shortenEvery)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
 const (
@@ -29,12 +30,12 @@ func outwaiting(ctx context.Context, log zerolog.Logger, open func() (*ControlPl
 		if err == nil || !worthWaitingFor(err) || ctx.Err() != nil {
 			return c, err
 		}
-		pause := min(backoff(time.Second, failures), 5*time.Second)
+		pause := retry.After(time.Second, 5*time.Second, failures)
 		if waited := time.Since(started); waited+pause > startPatience {
 			return nil, fmt.Errorf("waited %s for the database: %w", waited.Round(time.Second), err)
 		}
 		log.Warn().Err(err).Msg(withoutDatabase)
-		wait(ctx, pause)
+		retry.Wait(ctx, pause)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
@@ -19,7 +20,7 @@ func patient(handle announce.Handler) announce.Handler {
 			if !store.Away(err) || ctx.Err() != nil {
 				return err
 			}
-			wait(ctx, backoff(time.Second, failures))
+			retry.Wait(ctx, retry.After(time.Second, longestRetry, failures))
 		}
 	}
 }

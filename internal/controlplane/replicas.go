@@ -17,6 +17,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/peerlink"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
 // replicas is what a control plane has that serves a database beside others.
@@ -197,7 +198,7 @@ func (c *ControlPlane) followEdges(ctx context.Context) error {
 		if err := c.tellEdges(ctx); err != nil && ctx.Err() == nil {
 			c.cfg.Log.Error().Err(err).Msg("Runners were not told where the control planes take them; trying again")
 		}
-		wait(ctx, nodeRenew)
+		retry.Wait(ctx, nodeRenew)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/login"
 )
 
@@ -58,7 +59,7 @@ func (c *ControlPlane) followCA(ctx context.Context) error {
 // awaitCA waits until it is worth looking at the CA again.
 func (c *ControlPlane) awaitCA(ctx context.Context) {
 	if c.replicas == nil {
-		wait(ctx, followEvery)
+		retry.Wait(ctx, followEvery)
 		return
 	}
 	timer := time.NewTimer(followAnyway)
@@ -82,7 +83,7 @@ func (c *ControlPlane) lookAtCA() {
 // next heartbeat, which tells the others.
 func (c *ControlPlane) tellAll(ctx context.Context) {
 	if c.replicas != nil { // each tells those that are connected to it
-		wait(ctx, tellAfter)
+		retry.Wait(ctx, tellAfter)
 		c.nudger.lookAtAll()
 		return
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/ca"
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
 // noteAgent writes down what an agent has of a rotation, when that changed.
@@ -87,7 +88,7 @@ func (a *agentTrust) writeAll(ctx context.Context, batch *trustBatch, then time.
 	defer close(batch.done)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), databaseTimeout)
 	defer cancel()
-	wait(ctx, time.Until(then))
+	retry.Wait(ctx, time.Until(then))
 	a.mu.Lock()
 	a.next, a.written = nil, time.Now()
 	a.mu.Unlock()

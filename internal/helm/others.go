@@ -12,6 +12,7 @@ import (
 	release "helm.sh/helm/v4/pkg/release/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -358,11 +359,7 @@ func (r *Releases) WaitRelease(ctx context.Context, key runnerapi.Key) (runnerap
 		if err != nil || !release.Busy() {
 			return release, err
 		}
-		timer := time.NewTimer(waitStep)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !retry.Wait(ctx, waitStep) {
 			return release, nil
 		}
 	}

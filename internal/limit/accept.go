@@ -6,6 +6,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
 // acceptPause is how long accepting rests when it fails, as it does when the system is out
@@ -32,18 +34,9 @@ func Accept(ctx context.Context, ln net.Listener, failed func(error), take func(
 			return err
 		case err != nil:
 			failed(err)
-			pause(ctx)
+			retry.Wait(ctx, acceptPause)
 			continue
 		}
 		wg.Go(take(conn))
-	}
-}
-
-func pause(ctx context.Context) {
-	timer := time.NewTimer(acceptPause)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }

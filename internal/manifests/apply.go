@@ -17,6 +17,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -172,7 +173,7 @@ func (r *run) apply(ctx context.Context, i *item) error {
 	if i.pending && soon(err) && r.soonUntil.IsZero() {
 		r.soonUntil = time.Now().Add(servedLimit)
 	}
-	for i.pending && soon(err) && time.Now().Before(r.soonUntil) && pause(ctx, firstPause) {
+	for i.pending && soon(err) && time.Now().Before(r.soonUntil) && retry.Wait(ctx, firstPause) {
 		err = r.applyOnce(ctx, i)
 	}
 	if err != nil {
@@ -307,18 +308,6 @@ func (r *run) held() (held []Ref, complete bool) {
 
 // servedLimit is for the API server to know what was just made, of all that a set makes.
 const servedLimit = 15 * time.Second
-
-// pause waits; false says that ctx has ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
 
 // settleLimit is for the last write, which is made even if the caller has gone.
 const settleLimit = 10 * time.Second

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -50,7 +51,7 @@ func (r *run) takeDown(ctx context.Context) {
 func (r *run) awaitGone(ctx context.Context) {
 	end := time.Now().Add(goneWait)
 	for next := firstPause; ; next = min(2*next, lastPause) {
-		if !r.lookForGone(ctx) || time.Until(end) < next || !pause(ctx, next) {
+		if !r.lookForGone(ctx) || time.Until(end) < next || !retry.Wait(ctx, next) {
 			return
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -72,7 +73,7 @@ func clip(text string) string {
 func (r *run) await(ctx context.Context) {
 	end := time.Now().Add(r.opts.Wait)
 	for next := firstPause; ; next = min(2*next, lastPause) {
-		if !r.look(ctx) || time.Until(end) < next || !pause(ctx, next) {
+		if !r.look(ctx) || time.Until(end) < next || !retry.Wait(ctx, next) {
 			return
 		}
 	}
@@ -126,7 +127,7 @@ func (r *run) established(ctx context.Context, i *item) error {
 		case runnerapi.ObjectFailed:
 			return problem.Errorf(problem.Invalid, "correct the definition", "the cluster does not accept its names: %s", message)
 		}
-		if !pause(ctx, firstPause) {
+		if !retry.Wait(ctx, firstPause) {
 			return problem.Errorf(problem.Timeout, "apply it again", "the cluster does not serve its kinds after %s", establishLimit)
 		}
 	}

@@ -1,11 +1,13 @@
 package announce
 
 import (
-	"context"
 	"errors"
-	"math/rand/v2"
 	"syscall"
 	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
 const (
@@ -19,36 +21,14 @@ const (
 	stablePeriod = 20 * time.Second
 )
 
-// backoff doubles the pause up to a maximum, with jitter at every step: when a
-// broker comes back, not everybody comes at once.
-type backoff struct {
-	pause, most time.Duration
-}
+func newBackoff() *backoff.ExponentialBackOff { return retry.Backoff(firstPause, maxPause) }
 
-func newBackoff() *backoff { return &backoff{pause: firstPause, most: maxPause} }
-
-func (b *backoff) reset() { b.pause = firstPause }
-
-// after is the next pause, by what went wrong.
-func (b *backoff) after(err error) time.Duration {
+// nextPause is the next pause, by what went wrong.
+func nextPause(wait *backoff.ExponentialBackOff, err error) time.Duration {
+	pause := wait.NextBackOff()
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		b.pause = min(b.pause, refusedPause)
+		wait.Reset()
+		return min(pause, refusedPause)
 	}
-	return b.next()
-}
-
-func (b *backoff) next() time.Duration {
-	pause := b.pause
-	b.pause = min(2*b.pause, b.most)
-	return pause/2 + rand.N(pause) // #nosec G404 -- jitter is no secret
-}
-
-// sleep waits, or not so long if the context ends.
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
+	return pause
 }

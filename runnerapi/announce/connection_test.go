@@ -145,18 +145,3 @@ func TestPublishWithoutBrokerEndsWithItsContext(t *testing.T) {
 	stop()
 	_ = await.Receive(t, ended, "the end of Run")
 }
-
-func TestBackoffGrowsAndIsJittered(t *testing.T) {
-	b := newBackoff()
-	seen := map[time.Duration]bool{}
-	for range 20 {
-		pause := b.next()
-		if pause < firstPause/2 || pause > maxPause*3/2 {
-			t.Errorf("pause of %s", pause)
-		}
-		seen[pause] = true
-	}
-	if len(seen) < 10 || b.pause != maxPause {
-		t.Errorf("%d different pauses, up to %s", len(seen), b.pause)
-	}
-}

@@ -8,6 +8,8 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
 // ConsumerConfig says what to consume from where.
@@ -206,10 +208,10 @@ func (c *Consumer) handle(ctx context.Context, event Event, handler Handler) err
 		if errors.As(err, &permanent) || attempt == handlerAttempts {
 			return fmt.Errorf("after %d attempts: %w", attempt, err)
 		}
-		pause := wait.next()
+		pause := wait.NextBackOff()
 		c.link.log.Warn().Err(err).Str("event", event.ID).Str("type", string(event.Type)).
 			Int("attempt", attempt).Dur("retry_in", pause).Msg("announcement not handled")
-		sleep(ctx, pause)
+		retry.Wait(ctx, pause)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

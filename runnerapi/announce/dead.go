@@ -10,6 +10,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
 // DeadLetter is a message that a queue's reader could not take, or not in time. What
@@ -164,7 +166,7 @@ func (r *reading) giveBack(ctx context.Context) {
 		if err != nil || q.Messages >= r.total-r.settled || ctx.Err() != nil {
 			return
 		}
-		sleep(ctx, 50*time.Millisecond)
+		retry.Wait(ctx, 50*time.Millisecond)
 	}
 }
 

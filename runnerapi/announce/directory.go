@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
 const (
@@ -113,18 +115,18 @@ func (d *Directory) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		err := d.sync(ctx)
 		if err != nil {
-			pause := wait.next()
+			pause := wait.NextBackOff()
 			d.log.Warn().Err(err).Dur("retry_in", pause).Msg("no snapshot of the agents")
-			sleep(ctx, pause)
+			retry.Wait(ctx, pause)
 			continue
 		}
-		wait.reset()
+		wait.Reset()
 		// Events of a time before the first snapshot would only show what is long
 		// over, so nothing is consumed before it.
 		if d.firstSync() && d.consumer != nil {
 			consuming.Go(func() { _ = d.consumer.Run(ctx, d.Handle) }) // ends with ctx only
 		}
-		sleep(ctx, refreshPause)
+		retry.Wait(ctx, refreshPause)
 		d.idle(ctx)
 	}
 	return context.Cause(ctx)

@@ -11,6 +11,8 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/rs/zerolog"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
 // link keeps a connection to one of the brokers: it connects, lets the session
@@ -50,16 +52,16 @@ func (l *link) run(ctx context.Context, session sessionFunc) error {
 		err = withBroker(err, b.addr)
 		changed := l.disconnected(err)
 		if time.Since(started) > stablePeriod {
-			wait.reset()
+			wait.Reset()
 		}
-		pause := wait.after(err)
+		pause := nextPause(wait, err)
 		// The same failure over and over is said once, then whispered.
 		level := zerolog.DebugLevel
 		if changed {
 			level = zerolog.WarnLevel
 		}
 		l.log.WithLevel(level).Err(err).Str("broker", b.addr).Dur("retry_in", pause).Msg("not connected to the broker")
-		sleep(ctx, pause)
+		retry.Wait(ctx, pause)
 	}
 	l.disconnected(context.Cause(ctx))
 	return context.Cause(ctx)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 )
 
@@ -35,10 +36,7 @@ func (s *Server) acceptAll(ctx context.Context, ln net.Listener, handle func(net
 			return err
 		default:
 			s.cfg.Log.Warn().Err(err).Msg("cannot accept tunnel connections; raise the limit of open files if this repeats")
-			select {
-			case <-time.After(acceptPause):
-			case <-ctx.Done():
-			}
+			retry.Wait(ctx, acceptPause)
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
 const (
@@ -26,7 +28,7 @@ func (e *postgres) lead(ctx context.Context, lead func(context.Context)) error {
 			if ctx.Err() == nil {
 				e.log.Warn().Err(err).Msg("cannot stand by to lead; trying again")
 			}
-			pause(ctx, reconnectEvery)
+			retry.Wait(ctx, reconnectEvery)
 			continue
 		}
 		if s.await(ctx) {
@@ -58,7 +60,7 @@ func (s *session) await(ctx context.Context) bool {
 		if err != nil || ours {
 			return err == nil
 		}
-		pause(ctx, leadEvery)
+		retry.Wait(ctx, leadEvery)
 	}
 	return false
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
 const (
@@ -80,7 +82,7 @@ func (s *session) take(ctx context.Context, what claim) error {
 		case time.Now().After(deadline):
 			return ErrServed
 		}
-		pause(ctx, claimEvery)
+		retry.Wait(ctx, claimEvery)
 	}
 }
 
@@ -120,7 +122,7 @@ func (e *postgres) watch(ctx context.Context, every time.Duration, changed func(
 			_ = e.session.close(ctx) // it is lost
 			e.session = nil
 		}
-		pause(ctx, reconnectEvery)
+		retry.Wait(ctx, reconnectEvery)
 	}
 	return nil
 }
@@ -156,7 +158,7 @@ func (s *session) listen(ctx context.Context, every time.Duration, changed func(
 		if s.news {
 			s.news = false
 			changed()
-			pause(ctx, every)
+			retry.Wait(ctx, every)
 			continue
 		}
 		waiting, cancel := context.WithTimeout(ctx, pingEvery)
@@ -165,14 +167,5 @@ func (s *session) listen(ctx context.Context, every time.Duration, changed func(
 		if err != nil && (ctx.Err() != nil || !pgconn.Timeout(err)) {
 			return err
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }

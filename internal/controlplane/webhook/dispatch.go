@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
@@ -122,14 +123,14 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		if err := d.reconcile(ctx, queues); err != nil && ctx.Err() == nil {
 			d.log.Error().Err(err).Msg("webhooks could not be read; trying again")
 			d.Look()
-			sleep(ctx, troublePause)
+			retry.Wait(ctx, troublePause)
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-d.wake:
 		}
-		sleep(ctx, lookPause)
+		retry.Wait(ctx, lookPause)
 	}
 }
 
@@ -168,15 +169,6 @@ func (d *Dispatcher) reconcile(ctx context.Context, queues map[string]*queue) er
 func same(a, b store.Webhook) bool {
 	return a.URL == b.URL && a.AllowHTTP == b.AllowHTTP && a.AllowPrivate == b.AllowPrivate &&
 		a.Secret == b.Secret && a.Previous == b.Previous && a.PreviousUntil.Equal(b.PreviousUntil) && a.CreatedAt.Equal(b.CreatedAt)
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }
 
 // begin starts a webhook's queue.

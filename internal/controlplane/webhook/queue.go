@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"context"
-	"math/rand/v2"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -11,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
 // laneBatch is how many of an agent's events are read at a time.
@@ -127,7 +127,7 @@ func (q *queue) trouble(ctx context.Context, err error) {
 	if ctx.Err() == nil {
 		q.log.Error().Err(err).Msg("the state of deliveries could not be kept; trying again")
 	}
-	sleep(ctx, troublePause)
+	retry.Wait(ctx, troublePause)
 }
 
 // deliver makes one attempt and notes it. It says whether the agent's next event may
@@ -173,8 +173,7 @@ func (q *queue) judge(d *store.Delivery, r Result) {
 
 // backoff doubles, with jitter over its half.
 func (q *queue) backoff(attempts int) time.Duration {
-	ceiling := min(q.firstRetry<<min(attempts-1, 20), longestRetry)
-	return ceiling/2 + rand.N(ceiling/2+1) //nolint:gosec // spreading load needs no secrecy
+	return retry.After(q.firstRetry, longestRetry, attempts)
 }
 
 func (q *queue) note(ctx context.Context, d store.Delivery, r Result) error {

@@ -1,0 +1,42 @@
+// Package retry says how long to wait before something is tried again, and waits.
+package retry
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+// Wait waits, and reports whether that time has passed before the context ended.
+func Wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// Backoff returns waits that double, from about the first to about the longest. Each has jitter, so
+// that thousands of clients do not return at the same moment. It is not for several goroutines.
+func Backoff(first, longest time.Duration) *backoff.ExponentialBackOff {
+	return &backoff.ExponentialBackOff{InitialInterval: first, MaxInterval: longest, Multiplier: 2, RandomizationFactor: 0.5}
+}
+
+// After is the wait after so many failures, one at least, where these are counted elsewhere.
+func After(first, longest time.Duration, failures int) time.Duration {
+	for ; failures > 1 && first < longest; failures-- {
+		first *= 2
+	}
+	ceiling := min(first, longest)
+	return ceiling - rand.N(ceiling/2+1) //nolint:gosec // spreading load needs no secrecy
+}
+
+// Jitter returns something between three quarters of d and d.
+func Jitter(d time.Duration) time.Duration {
+	return d - rand.N(d/4+1) //nolint:gosec // spreading load needs no secrecy
+}
