@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
-	"github.com/pipeops/pipeops-vm-agent/test/chaos/wire"
+	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
 )
 
 // errAway is what a server that is not there is told by.
@@ -31,17 +31,17 @@ func TestItStartsBeforeItsDatabase(t *testing.T) {
 	d := databases.Database(t)
 	at, err := url.Parse(d.URL())
 	require.NoError(t, err)
-	between, err := wire.Listen(t.Context(), "to the database", at.Host)
+	between, err := faultproxy.Listen(t.Context(), "to the database", at.Host)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, between.Close()) })
-	between.Set(wire.Condition{Cut: true})
+	between.Set(faultproxy.Condition{Cut: true})
 	tries := 0
 	start(t, func(c *Config) {
 		c.Database = store.Postgres{URL: d.URLOver(between.Port()), Log: zerolog.Nop()}
 		c.Log = zerolog.New(io.Discard).Hook(zerolog.HookFunc(func(_ *zerolog.Event, _ zerolog.Level, message string) {
 			if message == withoutDatabase {
 				tries++
-				between.Set(wire.Condition{})
+				between.Set(faultproxy.Condition{})
 			}
 		}))
 	})

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/pipeops/pipeops-vm-agent/test/chaos/wire"
+	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
 )
 
 // For how long things fail at most. Half a minute is six heartbeats: the agent is
@@ -113,21 +113,21 @@ func (c *chaos) apiServerPart() part {
 }
 
 // wirePart fails as networks do.
-func wirePart(w *wire.Wire) part {
-	set := func(c wire.Condition) func(context.Context) error {
+func wirePart(w *faultproxy.Proxy) part {
+	set := func(c faultproxy.Condition) func(context.Context) error {
 		return func(context.Context) error { w.Set(c); return nil }
 	}
-	well := set(wire.Condition{})
-	is := func(name string, c wire.Condition) kind {
+	well := set(faultproxy.Condition{})
+	is := func(name string, c faultproxy.Condition) kind {
 		return kind{name: name, weight: 1, longest: longCut, begin: set(c), end: well}
 	}
 	return part{w.Name, []kind{
-		is("cut", wire.Condition{Cut: true}),
-		is("silent", wire.Condition{HoldUp: true, HoldDown: true}),
-		is("half open, deaf", wire.Condition{HoldUp: true}),
-		is("half open, dumb", wire.Condition{HoldDown: true}),
-		is("slow", wire.Condition{Delay: 150 * time.Millisecond, Jitter: 250 * time.Millisecond}),
-		is("lossy", wire.Condition{Loss: 0.2, Delay: 20 * time.Millisecond}),
+		is("cut", faultproxy.Condition{Cut: true}),
+		is("silent", faultproxy.Condition{HoldUp: true, HoldDown: true}),
+		is("half open, deaf", faultproxy.Condition{HoldUp: true}),
+		is("half open, dumb", faultproxy.Condition{HoldDown: true}),
+		is("slow", faultproxy.Condition{Delay: 150 * time.Millisecond, Jitter: 250 * time.Millisecond}),
+		is("lossy", faultproxy.Condition{Loss: 0.2, Delay: 20 * time.Millisecond}),
 		{name: "reset", weight: 1, begin: func(context.Context) error { w.Reset(); return nil }},
 	}}
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/test/chaos/ledger"
-	"github.com/pipeops/pipeops-vm-agent/test/chaos/wire"
 	"github.com/pipeops/pipeops-vm-agent/test/cluster"
+	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 	"github.com/pipeops/pipeops-vm-agent/test/postgres"
 )
@@ -34,7 +34,7 @@ type chaos struct {
 	sys      *harness.System
 	postgres *postgres.Server
 	database *postgres.Database
-	wires    map[string]*wire.Wire
+	wires    map[string]*faultproxy.Proxy
 	planes   []*plane
 	data     []string // flags that say where they have what they know
 	agents   []*agentReplica
@@ -59,7 +59,7 @@ func newChaos(o options) (*chaos, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &chaos{options: o, dir: dir, started: time.Now(), wires: map[string]*wire.Wire{}}
+	c := &chaos{options: o, dir: dir, started: time.Now(), wires: map[string]*faultproxy.Proxy{}}
 	books, err := c.create("commands.jsonl")
 	if err != nil {
 		return nil, err
@@ -163,7 +163,7 @@ func (c *chaos) registry(ctx context.Context) (err error) {
 
 // wire makes a wire of that name, which ends with the run.
 func (c *chaos) wire(ctx context.Context, name string, targets ...string) error {
-	w, err := wire.Listen(ctx, name, targets...)
+	w, err := faultproxy.Listen(ctx, name, targets...)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/fatedier/frp/pkg/msg"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
@@ -390,7 +391,7 @@ func TestNobodyProvesToBeAnother(t *testing.T) {
 func TestACallEndsWithTheTunnel(t *testing.T) {
 	c, calls := callees(t)
 	p := newPlane(t, calls)
-	wire := tunneltest.NewWire(t, func() string { return p.addr })
+	wire := faultproxy.New(t, p.addr)
 	a := p.agent("a1", func(c *tunnel.Config) { c.ServerAddress = wire.Addr() })
 	failed := make(chan error, 1)
 	go func() {
@@ -398,8 +399,8 @@ func TestACallEndsWithTheTunnel(t *testing.T) {
 		failed <- err
 	}()
 	await.Receive(t, c.hangs, "the call that hangs")
-	wire.Freeze() // so that it does not come again
-	wire.Cut()
+	wire.Set(faultproxy.Silent) // so that it does not come again
+	wire.Reset()
 	if err := await.Receive(t, failed, "the call to fail"); err == nil {
 		t.Error("the call was answered")
 	}
@@ -409,7 +410,7 @@ func TestACallEndsWithTheTunnel(t *testing.T) {
 	})
 	close(c.let)
 	await.Until(t, "it is not under way any more", func() bool { return p.Stats().Calls == 0 })
-	wire.Thaw()
+	wire.Set(faultproxy.Condition{})
 	await.Until(t, "calls go through again", func() bool {
 		_, err := ask(t.Context(), caller(a), "hello")
 		return err == nil
@@ -539,8 +540,8 @@ func settled(t testing.TB, s interface{ Settle(context.Context) }) <-chan struct
 func TestACallMayWaitForTheFirstConnection(t *testing.T) {
 	_, calls := callees(t)
 	p := newPlane(t, calls)
-	wire := tunneltest.NewWire(t, func() string { return p.addr })
-	wire.Freeze()
+	wire := faultproxy.New(t, p.addr)
+	wire.Set(faultproxy.Silent)
 	a := p.bareAgent("a1", func(c *tunnel.Config) { c.ServerAddress = wire.Addr() })
 	done := settled(t, a)
 	a.waitFor(t, tunnel.Connecting)
@@ -555,7 +556,7 @@ func TestACallMayWaitForTheFirstConnection(t *testing.T) {
 	given, giveUp := context.WithCancel(t.Context())
 	giveUp()
 	a.Settle(given) // it returns
-	wire.Thaw()
+	wire.Set(faultproxy.Condition{})
 	await.Closed(t, done, "the tunnel is up")
 	mustAsk(t, caller(a), "hello")
 }
@@ -564,13 +565,13 @@ func TestACallMayWaitForTheFirstConnection(t *testing.T) {
 func TestACallMayWaitForTheNextConnection(t *testing.T) {
 	_, calls := callees(t)
 	p := newPlane(t, calls)
-	wire := tunneltest.NewWire(t, func() string { return p.addr })
+	wire := faultproxy.New(t, p.addr)
 	a := p.agent("a1", func(c *tunnel.Config) { c.ServerAddress = wire.Addr() })
-	wire.Freeze() // so that the next one takes until it is thawed
-	wire.Cut()
+	wire.Set(faultproxy.Silent) // so that the next one takes until it is thawed
+	wire.Reset()
 	a.waitFor(t, tunnel.Connecting)
 	done := settled(t, a)
-	wire.Thaw()
+	wire.Set(faultproxy.Condition{})
 	await.Closed(t, done, "the next attempt")
 	a.waitFor(t, tunnel.Connected)
 	mustAsk(t, caller(a), "hello")
@@ -580,17 +581,17 @@ func TestACallMayWaitForTheNextConnection(t *testing.T) {
 func TestACallMayWaitForTheNextOfSeveral(t *testing.T) {
 	_, calls := callees(t)
 	p := newPlane(t, calls)
-	wire := tunneltest.NewWire(t, func() string { return p.addr })
+	wire := faultproxy.New(t, p.addr)
 	s := newSet(p, func(c *tunnel.SetConfig) { c.ServerAddress = wire.Addr() })
 	connected := func(is bool) func(tunnel.SetStatus) bool {
 		return func(status tunnel.SetStatus) bool { return (status.Phase == tunnel.Connected) == is }
 	}
 	s.await("it is up", connected(true))
-	wire.Freeze()
-	wire.Cut()
+	wire.Set(faultproxy.Silent)
+	wire.Reset()
 	s.await("it is lost", connected(false))
 	done := settled(t, s)
-	wire.Thaw()
+	wire.Set(faultproxy.Condition{})
 	await.Closed(t, done, "the next attempt")
 	s.await("one is up again", connected(true))
 	mustAsk(t, caller(s), "hello")

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
-	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
+	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
@@ -77,11 +77,11 @@ func TestEachReplicaIsDialled(t *testing.T) {
 // the same, and the caller may give up.
 func TestASilentReplicaDoesNotKeepTheOthers(t *testing.T) {
 	p := newPlane(t)
-	wire := tunneltest.NewWire(t, func() string { return p.addr })
+	wire := faultproxy.New(t, p.addr)
 	p.agent("a1", as("one"), over(wire))
 	p.agent("a1", as("two"))
 	p.awaitBoth()
-	wire.Freeze()
+	wire.Set(faultproxy.Silent)
 	visited := make(chan string, 2)
 	done := make(chan error, 1)
 	ctx, giveUp := context.WithCancel(t.Context())

@@ -19,6 +19,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
@@ -48,9 +49,9 @@ func TestServerRestart(t *testing.T) {
 func TestTakeover(t *testing.T) {
 	replaced := &lines{text: "a newer connection of the same replica took over"}
 	p := newPlane(t, func(c *server.Config) { c.Log = zerolog.New(replaced) })
-	wire := tunneltest.NewWire(t, func() string { return p.addr })
+	wire := faultproxy.New(t, p.addr)
 	p.agent("a1", func(c *tunnel.Config) { c.ServerAddress = wire.Addr() })
-	wire.Freeze()
+	wire.Set(faultproxy.Silent)
 	replacement := p.agent("a1")
 	mustAsk(t, p.client("a1", http1), "from the new one")
 	await.Until(t, "the old session is gone", func() bool { return p.Stats().Sessions == 1 })
@@ -70,12 +71,12 @@ func TestHalfOpenIsNoticed(t *testing.T) {
 	}
 	t.Parallel() // it waits most of the time
 	p := newPlane(t)
-	wire := tunneltest.NewWire(t, func() string { return p.addr })
+	wire := faultproxy.New(t, p.addr)
 	a := p.agent("a1", func(c *tunnel.Config) { c.ServerAddress = wire.Addr() })
-	wire.Freeze()
+	wire.Set(faultproxy.Silent)
 	await.Until(t, "the agent notices", func() bool { return a.Status().Phase != tunnel.Connected })
 	await.Until(t, "the server notices", func() bool { return !p.Connected("a1") })
-	wire.Thaw()
+	wire.Set(faultproxy.Condition{})
 	a.waitFor(t, tunnel.Connected)
 }
 

@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
-	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
@@ -272,9 +272,9 @@ func TestDialErrors(t *testing.T) {
 		t.Errorf("the connection was taken in spite of the error: %v", err)
 	}
 
-	wire := tunneltest.NewWire(t, func() string { return p.addr })
+	wire := faultproxy.New(t, p.addr)
 	p.agent("a1", func(c *tunnel.Config) { c.ServerAddress = wire.Addr() })
-	wire.Freeze()
+	wire.Set(faultproxy.Silent)
 	if _, err := p.Dial(t.Context(), "a1"); !errors.Is(err, server.ErrBusy) {
 		t.Errorf("silent agent: %v", err)
 	}

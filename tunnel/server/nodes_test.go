@@ -20,6 +20,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/runnerapitest"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
@@ -30,7 +31,7 @@ type node struct {
 	t            testing.TB
 	ca           *runnerapitest.CA
 	tunnel, edge string // addresses
-	wire         *tunneltest.Wire
+	wire         *faultproxy.Proxy
 	*server.Server
 	stop func()
 }
@@ -88,7 +89,7 @@ func startTwoNodes(t testing.TB) *twoNodes {
 		n := &node{t: t, ca: agent.CA}
 		n.start()
 		address := n.tunnel // it stays
-		n.wire = tunneltest.NewWire(t, func() string { return address })
+		n.wire = faultproxy.New(t, address)
 		all.nodes[i], told = n, append(told, at(n.wire.Addr()))
 	}
 	cert := agent.CA.Issue(t, runnerapi.AgentURI(runnerapitest.TrustDomain, runnerapitest.AgentID), runnerapitest.ServerName)
@@ -294,7 +295,7 @@ func TestAFrozenNodeSlowsOnlyWhatIsOnIt(t *testing.T) {
 	// A machine may be so busy that the multiplexer is first once.
 	for range 5 {
 		noticed := all.serveBesideAFrozenNode(t)
-		all.nodes[0].wire.Thaw()
+		all.nodes[0].wire.Set(faultproxy.Condition{})
 		all.awaitBoth(t)
 		if !noticed {
 			return
@@ -333,7 +334,7 @@ func (all *twoNodes) serveBesideAFrozenNode(t *testing.T) (noticed bool) {
 	for _, c := range append(connected, other) {
 		list(c)
 	}
-	all.nodes[0].wire.Freeze()
+	all.nodes[0].wire.Set(faultproxy.Silent)
 	var served, late sync.WaitGroup
 	for _, c := range append(fresh, other) {
 		served.Go(func() { list(c) })

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
-	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
@@ -20,7 +20,7 @@ func as(instance string) func(*tunnel.Config) {
 	return func(c *tunnel.Config) { c.Instance = instance }
 }
 
-func over(wire *tunneltest.Wire) func(*tunnel.Config) {
+func over(wire *faultproxy.Proxy) func(*tunnel.Config) {
 	return func(c *tunnel.Config) { c.ServerAddress = wire.Addr() }
 }
 
@@ -82,11 +82,11 @@ func TestReplicasTakeTurns(t *testing.T) {
 // other is none the wiser.
 func TestAReplicaTakesOverFromItselfAlone(t *testing.T) {
 	p := newPlane(t)
-	wire := tunneltest.NewWire(t, func() string { return p.addr })
+	wire := faultproxy.New(t, p.addr)
 	p.agent("a1", as("one"), over(wire))
 	two := p.agent("a1", as("two"))
 	p.awaitBoth()
-	wire.Freeze()
+	wire.Set(faultproxy.Silent)
 	p.agent("a1", as("one"))
 	await.Until(t, "the dead session is gone", func() bool { return p.Stats().Sessions == 2 })
 	p.awaitBoth()
@@ -105,13 +105,13 @@ func TestAReplicaTakesOverFromItselfAlone(t *testing.T) {
 // connection is dead, and frps even has work connections of it ready.
 func TestASilentReplicaCostsNoConnection(t *testing.T) {
 	p := newPlane(t, func(c *server.Config) { c.Limits.HedgeAfter = 10 * time.Millisecond })
-	wire := tunneltest.NewWire(t, func() string { return p.addr })
+	wire := faultproxy.New(t, p.addr)
 	p.agent("a1", as("one"), over(wire))
 	p.agent("a1", as("two"))
 	// A machine may be so busy that the multiplexer notices it first once.
 	for range 5 {
 		p.awaitBoth()
-		wire.Freeze()
+		wire.Set(faultproxy.Silent)
 		if got := p.takers("a1", 6); got["two"] != 6 {
 			t.Errorf("connections went to %v", got)
 		}
@@ -122,7 +122,7 @@ func TestASilentReplicaCostsNoConnection(t *testing.T) {
 		if !noticed {
 			return
 		}
-		wire.Thaw()
+		wire.Set(faultproxy.Condition{})
 	}
 	t.Error("connections were made only when the multiplexer had noticed that the replica is dead")
 }
@@ -131,7 +131,7 @@ func TestASilentReplicaCostsNoConnection(t *testing.T) {
 // it is dialled.
 func TestADyingReplicaCostsNoDial(t *testing.T) {
 	p := newPlane(t)
-	wire := tunneltest.NewWire(t, func() string { return p.addr })
+	wire := faultproxy.New(t, p.addr)
 	dying := p.agent("a1", as("one"), over(wire), func(c *tunnel.Config) {
 		c.Backoff = tunnel.Backoff{Initial: time.Millisecond, Max: 10 * time.Millisecond}
 	})
@@ -154,7 +154,7 @@ func TestADyingReplicaCostsNoDial(t *testing.T) {
 		})
 	}
 	for n := range 10 {
-		wire.Cut()
+		wire.Reset()
 		await.Until(t, "it is back", func() bool {
 			s := dying.Status()
 			return s.Phase == tunnel.Connected && s.Reconnects > n

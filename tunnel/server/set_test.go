@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
@@ -166,18 +167,18 @@ func TestASetKeepsTheFirstTwo(t *testing.T) {
 // then does.
 func TestASetIsConnectedBeforeItLeaves(t *testing.T) {
 	p := newPlanes(t, 4)
-	wire := tunneltest.NewWire(t, func() string { return p[2].addr })
+	wire := faultproxy.New(t, p[2].addr)
 	s := newSet(p[0])
 	s.told(endpoints(p[0], p[1])...)
 	s.awaitAt(p, p[0], p[1])
-	wire.Freeze()
+	wire.Set(faultproxy.Silent)
 	s.told(at(wire.Addr()), p[3].endpoint())
 	s.await("one old tunnel is left, the other is not", func(status tunnel.SetStatus) bool {
 		up, wanted := status.Up()
 		return up == 2 && wanted == 2 && len(status.Nodes) == 3
 	})
 	await.Until(t, "both ends agree", func() bool { return p[3].Connected("a1") && p[0].Connected("a1") != p[1].Connected("a1") })
-	wire.Thaw()
+	wire.Set(faultproxy.Condition{})
 	await.Until(t, "the new one is there, and no old one", func() bool {
 		return p[2].Connected("a1") && p[3].Connected("a1") && !p[0].Connected("a1") && !p[1].Connected("a1")
 	})
@@ -220,8 +221,8 @@ func TestWhatIsConnectedMayGoOn(t *testing.T) {
 func TestAStaleListLocksNobodyOut(t *testing.T) {
 	p := newPlanes(t, 3)
 	p[1].stop()
-	wire := tunneltest.NewWire(t, func() string { return p[2].addr })
-	wire.Freeze()
+	wire := faultproxy.New(t, p[2].addr)
+	wire.Set(faultproxy.Silent)
 	s := newSet(p[0], func(c *tunnel.SetConfig) { c.FallbackAfter = time.Second })
 	s.told(p[1].endpoint(), at(wire.Addr()))
 	s.await("the fallback is there", func(status tunnel.SetStatus) bool {
@@ -229,7 +230,7 @@ func TestAStaleListLocksNobodyOut(t *testing.T) {
 		return up == 1 && wanted == 2 && status.Phase == tunnel.Connected
 	})
 	mustAsk(t, p[0].client("a1", http1), "over the fallback")
-	wire.Thaw()
+	wire.Set(faultproxy.Condition{})
 	s.await("a node is back", func(status tunnel.SetStatus) bool {
 		return slices.ContainsFunc(status.Nodes, func(n tunnel.NodeStatus) bool { return n.Address == wire.Addr() && n.Phase == tunnel.Connected })
 	})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
 	"github.com/pipeops/pipeops-vm-agent/test/proxytest"
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/tunneltest"
@@ -256,15 +257,15 @@ func TestAWebsocketThroughACompanysProxy(t *testing.T) {
 func TestBackToTheBetterWay(t *testing.T) {
 	p := newPlane(t)
 	api := p.api()
-	wire := tunneltest.NewWire(t, func() string { return p.addr })
-	wire.Freeze()
+	wire := faultproxy.New(t, p.addr)
+	wire.Set(faultproxy.Silent)
 	a := p.agent("a1", p.over(api, "a1"), func(c *tunnel.Config) {
 		c.ServerAddress, c.Fallback.Retry = wire.Addr(), 100*time.Millisecond
 	})
 	client := p.client("a1", http1)
 	mustAsk(t, client, "over a websocket")
 	before := p.Stats().Accepted
-	wire.Thaw()
+	wire.Set(faultproxy.Condition{})
 	await.Until(t, "it has seen that TCP works", func() bool { return p.Stats().Accepted > before })
 	mustAsk(t, client, "on the same connection")
 	if s := a.Status(); s.Way != tunnel.Websocket || s.Reconnects != 0 {
@@ -283,20 +284,20 @@ func TestBackToTheBetterWay(t *testing.T) {
 func TestARestartIsNoFirewall(t *testing.T) {
 	p := newPlane(t)
 	api := p.api()
-	wire := tunneltest.NewWire(t, func() string { return p.addr })
+	wire := faultproxy.New(t, p.addr)
 	patient, hasty := p.over(api, "a1"), p.over(api, "a2")
 	here := func(c *tunnel.Config) { c.ServerAddress = wire.Addr() }
 	a1 := p.agent("a1", patient, here)
 	a2 := p.agent("a2", hasty, here, func(c *tunnel.Config) { c.Fallback.Patience = time.Millisecond })
-	wire.Freeze()
+	wire.Set(faultproxy.Silent)
 	for _, id := range []string{"a1", "a2"} {
 		p.Disconnect(id)
 	}
-	wire.Cut()
+	wire.Reset()
 	a2.waitFor(t, tunnel.Connected)
 	await.Until(t, "the hasty one takes the other way", func() bool { return a2.Status().Way == tunnel.Websocket })
-	wire.Thaw()
-	wire.Cut()
+	wire.Set(faultproxy.Condition{})
+	wire.Reset()
 	await.Until(t, "the patient one is back", func() bool { return a1.Status().Reconnects == 1 })
 	if way := a1.Status().Way; way != tunnel.TCP {
 		t.Errorf("by %q", way)

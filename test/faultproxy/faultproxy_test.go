@@ -1,4 +1,4 @@
-package wire_test
+package faultproxy_test
 
 import (
 	"bufio"
@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pipeops/pipeops-vm-agent/test/chaos/wire"
+	"github.com/pipeops/pipeops-vm-agent/test/faultproxy"
 )
 
 // patience bounds the wait for what has to happen; silence is how long is looked at
@@ -22,7 +22,7 @@ const (
 )
 
 // echo is a wire to a server that sends every line back, and a connection over it.
-func echo(t *testing.T) (*wire.Wire, net.Conn, *bufio.Reader) {
+func echo(t *testing.T) (*faultproxy.Proxy, net.Conn, *bufio.Reader) {
 	t.Helper()
 	server, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -36,14 +36,14 @@ func echo(t *testing.T) (*wire.Wire, net.Conn, *bufio.Reader) {
 			go func() { _, _ = io.Copy(conn, conn); _ = conn.Close() }()
 		}
 	}()
-	w, err := wire.Listen(t.Context(), "echo", server.Addr().String())
+	w, err := faultproxy.Listen(t.Context(), "echo", server.Addr().String())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, w.Close()) })
 	conn, lines := dial(t, w)
 	return w, conn, lines
 }
 
-func dial(t *testing.T, w *wire.Wire) (net.Conn, *bufio.Reader) {
+func dial(t *testing.T, w *faultproxy.Proxy) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	conn, err := net.Dial("tcp", w.Addr())
 	require.NoError(t, err)
@@ -73,7 +73,7 @@ func hearNothing(t *testing.T, conn net.Conn, lines *bufio.Reader) {
 }
 
 func TestWhatIsHeldArrivesLater(t *testing.T) {
-	for name, c := range map[string]wire.Condition{
+	for name, c := range map[string]faultproxy.Condition{
 		"both ways": {HoldUp: true, HoldDown: true}, "up": {HoldUp: true}, "down": {HoldDown: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestWhatIsHeldArrivesLater(t *testing.T) {
 			w.Set(c)
 			say(t, conn, "meanwhile")
 			hearNothing(t, conn, lines)
-			w.Set(wire.Condition{})
+			w.Set(faultproxy.Condition{})
 			hear(t, conn, lines, "meanwhile")
 		})
 	}
@@ -91,11 +91,11 @@ func TestWhatIsHeldArrivesLater(t *testing.T) {
 
 func TestANewConnectionIsHeldToo(t *testing.T) {
 	w, _, _ := echo(t)
-	w.Set(wire.Condition{HoldDown: true})
+	w.Set(faultproxy.Condition{HoldDown: true})
 	conn, lines := dial(t, w)
 	say(t, conn, "hello")
 	hearNothing(t, conn, lines)
-	w.Set(wire.Condition{})
+	w.Set(faultproxy.Condition{})
 	hear(t, conn, lines, "hello")
 }
 
@@ -103,14 +103,14 @@ func TestACutEndsWhatThereIsAndRefusesWhatComes(t *testing.T) {
 	w, conn, lines := echo(t)
 	say(t, conn, "before")
 	hear(t, conn, lines, "before")
-	w.Set(wire.Condition{Cut: true})
+	w.Set(faultproxy.Condition{Cut: true})
 	over(t, conn, lines)
 	// The reset may be there before the dialler has looked whether it is connected.
 	if again, err := net.Dial("tcp", w.Addr()); err == nil {
 		t.Cleanup(func() { _ = again.Close() })
 		over(t, again, bufio.NewReader(again))
 	}
-	w.Set(wire.Condition{})
+	w.Set(faultproxy.Condition{})
 	healed, healedLines := dial(t, w)
 	say(t, healed, "after")
 	hear(t, healed, healedLines, "after")
@@ -135,7 +135,7 @@ func TestSeveralTargetsTakeTurns(t *testing.T) {
 		return l
 	}
 	one, two := greeter("one"), greeter("two")
-	w, err := wire.Listen(t.Context(), "balancer", one.Addr().String(), two.Addr().String())
+	w, err := faultproxy.Listen(t.Context(), "balancer", one.Addr().String(), two.Addr().String())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, w.Close()) })
 	greeted := func() string {
@@ -161,7 +161,7 @@ func over(t *testing.T, conn net.Conn, lines *bufio.Reader) {
 
 func TestDelayIsForEachDirection(t *testing.T) {
 	w, conn, lines := echo(t)
-	w.Set(wire.Condition{Delay: 60 * time.Millisecond})
+	w.Set(faultproxy.Condition{Delay: 60 * time.Millisecond})
 	start := time.Now()
 	say(t, conn, "slow")
 	hear(t, conn, lines, "slow")
@@ -170,11 +170,11 @@ func TestDelayIsForEachDirection(t *testing.T) {
 
 func TestLossMakesLateAndLosesNothing(t *testing.T) {
 	w, conn, lines := echo(t)
-	w.Set(wire.Condition{Loss: 1})
+	w.Set(faultproxy.Condition{Loss: 1})
 	start := time.Now()
 	say(t, conn, "lost and found")
 	hearNothing(t, conn, lines)
-	w.Set(wire.Condition{})
+	w.Set(faultproxy.Condition{})
 	hear(t, conn, lines, "lost and found")
 	assert.Greater(t, time.Since(start), silence)
 }

@@ -1,10 +1,10 @@
-// Package wire is a TCP forwarder that fails as networks do: it cuts, goes silent in
+// Package faultproxy is a TCP forwarder that fails as networks do: it cuts, goes silent in
 // one direction or both, delays, and stutters as TCP does when packets are lost.
 //
 // It is not toxiproxy because that drops what it was given while it is silent and
 // ends the connections afterwards: no network does, and what comes late is just
 // what commands have to bear. The kernel at hand has no netem.
-package wire
+package faultproxy
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"testing"
 	"time"
 )
 
@@ -26,7 +27,7 @@ const (
 	maxRetransmit = 4
 )
 
-// Condition is how a wire is. The zero value is well.
+// Condition is how a connection is. The zero value is well.
 type Condition struct {
 	// Cut ends all connections with a reset and refuses new ones.
 	Cut bool
@@ -39,8 +40,11 @@ type Condition struct {
 	Loss float64
 }
 
-// Wire forwards connections to a target, or to several as a load balancer does.
-type Wire struct {
+// Silent keeps connections open and lets nothing through.
+var Silent = Condition{HoldUp: true, HoldDown: true}
+
+// Proxy forwards connections to a target, or to several as a load balancer does.
+type Proxy struct {
 	Name     string
 	listener net.Listener
 	targets  []string
@@ -57,99 +61,110 @@ type Wire struct {
 
 // Listen forwards what comes to a new port of 127.0.0.1, until Close: to one target after the
 // other, and past those that do not listen.
-func Listen(ctx context.Context, name string, targets ...string) (*Wire, error) {
+func Listen(ctx context.Context, name string, targets ...string) (*Proxy, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	w := &Wire{Name: name, listener: l, targets: targets, stop: stop, next: make(chan struct{}), conns: map[*net.TCPConn]struct{}{}}
-	w.running.Go(func() { w.accept(ctx) })
-	return w, nil
+	p := &Proxy{Name: name, listener: l, targets: targets, stop: stop, next: make(chan struct{}), conns: map[*net.TCPConn]struct{}{}}
+	p.running.Go(func() { p.accept(ctx) })
+	return p, nil
+}
+
+// New is Listen for a test, which closes it at its end.
+func New(t testing.TB, target string) *Proxy {
+	t.Helper()
+	p, err := Listen(t.Context(), t.Name(), target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	return p
 }
 
 // Addr is where it listens.
-func (w *Wire) Addr() string { return w.listener.Addr().String() }
+func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
 // Port is where it listens.
-func (w *Wire) Port() int { return w.listener.Addr().(*net.TCPAddr).Port }
+func (p *Proxy) Port() int { return p.listener.Addr().(*net.TCPAddr).Port }
 
-// Set changes how the wire is.
-func (w *Wire) Set(c Condition) {
-	w.mu.Lock()
-	w.is = c
-	close(w.next)
-	w.next = make(chan struct{})
-	w.mu.Unlock()
+// Set changes how its connections are.
+func (p *Proxy) Set(c Condition) {
+	p.mu.Lock()
+	p.is = c
+	close(p.next)
+	p.next = make(chan struct{})
+	p.mu.Unlock()
 	if c.Cut {
-		w.Reset()
+		p.Reset()
 	}
 }
 
 // Reset ends all connections there are, with a reset.
-func (w *Wire) Reset() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for c := range w.conns {
+func (p *Proxy) Reset() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
 		_ = c.SetLinger(0)
 		_ = c.Close()
 	}
 }
 
-// Close ends all connections and waits until nothing of the wire is left.
-func (w *Wire) Close() error {
-	w.stop()
-	err := w.listener.Close()
-	w.Reset()
-	w.running.Wait()
+// Close ends all connections and waits until nothing of the proxy is left.
+func (p *Proxy) Close() error {
+	p.stop()
+	err := p.listener.Close()
+	p.Reset()
+	p.running.Wait()
 	return err
 }
 
-// now is how the wire is, and a channel that is closed when that changes.
-func (w *Wire) now() (Condition, <-chan struct{}) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.is, w.next
+// now is how connections are, and a channel that is closed when that changes.
+func (p *Proxy) now() (Condition, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.is, p.next
 }
 
-func (w *Wire) accept(ctx context.Context) {
+func (p *Proxy) accept(ctx context.Context) {
 	for {
-		conn, err := w.listener.Accept()
+		conn, err := p.listener.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		if err != nil {
 			continue // of one connection
 		}
-		w.running.Go(func() { w.forward(ctx, conn.(*net.TCPConn)) })
+		p.running.Go(func() { p.forward(ctx, conn.(*net.TCPConn)) })
 	}
 }
 
 // forward serves one connection to its end.
-func (w *Wire) forward(ctx context.Context, client *net.TCPConn) {
-	defer w.keep(client)()
-	if !w.passes(ctx, true) || !w.passes(ctx, false) { // a handshake needs both
+func (p *Proxy) forward(ctx context.Context, client *net.TCPConn) {
+	defer p.keep(client)()
+	if !p.passes(ctx, true) || !p.passes(ctx, false) { // a handshake needs both
 		return
 	}
-	server, err := w.dial(ctx)
+	server, err := p.dial(ctx)
 	if err != nil {
 		_ = client.SetLinger(0) // as nobody listens
 		return
 	}
-	defer w.keep(server)()
+	defer p.keep(server)()
 	var both sync.WaitGroup
-	both.Go(func() { w.pump(ctx, client, server, true) })
-	both.Go(func() { w.pump(ctx, server, client, false) })
+	both.Go(func() { p.pump(ctx, client, server, true) })
+	both.Go(func() { p.pump(ctx, server, client, false) })
 	both.Wait()
 }
 
 // dial connects to the target whose turn it is, or to the next that listens.
-func (w *Wire) dial(ctx context.Context) (*net.TCPConn, error) {
+func (p *Proxy) dial(ctx context.Context) (*net.TCPConn, error) {
 	dialer := net.Dialer{Timeout: dialTimeout}
-	turn, err := w.turn.Add(1), error(nil)
-	for i := range uint64(len(w.targets)) {
+	turn, err := p.turn.Add(1), error(nil)
+	for i := range uint64(len(p.targets)) {
 		var conn net.Conn
-		if conn, err = dialer.DialContext(ctx, "tcp", w.targets[(turn+i)%uint64(len(w.targets))]); err == nil {
+		if conn, err = dialer.DialContext(ctx, "tcp", p.targets[(turn+i)%uint64(len(p.targets))]); err == nil {
 			return conn.(*net.TCPConn), nil
 		}
 	}
@@ -157,33 +172,33 @@ func (w *Wire) dial(ctx context.Context) (*net.TCPConn, error) {
 }
 
 // keep has Reset know a connection until it is over.
-func (w *Wire) keep(c *net.TCPConn) (over func()) {
-	w.mu.Lock()
-	w.conns[c] = struct{}{}
-	if w.is.Cut {
+func (p *Proxy) keep(c *net.TCPConn) (over func()) {
+	p.mu.Lock()
+	p.conns[c] = struct{}{}
+	if p.is.Cut {
 		_ = c.SetLinger(0)
 		_ = c.Close()
 	}
-	w.mu.Unlock()
+	p.mu.Unlock()
 	return func() {
-		w.mu.Lock()
-		delete(w.conns, c)
-		w.mu.Unlock()
+		p.mu.Lock()
+		delete(p.conns, c)
+		p.mu.Unlock()
 		_ = c.Close()
 	}
 }
 
 // pump carries one direction. An end that is orderly is passed on as such; any
 // other ends the connection as a whole.
-func (w *Wire) pump(ctx context.Context, from, to *net.TCPConn, up bool) {
+func (p *Proxy) pump(ctx context.Context, from, to *net.TCPConn, up bool) {
 	buf := make([]byte, chunk)
-	for w.passes(ctx, up) {
+	for p.passes(ctx, up) {
 		n, err := from.Read(buf)
-		if !w.passes(ctx, up) { // it may be silent by now, and cut after that
+		if !p.passes(ctx, up) { // it may be silent by now, and cut after that
 			break
 		}
 		if n > 0 {
-			w.late(ctx)
+			p.late(ctx)
 			if _, failed := to.Write(buf[:n]); failed != nil {
 				break
 			}
@@ -203,10 +218,10 @@ func (w *Wire) pump(ctx context.Context, from, to *net.TCPConn, up bool) {
 
 func isEnd(err error) bool { return errors.Is(err, io.EOF) }
 
-// passes waits until the direction lets something through; false at the wire's end.
-func (w *Wire) passes(ctx context.Context, up bool) bool {
+// passes waits until the direction lets something through; false at the proxy's end.
+func (p *Proxy) passes(ctx context.Context, up bool) bool {
 	for {
-		is, changed := w.now()
+		is, changed := p.now()
 		if held := up && is.HoldUp || !up && is.HoldDown; !held {
 			return ctx.Err() == nil
 		}
@@ -218,10 +233,10 @@ func (w *Wire) passes(ctx context.Context, up bool) bool {
 	}
 }
 
-// late waits for as long as a chunk is under way. A wire that becomes well does not
+// late waits for as long as a chunk is under way. A proxy that becomes well does not
 // hold back what is waiting.
-func (w *Wire) late(ctx context.Context) {
-	is, changed := w.now()
+func (p *Proxy) late(ctx context.Context) {
+	is, changed := p.now()
 	d := is.Delay
 	if is.Jitter > 0 {
 		d += rand.N(is.Jitter)
