@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
+	"github.com/pipeops/pipeops-vm-agent/internal/race"
 )
 
 // dialer makes connections to the agent through one of the edge addresses.
@@ -43,41 +44,44 @@ func newDialer(c ClientConfig, protocol string, endpoints *endpoints) *dialer {
 // hold up the next for long. An answer from somebody who is not the agent, or from the
 // agent that it does not take our certificate, ends it: that is no outage.
 func (d *dialer) dial(ctx context.Context, network, _ string) (net.Conn, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	race := &race{waiting: d.endpoints.order(), results: make(chan raced, len(d.config.EdgeAddresses))}
-	defer race.end()
-	defer cancel()
-	start := func() {
-		race.start(func(n int) (net.Conn, error) { return d.dialOne(ctx, network, n) })
+	waiting := d.endpoints.order()
+	won, failed := race.Race[reached]{
+		Patience: d.endpoints.patience,
+		Next: func() func(context.Context) (reached, error) {
+			if len(waiting) == 0 {
+				return nil
+			}
+			n := waiting[0]
+			waiting = waiting[1:]
+			return func(ctx context.Context) (reached, error) {
+				conn, err := d.dialOne(ctx, network, n)
+				if err != nil && ctx.Err() == nil && !final(err) {
+					d.endpoints.failed(n)
+				}
+				return reached{conn, n}, err
+			}
+		},
+		Final: final,
+		Close: func(r reached) { _ = r.conn.Close() }, // nobody has used it
+	}.Run(ctx)
+	if won.conn != nil {
+		d.endpoints.worked(won.n)
+		return won.conn, nil
 	}
-	start()
-	next := time.NewTicker(d.endpoints.patience)
-	defer next.Stop()
-	failed := make(dialErrors, 0, len(race.waiting)+1)
-	for race.running > 0 {
-		select {
-		case <-next.C:
-			start()
-			continue
-		case r := <-race.results:
-			race.running--
-			if r.err == nil {
-				d.endpoints.worked(r.n)
-				return r.conn, nil
-			}
-			if isUntrusted(r.err) || isRefused(r.err) {
-				return nil, r.err
-			}
-			if failed = append(failed, r.err); ctx.Err() != nil {
-				return nil, failed
-			}
-			d.endpoints.failed(r.n)
-			start()
-			next.Reset(d.endpoints.patience)
-		}
+	if n := len(failed); n > 0 && final(failed[n-1]) {
+		return nil, failed[n-1]
 	}
-	return nil, failed
+	return nil, dialErrors(failed)
 }
+
+// reached is a connection by way of one of the addresses.
+type reached struct {
+	conn net.Conn
+	n    int
+}
+
+// final reports whether the other addresses would do no better.
+func final(err error) bool { return isUntrusted(err) || isRefused(err) }
 
 func (d *dialer) dialOne(ctx context.Context, network string, n int) (net.Conn, error) {
 	address := d.config.EdgeAddresses[n]

@@ -3,7 +3,6 @@ package runnerapi
 import (
 	"cmp"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -67,42 +66,6 @@ func (e *endpoints) failed(n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.broke[n] = e.now()
-}
-
-// race are dials side by side, of which the first to succeed wins.
-type race struct {
-	waiting []int
-	running int
-	results chan raced // has room for all
-}
-
-type raced struct {
-	n    int
-	conn net.Conn
-	err  error
-}
-
-// start has the next one begin, if there is one.
-func (r *race) start(dial func(n int) (net.Conn, error)) {
-	if len(r.waiting) == 0 {
-		return
-	}
-	n := r.waiting[0]
-	r.waiting, r.running = r.waiting[1:], r.running+1
-	go func() {
-		conn, err := dial(n)
-		r.results <- raced{n, conn, err}
-	}()
-}
-
-// end waits for those that are under way, which have been told to end, and closes
-// what they have brought.
-func (r *race) end() {
-	for ; r.running > 0; r.running-- {
-		if late := <-r.results; late.err == nil {
-			_ = late.conn.Close() // nobody has used it
-		}
-	}
 }
 
 // dialErrors are why each address did not do.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/race"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
@@ -115,94 +116,63 @@ func (m *memory) prefer(w Way) {
 // fails or takes long.
 func (t *Tunnel) connect(ctx context.Context) (*line, error) {
 	if t.cfg.Websocket == "" {
-		// In a goroutine of its own, as in a race: the stack that a handshake takes is several
-		// times the session's, and would stay with it.
-		only := make(chan attempt)
-		go func() {
-			line, err := t.connectTCP(ctx)
-			only <- attempt{way: TCP, line: line, err: err}
-		}()
-		a := <-only
-		return a.line, a.err
+		return t.connectTCP(ctx)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	r := &race{tunnel: t, failures: make(map[Way]error), done: make(chan attempt)}
-	defer r.joined.Wait()
-	defer cancel()
-	return r.run(ctx)
-}
-
-// race tries one way, and the other.
-type race struct {
-	tunnel   *Tunnel
-	joined   sync.WaitGroup
-	done     chan attempt
-	failures map[Way]error
-}
-
-type attempt struct {
-	way  Way
-	line *line
-	err  error
-}
-
-func (r *race) run(ctx context.Context) (*line, error) {
-	first, second := r.tunnel.ways.order()
-	r.start(ctx, first)
-	headStart := time.NewTimer(r.tunnel.cfg.Fallback.HeadStart)
-	defer headStart.Stop()
-	pending, both := 1, false
-	another := func() {
-		if !both && (first == Websocket || r.tunnel.ways.failed()) {
-			r.start(ctx, second)
-			pending, both = pending+1, true
-		}
+	first, second := t.ways.order()
+	waiting := []Way{first, second}
+	got, failed := race.Race[*line]{
+		Patience: t.cfg.Fallback.HeadStart,
+		Next: func() func(context.Context) (*line, error) {
+			if len(waiting) == 0 || len(waiting) == 1 && first == TCP && !t.ways.failed() {
+				return nil // it may be too early yet for the websocket
+			}
+			w := waiting[0]
+			waiting = waiting[1:]
+			return func(ctx context.Context) (*line, error) { return t.connectBy(ctx, w) }
+		},
+		Close: func(l *line) { _ = l.Close() },
+	}.Run(ctx)
+	switch failures := byWay(failed); {
+	case got != nil && got.way == Websocket && len(waiting) == 0:
+		t.cfg.Log.Warn().Err(failures[TCP]).Msg("the tunnel's port cannot be reached: going over a websocket")
+	case got == nil && ctx.Err() != nil:
+		return nil, ctx.Err()
+	case got == nil:
+		return nil, t.neither(failures[TCP], failures[Websocket])
 	}
-	for {
-		select {
-		case got := <-r.done:
-			if got.err == nil {
-				if got.way == Websocket && both {
-					r.tunnel.cfg.Log.Warn().Err(r.failures[TCP]).Msg("the tunnel's port cannot be reached: going over a websocket")
-				}
-				return got.line, nil
-			}
-			r.failures[got.way] = got.err
-			another()
-			if pending--; pending == 0 {
-				return nil, r.failure()
-			}
-		case <-headStart.C:
-			another()
-			headStart.Reset(r.tunnel.cfg.Fallback.HeadStart) // it may be too early yet
-		case <-ctx.Done(): // what comes now is closed
-			return nil, ctx.Err()
+	return got, nil
+}
+
+func (t *Tunnel) connectBy(ctx context.Context, w Way) (l *line, err error) {
+	if w == TCP {
+		l, err = t.connectTCP(ctx)
+	} else {
+		l, err = t.connectWebsocket(ctx)
+	}
+	if err != nil {
+		return nil, &wayError{w, err}
+	}
+	return l, nil
+}
+
+// wayError is why a connection could not be made by a way.
+type wayError struct {
+	way Way
+	error
+}
+
+func byWay(failed []error) map[Way]error {
+	failures := map[Way]error{}
+	for _, err := range failed {
+		if known := (*wayError)(nil); errors.As(err, &known) {
+			failures[known.way] = known.error
 		}
 	}
+	return failures
 }
 
-// start tries a way. What comes too late is closed.
-func (r *race) start(ctx context.Context, w Way) {
-	r.joined.Go(func() {
-		got := attempt{way: w}
-		if w == TCP {
-			got.line, got.err = r.tunnel.connectTCP(ctx)
-		} else {
-			got.line, got.err = r.tunnel.connectWebsocket(ctx)
-		}
-		select {
-		case r.done <- got:
-		case <-ctx.Done():
-			if got.err == nil {
-				_ = got.line.Close()
-			}
-		}
-	})
-}
-
-// failure is TCP's, and what the other way came to.
-func (r *race) failure() error {
-	tcp, websocket := r.failures[TCP], r.failures[Websocket]
+// neither is TCP's failure, and what the other way came to.
+func (t *Tunnel) neither(tcp, websocket error) error {
 	switch {
 	case websocket == nil:
 		return tcp
@@ -210,7 +180,7 @@ func (r *race) failure() error {
 		return websocket
 	}
 	explained := &Error{}
-	if !errors.As(r.tunnel.connectError(tcp), &explained) {
+	if !errors.As(t.connectError(tcp), &explained) {
 		return errors.Join(tcp, websocket)
 	}
 	both := *explained
