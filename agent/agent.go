@@ -179,9 +179,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 		a.log.Warn().Err(err).Msg("the control plane does not know this agent, or as another cluster's: registering again, if there is a token")
 		switch again := a.registerAgain(ctx, a.current.Load()); {
-		case errors.Is(again, errNoToken):
-			return errUnlessStopped(ctx, err)
-		case isCloned(err) && again != nil: // the token may be the original's, used up long ago
+		case errors.Is(again, errNoToken), isCloned(err) && again != nil: // the token may be the original's, used up long ago
 			return errUnlessStopped(ctx, fmt.Errorf("%w; registering anew: %w", err, again))
 		case again != nil:
 			return errUnlessStopped(ctx, again)
@@ -247,6 +245,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	parts, life := errgroup.WithContext(life)
 	serving, stopServing := context.WithCancel(life)
 	defer stopServing()
+	parts.Go(func() error { return a.removeToken(life) })
 	parts.Go(func() error { return a.watchPolicy(life) })
 	parts.Go(func() error { return a.audit.Run(life) })
 	parts.Go(func() error { return a.handOverAudit(life, control) })

@@ -14,7 +14,7 @@ import (
 )
 
 // errNoToken is what an agent without identity and token can only say.
-var errNoToken = errors.New("AGENT_TOKEN: is not set, and this agent has no identity yet (fix: make a token with `pipeops-controlplane token create` and set AGENT_TOKEN or AGENT_TOKEN_FILE)")
+var errNoToken = errors.New("AGENT_TOKEN: is not set, and this agent has no identity that the control plane knows")
 
 // identify finds the agent's identity, or registers. Afterwards a.current is set.
 func (a *Agent) identify(ctx context.Context) error {
@@ -68,7 +68,7 @@ func (a *Agent) elsewhere(id *identity.Identity) bool {
 // the other.
 func (a *Agent) register(ctx context.Context, old *identity.Identity) (*identity.Identity, error) {
 	if a.opts.Config.Token == "" {
-		return nil, errNoToken
+		return nil, a.noToken()
 	}
 	token, err := controlapi.ParseToken(a.opts.Config.Token)
 	if err != nil {

@@ -87,9 +87,11 @@ data:
 // runAgent runs the agent as in its pod: it keeps its identity in the cluster.
 func (s *shop) runAgent(t *testing.T, p *planetest.Plane) {
 	t.Helper()
+	given := token(t, p)
+	keepToken(t, s.env, given)
 	a, err := agent.New(agent.Options{
 		Config: config.Config{
-			ControlPlaneURL: p.URL(), Token: token(t, p), ClusterName: exampleAgent,
+			ControlPlaneURL: p.URL(), Token: given, TokenSecret: tokenSecret, ClusterName: exampleAgent,
 			Namespace: kubetest.AgentNamespace, HealthAddress: "127.0.0.1:0",
 			K3sURL: "https://server.example.com:6443", K3sToken: "K10token", // it is no k3s, but may be called one
 			BuildImage: harness.ExampleImage, BuildToolsImage: harness.ExampleImage, // builds that fail; internal/build has one that does not

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -32,11 +33,11 @@ const stateOK = "ok"
 type health struct {
 	mu     sync.Mutex
 	checks map[string]func() string
-	worse  func() string // what degraded asks; nil for nothing
+	worse  map[string]func() string // what degraded asks
 }
 
 func newHealth() *health {
-	h := &health{checks: map[string]func() string{}}
+	h := &health{checks: map[string]func() string{}, worse: map[string]func() string{}}
 	for _, check := range []string{"identity", "tunnel", "apps", "policy"} {
 		h.set(check, "starting")
 	}
@@ -83,21 +84,27 @@ func (h *health) ready(context.Context) error {
 	return errors.New(strings.Join(missing, "; "))
 }
 
-// remark has asked what is not as it should be although the agent is ready.
-func (h *health) remark(worse func() string) {
+// remark has asked what of a kind is not as it should be although the agent is ready; nil
+// when that is over.
+func (h *health) remark(kind string, worse func() string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.worse = worse
+	if h.worse[kind] = worse; worse == nil {
+		delete(h.worse, kind)
+	}
 }
 
 // degraded says what is not as it should be although the agent is ready; empty for nothing.
 func (h *health) degraded() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.worse == nil {
-		return ""
+	var all []string
+	for _, kind := range slices.Sorted(maps.Keys(h.worse)) {
+		if worse := h.worse[kind](); worse != "" {
+			all = append(all, worse)
+		}
 	}
-	return h.worse()
+	return strings.Join(all, "; ")
 }
 
 // serve answers /healthz and /readyz, on the only port that the agent always has, until the

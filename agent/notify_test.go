@@ -50,7 +50,7 @@ func TestSystemdIsToldHowTheAgentIs(t *testing.T) {
 	}
 	receiveUntil(t, socket, "READY=1\nSTATUS=ready\nWATCHDOG=1")
 	receiveUntil(t, socket, "WATCHDOG=1")
-	a.health.remark(func() string { return "tunnels: 1 of 2 up" })
+	a.health.remark("tunnels", func() string { return "tunnels: 1 of 2 up" })
 	receiveUntil(t, socket, "STATUS=ready; tunnels: 1 of 2 up\nWATCHDOG=1")
 	a.health.ask("tunnel", func() string { return "waiting:\nno route" })
 	receiveUntil(t, socket, "STATUS=tunnel: waiting: no route\nWATCHDOG=1")

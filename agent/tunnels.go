@@ -142,7 +142,7 @@ func (a *Agent) watch(ctx context.Context, tun *tunnel.Set, engine *app.Engine) 
 		return stateOK
 	})
 	a.health.ask("tunnel", func() string { return tunnelState(tun.Status()) })
-	a.health.remark(func() string { return tunnelsDegraded(tun.Status()) })
+	a.health.remark("tunnels", func() string { return tunnelsDegraded(tun.Status()) })
 	returns, told := 0, []string(nil)
 	for {
 		changed := tun.Changed()

@@ -24,7 +24,8 @@ const header = `# The PipeOps agent, whole. Needs Kubernetes 1.30 or newer.
 #   kubectl -n pipeops create secret generic pipeops-agent --from-file=AGENT_TOKEN=/dev/stdin
 #
 # The last one reads the enrolment token from the terminal (end with Ctrl-D), so
-# that it gets into no shell history. The pod starts once the config map is there.
+# that it gets into no shell history. The pod starts once the config map is there. When the
+# agent is registered it removes the token from that Secret.
 # A proxy goes into the config map, as HTTPS_PROXY; one that wants a password,
 # http://USER:PASSWORD@HOST:PORT, into a Secret, which is read first:
 #
@@ -51,7 +52,7 @@ const serviceHeader = `# What the PipeOps agent needs in a cluster when it is a 
 `
 
 // Agent is the agent's manifest: what agent.yaml holds.
-func Agent() ([]byte, error) { return join(header, "agent/deployment.yaml") }
+func Agent() ([]byte, error) { return join(header, "agent/token.yaml", "agent/deployment.yaml") }
 
 // Service is what service.yaml holds: the manifest for an agent that is no pod.
 func Service() ([]byte, error) { return join(serviceHeader, "service/token.yaml") }
@@ -73,12 +74,12 @@ func SelfUpdate() ([]byte, error) {
 
 const selfUpdatePart = "agent/selfupdate.yaml"
 
-// join puts what every agent needs in its cluster before the last part.
-func join(header, last string) ([]byte, error) {
+// join puts what every agent needs in its cluster before the last parts.
+func join(header string, last ...string) ([]byte, error) {
 	out := bytes.NewBufferString(header)
-	for _, name := range []string{
-		"agent/namespaces.yaml", "crds/pipeops.io_apps.yaml", "agent/rbac.yaml", "agent/policy.yaml", last,
-	} {
+	for _, name := range append([]string{
+		"agent/namespaces.yaml", "crds/pipeops.io_apps.yaml", "agent/rbac.yaml", "agent/policy.yaml",
+	}, last...) {
 		part, err := parts.ReadFile(name)
 		if err != nil {
 			return nil, err

@@ -215,6 +215,7 @@ func Upkeeps() []Upkeep {
 		{"heartbeats: figures of the cluster", []Right{on("nodes", "list"), on("nodes.metrics.k8s.io", "list"), on("pods", "list"), on(namespaces, "get")}},
 		{"at the start: is the App resource the one that is needed", []Right{on("customresourcedefinitions.apiextensions.k8s.io", "get")}},
 		{"who the agent is", []Right{own("secrets", "get", "create", "update")}},
+		{"once it is registered: removing the enrolment token from its Secret", []Right{own("secrets", "get", "patch")}},
 		{"the policy of the cluster's owner", []Right{own("configmaps", "list", "watch")}},
 		{"which replica leads", []Right{own("leases.coordination.k8s.io", "get", "create", "update")}},
 		{"ends of Apps that are still to be announced", []Right{own("configmaps", "get", "create", "update")}},

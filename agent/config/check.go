@@ -68,6 +68,9 @@ func (c *Config) check() (errs []error) {
 	if c.Namespace == "" {
 		wrong("POD_NAMESPACE", "set it to the agent's namespace, e.g. pipeops", "is not set")
 	}
+	if problems := validation.IsDNS1123Subdomain(c.TokenSecret); c.TokenSecret != "" && len(problems) > 0 {
+		wrong("PIPEOPS_TOKEN_SECRET", "name the Secret that AGENT_TOKEN comes from, e.g. pipeops-agent", "%q cannot be a Secret's name", c.TokenSecret)
+	}
 	for _, name := range c.Namespaces {
 		if problems := validation.IsDNS1123Label(name); len(problems) > 0 || managed.ReservedNamespace(name, c.Namespace) {
 			wrong("PIPEOPS_NAMESPACES", "name namespaces of your own, e.g. shop,shop-staging", "%q cannot be managed", name)

@@ -22,6 +22,7 @@ type Config struct {
 	ControlPlaneURL   string
 	Token             string
 	TokenFile         string
+	TokenSecret       string
 	ClusterName       string
 	CAFile            string
 	StateDir          string
@@ -171,7 +172,7 @@ func unknownKeys(path string, file map[string]any) (errs []error) {
 }
 
 // readToken takes the token out of its file. A token that is given twice is an
-// error: which one counts would be a guess.
+// error: which one counts would be a guess. The file of a registered agent may be empty.
 func (c *Config) readToken() []error {
 	if c.TokenFile == "" {
 		return nil
@@ -183,9 +184,7 @@ func (c *Config) readToken() []error {
 	if err != nil {
 		return []error{fmt.Errorf("AGENT_TOKEN_FILE: %w", err)}
 	}
-	if c.Token = strings.TrimSpace(string(text)); c.Token == "" {
-		return []error{fmt.Errorf("AGENT_TOKEN_FILE: %s is empty", c.TokenFile)}
-	}
+	c.Token = strings.TrimSpace(string(text))
 	return nil
 }
 

@@ -92,10 +92,10 @@ func (e *exam) registration(ctx context.Context) []Finding {
 // token asks what the enrolment token is good for, without using it. An agent
 // that has an identity needs none.
 func (e *exam) token(ctx context.Context) []Finding {
+	if e.id != nil {
+		return e.tokenLeft(ctx)
+	}
 	if e.Config.Token == "" {
-		if e.id != nil {
-			return ok("none, and none is needed: this agent has an identity")
-		}
 		return failed("AGENT_TOKEN is not set, and this agent has no identity yet",
 			"make one with `pipeops-controlplane token create`, and set AGENT_TOKEN or AGENT_TOKEN_FILE")
 	}
@@ -107,16 +107,11 @@ func (e *exam) token(ctx context.Context) []Finding {
 	if err == nil {
 		state, err = e.checkToken(ctx, token)
 	}
-	switch {
-	case err != nil && e.id != nil:
-		return ok("not accepted any more, and not needed: this agent has an identity")
-	case err != nil:
+	if err != nil {
 		return failure(err, "make a new one with `pipeops-controlplane token create`")
 	}
-	if e.id == nil {
-		e.endpoint = state.Tunnel
-	}
-	if e.id == nil && state.Enrolment != nil {
+	e.endpoint = state.Tunnel
+	if state.Enrolment != nil {
 		return enrolment(*state.Enrolment)
 	}
 	return ok("token " + state.ID + " is good for " + goodFor(state))

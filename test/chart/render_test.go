@@ -3,6 +3,7 @@ package chart
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"path/filepath"
@@ -212,6 +213,12 @@ func TestToken(t *testing.T) {
 	existing := render(t, agentChart, "existing-secret.yaml")
 	assert.NotContains(t, existing, "Secret pipeops-agent")
 	assert.Equal(t, "enrolment", secretOf(existing))
+
+	assert.Equal(t, []any{"enrolment"}, field[[]any](t, existing["Role pipeops-agent-token"], "rules")[0].(map[string]any)["resourceNames"])
+	kept := render(t, agentChart, "single.yaml", "--set", "agent.removeToken=false")
+	assert.NotContains(t, kept, "Role pipeops-agent-token")
+	assert.NotContains(t, kept, "RoleBinding pipeops-agent-token")
+	assert.NotContains(t, fmt.Sprint(container(t, kept["Deployment pipeops-agent"])["env"]), "PIPEOPS_TOKEN_SECRET")
 
 	given := render(t, agentChart, "single.yaml", "--set", "agent.token=pipeops_a_b")
 	assert.Equal(t, "pipeops_a_b", field[string](t, given["Secret pipeops-agent"], "stringData", "AGENT_TOKEN"))

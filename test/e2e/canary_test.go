@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
 	"github.com/pipeops/pipeops-vm-agent/test/broker"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )
@@ -69,7 +70,13 @@ func newMarks(t *testing.T) (marks map[string]mark, fresh map[string]string) {
 	}
 	creds, err := runnerapi.LoadCredentials(sys.RunnerCredentials(runner))
 	require.NoError(t, err)
-	token, _, _ := strings.Cut(secret("pipeops-agent", "AGENT_TOKEN"), ".") // what follows is public
+	token, _, _ := strings.Cut(sys.EnrolmentToken, ".") // what follows is public
+	require.NotEmpty(t, token)
+	await.Until(t, "the registered agent has removed its enrolment token from its Secret", func() bool {
+		given, err := sys.Kube.Clientset.CoreV1().Secrets("pipeops").Get(t.Context(), "pipeops-agent", metav1.GetOptions{})
+		require.NoError(t, err)
+		return len(given.Data["AGENT_TOKEN"]) == 0
+	})
 	fresh = map[string]string{}
 	for _, kind := range []string{ofSecret, ofLeaving, ofRefused, ofPull, ofEnv} {
 		fresh[kind] = "mark-" + uuid.NewString()

@@ -56,6 +56,7 @@ func (s *System) DeployAgent(ctx context.Context, name, token string) error {
 	if s.Theirs != nil {
 		s.applied.add(namespaceObject(s.Theirs.Namespace))
 	}
+	s.EnrolmentToken = token
 	for _, obj := range s.settings(name, token) {
 		if err := s.Kube.Apply(ctx, obj); err != nil {
 			return err

@@ -53,8 +53,10 @@ type System struct {
 	hostIP  string
 	control *process
 	applied *applied
-	ownDir  bool
-	closers []func(context.Context) error
+	// EnrolmentToken is the one that the agent was deployed with, and removes from its Secret.
+	EnrolmentToken string
+	ownDir         bool
+	closers        []func(context.Context) error
 
 	mu         sync.Mutex
 	violations []error
