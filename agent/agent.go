@@ -258,7 +258,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	parts.Go(func() error { return a.stopper(engine.Leads).Run(life) })
 	parts.Go(func() error { return tun.Run(life) })
 	parts.Go(func() error { return a.watch(life, tun, engine) })
-	parts.Go(func() error { return a.heartbeats(life, control, tun, engine) })
+	parts.Go(func() error { return a.heartbeats(life, control, tun, engine, sources.SetRevoked) })
 	parts.Go(func() error { return a.syncRoutes(life, control, tun, engine) })
 	parts.Go(func() error { return a.renewals(life, control) })
 	parts.Go(func() error { return a.updates(ctx, relaunch) })

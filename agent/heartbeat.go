@@ -24,8 +24,8 @@ const (
 // heartbeats tells the control plane that the agent is alive and how its
 // cluster is: often while something changes, else at the interval that the
 // control plane asks for. It ends with an error when the control plane will
-// not have this agent any more.
-func (a *Agent) heartbeats(ctx context.Context, control *controlapi.Client, tun *tunnel.Set, engine *app.Engine) error {
+// not have this agent any more. revoked takes the names of revoked Runners from each answer.
+func (a *Agent) heartbeats(ctx context.Context, control *controlapi.Client, tun *tunnel.Set, engine *app.Engine, revoked func(runners []string)) error {
 	idle := time.Duration(a.current.Load().HeartbeatInterval) * time.Second
 	var last controlapi.Heartbeat
 	for {
@@ -47,6 +47,7 @@ func (a *Agent) heartbeats(ctx context.Context, control *controlapi.Client, tun 
 			a.catchUp(ctx, err)
 		default:
 			a.ticket = answer.Ticket
+			revoked(answer.RevokedRunnerNames)
 			a.news.tell(reason, answer.RevokedRunners, answer.Labels)
 			a.takeOffer(beat, answer.Offer)
 			a.takeCAs(ctx, answer)

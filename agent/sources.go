@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -24,8 +25,21 @@ func (a *Agent) newSources(engine *app.Engine) (*source.Keeper, error) {
 	return source.New(source.Config{
 		REST: a.opts.Kubernetes, Namespace: a.opts.Config.Namespace, Namespaces: a.opts.Config.Namespaces,
 		Apps: engine, Manifests: setsOfSources{a.manifests}, Builds: a.builds, Decide: a.policy.Decide, Audit: a.audit.Record, Leads: engine.Leads,
+		Heard: a.hearOfRevoked,
 		Render: command, Proxy: proxyFunc(), Log: a.log,
 	}), nil
+}
+
+// revokedPatience is how long Git sources wait at the start for the control plane to list the
+// revoked Runners. Without it they go on: what was suspended before stays so.
+const revokedPatience = 15 * time.Second
+
+func (a *Agent) hearOfRevoked(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, revokedPatience)
+	defer cancel()
+	if err := a.news.current(ctx); err != nil {
+		a.log.Info().Msg("Git sources are followed without news of the control plane: Runners that it revoked since are not known yet")
+	}
 }
 
 // setsOfSources applies what a source brings as a set.

@@ -122,6 +122,7 @@ type SourceStatus struct {
 	Build              *SourceBuildStatus `json:"build,omitempty" doc:"Where build is set: the newest build. The image that runs is in the App's revision."`
 	Health             *SourceHealth      `json:"health,omitempty" doc:"How that is which was applied; absent while it is ready."`
 	Error              *SourceError       `json:"error,omitempty" doc:"What went wrong last; absent once it is well."`
+	Suspension         *SourceSuspension  `json:"suspension,omitempty" doc:"Why the agent does not follow it although its spec does not suspend it; absent otherwise."`
 	Conditions         []SourceCondition  `json:"conditions,omitempty" doc:"Ready, for kubectl wait."`
 }
 
@@ -130,6 +131,17 @@ type SourceHealth struct {
 	Object    string     `json:"object,omitempty" doc:"What it speaks of: the first that is not ready, as KIND/NAMESPACE/NAME."`
 	Message   string     `json:"message" doc:"What it waits for, or what is wrong."`
 	Diagnosis *Diagnosis `json:"diagnosis,omitempty" doc:"What is wrong with what runs pods."`
+}
+
+// SourceSuspension is why the agent has suspended a source. It stands until the source is put
+// again.
+type SourceSuspension struct {
+	Code      string `json:"code" doc:"Stable name." example:"runner_revoked"`
+	Runner    string `json:"runner" doc:"Runner that put the source."`
+	RequestID string `json:"requestId,omitempty" doc:"Request by which it did."`
+	Message   string `json:"message"`
+	Fix       string `json:"fix,omitempty"`
+	Since     string `json:"since" doc:"When the agent suspended it (RFC 3339)."`
 }
 
 // SourceError is why a commit could not be got or applied.

@@ -259,6 +259,11 @@ func (a *app) printSource(s runnerapi.Source, out *cli.Output) error {
 			cli.Row(w, "HEALTH", cli.Printable(h.Message))
 			diagnosisRows(w, h.Diagnosis)
 		}
+		if s := s.Status.Suspension; s != nil {
+			cli.Row(w, "SUSPENDED", s.Code, "since "+s.Since)
+			cli.Row(w, "", cli.Printable(s.Message))
+			cli.Row(w, "FIX", cli.Printable(s.Fix))
+		}
 		if e := s.Status.Error; e != nil {
 			cli.Row(w, "ERROR", e.Code, "since "+e.Since)
 			cli.Row(w, "", cli.Printable(e.Message))

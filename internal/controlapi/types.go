@@ -111,6 +111,9 @@ type HeartbeatAnswer struct {
 	// RevokedRunners lets the agent refuse a Runner whose certificate was revoked
 	// before its end: the agent is the one who ends the Runner's TLS.
 	RevokedRunners []string `json:"revokedRunners,omitempty" doc:"Serial numbers, in hexadecimal, of Runner certificates to refuse though they have not expired."`
+	// RevokedRunnerNames lets the agent suspend what goes on in the name of a Runner. One that
+	// was given another certificate since is not among them.
+	RevokedRunnerNames []string `json:"revokedRunnerNames,omitempty" doc:"Runners whose newest certificate was revoked: Git sources that they put are suspended."`
 	// Labels are held against what Runners are granted, by the agent too.
 	Labels map[string]string `json:"labels,omitempty" doc:"The agent's labels as the control plane has them: Runners whose certificates are for agents with other labels are to be refused."`
 	// Ticket lets the control plane notice that two processes go by one name.

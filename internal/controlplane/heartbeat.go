@@ -69,7 +69,10 @@ func (r *registry) caller(ctx context.Context, agentID string) (store.Agent, err
 func (r *registry) beatAnswer(ctx context.Context, agent store.Agent, update *controlapi.Update, now time.Time) (controlapi.HeartbeatAnswer, error) {
 	answer := controlapi.HeartbeatAnswer{IntervalSeconds: seconds(r.cfg.HeartbeatInterval), Labels: agent.Labels, Tunnels: r.tunnels(agent.ID)}
 	var err error
-	if answer.RevokedRunners, err = r.store.RevokedSerials(ctx, now); err != nil || update == nil {
+	if answer.RevokedRunners, err = r.store.RevokedSerials(ctx, now); err != nil {
+		return answer, err
+	}
+	if answer.RevokedRunnerNames, err = r.store.RevokedRunners(ctx); err != nil || update == nil {
 		return answer, err
 	}
 	answer.Offer, err = offerFor(ctx, r.store, agent.ID, update.Offer)

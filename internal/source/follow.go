@@ -107,17 +107,25 @@ func (k *Keeper) follow(ctx context.Context) {
 	k.Log.Debug().Msg("following Git sources")
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if k.Heard != nil {
+		k.Heard(ctx)
+	}
 	all, ctx := errgroup.WithContext(ctx)
-	for _, r := range k.everywhere() {
-		_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+	where := k.everywhere()
+	stores := make([]cache.Store, 0, len(where))
+	for _, r := range where {
+		store, informer := cache.NewInformerWithOptions(cache.InformerOptions{
 			ListerWatcher: listWatch(r), ObjectType: &unstructured.Unstructured{}, Handler: k.handler(),
 			Transform: withoutFields,
 		})
+		stores = append(stores, store)
 		all.Go(func() error {
 			informer.RunWithContext(ctx)
 			return nil
 		})
 	}
+	k.keepStores(stores)
+	defer k.keepStores(nil)
 	all.Go(func() error {
 		k.sweep(ctx)
 		return nil
@@ -138,6 +146,12 @@ func (k *Keeper) follow(ctx context.Context) {
 		return nil
 	})
 	_ = all.Wait() // none of them fails
+}
+
+func (k *Keeper) keepStores(stores []cache.Store) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.stores = stores
 }
 
 func listWatch(r dynamic.ResourceInterface) cache.ListerWatcher {
@@ -173,10 +187,16 @@ func (k *Keeper) handler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{AddFunc: add, DeleteFunc: remove, UpdateFunc: func(before, now any) {
 		b, ok1 := before.(*unstructured.Unstructured)
 		n, ok2 := now.(*unstructured.Unstructured)
-		if !ok1 || !ok2 || b.GetGeneration() != n.GetGeneration() || b.GetAnnotations()[managed.Sync] != n.GetAnnotations()[managed.Sync] {
+		if !ok1 || !ok2 || b.GetGeneration() != n.GetGeneration() || asked(b) != asked(n) {
 			add(now)
 		}
 	}}
+}
+
+// asked is who put a source, by which call, and the call that asked last to look at it.
+func asked(u *unstructured.Unstructured) [3]string {
+	a := u.GetAnnotations()
+	return [3]string{a[managed.ChangedBy], a[managed.RequestID], a[managed.Sync]}
 }
 
 // drain looks at sources until the queue is shut down.
@@ -233,6 +253,9 @@ func (k *Keeper) look(ctx context.Context, key runnerapi.Key) time.Duration {
 func (k *Keeper) judge(ctx context.Context, o *object) (runnerapi.SourceStatus, time.Duration) {
 	s := o.Status
 	s.ObservedGeneration, s.ObservedSync = o.Generation, o.sync()
+	if s.Suspension = k.suspension(o); s.Suspension != nil {
+		return k.suspend(ctx, o, s), 0
+	}
 	if o.Spec.Suspend {
 		s.Phase = runnerapi.SourceSuspended
 		k.condition(&s, "Unknown", "Suspended", "")

@@ -76,9 +76,11 @@ func (o *object) key() runnerapi.Key { return runnerapi.Key{Namespace: o.Namespa
 // sync is the call that asked last to look at it now.
 func (o *object) sync() string { return o.Annotations[managed.Sync] }
 
-// observed says whether the status speaks of the newest spec and sync call.
+// observed says whether the status speaks of the newest spec and sync call, and of a
+// suspension for who put it last.
 func (o *object) observed() bool {
-	return o.Status.ObservedGeneration == o.Generation && o.Status.ObservedSync == o.sync()
+	return o.Status.ObservedGeneration == o.Generation && o.Status.ObservedSync == o.sync() &&
+		(o.Status.Suspension == nil || o.suspendedAsPut())
 }
 
 // caller is who put it: what it brings is done in his name.

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
@@ -75,6 +76,8 @@ type Config struct {
 	Audit func(runnerapi.AuditRecord)
 	// Leads says whether this replica follows sources.
 	Leads func() bool
+	// Heard waits until it is known which Runners are revoked, within bounds. It may be nil.
+	Heard func(context.Context)
 	// Render is the command that renders; see render.Process.
 	Render []string
 	// Proxy says through what HTTPS goes; nil for nothing.
@@ -90,9 +93,11 @@ type Keeper struct {
 	wake chan struct{}
 	work workqueue.TypedDelayingInterface[runnerapi.Key]
 
-	mu    sync.Mutex
-	api   *api                            // made when it is used first
-	built map[runnerapi.Key]runnerapi.Key // the builds of sources, to be removed with them
+	mu      sync.Mutex
+	api     *api                            // made when it is used first
+	built   map[runnerapi.Key]runnerapi.Key // the builds of sources, to be removed with them
+	revoked []string                        // Runners
+	stores  []cache.Store                   // the sources that are followed
 }
 
 type api struct {

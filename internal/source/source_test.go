@@ -116,6 +116,12 @@ func open(t *testing.T, by ...clock.WithTicker) *place {
 
 func openIn(t *testing.T, env *kubetest.Env, by ...clock.WithTicker) *place {
 	t.Helper()
+	return openWith(t, env, nil, by...)
+}
+
+// openWith is a place where images are built.
+func openWith(t *testing.T, env *kubetest.Env, builds source.Builds, by ...clock.WithTicker) *place {
+	t.Helper()
 	namespace := env.Namespace(t)
 	p := &place{t: t, env: env, namespace: namespace, git: gitserver.Start(t, "reader", "correct horse"), audited: &audited{}, leads: &atomic.Bool{}}
 	agent, only := kubetest.AgentOf(namespace), []string{namespace}
@@ -135,7 +141,7 @@ func openIn(t *testing.T, env *kubetest.Env, by ...clock.WithTicker) *place {
 		Manifests: sets{manifests.New(manifests.Config{
 			REST: env.Agent, Namespace: agent, Namespaces: only, Workloads: health.New(env.Agent, settling),
 		})},
-		Leads: p.leads.Load, Render: command, Log: zerolog.New(zerolog.NewTestWriter(t)),
+		Builds: builds, Leads: p.leads.Load, Render: command, Log: zerolog.New(zerolog.NewTestWriter(t)),
 	})
 	for _, c := range by {
 		p.keeper.UseClock(c)
@@ -202,9 +208,14 @@ func (p *place) key(name string) runnerapi.Key {
 
 func (p *place) put(name string, spec runnerapi.SourceSpec) {
 	p.t.Helper()
+	p.putBy(name, spec, runner)
+}
+
+func (p *place) putBy(name string, spec runnerapi.SourceSpec, opts runnerapi.WriteOptions) {
+	p.t.Helper()
 	spec.URL, spec.Credentials = p.git.URL("shop/deploy.git"), "git-deploy"
 	require.Empty(p.t, spec.Validate(name))
-	_, err := p.keeper.PutSource(p.t.Context(), p.key(name), spec, runner)
+	_, err := p.keeper.PutSource(p.t.Context(), p.key(name), spec, opts)
 	require.NoError(p.t, err)
 }
 

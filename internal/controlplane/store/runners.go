@@ -48,6 +48,12 @@ func (q queries) RevokeCertificate(ctx context.Context, r Runner, at time.Time) 
 	return err
 }
 
+// RevokedRunners lists the Runners whose current certificate is revoked, expired or not.
+func (q queries) RevokedRunners(ctx context.Context) ([]string, error) {
+	return all(ctx, q.q, func(row scanner, s *string) error { return row.Scan(s) },
+		`SELECT r.name FROM runners r JOIN revoked_certificates c ON c.serial = r.serial ORDER BY r.name`)
+}
+
 // RevokedSerials lists the revoked Runner certificates that have not expired.
 func (q queries) RevokedSerials(ctx context.Context, now time.Time) ([]string, error) {
 	return all(ctx, q.q, func(row scanner, s *string) error { return row.Scan(s) },

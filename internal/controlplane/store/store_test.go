@@ -226,9 +226,16 @@ func testRunners(t *testing.T, on postgres.Engine) {
 	require.NoError(t, err)
 	assert.Equal(t, noon, got.RevokedAt)
 
+	names, err := s.RevokedRunners(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"r"}, names)
+
 	second := first
 	second.Serial = "02"
 	require.NoError(t, s.PutRunner(ctx, second))
+	names, err = s.RevokedRunners(ctx)
+	require.NoError(t, err)
+	assert.Empty(t, names, "a Runner with another certificate is not revoked")
 	list, err := s.Runners(ctx)
 	require.NoError(t, err)
 	assert.Equal(t, []store.Runner{second}, list)

@@ -1,0 +1,131 @@
+package source_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/source"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+)
+
+// TestSourcesOfARevokedRunnerStandStill until somebody puts them again, also when the Runner is
+// not among the revoked any more; those of others go on.
+func TestSourcesOfARevokedRunnerStandStill(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	p.secret("correct horse")
+	repo := p.git.Create(t, "shop/deploy.git")
+	first := repo.Commit(map[string]string{"app.yaml": "image: registry.example.com/web:1\n"})
+	spec := runnerapi.SourceSpec{Type: runnerapi.SourceApp, Path: "app.yaml"}
+	other := runnerapi.WriteOptions{Caller: runnerapi.Caller{Runner: "ops", RequestID: "request-2"}}
+	p.put("web", spec)
+	p.putBy("theirs", spec, other)
+	require.Equal(t, first, p.settled("web").Commit)
+	require.Equal(t, first, p.settled("theirs").Commit)
+
+	p.keeper.SetRevoked([]string{"ci"})
+	suspended := p.suspended("web")
+	require.NotNil(t, suspended.Suspension)
+	assert.Equal(t, source.CodeRunnerRevoked, suspended.Suspension.Code)
+	assert.Equal(t, "ci", suspended.Suspension.Runner)
+	assert.Contains(t, suspended.Suspension.Message, "Runner ci, which put this source, was revoked")
+	assert.Contains(t, suspended.Suspension.Fix, "source put AGENT web")
+	assert.Equal(t, "RunnerRevoked", suspended.Conditions[0].Reason)
+	second := repo.Commit(map[string]string{"app.yaml": "image: registry.example.com/web:2\n"})
+	assert.Equal(t, first, p.sync("web").Commit, "nothing is fetched")
+	assert.Equal(t, second, p.sync("theirs").Commit)
+	var records []runnerapi.AuditRecord
+	for _, r := range p.audited.all() {
+		if r.Code == source.CodeRunnerRevoked {
+			records = append(records, r)
+		}
+	}
+	require.Len(t, records, 1)
+	assert.Equal(t, "web", records[0].Name)
+
+	p.keeper.SetRevoked(nil) // the Runner was made anew, for another holder
+	assert.Equal(t, runnerapi.SourceSuspended, p.sync("web").Phase)
+	p.keeper.SetRevoked([]string{"ci"})
+	other.Caller.RequestID = "request-3"
+	p.putBy("web", spec, other)
+	await.Until(t, "the source goes on in another Runner's name", func() bool {
+		s, err := p.keeper.GetSource(t.Context(), p.key("web"))
+		require.NoError(t, err)
+		return s.Runner == "ops" && s.Status.Suspension == nil && s.Status.Commit == second
+	})
+}
+
+// suspended waits for that.
+func (p *place) suspended(name string) (status runnerapi.SourceStatus) {
+	p.t.Helper()
+	await.Until(p.t, "source "+name+" is suspended", func() bool {
+		s, err := p.keeper.GetSource(p.t.Context(), p.key(name))
+		require.NoError(p.t, err)
+		status = s.Status
+		return status.Phase == runnerapi.SourceSuspended
+	})
+	return status
+}
+
+// endless builds never end; internal/build has real ones, which take an engine.
+type endless struct {
+	sync.Mutex
+	under map[runnerapi.Key]runnerapi.Build
+}
+
+func (e *endless) Supersede(_ context.Context, _, key runnerapi.Key, spec runnerapi.BuildSpec, opts runnerapi.WriteOptions) (runnerapi.Build, error) {
+	e.Lock()
+	defer e.Unlock()
+	b := runnerapi.Build{Namespace: key.Namespace, Name: key.Name, Spec: spec, Status: runnerapi.BuildStatus{Phase: runnerapi.BuildBuilding}}
+	if !opts.DryRun {
+		e.under[key] = b
+	}
+	return b, nil
+}
+
+func (e *endless) GetBuild(_ context.Context, key runnerapi.Key) (runnerapi.Build, error) {
+	e.Lock()
+	defer e.Unlock()
+	return e.under[key], nil
+}
+
+func (e *endless) DeleteBuild(_ context.Context, key runnerapi.Key, _ runnerapi.WriteOptions) error {
+	e.Lock()
+	defer e.Unlock()
+	delete(e.under, key)
+	return nil
+}
+
+func (e *endless) OfSources(context.Context) (map[runnerapi.Key]runnerapi.Key, error) {
+	return map[runnerapi.Key]runnerapi.Key{}, nil
+}
+
+func (e *endless) count() int {
+	e.Lock()
+	defer e.Unlock()
+	return len(e.under)
+}
+
+// TestABuildOfARevokedRunnersSourceEnds: it would push in the name of the Runner.
+func TestABuildOfARevokedRunnersSourceEnds(t *testing.T) {
+	t.Parallel()
+	builds := &endless{under: map[runnerapi.Key]runnerapi.Build{}}
+	p := openWith(t, kubetest.ControlPlane(t), builds)
+	p.allow(`rules: [{name: git, commands: ["*", put-source, put-build]}]`)
+	p.secret("correct horse")
+	p.git.Create(t, "shop/deploy.git").Commit(map[string]string{"app.yaml": "replicas: 1\n"})
+	p.put("web", runnerapi.SourceSpec{
+		Type: runnerapi.SourceApp, Path: "app.yaml", Build: &runnerapi.SourceBuild{BuildTemplate: runnerapi.BuildTemplate{Image: "registry.example.com/shop/web"}},
+	})
+	require.Equal(t, runnerapi.SourceBuilding, p.settled("web").Phase)
+	require.Equal(t, 1, builds.count())
+	p.keeper.SetRevoked([]string{"ci"})
+	assert.Nil(t, p.suspended("web").Build)
+	assert.Zero(t, builds.count())
+}
