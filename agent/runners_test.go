@@ -26,14 +26,32 @@ func visitor(t *testing.T, p *planetest.Plane, name, agents, agentID string) *ru
 	require.NoError(t, err)
 	creds, err := p.IssueRunner(t.Context(), controlplane.RunnerOptions{Name: name, TTL: time.Hour, Agents: grant})
 	require.NoError(t, err)
+	return holding(t, creds, agentID)
+}
+
+// issueRunner makes credentials, in place of those that the Runner has.
+func issueRunner(t *testing.T, p *planetest.Plane, name string) runnerapi.Credentials {
+	t.Helper()
+	creds, err := p.IssueRunner(t.Context(), controlplane.RunnerOptions{Name: name, TTL: time.Hour, Replace: true})
+	require.NoError(t, err)
+	return creds
+}
+
+// holding is a Runner with these credentials.
+func holding(t *testing.T, creds runnerapi.Credentials, agentID string, change ...func(*runnerapi.ClientConfig)) *runnerapi.Client {
+	t.Helper()
 	cert, err := creds.TLSCertificate()
 	require.NoError(t, err)
 	roots, err := creds.Roots()
 	require.NoError(t, err)
-	c, err := runnerapi.NewClient(runnerapi.ClientConfig{
+	config := runnerapi.ClientConfig{
 		AgentID: agentID, ServerName: agentID + "." + creds.AgentsDomain, EdgeAddresses: []string{creds.Edge},
 		TrustDomain: creds.TrustDomain, Roots: roots, Certificate: func() (*tls.Certificate, error) { return &cert, nil }, Around: checked.Around(t),
-	})
+	}
+	for _, f := range change {
+		f(&config)
+	}
+	c, err := runnerapi.NewClient(config)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c

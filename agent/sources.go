@@ -25,7 +25,7 @@ func (a *Agent) newSources(engine *app.Engine) (*source.Keeper, error) {
 	return source.New(source.Config{
 		REST: a.opts.Kubernetes, Namespace: a.opts.Config.Namespace, Namespaces: a.opts.Config.Namespaces,
 		Apps: engine, Manifests: setsOfSources{a.manifests}, Builds: a.builds, Decide: a.policy.Decide, Audit: a.audit.Record, Leads: engine.Leads,
-		Heard: a.hearOfRevoked,
+		Heard: a.hearOfRevoked, Before: a.recordFirst,
 		Render: command, Proxy: proxyFunc(), Log: a.log,
 	}), nil
 }
@@ -40,6 +40,23 @@ func (a *Agent) hearOfRevoked(ctx context.Context) {
 	if err := a.news.current(ctx); err != nil {
 		a.log.Info().Msg("Git sources are followed without news of the control plane: Runners that it revoked since are not known yet")
 	}
+}
+
+// recordWait is how long what a source brings waits for its audit record to be kept.
+const recordWait = 10 * time.Second
+
+// recordFirst keeps a record before what it tells of is done, where the policy requires that.
+func (a *Agent) recordFirst(ctx context.Context, r runnerapi.AuditRecord) error {
+	if !a.policy.AuditRequired() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, recordWait)
+	defer cancel()
+	if err := a.audit.Keep(ctx, r); err != nil {
+		a.log.Warn().Err(err).Str("command", r.Command).Msg("nothing is brought from Git: the audit record cannot be kept, and the policy requires one")
+		return runnerapi.AuditUnavailable()
+	}
+	return nil
 }
 
 // setsOfSources applies what a source brings as a set.

@@ -19,6 +19,8 @@ const MaxAuditLine = 8 << 10
 type Auditor interface {
 	// Record adds what a Runner did. It does not wait until it is kept.
 	Record(AuditRecord)
+	// Keep adds a record and waits until it is kept, durably, or ctx ends.
+	Keep(context.Context, AuditRecord) error
 	// Audit reads what is kept, after a number, oldest first; limit is how many at
 	// most. A negative number is for the last ones.
 	Audit(ctx context.Context, after int64, limit int) (AuditList, error)
@@ -30,7 +32,7 @@ type AuditOutcome string
 // The outcomes of a call. What became of the rollout that a command started is
 // told by its operation.
 const (
-	AuditBegun   AuditOutcome = "begun"   // a stream of the Kubernetes API, whose end is another record
+	AuditBegun   AuditOutcome = "begun"   // what ends with another record: a stream of the Kubernetes API; any command, where the policy requires audit
 	AuditDone    AuditOutcome = "done"    // carried out, or taken and going on
 	AuditRefused AuditOutcome = "refused" // not allowed, or not possible as it was sent
 	AuditFailed  AuditOutcome = "failed"  // tried in vain

@@ -3,10 +3,12 @@ package runnerapi_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,12 +24,22 @@ import (
 type auditor struct {
 	mu      sync.Mutex
 	records []runnerapi.AuditRecord
+	full    atomic.Bool
 }
 
 func (a *auditor) Record(r runnerapi.AuditRecord) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.records = append(a.records, r)
+}
+
+// Keep fails while the auditor is full.
+func (a *auditor) Keep(_ context.Context, r runnerapi.AuditRecord) error {
+	if a.full.Load() {
+		return errors.New("no room")
+	}
+	a.Record(r)
+	return nil
 }
 
 func (a *auditor) Audit(context.Context, int64, int) (runnerapi.AuditList, error) {
@@ -202,4 +214,30 @@ func FuzzAuditArguments(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestACommandIsRecordedBeforeItIsCarriedOut where the policy requires that, and refused where
+// the record cannot be kept. What only reads needs none.
+func TestACommandIsRecordedBeforeItIsCarriedOut(t *testing.T) {
+	p := newAsked(func(runnerapi.Intent) error { return nil })
+	p.audited = true
+	agent, log := watched(t, p)
+	config := agent.ClientConfig()
+	config.Patience = time.Millisecond
+	c, err := runnerapi.NewClient(config)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	_, err = c.PutSecret(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"}, runnerapi.SecretSpec{Data: map[string]string{"A": "hidden"}}, runnerapi.WriteOptions{})
+	require.NoError(t, err)
+	records := log.take(t, 2)
+	assert.Equal(t, []runnerapi.AuditOutcome{runnerapi.AuditBegun, runnerapi.AuditDone}, []runnerapi.AuditOutcome{records[0].Outcome, records[1].Outcome})
+	assert.Equal(t, records[1].RequestID, records[0].RequestID)
+	assert.Equal(t, "put-secret", records[0].Command)
+	assert.Zero(t, records[0].Status)
+
+	log.full.Store(true)
+	err = c.DeleteSecret(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"}, runnerapi.WriteOptions{})
+	assert.Equal(t, runnerapi.CodeAuditUnavailable, problemOf(t, err).Code)
+	_, err = c.GetSecret(t.Context(), runnerapi.Key{Namespace: "production", Name: "web"})
+	require.NoError(t, err, "it was not deleted, and reading is allowed")
 }

@@ -20,9 +20,13 @@ func (s *server) guard(next http.Handler) http.Handler {
 	calls := callsByRoute()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := r.Context()
-		intent, err := s.intend(w, r, callOf(calls, r))
+		call := callOf(calls, r)
+		intent, err := s.intend(w, r, call)
 		if err == nil {
 			err = s.decide(intent)
+		}
+		if err == nil {
+			err = s.recordFirst(r, call, intent)
 		}
 		if err != nil {
 			s.answerError(w, r, s.wireError(ctx, err))

@@ -23,7 +23,8 @@ type asked struct {
 	intents []runnerapi.Intent
 	say     func(runnerapi.Intent) error
 	changed chan struct{}
-	streams int // that a grant has
+	streams int  // that a grant has
+	audited bool // whether each command has to be recorded first
 }
 
 // problemOf is the problem that a client was answered.
@@ -63,6 +64,8 @@ func (a *asked) become(say func(runnerapi.Intent) error) {
 	close(a.changed)
 	a.changed = make(chan struct{})
 }
+
+func (a *asked) AuditRequired() bool { return a.audited }
 
 func (a *asked) State() runnerapi.PolicyState { return runnerapi.PolicyState{} }
 

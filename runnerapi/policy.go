@@ -40,6 +40,8 @@ type Policy interface {
 	// KubernetesGrant returns how the policy has a request to the Kubernetes API made, or
 	// an *Error with the reason why it is not allowed.
 	KubernetesGrant(Intent) (KubernetesGrant, error)
+	// AuditRequired reports whether each command has to be recorded before it is carried out.
+	AuditRequired() bool
 	// State describes the policy for the cluster call.
 	State() PolicyState
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -91,7 +92,9 @@ func (c *policyCheck) run(ctx context.Context, out io.Writer, args []string) err
 	p := policy.New(source)
 	p.Set(doc, nil)
 	if len(args) == 0 {
-		return cli.Print(out, fmt.Sprintf("%s is sound: %s, %d rules", source, p.State().State, len(doc.Rules)))
+		return cli.Print(out, strings.Join(append([]string{
+			fmt.Sprintf("%s is sound: %s, %d rules", source, p.State().State, len(doc.Rules)),
+		}, doc.Summary()...), "\n"))
 	}
 	i, err := c.intent(args[0])
 	if err != nil {

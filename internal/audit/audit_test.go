@@ -312,3 +312,28 @@ func FuzzDecodeBatch(f *testing.F) {
 		}
 	})
 }
+
+// TestARecordThatIsAwaitedIsKept before Keep returns; where the store cannot be written, Keep
+// says so in time, and what was given up is not written later.
+func TestARecordThatIsAwaitedIsKept(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "audit")
+	require.NoError(t, os.WriteFile(dir, nil, 0o600)) // in the directory's place
+	store := audit.Files{Dir: dir}
+	l := audit.New(store, "r1", zerolog.Nop())
+	running(t, l)
+	given, give := context.WithCancel(t.Context())
+	l.Record(record(1)) // which is tried again and again, ahead of what follows
+	done := make(chan error, 1)
+	go func() { done <- l.Keep(given, record(2)) }()
+	await.Until(t, "the first is being tried", func() bool { return l.Waiting() <= 1 })
+	give()
+	require.ErrorIs(t, await.Receive(t, done, "the end of the wait"), context.Canceled)
+
+	require.NoError(t, os.Remove(dir))
+	require.NoError(t, l.Keep(t.Context(), record(3)))
+	list, err := audit.Read(t.Context(), store, 0, 10)
+	require.NoError(t, err)
+	require.NotEmpty(t, list.Items)
+	assert.Equal(t, "web-3", list.Items[len(list.Items)-1].Name, "it is there when Keep returns")
+	assert.Empty(t, verify(t, store, runnerapi.AuditHead{}).Problems)
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -31,16 +32,26 @@ type Log struct {
 	store   Store
 	replica string
 	log     zerolog.Logger
-	queue   chan runnerapi.AuditRecord
+	queue   chan entry
 	lost    atomic.Int64 // not told of in the log yet
 	dropped atomic.Int64 // since the start
 	grown   chan struct{}
+	hurry   chan struct{} // somebody waits for a record to be kept
 
 	// Run's alone.
 	head    runnerapi.AuditHead
 	known   bool
 	written int
 	tried   *attempt // whose answer did not come
+}
+
+// entry is a record that is to be kept.
+type entry struct {
+	record runnerapi.AuditRecord
+	// kept is closed once it is; gone is closed when nobody waits for that any more. Both are
+	// nil where nobody does.
+	kept chan<- struct{}
+	gone <-chan struct{}
 }
 
 // attempt is a write that may have been carried out.
@@ -56,7 +67,7 @@ var _ runnerapi.Auditor = (*Log)(nil)
 func New(store Store, replica string, log zerolog.Logger) *Log {
 	return &Log{
 		store: store, replica: replica, log: log,
-		queue: make(chan runnerapi.AuditRecord, queueLength), grown: make(chan struct{}, 1),
+		queue: make(chan entry, queueLength), grown: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
 	}
 }
 
@@ -64,10 +75,32 @@ func New(store Store, replica string, log zerolog.Logger) *Log {
 func (l *Log) Record(r runnerapi.AuditRecord) {
 	r.Replica = l.replica
 	select {
-	case l.queue <- r:
+	case l.queue <- entry{record: r}:
 	default:
 		l.lost.Add(1)
 		l.dropped.Add(1)
+	}
+}
+
+// Keep implements runnerapi.Auditor. A record that nobody waits for any more is kept only if
+// its turn has come by then.
+func (l *Log) Keep(ctx context.Context, r runnerapi.AuditRecord) error {
+	r.Replica = l.replica
+	kept := make(chan struct{})
+	select {
+	case l.queue <- entry{r, kept, ctx.Done()}:
+	default:
+		return fmt.Errorf("%d records wait to be kept already", queueLength)
+	}
+	select {
+	case l.hurry <- struct{}{}: // a store that could not be written is tried now
+	default:
+	}
+	select {
+	case <-kept:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the record was not kept in time: %w", ctx.Err())
 	}
 }
 
@@ -84,8 +117,8 @@ func (l *Log) Grown() <-chan struct{} { return l.grown }
 func (l *Log) Run(ctx context.Context) error {
 	for {
 		select {
-		case r := <-l.queue:
-			l.keep(ctx, l.gather(ctx, r))
+		case e := <-l.queue:
+			l.keep(ctx, l.gather(ctx, e))
 		case <-ctx.Done():
 			l.flush(context.WithoutCancel(ctx))
 			return nil
@@ -93,15 +126,18 @@ func (l *Log) Run(ctx context.Context) error {
 	}
 }
 
-// gather waits a moment for records that can be kept together.
-func (l *Log) gather(ctx context.Context, first runnerapi.AuditRecord) []runnerapi.AuditRecord {
-	all := []runnerapi.AuditRecord{first}
+// gather waits a moment for records that can be kept together, unless somebody waits for one.
+func (l *Log) gather(ctx context.Context, first entry) []entry {
+	all := []entry{first}
 	timer := time.NewTimer(gather)
 	defer timer.Stop()
 	for len(all) < maxBatch {
+		if all[len(all)-1].kept != nil {
+			return l.waiting(all)
+		}
 		select {
-		case r := <-l.queue:
-			all = append(all, r)
+		case e := <-l.queue:
+			all = append(all, e)
 		case <-timer.C:
 			return all
 		case <-ctx.Done():
@@ -112,7 +148,7 @@ func (l *Log) gather(ctx context.Context, first runnerapi.AuditRecord) []runnera
 }
 
 // waiting adds the records that wait already.
-func (l *Log) waiting(all []runnerapi.AuditRecord) []runnerapi.AuditRecord {
+func (l *Log) waiting(all []entry) []entry {
 	for len(l.queue) > 0 && len(all) < maxBatch {
 		all = append(all, <-l.queue)
 	}
@@ -129,7 +165,15 @@ func (l *Log) flush(ctx context.Context) {
 
 // keep writes records until it succeeds. When ctx ends before, there is one last
 // try.
-func (l *Log) keep(ctx context.Context, all []runnerapi.AuditRecord) {
+func (l *Log) keep(ctx context.Context, entries []entry) {
+	entries = slices.DeleteFunc(entries, entry.given)
+	if len(entries) == 0 {
+		return
+	}
+	all := make([]runnerapi.AuditRecord, 0, len(entries))
+	for _, e := range entries {
+		all = append(all, e.record)
+	}
 	lost := l.lost.Swap(0)
 	all[0].Lost = lost
 	for waits := retry.Backoff(retryMin, retryMax); ; {
@@ -146,7 +190,16 @@ func (l *Log) keep(ctx context.Context, all []runnerapi.AuditRecord) {
 			return
 		}
 		l.log.Warn().Err(err).Stringer("store", l.store).Msg("the audit log cannot be written; trying again")
-		retry.Wait(ctx, waits.NextBackOff())
+		select {
+		case <-ctx.Done():
+		case <-l.hurry:
+		case <-time.After(waits.NextBackOff()):
+		}
+	}
+	for _, e := range entries {
+		if e.kept != nil {
+			close(e.kept)
+		}
 	}
 	if l.written++; l.written%sweepEvery == 1 {
 		if err := l.sweep(context.WithoutCancel(ctx)); err != nil {
@@ -156,6 +209,16 @@ func (l *Log) keep(ctx context.Context, all []runnerapi.AuditRecord) {
 	select {
 	case l.grown <- struct{}{}:
 	default:
+	}
+}
+
+// given reports whether an entry was given up by who waited for it.
+func (e entry) given() bool {
+	select {
+	case <-e.gone: // nil blocks
+		return true
+	default:
+		return false
 	}
 }
 

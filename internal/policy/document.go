@@ -15,6 +15,8 @@ type Document struct {
 	Paused bool `json:"paused,omitempty"`
 	// ReadOnly refuses every command.
 	ReadOnly bool `json:"readOnly,omitempty"`
+	// Audit is "required" where no command is carried out without a record of it.
+	Audit string `json:"audit,omitempty"`
 	// Rules are read from the top, and the first that is about a call decides; a
 	// call that none is about is refused. Absent, the default's are in force.
 	Rules []Rule `json:"rules,omitempty"`
@@ -53,6 +55,9 @@ type Rule struct {
 	// Kubernetes says as whom Runners use the Kubernetes API, which kubernetes-api allows.
 	Kubernetes *Kubernetes `json:"kubernetes,omitempty"`
 }
+
+// auditRequired is the value of Audit that refuses commands without a record.
+const auditRequired = "required"
 
 // The sets of commands.
 const (

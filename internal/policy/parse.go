@@ -120,6 +120,9 @@ func (c *checking) add(field, format string, args ...any) {
 var ruleName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9 ._-]{0,61}[A-Za-z0-9])?$`)
 
 func (c *checking) document(d Document) {
+	if d.Audit != "" && d.Audit != auditRequired {
+		c.add("audit", "%.40q is not %q, which is all that it can be", d.Audit, auditRequired)
+	}
 	names := map[string]bool{}
 	for i, r := range d.Rules {
 		at := fmt.Sprintf("rules[%d]", i)

@@ -77,6 +77,13 @@ func (p *Policy) Changed() <-chan struct{} {
 	return p.changed
 }
 
+// AuditRequired implements runnerapi.Policy.
+func (p *Policy) AuditRequired() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.doc.Audit == auditRequired
+}
+
 // State implements runnerapi.Policy.
 func (p *Policy) State() runnerapi.PolicyState {
 	p.mu.Lock()

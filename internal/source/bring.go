@@ -27,6 +27,7 @@ const (
 	putSource      = "put-source"
 	putApp         = "put-app"
 	putBuild       = "put-build"
+	syncSource     = "sync-source" // what brings a commit, in the audit log
 	applyManifests = "apply-manifests"
 )
 
@@ -69,7 +70,7 @@ func (k *Keeper) attempt(ctx context.Context, o *object, dryRun bool) (brought, 
 		out.revision, err = k.bringApp(ctx, o, commit, files, dryRun)
 		return out, err
 	}
-	out.objects, err = k.bringManifests(ctx, o, files, dryRun)
+	out.objects, err = k.bringManifests(ctx, o, commit, files, dryRun)
 	return out, err
 }
 
@@ -182,6 +183,9 @@ func (k *Keeper) deploy(ctx context.Context, o *object, commit string, spec runn
 	if err := admit(spec); err != nil {
 		return 0, err
 	}
+	if err := k.before(ctx, o, syncSource, o.key(), commit, dryRun); err != nil {
+		return 0, err
+	}
 	app, err := k.Apps.Deploy(ctx, appKey(o), spec, runnerapi.WriteOptions{DryRun: dryRun, Caller: o.caller(), Commit: commit, Admit: admit})
 	return app.Generation, err
 }
@@ -202,7 +206,7 @@ func readApp(text []byte, key runnerapi.Key) (runnerapi.AppSpec, error) {
 
 // bringManifests renders the files and applies what comes of it; it answers how many
 // objects that are.
-func (k *Keeper) bringManifests(ctx context.Context, o *object, files git.Files, dryRun bool) (int, error) {
+func (k *Keeper) bringManifests(ctx context.Context, o *object, commit string, files git.Files, dryRun bool) (int, error) {
 	if k.Manifests == nil {
 		return 0, runnerapi.NotSupported("use a source of type app", "this agent applies no manifests")
 	}
@@ -221,6 +225,9 @@ func (k *Keeper) bringManifests(ctx context.Context, o *object, files git.Files,
 		},
 	}
 	if err := k.decode(&set, rendered.Texts); err != nil {
+		return 0, err
+	}
+	if err := k.before(ctx, o, syncSource, o.key(), commit, dryRun); err != nil {
 		return 0, err
 	}
 	return len(set.Objects), k.Manifests.Apply(ctx, set)

@@ -182,6 +182,11 @@ func (k *Keeper) start(ctx context.Context, o *object, out *brought, run string,
 			run = before
 		}
 	}
+	if run != before {
+		if err := k.before(ctx, o, putBuild, o.wire().BuildKey(), out.commit, dryRun); err != nil {
+			return err
+		}
+	}
 	b, err := k.supersede(ctx, o, out.commit, run, dryRun)
 	if err != nil || dryRun {
 		return err

@@ -346,7 +346,7 @@ func write(ctx context.Context, sources dynamic.ResourceInterface, o *object, s 
 
 // note leaves a record of what was brought, or why not, in the audit log.
 func (k *Keeper) note(o *object, out brought, e *runnerapi.SourceError) {
-	r := k.record(o, "sync-source", o.key(), map[string]string{"commit": out.commit, "url": o.Spec.URL})
+	r := k.record(o, syncSource, o.key(), map[string]string{"commit": out.commit, "url": o.Spec.URL})
 	if e != nil {
 		r.Outcome, r.Status, r.Code, r.Message = runnerapi.AuditFailed, http.StatusUnprocessableEntity, runnerapi.Code(e.Code), e.Message
 	}

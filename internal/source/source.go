@@ -74,6 +74,9 @@ type Config struct {
 	Decide func(runnerapi.Intent) error
 	// Audit keeps what was brought. It may be nil.
 	Audit func(runnerapi.AuditRecord)
+	// Before keeps the record that something is about to be brought, where the policy requires
+	// that; an error says that it must not be brought. It may be nil.
+	Before func(context.Context, runnerapi.AuditRecord) error
 	// Leads says whether this replica follows sources.
 	Leads func() bool
 	// Heard waits until it is known which Runners are revoked, within bounds. It may be nil.

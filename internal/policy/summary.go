@@ -1,0 +1,9 @@
+package policy
+
+// Summary says in lines what the policy asks for beside its rules.
+func (d Document) Summary() (lines []string) {
+	if d.Audit == auditRequired {
+		lines = append(lines, "audit: required: each command is recorded before it is carried out, or refused")
+	}
+	return lines
+}
