@@ -72,7 +72,15 @@ func (n *news) current(ctx context.Context) error {
 	}
 }
 
-// next is closed at the next tell.
+// recheck has those who were let in looked at again: something else than the news has changed.
+func (n *news) recheck() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	close(n.changed)
+	n.changed = make(chan struct{})
+}
+
+// next is closed at the next tell or recheck.
 func (n *news) next() <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -98,6 +106,7 @@ func (a *Agent) runnerTLS(refusals *refusals) *tls.Config {
 		Roots:       func() *x509.CertPool { return a.current.Load().Roots },
 		TrustDomain: a.current.Load().TrustDomain,
 		Time:        a.now,
+		Trusts:      func(runner string, certs []*x509.Certificate) error { return a.policy.Trusts(runner, certs, a.now()) },
 		Revoked:     a.news.isRevoked, Labels: a.news.own, Current: a.news.current,
 		Refused: refusals.note, Nudge: a.nudged,
 	})

@@ -16,6 +16,7 @@ const (
 	RefusedRevoked    = Code("runner_revoked")
 	RefusedNotGranted = Code("runner_not_granted") // its grant is not for this agent
 	RefusedUnread     = Code("grant_unreadable")
+	RefusedNotPinned  = Code("runner_not_pinned") // the customer's policy trusts another key
 	RefusedNotCurrent = Code("agent_not_current") // the agent could not learn who is revoked
 )
 
@@ -129,11 +130,17 @@ func (c *ServerTLSConfig) judge(certs []*x509.Certificate) (*runner, *Refusal) {
 	if c.Labels != nil {
 		agent = c.Labels()
 	}
+	var distrust error
+	if c.Trusts != nil {
+		distrust = c.Trusts(name, certs)
+	}
 	switch {
 	case err != nil:
 		return nil, refuse(leaf, c.TrustDomain, RefusedUnread, "agent refuses Runner %s: %v", name, err)
 	case c.Revoked != nil && c.Revoked(leaf.SerialNumber.Text(16)):
 		return nil, refuse(leaf, c.TrustDomain, RefusedRevoked, "agent refuses Runner %s: its certificate was revoked", name)
+	case distrust != nil:
+		return nil, refuse(leaf, c.TrustDomain, RefusedNotPinned, "agent refuses Runner %s: %v", name, distrust)
 	case !grant.Allows(agent):
 		return nil, refuse(leaf, c.TrustDomain, RefusedNotGranted, "agent refuses Runner %s: not granted; it is for agents with %s", name, grant)
 	}

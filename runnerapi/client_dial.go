@@ -216,8 +216,9 @@ func (c *Client) leaf() (*x509.Certificate, error) {
 // refusedBy says in words that the agent does not take our certificate. TLS tells
 // no more than that; what it may be, our certificate says.
 func (c *Client) refusedBy(alert error) *Error {
-	who, again, granted := "this Runner", "NAME", ""
+	who, again, granted, key := "this Runner", "NAME", "", "its key"
 	if leaf, err := c.leaf(); err == nil {
+		key = "its key, " + KeyFingerprint(leaf) + ","
 		if name, err := nameFrom(leaf, c.config.TrustDomain, roleRunner); err == nil {
 			who, again = "Runner "+name, name
 		}
@@ -227,8 +228,10 @@ func (c *Client) refusedBy(alert error) *Error {
 	}
 	return problem.New(http.StatusUnauthorized, CodeRefused,
 		"ask the operator of the control plane: `pipeops-controlplane runner list --all` shows what Runners are granted and which were revoked. "+
-			"Who was revoked needs new credentials, which the operator makes with: pipeops-controlplane runner create "+again+" -o FILE --force",
-		"agent %s refuses %s: %sits certificate was revoked, or is not one of the agent's control plane (%v)", c.config.AgentID, who, granted, alert)
+			"Who was revoked needs new credentials, which the operator makes with: pipeops-controlplane runner create "+again+" -o FILE --force. "+
+			"Which keys the policy of the cluster's owner trusts, if it names any, the owner says",
+		"agent %s refuses %s: %sits certificate was revoked, or is not one of the agent's control plane, or %s is not one that the cluster's owner trusts (%v)",
+		c.config.AgentID, who, granted, key, alert)
 }
 
 // isRefused says whether the agent refused our certificate.

@@ -34,6 +34,9 @@ type Credentials struct {
 	CA          string `json:"ca"`
 	Certificate string `json:"certificate"`
 	Key         string `json:"key"`
+	// Endorsement is PEM: a certificate of a customer's CA for the same key, and what leads to
+	// that CA, where agents ask for one. The Runner presents it beside its own.
+	Endorsement string `json:"endorsement,omitempty"`
 	// Broker is empty where announcements are not to be had.
 	Broker BrokerCredentials `json:"broker,omitzero"`
 }
@@ -117,13 +120,13 @@ func (c *Credentials) validate() error {
 	return nil
 }
 
-// TLSCertificate is the Runner's certificate with its key.
+// TLSCertificate is the Runner's certificate with its key, and with its endorsement.
 func (c *Credentials) TLSCertificate() (tls.Certificate, error) {
 	cert, err := tls.X509KeyPair([]byte(c.Certificate), []byte(c.Key))
 	if err != nil {
 		return tls.Certificate{}, errors.New("certificate and key: are missing or do not belong together")
 	}
-	return cert, nil
+	return cert, c.endorse(&cert)
 }
 
 // Roots is the control plane's CA, and with it all that come after: each is signed

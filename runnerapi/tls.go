@@ -28,6 +28,9 @@ type ServerTLSConfig struct {
 	// Revoked says whether a Runner's certificate, named by its serial number in
 	// hexadecimal, is to be refused though it has not expired. Nil refuses none.
 	Revoked func(serial string) bool
+	// Trusts returns why the customer does not trust a Runner, whose certificates these are, its own
+	// first, although the control plane's CA does; nil where he does. Nil trusts all.
+	Trusts func(runner string, certs []*x509.Certificate) error
 	// Labels are the agent's, which a Runner's grant is held against. Nil is none.
 	Labels func() map[string]string
 	// Current waits until Revoked and Labels are what the control plane says now,

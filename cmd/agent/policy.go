@@ -54,6 +54,7 @@ type policyCheck struct {
 	ownCluster
 	file      string
 	runner    string
+	key       string
 	namespace string
 	app       appFlags
 	kinds     []string
@@ -70,6 +71,7 @@ func newPolicyCheck() *cobra.Command {
 		Args: cobra.MaximumNArgs(1),
 		Example: `  pipeops-agent policy check --file policy.yaml
   pipeops-agent policy check deploy --runner ci --namespace shop --image registry.example.com/shop/web:1.4.2
+  pipeops-agent policy check --file policy.yaml --runner ci --key sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
   pipeops-agent policy check "secret set" --runner ci --namespace shop
   kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent policy check scale --runner ci --namespace shop --replicas 20`,
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), cmd.OutOrStdout(), args) },
@@ -78,6 +80,7 @@ func newPolicyCheck() *cobra.Command {
 	c.add(cmd)
 	fl.StringVar(&c.file, "file", os.Getenv("PIPEOPS_POLICY_FILE"), "read the policy from this file, not from the cluster")
 	fl.StringVar(&c.runner, "runner", "", "name of the Runner that sends the command")
+	fl.StringVar(&c.key, "key", "", "fingerprint of that Runner's key: say whether the policy pins it")
 	fl.StringVarP(&c.namespace, "namespace", "n", "", "namespace that the command is about")
 	fl.StringSliceVar(&c.kinds, "kind", nil, "kinds of the manifests that the command brings: KIND or KIND.GROUP")
 	c.app.add(fl)
@@ -91,6 +94,9 @@ func (c *policyCheck) run(ctx context.Context, out io.Writer, args []string) err
 	}
 	p := policy.New(source)
 	p.Set(doc, nil)
+	if c.key != "" && !doc.Pinned(c.runner, c.key) {
+		return fmt.Errorf("refused: %s pins no key %s of Runner %s (fix: add it to trust; docs/policy.md)", source, c.key, cmp.Or(c.runner, "-"))
+	}
 	if len(args) == 0 {
 		return cli.Print(out, strings.Join(append([]string{
 			fmt.Sprintf("%s is sound: %s, %d rules", source, p.State().State, len(doc.Rules)),

@@ -58,6 +58,6 @@ func (a *app) kubeCredential(ctx context.Context) error {
 	now := l.keep.Credentials()
 	return cli.JSONLine(a.out, execCredential{
 		APIVersion: execAPIVersion, Kind: "ExecCredential",
-		Status: execCredentialStatus{Expiration: cert.Leaf.NotAfter.UTC(), Certificate: now.Certificate, Key: now.Key},
+		Status: execCredentialStatus{Expiration: cert.Leaf.NotAfter.UTC(), Certificate: now.Chain(), Key: now.Key},
 	})
 }

@@ -91,7 +91,7 @@ Exit codes:
 		newAgents(a), newTimeline(a), newCluster(a), newAudit(a), newApps(a), newDeploy(a), newStatus(a), newScale(a), newRestart(a), newLogs(a), newExec(a), newCopy(a), newPortForward(a), newDelete(a),
 		newPause(a), newResume(a), newRollback(a), newRevisions(a), newEvents(a), newOperation(a),
 		newSecret(a), newConfig(a), newMetrics(a), newNamespace(a), newNode(a), newClusterEvents(a),
-		newJob(a), newPipeline(a), newApply(a), newSet(a), newRelease(a), newSource(a), newBuild(a), newKubeconfig(a), newKubeCredential(a),
+		newJob(a), newPipeline(a), newApply(a), newSet(a), newRelease(a), newSource(a), newBuild(a), newKubeconfig(a), newKubeCredential(a), newCredentials(a),
 		cli.NewVersion("pipeops-runner", version, commit),
 	)
 	root.InitDefaultCompletionCmd("completion")

@@ -17,6 +17,9 @@ type Document struct {
 	ReadOnly bool `json:"readOnly,omitempty"`
 	// Audit is "required" where no command is carried out without a record of it.
 	Audit string `json:"audit,omitempty"`
+	// Trust says by what Runners prove themselves beside the control plane's CA; absent, that is
+	// enough.
+	Trust []Trust `json:"trust,omitempty"`
 	// Rules are read from the top, and the first that is about a call decides; a
 	// call that none is about is refused. Absent, the default's are in force.
 	Rules []Rule `json:"rules,omitempty"`

@@ -123,6 +123,7 @@ func (c *checking) document(d Document) {
 	if d.Audit != "" && d.Audit != auditRequired {
 		c.add("audit", "%.40q is not %q, which is all that it can be", d.Audit, auditRequired)
 	}
+	c.trust(d.Trust)
 	names := map[string]bool{}
 	for i, r := range d.Rules {
 		at := fmt.Sprintf("rules[%d]", i)

@@ -187,3 +187,24 @@ func TestBadAnswersChangeNothing(t *testing.T) {
 		})
 	}
 }
+
+// TestALoginKeepsItsKeyAndItsEndorsement, or a policy that pins the key, or trusts the
+// customer's CA, would refuse the Runner after a rotation of the control plane's CA.
+func TestALoginKeepsItsKeyAndItsEndorsement(t *testing.T) {
+	p := startPlane(t)
+	require.NoError(t, p.original.Endorse([]byte(p.original.Certificate))) // it is of the same key
+	l, err := login.New(login.Config{Credentials: p.original, Note: func(err error) { t.Error(err) }})
+	require.NoError(t, err)
+	defer l.Close()
+	before, err := l.Certificate()
+	require.NoError(t, err)
+	call(t, l, p)
+	p.rotate(t)
+	call(t, l, p)
+	require.True(t, current(t, l, p))
+	now, err := l.Certificate()
+	require.NoError(t, err)
+	assert.NotEqual(t, before.Certificate[0], now.Certificate[0])
+	assert.Equal(t, runnerapi.KeyFingerprint(before.Leaf), runnerapi.KeyFingerprint(now.Leaf))
+	assert.Equal(t, before.Certificate[len(before.Certificate)-1], now.Certificate[len(now.Certificate)-1])
+}

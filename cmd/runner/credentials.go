@@ -1,0 +1,104 @@
+package main
+
+import (
+	"cmp"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/cli"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	kept "github.com/pipeops/pipeops-vm-agent/runnerapi/login"
+)
+
+// credentialsView is what anybody may know of a Runner's credentials.
+type credentialsView struct {
+	Runner       string    `json:"runner"`
+	Key          string    `json:"key"`
+	Agents       string    `json:"agents,omitempty"`
+	ExpiresAt    time.Time `json:"expiresAt"`
+	ControlPlane string    `json:"controlPlane"`
+	Endorsed     bool      `json:"endorsed"`
+}
+
+func newCredentials(a *app) *cobra.Command {
+	var (
+		out       cli.Output
+		publicKey bool
+		endorse   string
+	)
+	cmd := &cobra.Command{
+		Use:   "credentials",
+		Short: "Show whose credentials these are, and the fingerprint of their key",
+		Long: "Shows what is public of the credentials: the fingerprint is what a policy of a cluster's owner\n" +
+			"pins (trust, docs/policy.md). Certificates that are issued anew keep the key; `runner create\n" +
+			"--force` and `runner grant` of the control plane make another. No key is shown.",
+		Example: `  pipeops-runner credentials
+  pipeops-runner credentials --public-key > ci.pub
+  pipeops-runner credentials --endorse ci-endorsement.pem`,
+		Args: exactArgs(),
+		RunE: func(*cobra.Command, []string) error {
+			file, err := a.credentialsFile()
+			if err != nil {
+				return err
+			}
+			c, err := runnerapi.LoadCredentials(file)
+			if err != nil {
+				return usageError{err}
+			}
+			if endorse != "" {
+				if err := addEndorsement(&c, endorse, kept.To(file)); err != nil {
+					return usageError{err}
+				}
+			}
+			if publicKey {
+				text, err := c.PublicKey()
+				if err != nil {
+					return err
+				}
+				return cli.Raw(a.out, text)
+			}
+			return showCredentials(a.out, c, &out)
+		},
+	}
+	out.Add(cmd)
+	cmd.Flags().BoolVar(&publicKey, "public-key", false, "print the public key in PEM, for a CA of the customer's own to certify")
+	cmd.Flags().StringVar(&endorse, "endorse", "", "file with the certificate that a customer's CA has made of the public key, to be presented to agents from now on")
+	return cmd
+}
+
+func addEndorsement(c *runnerapi.Credentials, file string, save func(runnerapi.Credentials) error) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	if err := c.Endorse(text); err != nil {
+		return err
+	}
+	return save(*c)
+}
+
+func showCredentials(w io.Writer, c runnerapi.Credentials, out *cli.Output) error {
+	cert, err := c.TLSCertificate()
+	if err != nil {
+		return err
+	}
+	grant, err := runnerapi.GrantOf(cert.Leaf)
+	if err != nil {
+		return err
+	}
+	v := credentialsView{
+		Runner: c.Runner, Key: runnerapi.KeyFingerprint(cert.Leaf), Agents: grant.String(), ExpiresAt: cert.Leaf.NotAfter.UTC(),
+		ControlPlane: c.ControlPlane, Endorsed: c.Endorsement != "",
+	}
+	return out.Write(w, v, func(w io.Writer) {
+		cli.Row(w, "RUNNER", v.Runner)
+		cli.Row(w, "KEY", v.Key)
+		cli.Row(w, "AGENTS", cmp.Or(v.Agents, "all"))
+		cli.Row(w, "EXPIRES", cli.Time(v.ExpiresAt))
+		cli.Row(w, "CONTROL PLANE", v.ControlPlane)
+		cli.Row(w, "ENDORSED", v.Endorsed)
+	})
+}
