@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/kube"
+	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
 // tokenTimeout bounds one attempt to remove the enrolment token.
@@ -31,7 +32,7 @@ func (a *Agent) removeToken(ctx context.Context) error {
 	}
 	secret := a.kube.EnrolmentSecret(c.TokenSecret)
 	for wait := newBackoff(); !a.tokenSettled(ctx, secret); {
-		if !sleep(ctx, wait.NextBackOff()) {
+		if !retry.Wait(ctx, wait.NextBackOff()) {
 			return nil
 		}
 	}
