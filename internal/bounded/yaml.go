@@ -3,6 +3,7 @@ package bounded
 import (
 	"bytes"
 	"errors"
+	"strings"
 
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
@@ -88,18 +89,30 @@ func Values(text []byte) int {
 	return n
 }
 
-// aliases is no less than how many aliases a text has. Texts in block style have stars, too,
-// but rarely with what may stand before an alias and after its star.
+// aliases is how many aliases a text seems to have: what may stand before an alias, a star, and
+// what a name begins with. It bounds what a parser makes of them; Budget counts the real ones.
 func aliases(text []byte) (n int) {
 	for at := 0; ; at++ {
 		next := bytes.IndexByte(text[at:], '*')
 		if next < 0 {
 			return n
 		}
-		if at += next; at+1 < len(text) && alphanumeric(text[at+1]) && (at == 0 || bytes.IndexByte([]byte(" \t\r\n,[{:-?\x85\xa8\xa9"), text[at-1]) >= 0) {
+		at += next
+		begins := at == 0 || strings.IndexByte(" \t\r\n,[{:-?\x85\xa8\xa9", text[at-1]) >= 0
+		if begins && at+1 < len(text) && alphanumeric(text[at+1]) {
 			n++
 		}
 	}
+}
+
+// starred reports whether a text may have an alias at all, wherever it stands.
+func starred(text []byte) bool {
+	for at, b := range text {
+		if b == '*' && at+1 < len(text) && alphanumeric(text[at+1]) {
+			return true
+		}
+	}
+	return false
 }
 
 func alphanumeric(b byte) bool {
