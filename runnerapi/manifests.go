@@ -27,9 +27,9 @@ type ApplyOptions struct {
 	// ForceConflicts takes over fields that others have set.
 	ForceConflicts bool
 	Wait           time.Duration // for all objects to be ready
-	// AdmitKind is asked about each object that is to be applied or deleted: its kind, as
-	// KIND or KIND.GROUP, and its namespace, empty for a cluster-scoped one.
-	AdmitKind func(namespace, kind string) error `json:"-"`
+	// Admit is asked about each object that is to be applied or deleted, and its namespace,
+	// empty for a cluster-scoped one. Of one that is to be deleted it is told the kind alone.
+	Admit func(namespace string, o ObjectIntent) error `json:"-"`
 	// Read hears which objects there are, once they are known.
 	Read func([]ManifestRef) `json:"-"`
 }

@@ -21,7 +21,7 @@ func manifest(kind, name string) string {
 // TestThePolicyHearsWhereAndWhat: the namespace of the query, and each object's kind.
 func TestThePolicyHearsWhereAndWhat(t *testing.T) {
 	p := newAsked(func(i runnerapi.Intent) error {
-		if len(i.Kinds) > 0 && i.Kinds[0] == "Pod" {
+		if len(i.Objects) > 0 && i.Objects[0].Kind == "Pod" {
 			return runnerapi.PolicyDenied("", "no pods")
 		}
 		return nil
@@ -34,7 +34,9 @@ func TestThePolicyHearsWhereAndWhat(t *testing.T) {
 	for _, i := range asked {
 		assert.Equal(t, "production", i.Namespace)
 		assert.Equal(t, runnerapi.Named, i.Access)
-		kinds = append(kinds, i.Kinds...)
+		for _, o := range i.Objects {
+			kinds = append(kinds, o.Kind)
+		}
 	}
 	assert.Subset(t, kinds, []string{"ConfigMap", "Pod"})
 
@@ -46,7 +48,7 @@ func TestThePolicyHearsWhereAndWhat(t *testing.T) {
 		before := len(p.all())
 		resp, _ := r.do(http.MethodPost, "/v1/apply?"+query, manifest("ConfigMap", "a"), "Content-Type", "application/yaml")
 		for _, i := range p.all()[before:] {
-			if len(i.Kinds) > 0 { // it was carried out
+			if len(i.Objects) > 0 { // it was carried out
 				assert.Equal(t, p.all()[before].Namespace, i.Namespace, query)
 			}
 		}

@@ -57,10 +57,10 @@ type Intent struct {
 	App   *AppSpec // the App as it would be
 	Scale *Scale
 	Build *BuildSpec
-	Kinds []string // of manifests: KIND or KIND.GROUP
 	// Kubernetes is the request to the Kubernetes API.
 	Kubernetes *KubernetesRequest
-	// Objects are those of a chart, hooks included.
+	// Objects are those that the command would make, or delete, in form of manifests: of a
+	// chart, its hooks included, of a set, of a source.
 	Objects []ObjectIntent
 }
 

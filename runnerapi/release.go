@@ -228,21 +228,3 @@ type ReleaseList struct {
 
 // Busy says whether a command is at work.
 func (r Release) Busy() bool { return r.Operation != nil }
-
-// ObjectIntent is an object that a command would make, as far as a policy can bound it.
-type ObjectIntent struct {
-	Location string // what to call it, and the template it is from
-	Kind     string // KIND or KIND.GROUP
-	// LookedUp is an object that a template reads of the cluster; the others the chart makes.
-	LookedUp bool
-	// Replicas are the pods that it asks for; nil for what has no such number.
-	Replicas   *int32
-	Containers []ContainerIntent // init containers too
-}
-
-// ContainerIntent is a container that an object would run.
-type ContainerIntent struct {
-	Name   string
-	Image  string
-	Limits ResourceAmounts
-}

@@ -101,8 +101,8 @@ func applied(result ApplyResult) *applyOutput {
 func (s *server) applyOptions(ctx context.Context, p params.Write) ApplyOptions {
 	return ApplyOptions{
 		WriteOptions: s.writeOptions(ctx, p),
-		AdmitKind: func(namespace, kind string) error {
-			return s.bring(ctx, func(i *Intent) { i.Namespace, i.Kinds = namespace, []string{kind} })
+		Admit: func(namespace string, o ObjectIntent) error {
+			return s.bring(ctx, func(i *Intent) { i.Namespace, i.Objects = namespace, []ObjectIntent{o} })
 		},
 		Read: func(refs []ManifestRef) { noteObjects(ctx, refs) },
 	}

@@ -57,7 +57,7 @@ type policyCheck struct {
 	key       string
 	namespace string
 	app       appFlags
-	kinds     []string
+	objects   objectFlags
 }
 
 func newPolicyCheck() *cobra.Command {
@@ -72,6 +72,7 @@ func newPolicyCheck() *cobra.Command {
 		Example: `  pipeops-agent policy check --file policy.yaml
   pipeops-agent policy check deploy --runner ci --namespace shop --image registry.example.com/shop/web:1.4.2
   pipeops-agent policy check --file policy.yaml --runner ci --key sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+  pipeops-agent policy check apply --file policy.yaml --runner ci --namespace shop --manifests shop.yaml
   pipeops-agent policy check "secret set" --runner ci --namespace shop
   kubectl -n pipeops exec deploy/pipeops-agent -- /pipeops-agent policy check scale --runner ci --namespace shop --replicas 20`,
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), cmd.OutOrStdout(), args) },
@@ -82,7 +83,7 @@ func newPolicyCheck() *cobra.Command {
 	fl.StringVar(&c.runner, "runner", "", "name of the Runner that sends the command")
 	fl.StringVar(&c.key, "key", "", "fingerprint of that Runner's key: say whether the policy pins it")
 	fl.StringVarP(&c.namespace, "namespace", "n", "", "namespace that the command is about")
-	fl.StringSliceVar(&c.kinds, "kind", nil, "kinds of the manifests that the command brings: KIND or KIND.GROUP")
+	c.objects.add(fl)
 	c.app.add(fl)
 	return cmd
 }
@@ -143,8 +144,8 @@ func (c *policyCheck) intent(command string) (runnerapi.Intent, error) {
 	if !known {
 		return runnerapi.Intent{}, fmt.Errorf("%q is no command (fix: use one that `pipeops-agent policy commands` lists)", command)
 	}
-	i := runnerapi.Intent{Command: command, Access: access, Runner: c.runner, Namespace: c.namespace, Kinds: c.kinds}
-	return i, c.app.bring(&i)
+	i := runnerapi.Intent{Command: command, Access: access, Runner: c.runner, Namespace: c.namespace}
+	return i, cmp.Or(c.objects.bring(&i), c.app.bring(&i))
 }
 
 func newPolicyCommands() *cobra.Command {

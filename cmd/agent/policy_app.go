@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 
 	"github.com/spf13/pflag"
 
@@ -19,6 +20,8 @@ type appFlags struct {
 	replicas int32
 	cpu      string
 	memory   string
+
+	hosts, annotations []string
 }
 
 func (f *appFlags) add(fl *pflag.FlagSet) {
@@ -27,6 +30,8 @@ func (f *appFlags) add(fl *pflag.FlagSet) {
 	fl.Int32Var(&f.replicas, "replicas", -1, "number of pods to deploy or scale to")
 	fl.StringVar(&f.cpu, "limit-cpu", "", "CPU limit of the App's container")
 	fl.StringVar(&f.memory, "limit-memory", "", "memory limit of the App's container")
+	fl.StringSliceVar(&f.hosts, "host", nil, "hosts of the App's Ingress")
+	fl.StringSliceVar(&f.annotations, "annotation", nil, "keys of annotations of the App's pods")
 }
 
 // bring puts into the intent what the flags name, where the command has it.
@@ -47,7 +52,7 @@ func (f *appFlags) bring(i *runnerapi.Intent) error {
 // spec is nil when no flag names anything of an App: then only the command
 // itself is tried.
 func (f *appFlags) spec() (*runnerapi.AppSpec, error) {
-	if *f == (appFlags{replicas: -1}) {
+	if reflect.DeepEqual(*f, appFlags{replicas: -1}) {
 		return nil, nil
 	}
 	spec, err := f.read()
@@ -65,6 +70,18 @@ func (f *appFlags) spec() (*runnerapi.AppSpec, error) {
 	}
 	if f.memory != "" {
 		spec.Resources.Limits.Memory = f.memory
+	}
+	for _, host := range f.hosts {
+		if spec.Ingress == nil {
+			spec.Ingress = &runnerapi.Ingress{}
+		}
+		spec.Ingress.Hosts = append(spec.Ingress.Hosts, runnerapi.IngressHost{Host: host})
+	}
+	for _, key := range f.annotations {
+		if spec.PodAnnotations == nil {
+			spec.PodAnnotations = map[string]string{}
+		}
+		spec.PodAnnotations[key] = ""
 	}
 	if spec.Image == "" {
 		return nil, errors.New("--image: is not given (fix: name the App's image, by this or in --filename)")

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/policy"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -46,11 +47,37 @@ func TestNoSpecGoesBeyondBaseline(t *testing.T) {
 		}
 	}
 
+	standard := policy.New("a test")
+	standard.Set(policy.Document{}, nil)
+	for what, spec := range loosestNames() {
+		err := standard.Decide(runnerapi.Intent{Command: "put-app", Access: runnerapi.Writes, Runner: "ci", Namespace: "shop", App: &spec})
+		assert.Error(t, err, "the default policy allows %s", what)
+	}
+
 	plain := podTemplate(&App{Spec: runnerapi.AppSpec{Image: "a"}}).Spec
 	assert.False(t, *plain.AutomountServiceAccountToken)
 	assert.True(t, *plain.SecurityContext.RunAsNonRoot)
 	assert.False(t, *plain.Containers[0].SecurityContext.AllowPrivilegeEscalation)
 	assert.Empty(t, plain.Containers[0].SecurityContext.Capabilities.Add)
+}
+
+// loosestNames are specs with names that have others do something: annotations of pods and of the
+// Ingress, and hosts that take in those of others. internal/policy/TestAnnotationsHaveToBeNamed
+// has every key that no rule allows, internal/brings/TestNoFieldOfASpecIsForgotten every field.
+func loosestNames() map[string]runnerapi.AppSpec {
+	specs := map[string]runnerapi.AppSpec{}
+	for _, key := range []string{
+		"container.apparmor.security.beta.kubernetes.io/web", "seccomp.security.alpha.kubernetes.io/pod", "example.com/a",
+		"nginx.ingress.kubernetes.io/server-snippet", "external-dns.alpha.kubernetes.io/hostname", "cert-manager.io/cluster-issuer",
+	} {
+		some := map[string]string{key: "unconfined"}
+		specs["pods with "+key] = runnerapi.AppSpec{Image: "a", PodAnnotations: some}
+		specs["an Ingress with "+key] = runnerapi.AppSpec{Image: "a", Ingress: &runnerapi.Ingress{
+			Hosts: []runnerapi.IngressHost{{Host: "shop.example.com"}}, Annotations: some,
+		}}
+	}
+	specs["a wildcard"] = runnerapi.AppSpec{Image: "a", Ingress: &runnerapi.Ingress{Hosts: []runnerapi.IngressHost{{Host: "*.example.com"}}}}
+	return specs
 }
 
 // TestOnlyBaselinesCapabilitiesMayBeAsked compares the schema with what

@@ -8,13 +8,13 @@ import (
 	"strings"
 
 	release "helm.sh/helm/v4/pkg/release/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
 	"github.com/pipeops/pipeops-vm-agent/internal/bounds"
+	"github.com/pipeops/pipeops-vm-agent/internal/brings"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -145,60 +145,9 @@ func intents(objects []*object) ([]runnerapi.ObjectIntent, error) {
 }
 
 func intent(o *object) (runnerapi.ObjectIntent, error) {
-	in := runnerapi.ObjectIntent{Location: place(o), Kind: o.kind()}
-	spec, err := podSpec(o)
-	if spec == nil || err != nil {
-		return in, err
-	}
-	for _, field := range []string{"replicas", "parallelism"} {
-		if n, found, err := unstructured.NestedInt64(o.Object, "spec", field); found {
-			if err != nil {
-				return in, err
-			}
-			in.Replicas = new(int32(min(n, 1<<30))) //nolint:gosec // it fits
-		}
-	}
-	for _, c := range append(spec.InitContainers, spec.Containers...) {
-		in.Containers = append(in.Containers, runnerapi.ContainerIntent{Name: c.Name, Image: c.Image, Limits: amounts(c.Resources.Limits)})
-	}
-	for _, c := range spec.EphemeralContainers {
-		in.Containers = append(in.Containers, runnerapi.ContainerIntent{Name: c.Name, Image: c.Image})
-	}
-	return in, nil
-}
-
-func amounts(list corev1.ResourceList) (a runnerapi.ResourceAmounts) {
-	if q, ok := list[corev1.ResourceCPU]; ok {
-		a.CPU = q.String()
-	}
-	if q, ok := list[corev1.ResourceMemory]; ok {
-		a.Memory = q.String()
-	}
-	return a
-}
-
-// podSpec is that of Kubernetes' own kinds that run pods; nil for others. A custom kind
-// that runs pods is bounded by the policy's kinds alone.
-func podSpec(o *object) (*corev1.PodSpec, error) {
-	var path []string
-	switch o.kind() {
-	case "Pod":
-		path = []string{"spec"}
-	case "PodTemplate":
-		path = []string{"template", "spec"}
-	case "Deployment.apps", "StatefulSet.apps", "DaemonSet.apps", "ReplicaSet.apps", "ReplicationController", "Job.batch":
-		path = []string{"spec", "template", "spec"}
-	case "CronJob.batch":
-		path = []string{"spec", "jobTemplate", "spec", "template", "spec"}
-	default:
-		return nil, nil
-	}
-	raw, _, err := unstructured.NestedMap(o.Object, path...)
-	if err != nil {
-		return nil, err
-	}
-	spec := &corev1.PodSpec{}
-	return spec, runtime.DefaultUnstructuredConverter.FromUnstructured(raw, spec)
+	in, err := brings.Object(o.Unstructured)
+	in.Location = place(o)
+	return in, err
 }
 
 // releaseObjects are what a revision consists of.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/brings"
 	"github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -91,8 +92,7 @@ func (r *Releases) describeState(ctx context.Context, namespace string, objects 
 		if o.hook != "" {
 			continue
 		}
-		spec, err := podSpec(o)
-		if err != nil || spec == nil && !slices.Contains([]string{"App.pipeops.io", autoscaler}, o.kind()) {
+		if !brings.RunsPods(o.kind()) && !slices.Contains([]string{"App.pipeops.io", autoscaler}, o.kind()) {
 			continue
 		}
 		report, err := r.stateOf(ctx, namespace, o)

@@ -98,9 +98,10 @@ spec: {jobTemplate: {spec: {template: {spec: {containers: [{name: c, image: job:
 	}
 	assert.Contains(t, byKind, "CustomResourceDefinition.apiextensions.k8s.io")
 	assert.Contains(t, byKind, "ConfigMap")
-	assert.EqualValues(t, 7, *byKind["Deployment.apps"].Replicas)
+	assert.Equal(t, []runnerapi.CountIntent{{Field: "spec.replicas", Pods: 7}}, byKind["Deployment.apps"].Counts)
 	assert.Equal(t, []runnerapi.ContainerIntent{
-		{Name: "i", Image: "init:1"}, {Name: "c", Image: "web:1", Limits: runnerapi.ResourceAmounts{CPU: "1", Memory: "1Gi"}},
+		{Field: "spec.template.spec.containers[0]", Name: "c", Image: "web:1", Limits: runnerapi.ResourceAmounts{CPU: "1", Memory: "1Gi"}},
+		{Field: "spec.template.spec.initContainers[0]", Name: "i", Image: "init:1"},
 	}, byKind["Deployment.apps"].Containers)
 	assert.Equal(t, "job:1", byKind["CronJob.batch"].Containers[0].Image)
 	made, err = become(t, packed(t, "web/Chart.yaml", chartYAML, "web/templates/a.yaml",

@@ -52,7 +52,7 @@ func (a API) fromText(ctx context.Context, set Set, text []byte, opts runnerapi.
 
 func options(o runnerapi.ApplyOptions) Options {
 	return Options{
-		DryRun: o.DryRun, Prune: !o.NoPrune, Diff: o.Diff, Force: o.ForceConflicts, Wait: o.Wait, Admit: o.AdmitKind, By: o.Caller.Runner, Late: o.Late,
+		DryRun: o.DryRun, Prune: !o.NoPrune, Diff: o.Diff, Force: o.ForceConflicts, Wait: o.Wait, Admit: o.Admit, By: o.Caller.Runner, Late: o.Late,
 	}
 }
 

@@ -408,7 +408,8 @@ func TestThePolicyIsAskedAboutEveryObject(t *testing.T) {
 	a := start(t)
 	set := a.set()
 	asked := []string{}
-	o := manifests.Options{Prune: true, Admit: func(namespace, kind string) error {
+	o := manifests.Options{Prune: true, Admit: func(namespace string, brought runnerapi.ObjectIntent) error {
+		kind := brought.Kind
 		asked = append(asked, namespace+" "+kind)
 		if kind == "Deployment.apps" || kind == "PriorityClass.scheduling.k8s.io" {
 			return runnerapi.PolicyDenied("", "not %s", kind)
@@ -422,10 +423,25 @@ func TestThePolicyIsAskedAboutEveryObject(t *testing.T) {
 	assert.Equal(t, runnerapi.CodePolicyDenied, problemOf(t, err).Code)
 	assert.Equal(t, []string{"production ConfigMap", "production Deployment.apps", " PriorityClass.scheduling.k8s.io"}, asked)
 
+	asked = nil
+	_, err = a.apply(set, "apiVersion: v1\nkind: Namespace\nmetadata: {name: theirs}\n---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n", o)
+	assert.Equal(t, runnerapi.CodePolicyDenied, problemOf(t, err).Code)
+	assert.Equal(t, []string{" Namespace", "theirs Namespace", "production Deployment.apps"}, asked, "a namespace is asked about as one, too")
+
+	o.Admit = func(_ string, brought runnerapi.ObjectIntent) error {
+		for _, c := range brought.Containers {
+			return runnerapi.PolicyDenied("", "not %s", c.Image).WithField(c.Field)
+		}
+		return nil
+	}
+	_, err = a.apply(set, "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {initContainers: [{name: i, image: evil}]}\n", o)
+	assert.Contains(t, problemOf(t, err).Detail, "Pod/production/a: spec.initContainers[0]: not evil", "what it brings is known")
+	assert.NotContains(t, problemOf(t, err).Detail, "pipeops.io/set", "and not what the agent adds")
+
 	// And about what is to be deleted, before anything is done.
 	_, err = a.apply(set, cm("a", "a")+cm("b", "a"), prune)
 	require.NoError(t, err)
-	o.Admit = func(string, string) error { return runnerapi.PolicyDenied("", "not any more") }
+	o.Admit = func(string, runnerapi.ObjectIntent) error { return runnerapi.PolicyDenied("", "not any more") }
 	_, err = a.Delete(t.Context(), set, o)
 	assert.Equal(t, runnerapi.CodePolicyDenied, problemOf(t, err).Code)
 	require.NoError(t, a.env.Client.Get(t.Context(), client.ObjectKey{Namespace: production, Name: "a"}, &corev1.ConfigMap{}))

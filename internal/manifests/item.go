@@ -17,6 +17,7 @@ type item struct {
 	object  *unstructured.Unstructured
 	mapping *meta.RESTMapping
 	where   string                     // document and line
+	brings  runnerapi.ObjectIntent     // what the policy bounds of it
 	pending bool                       // its kind, namespace or role comes with the set: it cannot be asked about before
 	live    *unstructured.Unstructured // as it is in the cluster; nil for not there
 	out     runnerapi.AppliedObject

@@ -55,10 +55,10 @@ type Options struct {
 	Wait time.Duration
 	// Where says where an object was read, for errors; Documents.Where does. Nil for nowhere.
 	Where func(*unstructured.Unstructured) string
-	// Admit is asked about the kind, as KIND or KIND.GROUP, of each object that is to be
-	// applied or deleted, and about its namespace, which is empty for a cluster-scoped
-	// one: the customer's policy. Nil admits all.
-	Admit func(namespace, kind string) error
+	// Admit is asked about each object that is to be applied, or deleted (then of its kind
+	// alone), and about its namespace, which is empty for a cluster-scoped one: the
+	// customer's policy. Nil admits all.
+	Admit func(namespace string, o runnerapi.ObjectIntent) error
 	// By is told by the inventory: who applies.
 	By string
 	// Late is asked before a set is deleted, when it is known what it holds: whether the

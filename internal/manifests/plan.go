@@ -157,7 +157,7 @@ func (r *run) admitLeft(ctx context.Context, i *item) error {
 			return err
 		}
 	}
-	return r.admit(ref)
+	return r.admit(ref, runnerapi.ObjectIntent{Kind: kindOf(ref)})
 }
 
 // prune deletes what left the set, in the other order.

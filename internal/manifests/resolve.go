@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/admission"
+	"github.com/pipeops/pipeops-vm-agent/internal/brings"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeproblem"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
@@ -35,7 +36,11 @@ func (r *run) resolve(ctx context.Context, objects []*unstructured.Unstructured)
 		if r.opts.Where != nil {
 			i.where = r.opts.Where(given)
 		}
-		if err := r.place(i); err != nil {
+		var err error
+		if i.brings, err = brings.Object(given); err == nil {
+			err = r.place(i)
+		}
+		if err != nil {
 			i.fail(i.located(err))
 		} else if before, twice := seen[same(i.out.ManifestRef)]; twice {
 			i.fail(i.located(problem.Errorf(problem.Invalid, "keep one of them", "the same object is there twice%s", before)))
@@ -151,15 +156,18 @@ func (r *run) allowed(ctx context.Context, i *item) error {
 		}
 		i.pending = i.pending || pending
 	}
-	return r.admit(i.out.ManifestRef)
+	return r.admit(i.out.ManifestRef, i.brings)
 }
 
-// admit asks the policy about an object.
-func (r *run) admit(ref Ref) error {
+// admit asks the policy about an object. A namespace is in none, and is asked about as one too.
+func (r *run) admit(ref Ref, o runnerapi.ObjectIntent) error {
 	if r.opts.Admit == nil {
 		return nil
 	}
-	return r.opts.Admit(ref.Namespace, kindOf(ref))
+	if err := r.opts.Admit(ref.Namespace, o); err != nil || o.Kind != kindNamespace {
+		return err
+	}
+	return r.opts.Admit(ref.Name, o)
 }
 
 // manages says whether the agent manages a namespace, or the set is about to make it.

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/brings"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -120,7 +121,7 @@ func (r ruling) refuse(field, part, format string, args ...any) error {
 // bounds looks at what the command brings.
 func (r ruling) bounds(i runnerapi.Intent) error {
 	if i.App != nil {
-		if err := r.app(*i.App); err != nil {
+		if err := r.brought(brings.App(*i.App)); err != nil {
 			return err
 		}
 	}
@@ -144,11 +145,6 @@ func (r ruling) bounds(i runnerapi.Intent) error {
 			return err
 		}
 	}
-	for _, kind := range i.Kinds {
-		if !slices.ContainsFunc(r.Kinds, func(k string) bool { return k == anything || strings.EqualFold(k, kind) }) {
-			return r.refuse("kind", "kinds", "allows manifests of %s, not of %s", orNone(r.Kinds, "no kind"), kind)
-		}
-	}
 	for _, o := range i.Objects {
 		if err := r.object(o); err != nil {
 			return err
@@ -160,14 +156,15 @@ func (r ruling) bounds(i runnerapi.Intent) error {
 // objectField is the field of a command that leads to objects which it does not name.
 const objectField = "chart"
 
-// inObject says of a refusal which object it is about.
-func inObject(err error, at string) error {
+// inObject says of a refusal which object it is about, where the caller does not.
+func inObject(err error, o runnerapi.ObjectIntent) error {
 	p := &problem.Error{}
-	if !errors.As(err, &p) {
+	if o.Location == "" || !errors.As(err, &p) {
 		return err
 	}
-	if within, ok := strings.CutPrefix(p.Field, objectField+"."); ok {
-		at += ": " + within
+	at := o.Location
+	if p.Field != "kind" {
+		at += ": " + p.Field
 	}
 	return p.WithField(objectField).WithLocation(at)
 }
@@ -185,7 +182,7 @@ func (r ruling) lookup(o runnerapi.ObjectIntent) error {
 	if r.Lookups == nil {
 		allowed = "all kinds but Secret"
 	}
-	return inObject(r.refuse(objectField, "lookups", "lets templates look up %s, not %s", allowed, o.Kind), o.Location)
+	return inObject(r.refuse("kind", "lookups", "lets templates look up %s, not %s", allowed, o.Kind), o)
 }
 
 // object looks at an object that somebody else than the agent has written.
@@ -194,76 +191,47 @@ func (r ruling) object(o runnerapi.ObjectIntent) error {
 		return r.lookup(o)
 	}
 	if !slices.ContainsFunc(r.Kinds, func(k string) bool { return k == anything || strings.EqualFold(k, o.Kind) }) {
-		return inObject(r.refuse(objectField, "kinds", "allows objects of %s, not of %s", orNone(r.Kinds, "no kind"), o.Kind), o.Location)
+		return inObject(r.refuse("kind", "kinds", "allows objects of %s, not of %s", orNone(r.Kinds, "no kind"), o.Kind), o)
 	}
-	if err := r.replicas(objectField, o.Replicas); err != nil {
-		return inObject(err, o.Location)
-	}
+	return inObject(r.brought(o), o)
+}
+
+// brought looks at what an App or an object brings.
+func (r ruling) brought(o runnerapi.ObjectIntent) error {
 	for _, c := range o.Containers {
-		at := o.Location + ": container " + c.Name
-		if err := r.image(objectField, c.Image); err != nil {
-			return inObject(err, at)
-		}
-		if err := r.resources(objectField+".limits", c.Limits); err != nil {
-			return inObject(err, at)
-		}
-	}
-	return nil
-}
-
-func (r ruling) app(s runnerapi.AppSpec) error {
-	if err := r.image("image", s.Image); err != nil {
-		return err
-	}
-	if err := r.replicas("replicas", s.Replicas); err != nil {
-		return err
-	}
-	if s.Autoscaling != nil {
-		if err := r.replicas("autoscaling.max", &s.Autoscaling.Max); err != nil {
+		if err := r.container(c); err != nil {
 			return err
 		}
 	}
-	if s.Job != nil {
-		if err := r.replicas("job.parallelism", &s.Job.Parallelism); err != nil {
+	for _, n := range o.Counts {
+		if err := r.replicas(n.Field, &n.Pods); err != nil {
 			return err
 		}
 	}
-	if s.Type != runnerapi.TypePipeline { // whose own are for jobs that have none
-		if err := r.resources("resources.limits", s.Resources.Limits); err != nil {
+	for _, a := range o.Annotations {
+		if err := r.annotation(a); err != nil {
 			return err
 		}
 	}
-	if err := r.jobs(s); err != nil {
-		return err
-	}
-	for n, c := range s.InitContainers {
-		at := fmt.Sprintf("initContainers[%d]", n)
-		if c.Image != "" { // else it is the App's
-			if err := r.image(at+".image", c.Image); err != nil {
-				return err
-			}
-		}
-		if err := r.resources(at+".resources.limits", c.Resources.Limits); err != nil {
+	for _, h := range o.Hosts {
+		if err := r.host(h); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// jobs looks at those of a Pipeline, each with what it has of the Pipeline.
-func (r ruling) jobs(s runnerapi.AppSpec) error {
-	for n, j := range s.Jobs {
-		at := fmt.Sprintf("jobs[%d]", n)
-		if j.Image != "" { // else it is the App's
-			if err := r.image(at+".image", j.Image); err != nil {
-				return err
-			}
-		}
-		if err := r.resources(at+".resources.limits", s.JobSpec(j).Resources.Limits); err != nil {
+func (r ruling) container(c runnerapi.ContainerIntent) error {
+	field := func(name string) string { return strings.TrimPrefix(c.Field+"."+name, ".") }
+	if c.Image != "" || !c.Partial {
+		if err := r.image(field("image"), c.Image); err != nil {
 			return err
 		}
 	}
-	return nil
+	if c.Partial && c.Limits == (runnerapi.ResourceAmounts{}) {
+		return nil
+	}
+	return r.resources(field("resources.limits"), c.Limits)
 }
 
 func (r ruling) replicas(field string, n *int32) error {

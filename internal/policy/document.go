@@ -43,9 +43,14 @@ type Rule struct {
 	Commands []string `json:"commands,omitempty"`
 
 	// Images are registries, or repositories and what is below them, from which
-	// alone Apps may run images.
+	// alone images may be run.
 	Images []string `json:"images,omitempty"`
-	// MaxReplicas is the most pods that an App may ask for.
+	// Hosts are patterns of the names under which objects may be reached from outside. Absent,
+	// any single name is allowed, and no wildcard.
+	Hosts []string `json:"hosts,omitempty"`
+	// Annotations are patterns of the keys that objects may have, besides harmless ones.
+	Annotations []string `json:"annotations,omitempty"`
+	// MaxReplicas is the most pods that an App or an object may ask for.
 	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
 	// MaxResources are the highest limits of a container. Each container has to have
 	// limits then.

@@ -152,6 +152,7 @@ func (c *checking) rule(at string, r Rule) {
 			c.add(fmt.Sprintf("%s.images[%d]", at, i), "%v", err)
 		}
 	}
+	c.names(at, r)
 	if r.MaxReplicas != nil && *r.MaxReplicas < 0 {
 		c.add(at+".maxReplicas", "must not be less than 0")
 	}
@@ -166,9 +167,15 @@ func (c *checking) rule(at string, r Rule) {
 		c.add(at+".lookups", "bounds %s, which the rule's commands have to name", strings.Join(lookupCommands, ", "))
 	}
 	c.kubernetes(at, r)
-	if r.Deny && (r.Images != nil || r.MaxReplicas != nil || r.MaxResources != nil || r.Kinds != nil || r.Lookups != nil) {
-		c.add(at+".deny", "a rule that denies takes no images, maxReplicas, maxResources, kinds and lookups: it has nothing to bound")
+	if r.Deny && r.bounded() {
+		c.add(at+".deny", "a rule that denies takes no images, hosts, annotations, maxReplicas, maxResources, kinds and lookups: it has nothing to bound")
 	}
+}
+
+// bounded reports whether the rule bounds what a command brings.
+func (r Rule) bounded() bool {
+	return r.Images != nil || r.Hosts != nil || r.Annotations != nil || r.MaxReplicas != nil || r.MaxResources != nil ||
+		r.Kinds != nil || r.Lookups != nil
 }
 
 // patterns have no slash, and an escape would hide what they stand for.

@@ -167,9 +167,9 @@ func TestScalingIsBoundAsDeployingIs(t *testing.T) {
 func TestManifestsAreBoundByKind(t *testing.T) {
 	p := load(t, rules)
 	i := intent("ops", "apply-manifests", "shop")
-	i.Kinds = []string{"ConfigMap", "deployment.apps"}
+	i.Objects = []runnerapi.ObjectIntent{{Kind: "ConfigMap"}, {Kind: "deployment.apps"}}
 	require.NoError(t, p.Decide(i))
-	i.Kinds = []string{"ConfigMap", "ClusterRole.rbac.authorization.k8s.io"}
+	i.Objects = []runnerapi.ObjectIntent{{Kind: "ConfigMap"}, {Kind: "ClusterRole.rbac.authorization.k8s.io"}}
 	e := refusal(t, p.Decide(i))
 	assert.Equal(t, "kind", e.Field)
 	assert.Contains(t, e.Detail, "not of ClusterRole.rbac.authorization.k8s.io")
@@ -179,14 +179,13 @@ func TestChartsAreBoundByKindImageAndAmount(t *testing.T) {
 	p := load(t, `rules: [{name: charts, commands: [put-release], kinds: [ConfigMap, Deployment.apps], images: [registry.example.com/shop],
   maxReplicas: 2, maxResources: {cpu: "1"}}]`)
 	i := intent("ops", "put-release", "shop")
-	three, two := int32(3), int32(2)
 	well := runnerapi.ContainerIntent{Name: "c", Image: "registry.example.com/shop/web:1", Limits: runnerapi.ResourceAmounts{CPU: "500m"}}
 	elsewhere, unlimited := well, well
 	elsewhere.Image, unlimited.Limits = "docker.io/library/nginx", runnerapi.ResourceAmounts{}
 	for says, o := range map[string]runnerapi.ObjectIntent{
-		"":                          {Kind: "Deployment.apps", Replicas: &two, Containers: []runnerapi.ContainerIntent{well}},
+		"":                          {Kind: "Deployment.apps", Counts: []runnerapi.CountIntent{{Field: "spec.replicas", Pods: 2}}, Containers: []runnerapi.ContainerIntent{well}},
 		"not of Secret":             {Kind: "Secret"},
-		"at most 2 pods":            {Kind: "Deployment.apps", Replicas: &three},
+		"at most 2 pods":            {Kind: "Deployment.apps", Counts: []runnerapi.CountIntent{{Field: "spec.replicas", Pods: 3}}},
 		"not from docker.io":        {Kind: "Deployment.apps", Containers: []runnerapi.ContainerIntent{well, elsewhere}},
 		"a limit of each container": {Kind: "Deployment.apps", Containers: []runnerapi.ContainerIntent{unlimited}},
 	} {

@@ -220,8 +220,10 @@ func (k *Keeper) bringManifests(ctx context.Context, o *object, commit string, f
 	}
 	set := Set{
 		Namespace: o.Namespace, Name: o.Name, DryRun: dryRun, Prune: o.Spec.Prune, Force: o.Spec.ForceConflicts, By: o.caller().Runner,
-		Admit: func(namespace, kind string) error {
-			return k.allowed(o, runnerapi.Intent{Command: applyManifests, Access: runnerapi.Named, Namespace: namespace, Kinds: []string{kind}})
+		Admit: func(namespace string, b runnerapi.ObjectIntent) error {
+			return k.allowed(o, runnerapi.Intent{
+				Command: applyManifests, Access: runnerapi.Named, Namespace: namespace, Objects: []runnerapi.ObjectIntent{b},
+			})
 		},
 	}
 	if err := k.decode(&set, rendered.Texts); err != nil {

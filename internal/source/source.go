@@ -58,7 +58,7 @@ type Set struct {
 	// Where says where an object is from.
 	Where func(*unstructured.Unstructured) string
 	// Admit is asked about each object that is to be applied or deleted.
-	Admit func(namespace, kind string) error
+	Admit func(namespace string, o runnerapi.ObjectIntent) error
 	By    string // who put the source
 }
 

@@ -436,6 +436,20 @@ func TestManifestsFollowTheirRepository(t *testing.T) {
 	assert.Equal(t, string(runnerapi.CodePolicyDenied), status.Error.Code, "kinds are the policy's to bound")
 	_, err = p.configMap("bad")
 	assert.True(t, apierrors.IsNotFound(err), "nothing half done")
+
+	p.allow(strings.Replace(allowing, "[ConfigMap]", "[ConfigMap, Deployment.apps]", 1))
+	ours := strings.Replace(deploymentFile, "IMAGE", "registry.example.com/shop/web:1", 1)
+	for field, file := range map[string]string{
+		"spec.template.spec.containers[0].image": strings.Replace(deploymentFile, "IMAGE", "docker.io/library/busybox", 1),
+		"spec.replicas":                          strings.Replace(ours, "spec:\n", "spec:\n  replicas: 9\n", 1),
+		"metadata.annotations.example.com/a":     strings.Replace(ours, "{name: web}", "{name: web, annotations: {example.com/a: b}}", 1),
+	} {
+		repo.Commit(map[string]string{"plain/bad.yaml": file})
+		status = p.sync("plain")
+		require.NotNil(t, status.Error, field)
+		assert.Equal(t, string(runnerapi.CodePolicyDenied), status.Error.Code, field)
+		assert.Contains(t, status.Error.Message, field)
+	}
 }
 
 const deploymentFile = `apiVersion: apps/v1

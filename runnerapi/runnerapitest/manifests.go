@@ -37,7 +37,7 @@ func (b *FakeBackend) Apply(ctx context.Context, key runnerapi.Key, text []byte,
 	}
 	opts.Read(refs)
 	for _, ref := range refs {
-		if err := opts.AdmitKind(ref.Namespace, ref.Kind); err != nil {
+		if err := opts.Admit(ref.Namespace, runnerapi.ObjectIntent{Kind: ref.Kind}); err != nil {
 			return result, err
 		}
 		o := runnerapi.AppliedObject{ManifestRef: ref, Action: runnerapi.ApplyCreated, State: fakeState(ref.Name)}

@@ -82,7 +82,7 @@ metadata: {namespace: ` + kubetest.AgentNamespace + `, name: pipeops-policy}
 data:
   policy.yaml: |
     rules: [{name: all, commands: ["*", exec-app, port-forward-app, cordon-node, uncordon-node, drain-node, apply-manifests, delete-set, get-join-token, kubernetes-api,
-        put-release, rollback-release, delete-release, put-build, put-source], kinds: ["*"], kubernetes: {user: pipeops-runner, groups: [pipeops-runners]}}]
+        put-release, rollback-release, delete-release, put-build, put-source], kinds: ["*"], hosts: ["*"], annotations: ["*"], kubernetes: {user: pipeops-runner, groups: [pipeops-runners]}}]
 `
 	s.kubectl(t, "apply", policy)
 	t.Cleanup(func() { s.kubectl(t, "delete", policy) })

@@ -1,0 +1,123 @@
+package policy
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// harmless are annotations that need no rule: nothing in a cluster acts upon them but Helm,
+// kubectl and the API server's own checks.
+var harmless = []string{
+	"helm.sh/*", "meta.helm.sh/*", "checksum/*", "kubectl.kubernetes.io/*", "app.kubernetes.io/*",
+	"kubernetes.io/description", "kubernetes.io/change-cause",
+	"controller-gen.kubebuilder.io/version", "api-approved.kubernetes.io",
+}
+
+// unconfining are annotations that no rule can allow, with the reason. They make a container
+// less confined than its spec says, whatever admission has looked at.
+var unconfining = []string{
+	"container.apparmor.security.beta.kubernetes.io/*", "*apparmor.security*",
+	"seccomp.security.alpha.kubernetes.io/*", "container.seccomp.security.alpha.kubernetes.io/*",
+	"security.alpha.kubernetes.io/*",
+	"seccomp-profile.kubernetes.cri-o.io*", "io.kubernetes.cri-o.*", "*.crio.io*", // CRI-O
+	"io.katacontainers.*", "dev.gvisor.*", "run.oci.*", "org.systemd.property.*", // sandboxes and OCI runtimes
+	"cdi.k8s.io/*", "*.nri.io/*", "*.nri.containerd.io/*", // devices and mounts of the node
+	"sidecar.istio.io/uservolume*", // volumes of any kind, of the node too
+}
+
+// snippets are annotations that no rule can allow: their text becomes a part of the
+// configuration of a controller that many namespaces share.
+var snippets = []string{
+	"*-snippet", "*-snippets",
+	"haproxy-ingress.github.io/config-*", "ingress.kubernetes.io/config-*",
+	"zalando.org/skipper-*", "getambassador.io/config",
+}
+
+// like reports whether a pattern is of a text: * stands for any text.
+func like(pattern, text string) bool {
+	first, rest, wild := strings.Cut(pattern, "*")
+	if !wild {
+		return pattern == text
+	}
+	text, ok := strings.CutPrefix(text, first)
+	if !ok {
+		return false
+	}
+	for at := 0; at <= len(text); at++ {
+		if like(rest, text[at:]) {
+			return true
+		}
+	}
+	return false
+}
+
+func likeAny(patterns []string, text string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return like(p, text) })
+}
+
+// annotation looks at the key of an annotation, of an object or of what it makes.
+func (r ruling) annotation(a runnerapi.NameIntent) error {
+	key := strings.ToLower(a.Name) // no other spelling gets by
+	switch {
+	case likeAny(unconfining, key):
+		return runnerapi.PolicyDenied("leave it out: no rule can allow it",
+			"annotation %.253q makes containers less confined than their spec says", a.Name).WithField(a.Field)
+	case likeAny(snippets, key):
+		return runnerapi.PolicyDenied("leave it out: no rule can allow it",
+			"annotation %.253q writes into the configuration of a controller that others share", a.Name).WithField(a.Field)
+	case likeAny(harmless, a.Name), likeAny(r.Annotations, a.Name):
+		return nil
+	}
+	return r.refuse(a.Field, "annotations", "allows %s, not %.253q", orNone(r.Annotations, "no annotations"), a.Name)
+}
+
+// host looks at a name under which something is to be reached from outside. A wildcard is
+// allowed by a pattern that is of all the names it stands for.
+func (r ruling) host(h runnerapi.NameIntent) error {
+	switch {
+	case r.Hosts == nil && strings.Contains(h.Name, anything):
+		return r.refuse(h.Field, "hosts", "names no hosts, so it allows single ones and not %s", spoken(h.Name))
+	case r.Hosts == nil || likeAny(r.Hosts, h.Name):
+		return nil
+	}
+	return r.refuse(h.Field, "hosts", "allows the hosts %s, not %s", orNone(r.Hosts, "(none)"), spoken(h.Name))
+}
+
+// spoken is a host for people.
+func spoken(host string) string {
+	if host == anything {
+		return "every host that nobody else has"
+	}
+	return fmt.Sprintf("%.253s", host)
+}
+
+var (
+	annotationPattern = regexp.MustCompile(`^[A-Za-z0-9*]([A-Za-z0-9*._/-]{0,315}[A-Za-z0-9*])?$`)
+	hostPattern       = regexp.MustCompile(`^[a-z0-9*]([a-z0-9*.-]{0,251}[a-z0-9*])?$`)
+)
+
+// maxStars bounds the wildcards of one pattern, which cost time.
+const maxStars = 4
+
+// names checks the patterns of hosts and annotations.
+func (c *checking) names(at string, r Rule) {
+	for i, p := range r.Hosts {
+		if !hostPattern.MatchString(p) || strings.Count(p, anything) > maxStars {
+			c.add(fmt.Sprintf("%s.hosts[%d]", at, i), "%.100q is neither a host nor a pattern such as *.shop.example.com", p)
+		}
+	}
+	for i, p := range r.Annotations {
+		field := fmt.Sprintf("%s.annotations[%d]", at, i)
+		key := strings.ToLower(p)
+		switch {
+		case !annotationPattern.MatchString(p) || strings.Count(p, anything) > maxStars:
+			c.add(field, "%.100q is neither an annotation's key nor a pattern such as example.com/*", p)
+		case !strings.Contains(p, anything) && (likeAny(unconfining, key) || likeAny(snippets, key)):
+			c.add(field, "no rule can allow %.253q: docs/policy.md tells why", p)
+		}
+	}
+}
