@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"strings"
 
 	"github.com/go-chi/chi/v5"
 )
@@ -69,6 +70,9 @@ func callOf(calls map[string]Call, r *http.Request) Call {
 func (s *server) intend(w http.ResponseWriter, r *http.Request, c Call) (Intent, error) {
 	if c.ID == "" || c.Access == "" {
 		return Intent{}, PolicyDenied("report this: the call stands in no table", "no policy could allow this call")
+	}
+	if _, _, known := AcrossOf(c.ID); !known && !strings.Contains(c.Path, "{namespace}") {
+		return Intent{}, PolicyDenied("report this: acrossCalls lacks the call", "no policy could bound this call to namespaces")
 	}
 	i := Intent{Command: c.ID, Access: c.Access, Runner: callerFrom(r.Context()).Runner, Namespace: pathParam(r, "namespace")}
 	if c.Path == applyRoute {

@@ -67,6 +67,11 @@ func (a *asked) become(say func(runnerapi.Intent) error) {
 
 func (a *asked) AuditRequired() bool { return a.audited }
 
+// Visible says of a namespace what Decide would.
+func (a *asked) Visible(runner, command, namespace string) bool {
+	return a.Decide(runnerapi.Intent{Command: command, Runner: runner, Namespace: namespace}) == nil
+}
+
 func (a *asked) State() runnerapi.PolicyState { return runnerapi.PolicyState{} }
 
 // KubernetesGrant is somebody, or whom the request impersonates, where the fake allows it.

@@ -45,6 +45,10 @@ type KubernetesGrant struct {
 	AgentNamespace bool
 	// ReadOnly is true where the rule allows reading alone.
 	ReadOnly bool
+	// Hidden are namespaces that a request over all of them must not reach.
+	Hidden []string
+	// Across is why a request may not be over all namespaces; nil where it may.
+	Across error
 	// Streams is the most streams that the Runner may have open; 0 is the agent's setting.
 	Streams int
 }
@@ -70,6 +74,8 @@ type KubernetesRequest struct {
 	// request reaches what is in it.
 	AgentNamespace   string
 	InAgentNamespace bool
+	// Selected is the one namespace that a request over all of them selects.
+	Selected string
 	// Impersonate is whom the headers Impersonate-User and -Group ask for.
 	Impersonate KubernetesIdentity
 	// Grant is what the policy granted when the request began. The request ends when the

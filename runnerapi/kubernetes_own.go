@@ -1,8 +1,6 @@
 package runnerapi
 
 import (
-	"context"
-	"net/http"
 	"net/url"
 
 	"k8s.io/apimachinery/pkg/fields"
@@ -24,6 +22,9 @@ func (k *KubernetesRequest) guardAgentNamespace(own string, query url.Values) er
 		return err
 	}
 	k.AgentNamespace = own
+	if k.spans() && !k.listsNamespaces() {
+		k.Selected = selected
+	}
 	k.InAgentNamespace = k.Namespace == own || k.reachesNode() || k.spans() && selected == own
 	return nil
 }
@@ -55,27 +56,4 @@ func selectsNamespace(query url.Values) (string, error) {
 	}
 	namespace, _ := selector.RequiresExactMatch(namespaceSelector)
 	return namespace, nil
-}
-
-// hideAgentNamespace leaves the agent's namespace out of a list or watch of all namespaces,
-// where the policy does not name it.
-func (s *server) hideAgentNamespace(r *http.Request, k *KubernetesRequest) (*http.Request, error) {
-	if k.Grant.AgentNamespace || !k.spans() {
-		return r, nil
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), scopeTimeout)
-	defer cancel()
-	namespaced, err := s.Kubernetes.Namespaced(ctx, k.Group, k.Version, k.Resource)
-	if err != nil || !namespaced {
-		return r, err
-	}
-	query := r.URL.Query()
-	selector := namespaceSelector + "!=" + k.AgentNamespace
-	if given := query.Get(fieldSelector); given != "" {
-		selector = given + "," + selector
-	}
-	query.Set(fieldSelector, selector)
-	r = r.Clone(r.Context())
-	r.URL.RawQuery = query.Encode()
-	return r, nil
 }

@@ -99,7 +99,7 @@ func (s *server) kubernetes(w http.ResponseWriter, r *http.Request) {
 		s.review(w, r, intent)
 		return
 	}
-	shown, err := s.hideAgentNamespace(r, k)
+	shown, err := s.hideNamespaces(r, k)
 	if err != nil {
 		s.answerError(w, r, s.passing(r.Context(), err))
 		return

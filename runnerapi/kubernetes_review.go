@@ -2,6 +2,7 @@ package runnerapi
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -46,7 +47,7 @@ func (s *server) review(w http.ResponseWriter, r *http.Request, i Intent) {
 		s.forward(w, r, i.Runner, &k, nil)
 		return
 	}
-	decided, err := s.decideReview(i, asked, &k)
+	decided, err := s.decideReview(r.Context(), i, asked, &k)
 	switch {
 	case err != nil:
 		s.answerError(w, r, err)
@@ -123,7 +124,7 @@ func (a *selfReview) read() {
 
 // decideReview reports whether the policy alone has decided the question. If not, k has the
 // grant of the rule by which the API server is to be asked.
-func (s *server) decideReview(i Intent, asked *selfReview, k *KubernetesRequest) (bool, error) {
+func (s *server) decideReview(ctx context.Context, i Intent, asked *selfReview, k *KubernetesRequest) (bool, error) {
 	impersonation := asked.about.Verb == "impersonate"
 	if impersonation {
 		if err := asked.impersonate(); err != nil {
@@ -135,6 +136,13 @@ func (s *server) decideReview(i Intent, asked *selfReview, k *KubernetesRequest)
 	grant, err := s.Policy.KubernetesGrant(i)
 	if known := (*Error)(nil); err != nil && (!errors.As(err, &known) || known.Code != CodePolicyDenied) {
 		return false, err
+	}
+	if err == nil && !impersonation {
+		asked.about.Grant = grant
+		err = s.across(ctx, &asked.about)
+		if known := (*Error)(nil); err != nil && (!errors.As(err, &known) || known.Code != CodePolicyDenied) {
+			return false, err
+		}
 	}
 	if err != nil || impersonation {
 		asked.decide(err)

@@ -42,6 +42,8 @@ type Policy interface {
 	KubernetesGrant(Intent) (KubernetesGrant, error)
 	// AuditRequired reports whether each command has to be recorded before it is carried out.
 	AuditRequired() bool
+	// Visible reports whether a call over all namespaces may show a Runner what is in one.
+	Visible(runner, command, namespace string) bool
 	// State describes the policy for the cluster call.
 	State() PolicyState
 }

@@ -30,7 +30,7 @@ func (s *server) appRoutes() {
 	register(s, operation("delete-app", http.MethodDelete, appPattern, "Apps", "Delete an App",
 		"Removes the App and exactly what it made.", 0), s.deleteApp)
 	register(s, operation("list-apps", http.MethodGet, "/apps", "Apps", "List all Apps",
-		"The Apps of all namespaces that the agent manages.", 0), s.listAllApps)
+		"The Apps of all namespaces that the agent manages and the customer's policy lets the Runner see.", 0), s.listAllApps)
 	register(s, operation("list-namespace-apps", http.MethodGet, "/namespaces/{namespace}/apps", "Apps", "List the Apps of a namespace",
 		"Each with its spec, status and diagnosis.", 0), s.listApps)
 	registerLong(s, s.mayWait(operation("scale-app", http.MethodPost, appPattern+"/scale", "Apps", "Scale an App",
@@ -88,6 +88,7 @@ func (s *server) deleteApp(ctx context.Context, in *struct {
 
 func (s *server) listAllApps(ctx context.Context, _ *struct{}) (*appListOutput, error) {
 	items, err := s.Apps.List(ctx, "")
+	items = seen(ctx, s, items, func(a App) string { return a.Namespace })
 	return &appListOutput{Body: AppList{Items: notNil(items)}}, err
 }
 

@@ -80,11 +80,19 @@ func (s *server) drainNode(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
+	drain.Evicted = seen(ctx, s, drain.Evicted, namespaceOf)
+	drain.Remaining = seen(ctx, s, drain.Remaining, func(p DrainingPod) string { return p.Namespace })
 	out := &drainOutput{Status: http.StatusOK, Body: drain}
 	if !drain.Done {
 		out.Status = http.StatusAccepted
 	}
 	return out, nil
+}
+
+// namespaceOf is that of NAMESPACE/NAME.
+func namespaceOf(pod string) string {
+	namespace, _, _ := strings.Cut(pod, "/")
+	return namespace
 }
 
 // drainPause is between two tries at the pods that remain.
@@ -97,7 +105,7 @@ func (s *server) drain(ctx context.Context, name string, options DrainOptions, o
 		drain, err := s.Nodes.DrainNode(ctx, name, options, opts)
 		evicted = append(evicted, drain.Evicted...)
 		if err != nil {
-			return Drain{}, brokeOff(err, evicted)
+			return Drain{}, brokeOff(err, seen(ctx, s, evicted, namespaceOf))
 		}
 		drain.Evicted = evicted
 		if drain.Done || opts.DryRun || time.Until(end) < drainPause {

@@ -69,7 +69,7 @@ func (s *server) namespaceRoutes() {
 	register(s, operation("delete-namespace", http.MethodDelete, namespacePattern, "Namespaces", "Delete a namespace",
 		"Removes the namespace with everything in it.", 0), s.deleteNamespace)
 	register(s, operation("list-namespaces", http.MethodGet, "/namespaces", "Namespaces", "List the namespaces",
-		"The namespaces that the agent manages.", 0), s.listNamespaces)
+		"The namespaces that the agent manages and the customer's policy lets the Runner see.", 0), s.listNamespaces)
 }
 
 func (s *server) putNamespace(ctx context.Context, in *struct {
@@ -103,6 +103,7 @@ func (s *server) deleteNamespace(ctx context.Context, in *struct {
 
 func (s *server) listNamespaces(ctx context.Context, _ *struct{}) (*namespaceListOutput, error) {
 	items, err := s.Namespaces.ListNamespaces(ctx)
+	items = seen(ctx, s, items, func(n Namespace) string { return n.Name })
 	return &namespaceListOutput{Body: NamespaceList{Items: notNil(items)}}, err
 }
 

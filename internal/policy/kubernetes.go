@@ -98,7 +98,15 @@ func (p *Policy) KubernetesGrant(i runnerapi.Intent) (runnerapi.KubernetesGrant,
 	if err != nil {
 		return runnerapi.KubernetesGrant{}, err
 	}
-	return rule.grant(i.Kubernetes), nil
+	p.mu.Lock()
+	doc := p.doc
+	p.mu.Unlock()
+	grant := rule.grant(i.Kubernetes)
+	grant.Hidden, grant.Across = doc.hidden(i, p.source)
+	if grant.Across != nil && i.Kubernetes.Selected != "" {
+		return runnerapi.KubernetesGrant{}, grant.Across
+	}
+	return grant, nil
 }
 
 // grant is for a request that the rule allows.

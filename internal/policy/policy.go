@@ -142,7 +142,11 @@ func (p *Policy) rule(i runnerapi.Intent) (Rule, error) {
 		return Rule{}, runnerapi.PolicyDenied("only the owner of the cluster can allow it: readOnly in "+p.source,
 			"the customer's policy allows reading only (readOnly), and %s is a command", i.Command)
 	}
-	return doc.explain(i, p.source)
+	rule, err := doc.explain(i, p.source)
+	if err == nil {
+		err = doc.still(i, p.source)
+	}
+	return rule, err
 }
 
 // wrong makes a problem of any error.
