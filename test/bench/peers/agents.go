@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pipeops/pipeops-vm-agent/test/bench/figures"
-	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/crowd"
 	"github.com/pipeops/pipeops-vm-agent/test/bench/peers/proc"
 	"github.com/pipeops/pipeops-vm-agent/test/harness"
 )

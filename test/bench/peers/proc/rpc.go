@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/rpc"
+	"os"
 	"os/exec"
 )
 
