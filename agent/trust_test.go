@@ -11,6 +11,7 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -109,13 +110,11 @@ func TestAPolicyTrustsKeysThatItKnows(t *testing.T) {
 	_, err = holding(t, ops, id).Cluster(t.Context())
 	require.NoError(t, err)
 
-	list, err := holding(t, ops, id).Audit(t.Context(), -1, 100)
-	require.NoError(t, err)
-	var codes []runnerapi.Code
-	for _, r := range list.Items {
-		if r.Command == runnerapi.AuditConnect {
-			codes = append(codes, r.Code)
-		}
-	}
-	require.Contains(t, codes, runnerapi.RefusedNotPinned)
+	await.Until(t, "the refusals are in the audit log", func() bool { // which is written behind the handshakes
+		list, err := holding(t, ops, id).Audit(t.Context(), -1, 100)
+		require.NoError(t, err)
+		return slices.ContainsFunc(list.Items, func(r runnerapi.AuditRecord) bool {
+			return r.Command == runnerapi.AuditConnect && r.Code == runnerapi.RefusedNotPinned
+		})
+	})
 }
