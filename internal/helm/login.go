@@ -38,7 +38,7 @@ func (p *put) login(ctx context.Context) (*login, error) {
 	return readLogin(name, at.Data, p.spec.Chart)
 }
 
-const credentialsField = "chart.credentialsSecret"
+const credentialsField = "chart.credentialsSecret" //nolint:gosec // no credential: the name of a field
 
 // readLogin takes a Secret's values for a chart. The Secret itself has to say for which
 // repository or registry it is: else any Secret of the namespace with a password could be sent
