@@ -20,7 +20,7 @@ func (e *Engine) Clock(now func() time.Time) { e.now = now }
 
 // OutOfThePodsNetwork has the Engine reach no pod itself. It is called before Run.
 func (e *Engine) OutOfThePodsNetwork() {
-	e.ports.dial = func(context.Context, string) error { return context.DeadlineExceeded }
+	e.ports.reach.Dial = func(context.Context, string) error { return context.DeadlineExceeded }
 }
 
 // Converge makes the cluster follow an App as it is given.

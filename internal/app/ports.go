@@ -2,13 +2,8 @@ package app
 
 import (
 	"context"
-	"errors"
-	"net"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +13,7 @@ import (
 	crevent "sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
+	"github.com/pipeops/pipeops-vm-agent/internal/podport"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -29,20 +25,16 @@ const (
 	maxPortTries = time.Minute
 	// mutePorts is how often a pod is tried that can be reached in no way.
 	mutePorts = 3
-
-	dialTimeout    = 2 * time.Second
-	forwardTimeout = 5 * time.Second
 )
 
 // ports tries the TCP ports that Apps declare and that no probe looks at. Each pod is tried
 // until all its ports accept a connection, and never again then.
 type ports struct {
-	dial    func(ctx context.Context, address string) error
-	forward func(ctx context.Context, pod *corev1.Pod, port int32) error
-	leads   func() bool
-	now     func() time.Time
-	resync  chan<- crevent.TypedGenericEvent[*App]
-	queue   workqueue.TypedDelayingInterface[types.UID]
+	reach  podport.Reach
+	leads  func() bool
+	now    func() time.Time
+	resync chan<- crevent.TypedGenericEvent[*App]
+	queue  workqueue.TypedDelayingInterface[types.UID]
 
 	mu   sync.Mutex
 	pods map[types.UID]*portsOf
@@ -60,16 +52,8 @@ type portsOf struct {
 }
 
 func newPorts(e *Engine) *ports {
-	var d net.Dialer
 	return &ports{
-		dial: func(ctx context.Context, address string) error {
-			conn, err := d.DialContext(ctx, "tcp", address)
-			if err == nil {
-				_ = conn.Close()
-			}
-			return err
-		},
-		forward: e.tryForward, leads: e.leadership.leads, now: func() time.Time { return e.now() }, resync: e.leadership.resync,
+		reach: podport.NewReach(e.forwarder()), leads: e.leadership.leads, now: func() time.Time { return e.now() }, resync: e.leadership.resync,
 		queue: workqueue.NewTypedDelayingQueue[types.UID](), pods: map[types.UID]*portsOf{},
 	}
 }
@@ -162,14 +146,14 @@ func (p *ports) try(ctx context.Context, uid types.UID) {
 	var open []int32
 	got, mute := diagnose.PortTry{}, false
 	for _, port := range left {
-		switch p.reach(ctx, pod, port) {
-		case portOpen:
+		switch p.reach.Port(ctx, pod, port) {
+		case podport.Open:
 			open = append(open, port)
-		case portRefused:
+		case podport.Refused:
 			got.Refused = port
-		case portLoopback:
+		case podport.Loopback:
 			got.Loopback = port
-		case portMute:
+		case podport.Mute:
 			mute = true
 		}
 	}
@@ -212,37 +196,4 @@ func (p *ports) tell(ctx context.Context, key runnerapi.Key) {
 	case p.resync <- crevent.TypedGenericEvent[*App]{Object: &App{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}}:
 	case <-ctx.Done():
 	}
-}
-
-// portState is what one try of one port got.
-type portState int
-
-const (
-	portMute portState = iota // the pod cannot be reached
-	portOpen
-	portRefused
-	portLoopback
-)
-
-// reach tries a port from outside, and inside the pod where that gets no connection: a
-// NetworkPolicy can refuse the agent just as the pod does. Only what both refuse is refused.
-func (p *ports) reach(ctx context.Context, pod *corev1.Pod, port int32) portState {
-	direct, cancel := context.WithTimeout(ctx, dialTimeout)
-	outside := p.dial(direct, net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(port))))
-	cancel()
-	if outside == nil {
-		return portOpen
-	}
-	inside, cancel := context.WithTimeout(ctx, forwardTimeout)
-	err := p.forward(inside, pod, port)
-	cancel()
-	switch {
-	case err == nil && errors.Is(outside, syscall.ECONNREFUSED):
-		return portLoopback
-	case err == nil:
-		return portOpen
-	case strings.Contains(err.Error(), "connection refused"):
-		return portRefused
-	}
-	return portMute
 }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
+	"github.com/pipeops/pipeops-vm-agent/internal/podport"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -31,7 +32,7 @@ import (
 const maxPods = 500
 
 // Checker says how workloads are that are no Apps. It reads them from the API
-// server each time: nothing is cached.
+// server each time: nothing of them is cached.
 type Checker struct {
 	config        *rest.Config
 	stabilization diagnose.Stabilization
@@ -40,6 +41,8 @@ type Checker struct {
 	mu   sync.Mutex
 	api  client.Client // made when it is used first
 	pods corev1client.PodsGetter
+
+	ports ports
 }
 
 // New makes a Checker. It asks the cluster nothing yet.
@@ -150,6 +153,7 @@ func (c *Checker) find(ctx context.Context, api client.Client, w client.Object) 
 	if err := g.Add(ctx, all, &ev); err != nil {
 		return diagnose.Finding{}, ev, err
 	}
+	ev.Ports, ev.Container = c.ports.of(ctx, &ev, c.now)
 	return diagnose.Find(ev), ev, nil
 }
 
@@ -372,6 +376,7 @@ func (c *Checker) client() (client.Client, error) {
 		return nil, fmt.Errorf("prepare the client that reads logs: %w", err)
 	}
 	c.api, c.pods = api, core
+	c.ports.reach = podport.NewReach(podport.Forwarder{Config: rc, Core: core.RESTClient()})
 	return api, nil
 }
 

@@ -84,6 +84,10 @@ func TestWorkloadsOfAnyKindAreDiagnosed(t *testing.T) {
 				"args:", "volumeMounts: [{name: v, mountPath: /v}], args:").Replace(template("Always", image))),
 			runnerapi.ObjectFailed, runnerapi.CauseMissingSecret, "nowhere",
 		},
+		"silent": {
+			deployment + strings.Replace(pods, "args:", "ports: [{containerPort: 9999}], args:", 1),
+			runnerapi.ObjectFailed, runnerapi.CausePortNotListening, "nothing listens at TCP port 9999, which the workload declares",
+		},
 		"trying": {retried, runnerapi.ObjectInProgress, "", "another try"},
 		"never": {
 			"apiVersion: batch/v1\nkind: CronJob\nspec: {schedule: 0 0 31 2 *, jobTemplate: {spec: {template: " + template("Never", image) + "}}}",

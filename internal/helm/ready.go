@@ -65,7 +65,7 @@ func (w *waiter) checking(helms check, jobs bool) check {
 // what a chart brings was made before anything is waited for.
 var mends = []runnerapi.Cause{
 	runnerapi.CauseCrashLoop, runnerapi.CauseProbeFailing, runnerapi.CauseImagePullFailed, runnerapi.CauseUnschedulable,
-	runnerapi.CauseVolumeNotBound, runnerapi.CauseNodeLost, runnerapi.CauseEvicted,
+	runnerapi.CauseVolumeNotBound, runnerapi.CauseNodeLost, runnerapi.CauseEvicted, runnerapi.CausePortNotListening,
 }
 
 // broken is final at once, or after a while for what may mend itself.

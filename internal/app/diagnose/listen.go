@@ -30,6 +30,27 @@ func Unprobed(spec runnerapi.AppSpec) (ports []int32) {
 	return ports
 }
 
+// DeclaredPort is a TCP port that a container declares.
+type DeclaredPort struct {
+	Container string
+	Number    int32
+}
+
+// DeclaredPorts are those of a pod's containers that no probe looks at.
+func DeclaredPorts(pod *corev1.Pod) (ports []DeclaredPort) {
+	for _, c := range pod.Spec.Containers {
+		if c.StartupProbe != nil || c.ReadinessProbe != nil || c.LivenessProbe != nil {
+			continue
+		}
+		for _, port := range c.Ports {
+			if port.Protocol == "" || port.Protocol == corev1.ProtocolTCP {
+				ports = append(ports, DeclaredPort{c.Name, port.ContainerPort})
+			}
+		}
+	}
+	return ports
+}
+
 // ListensBy is when a pod's program has to listen: after the stay of a pod without probes,
 // counted from when it became ready.
 func (s Stabilization) ListensBy(pod *corev1.Pod) (by time.Time, ready bool) {

@@ -1,4 +1,4 @@
-package app
+package podport_test
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/podport"
 )
 
 // TestWhatAPortIsSaidToBe is of what a pod and a NetworkPolicy can do to the agent's connections.
@@ -23,7 +25,7 @@ func TestWhatAPortIsSaidToBe(t *testing.T) {
 	require.NoError(t, free.Close())
 	t.Cleanup(func() { _ = listener.Close() })
 
-	dial := newPorts(&Engine{leadership: &leadership{}}).dial
+	dial := podport.NewReach(podport.Forwarder{}).Dial
 	blocked := func(context.Context, string) error { return context.DeadlineExceeded }
 	inside := func(err error) func(context.Context, *corev1.Pod, int32) error {
 		return func(context.Context, *corev1.Pod, int32) error { return err }
@@ -34,20 +36,20 @@ func TestWhatAPortIsSaidToBe(t *testing.T) {
 		port    int
 		dial    func(context.Context, string) error
 		forward error
-		want    portState
+		want    podport.State
 	}{
-		"it listens":                             {open, dial, forbidden, portOpen},
-		"nothing listens":                        {closed, dial, refused, portRefused},
-		"it listens on the loopback alone":       {closed, dial, nil, portLoopback},
-		"refused, and the pod cannot be reached": {closed, dial, forbidden, portMute},
-		"no way, and it listens":                 {open, blocked, nil, portOpen},
-		"no way, and nothing listens":            {closed, blocked, refused, portRefused},
-		"no way at all":                          {open, blocked, forbidden, portMute},
+		"it listens":                             {open, dial, forbidden, podport.Open},
+		"nothing listens":                        {closed, dial, refused, podport.Refused},
+		"it listens on the loopback alone":       {closed, dial, nil, podport.Loopback},
+		"refused, and the pod cannot be reached": {closed, dial, forbidden, podport.Mute},
+		"no way, and it listens":                 {open, blocked, nil, podport.Open},
+		"no way, and nothing listens":            {closed, blocked, refused, podport.Refused},
+		"no way at all":                          {open, blocked, forbidden, podport.Mute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := &ports{dial: c.dial, forward: inside(c.forward)}
+			p := podport.Reach{Dial: c.dial, Forward: inside(c.forward)}
 			pod := &corev1.Pod{Status: corev1.PodStatus{PodIP: "127.0.0.1"}}
-			assert.Equal(t, c.want, p.reach(t.Context(), pod, int32(c.port)))
+			assert.Equal(t, c.want, p.Port(t.Context(), pod, int32(c.port)))
 		})
 	}
 }
