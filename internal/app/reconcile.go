@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -211,6 +212,9 @@ func (e *Engine) converge(ctx context.Context, a *App) (made, error) {
 	w, err := e.convergeWorkload(ctx, a)
 	if err != nil {
 		refusal, err := refusalOf(err)
+		if refusal != nil { // of a webhook that is down the API server names no object
+			refusal.Object = cmp.Or(refusal.Object, kindPath(kindOf(blank(a.Spec.Type)), a.Name))
+		}
 		have, lookErr := e.ownWorkload(ctx, a)
 		return made{workload: have, refusal: refusal}, errors.Join(err, lookErr)
 	}

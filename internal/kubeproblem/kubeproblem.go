@@ -177,8 +177,16 @@ func admission(message string) error {
 		"the cluster refused it: %s", message)
 }
 
+// down is how the API server says, with a 500, that it could not reach a webhook.
+var down = regexp.MustCompile(`failed calling webhook "([^"]+)": (.*)`)
+
 func passing(s metav1.Status) error {
-	if refused(s.Message) { // a webhook that cannot be reached answers 500
+	if m := down.FindStringSubmatch(s.Message); m != nil {
+		return problem.Errorf(problem.Unavailable,
+			"bring webhook "+m[1]+" back, or ask its owner (kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations)",
+			"webhook %s of the cluster does not answer, so nothing is admitted: %s", m[1], m[2]).WithRetryAfter(2 * time.Second)
+	}
+	if refused(s.Message) {
 		return unavailable("an admission webhook of the cluster does not answer: " + s.Message)
 	}
 	p := unavailable("the Kubernetes API is busy or starting: " + s.Message)

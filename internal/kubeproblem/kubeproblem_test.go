@@ -59,6 +59,10 @@ func TestFrom(t *testing.T) {
 			err:  apierrors.NewForbidden(secrets, "db", errors.New(`admission webhook "policy.example.com" denied the request: no`)),
 			code: problem.Forbidden, detail: "refused", fix: "policy",
 		},
+		"webhook that is down": {
+			err:  apierrors.NewInternalError(errors.New(`failed calling webhook "guard.example.com": failed to call webhook: connection refused`)),
+			code: problem.Unavailable, detail: "webhook guard.example.com of the cluster does not answer", fix: "bring webhook guard.example.com back",
+		},
 		"busy":    {err: apierrors.NewTooManyRequests("slow down", 3), code: problem.TooManyRequests, fix: "later"},
 		"late":    {err: context.DeadlineExceeded, code: problem.Timeout, detail: "while testing"},
 		"network": {err: &net.OpError{Op: "dial", Err: errors.New("refused")}, code: problem.Unavailable, detail: "while testing"},

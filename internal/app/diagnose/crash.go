@@ -239,7 +239,7 @@ func lastWords(text string) (what, fix string) {
 }
 
 func logsFix(c container) string {
-	if c.status.Name != "" && len(c.pod.Spec.Containers) > 1 {
+	if c.status.Name != "" && len(c.pod.Spec.InitContainers)+len(c.pod.Spec.Containers) > 1 {
 		return "read why in the logs of container " + c.status.Name + " (logs --previous), and correct the App"
 	}
 	return "read why in its logs (logs --previous), and correct the App"

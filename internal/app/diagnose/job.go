@@ -45,7 +45,7 @@ func failedRun(j *batchv1.Job, cond batchv1.JobCondition, pods []*corev1.Pod) *r
 		d.Message = fmt.Sprintf("the run was not done within its deadline of %d s, and was stopped", ptr.Deref(j.Spec.ActiveDeadlineSeconds, 0))
 		d.Fix = "raise job.deadlineSeconds, or make the App faster"
 		return d
-	case end == nil && evictedPod(j, pods) != nil:
+	case evicts(evictedPod(j, pods), c.pod): // whatever signal that ended its process with
 		pod := evictedPod(j, pods)
 		d.Cause, d.Object = runnerapi.CauseEvicted, "pod/"+pod.Name
 		d.Message, d.Fix = "the run failed "+tries+": its pod was evicted: "+clip(pod.Status.Message), evictedFix
@@ -71,6 +71,11 @@ func failedRun(j *batchv1.Job, cond batchv1.JobCondition, pods []*corev1.Pod) *r
 		}
 	}
 	return d
+}
+
+// evicts says whether the pod that failed last, if any has a process that did, was evicted.
+func evicts(evicted, last *corev1.Pod) bool {
+	return evicted != nil && (last == nil || last.Name == evicted.Name)
 }
 
 // bare finds a pod without a controller that failed: nobody makes another.

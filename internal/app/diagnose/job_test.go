@@ -76,6 +76,29 @@ func TestRuns(t *testing.T) {
 	assert.Equal(t, "job/web-1", d.Object)
 }
 
+// TestARunWhosePodWasEvicted says so, though the eviction ended its process with a signal.
+func TestARunWhosePodWasEvicted(t *testing.T) {
+	j := failedJob("web-1", "")
+	gone := podOf(j, "web-1-1", corev1.ContainerStateTerminated{ExitCode: 137})
+	gone.Status.Phase, gone.Status.Reason = corev1.PodFailed, "Evicted"
+	gone.Status.Message = "Pod ephemeral local storage usage exceeds the total limit of containers 100Ki."
+	d := Find(Evidence{Job: j, Pods: []*corev1.Pod{gone}, Now: now}).Diagnosis
+	require.NotNil(t, d)
+	assert.Equal(t, runnerapi.CauseEvicted, d.Cause)
+	assert.Contains(t, d.Message, "its pod was evicted: Pod ephemeral local storage")
+	checkFix(t, d)
+}
+
+// TestADaemonSetThatChoosesNoNode is not said to be kept away by taints alone.
+func TestADaemonSetThatChoosesNoNode(t *testing.T) {
+	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "logs"}}
+	ds.Spec.Template.Spec.NodeSelector = map[string]string{"gpu": "yes"}
+	d := Find(Evidence{DaemonSet: ds, Now: now}).Diagnosis
+	require.NotNil(t, d)
+	assert.Contains(t, d.Message, "none fits their node selector")
+	assert.Contains(t, d.Fix, "correct nodeSelector")
+}
+
 // preparingPod is one whose containers are not started for so long.
 func preparingPod(since time.Duration) *corev1.Pod {
 	p := pod(waits("ContainerCreating", ""))

@@ -19,6 +19,13 @@ var (
 // schedule finds a pod that no node takes.
 func schedule(ev *Evidence) Finding {
 	if ds := ev.DaemonSet; ds != nil && ds.Status.DesiredNumberScheduled == 0 {
+		if pods := ds.Spec.Template.Spec; len(pods.NodeSelector) > 0 || pods.Affinity != nil {
+			return found(&runnerapi.Diagnosis{
+				Cause: runnerapi.CauseUnschedulable, Object: "daemonset/" + ds.Name,
+				Message: "no node takes the App's pods: none fits their node selector and affinity, or those that fit have taints" + listed(taintsOf(ev.Tainted)),
+				Fix:     "correct nodeSelector and affinity, label a node as they ask (kubectl get nodes --show-labels), or add a node that fits",
+			})
+		}
 		return found(&runnerapi.Diagnosis{
 			Cause: runnerapi.CauseUnschedulable, Object: "daemonset/" + ds.Name,
 			Message: "no node takes the App's pods: all have taints, or there is none" + listed(taintsOf(ev.Tainted)),
