@@ -44,6 +44,10 @@ func childMeta(a *App) metav1.ObjectMeta {
 	}
 }
 
+// Children are the objects that an App becomes, its workload first, before the agent marks them
+// with their digest.
+func Children(a *App) []client.Object { return children(a) }
+
 // children are the objects that an App becomes, its workload first.
 func children(a *App) []client.Object {
 	if a.Spec.Type != runnerapi.TypePipeline {

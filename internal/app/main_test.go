@@ -12,13 +12,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
@@ -210,31 +204,8 @@ func polled(limit time.Duration, condition func() bool) bool {
 func ownNamespace(t *testing.T, env *kubetest.Env) string {
 	t.Helper()
 	ns := env.Namespace(t)
-	t.Cleanup(func() { makeRoom(t, env, ns) })
+	t.Cleanup(func() { env.MakeRoom(t, ns) })
 	return ns
-}
-
-// makeRoom ends what a test has left running: the node has room for few pods, and what
-// does not fit is diagnosed. The test's Engine may have ended before, so nobody is waited
-// for to let an App go.
-func makeRoom(t *testing.T, env *kubetest.Env, namespace string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	var apps app.List
-	assert.NoError(t, env.Client.List(ctx, &apps, client.InNamespace(namespace)))
-	for i := range apps.Items {
-		a := &apps.Items[i]
-		held := client.RawPatch(apitypes.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-		assert.NoError(t, client.IgnoreNotFound(env.Client.Delete(ctx, a)))
-		assert.NoError(t, client.IgnoreNotFound(env.Client.Patch(ctx, a, held)))
-	}
-	for _, o := range []client.Object{
-		&appsv1.Deployment{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}, &batchv1.CronJob{}, &batchv1.Job{}, &corev1.Pod{},
-	} {
-		assert.NoError(t, env.Client.DeleteAllOf(ctx, o, client.InNamespace(namespace),
-			client.PropagationPolicy(metav1.DeletePropagationBackground), client.GracePeriodSeconds(0)))
-	}
 }
 
 // contains says whether a text has all of these parts.

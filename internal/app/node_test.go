@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/failures"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
@@ -94,7 +95,7 @@ func (n *simulated) run(t *testing.T) {
 			require.NoError(t, client.IgnoreNotFound(n.env.Client.Delete(t.Context(), pod, client.GracePeriodSeconds(0))))
 			continue
 		}
-		if podCondition(pod, corev1.PodReady) == corev1.ConditionTrue {
+		if failures.PodCondition(pod, corev1.PodReady) == corev1.ConditionTrue {
 			continue
 		}
 		before := pod.DeepCopy()
@@ -121,8 +122,8 @@ func TestNodeLost(t *testing.T) {
 	ns := ownNamespace(t, env)
 	e, _ := start(t, env, ns, nil)
 	node := simulate(t, env, "simulated-"+ns)
-	seen := newSightings()
-	seen.in(t, env, ns)
+	seen := failures.NewSightings()
+	seen.In(t, env, ns)
 	image := helloImage(t, env)
 	large := runnerapi.Resources{Requests: runnerapi.ResourceAmounts{CPU: "800"}}
 	apps := map[string]runnerapi.AppSpec{
@@ -159,13 +160,13 @@ func TestNodeLost(t *testing.T) {
 		}
 	}
 	for name, spec := range apps {
-		seen.expect(name, runnerapi.CauseNodeLost, disowned)
+		seen.Expect(name, runnerapi.CauseNodeLost, failures.Disowned)
 		deploy(t, e, key(ns, name), spec)
 	}
 	all("they run", fine)
 	all("its kubelet is silent from now on", lost("has not answered since"))
 	for name := range apps {
-		seen.report(t, name)
+		seen.Report(t, name)
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "db-0"}}
 	require.NoError(t, env.Client.Delete(t.Context(), pod), "as Kubernetes itself does after some minutes")

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/failures"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
@@ -21,34 +22,16 @@ func TestTaintedNode(t *testing.T) {
 	env := kubetest.Full(t)
 	ns := ownNamespace(t, env)
 	e := startByEvents(t, env, ns)
-	seen := newSightings()
-	seen.in(t, env, ns)
-	node := env.Cluster.NodeName()
-	image := helloImage(t, env)
-	for name, c := range map[string]struct {
-		close, open []string
-		trouble
-	}{
-		"tainted": {
-			[]string{"taint", "nodes", node, "dedicated=gpu:NoSchedule"}, []string{"taint", "nodes", node, "dedicated-"},
-			trouble{runnerapi.AppSpec{Image: image}, unscheduled, runnerapi.CauseUnschedulable, "dedicated=gpu:NoSchedule", "kubectl taint nodes NODE dedicated-", false},
-		},
-		"cordoned": {
-			[]string{"cordon", node}, []string{"uncordon", node},
-			trouble{runnerapi.AppSpec{Image: image}, unscheduled, runnerapi.CauseUnschedulable, "unschedulable", "kubectl uncordon", false},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			kubectl(t, env, c.close...)
-			t.Cleanup(func() { _, _ = env.Cluster.Kubectl(context.Background(), c.open...) })
-			seen.expect(name, c.cause, c.signal)
-			deploy(t, e, key(ns, name), c.spec)
-			checkTrouble(t, troubled(t, e, key(ns, name), c.trouble), c.trouble)
-			seen.report(t, name)
-			kubectl(t, env, c.open...)
-			within(t, podPatience, "the open node takes it", func() bool { return phaseOf(t, e, key(ns, name)) == runnerapi.PhaseHealthy })
-		})
-	}
+	seen := failures.NewSightings()
+	seen.In(t, env, ns)
+	f := failures.Named(t, failures.LoadImages(t, env), "tainted")[0]
+	f.Scene.Prepare(t, env, ns)
+	seen.Expect(f.Name, f.Cause, f.Signal)
+	deploy(t, e, key(ns, f.Name), f.Spec)
+	checkTrouble(t, troubled(t, e, key(ns, f.Name), f), f)
+	seen.Report(t, f.Name)
+	kubectl(t, env, "taint", "nodes", env.Cluster.NodeName(), "dedicated-")
+	within(t, podPatience, "the open node takes it", func() bool { return phaseOf(t, e, key(ns, f.Name)) == runnerapi.PhaseHealthy })
 }
 
 // hostPortPolicy has every pod of a namespace ask for a port of its node, as the
@@ -83,8 +66,8 @@ func TestHostPortClash(t *testing.T) {
 	env := kubetest.Full(t)
 	ns := ownNamespace(t, env)
 	e := startByEvents(t, env, ns)
-	seen := newSightings()
-	seen.in(t, env, ns)
+	seen := failures.NewSightings()
+	seen.In(t, env, ns)
 	cmd := env.Cluster.KubectlCommand(t.Context(), "apply", "-f", "-")
 	cmd.Stdin = strings.NewReader(strings.ReplaceAll(hostPortPolicy, "NAME", ns))
 	out, err := cmd.CombinedOutput()
@@ -102,13 +85,13 @@ func TestHostPortClash(t *testing.T) {
 		require.NoError(t, env.Client.Create(t.Context(), pod, client.DryRunAll))
 		return len(pod.Spec.Containers[0].Ports) == 1
 	})
-	c := trouble{
-		runnerapi.AppSpec{Image: image, Replicas: ptr.To[int32](2)}, unscheduled,
-		runnerapi.CausePortClash, "no node has host port 19100 free", "hostPort", true,
+	c := failures.Failure{
+		Spec: runnerapi.AppSpec{Image: image, Replicas: ptr.To[int32](2)}, Signal: failures.Unscheduled, Lives: true,
+		Cause: runnerapi.CausePortClash, Message: "no node has host port 19100 free", Fix: "hostPort",
 	}
-	seen.expect("monitored", c.cause, c.signal)
-	deploy(t, e, key(ns, "monitored"), c.spec)
+	seen.Expect("monitored", c.Cause, c.Signal)
+	deploy(t, e, key(ns, "monitored"), c.Spec)
 	checkTrouble(t, troubled(t, e, key(ns, "monitored"), c), c)
-	seen.report(t, "monitored")
+	seen.Report(t, "monitored")
 	within(t, podPatience, "one pod serves", func() bool { return phaseOf(t, e, key(ns, "monitored")) == runnerapi.PhaseDegraded })
 }

@@ -124,7 +124,7 @@ func TestANewLeaderLooksAfterItWasHeard(t *testing.T) {
 	rollOut(t, env, k)
 	settledIn(t, next.Engine, k, runnerapi.PhaseHealthy)
 	next.watches.close()
-	makeRoom(t, env, ns) // takes it down
+	env.MakeRoom(t, ns) // takes it down
 	require.False(t, exists(t, env, k, &app.App{}))
 	before := next.counted.Load()
 	received.setDeaf(false)

@@ -15,6 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/failures"
 	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
 )
 
@@ -113,13 +114,13 @@ func TestSlowStartIsNoFailure(t *testing.T) {
 	ns := ownNamespace(t, env)
 	e, _ := start(t, env, ns, nil)
 	k := key(ns, "slow")
-	complaints := newSightings()
-	complaints.expect(k.Name, "", says(3, "Unhealthy"))
-	complaints.in(t, env, ns)
+	complaints := failures.NewSightings()
+	complaints.Expect(k.Name, "", failures.Says(3, "Unhealthy"))
+	complaints.In(t, env, ns)
 	deploy(t, e, k, runnerapi.AppSpec{Image: helloImage(t, env), Args: []string{"-start-delay=6s"}, Probes: ready(8080)})
 	heard := follow(t, e, k)
 	within(t, podPatience, "it is healthy", func() bool { return heard.first(healthy) != nil })
-	assert.False(t, complaints.signal[k.Name].IsZero(), "the probe failed meanwhile")
+	assert.True(t, complaints.Seen(k.Name), "the probe failed meanwhile")
 	assert.Nil(t, heard.first(func(s runnerapi.AppStatus) bool { return s.Diagnosis != nil || s.Phase == runnerapi.PhaseFailed }))
 	assert.EqualValues(t, 1, heard.first(healthy).Status.ReadyReplicas)
 }
@@ -132,7 +133,7 @@ func TestUpForAMomentIsNotHealthy(t *testing.T) {
 	e, _ := start(t, env, ns, nil)
 	k := key(ns, "mayfly")
 	deploy(t, e, k, runnerapi.AppSpec{Image: helloImage(t, env), Args: []string{"-crash-after=1s"}})
-	require.NotNil(t, troubled(t, e, k, trouble{cause: runnerapi.CauseCrashLoop}).Status.Diagnosis)
+	require.NotNil(t, troubled(t, e, k, failures.Failure{Cause: runnerapi.CauseCrashLoop}).Status.Diagnosis)
 	heard := follow(t, e, k)
 	known := restarts(t, env, ns)
 	within(t, podPatience, "it ends twice more", func() bool { return restarts(t, env, ns) >= known+2 })
@@ -153,7 +154,7 @@ func TestACrashAfterSecondsIsNeverHealthy(t *testing.T) {
 		heard[name] = follow(t, e, key(ns, name))
 	}
 	for name, h := range heard {
-		a := troubled(t, e, key(ns, name), trouble{cause: runnerapi.CauseCrashLoop, message: "restarts in"})
+		a := troubled(t, e, key(ns, name), failures.Failure{Cause: runnerapi.CauseCrashLoop, Message: "restarts in"})
 		assert.Nil(t, h.first(healthy), name)
 		assert.NotEmpty(t, a.Status.Diagnosis.LastLines)
 		assert.NotNil(t, h.first(func(s runnerapi.AppStatus) bool { return strings.Contains(s.WaitingFor, "stay ready for 30s") }), name)

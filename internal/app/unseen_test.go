@@ -9,9 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/app"
@@ -28,89 +26,21 @@ func impatient(t *testing.T, env *kubetest.Env, ns string) *app.Engine {
 	return e
 }
 
-// TestAnAutoscalerWithoutFigures is of an App that asks for no CPU, of which the autoscaler is
-// to keep a percentage.
-func TestAnAutoscalerWithoutFigures(t *testing.T) {
+// TestASuspendedCronJob does well, and says that it does nothing. Those that do not run are in
+// test/failures.
+func TestASuspendedCronJob(t *testing.T) {
 	t.Parallel()
 	env := kubetest.Full(t)
 	ns := ownNamespace(t, env)
 	e := impatient(t, env, ns)
-	k := key(ns, "web")
-	deploy(t, e, k, runnerapi.AppSpec{
-		Image: helloImage(t, env), Autoscaling: &runnerapi.Autoscaling{Min: 1, Max: 2, CPUPercent: 50},
-		Resources: runnerapi.Resources{Requests: runnerapi.ResourceAmounts{CPU: "0"}},
+	off := key(ns, "off")
+	deploy(t, e, off, runnerapi.AppSpec{
+		Image: helloImage(t, env), Type: runnerapi.TypeCronJob, Schedule: &runnerapi.Schedule{Cron: "* * * * *", Suspended: true},
 	})
-	c := trouble{ // what lasts: at its start each has no figures
-		cause: runnerapi.CauseAutoscalingFailed, message: "no metrics returned matched known pods", fix: "resources.requests.cpu above 0", lives: true,
-	}
-	a := troubled(t, e, k, c)
-	checkTrouble(t, a, c)
-	assert.Equal(t, runnerapi.PhaseDegraded, a.Status.Phase)
-	assert.Equal(t, "horizontalpodautoscaler/web", a.Status.Diagnosis.Object)
-}
-
-func TestCronJobsThatDoNotRun(t *testing.T) {
-	t.Parallel()
-	env := kubetest.Full(t)
-	ns := ownNamespace(t, env)
-	e := impatient(t, env, ns)
-	image := helloImage(t, env)
-	never, hung, off := key(ns, "never"), key(ns, "hung"), key(ns, "off")
-	cron := func(s runnerapi.Schedule) runnerapi.AppSpec {
-		return runnerapi.AppSpec{Image: image, Type: runnerapi.TypeCronJob, Schedule: &s}
-	}
-	deploy(t, e, hung, cron(runnerapi.Schedule{Cron: "* * * * *", StartingDeadlineSeconds: ptr.To[int64](10)}))
-	deploy(t, e, never, cron(runnerapi.Schedule{Cron: "0 0 31 2 *"}))
-	deploy(t, e, off, cron(runnerapi.Schedule{Cron: "* * * * *", Suspended: true}))
-
-	c := trouble{cause: runnerapi.CauseNeverDue, message: "no time matches its schedule 0 0 31 2 *", fix: "schedule.cron"}
-	checkTrouble(t, troubled(t, e, never, c), c)
-
 	a := settled(t, e, off, 1)
 	assert.Equal(t, runnerapi.PhaseHealthy, a.Status.Phase)
 	require.Len(t, a.Status.Conditions, 1)
 	assert.Equal(t, runnerapi.ReasonSuspended, a.Status.Conditions[0].Reason)
-
-	within(t, 4*time.Minute, "the run that does not end is told of", func() bool {
-		a, err := e.Get(t.Context(), hung)
-		require.NoError(t, err)
-		return a.Status.Diagnosis != nil && a.Status.Diagnosis.Cause == runnerapi.CauseRunsSkipped
-	})
-	a, err := e.Get(t.Context(), hung)
-	require.NoError(t, err)
-	assert.Equal(t, runnerapi.PhaseDegraded, a.Status.Phase)
-	assert.Contains(t, a.Status.Diagnosis.Object, "job/hung-")
-	assert.Contains(t, a.Status.Diagnosis.Fix, "job.deadlineSeconds")
-}
-
-func TestAVolumeWhoseProvisionerIsMissing(t *testing.T) {
-	t.Parallel()
-	env := kubetest.Full(t)
-	ns := ownNamespace(t, env)
-	for name, mode := range map[string]storagev1.VolumeBindingMode{
-		"at-once": storagev1.VolumeBindingImmediate, "consumer": storagev1.VolumeBindingWaitForFirstConsumer,
-	} {
-		class := &storagev1.StorageClass{
-			ObjectMeta: metav1.ObjectMeta{Name: ns + "-" + name}, Provisioner: "nowhere.example.com", VolumeBindingMode: ptr.To(mode),
-		}
-		require.NoError(t, env.Client.Create(t.Context(), class))
-		t.Cleanup(func() { assert.NoError(t, client.IgnoreNotFound(env.Client.Delete(context.Background(), class))) })
-	}
-	e := impatient(t, env, ns)
-	for _, name := range []string{"at-once", "consumer"} {
-		deploy(t, e, key(ns, name), runnerapi.AppSpec{
-			Image: helloImage(t, env), Type: runnerapi.TypeStatefulSet,
-			Volumes: []runnerapi.Volume{{Name: "data", MountPath: "/data", Claim: &runnerapi.VolumeClaim{Size: "1Gi", StorageClass: ns + "-" + name}}},
-		})
-	}
-	for _, name := range []string{"at-once", "consumer"} {
-		c := trouble{
-			cause:   runnerapi.CauseVolumeNotBound,
-			message: "claim data-" + name + "-0 (storage class " + ns + "-" + name + ") after 5s: provisioner nowhere.example.com has not made it",
-			fix:     "provisioner nowhere.example.com of storage class " + ns + "-" + name,
-		}
-		checkTrouble(t, troubled(t, e, key(ns, name), c), c)
-	}
 }
 
 // TestPublicURLsAreThoseThatAreServed follows an Ingress without class, controller and

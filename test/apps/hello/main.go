@@ -45,6 +45,7 @@ type options struct {
 	sum        string
 	cat        bool
 	size       bool
+	write      string
 }
 
 func main() {
@@ -86,6 +87,7 @@ func parseFlags() options {
 	flag.StringVar(&o.sum, "sum", "", "print the SHA-256 of FILE and exit")
 	flag.BoolVar(&o.cat, "cat", false, "copy standard input to standard output and exit")
 	flag.BoolVar(&o.size, "size", false, "print the size of the terminal for each line of standard input, then exit")
+	flag.StringVar(&o.write, "write", "", "write FILE at the start, and exit 1 if that fails")
 	flag.StringVar(&o.get, "get", "", "print the answer to GET URL and exit, 1 unless it is 200")
 	flag.Parse()
 	return o
@@ -104,6 +106,12 @@ func run(ctx context.Context, o options) int {
 	}
 	if o.size {
 		return size()
+	}
+	if o.write != "" {
+		if err := os.WriteFile(o.write, []byte("written\n"), 0o600); err != nil {
+			log.Printf("cannot write: %v", err)
+			return 1
+		}
 	}
 	if !pause(ctx, o.startDelay) {
 		return 0

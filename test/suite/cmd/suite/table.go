@@ -15,7 +15,7 @@ const (
 	benchModule = "test/bench/peers"
 	// fuzzTime is how long each fuzz target looks for new inputs.
 	fuzzTime  = "30s"
-	partNames = "outages, race, databases, machines, hostile, contract, chaos, fuzz"
+	partNames = "outages, race, databases, machines, hostile, contract, failures, chaos, fuzz"
 )
 
 // release has the tests run that are the release suite's alone.
@@ -98,8 +98,9 @@ type part struct {
 var pages = []string{"docs", "README.md"}
 
 // parts are in the order in which a change should hear of a failure. `make test-all` runs them after
-// `make test` (12 minutes) in lanes: machines and race (33 minutes) beside databases, hostile,
-// contract and outages (32), with fuzz in the time that these leave; then chaos alone (15). An hour.
+// `make test` (12 minutes) in lanes: failures, machines and race (48 minutes) beside databases, hostile,
+// contract and outages (32), with fuzz in the time that these leave; then chaos alone (15). An hour and
+// a quarter.
 var parts = []part{
 	{
 		name: "databases", what: "every control-plane test on PostgreSQL", estimate: 11 * time.Minute, lane: serversLane, files: pages,
@@ -121,6 +122,12 @@ var parts = []part{
 		files: []string{"docs/openapi.json"},
 		jobs: func(m *module) []job {
 			return []job{{name: "generated requests", env: []string{"PIPEOPS_TEST_CONTRACT_REQUESTS=20000"}, packages: m.below("test/contract")}}
+		},
+	},
+	{
+		name: "failures", what: "each failure of workloads, as an App, a set and a release", estimate: 15 * time.Minute, lane: machinesLane,
+		jobs: func(m *module) []job {
+			return []job{{name: "failures", env: release, args: []string{"-v"}, packages: m.below("test/failures")}}
 		},
 	},
 	{

@@ -1,0 +1,132 @@
+package failures
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/render"
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+	"github.com/pipeops/pipeops-vm-agent/test/kubetest"
+	"github.com/pipeops/pipeops-vm-agent/test/suite"
+)
+
+func TestMain(m *testing.M) {
+	render.Child()
+	os.Exit(kubetest.Main(m))
+}
+
+// atATime is how many failures happen at a time, each to an App, a set and a release: a node of two
+// cores starts as many pods in some seconds.
+const atATime = 10
+
+// TestTheTableIsWhole: sixty failures, and of each is known what has to be said.
+func TestTheTableIsWhole(t *testing.T) {
+	names, missing := map[string]bool{}, 0
+	for _, f := range Table(Images{Hello: "hello", Root: "root", Named: "named", Foreign: "foreign", Odd: "odd"}) {
+		assert.False(t, names[f.Name], "%s is there twice", f.Name)
+		names[f.Name] = true
+		for what, text := range map[string]string{"cause": string(f.Cause), "object": f.Object, "message": f.Message, "fix": f.Fix} {
+			assert.NotEmpty(t, text, "%s: %s", f.Name, what)
+		}
+		assert.Equal(t, f.Change != nil, f.NoApp != "", "%s: what no App expresses has a reason", f.Name)
+		if f.NoApp != "" {
+			missing++
+		}
+	}
+	assert.GreaterOrEqual(t, len(names), 60)
+	assert.GreaterOrEqual(t, len(names)-missing, 60, "of Apps alone")
+}
+
+// TestFailures has each failure befall an App, a set of manifests and a release: the same is said of
+// the three, and none of them is called healthy.
+func TestFailures(t *testing.T) {
+	suite.Release(t, "each failure of the table, as an App, a set and a release")
+	env := kubetest.Full(t)
+	Classes(t, env)
+	for i, batch := range batches(Table(LoadImages(t, env))) {
+		t.Run(fmt.Sprint(i+1), func(t *testing.T) { befall(t, env, batch) })
+	}
+}
+
+// befall runs one batch, and takes down what it has made.
+func befall(t *testing.T, env *kubetest.Env, batch []Failure) {
+	t.Helper()
+	b := newBench(t, env, batch)
+	for _, f := range batch {
+		b.begin(t, f)
+	}
+	for _, f := range batch {
+		t.Run(f.Name, func(t *testing.T) {
+			for _, kind := range kinds {
+				if kind == anApp && f.NoApp != "" {
+					t.Logf("there is no App of it: %s", f.NoApp)
+					continue
+				}
+				t.Run(kind, func(t *testing.T) {
+					o := b.outcome(t, f, kind)
+					o.check(t, f, kind)
+					if f.Signal != nil && !f.Refused {
+						b.seen[kind].Report(t, f.Name)
+					}
+				})
+			}
+		})
+	}
+}
+
+// check holds what became of a failure against what has to be said of it.
+func (o outcome) check(t *testing.T, f Failure, kind string) {
+	t.Helper()
+	if !f.Later {
+		assert.False(t, o.healthy, "it was called healthy")
+	}
+	if f.Refused && kind != anApp {
+		require.Error(t, o.err)
+		t.Log(o.err)
+		assert.Contains(t, o.err.Error(), f.Message)
+		assert.Contains(t, o.err.Error(), f.Fix)
+		return
+	}
+	require.NoError(t, o.err)
+	f.Check(t, o.diagnosis)
+	if kind == anApp && !f.Lives {
+		assert.Equal(t, runnerapi.PhaseFailed, o.phase)
+	}
+	if kind != anApp {
+		assert.NotRegexp(t, `\b(the|an|this) App\b`, o.diagnosis.Message+o.diagnosis.Fix, "there is none")
+	}
+}
+
+// batches are failures that go on at the same time: those that take their time together, what the
+// node is needed for alone.
+func batches(all []Failure) (out [][]Failure) {
+	if only := os.Getenv("PIPEOPS_TEST_FAILURES"); only != "" { // NAME,NAME: while a test is written
+		names := strings.Split(only, ",")
+		all = slices.DeleteFunc(all, func(f Failure) bool { return !slices.Contains(names, f.Name) })
+	}
+	var slow, alone, rest []Failure
+	for _, f := range all {
+		switch {
+		case f.Scene != nil && f.Scene.Alone:
+			alone = append(alone, f)
+		case f.Slow:
+			slow = append(slow, f)
+		default:
+			rest = append(rest, f)
+		}
+	}
+	out = append(out, slices.Collect(slices.Chunk(rest, atATime))...)
+	if len(slow) > 0 {
+		out = append(out, slow)
+	}
+	for _, f := range alone {
+		out = append(out, []Failure{f})
+	}
+	return out
+}

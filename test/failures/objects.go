@@ -1,0 +1,97 @@
+package failures
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/app"
+	"github.com/pipeops/pipeops-vm-agent/internal/managed"
+)
+
+// Objects are what a failure is made of, its workload first.
+type Objects []client.Object
+
+// template is what the workload makes its pods of.
+func (o Objects) template() *corev1.PodTemplateSpec {
+	switch w := o[0].(type) {
+	case *appsv1.Deployment:
+		return &w.Spec.Template
+	case *appsv1.StatefulSet:
+		return &w.Spec.Template
+	case *appsv1.DaemonSet:
+		return &w.Spec.Template
+	case *batchv1.Job:
+		return &w.Spec.Template
+	case *batchv1.CronJob:
+		return &w.Spec.JobTemplate.Spec.Template
+	}
+	return nil
+}
+
+// pod changes the pods.
+func pod(change func(*corev1.PodSpec)) func(Objects) {
+	return func(o Objects) { change(&o.template().Spec) }
+}
+
+// bare leaves of the workload one of its pods.
+func bare(o Objects) {
+	t := o.template()
+	o[0] = &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, Spec: t.Spec,
+		ObjectMeta: metav1.ObjectMeta{Name: o[0].GetName(), Namespace: o[0].GetNamespace(), Labels: t.Labels},
+	}
+}
+
+// Manifest is what a failure's App would become, as somebody writes it who has no App.
+func (f Failure) Manifest(t *testing.T, namespace string) string {
+	t.Helper()
+	objects := Objects(app.Children(&app.App{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: f.Name}, Spec: f.Spec}))
+	if f.Change != nil {
+		f.Change(objects)
+	}
+	var out strings.Builder
+	for _, o := range objects {
+		o.SetOwnerReferences(nil)
+		raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+		require.NoError(t, err)
+		delete(raw, "status")
+		text, err := yaml.Marshal(raw)
+		require.NoError(t, err)
+		out.WriteString("---\n" + string(text))
+	}
+	return unmarked.Replace(out.String())
+}
+
+// unmarked takes away the marks of the agent's own objects, wherever they are.
+var unmarked = strings.NewReplacer(managed.By+": "+managed.ByAgent, "of: the-test", managed.App+":", "app:")
+
+// chart is the archive of a chart that brings a manifest.
+func chart(t *testing.T, manifest string) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	zipped := gzip.NewWriter(&out)
+	w := tar.NewWriter(zipped)
+	for _, file := range []struct{ name, text string }{
+		{"Chart.yaml", "apiVersion: v2\nname: failing\nversion: 1.0.0\n"}, {"templates/all.yaml", manifest},
+	} {
+		require.NoError(t, w.WriteHeader(&tar.Header{Name: "failing/" + file.name, Mode: 0o644, Size: int64(len(file.text))}))
+		_, err := io.WriteString(w, file.text)
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Close())
+	require.NoError(t, zipped.Close())
+	return out.Bytes()
+}

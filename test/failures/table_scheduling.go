@@ -1,0 +1,77 @@
+package failures
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+
+	"github.com/pipeops/pipeops-vm-agent/runnerapi"
+)
+
+// noNode is the label of no node.
+const noNode = "example.com/nowhere"
+
+func ofScheduling(i Images) []Failure {
+	asks := func(r runnerapi.ResourceAmounts) runnerapi.AppSpec {
+		return light(runnerapi.AppSpec{Image: i.Hello, Resources: runnerapi.Resources{Requests: r}})
+	}
+	unschedulable := func(name, noApp, message, fix string, change func(*corev1.PodSpec)) Failure {
+		f := Failure{
+			Name: name, Spec: runs(i.Hello), NoApp: noApp, Signal: Unscheduled,
+			Cause: runnerapi.CauseUnschedulable, Object: "pod/", Message: message, Fix: fix,
+		}
+		if change != nil {
+			f.Change = pod(change)
+		}
+		return f
+	}
+	chooses := "an App chooses no nodes"
+	all := []Failure{
+		unschedulable("selected", chooses, "node affinity/selector", "add a node that fits", func(p *corev1.PodSpec) {
+			p.NodeSelector = map[string]string{noNode: "yes"}
+		}),
+		unschedulable("affine", chooses, "node affinity/selector", "add a node that fits", func(p *corev1.PodSpec) {
+			p.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+					MatchExpressions: []corev1.NodeSelectorRequirement{{Key: noNode, Operator: corev1.NodeSelectorOpExists}},
+				}},
+			}}}
+		}),
+		unschedulable("no-device", "an App asks for CPU and memory alone", "Insufficient example.com/gpu", "add a node that has it", func(p *corev1.PodSpec) {
+			gpu := corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}
+			p.Containers[0].Resources.Limits, p.Containers[0].Resources.Requests = gpu, gpu
+		}),
+		unschedulable("gated", "an App has no scheduling gates", "it has scheduling gates example.com/later", "take them away", func(p *corev1.PodSpec) {
+			p.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/later"}}
+		}),
+		unschedulable("no-scheduler", "an App names no scheduler", "no scheduler named nobody", "correct schedulerName", func(p *corev1.PodSpec) {
+			p.SchedulerName = "nobody"
+		}),
+	}
+	all[3].Signal, all[4].Signal = nil, nil // but that nothing comes
+	all[3].Slow, all[4].Slow = true, true
+	large, larger := unschedulable("too-big", "", "the largest node", "resources.requests.cpu (now 900 per pod)", nil),
+		unschedulable("too-much-memory", "", "Insufficient memory", "resources.requests.memory", nil)
+	large.Spec, larger.Spec = asks(runnerapi.ResourceAmounts{CPU: "900"}), asks(runnerapi.ResourceAmounts{Memory: "9000Gi"})
+	spread := unschedulable("no-zone", "", "topology spread constraints", "add a node", nil)
+	spread.Spec = with(runs(i.Hello), func(s *runnerapi.AppSpec) {
+		s.Spread = &runnerapi.Spread{When: "Required", Over: []string{noNode}}
+	})
+	return append(all, large, larger, spread, Failure{
+		Name: "host-port", Spec: with(runs(i.Hello), func(s *runnerapi.AppSpec) { s.Replicas = ptr.To[int32](2) }),
+		NoApp: "an App asks for no port of its node", Lives: true,
+		Change: pod(func(p *corev1.PodSpec) {
+			p.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 8080, HostPort: 19101}}
+		}),
+		Signal: Unscheduled, Cause: runnerapi.CausePortClash, Object: "pod/", Message: "no node has host port 19101 free", Fix: "hostPort",
+	}, Failure{
+		Name: "daemon-nowhere", Spec: as(runnerapi.TypeDaemonSet, runs(i.Hello)), NoApp: chooses,
+		Change: func(o Objects) {
+			if d, is := o[0].(*appsv1.DaemonSet); is {
+				d.Spec.Template.Spec.NodeSelector = map[string]string{noNode: "yes"}
+			}
+		},
+		Cause: runnerapi.CauseUnschedulable, Object: "daemonset/", Message: "none fits their node selector", Fix: "correct nodeSelector",
+	})
+}
