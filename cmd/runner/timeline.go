@@ -148,7 +148,7 @@ func (c *timelineCommand) goOn(ctx context.Context, client *announce.SnapshotCli
 		q = page.Next(q)
 		if !page.More {
 			if !retry.Wait(ctx, timelinePoll) {
-				return nil //nolint:nilctx.Err() // intctx.Err()upted: following has no other end
+				return nil // following has no other end
 			}
 		}
 		next, err := client.Timeline(ctx, agentID, q)
