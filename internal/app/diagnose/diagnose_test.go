@@ -258,6 +258,24 @@ func TestReadinessProbe(t *testing.T) {
 	assert.Nil(t, Find(ev).Diagnosis)
 }
 
+// TestACrashBesideAStartupProbe: the kubelet has ended a container for its probe only after the
+// probe failed as often as it may.
+func TestACrashBesideAStartupProbe(t *testing.T) {
+	cause := func(run time.Duration) runnerapi.Cause {
+		p := pod(corev1.ContainerStatus{
+			RestartCount: 3, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 2, StartedAt: ago(run), FinishedAt: ago(0)}},
+		})
+		p.Spec.Containers[0].StartupProbe = &corev1.Probe{PeriodSeconds: 1, FailureThreshold: 60}
+		failure := ProbeFailure{Answer: "connection refused", Time: now.Add(-time.Second), First: now.Add(-run)}
+		d := Find(Evidence{Pods: []*corev1.Pod{p}, Now: now, Probes: map[types.UID]ProbeFailures{p.UID: {Startup: failure}}}).Diagnosis
+		require.NotNil(t, d)
+		return d.Cause
+	}
+	assert.Equal(t, runnerapi.CauseCrashLoop, cause(2*time.Second))
+	assert.Equal(t, runnerapi.CauseProbeFailing, cause(60*time.Second))
+}
+
 // With a startup probe the readiness probe's time begins when that has succeeded.
 func TestReadinessAfterASlowStart(t *testing.T) {
 	started := true

@@ -56,7 +56,7 @@ func probeKill(c container, ev *Evidence) Finding {
 	}
 	for _, kind := range []ProbeKind{Startup, Liveness} {
 		failure, failed := ev.Probes[c.pod.UID][kind]
-		if !failed || c.probeOf(kind) == nil || !failure.within(end) {
+		if p := c.probeOf(kind); !failed || p == nil || !failure.within(end) || ran(end) < soonestKill(p) {
 			continue
 		}
 		d := c.failing(kind, failure.Answer)
@@ -69,6 +69,13 @@ func probeKill(c container, ev *Evidence) Finding {
 		return Finding{Diagnosis: p.DeepCopy(), Recheck: left}
 	}
 	return Finding{}
+}
+
+// soonestKill is how long a container runs at least before the kubelet ends it for a probe that
+// has failed as often as it may. The times of a run are whole seconds. What ends before has ended
+// by itself.
+func soonestKill(p *corev1.Probe) time.Duration {
+	return seconds(p.InitialDelaySeconds) + tries(p) - seconds(max(p.PeriodSeconds, 1)) - time.Second
 }
 
 // within says whether the probe failed during a run that ended so. It may have
