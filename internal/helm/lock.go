@@ -189,7 +189,9 @@ func (l *lock) hold(ctx context.Context, lost func(error)) {
 		if !l.due() {
 			continue
 		}
-		once, cancel := context.WithTimeout(ctx, renewEvery)
+		// A renewal goes through to its end: where its answer is not awaited, nobody knows which
+		// version of the lock is ours, and it cannot be given back.
+		once, cancel := context.WithTimeout(context.WithoutCancel(ctx), renewEvery)
 		err := l.renew(once)
 		cancel()
 		l.mu.Lock()
