@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"syscall"
 	"time"
 )
 
@@ -153,6 +154,17 @@ func (s SlowAttack) Ended(ctx context.Context, t Target, every, patience time.Du
 	return Drip(conn, s.drips, every, patience), nil
 }
 
+// mount is Send on a busy machine, whose own handshake may be later than the server allows.
+func (t Target) mount(ctx context.Context, a Attack) (conn net.Conn, err error) {
+	for range 20 {
+		conn, err = t.Send(ctx, a)
+		if !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, io.EOF) {
+			break
+		}
+	}
+	return conn, err
+}
+
 // LeftOpen mounts all attacks at once and names those that the server does not end
 // within the patience, with the reason. allowed says what may be said to an attacker.
 func (t Target) LeftOpen(ctx context.Context, attacks []Attack, patience time.Duration, allowed func(said []byte) bool) (left []string, err error) {
@@ -165,7 +177,7 @@ func (t Target) LeftOpen(ctx context.Context, attacks []Attack, patience time.Du
 		}
 	}()
 	for i, a := range attacks {
-		if conns[i], err = t.Send(ctx, a); err != nil {
+		if conns[i], err = t.mount(ctx, a); err != nil {
 			return nil, fmt.Errorf("%s %s: %w", a.ALPN, a.Name, err)
 		}
 	}
