@@ -8,11 +8,13 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"fmt"
 	"math/big"
 	mathrand "math/rand/v2"
 	"net"
 	"net/url"
+	"syscall"
 	"testing"
 	"time"
 
@@ -85,12 +87,24 @@ func loopback() string {
 // Start serves again on the same address.
 func (a *Agent) Start() {
 	a.t.Helper()
-	ln, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", a.Address)
-	if err != nil {
-		a.t.Fatalf("listen on %s: %v", a.Address, err)
-	}
+	ln := a.listen()
 	a.Address = ln.Addr().String()
 	a.StartOn(ln)
+}
+
+// listen waits while a process that was just started still has the port: it has all of this one's
+// open files until it begins with its own program.
+func (a *Agent) listen() net.Listener {
+	a.t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		ln, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", a.Address)
+		if err == nil {
+			return ln
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(deadline) {
+			a.t.Fatalf("listen on %s: %v", a.Address, err)
+		}
+	}
 }
 
 // StartOn serves on a listener that may be no port, such as a tunnel's.

@@ -249,7 +249,8 @@ func elsewhere(t *testing.T) (all []string) {
 		require.NoError(t, err)
 		all = append(all, lines...)
 	}
-	for _, command := range []string{"cp", "node drain"} {
+	// A customer's CA is in the agent's tests: TestAPolicyTrustsKeysThatItKnows.
+	for _, command := range []string{"cp", "node drain", "credentials --endorse"} {
 		lines, err := harness.CommandLine(command)
 		require.NoError(t, err)
 		all = append(all, lines...)

@@ -98,6 +98,10 @@ func hostname(pid int) string {
 // AgentMemory is the agent's resident memory in bytes, 0 where it cannot be seen.
 func (s *System) AgentMemory(context.Context) (int64, error) { return s.agentMemory("VmRSS") }
 
+// AgentOwnMemory is what of that is the process' own. The rest is pages of its program, which the
+// kernel drops when it needs memory.
+func (s *System) AgentOwnMemory() (int64, error) { return s.agentMemory("RssAnon") }
+
 // AgentPeakMemory is the most that the agent's process has ever had resident.
 func (s *System) AgentPeakMemory(context.Context) (int64, error) { return s.agentMemory("VmHWM") }
 

@@ -1,0 +1,31 @@
+package e2e
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pipeops/pipeops-vm-agent/test/await"
+	"github.com/pipeops/pipeops-vm-agent/test/harness"
+)
+
+// TestAnAgentIsGivenAnotherToken by the commands of docs/enrolment.md. It has an identity and needs
+// none: it goes on as it was, and removes the token.
+func TestAnAgentIsGivenAnotherToken(t *testing.T) {
+	s := newShell(t)
+	s.env = append(s.env, "PIPEOPS_DATA_DIR="+sys.DataDir())
+	before := awaitListed(t, "the agent is listed", agentName, func(l listed) bool { return l.ID != "" })
+	block, err := harness.ShellWith("docs/enrolment.md", "create secret generic pipeops-agent")
+	require.NoError(t, err)
+	s.run(t, block+"kubectl -n pipeops rollout status deployment/pipeops-agent --timeout=2m\n")
+	require.NoError(t, sys.AwaitAgent(t.Context()))
+	await.Until(t, "the agent removes the token", func() bool {
+		secret, err := sys.Kube.Clientset.CoreV1().Secrets("pipeops").Get(t.Context(), "pipeops-agent", metav1.GetOptions{})
+		require.NoError(t, err)
+		return len(secret.Data["AGENT_TOKEN"]) == 0
+	})
+	after := awaitListed(t, "the agent is listed", agentName, func(l listed) bool { return l.State == "online" })
+	assert.Equal(t, before.ID, after.ID)
+}
