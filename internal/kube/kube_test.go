@@ -274,8 +274,8 @@ func TestRightsEndWhereTheyShould(t *testing.T) {
 	for what, try := range map[string]func() error{
 		"read all secrets":            func() error { return agent.List(t.Context(), &corev1.SecretList{}) },
 		"read secrets of a bystander": func() error { return agent.List(t.Context(), &corev1.SecretList{}, client.InNamespace("bystander")) },
-		"read its own enrolment token": func() error {
-			return agent.Get(t.Context(), client.ObjectKey{Namespace: "pipeops", Name: "pipeops-agent"}, &corev1.Secret{})
+		"read another Secret of its own namespace": func() error {
+			return agent.Get(t.Context(), client.ObjectKey{Namespace: "pipeops", Name: "release-credentials"}, &corev1.Secret{})
 		},
 		"bind cluster-admin":                 func() error { return bind(production, "cluster-admin") },
 		"bind its role in kube-system":       func() error { return bind("kube-system", "pipeops-agent-namespace") },
