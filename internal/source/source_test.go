@@ -157,12 +157,14 @@ func openWith(t *testing.T, env *kubetest.Env, builds source.Builds, by ...clock
 	return p
 }
 
-var turning sync.Once
+// turned has a sync.Once for each cluster that was turned on.
+var turned sync.Map
 
-// turnOn applies sources.yaml once for all tests, and waits until it holds.
+// turnOn applies sources.yaml once to each cluster of the tests, and waits until it holds.
 func turnOn(t *testing.T, env *kubetest.Env) {
 	t.Helper()
-	turning.Do(func() {
+	once, _ := turned.LoadOrStore(env, &sync.Once{})
+	once.(*sync.Once).Do(func() {
 		manifest, err := deployments.Sources()
 		require.NoError(t, err)
 		cmd := env.Cluster.KubectlCommand(t.Context(), "apply", "--server-side", "-f", "-")
