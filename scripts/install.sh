@@ -497,8 +497,9 @@ facts_replay() {
   while IFS='=' read -r key value; do
     line=$((line + 1))
     [[ -n $key && $key != '#'* ]] || continue
-    [[ $key =~ ^[A-Z0-9_]+$ ]] && fact_sound "$key" "$value" ||
+    if ! [[ $key =~ ^[A-Z0-9_]+$ ]] || ! fact_sound "$key" "$value"; then
       usage_error "line $line of $1 is no fact: record it with install.sh cluster-info -o env"
+    fi
     fact "$key" "$value"
   done <"$1"
   facts_wanted_override
