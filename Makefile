@@ -104,7 +104,7 @@ chaos: ## Everything fails at random for DURATION=1h; an accountant looks for wh
 	  $(if $(filter 1h,$(DURATION)),$(if $(findstring sabotage,$(CHAOS_FLAGS)),,-out docs/bench -page docs/chaos.md)) $(CHAOS_FLAGS)
 
 .PHONY: check
-check: check-setup tidy-check format-check lint vet vet-windows shell vuln race ## What CI runs beside the tests: tidy, format, lint (vet, import law), vet on Windows, shellcheck, govulncheck, race
+check: check-setup tidy-check format-check lint vet typecheck shell vuln race ## What CI runs beside the tests: tidy, format, lint (vet, import law), types on Windows and macOS, shellcheck, govulncheck, race
 
 ##@ Build
 .PHONY: build
@@ -175,10 +175,10 @@ vet: # what the linters do for all else
 	@echo "== go vet of the benchmark's own module"
 	@cd $(PEERS) && go vet ./...
 
-.PHONY: vet-windows
-vet-windows: # and, with the same build tags, macOS; `make release` builds both
-	@echo "== agent and Runner on Windows (some minutes the first time)"
-	@GOOS=windows go vet ./cmd/agent ./cmd/runner
+.PHONY: typecheck
+typecheck: # `make release` builds these
+	@echo "== agent and Runner on Windows and macOS"
+	@go run ./scripts/typecheck ./cmd/agent ./cmd/runner
 
 .PHONY: lint
 lint: ## golangci-lint with the list in .golangci.yaml, the import law among it
