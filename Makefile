@@ -104,7 +104,7 @@ chaos: ## Everything fails at random for DURATION=1h; an accountant looks for wh
 	  $(if $(filter 1h,$(DURATION)),$(if $(findstring sabotage,$(CHAOS_FLAGS)),,-out docs/bench -page docs/chaos.md)) $(CHAOS_FLAGS)
 
 .PHONY: check
-check: check-setup tidy-check format-check lint vet typecheck shell vuln race ## What CI runs beside the tests: tidy, format, lint (vet, import law), types on Windows and macOS, shellcheck, govulncheck, race
+check: check-setup tidy-check format-check lint vet typecheck shell prose vuln race ## What CI runs beside the tests: tidy, format, lint (vet, import law), types on Windows and macOS, shellcheck, vale, govulncheck, race
 
 ##@ Build
 .PHONY: build
@@ -184,6 +184,12 @@ typecheck: # `make release` builds these
 lint: ## golangci-lint with the list in .golangci.yaml, the import law among it
 	@echo "== golangci-lint (some two minutes the first time)"
 	@$(TOOL) golangci-lint run ./...
+
+.PHONY: prose
+prose: ## vale over documents and comments, with the rules in internal/tools/vale/styles
+	@echo "== vale (a minute the first time)"
+	@CGO_ENABLED=1 go tool -modfile=internal/tools/vale/go.mod vale --output=line \
+	  $$(git ls-files '*.md' '*.go' | grep -v -e '_test\.go$$' -e '/testdata/' -e zz_generated)
 
 .PHONY: shell
 shell: ## shellcheck over every script
