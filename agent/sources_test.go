@@ -50,7 +50,9 @@ func TestSourcesOfARevokedRunnerAreSuspended(t *testing.T) {
 	policy := filepath.Join(t.TempDir(), "policy.yaml")
 	require.NoError(t, os.WriteFile(policy, []byte(`rules: [{name: git, commands: ["*", put-source]}]`), 0o600))
 	p := planetest.Start(t, func(c *controlplane.Config) { c.HeartbeatInterval = 10 * time.Minute })
-	run(t, p, t.TempDir(), token(t, p), func(c *config.Config) { c.PolicyFile = policy })
+	run(t, p, t.TempDir(), token(t, p), func(c *config.Config) {
+		c.PolicyFile, c.FetchAddresses = policy, gitserver.Guard.Allowed
+	})
 	id := p.AwaitOnline(t, time.Time{})
 	ci, ops := visitor(t, p, "ci", "", id), visitor(t, p, "ops", "", id)
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -45,6 +46,7 @@ type Config struct {
 	UpdateDeadline    time.Duration
 	Stabilization     time.Duration
 	ChartHTTPHosts    []string
+	FetchAddresses    []netip.Prefix
 	BuildImage        string
 	BuildToolsImage   string
 	KubernetesStreams int
@@ -109,7 +111,15 @@ func assign(field any, value string) error {
 	case *string:
 		*f = strings.TrimSpace(value)
 	case *[]string:
-		*f = strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
+		*f = words(value)
+	case *[]netip.Prefix:
+		for _, word := range words(value) {
+			p, err := netip.ParsePrefix(word)
+			if err != nil {
+				return fmt.Errorf("%q is not a range of addresses (fix: write it as 127.0.0.0/8)", word)
+			}
+			*f = append(*f, p)
+		}
 	case *bool:
 		b, err := strconv.ParseBool(value)
 		if err != nil {
@@ -130,6 +140,10 @@ func assign(field any, value string) error {
 		*f = d
 	}
 	return nil
+}
+
+func words(value string) []string {
+	return strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 func readFile(path string) (map[string]any, error) {

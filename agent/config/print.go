@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"io"
+	"net/netip"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -30,6 +31,11 @@ func (c Config) shown(s setting) string {
 		value = *f
 	case *[]string:
 		value = strings.Join(*f, ",")
+	case *[]netip.Prefix:
+		for _, p := range *f {
+			value += "," + p.String()
+		}
+		value = strings.TrimPrefix(value, ",")
 	case *bool:
 		value = fmt.Sprint(*f)
 	case *int:

@@ -11,7 +11,7 @@ type setting struct {
 	def    string
 	usage  string
 	secret bool
-	field  func(*Config) any // *string, *[]string, *bool, *int or *time.Duration
+	field  func(*Config) any // *string, *[]string, *[]netip.Prefix, *bool, *int or *time.Duration
 }
 
 // Precedence, highest first: flag, environment, --config file, default.
@@ -73,6 +73,9 @@ var settings = []setting{
 	{key: "chartHttpHosts", env: "PIPEOPS_CHART_HTTP_HOSTS", flag: "chart-http-hosts",
 		usage: "hosts that Helm charts may be fetched from without TLS, as HOST or HOST:PORT with commas between (docs/releases.md); when empty, none",
 		field: func(c *Config) any { return &c.ChartHTTPHosts }},
+	{key: "fetchAddresses", env: "PIPEOPS_FETCH_ADDRESSES", flag: "fetch-addresses",
+		usage: "loopback, link-local or metadata addresses that charts and Git repositories may be fetched from all the same, as CIDR with commas between, e.g. 127.0.0.0/8; when empty, none",
+		field: func(c *Config) any { return &c.FetchAddresses }},
 	{key: "logLevel", env: "LOG_LEVEL", flag: "log-level", def: "info",
 		usage: "trace, debug, info, warn or error",
 		field: func(c *Config) any { return &c.LogLevel }},

@@ -163,7 +163,8 @@ func (f *follower) start() {
 	require.NoError(f.t, err)
 	f.engine = engine
 	f.keeper = source.New(source.Config{
-		REST: f.env.Agent, Namespace: kubetest.AgentNamespace, Apps: engine, Builds: f.agent(), Decide: f.policy.Decide,
+		Guard: gitserver.Guard,
+		REST:  f.env.Agent, Namespace: kubetest.AgentNamespace, Apps: engine, Builds: f.agent(), Decide: f.policy.Decide,
 		Leads: engine.Leads, Log: zerolog.New(zerolog.NewTestWriter(f.t)),
 	})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/scope"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -45,7 +46,7 @@ func newFetcher(opts Options) *fetcher {
 	if f.transport == nil {
 		t := http.DefaultTransport.(*http.Transport).Clone() // it heeds the environment's proxies
 		t.MaxIdleConns, t.ResponseHeaderTimeout = 2, fetchTimeout
-		f.transport = t
+		f.transport = opts.Guard.Transport(t)
 	}
 	return f
 }
@@ -128,7 +129,10 @@ func unfetched(at *url.URL, err error) error {
 		err = at2.Err
 	}
 	var dns *net.DNSError
+	var closed *egress.RefusedError
 	switch {
+	case errors.As(err, &closed):
+		return problem.Errorf(problem.Invalid, closed.Fix(), "%s cannot be fetched: %v", shown(at), closed).WithField("chart")
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return problem.Errorf(problem.Invalid, "check the host's name", "there is no host %s", at.Hostname()).WithField("chart")
 	case errors.Is(err, context.DeadlineExceeded):

@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +28,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 	"github.com/pipeops/pipeops-vm-agent/internal/scope"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
@@ -121,7 +124,7 @@ func TestChartsOfARepository(t *testing.T) {
 	_, err = get("", loginFor(t, s.URL+"/charts", "wrong"))
 	assert.Contains(t, refusal(t, err).Fix, "check username and password")
 	assert.NotContains(t, err.Error(), "wrong")
-	stranger := newFetcher(Options{})
+	stranger := newFetcher(Options{Guard: egress.Guard{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}})
 	_, err = stranger.chart(t.Context(), runnerapi.ChartSource{Repository: s.URL, Name: "web"}, nil)
 	assert.Contains(t, refusal(t, err).Detail, "certificate")
 	_, err = f.chart(t.Context(), runnerapi.ChartSource{Repository: "https://charts.invalid", Name: "web"}, nil)
@@ -391,4 +394,38 @@ func TestPathsOfTheKubernetesAPI(t *testing.T) {
 		assert.Equal(t, want.namespace, namespace, path)
 		assert.Equal(t, want.resource, resource, path)
 	}
+}
+
+// TestTheMachineItselfIsNoPlaceForCharts has an index refer to an address that the guard refuses.
+func TestTheMachineItselfIsNoPlaceForCharts(t *testing.T) {
+	var inside int
+	metadata := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { inside++ }))
+	defer metadata.Close()
+	outside := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "apiVersion: v1\nentries:\n  shop:\n    - {name: shop, version: 1.0.0, urls: ['"+metadata.URL+"/shop.tgz']}\n")
+	}))
+	require.NoError(t, outside.Listener.Close())
+	var err error
+	outside.Listener, err = new(net.ListenConfig).Listen(t.Context(), "tcp", "127.7.7.7:0")
+	require.NoError(t, err)
+	outside.Start()
+	defer outside.Close()
+
+	f := newFetcher(Options{
+		HTTPHosts: []string{"127.0.0.1", "127.7.7.7", "169.254.169.254"},
+		Guard:     egress.Guard{Allowed: []netip.Prefix{netip.MustParsePrefix("127.7.7.7/32")}},
+	})
+	for name, source := range map[string]runnerapi.ChartSource{
+		"what an index refers to": {Repository: outside.URL, Name: "shop", Version: "1.0.0"},
+		"a repository":            {Repository: metadata.URL, Name: "shop"},
+		"a registry":              {OCI: "oci://169.254.169.254/charts/shop", Version: "1.0.0"},
+	} {
+		_, err := f.chart(t.Context(), source, nil)
+		known := &problem.Error{}
+		require.ErrorAs(t, err, &known, name)
+		assert.Equal(t, problem.Invalid, known.Code, name)
+		assert.Contains(t, known.Detail, "loopback, link-local or metadata address", name)
+		assert.Contains(t, known.Fix, egress.Setting, name)
+	}
+	assert.Zero(t, inside)
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/pipeops/pipeops-vm-agent/internal/admission"
+	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/health"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
@@ -50,7 +51,9 @@ type Options struct {
 	Replica string
 	// HTTPHosts are HOST or HOST:PORT that charts may come from without TLS.
 	HTTPHosts []string
-	// Transport fetches charts; nil for one with the system's roots and proxies.
+	// Guard says to which addresses the agent connects for charts.
+	Guard egress.Guard
+	// Transport fetches charts, unguarded; nil for one with the system's roots and proxies.
 	Transport http.RoundTripper
 	// Render renders charts; the zero one is this very program, which calls render.Child.
 	Render render.Process

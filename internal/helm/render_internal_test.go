@@ -35,7 +35,7 @@ func TestAChartThatDoesNotRenderNamesTemplateAndLine(t *testing.T) {
 		"nil":       {"a: b\nb: {{ .Values.a.b.c }}\n", []string{"web/templates/a.yaml:2", "nil pointer"}},
 		"YAML":      {"a: b\n  c: d\n", []string{"web/templates/a.yaml", "line 2"}},
 		"no kind":   {"apiVersion: v1\nmetadata: {name: x}\n", []string{"web/templates/a.yaml", "Kind"}},
-		"recursion": {`{{ define "a" }}{{ include "a" . }}{{ end }}{{ include "a" . }}`, []string{"web/templates/a.yaml takes more than 64 MiB of memory"}},
+		"recursion": {`{{ define "a" }}{{ include "a" . }}{{ end }}{{ include "a" . }}`, []string{"web/templates/a.yaml"}}, // by its depth or its memory, whichever is reached first
 	} {
 		t.Run(what, func(t *testing.T) {
 			_, err := become(t, packed(t, "web/Chart.yaml", chartYAML, "web/templates/a.yaml", c.template), nil)

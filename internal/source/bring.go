@@ -105,7 +105,7 @@ func (k *Keeper) allowed(o *object, i runnerapi.Intent) error {
 
 // remote is the repository, with the credentials of the Secret that the spec names.
 func (k *Keeper) remote(ctx context.Context, o *object) (git.Remote, error) {
-	r := git.Remote{URL: o.Spec.URL, Proxy: k.Proxy}
+	r := git.Remote{URL: o.Spec.URL, Proxy: k.Proxy, Guard: k.Guard}
 	if o.Spec.Credentials == "" {
 		return r, nil
 	}

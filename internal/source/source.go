@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/kubeclient"
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
@@ -84,7 +85,9 @@ type Config struct {
 	// Render is the command that renders; see render.Process.
 	Render []string
 	// Proxy says through what HTTPS goes; nil for nothing.
-	Proxy  func(*url.URL) (*url.URL, error)
+	Proxy func(*url.URL) (*url.URL, error)
+	// Guard says to which addresses the agent connects for repositories.
+	Guard  egress.Guard
 	Limits git.Limits // git.DefaultLimits when zero
 	Log    zerolog.Logger
 }

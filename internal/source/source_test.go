@@ -137,7 +137,8 @@ func openWith(t *testing.T, env *kubetest.Env, builds source.Builds, by ...clock
 	command, err := render.Command()
 	require.NoError(t, err)
 	p.keeper = source.New(source.Config{
-		REST: env.Agent, Namespace: agent, Namespaces: only, Apps: engine, Decide: p.policy.Decide, Audit: p.audited.record,
+		Guard: gitserver.Guard,
+		REST:  env.Agent, Namespace: agent, Namespaces: only, Apps: engine, Decide: p.policy.Decide, Audit: p.audited.record,
 		Manifests: sets{manifests.New(manifests.Config{
 			REST: env.Agent, Namespace: agent, Namespaces: only, Workloads: health.New(env.Agent, settling),
 		})},

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 )
 
 // Server serves the repositories in a folder.
@@ -29,6 +32,9 @@ type Server struct {
 	// Requests counts what was asked over HTTPS, Packs how often a pack was.
 	Requests, Packs atomic.Int64
 }
+
+// Guard lets tests fetch from these servers, which listen on loopback.
+var Guard = egress.Guard{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
 
 // Start serves an empty folder over HTTPS. With a user it asks for that user's password.
 func Start(t *testing.T, username, password string) *Server {

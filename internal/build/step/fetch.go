@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
@@ -30,11 +31,12 @@ type Fetch struct {
 	CommitDir  string
 	SecretDir  string // GitSecret
 	ProxyOfEnv bool   // go through the proxy that the environment names
+	Guard      egress.Guard
 }
 
 // Run answers the commit whose files are in the context now.
 func (f Fetch) Run(ctx context.Context) (Result, error) {
-	remote := git.Remote{URL: f.URL}
+	remote := git.Remote{URL: f.URL, Guard: f.Guard}
 	if f.ProxyOfEnv {
 		remote.Proxy = func(u *url.URL) (*url.URL, error) { return http.ProxyFromEnvironment(&http.Request{URL: u}) }
 	}

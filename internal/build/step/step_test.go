@@ -50,7 +50,7 @@ func TestFetchGetsAFolderOfACommit(t *testing.T) {
 
 	var out strings.Builder
 	fetch := step.Fetch{
-		URL: server.URL("shop.git"), Ref: runnerapi.GitRef{Branch: "main"}, Path: "app", Secret: "git", Out: &out, Dir: t.TempDir(), CommitDir: t.TempDir(),
+		Guard: gitserver.Guard, URL: server.URL("shop.git"), Ref: runnerapi.GitRef{Branch: "main"}, Path: "app", Secret: "git", Out: &out, Dir: t.TempDir(), CommitDir: t.TempDir(),
 		SecretDir: secret(t, map[string]string{"url": server.URL("shop.git"), "username": user, "password": password, "ca.crt": string(server.CA())}),
 	}
 	result, err := fetch.Run(t.Context())

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+
+	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 )
 
 // Reason is the stable name of what went wrong.
@@ -25,6 +27,7 @@ const (
 	Unreachable   Reason = "unreachable"
 	Moved         Reason = "moved"
 	NotGit        Reason = "not_a_repository"
+	Forbidden     Reason = "address_forbidden"
 	Credentials   Reason = "credentials_invalid"
 )
 
@@ -47,7 +50,10 @@ var errTooMuch = errors.New("more than the limit")
 func network(err error, host string) error {
 	var known *Error
 	var dns *net.DNSError
+	var closed *egress.RefusedError
 	switch {
+	case errors.As(err, &closed):
+		return failed(Forbidden, closed.Fix(), "%s cannot be reached: %v", host, closed)
 	case errors.As(err, &known):
 		return known
 	case errors.Is(err, errTooMuch):

@@ -14,6 +14,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -23,6 +24,8 @@ type Remote struct {
 	Auth Auth
 	// Proxy says which proxy HTTPS goes through; nil for none. SSH goes through none.
 	Proxy func(*url.URL) (*url.URL, error)
+	// Guard says to which addresses the agent connects.
+	Guard egress.Guard
 }
 
 // session is a conversation about one repository.

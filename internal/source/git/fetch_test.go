@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/internal/source/git"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 	"github.com/pipeops/pipeops-vm-agent/test/gitserver"
@@ -41,7 +42,7 @@ func remote(t *testing.T, url string, secret map[string][]byte) git.Remote {
 	require.NoError(t, err)
 	auth, err := git.ReadAuth("deploy", secret, u)
 	require.NoError(t, err)
-	return git.Remote{URL: url, Auth: auth}
+	return git.Remote{Guard: gitserver.Guard, URL: url, Auth: auth}
 }
 
 func fetch(t *testing.T, r git.Remote, ref runnerapi.GitRef, folder string) (string, git.Files, error) {
@@ -141,7 +142,7 @@ func TestFilesOfACommitComeOverSSH(t *testing.T) {
 	refused(t, err, git.HostKey, "somebody may be between")
 	_, _, err = fetch(t, remote(t, ssh.URL("shop/deploy.git"), with("known_hosts", nil)), main, "")
 	refused(t, err, git.HostKey, "has no key for")
-	_, _, err = fetch(t, git.Remote{URL: ssh.URL("shop/deploy.git")}, main, "")
+	_, _, err = fetch(t, git.Remote{Guard: gitserver.Guard, URL: ssh.URL("shop/deploy.git")}, main, "")
 	refused(t, err, git.WantsPassword)
 }
 
@@ -184,7 +185,7 @@ func TestWhatGoesWrongIsNamed(t *testing.T) {
 		"host without address": {"https://git.invalid/a.git", nil, main, "", git.Unreachable, "git.invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := git.Remote{URL: c.url}
+			r := git.Remote{Guard: gitserver.Guard, URL: c.url}
 			if c.secret != nil {
 				r = remote(t, c.url, c.secret)
 			}
@@ -192,6 +193,23 @@ func TestWhatGoesWrongIsNamed(t *testing.T) {
 			refused(t, err, c.reason, c.part)
 		})
 	}
+}
+
+// TestTheMachineItselfIsNoPlaceForRepositories has servers at addresses that the guard refuses,
+// under a name and as an address.
+func TestTheMachineItselfIsNoPlaceForRepositories(t *testing.T) {
+	s := gitserver.Start(t, "", "")
+	s.Create(t, "shop/deploy.git").Commit(map[string]string{"app.yaml": "image: one\n"})
+	ssh := s.StartSSH(t)
+	byName := strings.Replace(ssh.URL("shop/deploy.git"), "127.0.0.1", "localhost", 1)
+	known := bytes.ReplaceAll(ssh.KnownHosts, []byte("127.0.0.1"), []byte("localhost"))
+	over := remote(t, byName, map[string][]byte{"url": []byte(byName), "identity": ssh.Identity, "known_hosts": known})
+	for _, r := range []git.Remote{{URL: s.URL("shop/deploy.git")}, {URL: "https://169.254.169.254/latest.git"}, over} {
+		r.Guard = egress.Guard{}
+		_, _, err := fetch(t, r, main, "")
+		refused(t, err, git.Forbidden, "loopback, link-local or metadata address")
+	}
+	assert.Zero(t, s.Requests.Load())
 }
 
 func TestLimitsHold(t *testing.T) {
@@ -266,7 +284,7 @@ func TestCredentialsGoNowhereElse(t *testing.T) {
 		http.Redirect(w, r, other.URL+r.URL.Path, http.StatusFound)
 	}))
 	t.Cleanup(first.Close)
-	r := git.Remote{URL: first.URL + "/shop.git", Auth: git.Auth{Username: "reader", Password: "correct horse"}}
+	r := git.Remote{Guard: gitserver.Guard, URL: first.URL + "/shop.git", Auth: git.Auth{Username: "reader", Password: "correct horse"}}
 	pool := first.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
 	r.Auth.Roots = pool
 	_, _, err := fetch(t, r, main, "")
@@ -360,7 +378,7 @@ func TestASilentServerIsLeft(t *testing.T) {
 	t.Cleanup(func() { _ = l.Close() })
 	limits := git.DefaultLimits
 	limits.Time = 200 * time.Millisecond
-	_, _, err = git.Fetch(t.Context(), git.Remote{URL: "https://" + l.Addr().String() + "/a.git"}, main, "", "", limits)
+	_, _, err = git.Fetch(t.Context(), git.Remote{Guard: gitserver.Guard, URL: "https://" + l.Addr().String() + "/a.git"}, main, "", "", limits)
 	refused(t, err, git.Timeout)
 	s := gitserver.Start(t, "", "")
 	ssh := s.StartSSH(t)
@@ -375,7 +393,7 @@ func TestASilentServerIsLeft(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, _, err = git.Fetch(ctx, git.Remote{URL: s.URL("a.git")}, main, "", "", git.DefaultLimits)
+	_, _, err = git.Fetch(ctx, git.Remote{Guard: gitserver.Guard, URL: s.URL("a.git")}, main, "", "", git.DefaultLimits)
 	require.ErrorIs(t, err, context.Canceled)
 }
 
@@ -390,7 +408,7 @@ func TestWhatIsNoGitServerIsNamed(t *testing.T) {
 	web.StartTLS()
 	t.Cleanup(web.Close)
 	for _, path := range []string{"/page", "/liar"} {
-		r := git.Remote{URL: web.URL + path, Auth: git.Auth{Roots: web.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}}
+		r := git.Remote{Guard: gitserver.Guard, URL: web.URL + path, Auth: git.Auth{Roots: web.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}}
 		_, _, err := fetch(t, r, main, "")
 		refused(t, err, git.NotGit)
 	}

@@ -52,7 +52,7 @@ func newHTTPS(u runnerapi.GitURL, r Remote, l Limits) *overHTTPS {
 	if s.scope == (runnerapi.GitURL{}) {
 		s.scope = u
 	}
-	s.client = &http.Client{Transport: transport, CheckRedirect: s.follow}
+	s.client = &http.Client{Transport: r.Guard.Transport(transport), CheckRedirect: s.follow}
 	return s
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"golang.org/x/crypto/ssh"
 
+	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
@@ -22,6 +23,7 @@ const maxSaid = 1 << 10
 type overSSH struct {
 	url    runnerapi.GitURL
 	auth   Auth
+	guard  egress.Guard
 	limits Limits
 
 	client  *ssh.Client
@@ -41,7 +43,7 @@ func (s *said) Write(p []byte) (int, error) {
 }
 
 func newSSH(u runnerapi.GitURL, r Remote, l Limits) *overSSH {
-	return &overSSH{url: u, auth: r.Auth, limits: l}
+	return &overSSH{url: u, auth: r.Auth, guard: r.Guard, limits: l}
 }
 
 func (s *overSSH) advertised(ctx context.Context) (*packp.AdvRefs, error) {
@@ -63,7 +65,7 @@ func (s *overSSH) dial(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.url.Address())
+	conn, err := (&net.Dialer{Control: s.guard.Control}).DialContext(ctx, "tcp", s.url.Address())
 	if err != nil {
 		return network(err, s.url.Host)
 	}
