@@ -22,24 +22,24 @@ const referenceHead = `# The agent's configuration
 
 <!-- Made from agent/config: go generate ./agent/config -->
 
-A setting is taken from the first place that has it: flag, environment variable, the YAML file that ` + "`--config`" + `
-names, default. What is wrong is said all at once, with the fix; an unknown key in the file is an error. No flag
-takes a secret: process arguments can be read by everybody on the machine.
+The agent takes a setting from the first place that has it: flag, environment variable, the YAML file that ` + "`--config`" + `
+names, default. The agent reports all errors at once, each with its fix. An unknown key in the file is an error. No flag
+takes a secret, because any user of the machine can read process arguments.
 
 ` + "`pipeops-agent print-config`" + ` shows the effective configuration, where each value comes from, and no secret.
 
 `
 
 const referenceTail = `
-The settings of the update are explained in [self-update.md](self-update.md).
+[self-update.md](self-update.md) explains the settings of the update.
 
-## What others read
+## Variables of other programs
 
 | environment | meaning |
 |---|---|
-| ` + "`HTTPS_PROXY`, `NO_PROXY`" + ` | proxy for HTTPS and for the tunnel: http, https or socks5, with user and password if it wants them, and then from a Secret ` + "`pipeops-agent-proxy`" + `; hosts that are reached without it. The Kubernetes API is reached by the same rules |
-| ` + "`GOMEMLIMIT`" + ` | soft limit of the process' memory, below that of the pod or unit; the manifest and the service have it at 116MiB |
-| ` + "`NOTIFY_SOCKET`, `WATCHDOG_USEC`" + ` | set by systemd: the agent tells it when it is ready and that it lives ([service.md](service.md)) |
+| ` + "`HTTPS_PROXY`, `NO_PROXY`" + ` | proxy for HTTPS and for the tunnel, and hosts that the agent reaches without it. The proxy is http, https or socks5. If it requires a user and password, set the variable from a Secret ` + "`pipeops-agent-proxy`" + `. The same rules apply to the Kubernetes API |
+| ` + "`GOMEMLIMIT`" + ` | soft limit of the process' memory, below that of the pod or unit; the manifest and the service set it to 116MiB |
+| ` + "`NOTIFY_SOCKET`, `WATCHDOG_USEC`" + ` | set by systemd: the agent notifies systemd that it is ready, and that it is alive ([service.md](service.md)) |
 
 ## A file
 
