@@ -60,7 +60,7 @@ func (r *release) say(format string, args ...any) { fmt.Fprintf(r.out, format+"\
 
 // compile makes the programs for all platforms.
 func (r *release) compile(ctx context.Context) error {
-	if err := os.MkdirAll(r.publish(), 0o755); err != nil { //nolint:gosec // a build output, for everybody
+	if err := os.MkdirAll(r.publish(), 0o755); err != nil { //nolint:gosec // a build output that all users may read
 		return err
 	}
 	for _, platform := range r.platforms {

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// CheckURL says what is wrong with an address to send to.
+// CheckURL returns what is wrong with a receiver's address.
 func CheckURL(text string, allowHTTP bool) error {
 	const form = "give https://HOST/PATH"
 	u, err := url.Parse(text)
@@ -27,23 +27,23 @@ func CheckURL(text string, allowHTTP bool) error {
 	return errors.New("--url: is not https; " + form)
 }
 
-// forbidden are no places for a receiver whatever the operator allows: clouds give
-// credentials away there to whoever asks from the machine.
+// forbidden are addresses that the operator can never allow for a receiver: clouds give out
+// credentials there to every client on the machine.
 var forbidden = prefixes(
 	"169.254.0.0/16", "fe80::/10", // link-local, and most clouds' metadata
 	"168.63.129.16/32", "100.100.100.200/32", "192.0.0.192/32", "fd00:ec2::254/128", // Azure's, Alibaba's, Oracle's, AWS'
 	"0.0.0.0/8", "::/128", "224.0.0.0/4", "ff00::/8", "255.255.255.255/32",
 )
 
-// private are addresses that are not on the internet (IANA's special-purpose
-// registries), or that stand for others which may not be.
+// private are addresses that are not on the internet (IANA's special-purpose registries), or that
+// may stand for such addresses.
 var private = prefixes(
 	"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "127.0.0.0/8", "::1/128", "fc00::/7", "fec0::/10",
 	"192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4",
 	"::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20", "5f00::/16",
 )
 
-// nat64 addresses hold one of IPv4, to which they lead.
+// nat64 addresses contain an IPv4 address, to which they lead.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
 func prefixes(list ...string) []netip.Prefix {
@@ -54,15 +54,15 @@ func prefixes(list ...string) []netip.Prefix {
 	return out
 }
 
-// guard says which addresses may be called.
+// guard decides which addresses may be called.
 type guard struct {
-	// loopbackOnly is for http, which nobody may read along.
+	// loopbackOnly is for http, whose traffic others must not be able to read.
 	loopbackOnly bool
 	allowPrivate bool
 }
 
-// control is net.Dialer's: it sees the address that a name stood for, right before it
-// is connected to, so a name that means another address next time gets nowhere.
+// control is a net.Dialer's Control. It gets the address of a name right before the connection, so
+// a name that resolves to another address next time is still checked.
 func (g guard) control(_, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
