@@ -1,8 +1,7 @@
-// Package agent is the agent's life: it finds out who it is or registers,
-// keeps its tunnels and the heartbeat going, serves the Runner API on the
-// tunnel's connections, runs the App engine, and drains when it is told to
-// stop. What the commands do in Kubernetes is internal/app's and
-// internal/kube's business.
+// Package agent runs the whole agent. It loads its identity or registers, keeps its tunnels and the
+// heartbeat going, serves the Runner API on the tunnel's connections, and runs the App engine. It
+// drains when it is asked to stop. Packages internal/app and internal/kube carry out commands in
+// Kubernetes.
 package agent
 
 import (
@@ -33,8 +32,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
-// What an agent may take to stop after SIGTERM: the pod's grace period is longer
-// than both together.
+// How long an agent may take to stop after SIGTERM. The pod's grace period is longer than both
+// together.
 const (
 	// handoverTimeout bounds the control plane's part: to send no more Runners here.
 	handoverTimeout = 5 * time.Second
@@ -42,29 +41,29 @@ const (
 	drainTimeout = 20 * time.Second
 )
 
-// Options make an Agent.
+// Options configure an Agent.
 type Options struct {
 	Config  config.Config
 	Version string
 	Log     zerolog.Logger
-	// Kubernetes is the cluster the agent works in.
+	// Kubernetes is the cluster in which the agent works.
 	Kubernetes *rest.Config
 	// Now is the clock; nil for the machine's.
 	Now func() time.Time
-	// ReleaseKeys are those that the program was built with, for customers who name
-	// none; with commas between.
+	// ReleaseKeys are the keys that the program was built with, separated by commas, for cluster
+	// owners who name none.
 	ReleaseKeys string
-	// Replica tells the replicas of one agent apart; the host's name when empty,
-	// which in a cluster is the pod's.
+	// Replica distinguishes the replicas of one agent. If empty, it is the host name, which in a
+	// cluster is the pod's name.
 	Replica string
-	// RenewalCheck is the longest time until the agent looks again whether its certificate is due
+	// RenewalCheck is the longest time until the agent checks again whether its certificate is due
 	// for renewal; a minute when zero.
 	RenewalCheck time.Duration
-	// Tracer makes spans of commands and heartbeats; nil for none.
+	// Tracer creates spans of commands and heartbeats; nil for none.
 	Tracer trace.TracerProvider
 }
 
-// Agent is one agent, from start to drain. It can be run once.
+// Agent is one agent, from start to drain. It can run only once.
 type Agent struct {
 	opts    Options
 	replica string
@@ -82,41 +81,41 @@ type Agent struct {
 	audit      *audit.Log
 
 	current atomic.Pointer[identity.Identity]
-	// news are what the control plane says of Runners.
+	// news is what the control plane reports about Runners.
 	news *news
-	// renewBy is when the control plane wants the certificate renewed; nil when it
-	// does not. hurry tells of a change.
+	// renewBy is when the control plane wants the certificate renewed, or nil. hurry signals a
+	// change.
 	renewBy atomic.Pointer[time.Time]
 	hurry   chan struct{}
-	// fresh tells of a new certificate.
+	// fresh signals a new certificate.
 	fresh chan struct{}
-	// cas is what this replica knows of the control plane's CAs.
+	// cas is what this replica knows about the control plane's CAs.
 	cas caState
-	// nodes is what is known of the frps nodes.
+	// nodes is what is known about the frps nodes.
 	nodes nodesState
 	// cluster is the UID of the agent's cluster, once it is known.
 	cluster atomic.Pointer[string]
-	// process names this process, and ticket is of the last answer to its heartbeat:
-	// by them the control plane notices that two go by one replica's name.
+	// process names this process, and ticket is from the last answer to its heartbeat. With them
+	// the control plane detects duplicate instances.
 	process, ticket string
-	// beat asks for a heartbeat soon: something changed.
+	// beat requests a heartbeat soon, because something changed.
 	beat chan struct{}
-	// routed asks for a comparison of the routes with those that the control plane has.
+	// routed requests a comparison of the routes with those that the control plane has.
 	routed chan struct{}
-	// updater is nil unless the customer has turned self-update on.
+	// updater is nil unless the cluster owner has enabled self-update.
 	updater *update.Updater
 	started time.Time
-	// draining is set when the agent is about to stop: nobody can nudge it any more.
+	// draining is set when the agent is about to stop: it no longer receives refresh requests.
 	draining atomic.Bool
-	// instruments count, and read parts: what runs with an identity.
+	// instruments count events and read the state of parts, which run with an identity.
 	instruments *instruments
 	parts       atomic.Pointer[parts]
 }
 
-// New makes an Agent. It does not talk to anybody yet.
+// New returns an Agent. It opens no connections yet.
 func New(opts Options) (*Agent, error) {
 	seen := &clusterSeen{now: time.Now}
-	kubernetes := kube.NewAPIServer(opts.Kubernetes, opts.Config.Namespace) // what Runners ask is not the agent's
+	kubernetes := kube.NewAPIServer(opts.Kubernetes, opts.Config.Namespace) // for Runners' requests, not the agent's
 	opts.Kubernetes = seen.watched(opts.Kubernetes)
 	k, err := kube.New(opts.Kubernetes, kube.Options{Namespace: opts.Config.Namespace, Namespaces: opts.Config.Namespaces})
 	if err != nil {
@@ -155,8 +154,8 @@ func New(opts Options) (*Agent, error) {
 	return a, nil
 }
 
-// Run lives the agent's life until ctx ends, then drains. It answers an error
-// when going on makes no sense: its text says what to do.
+// Run runs the agent until ctx ends, and then drains it. It returns an error if the agent cannot
+// continue; the error's text contains the fix.
 func (a *Agent) Run(ctx context.Context) error {
 	stopHealth, err := a.health.serve(ctx, a.opts.Config.HealthAddress, a.opts.Version, a.log)
 	if err != nil {
@@ -187,7 +186,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 }
 
-// errUnlessStopped drops errors that only say that ctx ended.
+// errUnlessStopped drops errors that only report the end of ctx.
 func errUnlessStopped(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return nil
@@ -207,7 +206,7 @@ func (a *Agent) serve(ctx context.Context) error {
 		return err
 	}
 	defer control.Close()
-	var sources *source.Keeper // is there before the engine runs
+	var sources *source.Keeper // exists before the engine runs
 	engine, err := app.New(app.Config{
 		RESTConfig: a.opts.Kubernetes, Log: a.log,
 		Namespace: a.opts.Config.Namespace, Namespaces: a.opts.Config.Namespaces,
@@ -238,8 +237,8 @@ func (a *Agent) serve(ctx context.Context) error {
 		return stateOK
 	})
 
-	// The parts outlive ctx by the drain: commands that run may finish, over a
-	// tunnel that is still up. When a part fails, all end.
+	// The parts outlive ctx by the drain: running commands may finish, over a tunnel that is still
+	// up. If a part fails, all end.
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	parts, life := errgroup.WithContext(life)
@@ -268,7 +267,7 @@ func (a *Agent) serve(ctx context.Context) error {
 		case <-ctx.Done():
 			a.leave(life, tun, engine)
 		case <-life.Done():
-			relaunch(nil) // or the updater would go on for ever, and with it the agent
+			relaunch(nil) // or the updater, and with it the agent, would run for ever
 		}
 		return nil
 	})
@@ -290,8 +289,8 @@ func (a *Agent) serve(ctx context.Context) error {
 	return nil
 }
 
-// leave hands over to the other replicas, if there are any: one of them leads, and
-// Runners that come now come to them.
+// leave hands over to the other replicas, if there are any: one of them leads, and new connections
+// of Runners go to them.
 func (a *Agent) leave(life context.Context, tun *tunnel.Set, engine *app.Engine) {
 	a.draining.Store(true)
 	a.beatSoon()

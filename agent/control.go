@@ -14,8 +14,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
-// firstContact makes the client for registration. The token's fingerprint, a CA
-// file or the system's roots say who is to be believed; the last is remembered.
+// firstContact returns the client for registration. The token's fingerprint, a CA file or the
+// system's roots decide which server is trusted; systemRoots reports the last case.
 func (a *Agent) firstContact(token controlapi.Token) (client *controlapi.Client, systemRoots bool, err error) {
 	roots, err := a.opts.Config.CAPool()
 	if err != nil {
@@ -30,8 +30,8 @@ func (a *Agent) firstContact(token controlapi.Token) (client *controlapi.Client,
 	return client, token.Fingerprint == "" && roots == nil, err
 }
 
-// client makes the client for everything after registration. It follows the
-// identity: a renewed certificate is used at the next connection, and with the next call.
+// client returns the client for everything after registration. It follows the identity: a renewed
+// certificate is used for the next connection, and with the next call.
 func (a *Agent) client(tun *tunnel.Set) (*controlapi.Client, error) {
 	source, err := a.controlPlaneTLS()
 	if err != nil {
@@ -40,7 +40,8 @@ func (a *Agent) client(tun *tunnel.Set) (*controlapi.Client, error) {
 	return a.newClient(source, tun)
 }
 
-// controlPlaneTLS is TLS with the HTTPS API, whose certificate may be another CA's.
+// controlPlaneTLS returns the TLS configuration for the HTTPS API, whose certificate may come from
+// another CA.
 func (a *Agent) controlPlaneTLS() (func() *tls.Config, error) {
 	extra, err := a.opts.Config.CAPool()
 	if err != nil {
@@ -49,8 +50,8 @@ func (a *Agent) controlPlaneTLS() (func() *tls.Config, error) {
 	return a.following(func(id *identity.Identity) *tls.Config { return id.ControlPlaneTLS(extra) }), nil
 }
 
-// following is TLS made of the identity of now: the same pointer for as long as certificate and
-// CAs are the same, whatever else changes.
+// following returns the TLS configuration for the current identity. It returns the same pointer for
+// as long as certificate and CAs are the same, even if other parts change.
 func (a *Agent) following(of func(*identity.Identity) *tls.Config) func() *tls.Config {
 	var (
 		mu   sync.Mutex
@@ -79,8 +80,8 @@ func (a *Agent) newClient(source func() *tls.Config, streams controlapi.Streams)
 // proxyFunc follows HTTPS_PROXY and NO_PROXY, for HTTPS and FRP alike.
 func proxyFunc() func(*url.URL) (*url.URL, error) { return httpproxy.FromEnvironment().ProxyFunc() }
 
-// passing says whether the control plane may answer otherwise later without
-// anybody changing anything.
+// passing reports whether the control plane may answer differently later without a change by the
+// operator.
 func passing(err error) bool {
 	var e *controlapi.Error
 	return !errors.As(err, &e) || e.Passing()

@@ -13,10 +13,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
 )
 
-// errNoToken is what an agent without identity and token can only say.
+// errNoToken is the error of an agent without identity and token.
 var errNoToken = errors.New("AGENT_TOKEN: is not set, and this agent has no identity that the control plane knows")
 
-// identify finds the agent's identity, or registers. Afterwards a.current is set.
+// identify loads the agent's identity, or registers. It sets a.current.
 func (a *Agent) identify(ctx context.Context) error {
 	id, err := a.newer(ctx, nil)
 	switch {
@@ -33,8 +33,8 @@ func (a *Agent) identify(ctx context.Context) error {
 	return nil
 }
 
-// registerAgain replaces an identity that is of no use, if there is one, by
-// that which another replica has got meanwhile, or by registering.
+// registerAgain replaces a useless identity: by one that another replica has got meanwhile, or by
+// registering.
 func (a *Agent) registerAgain(ctx context.Context, old *identity.Identity) error {
 	id, err := a.newer(ctx, old)
 	if err == nil && id == nil {
@@ -52,20 +52,19 @@ func (a *Agent) adopt(id *identity.Identity) {
 	a.current.Store(id)
 	select {
 	case a.fresh <- struct{}{}:
-	default: // nobody has looked at the one before yet
+	default: // the previous signal is still unread
 	}
 	a.health.set("identity", stateOK)
 }
 
-// elsewhere says whether the operator has pointed the agent to a control plane
-// other than the one that its identity is of.
+// elsewhere reports whether the operator has pointed the agent to a control plane other than the
+// one in its identity.
 func (a *Agent) elsewhere(id *identity.Identity) bool {
 	token, err := controlapi.ParseToken(a.opts.Config.Token)
 	return err == nil && token.Fingerprint != "" && !id.HasCA(token.Fingerprint)
 }
 
-// register asks for an identity until the control plane answers, one way or
-// the other.
+// register requests an identity until the control plane gives a final answer.
 func (a *Agent) register(ctx context.Context, old *identity.Identity) (*identity.Identity, error) {
 	if a.opts.Config.Token == "" {
 		return nil, a.noToken()
@@ -121,8 +120,8 @@ func (a *Agent) registration(ctx context.Context, key *ecdsa.PrivateKey) (contro
 	}, nil
 }
 
-// retry does one thing until it succeeds, fails for good or ctx ends. The
-// waits grow from one second to thirty, with jitter.
+// retry calls do until it succeeds, fails for good or ctx ends. The waits grow from one second to
+// thirty, with jitter.
 func (a *Agent) retry(ctx context.Context, what string, do func() error, passing func(error) bool) error {
 	for wait := newBackoff(); ; {
 		err := do()

@@ -17,23 +17,22 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// What the health port takes. Any pod may be able to reach it: one that takes all it can
-// must not keep the kubelet from asking.
+// The limits of the health port. Every pod may be able to reach it: a client that uses all it can
+// must not keep the kubelet out.
 const (
 	healthConnections = 256
 	healthPerPeer     = 32
 	healthTimeout     = 10 * time.Second
 )
 
-// stateOK is the state of a check that is well.
+// stateOK is the state of a successful check.
 const stateOK = "ok"
 
-// health is the one place that knows whether the agent is ready, and if not
-// what for.
+// health is the one place that knows whether the agent is ready, and if not, why.
 type health struct {
 	mu     sync.Mutex
 	checks map[string]func() string
-	worse  map[string]func() string // what degraded asks
+	worse  map[string]func() string // called by degraded
 }
 
 func newHealth() *health {
@@ -44,19 +43,19 @@ func newHealth() *health {
 	return h
 }
 
-// set notes a check's state: stateOK, or what is missing.
+// set records a check's state: stateOK, or what is missing.
 func (h *health) set(check, state string) {
 	h.ask(check, func() string { return state })
 }
 
-// ask has a check's state asked for whenever somebody wants to know it.
+// ask registers a function that returns a check's state on demand.
 func (h *health) ask(check string, state func() string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.checks[check] = state
 }
 
-// all are the checks, and whether each is well.
+// all returns the checks, and whether each is successful.
 func (h *health) all() map[string]bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -67,7 +66,7 @@ func (h *health) all() map[string]bool {
 	return all
 }
 
-// ready answers nil, or all that is missing.
+// ready returns nil, or an error that lists all that is missing.
 func (h *health) ready(context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -84,8 +83,8 @@ func (h *health) ready(context.Context) error {
 	return errors.New(strings.Join(missing, "; "))
 }
 
-// remark has asked what of a kind is not as it should be although the agent is ready; nil
-// when that is over.
+// remark registers a function that returns a problem of a kind that leaves the agent ready; nil
+// removes it.
 func (h *health) remark(kind string, worse func() string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -94,7 +93,7 @@ func (h *health) remark(kind string, worse func() string) {
 	}
 }
 
-// degraded says what is not as it should be although the agent is ready; empty for nothing.
+// degraded returns the problems that leave the agent ready; empty if there are none.
 func (h *health) degraded() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -107,8 +106,8 @@ func (h *health) degraded() string {
 	return strings.Join(all, "; ")
 }
 
-// serve answers /healthz and /readyz, on the only port that the agent always has, until the
-// function that it answers is called.
+// serve serves /healthz and /readyz, on the only port that the agent always has, until the returned
+// function is called.
 func (h *health) serve(ctx context.Context, address, version string, log zerolog.Logger) (stop func(), err error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -135,7 +134,7 @@ func (h *health) serve(ctx context.Context, address, version string, log zerolog
 	}, nil
 }
 
-// certificateState is for health. Until there is an identity that is what is missing.
+// certificateState is a function for ask. Until there is an identity, that is what is missing.
 func (a *Agent) certificateState() string {
 	id := a.current.Load()
 	if id == nil || a.now().Before(id.NotAfter()) {

@@ -16,21 +16,21 @@ import (
 const (
 	// busyInterval is the time between heartbeats while something changes.
 	busyInterval = 5 * time.Second
-	// drainInterval is the same while the agent drains: the control plane cannot
-	// nudge it, and who is revoked is to be cut off in time all the same.
+	// drainInterval is the same while the agent drains. It then receives no refresh requests, and
+	// revoked Runners must still be disconnected in time.
 	drainInterval = 2 * time.Second
 )
 
-// heartbeats tells the control plane that the agent is alive and how its
-// cluster is: often while something changes, else at the interval that the
-// control plane asks for. It ends with an error when the control plane will
-// not have this agent any more. revoked takes the names of revoked Runners from each answer.
+// heartbeats reports to the control plane that the agent is alive, and the state of its cluster:
+// often while it changes, otherwise at the interval that the control plane asks for. It returns an
+// error once the control plane finally refuses this agent. revoked receives the names of revoked
+// Runners in each answer.
 func (a *Agent) heartbeats(ctx context.Context, control *controlapi.Client, tun *tunnel.Set, engine *app.Engine, revoked func(runners []string)) error {
 	idle := time.Duration(a.current.Load().HeartbeatInterval) * time.Second
 	var last controlapi.Heartbeat
 	for {
 		next := busyInterval
-		tun.Settle(ctx) // so that the first one tells what came of the tunnel, and goes through it
+		tun.Settle(ctx) // so that the first one reports the tunnel's state, and goes through it
 		beat, err := a.observe(ctx, tun, engine.Leads())
 		if err != nil && ctx.Err() == nil {
 			a.log.Warn().Err(err).Msg("the cluster's figures could not be read; the heartbeat goes without them")
@@ -80,8 +80,8 @@ func (a *Agent) sendBeat(ctx context.Context, control *controlapi.Client, beat c
 	return answer, err
 }
 
-// waitBeat waits for the next heartbeat's time or for something to change. It
-// answers false when ctx has ended.
+// waitBeat waits until the next heartbeat is due or something changes. It returns false once ctx
+// has ended.
 func (a *Agent) waitBeat(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -94,16 +94,16 @@ func (a *Agent) waitBeat(ctx context.Context, d time.Duration) bool {
 	return true
 }
 
-// beatSoon asks for a heartbeat now.
+// beatSoon requests a heartbeat now.
 func (a *Agent) beatSoon() {
 	select {
 	case a.beat <- struct{}{}:
-	default: // one is due already
+	default: // one is already due
 	}
 }
 
-// observe is what this replica has to tell: the one that leads reads the cluster's
-// figures, the others only say that they live.
+// observe returns what this replica reports. The leader reads the cluster's figures; the others
+// only report that they are alive.
 func (a *Agent) observe(ctx context.Context, tun *tunnel.Set, leads bool) (controlapi.Heartbeat, error) {
 	beat := controlapi.Heartbeat{
 		Clock: a.now(), AgentVersion: a.opts.Version, RunnerAPIVersion: runnerAPIVersion,
@@ -121,9 +121,8 @@ func (a *Agent) observe(ctx context.Context, tun *tunnel.Set, leads bool) (contr
 	return beat, err
 }
 
-// catchUp takes up what another replica has stored, when the control plane does
-// not take this one's certificate any more: it was asleep while they renewed
-// twice, or registered anew.
+// catchUp loads what another replica has stored when the control plane no longer accepts this one's
+// certificate: this replica was suspended while the others renewed twice, or registered anew.
 func (a *Agent) catchUp(ctx context.Context, refusal error) {
 	var e *controlapi.Error
 	if !errors.As(refusal, &e) || e.Code != controlapi.CodeCertificateUnknown {
@@ -134,8 +133,8 @@ func (a *Agent) catchUp(ctx context.Context, refusal error) {
 	}
 }
 
-// same says whether two heartbeats tell of the same state: all but the clock
-// and the figures that never rest.
+// same reports whether two heartbeats describe the same state, apart from the clock and figures
+// that always change.
 func same(a, b controlapi.Heartbeat) bool {
 	for _, h := range []*controlapi.Heartbeat{&a, &b} {
 		h.Clock, h.Ticket = time.Time{}, ""
@@ -144,15 +143,14 @@ func same(a, b controlapi.Heartbeat) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// isRefused says whether the control plane knows this agent no more, or not as
-// one that it lets in.
+// isRefused reports whether the control plane no longer knows this agent, or no longer admits it.
 func isRefused(err error) bool {
 	var e *controlapi.Error
 	return isForgotten(err) || isCloned(err) || errors.As(err, &e) && e.Code == controlapi.CodeRevoked
 }
 
-// isForgotten says whether the control plane knows this agent no more: it was
-// removed, or the control plane was set up anew.
+// isForgotten reports whether the control plane no longer knows this agent: it was removed, or the
+// control plane was set up anew.
 func isForgotten(err error) bool {
 	var e *controlapi.Error
 	return errors.As(err, &e) && e.Code == controlapi.CodeAgentUnknown

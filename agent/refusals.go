@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// refusalPause is how long refusals of one kind are counted before another
-	// record of them: whoever knocks all day must not fill the audit log.
+	// refusalPause is how long refusals of one kind are counted before another record of them: a
+	// persistent client must not fill the audit log.
 	refusalPause = time.Minute
-	// refusalKinds bounds the kinds that are told apart: a Runner for a reason.
+	// refusalKinds bounds the kinds that are distinguished: a Runner and a reason.
 	refusalKinds = 64
 )
 
-// refusals puts into the audit log who was not let in: the first at once, those
-// that follow as one number.
+// refusals records refused Runners in the audit log: the first refusal at once, and later ones as a
+// number.
 type refusals struct {
 	record func(runnerapi.AuditRecord)
 	now    func() time.Time
@@ -36,7 +36,7 @@ type refusalKind struct {
 	open   bool
 }
 
-// refusalCount is what is not recorded yet of a kind.
+// refusalCount counts the unrecorded refusals of a kind.
 type refusalCount struct {
 	since time.Time // of the last record
 	more  int64
@@ -47,7 +47,7 @@ func newRefusals(record func(runnerapi.AuditRecord), now func() time.Time, log z
 	return &refusals{record: record, now: now, log: log, kinds: map[refusalKind]*refusalCount{}}
 }
 
-// note is for runnerapi.ServerTLSConfig.Refused.
+// note implements runnerapi.ServerTLSConfig.Refused.
 func (r *refusals) note(refusal runnerapi.Refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,7 +55,7 @@ func (r *refusals) note(refusal runnerapi.Refusal) {
 	kind := refusalKind{refusal.Code, refusal.Runner, refusal.Open}
 	known, ok := r.kinds[kind]
 	if !ok && len(r.kinds) >= refusalKinds {
-		kind = refusalKind{code: refusal.Code} // without the name, of which there are too many
+		kind = refusalKind{code: refusal.Code} // without the name, because there are too many
 		known, ok = r.kinds[kind]
 	}
 	if !ok {
@@ -70,7 +70,7 @@ func (r *refusals) note(refusal runnerapi.Refusal) {
 	}
 }
 
-// run records what was counted, until ctx ends and once more then.
+// run records the counts until ctx ends, and once more then.
 func (r *refusals) run(ctx context.Context) error {
 	ticker := time.NewTicker(refusalPause)
 	defer ticker.Stop()
@@ -85,8 +85,7 @@ func (r *refusals) run(ctx context.Context) error {
 	}
 }
 
-// flushAll records what was counted for at least so long, and forgets the kinds
-// that have become rare.
+// flushAll records counts that are at least so old, and forgets kinds that have become rare.
 func (r *refusals) flushAll(after time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -108,7 +107,7 @@ func (r *refusals) flush(known *refusalCount, now time.Time) {
 	known.since, known.more = now, 0
 }
 
-// tell records a refusal, and how many there were before it that were not told.
+// tell records a refusal, and the number of unrecorded ones before it.
 func (r *refusals) tell(refusal runnerapi.Refusal, at time.Time, before int64) {
 	message := refusal.Message
 	if refusal.Open {

@@ -12,25 +12,25 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
-// routesPause is how long changes of routes are gathered: a rollout is many.
+// routesPause is how long changes of routes are gathered: a rollout causes many.
 const routesPause = time.Second
 
-// led is what this replica does when it begins to lead.
+// led is called when this replica begins to lead.
 func (a *Agent) led() {
 	a.beatSoon()
 	a.routesSoon()
 }
 
-// routesSoon asks for a comparison of the routes now.
+// routesSoon requests a comparison of the routes now.
 func (a *Agent) routesSoon() {
 	select {
 	case a.routed <- struct{}{}:
-	default: // one is due already
+	default: // one is already due
 	}
 }
 
-// routesChanged is whom the engine tells of changes; nobody where the customer
-// has not turned ingress sync on.
+// routesChanged returns the function that the engine calls on changes; nil unless the cluster owner
+// has enabled ingress sync.
 func (a *Agent) routesChanged() func() {
 	if !a.opts.Config.EnableIngressSync {
 		return nil
@@ -38,11 +38,11 @@ func (a *Agent) routesChanged() func() {
 	return a.routesSoon
 }
 
-// syncRoutes keeps the control plane's routes of this agent what they are, until
-// ctx ends. It compares states instead of passing on changes: at the start, when
-// something changed, when a tunnel went down or came up (the control plane may be
-// one that was restored from a backup), and when this replica begins to lead. With
-// ingress sync turned off there are none, and those from before are withdrawn.
+// syncRoutes keeps the control plane's copy of this agent's routes up to date, until ctx ends. It
+// compares states and does not pass on changes. It does so at the start, after each change, and
+// when this replica begins to lead. It also does so when a tunnel goes down or comes up, because
+// the control plane may have been restored from a backup. With ingress sync disabled there are no
+// routes, and earlier ones are withdrawn.
 func (a *Agent) syncRoutes(ctx context.Context, control *controlapi.Client, tun *tunnel.Set, engine *app.Engine) error {
 	wait := newBackoff()
 	var theirs knownRoutes
@@ -73,7 +73,7 @@ func (a *Agent) syncRoutes(ctx context.Context, control *controlapi.Client, tun 
 			return nil
 		}
 		select {
-		case <-changed: // now or while we slept: this may be another control plane
+		case <-changed: // now or during the wait: this may be another control plane
 			theirs.sure = false
 		default:
 		}
@@ -86,11 +86,11 @@ type knownRoutes struct {
 	sure   bool
 }
 
-// compareRoutes sends the routes if the control plane has others. It asks first
-// where it does not know: most agents have no news after a reconnect.
+// compareRoutes sends the routes if the control plane has others. It asks first if it does not know
+// what the control plane has: most agents have no changes after a reconnect.
 func (a *Agent) compareRoutes(ctx context.Context, control *controlapi.Client, engine *app.Engine, theirs *knownRoutes) error {
 	if !engine.Leads() {
-		theirs.sure = false // another replica tells them meanwhile
+		theirs.sure = false // another replica sends them meanwhile
 		return nil
 	}
 	ours, err := a.routes(ctx, engine)
@@ -117,7 +117,7 @@ func (a *Agent) compareRoutes(ctx context.Context, control *controlapi.Client, e
 	return nil
 }
 
-// routes is the set as it is to be sent.
+// routes returns the routes to send.
 func (a *Agent) routes(ctx context.Context, engine *app.Engine) (controlapi.RoutesRequest, error) {
 	if !a.opts.Config.EnableIngressSync {
 		return controlapi.RoutesRequest{}, nil
@@ -129,7 +129,7 @@ func (a *Agent) routes(ctx context.Context, engine *app.Engine) (controlapi.Rout
 	return boundRoutes(routes)
 }
 
-// boundRoutes takes as many routes as may be sent, in their order.
+// boundRoutes returns as many routes as may be sent, in order.
 func boundRoutes(routes []app.Route) (controlapi.RoutesRequest, error) {
 	req, size := controlapi.RoutesRequest{Routes: []controlapi.Route{}}, 0
 	for i, r := range routes {
@@ -150,8 +150,8 @@ func boundRoutes(routes []app.Route) (controlapi.RoutesRequest, error) {
 	return req, nil
 }
 
-// sayRoutesRefused tells why the control plane did not take the routes; they are
-// sent again when they change. That the agent is not let in, the heartbeat tells.
+// sayRoutesRefused logs why the control plane refused the routes; they are sent again when they
+// change. It leaves out a refusal of the agent itself, which the heartbeat reports.
 func (a *Agent) sayRoutesRefused(err error) {
 	if isRefused(err) {
 		a.log.Debug().Err(err).Msg("the control plane did not take the routes")

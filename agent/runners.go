@@ -11,39 +11,39 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// news is what the control plane has said of Runners and of this agent, by which
-// Runners are let in: which certificates are revoked, and the agent's labels.
+// news is what the control plane has reported about Runners and about this agent. It decides which
+// Runners are admitted: it names the revoked certificates and the agent's labels.
 //
-// What it says is only good for as long as nothing may have changed unheard. When
-// the tunnel was down, or the control plane nudges, it has to be said again, by the
-// answer to a heartbeat that is sent later; until then nobody is let in.
+// It is only valid while no change can have been missed. After a tunnel was down, or after a
+// refresh request, it must be confirmed by the answer to a later heartbeat. Until then no Runner is
+// admitted.
 type news struct {
 	mu      sync.Mutex
 	revoked []string
 	labels  map[string]string
 	wanted  uint64 // counts the reasons to ask again
-	heard   uint64 // of which reason the last answer was the answer
+	heard   uint64 // the reason that the last answer covered
 	changed chan struct{}
 }
 
-// newNews knows nothing yet.
+// newNews returns news that must be requested first.
 func newNews() *news { return &news{wanted: 1, changed: make(chan struct{})} }
 
-// expire says that what is known may not be so any more.
+// expire marks the known state as possibly outdated.
 func (n *news) expire() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.wanted++
 }
 
-// ask is to be called before asking; its answer goes into tell with what was heard.
+// ask is called before a request; pass its result to tell with the answer.
 func (n *news) ask() uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.wanted
 }
 
-// tell takes what was heard when asked for that reason.
+// tell records the answer to a request with that reason.
 func (n *news) tell(reason uint64, revoked []string, labels map[string]string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -52,7 +52,7 @@ func (n *news) tell(reason uint64, revoked []string, labels map[string]string) {
 	n.changed = make(chan struct{})
 }
 
-// current waits until what is known is as of now or later.
+// current waits until the known state is as of now or later.
 func (n *news) current(ctx context.Context) error {
 	n.mu.Lock()
 	want := n.wanted
@@ -72,7 +72,8 @@ func (n *news) current(ctx context.Context) error {
 	}
 }
 
-// recheck has those who were let in looked at again: something else than the news has changed.
+// recheck makes open connections be checked again, because something other than the news has
+// changed.
 func (n *news) recheck() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -80,7 +81,7 @@ func (n *news) recheck() {
 	n.changed = make(chan struct{})
 }
 
-// next is closed at the next tell or recheck.
+// next returns a channel that is closed at the next tell or recheck.
 func (n *news) next() <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -96,10 +97,11 @@ func (n *news) isRevoked(serial string) bool {
 func (n *news) own() map[string]string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.labels // replaced, never written
+	return n.labels // replaced, never modified
 }
 
-// runnerTLS ends the Runner's TLS in the agent: what is between sees ciphertext.
+// runnerTLS returns the TLS configuration for Runners. TLS ends in the agent: everything in between
+// sees ciphertext.
 func (a *Agent) runnerTLS(refusals *refusals) *tls.Config {
 	return runnerapi.ServerTLS(runnerapi.ServerTLSConfig{
 		Certificate: func() (*tls.Certificate, error) { return &a.current.Load().Certificate, nil },
@@ -112,7 +114,7 @@ func (a *Agent) runnerTLS(refusals *refusals) *tls.Config {
 	})
 }
 
-// nudged asks the control plane for its news, and answers when they were heard.
+// This function handles a refresh request: it requests news and returns once they have arrived.
 func (a *Agent) nudged(ctx context.Context) error {
 	a.news.expire()
 	a.beatSoon()

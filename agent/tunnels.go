@@ -15,22 +15,21 @@ import (
 )
 
 const (
-	// nodesKeptEvery is how often the list of nodes is written at most, however often it
-	// changes: it only helps after a restart.
+	// nodesKeptEvery is the minimum interval of writes of the list of nodes, even if it changes
+	// more often: it only helps after a restart.
 	nodesKeptEvery = time.Minute
-	// phaseDegraded is told by the heartbeat where a tunnel is up, but not all that are
-	// to be.
+	// phaseDegraded is reported in the heartbeat if some tunnels are up, but not all.
 	phaseDegraded = "degraded"
 )
 
-// nodesState is what the heartbeats know of the frps nodes; it is theirs alone.
+// nodesState is what the heartbeats know about the frps nodes; only they use it.
 type nodesState struct {
-	kept time.Time // when the list was written last
-	said string    // what was wrong with the list that was told last
+	kept time.Time // when the list was last written
+	said string    // what was wrong with the last list
 }
 
-// newTunnels makes the tunnels to the nodes that were told last, which may be gone: then
-// the identity's own is reached, and the next heartbeat tells of others.
+// newTunnels creates the tunnels to the nodes that were stored last, which may be gone. In that
+// case the identity's own node is reached, and the next heartbeat reports others.
 func (a *Agent) newTunnels(id *identity.Identity) (*tunnel.Set, error) {
 	own, secure := endpoint(id.Tunnel), a.following((*identity.Identity).TLS)
 	web, err := a.controlPlaneTLS()
@@ -53,19 +52,19 @@ func (a *Agent) newTunnels(id *identity.Identity) (*tunnel.Set, error) {
 	return tun, nil
 }
 
-// refusedPause is how long the tunnel to a node is left alone after its frps would not have
-// this agent and its certificate. Whether that is final is the control plane's to say.
+// refusedPause is how long the tunnel to a node pauses after its frps refused this agent and its
+// certificate. The control plane decides whether that is final.
 const refusedPause = 15 * time.Second
 
-// tunnelRefused has the next heartbeat tell why: the answer to that ends the agent, or the
-// node is tried again. The other tunnel is none the wiser.
+// tunnelRefused makes the next heartbeat report why. Its answer ends the agent, or the node is
+// tried again. The other tunnel is not affected.
 func (a *Agent) tunnelRefused(at tunnel.Endpoint, err error) {
 	a.log.Error().Err(err).Str("node", at.Address).Dur("retryIn", refusedPause).Msg("the tunnel is refused")
 	a.beatSoon()
 }
 
-// chooseNodes has tunnels kept to the first two of the nodes, or to the identity's own, and
-// answers which ones these are.
+// chooseNodes keeps tunnels to the first two of the nodes, or to the identity's own, and returns
+// the chosen ones.
 func (a *Agent) chooseNodes(tun *tunnel.Set, id *identity.Identity, told []controlapi.TunnelEndpoint) []controlapi.TunnelEndpoint {
 	all := make([]tunnel.Endpoint, len(told))
 	for i, n := range told {
@@ -94,8 +93,7 @@ func endpoint(n controlapi.TunnelEndpoint) tunnel.Endpoint {
 	return tunnel.Endpoint{Address: n.Address, ServerName: n.ServerName}
 }
 
-// takeNodes goes to the nodes that a heartbeat was answered with, and writes them down for
-// the next start.
+// takeNodes uses the nodes in a heartbeat's answer, and stores them for the next start.
 func (a *Agent) takeNodes(ctx context.Context, tun *tunnel.Set, told []controlapi.TunnelEndpoint) {
 	id := a.current.Load()
 	nodes := a.chooseNodes(tun, id, told)
@@ -108,8 +106,8 @@ func (a *Agent) takeNodes(ctx context.Context, tun *tunnel.Set, told []controlap
 	}
 }
 
-// keepNodes stores the nodes beside what is stored. Where that is another certificate's
-// identity, a renewal is under way, which brings nodes of its own.
+// keepNodes stores the nodes beside the stored identity. If that has another certificate, a renewal
+// is in progress, which brings nodes of its own.
 func (a *Agent) keepNodes(ctx context.Context, id *identity.Identity, nodes []controlapi.TunnelEndpoint) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -124,16 +122,16 @@ func (a *Agent) keepNodes(ctx context.Context, id *identity.Identity, nodes []co
 	if !slices.Equal(stored.Tunnels, nodes) {
 		saved, err := a.saveBeside(ctx, stored.WithTunnels(nodes), parts, version)
 		if err != nil || !saved {
-			return err // unsaved: another replica was first, and the next time this one is
+			return err // unsaved: another replica was first; this one saves the next list
 		}
 	}
 	a.current.CompareAndSwap(id, id.WithTunnels(nodes))
 	return nil
 }
 
-// watch makes the readiness tell of the tunnels and the App engine, and asks for
-// a heartbeat when a tunnel comes up or is lost. Attempts that fail are no news: each of
-// those heartbeats would be a handshake with a control plane that may have enough of them.
+// watch makes the readiness follow the tunnels and the App engine, and requests a heartbeat when a
+// tunnel comes up or is lost. Failed attempts cause none: each such heartbeat would be a handshake
+// with a control plane that may be overloaded.
 func (a *Agent) watch(ctx context.Context, tun *tunnel.Set, engine *app.Engine) error {
 	a.health.ask("apps", func() string {
 		if !engine.Ready() {
@@ -148,7 +146,7 @@ func (a *Agent) watch(ctx context.Context, tun *tunnel.Set, engine *app.Engine) 
 		changed := tun.Changed()
 		s := tun.Status()
 		if s.Phase != tunnel.Connected || s.Returns != returns {
-			a.news.expire() // the control plane could not nudge while none was up
+			a.news.expire() // no refresh request could arrive while none was up
 		}
 		if up := nodesUp(s); returns != s.Returns || !slices.Equal(up, told) {
 			told = up
@@ -165,7 +163,7 @@ func (a *Agent) watch(ctx context.Context, tun *tunnel.Set, engine *app.Engine) 
 	}
 }
 
-// tunnelState is stateOK as long as Runners can reach the agent.
+// tunnelState returns stateOK as long as Runners can reach the agent.
 func tunnelState(s tunnel.SetStatus) string {
 	if s.Phase == tunnel.Connected {
 		return stateOK
@@ -176,7 +174,7 @@ func tunnelState(s tunnel.SetStatus) string {
 	return nodeStates(s)
 }
 
-// tunnelsDegraded says which tunnel is missing while another one is up; empty when all are.
+// tunnelsDegraded names the tunnel that is missing while another one is up; empty when all are up.
 func tunnelsDegraded(s tunnel.SetStatus) string {
 	up, wanted := s.Up()
 	if up == 0 || allUp(s) {
@@ -185,7 +183,7 @@ func tunnelsDegraded(s tunnel.SetStatus) string {
 	return fmt.Sprintf("tunnels: %d of %d up; %s", up, wanted, nodeStates(s))
 }
 
-// nodesUp are the servers to which a tunnel is up.
+// nodesUp returns the servers to which a tunnel is up.
 func nodesUp(s tunnel.SetStatus) (up []string) {
 	for _, n := range s.Nodes {
 		if n.Phase == tunnel.Connected {
@@ -216,7 +214,7 @@ func nodeState(n tunnel.NodeStatus) string {
 	return string(n.Phase)
 }
 
-// tunnelPhase is how the heartbeat calls it.
+// tunnelPhase returns the phase for the heartbeat.
 func tunnelPhase(s tunnel.SetStatus) string {
 	if s.Phase == tunnel.Connected && !allUp(s) {
 		return phaseDegraded

@@ -14,17 +14,17 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// What metrics-server needs, as upstream has it: manifests/base and the image of
-// manifests/components/release of the Go module sigs.k8s.io/metrics-server, in the
-// version that test/cluster/metricsserver pins. A test compares them with the
-// module and, with -update, takes them from it.
+// The objects of metrics-server, as upstream has them: manifests/base and the image of
+// manifests/components/release of the Go module sigs.k8s.io/metrics-server, in the version that
+// test/cluster/metricsserver pins. A test compares them with the module and, with -update, copies
+// them from it.
 //
 //go:embed components/metrics-server/*.yaml
 var components embed.FS
 
 const (
 	metricsServerDir = "components/metrics-server"
-	// MetricsServerFile is what MetricsServer makes.
+	// MetricsServerFile is the file with the output of MetricsServer.
 	MetricsServerFile = "components/metrics-server.yaml"
 )
 
@@ -40,8 +40,8 @@ const metricsServerHeader = `# metrics-server %s, for a cluster that has no metr
 # Made by ` + "`go generate ./deployments/...`" + ` from components/metrics-server, which is upstream's. Do not edit.
 `
 
-// MetricsServer is what components/metrics-server.yaml holds: upstream's objects,
-// under upstream's names, with the image of the release.
+// MetricsServer returns the content of components/metrics-server.yaml: upstream's objects, under
+// upstream's names, with the image of the release.
 func MetricsServer() ([]byte, error) {
 	objects, image, err := metricsServerObjects()
 	if err != nil {
@@ -66,8 +66,8 @@ func MetricsServer() ([]byte, error) {
 
 type releasedImage struct{ name, tag string }
 
-// metricsServerObjects reads upstream's objects. They get the label by which
-// upstream's kustomization joins them.
+// metricsServerObjects returns upstream's objects, with the label by which upstream's kustomization
+// joins them.
 func metricsServerObjects() (objects []*unstructured.Unstructured, image releasedImage, err error) {
 	for _, name := range []string{"rbac", "service", "deployment", "apiservice"} {
 		text, err := components.ReadFile(path.Join(metricsServerDir, name+".yaml"))
@@ -156,8 +156,8 @@ const (
 	placePod         = "POD"
 )
 
-// The cluster has these names once, and whoever installs metrics-server by
-// upstream's manifest later is to meet nothing of ours but the APIService.
+// These names are unique in the cluster. An installation of upstream's manifest later must conflict
+// with nothing of ours but the APIService.
 var chartNames = map[string]string{
 	"system:metrics-server":                "pipeops:metrics-server",
 	"system:aggregated-metrics-reader":     "pipeops:aggregated-metrics-reader",
@@ -165,8 +165,8 @@ var chartNames = map[string]string{
 	"metrics-server-auth-reader":           "pipeops-metrics-server-auth-reader",
 }
 
-// metricsServerTemplate is the chart's: the same objects in the release's
-// namespace, if the release is to have them.
+// metricsServerTemplate returns the chart's template: the same objects in the release's namespace,
+// if the release includes them.
 func metricsServerTemplate() (string, error) {
 	objects, image, err := metricsServerObjects()
 	if err != nil {
@@ -202,7 +202,7 @@ func metricsServerTemplate() (string, error) {
 	).Replace(out.String()), nil
 }
 
-// chartObject is an object with the places marked that the release fills in.
+// chartObject returns an object with placeholders for the values of the release.
 func chartObject(o *unstructured.Unstructured) (string, error) {
 	labels := o.GetLabels()
 	labels[placeLabels] = ""
@@ -244,7 +244,7 @@ func chartObject(o *unstructured.Unstructured) (string, error) {
 	return string(text), err
 }
 
-// subjectsIn has a binding be for the release's ServiceAccount.
+// subjectsIn points a binding to the release's ServiceAccount.
 func subjectsIn(o *unstructured.Unstructured) {
 	subjects, _ := o.Object["subjects"].([]any)
 	for _, s := range subjects {

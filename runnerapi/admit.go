@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The codes of refusals, as the audit log has them.
+// The codes of refusals, as they appear in the audit log.
 const (
 	RefusedUnknown    = Code("certificate_unknown") // of another CA, or no Runner's
 	RefusedExpired    = Code("certificate_expired") // or not valid yet
@@ -17,54 +17,56 @@ const (
 	RefusedNotGranted = Code("runner_not_granted") // its grant is not for this agent
 	RefusedUnread     = Code("grant_unreadable")
 	RefusedNotPinned  = Code("runner_not_pinned") // the customer's policy trusts another key
-	RefusedNotCurrent = Code("agent_not_current") // the agent could not learn who is revoked
+	RefusedNotCurrent = Code("agent_not_current") // the agent could not learn what is revoked
 )
 
-// Refusal is that a certificate was not let in.
+// Refusal describes why a certificate was refused.
 type Refusal struct {
 	Code    Code
 	Message string
-	// Runner is empty where the certificate does not prove who it is.
+	// Runner is empty if the certificate proves no name.
 	Runner string
-	// Certificate is its serial number in hexadecimal.
+	// Certificate is the certificate's serial number in hexadecimal.
 	Certificate string
-	// Open says that the connection had been let in before, and was cut.
+	// Open reports whether the connection was admitted before and is now cut.
 	Open bool
 }
 
-// maxRefusal bounds a refusal's words, in bytes: they quote what strangers sent.
+// maxRefusal bounds the text of a refusal, in bytes: it quotes what unknown peers sent.
 const maxRefusal = 512
 
-// currentWait bounds how long a handshake waits for Current: less than a client
-// waits for the handshake.
+// currentWait bounds how long a handshake waits for Current. It is shorter than a client's
+// handshake timeout.
 const currentWait = 8 * time.Second
 
-// runner is one that was let in.
+// runner is an admitted Runner.
 type runner struct {
 	chains [][]*x509.Certificate
-	// until is when the first certificate of its chain expires, by the clock now.
+	// until is when the first certificate of its chain expires.
 	until time.Time
 	now   func() time.Time
-	// still says whether it may stay, by what is known now.
+	// still returns a refusal if the Runner may no longer stay, and nil otherwise.
 	still func() *Refusal
-	// refused hears that it may not.
+	// refused is called when the Runner may no longer stay.
 	refused func(Refusal)
 }
 
-// runnerVerifier decides at the end of a handshake whether a Runner is let in.
+// runnerVerifier returns the function that decides at the end of a handshake whether a Runner is
+// admitted.
 func (c *ServerTLSConfig) runnerVerifier(hello *tls.ClientHelloInfo) func(tls.ConnectionState) error {
 	return func(state tls.ConnectionState) error {
 		r, refusal := c.admit(hello.Context(), state.PeerCertificates)
 		if refusal != nil {
 			if refusal.Code == RefusedNotCurrent {
-				// crypto/tls tells every error as a bad certificate, which ends a Runner's tries.
+				// crypto/tls reports every error as a bad certificate, which stops a Runner's
+				// retries.
 				_ = hello.Conn.Close()
 			}
 			return c.turnAway(refusal)
 		}
 		if d, ok := hello.Conn.(*door); ok {
 			d.admit(r)
-			if refusal := r.still(); refusal != nil { // since a moment ago: nobody had seen the door yet
+			if refusal := r.still(); refusal != nil { // again: doors.look could not see the door before
 				return c.turnAway(refusal)
 			}
 		}
@@ -72,7 +74,7 @@ func (c *ServerTLSConfig) runnerVerifier(hello *tls.ClientHelloInfo) func(tls.Co
 	}
 }
 
-// turnAway tells of a refusal and makes it the handshake's error.
+// turnAway reports a refusal and returns it as the handshake's error.
 func (c *ServerTLSConfig) turnAway(r *Refusal) error {
 	c.tell(*r)
 	return errors.New(r.Message)
@@ -84,8 +86,8 @@ func (c *ServerTLSConfig) tell(r Refusal) {
 	}
 }
 
-// admit says whether a Runner with those certificates is let in. Who it is comes
-// first: strangers do not get to wait.
+// admit decides whether a Runner with these certificates is admitted. It verifies the identity
+// first, so that unknown peers never get to wait.
 func (c *ServerTLSConfig) admit(ctx context.Context, certs []*x509.Certificate) (*runner, *Refusal) {
 	r, refusal := c.judge(certs)
 	if refusal != nil {
@@ -110,7 +112,7 @@ func (c *ServerTLSConfig) admit(ctx context.Context, certs []*x509.Certificate) 
 	return r, nil
 }
 
-// judge holds certificates against what is known now.
+// judge checks certificates against what the agent knows now.
 func (c *ServerTLSConfig) judge(certs []*x509.Certificate) (*runner, *Refusal) {
 	leaf := certs[0]
 	chains, err := c.verify(certs)
@@ -147,7 +149,7 @@ func (c *ServerTLSConfig) judge(certs []*x509.Certificate) (*runner, *Refusal) {
 	return &runner{chains: chains, until: expiry(chains)}, nil
 }
 
-// expiry is when the first chain ends: with the certificate that ends first.
+// expiry returns when the first chain expires, which is when its earliest certificate does.
 func expiry(chains [][]*x509.Certificate) time.Time {
 	until := chains[0][0].NotAfter
 	for _, cert := range chains[0] {
@@ -158,8 +160,7 @@ func expiry(chains [][]*x509.Certificate) time.Time {
 	return until
 }
 
-// refuse makes a refusal. An empty trust domain is for certificates that prove
-// nothing.
+// refuse returns a refusal. Certificates that prove nothing have an empty trust domain.
 func refuse(cert *x509.Certificate, trustDomain string, code Code, format string, args ...any) *Refusal {
 	r := &Refusal{Code: code, Message: shorten(fmt.Sprintf(format, args...), maxRefusal), Certificate: cert.SerialNumber.Text(16)}
 	if trustDomain != "" {

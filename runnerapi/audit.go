@@ -12,25 +12,24 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// MaxAuditLine bounds one record of the audit log as it is kept, in bytes.
+// MaxAuditLine bounds one stored record of the audit log, in bytes.
 const MaxAuditLine = 8 << 10
 
 // Auditor keeps the audit log.
 type Auditor interface {
-	// Record adds what a Runner did. It does not wait until it is kept.
+	// Record adds a record without waiting until it is stored.
 	Record(AuditRecord)
-	// Keep adds a record and waits until it is kept, durably, or ctx ends.
+	// Keep adds a record and waits until it is stored durably, or until ctx ends.
 	Keep(context.Context, AuditRecord) error
-	// Audit reads what is kept, after a number, oldest first; limit is how many at
-	// most. A negative number is for the last ones.
+	// Audit returns at most limit stored records that follow the number after, oldest first. A
+	// negative number selects the last ones.
 	Audit(ctx context.Context, after int64, limit int) (AuditList, error)
 }
 
 // AuditOutcome is how a call ended.
 type AuditOutcome string
 
-// The outcomes of a call. What became of the rollout that a command started is
-// told by its operation.
+// The outcomes of a call. The outcome of a rollout that a command started is in its operation.
 const (
 	AuditBegun   AuditOutcome = "begun"   // what ends with another record: a stream of the Kubernetes API; any command, where the policy requires audit
 	AuditDone    AuditOutcome = "done"    // carried out, or taken and going on
@@ -38,12 +37,12 @@ const (
 	AuditFailed  AuditOutcome = "failed"  // tried in vain
 )
 
-// AuditConnect is the command of a record that a Runner was not let in: it got no
-// further than the handshake of TLS, or was cut off later.
+// AuditConnect is the command in a record of a Runner that was not admitted: the TLS handshake
+// failed, or the connection was cut later.
 const AuditConnect = "connect"
 
-// AuditRecord is one command of a Runner, or a refusal of a call that is none.
-// Records are chained: each has the hash of the one before.
+// AuditRecord is one command of a Runner, or the refusal of a call that is not a command. Records
+// are chained: each contains the hash of the record before it.
 type AuditRecord struct {
 	Seq         int64           `json:"seq" doc:"Number of the record, one more than that of the one before."`
 	Prev        string          `json:"prev" doc:"Hash of the record before; empty in the first."`
@@ -67,8 +66,8 @@ type AuditRecord struct {
 	Hash string `json:"hash,omitempty" doc:"SHA-256 of the record as it is kept, which is without this. Only in answers."`
 }
 
-// KubernetesCall is the verb and the path of a request to the Kubernetes API; of other calls it
-// is empty.
+// KubernetesCall returns the verb and path of a request to the Kubernetes API, and an empty string
+// for other calls.
 func (r AuditRecord) KubernetesCall() string {
 	var args struct{ Verb, Path string }
 	if r.Command != KubernetesCall || json.Unmarshal(r.Arguments, &args) != nil {
@@ -77,8 +76,8 @@ func (r AuditRecord) KubernetesCall() string {
 	return strings.TrimSpace(args.Verb + " " + args.Path)
 }
 
-// AuditHead is the end of the log: whoever keeps one notices when the log is cut
-// off before it, or made anew.
+// AuditHead is the end of the log. A copy of it shows later whether the log was truncated before
+// that point or started anew.
 type AuditHead struct {
 	Seq  int64  `json:"seq" doc:"Number of the last record; 0 for none."`
 	Hash string `json:"hash" doc:"Its hash."`
@@ -90,14 +89,14 @@ type AuditList struct {
 	Head  AuditHead     `json:"head" doc:"The end of the whole log."`
 }
 
-// AuditHash is the hash of a record as it is kept.
+// AuditHash returns the hash of a stored record.
 func AuditHash(line []byte) string {
 	sum := sha256.Sum256(line)
 	return hex.EncodeToString(sum[:])
 }
 
-// DecodeAuditRecord reads a record as it is kept. Fields that it does not know
-// are a newer agent's.
+// DecodeAuditRecord decodes a stored record. It ignores unknown fields, which come from a newer
+// agent.
 func DecodeAuditRecord(line []byte) (AuditRecord, error) {
 	var r AuditRecord
 	if len(line) > MaxAuditLine {

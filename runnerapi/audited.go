@@ -14,30 +14,29 @@ import (
 
 type auditKey struct{}
 
-// auditNote is what the audit log is to know of a call that is under way.
+// auditNote is what the audit log needs to know about a call in progress.
 type auditNote struct {
 	body       []byte
-	objects    []ManifestRef      // of the call that applies some
-	kubernetes *KubernetesRequest // of the call that is for the Kubernetes API
-	problem    error              // what was answered, where the answer is in other words
+	objects    []ManifestRef      // of a call that applies objects
+	kubernetes *KubernetesRequest // of a call to the Kubernetes API
+	problem    error              // the error that the caller got in another form
 }
 
-// noteBody keeps a call's body for the audit log.
+// noteBody records a call's body for the audit log.
 func noteBody(ctx context.Context, body []byte) {
 	if n, ok := ctx.Value(auditKey{}).(*auditNote); ok {
 		n.body = body
 	}
 }
 
-// noteObjects keeps which objects a call is about for the audit log.
+// noteObjects records for the audit log which objects a call concerns.
 func noteObjects(ctx context.Context, refs []ManifestRef) {
 	if n, ok := ctx.Value(auditKey{}).(*auditNote); ok {
 		n.objects = refs
 	}
 }
 
-// audited records each command, and each refusal of another call, when it is
-// answered.
+// audited records each command, and each refusal of another call, once it is answered.
 func (s *server) audited(next http.Handler) http.Handler {
 	if s.Audit == nil {
 		return next
@@ -51,7 +50,7 @@ func (s *server) audited(next http.Handler) http.Handler {
 		answer := &beginning{}
 		ww.Tee(answer)
 		ended := false
-		defer func() { // a panic is an answer too
+		defer func() { // a panic also ends in an answer
 			call := callOf(calls, r)
 			status := ww.Status()
 			if !ended && status == 0 {
@@ -68,11 +67,11 @@ func (s *server) audited(next http.Handler) http.Handler {
 	})
 }
 
-// auditRecord says what there is to be told of a call, and whether it is to be
-// told at all: reading that is allowed is not.
+// auditRecord returns the record for a call and whether to write it: allowed reads are not
+// recorded.
 func auditRecord(r *http.Request, call Call, note *auditNote, status int, header http.Header, answer []byte) (AuditRecord, bool) {
 	refused := status == http.StatusUnauthorized || status == http.StatusForbidden
-	discovered := note.kubernetes != nil && note.kubernetes.Discovery // kubectl does so before anything else
+	discovered := note.kubernetes != nil && note.kubernetes.Discovery // kubectl runs discovery before anything else
 	if (call.Access == Reads || discovered) && !refused {
 		return AuditRecord{}, false
 	}
@@ -105,7 +104,7 @@ func auditRecord(r *http.Request, call Call, note *auditNote, status int, header
 	return a, true
 }
 
-// beginning keeps the first bytes of an answer: problems are small.
+// beginning keeps the first bytes of an answer, which is enough for a problem.
 type beginning struct{ bytes.Buffer }
 
 const maxBeginning = 4 << 10
@@ -126,7 +125,7 @@ const (
 	maxKeys      = 64
 )
 
-// noteArguments are the arguments of a call, and with them what else is known of it.
+// noteArguments returns the arguments of a call and adds what else is known about it to the record.
 func noteArguments(call Call, r *http.Request, note *auditNote, record *AuditRecord) json.RawMessage {
 	if call.Path == applyRoute || call.Path == setRoute {
 		return setArguments(r.URL.Query(), note.objects)
@@ -138,8 +137,8 @@ func noteArguments(call Call, r *http.Request, note *auditNote, record *AuditRec
 	return auditArguments(call, r.URL.Query(), note.body, args)
 }
 
-// auditArguments are a call's query and body without what may be secret: texts
-// are told only of fields that hold none, of all others that they are there.
+// auditArguments returns a call's query and body without possible secrets. It includes the text of
+// fields that hold no secrets, and only the presence of all other fields.
 func auditArguments(call Call, query map[string][]string, body []byte, args map[string]any) json.RawMessage {
 	for key, values := range query {
 		if auditedQuery[key] && len(values) > 0 {
@@ -156,7 +155,7 @@ func auditArguments(call Call, query map[string][]string, body []byte, args map[
 	if text, err := json.Marshal(args); err == nil && len(text) <= maxArguments {
 		return text
 	}
-	if object, ok := sent.(map[string]any); ok { // at least which fields there were, and what runs
+	if object, ok := sent.(map[string]any); ok { // at least the field names, and what runs
 		image := object["image"]
 		for key := range object {
 			object[key] = hidden
@@ -174,8 +173,8 @@ func auditArguments(call Call, query map[string][]string, body []byte, args map[
 	return text
 }
 
-// setArguments are those of the calls about sets: which objects, as many as there is room
-// for, and nothing of what is in them.
+// setArguments returns the arguments of calls about sets: as many object references as fit, and
+// none of the objects' content.
 func setArguments(query map[string][]string, objects []ManifestRef) json.RawMessage {
 	args := map[string]any{}
 	for _, key := range []string{"dryRun", "wait", "prune", "diff", "forceConflicts"} {
@@ -207,15 +206,15 @@ func setArguments(query map[string][]string, objects []ManifestRef) json.RawMess
 	return text
 }
 
-// hidden stands for a text that may be secret.
+// hidden replaces a text that may be secret.
 const hidden = "***"
 
-// auditedQuery are what is told of the query, each with its first value: of a command that
-// is the program, and not the arguments.
+// auditedQuery lists the query parameters that are recorded, each with its first value. Of a
+// command, that is the program without its arguments.
 var auditedQuery = map[string]bool{"dryRun": true, "wait": true, "follow": true, "tail": true, "since": true, "container": true, "pod": true, "port": true, "tty": true, "stdin": true, "command": true, "adopt": true}
 
-// auditedFields are those whose texts are no secrets. Those of env, args,
-// command, annotations, labels and of all data are not among them.
+// auditedFields lists the fields whose texts are not secret. It leaves out env, args, command,
+// annotations, labels and all data.
 var auditedFields = map[string]bool{
 	"image": true, "type": true, "cpu": true, "memory": true, "size": true, "storage": true, "cron": true, "timeZone": true,
 	"mode": true, "rollback": true, "strategy": true, "secret": true, "configMap": true, "name": true, "key": true,
@@ -223,8 +222,8 @@ var auditedFields = map[string]bool{
 	"kind": true, "apiVersion": true, "maxUnavailable": true, "maxSurge": true, "oci": true, "version": true,
 }
 
-// bodyField is the field as which a body counts: that of what is nothing but
-// data is a secret tree, whatever the fields in it are called.
+// bodyField returns the field that stands for a whole body. A body that is only data counts as a
+// secret tree, regardless of its field names.
 func bodyField(call Call) string {
 	if call.Path == secretRoute || call.Path == configMapRoute {
 		return "data"
@@ -232,7 +231,7 @@ func bodyField(call Call) string {
 	return ""
 }
 
-// secretTrees are fields below which no text is told, whatever it is called.
+// secretTrees lists the fields below which no text is recorded, regardless of its name.
 var secretTrees = map[string]bool{
 	"data": true, "binaryData": true, "stringData": true, "args": true, "command": true, "exec": true,
 	"annotations": true, "labels": true, "podLabels": true, "podAnnotations": true, "values": true,
@@ -266,7 +265,7 @@ func withoutSecrets(field string, v any, depth int) any {
 	return v
 }
 
-// withoutTexts leaves the names of keys, and how many there are.
+// withoutTexts keeps the key names and their number.
 func withoutTexts(v any) any {
 	object, ok := v.(map[string]any)
 	if !ok || len(object) > maxKeys {

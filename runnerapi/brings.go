@@ -1,7 +1,7 @@
 package runnerapi
 
-// ObjectIntent is an object that a command would make, as far as a policy can bound it.
-// internal/brings finds it out.
+// ObjectIntent describes an object that a command would create, as far as a policy can bound it.
+// internal/brings computes it.
 type ObjectIntent struct {
 	Location string // what to call it, and the template it is from; empty where the caller tells
 	Kind     string // KIND or KIND.GROUP; empty for the spec of an App
@@ -11,10 +11,10 @@ type ObjectIntent struct {
 	Counts []CountIntent
 	// Containers are all that it would run: init and ephemeral containers too.
 	Containers []ContainerIntent
-	// Hosts are the names under which it would be reached from outside. They may be wildcards;
-	// "*" stands for whatever nobody else has.
+	// Hosts are the names under which the object would be reachable from outside. They may be
+	// wildcards; "*" stands for all names that no other object has.
 	Hosts []NameIntent
-	// Annotations are the keys of its own and of what it makes, such as pods.
+	// Annotations are the annotation keys of the object and of what it creates, such as pods.
 	Annotations []NameIntent
 }
 
@@ -30,7 +30,7 @@ type ContainerIntent struct {
 	Name   string // empty for an App's own container
 	Image  string
 	Limits ResourceAmounts
-	// Partial says that the container's controller adds what is not named.
+	// Partial reports whether the container's controller adds what is not named.
 	Partial bool
 }
 

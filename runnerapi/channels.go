@@ -17,46 +17,44 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// The protocols that are spoken over WebSockets. That of exec is Kubernetes' own
-// (KEP-4006): any client that knows that one knows this one. The other has the same
-// framing, with one connection's bytes in place of a command's streams.
+// The protocols that are spoken over WebSockets. Exec uses Kubernetes' own (KEP-4006), so any
+// client of that protocol can use it. Port-forward uses the same framing, with one connection's
+// bytes in place of a command's streams.
 const (
 	ExecProtocol        = "v5.channel.k8s.io"
 	PortForwardProtocol = "v1.portforward.pipeops.io"
 )
 
-// The channels: each message begins with the byte of its own.
+// The channels. Each message begins with the byte of its channel.
 const (
 	channelIn     = 0 // to the pod
 	channelOut    = 1 // from the pod
 	channelErr    = 2
-	channelStatus = 3 // how it ended; the last that is sent
+	channelStatus = 3 // how it ended; always the last message
 	channelResize = 4
-	channelClose  = 255 // no more comes on the channel that the next byte names
+	channelClose  = 255 // ends the channel that the next byte names
 )
 
 const (
-	// maxFrame bounds a message that is sent, so that the end, or a keystroke's echo,
-	// is not held up for long by a large one.
+	// maxFrame bounds a sent message, so that a large one does not delay the end, or a keystroke's
+	// echo, for long.
 	maxFrame = 32 << 10
-	// maxMessage bounds one that is taken.
+	// maxMessage bounds a received message.
 	maxMessage = 1 << 20
-	// maxControl bounds what is no bytes of a stream.
+	// maxControl bounds a message that is not part of a stream.
 	maxControl = 16 << 10
-	// closeWait bounds the WebSocket's farewell.
+	// closeWait bounds the WebSocket's closing handshake.
 	closeWait = 5 * time.Second
 )
 
-// channels is a WebSocket in that framing. One goroutine reads, any may write.
+// channels is a WebSocket in that framing. One goroutine reads; any goroutine may write.
 type channels struct {
 	ws    *websocket.Conn
-	stall time.Duration // how long the peer may take nothing of what it is sent
-	// every is how often the peer is asked whether it is there, and patience how long it
-	// may take to answer.
+	stall time.Duration // how long the peer may read nothing of what it is sent
+	// every is the interval of pings, and patience how long the peer may take to reply.
 	every, patience time.Duration
-	// busy is whether the reader waits for somebody to take what it has read: it cannot
-	// hear pongs then. writing is how many wait for the peer to take something; they have
-	// a patience of their own.
+	// busy is true while the reader waits for a consumer of what it has read: it cannot hear pongs
+	// then. writing counts the writers that wait for the peer to read; they have their own timeout.
 	busy    atomic.Bool
 	writing atomic.Int32
 }
@@ -66,9 +64,8 @@ func newChannels(ws *websocket.Conn, stall time.Duration) *channels {
 	return &channels{ws: ws, stall: stall, every: pingAfter, patience: pingTimeout}
 }
 
-// writer sends on one channel. A peer that takes nothing for as long as stall ends it.
-// No context ends a write: the connection would end with it, before anybody could be told
-// why.
+// writer returns a writer for one channel. It fails if the peer reads nothing for as long as stall.
+// No context ends a write: that would end the connection before the peer could be sent the reason.
 func (c *channels) writer(channel byte) io.Writer {
 	return &channelWriter{channels: c, channel: channel}
 }
@@ -92,7 +89,7 @@ func (w *channelWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// send has no context: the library ends the connection with that of a write.
+// send takes no context: the library ends the connection with the context of a write.
 func (c *channels) send(frame []byte) error { return c.sendWithin(c.stall, frame) }
 
 func (c *channels) sendWithin(patience time.Duration, frame []byte) error {
@@ -103,11 +100,11 @@ func (c *channels) sendWithin(patience time.Duration, frame []byte) error {
 	return c.ws.Write(ctx, websocket.MessageBinary, frame)
 }
 
-// end says that no more comes on a channel.
+// end reports to the peer that a channel has ended.
 func (c *channels) end(channel byte) error { return c.send([]byte{channelClose, channel}) }
 
-// pump reads until the peer ends the connection, and hands bytes to take by their
-// channel: whole messages of the small ones, parts of the streams'.
+// pump reads until the peer ends the connection and passes bytes to take by channel. Control
+// messages arrive whole, messages of streams in parts.
 func (c *channels) pump(ctx context.Context, take func(channel byte, p []byte, ended bool) error) error {
 	buffer := make([]byte, maxFrame)
 	for {
@@ -116,7 +113,7 @@ func (c *channels) pump(ctx context.Context, take func(channel byte, p []byte, e
 			return err
 		}
 		if _, err := io.ReadFull(message, buffer[:1]); err != nil {
-			continue // an empty message says nothing
+			continue // an empty message carries nothing
 		}
 		switch channel := buffer[0]; channel {
 		case channelClose:
@@ -165,8 +162,8 @@ func (c *channels) hand(take func(byte, []byte, bool) error, channel byte, p []b
 	return take(channel, p, ended)
 }
 
-// attend notices a peer that is gone without a word, or that left while nobody took what
-// it had sent before, and calls gone then. It returns when ctx has ended.
+// attend calls gone if the peer has disappeared silently, or left while the data that it had sent
+// before was still unread. It returns once ctx has ended.
 func (c *channels) attend(ctx context.Context, gone context.CancelCauseFunc) {
 	ticker := time.NewTicker(c.every)
 	defer ticker.Stop()
@@ -176,7 +173,7 @@ func (c *channels) attend(ctx context.Context, gone context.CancelCauseFunc) {
 			return
 		case <-ticker.C:
 		}
-		// That the ping was taken must do where no pong is read.
+		// While no pong is read, a ping that was sent has to be enough.
 		excused := c.excused()
 		ping, cancel := context.WithTimeout(ctx, c.patience)
 		err := c.ws.Ping(ping)
@@ -190,11 +187,11 @@ func (c *channels) attend(ctx context.Context, gone context.CancelCauseFunc) {
 	}
 }
 
-// excused says whether there is a reason why no pong is heard.
+// excused reports whether there is a reason for a missing pong.
 func (c *channels) excused() bool { return c.busy.Load() || c.writing.Load() > 0 }
 
-// status is how it ended, in the form of Kubernetes' Status object, which clients of
-// that protocol understand.
+// status is the outcome in the form of Kubernetes' Status object, which clients of that protocol
+// understand.
 type status struct {
 	Kind       string         `json:"kind"`
 	APIVersion string         `json:"apiVersion"`
@@ -202,7 +199,7 @@ type status struct {
 	Message    string         `json:"message,omitempty"`
 	Reason     string         `json:"reason,omitempty"`
 	Details    *statusDetails `json:"details,omitempty"`
-	// Problem is ours: an error with its code and fix.
+	// Problem is our extension: an error with its code and fix.
 	Problem *Error `json:"problem,omitempty"`
 }
 
@@ -235,7 +232,7 @@ func newStatus(exitCode int, err error) status {
 	return s
 }
 
-// readStatus is newStatus' inverse.
+// readStatus is the inverse of newStatus.
 func readStatus(text []byte) (exitCode int, err error) {
 	var s status
 	if err := json.Unmarshal(text, &s); err != nil {
@@ -256,7 +253,7 @@ func readStatus(text []byte) (exitCode int, err error) {
 	return 0, problem.New(http.StatusInternalServerError, problem.Internal, "look for the request ID in the agent's log", "%s", clip(s.Message))
 }
 
-// finish sends how it ended and says goodbye.
+// finish sends the outcome and closes the connection.
 func (c *channels) finish(exitCode int, err error) {
 	text, failed := json.Marshal(newStatus(exitCode, err))
 	if failed != nil {
@@ -268,8 +265,8 @@ func (c *channels) finish(exitCode int, err error) {
 	_ = c.ws.CloseNow()
 }
 
-// channelConn is an end of a forwarded connection: what comes on one channel is read,
-// what is written goes out on the other.
+// channelConn is one end of a forwarded connection. It reads from one channel and writes to the
+// other.
 type channelConn struct {
 	io.Writer
 	*io.PipeReader
@@ -279,7 +276,8 @@ type channelConn struct {
 
 var _ HalfCloser = (*channelConn)(nil)
 
-// newChannelConn writes to a channel and reads what is written to the pipe.
+// newChannelConn returns a connection that writes to a channel and reads what is written to the
+// returned pipe.
 func newChannelConn(c *channels, out byte, closeAll func() error) (*channelConn, *io.PipeWriter) {
 	in, to := io.Pipe()
 	return &channelConn{

@@ -25,8 +25,8 @@ type dialer struct {
 	endpoints *endpoints
 }
 
-// newDialer makes connections that speak one protocol. What dialers of one client learn of
-// the endpoints they share.
+// newDialer returns a dialer for one protocol. The dialers of one client share what they learn
+// about the endpoints.
 func newDialer(c ClientConfig, protocol string, endpoints *endpoints) *dialer {
 	agentID := c.AgentID
 	if agentID == c.ServerName {
@@ -40,9 +40,9 @@ func newDialer(c ClientConfig, protocol string, endpoints *endpoints) *dialer {
 	return d
 }
 
-// dial tries the addresses, those that did well lately first. One that hangs does not
-// hold up the next for long. An answer from somebody who is not the agent, or from the
-// agent that it does not take our certificate, ends it: that is no outage.
+// dial tries the addresses, those that recently succeeded first. An address that hangs does not
+// delay the next one for long. If another peer than the agent replies, or the agent refuses our
+// certificate, dial returns at once: that is not an outage.
 func (d *dialer) dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	waiting := d.endpoints.order()
 	won, failed := race.Race[reached]{
@@ -62,7 +62,7 @@ func (d *dialer) dial(ctx context.Context, network, _ string) (net.Conn, error) 
 			}
 		},
 		Final: final,
-		Close: func(r reached) { _ = r.conn.Close() }, // nobody has used it
+		Close: func(r reached) { _ = r.conn.Close() }, // the connection was never used
 	}.Run(ctx)
 	if won.conn != nil {
 		d.endpoints.worked(won.n)
@@ -74,13 +74,13 @@ func (d *dialer) dial(ctx context.Context, network, _ string) (net.Conn, error) 
 	return nil, dialErrors(failed)
 }
 
-// reached is a connection by way of one of the addresses.
+// reached is a connection through one of the addresses.
 type reached struct {
 	conn net.Conn
 	n    int
 }
 
-// final reports whether the other addresses would do no better.
+// final reports whether trying the other addresses is pointless.
 func final(err error) bool { return isUntrusted(err) || isRefused(err) }
 
 func (d *dialer) dialOne(ctx context.Context, network string, n int) (net.Conn, error) {
@@ -99,11 +99,11 @@ func (d *dialer) dialOne(ctx context.Context, network string, n int) (net.Conn, 
 	return conn, nil
 }
 
-// agentConn is a connection on which the agent has spoken.
+// agentConn is a connection on which the agent has sent data.
 type agentConn struct {
 	*tls.Conn
 	reader *bufio.Reader
-	lost   func() // is called when it breaks, not when we close it
+	lost   func() // called when the connection breaks, not when we close it
 	closed atomic.Bool
 }
 
@@ -115,23 +115,22 @@ func (c *agentConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close closes it.
+// Close closes the connection.
 func (c *agentConn) Close() error {
 	c.closed.Store(true)
 	return c.Conn.Close()
 }
 
-// begin makes the handshake and waits for the agent's first byte. In TLS 1.3 the
-// client is through with the handshake before the server has looked at its
-// certificate; whoever writes at once may hear of a reset connection in place
-// of the reason. An HTTP/2 server speaks first anyway.
+// begin completes the handshake and waits for the agent's first byte. In TLS 1.3 the client
+// finishes the handshake before the server has looked at its certificate. A client that writes at
+// once may then get a connection reset in place of the reason. An HTTP/2 server sends first anyway.
 func (c *agentConn) begin(ctx context.Context) error {
 	if err := c.HandshakeContext(ctx); err != nil {
 		return err
 	}
 	switch p := c.ConnectionState().NegotiatedProtocol; p {
 	case alpnHTTP2:
-	case alpnHTTP1: // its server does not speak first
+	case alpnHTTP1: // its server does not send first
 		c.reader = bufio.NewReader(c.Conn)
 		return nil
 	default:
@@ -147,20 +146,20 @@ func (c *agentConn) begin(ctx context.Context) error {
 }
 
 var (
-	// errNotConnected is how the edge's refusal is told.
+	// errNotConnected reports the edge's refusal.
 	errNotConnected = errors.New("the control plane has no tunnel to the agent now")
-	// errHungUp is when nobody spoke: the edge's tunnel ended, or the agent has not heard from the
-	// control plane yet whose certificate was revoked.
+	// errHungUp means that no data arrived: the edge's tunnel ended, or the agent has not yet heard
+	// from the control plane that revoked its certificate.
 	errHungUp = errors.New("the agent hung up: its tunnel has just begun or ended")
 )
 
-// Alerts that a peer may answer the handshake with (RFC 8446, section 6.2).
+// Alerts with which a peer may end the handshake (RFC 8446, section 6.2).
 const (
 	alertExpired          = 45
 	alertUnrecognizedName = 112 // the edge knows no such agent
 )
 
-// certificateAlerts say that the agent does not take our certificate.
+// certificateAlerts are the alerts that mean that the agent refuses our certificate.
 var certificateAlerts = []uint8{42, 43, 44, alertExpired, 46, 48, 49, 116}
 
 func explainHandshake(err error) error {
@@ -175,8 +174,8 @@ func explainHandshake(err error) error {
 	return err
 }
 
-// isAlert says whether the peer answered with one of these alerts. crypto/tls
-// keeps the number to itself, but not the text.
+// isAlert reports whether the peer ended the handshake with one of these alerts. crypto/tls hides
+// the number but not the text.
 func isAlert(err error, alerts ...uint8) bool {
 	var remote *net.OpError
 	if !errors.As(err, &remote) || remote.Op != "remote error" {
@@ -185,21 +184,21 @@ func isAlert(err error, alerts ...uint8) bool {
 	return slices.ContainsFunc(alerts, func(a uint8) bool { return tls.AlertError(a).Error() == remote.Err.Error() })
 }
 
-// isUntrusted says whether we refused the peer's certificate.
+// isUntrusted reports whether we refused the peer's certificate.
 func isUntrusted(err error) bool {
 	var verification *tls.CertificateVerificationError
 	var identity *identityError
 	return errors.As(err, &verification) || errors.As(err, &identity)
 }
 
-// outOfTime says whether our certificate is not valid now, by our clock.
+// outOfTime reports whether our certificate is not valid now, by our clock.
 func (c *Client) outOfTime() bool {
 	leaf, err := c.leaf()
 	now := time.Now()
 	return err == nil && (now.Before(leaf.NotBefore) || now.After(leaf.NotAfter))
 }
 
-// leaf is our certificate.
+// leaf returns our certificate.
 func (c *Client) leaf() (*x509.Certificate, error) {
 	cert, err := c.config.Certificate()
 	switch {
@@ -213,8 +212,8 @@ func (c *Client) leaf() (*x509.Certificate, error) {
 	return x509.ParseCertificate(cert.Certificate[0])
 }
 
-// refusedBy says in words that the agent does not take our certificate. TLS tells
-// no more than that; what it may be, our certificate says.
+// refusedBy describes why the agent refused our certificate. TLS sends no reason, so it derives the
+// likely one from our certificate.
 func (c *Client) refusedBy(alert error) *Error {
 	who, again, granted, key := "this Runner", "NAME", "", "its key"
 	if leaf, err := c.leaf(); err == nil {
@@ -234,11 +233,11 @@ func (c *Client) refusedBy(alert error) *Error {
 		c.config.AgentID, who, granted, key, alert)
 }
 
-// isRefused says whether the agent refused our certificate.
+// isRefused reports whether the agent refused our certificate.
 func isRefused(err error) bool { return isAlert(err, certificateAlerts...) }
 
-// isExpired says whether a certificate was refused for the time it is valid in: the
-// agent's by us, or ours by the agent, whose alert does not tell.
+// isExpired reports whether a certificate was refused for its validity period: the agent's by us,
+// or ours by the agent, whose alert does not say which.
 func (c *Client) isExpired(err error) bool {
 	if isRefused(err) && c.outOfTime() {
 		return true

@@ -12,7 +12,7 @@ import (
 )
 
 // KubernetesRefusal returns why the policy does not let this Runner use the Kubernetes API in a
-// namespace. It is empty where it does, whatever RBAC says.
+// namespace. It returns an empty string if the policy does; RBAC may still refuse requests.
 func (c *Client) KubernetesRefusal(ctx context.Context, namespace string) (string, error) {
 	ctx, _ = withTry(ctx)
 	review := authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{

@@ -8,38 +8,38 @@ import (
 	"time"
 )
 
-// Pause leaves the App as it is, whatever its spec says, until Resume.
+// Pause stops changes to the App, including those of its spec, until Resume.
 func (c *Client) Pause(ctx context.Context, key Key, opts WriteOptions) (App, error) {
 	return c.command(ctx, &request{method: http.MethodPost, path: appURL(key) + "/pause"}, opts)
 }
 
-// Resume rolls out what was changed while the App was paused.
+// Resume rolls out what changed while the App was paused.
 func (c *Client) Resume(ctx context.Context, key Key, opts WriteOptions) (App, error) {
 	return c.command(ctx, &request{method: http.MethodPost, path: appURL(key) + "/resume"}, opts)
 }
 
-// Revisions lists what Rollback can go back to, newest first.
+// Revisions returns the revisions that Rollback can return to, newest first.
 func (c *Client) Revisions(ctx context.Context, key Key) ([]Revision, error) {
 	var list RevisionList
 	_, err := c.call(ctx, &request{method: http.MethodGet, path: appURL(key) + "/revisions"}, &list)
 	return list.Items, err
 }
 
-// Rollback goes back to a revision, by default the one before the current one.
+// Rollback returns to a revision, by default the one before the current one.
 func (c *Client) Rollback(ctx context.Context, key Key, to RollbackTo, opts WriteOptions) (App, error) {
 	return c.command(ctx, &request{method: http.MethodPost, path: appURL(key) + "/rollback", body: to}, opts)
 }
 
-// Operation says what became of a command, by the ID that its answer carried.
+// Operation returns the outcome of a command, by the operation ID in the command's answer.
 func (c *Client) Operation(ctx context.Context, id string) (Operation, error) {
 	var op Operation
 	_, err := c.call(ctx, &request{method: http.MethodGet, path: "/operations/" + url.PathEscape(id)}, &op)
 	return op, err
 }
 
-// Events calls emit for the App's state and each change of it until it has
-// settled or, with Follow, until ctx ends. A stream that breaks off because the
-// agent was replaced or the connection lost is taken up where it ended.
+// Events calls emit for the App's state and for each change of it. It ends once the App has settled
+// or, with Follow, once ctx ends. If the stream breaks off because the agent was replaced or the
+// connection was lost, Events resumes it where it ended.
 func (c *Client) Events(ctx context.Context, key Key, opts EventOptions, emit func(AppEvent) error) error {
 	last, broken := AppEvent{ID: opts.After}, 0
 	for n := 0; ; n++ {

@@ -15,32 +15,32 @@ import (
 )
 
 const (
-	// maxTries is out of reach: patience and contexts end the trying.
+	// maxTries is never reached: timeouts and contexts end the retries.
 	maxTries = 1 << 20
-	// maxInternal is how often a 500 is tried again: it may pass, but is more
-	// likely a bug, which will not.
+	// maxInternal is how often a 500 is retried: it may pass, but is more likely a bug, which does
+	// not.
 	maxInternal = 2
-	// maxRetryAfter bounds how long a server may put us off.
+	// maxRetryAfter bounds the delay that a server may ask for.
 	maxRetryAfter = 30 * time.Second
 )
 
-// The codes that the client itself answers with.
+// The codes of errors that the client itself returns.
 const (
-	CodeUnreachable = Code("agent_unreachable") // nobody answered in time
-	CodeUntrusted   = Code("agent_untrusted")   // somebody else answered
-	CodeRefused     = Code("runner_refused")    // the agent does not take our certificate
+	CodeUnreachable = Code("agent_unreachable") // no reply arrived in time
+	CodeUntrusted   = Code("agent_untrusted")   // another peer replied
+	CodeRefused     = Code("runner_refused")    // the agent refuses our certificate
 )
 
 type tryKey struct{}
 
-// try is what the policy knows about one call.
+// try is what the retry policy knows about one call.
 type try struct {
 	start    time.Time
 	count    int
 	internal int
 
 	mu   sync.Mutex
-	last error // why it has not worked so far
+	last error // why the call has not succeeded so far
 }
 
 func (t *try) failed(err error) {
@@ -49,7 +49,7 @@ func (t *try) failed(err error) {
 	t.last = err
 }
 
-// why is for other goroutines than the call's own, which alone changes it.
+// why returns the reason to other goroutines; only the call's own goroutine changes it.
 func (t *try) why() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -61,11 +61,11 @@ func withTry(ctx context.Context) (context.Context, *try) {
 	return context.WithValue(ctx, tryKey{}, t), t
 }
 
-// checkRetry decides after each try whether to try again, and keeps the reason.
+// checkRetry decides after each try whether to try again, and records the reason.
 func (c *Client) checkRetry(ctx context.Context, resp *http.Response, err error) (bool, error) {
 	t, ok := ctx.Value(tryKey{}).(*try)
 	if !ok {
-		return false, errors.New("runner API client: a call without its try") // unreachable: do makes it
+		return false, errors.New("runner API client: a call without its try") // unreachable: do always sets it
 	}
 	t.count++
 	switch {
@@ -98,7 +98,7 @@ func passing(status int) bool {
 	return (&Error{Status: status}).Passing()
 }
 
-// withoutURL takes net/http's "Get https://…:" off an error.
+// withoutURL removes net/http's "Get https://…:" from an error.
 func withoutURL(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -107,8 +107,7 @@ func withoutURL(err error) error {
 	return err
 }
 
-// backoff doubles from shortest to longest, with jitter, unless the agent
-// says when to come again.
+// backoff doubles from shortest to longest, with jitter, unless the agent sent a Retry-After.
 func backoff(shortest, longest time.Duration, n int, resp *http.Response) time.Duration {
 	if resp != nil {
 		if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 {
@@ -118,7 +117,7 @@ func backoff(shortest, longest time.Duration, n int, resp *http.Response) time.D
 	return retry.After(shortest, longest, n+1)
 }
 
-// failure says why a call could not be made.
+// failure returns the error of a call that could not be made.
 func (c *Client) failure(ctx context.Context, t *try, err error) error {
 	if t.last == nil {
 		t.failed(withoutURL(err))

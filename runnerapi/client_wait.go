@@ -9,28 +9,28 @@ import (
 )
 
 const (
-	// shortWait is how long the server is asked to wait at a time: short enough
-	// that an agent that is replaced in the middle costs nothing.
+	// shortWait is how long the server is asked to wait at a time. It is short, so that replacing
+	// the agent in the middle costs nothing.
 	shortWait = 20 * time.Second
-	// progressWait is the same where somebody watches.
+	// progressWait is the same for callers that report progress.
 	progressWait = 2 * time.Second
 )
 
 // Progress is what Watch reports while it waits.
 type Progress struct {
 	App App
-	// Unreachable is why the agent does not answer now; App is then the last known.
+	// Unreachable is why the agent cannot be reached now; App is then the last known state.
 	Unreachable error
 }
 
-// Wait blocks until the App of at least this generation is settled or ctx ends,
-// and answers the newest state known either way. It outlives the agent's
-// restarts and outages; only an agent that never answered is an error.
+// Wait blocks until the App of at least this generation has settled or ctx ends. It returns the
+// newest known state in both cases. It outlives restarts and outages of the agent, and returns an
+// error only if the agent never answered.
 func (c *Client) Wait(ctx context.Context, key Key, generation int64) (App, error) {
 	return c.wait(ctx, key, generation, shortWait, func(Progress) {})
 }
 
-// Watch is Wait that reports progress every other second.
+// Watch is like Wait and reports progress every other second.
 func (c *Client) Watch(ctx context.Context, key Key, generation int64, report func(Progress)) (App, error) {
 	return c.wait(ctx, key, generation, progressWait, report)
 }
@@ -41,8 +41,8 @@ func (c *Client) wait(ctx context.Context, key Key, generation int64, step time.
 		func(app App) bool { return app.Generation >= generation && app.Settled() })
 }
 
-// await asks for what is at path until it is settled or ctx ends, and answers the
-// newest known either way.
+// await requests path until the object there has settled or ctx ends. It returns the newest known
+// state in both cases.
 func await[T any](ctx context.Context, c *Client, path string, generation int64, step time.Duration,
 	report func(T, error), settled func(T) bool,
 ) (T, error) {
@@ -70,7 +70,7 @@ func await[T any](ctx context.Context, c *Client, path string, generation int64,
 		default:
 			return newest, err
 		}
-		// Also after an answer: one that comes at once must not be asked for in a loop.
+		// Also after an answer, so that immediate answers do not make a busy loop.
 		if err := pause(ctx, n); err != nil {
 			break
 		}
@@ -81,7 +81,7 @@ func await[T any](ctx context.Context, c *Client, path string, generation int64,
 	return newest, nil
 }
 
-// within shortens a wait so that its answer comes before ctx ends.
+// within shortens a wait so that its answer arrives before ctx ends.
 func within(ctx context.Context, step time.Duration) time.Duration {
 	if end, ok := ctx.Deadline(); ok {
 		step = min(step, max(time.Until(end)*3/4, time.Millisecond))

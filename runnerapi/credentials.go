@@ -16,11 +16,11 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/anchor"
 )
 
-// maxCredentials bounds a credentials file: a few certificates and URLs.
+// maxCredentials bounds a credentials file, which holds a few certificates and URLs.
 const maxCredentials = 256 << 10
 
-// Credentials is all that a Runner needs, as `pipeops-controlplane runner create`
-// writes it into one file. It holds a key and a broker password: never print it.
+// Credentials is all that a Runner needs. `pipeops-controlplane runner create` writes it into one
+// file. It holds a private key and a broker password: never print it.
 type Credentials struct {
 	// Runner is the name by which the agents' audit knows this Runner.
 	Runner string `json:"runner"`
@@ -41,7 +41,7 @@ type Credentials struct {
 	Broker BrokerCredentials `json:"broker,omitzero"`
 }
 
-// BrokerCredentials say where announcements come from.
+// BrokerCredentials describes where announcements come from.
 type BrokerCredentials struct {
 	// URL is amqps://user:password@host:port/vhost.
 	URL string `json:"url"`
@@ -49,7 +49,7 @@ type BrokerCredentials struct {
 	CA string `json:"ca,omitempty"`
 }
 
-// LoadCredentials reads a credentials file. It refuses one that others can read.
+// LoadCredentials reads a credentials file. It refuses a file that other users can read.
 func LoadCredentials(path string) (Credentials, error) {
 	const again = "make a new one with `pipeops-controlplane runner create NAME -o FILE`"
 	f, err := os.Open(path)
@@ -66,7 +66,7 @@ func LoadCredentials(path string) (Credentials, error) {
 		return Credentials{}, fmt.Errorf("credentials file: %w", err)
 	case info.IsDir():
 		return Credentials{}, fmt.Errorf("credentials file %s is a directory; name the file in it", path)
-	case info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows": // which knows no modes
+	case info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows": // Windows has no modes
 		return Credentials{}, fmt.Errorf("credentials file %s can be read by others; run `chmod 600 %s`", path, path)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxCredentials+1))
@@ -80,8 +80,8 @@ func LoadCredentials(path string) (Credentials, error) {
 	return c, nil
 }
 
-// ParseCredentials reads and checks the text of a credentials file. Its errors
-// name the field and never quote a value.
+// ParseCredentials decodes and checks the text of a credentials file. Its errors name the field and
+// never quote a value.
 func ParseCredentials(text []byte) (Credentials, error) {
 	var c Credentials
 	if len(text) > maxCredentials {
@@ -120,7 +120,7 @@ func (c *Credentials) validate() error {
 	return nil
 }
 
-// TLSCertificate is the Runner's certificate with its key, and with its endorsement.
+// TLSCertificate returns the Runner's certificate with its key and its endorsement.
 func (c *Credentials) TLSCertificate() (tls.Certificate, error) {
 	cert, err := tls.X509KeyPair([]byte(c.Certificate), []byte(c.Key))
 	if err != nil {
@@ -129,8 +129,7 @@ func (c *Credentials) TLSCertificate() (tls.Certificate, error) {
 	return cert, c.endorse(&cert)
 }
 
-// Roots is the control plane's CA, and with it all that come after: each is signed
-// by the one before it.
+// Roots returns the control plane's CA and its successors: each is signed by the one before it.
 func (c *Credentials) Roots() (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	if !anchor.Append(pool, []byte(c.CA)) {
@@ -139,7 +138,7 @@ func (c *Credentials) Roots() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// Encode is what a file of credentials holds. It is as secret as the key in it.
+// Encode returns the content of a credentials file. It is as secret as the key in it.
 func (c *Credentials) Encode() ([]byte, error) {
 	text, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {
@@ -148,8 +147,8 @@ func (c *Credentials) Encode() ([]byte, error) {
 	return append(text, '\n'), nil
 }
 
-// Write puts the credentials into a file for its owner only, in one step. It
-// replaces a file that is there.
+// Write writes the credentials atomically to a file that only its owner can read. It replaces an
+// existing file.
 func (c *Credentials) Write(path string) error {
 	text, err := c.Encode()
 	if err != nil {
@@ -170,8 +169,8 @@ func (c *Credentials) Write(path string) error {
 	return nil
 }
 
-// String keeps the secrets out of whatever prints it.
+// String keeps the secrets out of formatted output.
 func (c Credentials) String() string { return "credentials of Runner " + c.Runner }
 
-// GoString keeps the secrets out of %#v as well.
+// GoString keeps the secrets out of %#v.
 func (c Credentials) GoString() string { return c.String() }

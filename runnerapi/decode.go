@@ -19,20 +19,21 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// jsonFormat decodes strictly: a field in the wrong case or given twice would
-// otherwise pass the schema as one value and arrive as another.
+// jsonFormat decodes strictly. Otherwise a field in the wrong case, or given twice, could pass the
+// schema with one value and arrive with another.
 var jsonFormat = huma.Format{
 	Marshal:   huma.DefaultJSONFormat.Marshal,
 	Unmarshal: decodeJSON,
 }
 
-// ofBodies bounds what the values of a body take. Its bytes each call bounds for itself.
+// ofBodies bounds the memory that the decoded values of a body take. Each call bounds its bytes
+// itself.
 var ofBodies = bounded.Of(math.MaxInt32)
 
-// null stands for a null in what huma validates: it would take one for an absent field.
+// null stands for a null while huma validates, which would treat it as an absent field.
 type null struct{}
 
-// decodeJSON decodes a body, into an any for huma to validate and then into its type.
+// decodeJSON decodes a body into an any for huma to validate, and then into its type.
 func decodeJSON(data []byte, v any) error {
 	if err := soundText(data); err != nil {
 		return err
@@ -70,14 +71,14 @@ func withNulls(v any) any {
 	return v
 }
 
-// position turns an offset into what an editor shows.
+// position converts an offset to the line and column that an editor shows.
 func position(data []byte, offset int64) (line, column int) {
 	before := data[:min(max(offset, 0), int64(len(data)))]
 	return bytes.Count(before, []byte("\n")) + 1, len(before) - bytes.LastIndexByte(before, '\n') - 1
 }
 
-// withBody is a middleware that reads the body ahead of huma, which knows neither its content
-// types nor its own limit before it has read all.
+// withBody is a middleware that reads the body ahead of huma. huma knows neither the content types
+// nor the body's own limit before it has read everything.
 func withBody(limit int64) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		r, w := humachi.Unwrap(ctx)
@@ -92,7 +93,7 @@ func withBody(limit int64) func(huma.Context, func(huma.Context)) {
 	}
 }
 
-// takeBody refuses by the header alone what it can.
+// takeBody refuses what the header alone shows to be wrong.
 func takeBody(w http.ResponseWriter, r *http.Request, limit int64, of *huma.RequestBody) ([]byte, error) {
 	if r.ContentLength > 0 {
 		if err := mediaOf(r, of); err != nil {
@@ -114,7 +115,8 @@ func takeBody(w http.ResponseWriter, r *http.Request, limit int64, of *huma.Requ
 	return body, nil
 }
 
-// bodyless is a middleware of calls that take no body: one that nobody reads was sent by mistake.
+// bodyless is a middleware for calls that take no body: a body would go unread, so its sender made
+// a mistake.
 func bodyless(ctx huma.Context, next func(huma.Context)) {
 	r, w := humachi.Unwrap(ctx)
 	_, err := readBody(w, r, 0)
@@ -128,7 +130,7 @@ func bodyless(ctx huma.Context, next func(huma.Context)) {
 	next(ctx)
 }
 
-// readAhead is a body that is in memory already.
+// readAhead is a body that is already in memory.
 type readAhead struct {
 	*bytes.Reader
 	all []byte
@@ -138,8 +140,8 @@ type readAhead struct {
 func (*readAhead) Close() error { return nil }
 
 // bodyDeadline is a middleware that bounds how long a body may take to arrive, until readBody has
-// it whole. It holds for a body that is refused unread too: on HTTP/1 net/http reads the rest before
-// it sends the answer, unless the connection is to be closed.
+// read all of it. It also holds for a body that is refused unread: on HTTP/1, net/http reads the
+// rest before it sends the answer, unless the connection is about to close.
 func bodyDeadline(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 {
@@ -152,7 +154,7 @@ func bodyDeadline(next http.Handler) http.Handler {
 	})
 }
 
-// bodyArrived ends what bodyDeadline began: on HTTP/1 its deadline would end a call that waits.
+// bodyArrived clears the deadline of bodyDeadline, which on HTTP/1 would end a call that waits.
 func bodyArrived(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // as above
 	w.Header().Del("Connection")

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// doors are the connections that are open, so that a Runner who may not stay can
-// be shown out.
+// doors tracks the open connections, so that those of a Runner that may no longer stay can be
+// closed.
 type doors struct {
 	mu   sync.Mutex
 	open map[*door]struct{}
@@ -22,7 +22,7 @@ type door struct {
 	house *doors
 
 	mu     sync.Mutex
-	runner *runner // nil until one is let in
+	runner *runner // nil until a Runner is admitted
 	timer  *time.Timer
 	closed bool
 	nudge  func(context.Context) error // of the control plane's connection
@@ -31,7 +31,7 @@ type door struct {
 	streams map[*stream]struct{}
 }
 
-// doorListener makes doors of what it accepts.
+// doorListener wraps each accepted connection in a door.
 type doorListener struct {
 	net.Listener
 	house *doors
@@ -64,7 +64,7 @@ func (d *door) Close() error {
 	return d.Conn.Close()
 }
 
-// admit notes who came in, until when the certificate lasts.
+// admit records the admitted Runner until its certificate expires.
 func (d *door) admit(r *runner) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -72,18 +72,18 @@ func (d *door) admit(r *runner) {
 	d.arm()
 }
 
-// soonest is how often a door is looked at whose certificate has expired by the
-// timer's clock and not by the agent's.
+// soonest is how often a door is checked whose certificate has expired by the timer's clock but not
+// by the agent's.
 const soonest = time.Second
 
-// arm has the door looked at when its certificate expires. The lock is held.
+// arm schedules a check of the door for when its certificate expires. The lock is held.
 func (d *door) arm() {
 	if !d.closed {
 		d.timer = time.AfterFunc(max(d.runner.until.Sub(d.runner.now()), 0)+time.Millisecond, d.look)
 	}
 }
 
-// look closes the door if who came in may not stay.
+// look closes the door if its Runner may no longer stay.
 func (d *door) look() {
 	d.mu.Lock()
 	r := d.runner
@@ -102,10 +102,10 @@ func (d *door) look() {
 	if d.endStreams(refusal.Code) {
 		return
 	}
-	_ = d.Close() // whoever serves it learns of that by its own reading
+	_ = d.Close() // its server notices by its next read
 }
 
-// again arms the timer anew when it is due.
+// again resets the timer when it is due.
 func (d *door) again(r *runner) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -116,7 +116,7 @@ func (d *door) again(r *runner) {
 	}
 }
 
-// look shows out who may not stay by what is known now.
+// look closes the doors of Runners that may no longer stay by what the agent knows now.
 func (h *doors) look() {
 	h.mu.Lock()
 	all := make([]*door, 0, len(h.open))
@@ -129,7 +129,7 @@ func (h *doors) look() {
 	}
 }
 
-// watch looks again whenever something changed, until ctx ends.
+// watch calls look after each change, until ctx ends.
 func (h *doors) watch(ctx context.Context, changed func() <-chan struct{}) {
 	for {
 		next := changed()
@@ -144,7 +144,7 @@ func (h *doors) watch(ctx context.Context, changed func() <-chan struct{}) {
 
 type doorKey struct{}
 
-// withDoor is for http.Server.ConnContext.
+// withDoor is an http.Server.ConnContext.
 func withDoor(ctx context.Context, conn net.Conn) context.Context {
 	if d := doorOf(conn); d != nil {
 		return context.WithValue(ctx, doorKey{}, d)
@@ -152,8 +152,7 @@ func withDoor(ctx context.Context, conn net.Conn) context.Context {
 	return ctx
 }
 
-// withChains puts the chains that were verified where net/http has them: crypto/tls
-// did not verify them.
+// withChains puts the verified chains where net/http expects them: crypto/tls did not verify them.
 func withChains(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isLeaving(r.Context()) {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Drift counts what somebody else changed of an App's objects and the agent put
-// back, and tells of the last time.
+// Drift counts the foreign changes to an App's objects that the agent reverted, and describes the
+// last one.
 type Drift struct {
 	Corrections int64     `json:"corrections" doc:"How often something was put back since the App was made."`
 	LastAt      time.Time `json:"lastAt" doc:"When something was put back last."`
@@ -15,7 +15,7 @@ type Drift struct {
 	Fields      []string  `json:"fields,omitempty" doc:"Names of the fields that had another value, at most ten. Values are not told."`
 }
 
-// What is what was put back last, in a few words.
+// What describes in a few words what was reverted last.
 func (d Drift) What() string {
 	switch {
 	case d.Deleted:

@@ -14,18 +14,18 @@ import (
 // MaxGrant bounds the text of a grant, in bytes.
 const MaxGrant = 1024
 
-// grantOID names the certificate extension that holds a grant (docs/adr/0023). It
-// is made of a UUID below the arc that Microsoft gives away for that.
+// grantOID is the OID of the certificate extension that holds a grant (docs/adr/0023). It is
+// derived from a UUID below the arc that Microsoft provides for that.
 var grantOID = asn1.ObjectIdentifier{1, 2, 840, 113556, 1, 8000, 2554, 53702, 19502, 7018, 19118, 34036, 4378416, 16178480}
 
-// Grant says which agents a Runner may see and reach: those whose labels fit. The
-// zero Grant is for all agents.
+// Grant selects by label the agents that a Runner may see and reach. The zero Grant selects all
+// agents.
 type Grant struct {
 	selector labels.Selector
 }
 
-// ParseGrant reads a grant in Kubernetes' syntax of label selectors, such as
-// "env=prod,region in (eu,us)". An empty text is for all agents.
+// ParseGrant parses a grant in Kubernetes' syntax of label selectors, such as "env=prod,region in
+// (eu,us)". An empty text selects all agents.
 func ParseGrant(text string) (Grant, error) {
 	if len(text) > MaxGrant {
 		return Grant{}, fmt.Errorf("a selector of agents has at most %d characters", MaxGrant)
@@ -40,15 +40,15 @@ func ParseGrant(text string) (Grant, error) {
 	return Grant{selector: selector}, nil
 }
 
-// All says whether the grant is for all agents.
+// All reports whether the grant selects all agents.
 func (g Grant) All() bool { return g.selector == nil }
 
-// Allows says whether the grant is for an agent with those labels.
+// Allows reports whether the grant selects an agent with these labels.
 func (g Grant) Allows(agent map[string]string) bool {
 	return g.All() || g.selector.Matches(labels.Set(agent))
 }
 
-// String is what ParseGrant reads: empty for all agents.
+// String returns the grant in the syntax of ParseGrant: empty for all agents.
 func (g Grant) String() string {
 	if g.All() {
 		return ""
@@ -56,9 +56,9 @@ func (g Grant) String() string {
 	return g.selector.String()
 }
 
-// Extensions carry the grant in a certificate. There is none where it is for all
-// agents; where it is not, it is critical, so that whoever does not know of grants
-// refuses the certificate instead of letting it in everywhere.
+// Extensions returns the certificate extension that carries the grant, or none if the grant selects
+// all agents. The extension is critical: software that does not know grants refuses the certificate
+// and does not accept it everywhere.
 func (g Grant) Extensions() ([]pkix.Extension, error) {
 	if g.All() {
 		return nil, nil
@@ -70,8 +70,8 @@ func (g Grant) Extensions() ([]pkix.Extension, error) {
 	return []pkix.Extension{{Id: grantOID, Critical: true, Value: value}}, nil
 }
 
-// GrantOf is the grant that a certificate carries. One that makes no sense is an
-// error, not a grant for all.
+// GrantOf returns the grant that a certificate carries. A malformed grant is an error, not a grant
+// for all agents.
 func GrantOf(cert *x509.Certificate) (Grant, error) {
 	for _, e := range cert.Extensions {
 		if e.Id.Equal(grantOID) {
@@ -83,7 +83,7 @@ func GrantOf(cert *x509.Certificate) (Grant, error) {
 
 func decodeGrant(value []byte) (Grant, error) {
 	const bad = "the certificate's grant cannot be read: "
-	if len(value) > MaxGrant+8 { // and its header
+	if len(value) > MaxGrant+8 { // plus its header
 		return Grant{}, errors.New(bad + "it is too long")
 	}
 	var text string
@@ -101,13 +101,13 @@ func decodeGrant(value []byte) (Grant, error) {
 	return g, nil
 }
 
-// Understood is the certificate for x509's verification, which refuses what has a
-// critical extension that was not understood: that of a grant is.
+// Understood returns a copy of the certificate for verification by x509, with the grant's extension
+// marked as handled. x509 refuses certificates with unhandled critical extensions.
 func Understood(cert *x509.Certificate) *x509.Certificate {
 	if len(cert.UnhandledCriticalExtensions) == 0 {
 		return cert
 	}
-	copied := *cert // it is shared between connections
+	copied := *cert // the original is shared between connections
 	copied.UnhandledCriticalExtensions = slices.DeleteFunc(slices.Clone(cert.UnhandledCriticalExtensions), grantOID.Equal)
 	return &copied
 }

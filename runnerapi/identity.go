@@ -10,24 +10,24 @@ import (
 	"strings"
 )
 
-// The two kinds of identity that meet on this wire, as the first part of a
-// SPIFFE ID's path.
+// The two kinds of identity on this wire, as the first part of a SPIFFE ID's path.
 const (
 	roleRunner = "runner"
 	roleAgent  = "agent"
-	// controlPlanePath is the whole path of the control plane's: there is one.
+	// controlPlanePath is the whole path of the control plane's SPIFFE ID: there is only one.
 	controlPlanePath = "/controlplane"
 )
 
 var identityName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$`)
 
-// RunnerURI is the SPIFFE ID in a Runner's certificate.
+// RunnerURI returns the SPIFFE ID in a Runner's certificate.
 func RunnerURI(trustDomain, name string) *url.URL { return spiffe(trustDomain, roleRunner, name) }
 
-// AgentURI is the SPIFFE ID in an agent's certificate.
+// AgentURI returns the SPIFFE ID in an agent's certificate.
 func AgentURI(trustDomain, agentID string) *url.URL { return spiffe(trustDomain, roleAgent, agentID) }
 
-// ControlPlaneURI is the SPIFFE ID with which the control plane nudges agents.
+// ControlPlaneURI returns the SPIFFE ID with which the control plane sends refresh requests to
+// agents.
 func ControlPlaneURI(trustDomain string) *url.URL {
 	return &url.URL{Scheme: "spiffe", Host: trustDomain, Path: controlPlanePath}
 }
@@ -36,8 +36,8 @@ func spiffe(trustDomain, role, name string) *url.URL {
 	return &url.URL{Scheme: "spiffe", Host: trustDomain, Path: "/" + role + "/" + name}
 }
 
-// CallerFromTLS is the name of the Runner at the other end of a connection,
-// from its verified certificate.
+// CallerFromTLS returns the name of the Runner at the other end of a connection, from its verified
+// certificate.
 func CallerFromTLS(state *tls.ConnectionState, trustDomain string) (string, error) {
 	if state == nil || len(state.VerifiedChains) == 0 {
 		return "", errors.New("the connection has no verified client certificate")
@@ -45,8 +45,8 @@ func CallerFromTLS(state *tls.ConnectionState, trustDomain string) (string, erro
 	return nameFrom(state.VerifiedChains[0][0], trustDomain, roleRunner)
 }
 
-// nameFrom reads the name out of a certificate that has to carry exactly one
-// URI, of this trust domain and role (SPIFFE X.509-SVID, section 2).
+// nameFrom returns the name in a certificate, which must carry exactly one URI, of this trust
+// domain and role (SPIFFE X.509-SVID, section 2).
 func nameFrom(cert *x509.Certificate, trustDomain, role string) (string, error) {
 	if len(cert.URIs) != 1 {
 		return "", fmt.Errorf("the certificate carries %d URIs, one is needed: spiffe://%s/%s/NAME", len(cert.URIs), trustDomain, role)

@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// execution is the work of an exec call: a command's streams over channels.
+// execution is an exec call: it connects a command's streams to channels.
 type execution struct {
 	command Execution
 	streams ExecStreams
@@ -36,14 +36,14 @@ func (e *execution) take(channel byte, p []byte, ended bool) error {
 	case channel == channelIn && ended:
 		return e.toStdin.Close()
 	case channel == channelIn && e.streams.Stdin != nil:
-		_, _ = e.toStdin.Write(p) // a command that reads no more loses it, as with a pipe
+		_, _ = e.toStdin.Write(p) // as with a pipe, input is lost once the command stops reading
 	case channel == channelResize:
 		e.resize(p)
 	}
 	return nil
 }
 
-// resize keeps the newest size until somebody takes it.
+// resize keeps the newest size until the command takes it.
 func (e *execution) resize(text []byte) {
 	var size TerminalSize
 	if json.Unmarshal(text, &size) != nil || size.Width == 0 || size.Height == 0 {
@@ -53,17 +53,17 @@ func (e *execution) resize(text []byte) {
 	case <-e.sizes:
 	default:
 	}
-	e.sizes <- size // nobody else sends: there is room
+	e.sizes <- size // this is the only sender, so there is room
 }
 
 func (e *execution) run(ctx context.Context) (int, error) {
-	// Whoever waits in take, or for the caller's input, goes with the command.
+	// The goroutines that wait in take, or for the caller's input, end with the command.
 	defer func() { _ = e.stdin.CloseWithError(io.ErrClosedPipe) }()
 	defer context.AfterFunc(ctx, func() { _ = e.toStdin.CloseWithError(context.Cause(ctx)) })()
 	return e.command(ctx, e.streams)
 }
 
-// forwarded is the work of a port-forward call: one connection's bytes over channels.
+// forwarded is a port-forward call: it connects one connection to channels.
 type forwarded struct {
 	forward Forwarding
 	conn    *channelConn

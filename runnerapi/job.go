@@ -2,9 +2,8 @@ package runnerapi
 
 import "time"
 
-// Job is what runs to its end. It is an App of type Job in the words of who
-// wants something done once: the same object of the cluster, so whatever is said
-// of Apps is said of it.
+// Job is a workload that runs to its end. It is an App of type Job under other field names: both
+// are the same object in the cluster, so everything documented for Apps holds for it.
 type Job struct {
 	Namespace  string    `json:"namespace" doc:"Kubernetes namespace the Job lives in."`
 	Name       string    `json:"name" doc:"Name of the Job; no App has the same."`
@@ -22,9 +21,9 @@ type JobList struct {
 	Items []Job `json:"items" nullable:"false" doc:"Ordered by name."`
 }
 
-// JobSpec says what a Job runs. Putting the same again changes nothing; putting
-// another, or the same under another name of its run, runs it anew, after what
-// was left of the run before has been removed.
+// JobSpec describes what a Job runs. Putting the same spec again changes nothing. Putting another
+// spec, or the same spec with another run name, removes what is left of the run before and runs the
+// Job anew.
 type JobSpec struct {
 	Image   string   `json:"image" minLength:"1" maxLength:"512" pattern:"^[^\\s]+$" doc:"Container image reference." example:"registry.example.com/shop/web:1.4.2"`
 	Command []string `json:"command,omitempty" maxItems:"64" doc:"Replaces the image's entrypoint."`
@@ -42,8 +41,7 @@ type JobSpec struct {
 	Resources      Resources       `json:"resources,omitzero" doc:"CPU and memory that each pod asks for and is limited to."`
 }
 
-// Surroundings are what pods find around them. A Job has its own, the jobs of a
-// Pipeline have them in common.
+// Surroundings is the environment of pods. Each Job has its own; the jobs of a Pipeline share one.
 type Surroundings struct {
 	Env              []EnvVar        `json:"env,omitempty" maxItems:"512" doc:"Environment variables."`
 	EnvFrom          []EnvSource     `json:"envFrom,omitempty" maxItems:"64" doc:"Secrets and config maps whose keys all become environment variables."`
@@ -72,7 +70,7 @@ func surroundingsOf(a AppSpec) Surroundings {
 	}
 }
 
-// AppSpec is the App that the Job is.
+// AppSpec returns the spec of the App that implements the Job.
 func (s JobSpec) AppSpec() AppSpec {
 	a := AppSpec{Type: TypeJob, Image: s.Image, Command: s.Command, Args: s.Args, InitContainers: s.InitContainers, Resources: s.Resources}
 	s.into(&a)
@@ -86,11 +84,11 @@ func (s JobSpec) AppSpec() AppSpec {
 	return a
 }
 
-// Validate reports what is wrong with a spec beyond what its struct tags can say,
-// in the fields of a Job.
+// Validate returns what is wrong with a spec beyond what its struct tags can express, with the
+// field names of a Job.
 func (s JobSpec) Validate() []FieldError { return inJobsWords(s.AppSpec().Validate()) }
 
-// JobState is how a Job, a Pipeline, or one of its jobs, stands.
+// JobState is the state of a Job, a Pipeline, or one of a Pipeline's jobs.
 type JobState string
 
 // The states. Succeeded, Failed and NotRun are for good, unless it is run again.
@@ -104,10 +102,10 @@ const (
 	JobDeleting  JobState = "Deleting"  // it was deleted, and WaitingFor says what keeps it
 )
 
-// Ended says whether nothing more comes.
+// Ended reports whether the state is final.
 func (s JobState) Ended() bool { return s == JobSucceeded || s == JobFailed || s == JobNotRun }
 
-// JobStatus is how a Job stands.
+// JobStatus is the observed status of a Job.
 type JobStatus struct {
 	State              JobState   `json:"state" enum:"Waiting,Running,Blocked,Succeeded,Failed,Deleting" doc:"Blocked: it cannot go on until what the diagnosis says is mended; its deadline ends it too."`
 	ObservedGeneration int64      `json:"observedGeneration,omitempty" doc:"Generation of the spec that this status speaks of."`
@@ -119,12 +117,12 @@ type JobStatus struct {
 	WaitingFor         string     `json:"waitingFor,omitempty" doc:"What has to happen before a deleted Job is gone."`
 }
 
-// Settled says whether the Job's newest spec has come to its end, or cannot go on.
+// Settled reports whether the Job's newest spec has run to its end or cannot go on.
 func (j Job) Settled() bool {
 	return j.Status.ObservedGeneration >= j.Generation && (j.Status.State.Ended() || j.Status.State == JobBlocked)
 }
 
-// JobOf is an App of type Job in a Job's words.
+// JobOf returns the Job that an App of type Job represents.
 func JobOf(a App) Job {
 	o := JobOptions{}
 	if a.Spec.Job != nil {

@@ -8,89 +8,91 @@ import (
 	"strings"
 )
 
-// KubernetesCall is the ID of the call that passes requests on to the Kubernetes API. A
-// policy that names it says as whom.
+// KubernetesCall is the ID of the call that forwards requests to the Kubernetes API. A policy that
+// names it also names the identity to use.
 const KubernetesCall = "kubernetes-api"
 
-// kubernetesRoute is its path in the table of calls. Any number of parts stand for path.
+// kubernetesRoute is the path of that call in the table of calls. {path} stands for any number of
+// segments.
 const kubernetesRoute = "/v1/kubernetes/{path}"
 
 // KubernetesAPI is what the server needs for the Kubernetes API.
 type KubernetesAPI interface {
-	// APIServer answers where the cluster's API server is, and a transport that
-	// speaks HTTP/1.1 to it with the agent's own credentials.
+	// APIServer returns the URL of the cluster's API server and a transport that speaks HTTP/1.1 to
+	// it with the agent's own credentials.
 	APIServer() (*url.URL, http.RoundTripper, error)
-	// Namespaced reports whether a resource is in namespaces. It reports true for a
-	// resource that the API server does not list.
+	// Namespaced reports whether a resource is namespaced. It returns true for a resource that the
+	// API server does not list.
 	Namespaced(ctx context.Context, group, version, resource string) (bool, error)
-	// OwnNamespace is the agent's own, with its identity and its owner's policy in it.
+	// OwnNamespace returns the agent's own namespace, which holds its identity and the cluster
+	// owner's policy.
 	OwnNamespace() string
 }
 
-// KubernetesIdentity is as whom a Runner uses the Kubernetes API.
+// KubernetesIdentity is the identity with which a Runner uses the Kubernetes API.
 type KubernetesIdentity struct {
 	User   string
 	Groups []string
 }
 
-// Equal says whether both are the same.
+// Equal reports whether both identities are the same.
 func (k KubernetesIdentity) Equal(other KubernetesIdentity) bool {
 	return k.User == other.User && slices.Equal(k.Groups, other.Groups)
 }
 
-// KubernetesGrant is how the policy has a request to the Kubernetes API made.
+// KubernetesGrant describes how the policy lets a request to the Kubernetes API be made.
 type KubernetesGrant struct {
 	As KubernetesIdentity
-	// AgentNamespace is true where the rule names the namespace of the agent.
+	// AgentNamespace reports whether the rule names the namespace of the agent.
 	AgentNamespace bool
-	// ReadOnly is true where the rule allows reading alone.
+	// ReadOnly reports whether the rule allows only reads.
 	ReadOnly bool
-	// Hidden are namespaces that a request over all of them must not reach.
+	// Hidden are the namespaces that a request over all namespaces must not reach.
 	Hidden []string
-	// Across is why a request may not be over all namespaces; nil where it may.
+	// Across is why a request may not cover all namespaces; nil if it may.
 	Across error
-	// Streams is the most streams that the Runner may have open; 0 is the agent's setting.
+	// Streams is how many streams the Runner may have open; 0 stands for the agent's setting.
 	Streams int
 }
 
-// KubernetesRequest is a request to the Kubernetes API, as far as its method and its URL
-// tell. It is told as the API server itself tells it (k8s.io/apiserver's RequestInfo).
+// KubernetesRequest is a request to the Kubernetes API, as far as its method and URL describe it.
+// They are read as the API server itself reads them (k8s.io/apiserver's RequestInfo).
 type KubernetesRequest struct {
-	// Verb is that of RBAC; for what is no resource, the method in small letters.
+	// Verb is the RBAC verb; for a non-resource path, the method in lower case.
 	Verb string
-	// Path is that of the API server, cleaned.
+	// Path is the cleaned path at the API server.
 	Path string
-	// Group, Version, Resource, Subresource, Namespace and Name are empty where there are none.
+	// Group, Version, Resource, Subresource, Namespace and Name are empty if the path has none.
 	Group, Version, Resource, Subresource, Namespace, Name string
-	// Discovery says that it asks which resources there are, or about who asks, and nothing else.
+	// Discovery reports whether the request only asks which resources exist, or about its sender.
 	Discovery bool
-	// Upgrade is the protocol that the connection is to become, or empty.
+	// Upgrade is the protocol that the connection is upgraded to, or empty.
 	Upgrade string
-	// Follow says that the answer goes on until somebody ends it.
+	// Follow reports whether the answer goes on until either side ends it.
 	Follow bool
-	// DryRun is true where the API server promises to persist nothing.
+	// DryRun reports whether the API server promises to persist nothing.
 	DryRun bool
-	// AgentNamespace is the namespace of the agent; InAgentNamespace is true where the
-	// request reaches what is in it.
+	// AgentNamespace is the namespace of the agent. InAgentNamespace reports whether the request
+	// reaches objects in it.
 	AgentNamespace   string
 	InAgentNamespace bool
-	// Selected is the one namespace that a request over all of them selects.
+	// Selected is the one namespace that a request over all namespaces selects.
 	Selected string
-	// Impersonate is whom the headers Impersonate-User and -Group ask for.
+	// Impersonate is the identity that the headers Impersonate-User and -Group ask for.
 	Impersonate KubernetesIdentity
-	// Grant is what the policy granted when the request began. The request ends when the
-	// policy takes back a part of it.
+	// Grant is what the policy granted when the request began. The request ends when the policy
+	// revokes a part of it.
 	Grant KubernetesGrant
 }
 
-// connects are the subresources that lead into a pod, or past the API server: whoever may
-// read them may write.
+// connects lists the subresources that lead into a pod, or past the API server. Read access to them
+// is as good as write access.
 var connects = []string{"exec", "attach", "portforward", "proxy"}
 
-// Connects says whether it leads into a pod, or past the API server.
+// Connects reports whether the request leads into a pod, or past the API server.
 func (k KubernetesRequest) Connects() bool { return slices.Contains(connects, k.Subresource) }
 
-// Reads says whether it changes nothing, by what the API server promises.
+// Reads reports whether the request changes nothing, by what the API server promises.
 func (k KubernetesRequest) Reads() bool {
 	if k.Connects() || k.Upgrade != "" {
 		return false
@@ -102,7 +104,7 @@ func (k KubernetesRequest) Reads() bool {
 	return k.DryRun || k.asksOfItself()
 }
 
-// asksOfItself says whether it is a question about who asks, which has a body.
+// asksOfItself reports whether the request is a review about its sender, which has a body.
 func (k KubernetesRequest) asksOfItself() bool {
 	if k.Verb != "create" || k.Subresource != "" {
 		return false
@@ -111,10 +113,10 @@ func (k KubernetesRequest) asksOfItself() bool {
 		k.Group == "authentication.k8s.io" && k.Resource == subjectReviews
 }
 
-// Long says whether it may go on for as long as its caller likes.
+// Long reports whether the request may go on for as long as its caller wants.
 func (k KubernetesRequest) Long() bool { return k.Follow || k.Upgrade != "" || k.Connects() }
 
-// kind is what metrics tell of it: there are only a few.
+// kind returns the value for the metrics label, of which there are only a few.
 func (k KubernetesRequest) kind() string {
 	switch {
 	case k.Discovery:
@@ -127,6 +129,6 @@ func (k KubernetesRequest) kind() string {
 	return OtherCall
 }
 
-// isKubernetes says whether a request is for the Kubernetes API: its errors are in the
-// words of that.
+// isKubernetes reports whether a request is for the Kubernetes API, whose errors have the form of
+// that API.
 func isKubernetes(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, kubernetesPrefix+"/") }

@@ -20,32 +20,32 @@ import (
 )
 
 const (
-	// maxKubernetesBody is what the API server takes of a body itself.
+	// maxKubernetesBody is the API server's own limit for a body.
 	maxKubernetesBody = 3 << 20
-	// kubernetesAnswer is how long the API server may take to begin an answer that is no
-	// stream: its own limit is a minute.
+	// kubernetesAnswer is how long the API server may take to begin an answer that is not a stream.
+	// The API server's own limit is a minute.
 	kubernetesAnswer = 75 * time.Second
 	// scopeTimeout is how long the API server may take to list the resources of a group.
 	scopeTimeout = 10 * time.Second
 )
 
-// kubernetesMethods are those that the Kubernetes API has.
+// kubernetesMethods lists the methods of the Kubernetes API.
 var kubernetesMethods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 
-// passedHeaders are what is passed on of a caller's header. Whatever could say who asks is
-// not among them, nor what somebody may take for that some day.
+// passedHeaders lists the caller's headers that are forwarded. It contains none that could name the
+// caller, now or in a later version of the API server.
 var passedHeaders = map[string]bool{
 	"Accept": true, "Accept-Encoding": true, "Accept-Language": true, "Cache-Control": true,
 	"Content-Type": true, "Content-Encoding": true, "Content-Language": true,
 	"If-Match": true, "If-None-Match": true, "If-Modified-Since": true, "If-Unmodified-Since": true, "Range": true,
 	"User-Agent": true, "Kubectl-Command": true, "Kubectl-Session": true,
-	"Connection": true, "Upgrade": true, // ReverseProxy has left those of the upgrade alone
+	"Connection": true, "Upgrade": true, // ReverseProxy keeps only those of an upgrade
 	"Sec-Websocket-Key": true, "Sec-Websocket-Version": true, "Sec-Websocket-Protocol": true, "Sec-Websocket-Extensions": true,
 	"X-Stream-Protocol-Version": true,
 }
 
-// bearerProtocol begins a bearer token that stands among a WebSocket's protocols, where
-// the API server takes it from browsers.
+// bearerProtocol is the prefix of a bearer token among a WebSocket's protocols, where the API
+// server accepts it from browsers.
 const bearerProtocol = "base64url.bearer.authorization.k8s.io." //nolint:gosec // what is before the token
 
 func (s *server) kubernetesRoutes(handle func(method, pattern string, h http.HandlerFunc)) {
@@ -63,7 +63,7 @@ func (s *server) kubernetesRoutes(handle func(method, pattern string, h http.Han
 	s.api.OpenAPI().AddOperation(&op)
 }
 
-// intendKubernetes adds to an intent which request it is, and as whom the policy has it made.
+// intendKubernetes adds the request to an intent, with the identity that the policy grants it.
 func (s *server) intendKubernetes(w http.ResponseWriter, r *http.Request, i Intent) (Intent, error) {
 	k, err := readKubernetes(r)
 	if err != nil {
@@ -87,11 +87,11 @@ func (s *server) intendKubernetes(w http.ResponseWriter, r *http.Request, i Inte
 	return i, err
 }
 
-// kubernetes passes a request on to the API server.
+// kubernetes forwards a request to the API server.
 func (s *server) kubernetes(w http.ResponseWriter, r *http.Request) {
 	intent, _ := r.Context().Value(intentKey{}).(Intent)
 	k := intent.Kubernetes
-	if k == nil { // the guard did not see it
+	if k == nil { // the guard did not see the request
 		s.answerError(w, r, problem.Errorf(problem.Internal, "report this", "the request was not asked about"))
 		return
 	}
@@ -107,7 +107,7 @@ func (s *server) kubernetes(w http.ResponseWriter, r *http.Request) {
 	s.forward(w, shown, intent.Runner, k, nil)
 }
 
-// forward sends a request on. The answer goes through alter, where that is not nil.
+// forward sends a request to the API server. If alter is not nil, it modifies the answer.
 func (s *server) forward(w http.ResponseWriter, r *http.Request, runner string,
 	k *KubernetesRequest, alter func(*http.Response) error,
 ) {
@@ -116,7 +116,7 @@ func (s *server) forward(w http.ResponseWriter, r *http.Request, runner string,
 		s.answerError(w, r, err)
 		return
 	}
-	if k.Long() || k.Subresource == "log" { // whose reader may pause
+	if k.Long() || k.Subresource == "log" { // the reader of either may pause
 		leave, ok := s.streams.EnterMost(runner, k.Grant.Streams)
 		if !ok {
 			s.answerError(w, r, busy("too many of this Runner's watches, logs and connections are open"))
@@ -136,14 +136,14 @@ func (s *server) forward(w http.ResponseWriter, r *http.Request, runner string,
 	s.pass(w, r, k, way{target, transport, alter})
 }
 
-// way is how a request gets to the API server, and its answer back.
+// way is how a request reaches the API server, and how its answer returns.
 type way struct {
 	target    *url.URL
 	transport http.RoundTripper
 	alter     func(*http.Response) error
 }
 
-// holdBody has the request's body read, as bodies are read of all calls.
+// holdBody reads the request's body, with the limits of all calls.
 func (s *server) holdBody(w http.ResponseWriter, r *http.Request, runner string) (done func(), err error) {
 	if r.Body == nil || r.ContentLength == 0 {
 		return func() {}, nil
@@ -168,8 +168,8 @@ func (s *server) holdBody(w http.ResponseWriter, r *http.Request, runner string)
 var errNoAnswer = problem.Errorf(problem.Timeout, "try again; if it stays so, see whether the cluster's API server is healthy",
 	"the API server did not begin to answer within %s", kubernetesAnswer)
 
-// pass is httputil.ReverseProxy, which passes upgrades on to any protocol. It panics with
-// http.ErrAbortHandler where an answer breaks off, so that nobody takes it for whole.
+// pass runs an httputil.ReverseProxy, which supports upgrades to any protocol. If an answer breaks
+// off, it panics with http.ErrAbortHandler, so that no client takes the answer for complete.
 func (s *server) pass(w http.ResponseWriter, r *http.Request, k *KubernetesRequest, to way) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
@@ -205,7 +205,7 @@ func (s *server) pass(w http.ResponseWriter, r *http.Request, k *KubernetesReque
 	proxy.ServeHTTP(held, r.WithContext(ctx))
 }
 
-// impersonated is a request to the API server by the agent, in the name of somebody else.
+// impersonated returns a request that the agent makes to the API server as another identity.
 func impersonated(out *http.Request, k *KubernetesRequest, target *url.URL) *http.Request {
 	out.Host = ""
 	out.URL.Scheme, out.URL.Host, out.URL.User = target.Scheme, target.Host, nil
@@ -223,7 +223,7 @@ func impersonated(out *http.Request, k *KubernetesRequest, target *url.URL) *htt
 	return out
 }
 
-// withoutBearer takes tokens out of the protocols of a WebSocket.
+// withoutBearer removes tokens from the protocols of a WebSocket.
 func withoutBearer(h http.Header) {
 	const name = "Sec-Websocket-Protocol"
 	var kept []string
@@ -240,7 +240,7 @@ func withoutBearer(h http.Header) {
 	}
 }
 
-// answered looks at what the API server answers before it is passed on.
+// answered checks the API server's answer before it is forwarded.
 func (s *server) answered(r *http.Request, k *KubernetesRequest, resp *http.Response) error {
 	if resp.StatusCode == http.StatusUnauthorized {
 		return problem.Errorf(problem.Unavailable, "see the agent's log, and whether its ServiceAccount is there", "the API server does not take the agent's own credentials")
@@ -259,16 +259,16 @@ func (s *server) answered(r *http.Request, k *KubernetesRequest, resp *http.Resp
 	return nil
 }
 
-// maxRefused is how much of a refusal is looked at, in bytes.
+// maxRefused is how much of a refusal is read, in bytes.
 const maxRefused = 8 << 10
 
-// ownRefusal is in the text of a Status, be it JSON or protobuf, that refuses the agent, and
-// not whom it asks for: "cannot impersonate resource", and since Kubernetes 1.36 also
-// "cannot impersonate-on:user-info:list resource" (constrained impersonation).
+// ownRefusal is in the text of a Status, in JSON or protobuf, that refuses the agent and not the
+// impersonated identity: "cannot impersonate resource", and since Kubernetes 1.36 also "cannot
+// impersonate-on:user-info:list resource" (constrained impersonation).
 const ownRefusal = `" cannot impersonate`
 
-// mayImpersonate says of a refusal whether it is the agent's own: no request of a Runner's
-// asks for impersonation.
+// mayImpersonate returns an error if a refusal is for the agent itself: no request of a Runner asks
+// for impersonation.
 func mayImpersonate(k *KubernetesRequest, resp *http.Response) error {
 	if resp.ContentLength < 0 || resp.ContentLength > maxRefused {
 		return nil
@@ -285,11 +285,11 @@ func mayImpersonate(k *KubernetesRequest, resp *http.Response) error {
 	return nil
 }
 
-// errDraining ends what goes on when the agent stops.
+// errDraining ends open requests when the agent stops.
 var errDraining = problem.Errorf(problem.Unavailable, "call again: another instance goes on",
 	"the agent is shutting down")
 
-// passing says why a request could not be passed on.
+// passing returns the error of a request that could not be forwarded.
 func (s *server) passing(ctx context.Context, err error) error {
 	if known := (*Error)(nil); errors.As(err, &known) {
 		return err

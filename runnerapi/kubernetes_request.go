@@ -15,9 +15,8 @@ const kubernetesPrefix = "/v1/kubernetes"
 // maxKubernetesPath bounds a path, in bytes: names have at most 253 each.
 const maxKubernetesPath = 4 << 10
 
-// readKubernetes reads what a request to the Kubernetes API is about. A path that is
-// written in two ways is refused: it could be asked about as one thing and carried out
-// as another.
+// readKubernetes returns what a request to the Kubernetes API is about. It refuses a path with two
+// spellings: the policy could be asked about one and the API server could carry out the other.
 func readKubernetes(r *http.Request) (KubernetesRequest, error) {
 	p := strings.TrimPrefix(r.URL.Path, kubernetesPrefix)
 	plain := strings.TrimSuffix(p, "/")
@@ -35,7 +34,7 @@ func readKubernetes(r *http.Request) (KubernetesRequest, error) {
 	return k, nil
 }
 
-// upgradeOf is what a connection is to become. kubectl knows these two.
+// upgradeOf returns the protocol that a connection is upgraded to. kubectl knows these two.
 func upgradeOf(r *http.Request) (string, error) {
 	asked := r.Header.Values("Upgrade")
 	if len(asked) == 0 {
@@ -47,8 +46,8 @@ func upgradeOf(r *http.Request) (string, error) {
 	return "", problem.Errorf(problem.BadRequest, "ask for websocket or SPDY/3.1", "the connection cannot become what the header Upgrade asks for")
 }
 
-// resource takes a path apart as k8s.io/apiserver does (RequestInfoFactory.NewRequestInfo),
-// which is not imported for the sake of this: a server's whole machinery comes with it.
+// resource parses a path as k8s.io/apiserver does (RequestInfoFactory.NewRequestInfo). That package
+// is not imported because it brings a server's whole machinery.
 func (k *KubernetesRequest) resource(parts []string, method string, query url.Values) {
 	groups := parts[0] == "apis"
 	least := 3 // api/VERSION/RESOURCE
@@ -102,21 +101,21 @@ func (k *KubernetesRequest) many(query url.Values) {
 	}
 }
 
-// verbs are those of RBAC.
+// verbs are the RBAC verbs of the HTTP methods.
 var verbs = map[string]string{
 	http.MethodGet: "get", http.MethodHead: "get", http.MethodPost: "create",
 	http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete",
 }
 
-// isTrue reads a switch of a query as the API server does: all is true but these.
+// isTrue parses a switch of a query as the API server does: all values but these are true.
 func isTrue(query url.Values, name string) bool {
 	values, there := query[name]
 	return there && !slices.Contains([]string{"false", "0"}, strings.ToLower(values[0]))
 }
 
-// discovers says whether a path that is no resource's tells which resources there are. Any
-// user that is somebody may read those, and whether the API server is well (ClusterRoles
-// system:discovery and system:public-info-viewer).
+// discovers reports whether a non-resource path lists which resources exist. Any authenticated user
+// may read those paths and the API server's health (ClusterRoles system:discovery and
+// system:public-info-viewer).
 func discovers(parts []string) bool {
 	switch parts[0] {
 	case "api", "apis", "openapi":

@@ -16,7 +16,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// The questions that a caller asks about itself. kubectl auth can-i and whoami send them.
+// The reviews that a caller requests about itself. kubectl auth can-i and whoami send them.
 const (
 	accessReviews  = "selfsubjectaccessreviews"
 	rulesReviews   = "selfsubjectrulesreviews"
@@ -26,18 +26,18 @@ const (
 // maxRules bounds the answer to a SelfSubjectRulesReview, in bytes.
 const maxRules = 4 << 20
 
-// selfReview is such a question, and the request that it is about.
+// selfReview is such a review, and the request that it is about.
 type selfReview struct {
 	access *authorizationv1.SelfSubjectAccessReview
 	rules  *authorizationv1.SelfSubjectRulesReview
 	about  KubernetesRequest
 }
 
-// review has a question answered under the rule of the policy that holds for the namespace in
-// its body. The agent itself says no to what the policy does not allow; to the rest the API
-// server replies, for the user of that rule.
+// review answers a review under the policy rule that holds for the namespace in its body. The agent
+// itself denies what the policy does not allow. For the rest the API server replies, for the user
+// of that rule.
 func (s *server) review(w http.ResponseWriter, r *http.Request, i Intent) {
-	k := *i.Kubernetes // the guard goes on reading the other
+	k := *i.Kubernetes // the guard goes on reading the original
 	asked, err := readReview(w, r, k)
 	if err != nil {
 		s.answerError(w, r, err)
@@ -65,7 +65,7 @@ func (s *server) review(w http.ResponseWriter, r *http.Request, i Intent) {
 	}
 }
 
-// readReview returns nil for a question that names no request.
+// readReview returns nil for a review that names no request.
 func readReview(w http.ResponseWriter, r *http.Request, k KubernetesRequest) (*selfReview, error) {
 	asked := &selfReview{}
 	var into interface{ Unmarshal([]byte) error }
@@ -91,15 +91,15 @@ func readReview(w http.ResponseWriter, r *http.Request, k KubernetesRequest) (*s
 		return nil, problem.Errorf(problem.BadRequest, "send the object of authorization.k8s.io/v1", "the review cannot be decoded")
 	}
 	asked.read()
-	if asked.about.Verb == "" { // the API server refuses that
+	if asked.about.Verb == "" { // the API server refuses an empty verb
 		return nil, nil
 	}
 	asked.about.Impersonate = k.Impersonate
 	return asked, asked.about.guardAgentNamespace(k.AgentNamespace, nil)
 }
 
-// read finds out which request the question is about. A question for the rules of a namespace
-// is about reading in it.
+// read finds out which request the review is about. A review of the rules of a namespace counts as
+// a read in it.
 func (a *selfReview) read() {
 	k := &a.about
 	if a.rules != nil {
@@ -111,7 +111,7 @@ func (a *selfReview) read() {
 	if on := a.access.Spec.ResourceAttributes; on != nil {
 		k.Verb, k.Group, k.Version, k.Namespace = on.Verb, on.Group, on.Version, on.Namespace
 		k.Resource, k.Subresource, k.Name = on.Resource, on.Subresource, on.Name
-		if resource, sub, found := strings.Cut(on.Resource, "/"); found { // RBAC takes it so
+		if resource, sub, found := strings.Cut(on.Resource, "/"); found { // RBAC accepts this form
 			k.Resource, k.Subresource = resource, sub
 		}
 		k.Discovery = k.asksOfItself()
@@ -122,8 +122,8 @@ func (a *selfReview) read() {
 	}
 }
 
-// decideReview reports whether the policy alone has decided the question. If not, k has the
-// grant of the rule by which the API server is to be asked.
+// decideReview reports whether the policy alone has decided the review. If not, k has the grant of
+// the rule under which the API server is to be asked.
 func (s *server) decideReview(ctx context.Context, i Intent, asked *selfReview, k *KubernetesRequest) (bool, error) {
 	impersonation := asked.about.Verb == "impersonate"
 	if impersonation {
@@ -152,13 +152,13 @@ func (s *server) decideReview(ctx context.Context, i Intent, asked *selfReview, 
 	return false, nil
 }
 
-// impersonate makes the question one about the policy: the API server is asked whether the
-// agent may impersonate, and not whether the Runner may.
+// impersonate turns the review into one about the policy: it asks the API server whether the agent
+// may impersonate, and not whether the Runner may.
 func (a *selfReview) impersonate() error {
 	k := &a.about
 	nested := k.Impersonate.User != ""
 	k.Impersonate = KubernetesIdentity{}
-	k.Verb = "get" // to impersonate changes nothing by itself
+	k.Verb = "get" // impersonating changes nothing by itself
 	switch {
 	case nested || k.Name == "" || k.Group != "":
 	case k.Resource == "users":
@@ -171,7 +171,7 @@ func (a *selfReview) impersonate() error {
 	return PolicyDenied("ask about users/NAME or groups/NAME", "a policy allows to impersonate users and groups by name alone")
 }
 
-// decide writes the reply of the policy.
+// decide writes the policy's decision as the answer.
 func (a *selfReview) decide(err error) {
 	reason := ""
 	if known := (*Error)(nil); errors.As(err, &known) {
@@ -186,7 +186,7 @@ func (a *selfReview) decide(err error) {
 	}
 }
 
-// object is the review as it is sent back, whatever form it came in.
+// object returns the review as it is sent back, in the same form for every encoding it arrived in.
 func (a *selfReview) object() any {
 	if a.access != nil {
 		a.access.APIVersion, a.access.Kind = authorizationv1.SchemeGroupVersion.String(), "SelfSubjectAccessReview"
@@ -196,7 +196,7 @@ func (a *selfReview) object() any {
 	return a.rules
 }
 
-// onlyReads takes what changes something out of the API server's list of rules.
+// onlyReads removes rules that allow changes from the API server's answer.
 func onlyReads(resp *http.Response) error {
 	if resp.StatusCode != http.StatusCreated {
 		return nil
@@ -240,14 +240,14 @@ func readingRules(rules []authorizationv1.ResourceRule) []authorizationv1.Resour
 	return kept
 }
 
-// selfReviews reports whether a rule allows nothing but questions about oneself.
+// selfReviews reports whether a rule allows only reviews about oneself.
 func selfReviews(rule authorizationv1.ResourceRule) bool {
 	return len(rule.Resources) > 0 && !slices.ContainsFunc(rule.Resources, func(r string) bool {
 		return r != accessReviews && r != rulesReviews && r != subjectReviews
 	})
 }
 
-// reading is what of some verbs changes nothing.
+// reading returns those of the verbs that change nothing.
 func reading(verbs []string, all ...string) []string {
 	if slices.Contains(verbs, "*") {
 		return all

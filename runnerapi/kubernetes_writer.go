@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// readerPause is how long a reader may take nothing of an answer, such as a pager or a terminal
-// that is stopped. Meanwhile the API server, and behind it the kubelet, waits with the rest.
-// Over HTTP/2 a reader that is gone is found by its pings, and does not last that long.
+// readerPause is how long a reader, such as a stopped pager or terminal, may read nothing of an
+// answer. Meanwhile the API server, and behind it the kubelet, holds the rest. Over HTTP/2, pings
+// detect a dead reader much earlier.
 const readerPause = time.Hour
 
-// heldWriter gives each part of an answer readerPause to be taken in, and the whole no limit.
-// When its context ends, the reader has closeWait to take in why.
+// heldWriter gives the reader readerPause for each part of an answer, and has no limit for the
+// whole. When its context ends, the reader has closeWait to receive the reason.
 type heldWriter struct {
 	http.ResponseWriter
 	rc *http.ResponseController
@@ -28,7 +28,7 @@ type heldWriter struct {
 	conn     net.Conn // once the connection is upgraded
 }
 
-// holdReader returns a writer for a call, and what ends it together with the call.
+// holdReader returns a writer for a call, and a function that ends it together with the call.
 func holdReader(ctx context.Context, w http.ResponseWriter) (held *heldWriter, finish func()) {
 	held = &heldWriter{ResponseWriter: w, rc: http.NewResponseController(w)}
 	stop := context.AfterFunc(ctx, held.end)
@@ -40,7 +40,7 @@ func holdReader(ctx context.Context, w http.ResponseWriter) (held *heldWriter, f
 	}
 }
 
-// end bounds what is being written, and what is written from now on.
+// end sets a deadline for the write in progress and for all later writes.
 func (w *heldWriter) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -57,11 +57,11 @@ func (w *heldWriter) end() {
 // Write implements http.ResponseWriter.
 func (w *heldWriter) Write(p []byte) (int, error) {
 	w.deadline(time.Now().Add(readerPause))
-	defer w.deadline(time.Time{}) // over HTTP/2 one that passes ends the stream, written to or not
+	defer w.deadline(time.Time{}) // over HTTP/2 a deadline that passes ends even an idle stream
 	return w.ResponseWriter.Write(p)
 }
 
-// FlushError is for http.ResponseController.
+// FlushError implements the flush of http.ResponseController.
 func (w *heldWriter) FlushError() error {
 	w.deadline(time.Now().Add(readerPause))
 	defer w.deadline(time.Time{})
@@ -76,8 +76,9 @@ func (w *heldWriter) deadline(at time.Time) {
 	}
 }
 
-// Hijack is for http.ResponseController. Neither SPDY nor WebSockets end in one direction
-// alone: whoever has ended one has gone, and so has the other side.
+// Hijack implements the hijack of http.ResponseController. Neither SPDY nor WebSockets can close
+// one direction only: a peer that has closed one direction has left, and so the other side closes
+// as well.
 func (w *heldWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := w.rc.Hijack()
 	if err != nil {
@@ -91,7 +92,7 @@ func (w *heldWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return wholeConn{conn}, rw, nil
 }
 
-// wholeConn is a connection that has no half.
+// wholeConn is a connection that cannot be half closed.
 type wholeConn struct{ net.Conn }
 
 // Read implements net.Conn.

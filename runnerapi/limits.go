@@ -15,24 +15,25 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// Limits are what Runners can take of an agent. Behind the tunnel a peer is its
-// certificate: whatever addresses a Runner comes from, it is one. Zero values mean the
-// defaults, which are far beyond what a busy Runner does.
+// Limits bounds what Runners can use of an agent. Behind the tunnel a peer is identified by its
+// certificate, so a Runner is one peer from all of its addresses. Zero values select the defaults,
+// which are far beyond what a busy Runner does.
 type Limits struct {
-	// Connections at a time, and those of one Runner (1024, 512).
+	// Connections at a time, in total and per Runner (1024, 512).
 	Connections, ConnectionsPerRunner int
-	// Handshakes are connections that have sent no request yet (256). Past it the one that
-	// has waited longest is closed.
+	// Handshakes are connections that have sent no request yet (256). Beyond that, the one that has
+	// waited longest is closed.
 	Handshakes int
-	// Calls at a time, waits and followed logs included, and those of one Runner (2048, 1024).
+	// Calls at a time, including waits and followed logs, in total and per Runner (2048, 1024).
 	Calls, CallsPerRunner int
-	// Bodies of more than 64 KiB at a time, and those of one Runner (16, 8): the agent has
-	// them in memory, of which it has little.
+	// Bodies of more than 64 KiB at a time, in total and per Runner (16, 8). The agent holds them
+	// in memory, of which it has little.
 	Bodies, BodiesPerRunner int
-	// Streams of the Kubernetes API at a time, and those of one Runner (256, 128): each
-	// takes a connection to the API server.
+	// Streams of the Kubernetes API at a time, in total and per Runner (256, 128). Each uses a
+	// connection to the API server.
 	Streams, StreamsPerRunner int
-	// Stall is how long a connection, or a followed log, may take nothing of what it is sent (1 min).
+	// Stall is how long a connection, or a followed log, may read nothing of what it is sent (1
+	// min).
 	Stall time.Duration
 }
 
@@ -52,11 +53,11 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// busyRetry is when a call past its Runner's share is worth trying again.
+// busyRetry is the delay after which a call beyond its Runner's share may be retried.
 const busyRetry = time.Second
 
-// shared refuses calls past a Runner's share, ahead of everything that costs something,
-// the audit log included: they were not carried out and not looked at.
+// shared refuses calls beyond a Runner's share ahead of everything that costs something, including
+// the audit log: such calls were neither carried out nor looked at.
 func (s *server) shared(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		leave, ok := s.calls.Enter(callerFrom(r.Context()).Runner)
@@ -90,14 +91,14 @@ func (s *server) largeBodies(ctx huma.Context, next func(huma.Context)) {
 	next(ctx)
 }
 
-// guardListener bounds connections before TLS, where nobody is known yet.
+// guardListener bounds connections before TLS, when no peer is identified yet.
 func guardListener(ln net.Listener, l Limits, log zerolog.Logger) net.Listener {
 	return limit.Listen(ln, limit.Config{
 		Name: "runner API", Connections: l.Connections, PerPeer: l.Connections, Handshakes: l.Handshakes, Log: log,
 	})
 }
 
-// connections bounds those of one Runner, which is known when its handshake is done.
+// connections bounds those of each Runner, which is known once its handshake is done.
 type connections struct {
 	shares *limit.Shares
 	log    zerolog.Logger
@@ -105,12 +106,12 @@ type connections struct {
 	leave  sync.Map // net.Conn to func()
 }
 
-// state is for http.Server.ConnState.
+// state is an http.Server.ConnState.
 func (c *connections) state(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateActive:
 		if _, known := c.leave.Load(conn); known {
-			return // it was idle
+			return // the connection was idle
 		}
 		if d := doorOf(conn); d != nil {
 			limit.Settled(d.Conn)
@@ -135,7 +136,7 @@ func (c *connections) enter(conn net.Conn, runner string) {
 	c.leave.Store(conn, leave)
 }
 
-// doorOf is the connection below those of TLS and of the HTTP server.
+// doorOf returns the door below the connections of TLS and of the HTTP server.
 func doorOf(conn net.Conn) *door {
 	if above, ok := conn.(interface{ NetConn() net.Conn }); ok {
 		conn = above.NetConn()
@@ -144,7 +145,7 @@ func doorOf(conn net.Conn) *door {
 	return d
 }
 
-// name is the identity in the certificate of who was let in.
+// name returns the identity in the certificate of the admitted Runner.
 func (d *door) name() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

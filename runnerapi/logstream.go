@@ -10,22 +10,21 @@ import (
 )
 
 const (
-	// headDelay is how long a log that writes nothing holds its status back: an
-	// error that comes first can then still be answered as one.
+	// headDelay is how long the status of a silent log is held back. An error that comes first can
+	// then still be the response.
 	headDelay = 500 * time.Millisecond
-	// maxPending is how far the backend may be ahead of a slow reader.
+	// maxPending is how far the backend may be ahead of a slow reader, in bytes.
 	maxPending = 64 << 10
 )
 
-// logStream carries lines from a backend to the caller. Whatever gathers while
-// one write is under way goes out with the next: a slow log is sent line by
-// line, a fast one in batches.
+// logStream carries lines from a backend to the caller. All lines that arrive during one write go
+// out with the next: a slow log is sent line by line, a fast one in batches.
 type logStream struct {
 	w           http.ResponseWriter
 	rc          *http.ResponseController
 	contentType string
 	encode      encoder
-	stall       time.Duration // how long the caller may take nothing
+	stall       time.Duration // how long the caller may read nothing
 
 	mu      sync.Mutex
 	pending bytes.Buffer
@@ -45,9 +44,9 @@ func newLogStream(w http.ResponseWriter, contentType string, encode encoder, sta
 	return s
 }
 
-// run calls produce and writes what it emits until it returns. The error is
-// produce's where nothing was sent yet, so that the caller can answer it; later
-// it became the last line of the log.
+// run calls produce and writes what it emits until it returns. If nothing was sent yet, run returns
+// produce's error, so that the caller can send it as the response. Later errors have already become
+// the last line of the log.
 func (s *logStream) run(ctx context.Context, produce func(context.Context, func(LogLine) error) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -88,7 +87,7 @@ func (s *logStream) emit(line LogLine) error {
 	return nil
 }
 
-// write sends what is pending. The status goes first, also on its own.
+// write sends the pending lines. The status goes first, also on its own.
 func (s *logStream) write(statusToo bool) {
 	s.mu.Lock()
 	batch := bytes.Clone(s.pending.Bytes())
@@ -98,7 +97,7 @@ func (s *logStream) write(statusToo bool) {
 	if len(batch) == 0 && (!statusToo || s.head) {
 		return
 	}
-	// A log may take as long as it likes, but what there is of it has to be taken.
+	// A log may take any time, but the reader must read what there is.
 	_ = s.rc.SetWriteDeadline(time.Now().Add(s.stall))
 	defer func() { _ = s.rc.SetWriteDeadline(time.Time{}) }()
 	if !s.head {
@@ -115,7 +114,7 @@ func (s *logStream) write(statusToo bool) {
 	}
 }
 
-// finish sends the rest and, where the log broke off, why.
+// finish sends the rest and, if the log broke off, the reason.
 func (s *logStream) finish(err error) error {
 	if err != nil && !s.head && s.empty() {
 		return err
@@ -136,7 +135,7 @@ func (s *logStream) empty() bool {
 	return s.pending.Len() == 0
 }
 
-// fail ends the backend's work at its next line.
+// fail makes the backend's next emit fail.
 func (s *logStream) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

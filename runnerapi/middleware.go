@@ -17,14 +17,14 @@ import (
 
 type callerKey struct{}
 
-// callerFrom is who sent the call that ctx belongs to.
+// callerFrom returns the sender of the call that ctx belongs to.
 func callerFrom(ctx context.Context) Caller {
 	c, _ := ctx.Value(callerKey{}).(Caller)
 	return c
 }
 
-// identify finds out who calls. That nobody may be known is not its business
-// but that of authenticate: the health calls need no name.
+// identify finds the caller's name. It accepts unknown callers, which authenticate refuses: the
+// health calls need no name.
 func (s *server) identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller := Caller{RequestID: problem.RequestID(r.Context())}
@@ -35,8 +35,8 @@ func (s *server) identify(next http.Handler) http.Handler {
 	})
 }
 
-// authenticate refuses whoever has no name. ServerTLS refuses them earlier;
-// this holds where the handler was mounted on something else by mistake.
+// authenticate refuses callers without a name. ServerTLS refuses them earlier; this check holds if
+// the handler was mounted on another server by mistake.
 func (s *server) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if callerFrom(r.Context()).Runner == "" {
@@ -49,7 +49,7 @@ func (s *server) authenticate(next http.Handler) http.Handler {
 	})
 }
 
-// logCalls writes one line per call. Never a body, never a query's value.
+// logCalls logs one line per call, never a body and never a query's value.
 func (s *server) logCalls(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
@@ -73,7 +73,7 @@ func (s *server) logCalls(next http.Handler) http.Handler {
 	})
 }
 
-// levelOf keeps the probes of Kubernetes out of the log while all is well.
+// levelOf keeps successful Kubernetes probes out of the log.
 func levelOf(path string, status int) zerolog.Level {
 	switch {
 	case status >= http.StatusInternalServerError && path != "/readyz":
@@ -84,8 +84,8 @@ func levelOf(path string, status int) zerolog.Level {
 	return zerolog.InfoLevel
 }
 
-// recoverPanics answers a panic with a problem, or, where an answer was begun,
-// breaks it off so that the caller does not take it for whole.
+// recoverPanics answers a panic with a problem. If an answer was already begun, it breaks the
+// answer off, so that the caller does not take it for complete.
 func (s *server) recoverPanics(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() { //nolint:contextcheck // the request's own
@@ -116,7 +116,7 @@ func (s *server) noRoute(w http.ResponseWriter, r *http.Request) {
 		"the calls there are stand in /openapi.json", "there is no such path: %s", clip(r.URL.Path)))
 }
 
-// noMethod names the methods that the path does have (RFC 9110, section 15.5.6).
+// noMethod lists the methods that the path does have (RFC 9110, section 15.5.6).
 func (s *server) noMethod(routes chi.Routes) http.HandlerFunc {
 	methods := []string{http.MethodGet, http.MethodPut, http.MethodPost, http.MethodDelete}
 	return func(w http.ResponseWriter, r *http.Request) {

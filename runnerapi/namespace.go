@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// NamespaceSpec is the desired state of a managed namespace. What it does not
-// name is taken away: the quota, the default limits.
+// NamespaceSpec is the desired state of a managed namespace. A quota or default limits that it does
+// not name are removed.
 type NamespaceSpec struct {
 	Labels  map[string]string  `json:"labels,omitempty" doc:"Labels to put on the namespace."`
 	Adopt   bool               `json:"adopt,omitempty" doc:"Take over a namespace that exists and was not made by the agent. The agent never deletes such a one."`
@@ -23,7 +23,7 @@ type NamespaceQuota struct {
 	Storage  string          `json:"storage,omitempty" maxLength:"32" pattern:"^[0-9]+(\\.[0-9]+)?(k|Ki|M|Mi|G|Gi|T|Ti)?$" doc:"Sum of all volume claims." example:"50Gi"`
 }
 
-// NamespaceDefaults are for containers that name nothing of their own.
+// NamespaceDefaults apply to containers that set no resources of their own.
 type NamespaceDefaults struct {
 	Requests ResourceAmounts `json:"requests,omitzero"`
 	Limits   ResourceAmounts `json:"limits,omitzero"`
@@ -38,7 +38,7 @@ const (
 	// ingress controllers, namespaces labelled pipeops.io/ingress=allowed, and
 	// those named in AllowFrom.
 	NetworkIsolated NetworkMode = "isolated"
-	// NetworkOpen is that the agent keeps no policy; when read, that nobody does.
+	// NetworkOpen means that the agent maintains no policy. When read, it means that there is none.
 	NetworkOpen NetworkMode = "open"
 )
 
@@ -69,7 +69,7 @@ type NamespaceList struct {
 	Items []Namespace `json:"items" nullable:"false"`
 }
 
-// Validate reports what struct tags cannot say.
+// Validate returns what is wrong with a spec beyond what its struct tags can express.
 func (s NamespaceSpec) Validate() []FieldError {
 	v := &validation{}
 	if q := s.Quota; q != nil {
@@ -93,8 +93,8 @@ func (s NamespaceSpec) Validate() []FieldError {
 	return v.errs
 }
 
-// defaultsFor refuses a quota that would have Kubernetes refuse every App
-// without limits of its own.
+// defaultsFor refuses a quota with which Kubernetes would refuse every App that has no limits of
+// its own.
 func (v *validation) defaultsFor(q *NamespaceQuota, defaults *NamespaceDefaults) {
 	if defaults == nil {
 		defaults = &NamespaceDefaults{}

@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// nudgeProtocol is what the control plane and an agent speak when the agent is to
-// ask for its news at once: the handshake is the message, and one byte the answer.
+// nudgeProtocol is the ALPN protocol by which the control plane makes an agent request its news at
+// once. The handshake is the message, and one byte is the answer.
 const nudgeProtocol = "pipeops-nudge/1"
 
 const (
-	// nudgeTimeout bounds what an agent does about a nudge.
+	// nudgeTimeout bounds how long an agent takes for a refresh request.
 	nudgeTimeout = 15 * time.Second
 	nudgeDone    = 1
 )
 
-// nudgeVerifier lets the control plane in, to nudge and for nothing else.
+// nudgeVerifier admits the control plane, for refresh requests only.
 func (c *ServerTLSConfig) nudgeVerifier(hello *tls.ClientHelloInfo) func(tls.ConnectionState) error {
 	return func(state tls.ConnectionState) error {
 		if refusal := c.judgeNudge(state); refusal != nil {
@@ -49,7 +49,7 @@ func (c *ServerTLSConfig) judgeNudge(state tls.ConnectionState) *Refusal {
 	return nil
 }
 
-// serveNudge is for http.Server.TLSNextProto.
+// serveNudge is a handler for http.Server.TLSNextProto.
 func serveNudge(_ *http.Server, conn *tls.Conn, h http.Handler) {
 	d, ok := conn.NetConn().(*door)
 	if !ok {
@@ -62,19 +62,19 @@ func serveNudge(_ *http.Server, conn *tls.Conn, h http.Handler) {
 		return
 	}
 	ctx := context.Background()
-	if based, ok := h.(interface{ BaseContext() context.Context }); ok { // net/http's way to tell
+	if based, ok := h.(interface{ BaseContext() context.Context }); ok { // how net/http provides it
 		ctx = based.BaseContext()
 	}
 	ctx, cancel := context.WithTimeout(ctx, nudgeTimeout)
 	defer cancel()
 	_ = conn.SetDeadline(time.Now().Add(nudgeTimeout))
 	if nudge(ctx) == nil {
-		_, _ = conn.Write([]byte{nudgeDone}) // whoever asked is gone if this fails
+		_, _ = conn.Write([]byte{nudgeDone}) // the control plane is gone if this fails
 	}
 }
 
-// Nudge has the agent at the other end of conn ask the control plane for its news,
-// and returns when it has done so. It closes conn.
+// Nudge makes the agent at the other end of conn request its news from the control plane. It
+// returns once the agent has done so, and closes conn.
 func Nudge(ctx context.Context, conn net.Conn, c ClientTLSConfig) error {
 	defer func() { _ = conn.Close() }()
 	config := ClientTLS(c)

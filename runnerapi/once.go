@@ -19,8 +19,8 @@ import (
 
 const (
 	operationIDHeader = "Operation-Id"
-	// maxKeptAnswer bounds an answer that is kept for repetition; a command with a
-	// larger one is carried out again, which PUT and DELETE allow.
+	// maxKeptAnswer bounds an answer that is stored for repetition. A command with a larger answer
+	// is carried out again, which PUT and DELETE allow.
 	maxKeptAnswer = 64 << 10
 	journalLimit  = 10 * time.Second // for one write to the journal
 	answersApp    = "answersApp"     // in an operation's Metadata: its answer is an App
@@ -30,25 +30,24 @@ var idempotencyKey = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
 
 type commandKey struct{}
 
-// command is a write under way.
+// command is a write in progress.
 type command struct {
 	Record
-	known bool // it was carried out before: only its answer is wanted
-	taken bool // its key was taken by an earlier call, which may still be under way
+	known bool // carried out before: only its answer is needed
+	taken bool // an earlier call holds the key and may still be in progress
 }
 
-// name tells the command from all others. A key may be used anew for another command
-// when its record is gone.
+// name identifies the command. A key may be used again for another command once its record is gone.
 func (c *command) name() string { return c.ID + "@" + strconv.FormatInt(c.StartedAt.UnixNano(), 36) }
 
-// commandFrom is the write that ctx belongs to, or nil.
+// commandFrom returns the write that ctx belongs to, or nil.
 func commandFrom(ctx context.Context) *command {
 	c, _ := ctx.Value(commandKey{}).(*command)
 	return c
 }
 
-// once makes every write an operation: noted in the journal before it is
-// carried out, and answered from there when it is sent again with its key.
+// once makes every write an operation: it is recorded in the journal before it is carried out, and
+// answered from there if it is sent again with its key.
 func (s *server) once(hc huma.Context, next func(huma.Context)) {
 	if dry, err := strconv.ParseBool(hc.Query("dryRun")); s.Journal == nil || dry || err != nil && hc.Query("dryRun") != "" {
 		next(hc)
@@ -56,7 +55,7 @@ func (s *server) once(hc huma.Context, next func(huma.Context)) {
 	}
 	claim := claimOf(hc)
 	if !idempotencyKey.MatchString(claim.Key) {
-		next(hc) // it is about to be refused
+		next(hc) // next is about to refuse it
 		return
 	}
 	r, w := humachi.Unwrap(hc)
@@ -80,7 +79,7 @@ func (s *server) once(hc huma.Context, next func(huma.Context)) {
 	answer.release(hc)
 }
 
-// claimOf describes the call. Without a key of the caller's it is one of its own.
+// claimOf returns the claim for a call. A call without a caller's key gets a claim of its own.
 func claimOf(hc huma.Context) Claim {
 	r, _ := humachi.Unwrap(hc)
 	claim := Claim{
@@ -105,16 +104,15 @@ func limitedClaim(ctx context.Context, j Journal, claim Claim) (Record, bool, er
 	return j.Claim(ctx, claim)
 }
 
-// accepted notes the App that a command was answered with, before anybody
-// waits for what becomes of it.
+// accepted records the App in a command's answer before the call waits for the App to settle.
 func (s *server) accepted(ctx context.Context, c *command, app App) {
 	c.Done, c.App = true, &AppMark{UID: app.UID, Generation: app.Generation, Restart: app.RestartedAt}
 	s.finish(ctx, c)
 }
 
-// answeredElsewhere says whether another replica has answered the command while it was held
-// here. One whose record is gone, or another command's, was held for too long to tell: it is to be
-// sent again.
+// answeredElsewhere reports whether another replica has answered the command while this one held
+// it. If its record is gone, or belongs to another command, the command was held for too long to
+// know: it must be sent again.
 func (s *server) answeredElsewhere(ctx context.Context, c *command) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, journalLimit)
 	defer cancel()
@@ -127,13 +125,13 @@ func (s *server) answeredElsewhere(ctx context.Context, c *command) (bool, error
 	case err != nil:
 		return false, err
 	}
-	c.Done = now.Done // the other has noted what it was answered
+	c.Done = now.Done // the other replica has recorded its answer
 	return c.Done, nil
 }
 
-// settleCommand notes what a command was answered, or that it was refused. One
-// that broke off may have been carried out: it keeps its key and is done again
-// when it is sent again. That there is nothing left to delete then means that it was.
+// settleCommand records what a command was answered, or that it was refused. One that broke off may
+// have been carried out: it keeps its key and is carried out again when it is resent. If there is
+// then nothing left to delete, the first attempt did it.
 func (s *server) settleCommand(ctx context.Context, c *command, answer *heldAnswer) {
 	switch {
 	case c.Done:
@@ -166,7 +164,7 @@ func (s *server) finish(ctx context.Context, c *command) {
 	}
 }
 
-// repeat gives the answer that was given before.
+// repeat sends the answer that was given before.
 func (c *command) repeat(hc huma.Context) {
 	hc.SetHeader(operationIDHeader, c.ID)
 	hc.SetHeader("Location", "/v1/operations/"+c.ID)
@@ -179,17 +177,17 @@ func (c *command) repeat(hc huma.Context) {
 	}
 }
 
-// humaContext gives the embedded one a name that is no method's.
+// humaContext gives the embedded context a name that is not a method's.
 type humaContext huma.Context
 
-// heldAnswer keeps an answer back until the journal has it.
+// heldAnswer holds an answer back until the journal has it.
 type heldAnswer struct {
 	humaContext
 	status int
 	body   bytes.Buffer
 }
 
-// Unwrap lets huma find the request below.
+// Unwrap lets huma find the underlying request.
 func (h *heldAnswer) Unwrap() huma.Context { return h.humaContext }
 
 // SetStatus keeps the status.
@@ -201,7 +199,7 @@ func (h *heldAnswer) Status() int { return h.status }
 // BodyWriter keeps the body.
 func (h *heldAnswer) BodyWriter() io.Writer { return &h.body }
 
-// gone makes it what the command was answered, or would have been, the first time.
+// gone makes the answer what the command was answered, or would have been, the first time.
 func (h *heldAnswer) gone() {
 	h.status = http.StatusNoContent
 	h.body.Reset()
@@ -211,7 +209,7 @@ func (h *heldAnswer) gone() {
 
 func (h *heldAnswer) release(to huma.Context) {
 	if h.status == 0 {
-		return // it was answered past huma
+		return // the answer did not go through huma
 	}
 	to.SetStatus(h.status)
 	if h.body.Len() > 0 {

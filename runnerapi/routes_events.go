@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// heartbeat keeps what stands between from taking a quiet stream for a dead one.
+	// heartbeat keeps proxies from treating a quiet stream as dead.
 	heartbeat = 15 * time.Second
-	// eventTimeout is how long a caller may take to take one event.
+	// eventTimeout is how long a caller may take to read one event.
 	eventTimeout = 30 * time.Second
 )
 
@@ -59,7 +59,7 @@ func (s *server) getEvents(ctx context.Context, in *eventsInput) (*streamOutput,
 	}}, nil
 }
 
-// headAlone answers HEAD of a stream, which has no end to wait for.
+// headAlone answers HEAD for a stream, which has no end to wait for.
 func headAlone(w http.ResponseWriter, r *http.Request, contentType string) bool {
 	if r.Method != http.MethodHead {
 		return false
@@ -70,8 +70,8 @@ func headAlone(w http.ResponseWriter, r *http.Request, contentType string) bool 
 	return true
 }
 
-// streamEvents writes events and heartbeats until there are no more or the
-// caller is gone. The backend's work ends with it.
+// streamEvents writes events and heartbeats until there are no more or the caller is gone. It waits
+// for the backend's work to end.
 func (s *server) streamEvents(ctx context.Context, w http.ResponseWriter, key Key, opts EventOptions) {
 	ctx, cancel := context.WithCancel(ctx)
 	events, done := make(chan AppEvent), make(chan error, 1)
@@ -89,7 +89,7 @@ func (s *server) streamEvents(ctx context.Context, w http.ResponseWriter, key Ke
 	defer func() {
 		cancel()
 		if !joined {
-			<-done //nolint:errcheck // the caller is gone: nobody is left to be told
+			<-done //nolint:errcheck // the caller is gone, so the error has no receiver
 		}
 	}()
 	out := &eventWriter{w: w, rc: http.NewResponseController(w)}

@@ -23,7 +23,7 @@ const (
 	setPattern   = "/namespaces/{namespace}/sets/{name}"
 	applyPattern = "/apply"
 	applyID      = "apply-manifests"
-	// applyTime is how long applying may take, apart from waiting for what it makes.
+	// applyTime is how long applying may take, without the wait for the applied objects.
 	applyTime = 5 * time.Minute
 	// MaxManifestsBody bounds the manifests of one call.
 	MaxManifestsBody = 4 << 20
@@ -36,7 +36,7 @@ func (s *server) manifestRoutes() {
 			"document and line, and nothing was done. What goes wrong later stands in the answer, object by object. "+
 			"With wait it answers 200 once all objects are ready, and 202 when some are not; and 200 when some failed. "+
 			"The customer's policy has to name this command and the kinds.", MaxManifestsBody))
-	apply.SkipValidateBody = true // it is no JSON, and whoever decodes it does
+	apply.SkipValidateBody = true // the body is not JSON, and its handler decodes it
 	registerLong(s, apply, s.applyManifests)
 	register(s, operation("list-sets", http.MethodGet, "/namespaces/{namespace}/sets", "Manifests", "List the sets of a namespace",
 		"The sets whose inventory is in the namespace, at most 100, without their objects.", 0), s.listSets)
@@ -49,7 +49,7 @@ func (s *server) manifestRoutes() {
 	s.describeManifests()
 }
 
-// describeManifests says what huma cannot know: that the body is manifests, of either form.
+// describeManifests adds what huma cannot derive: the body is manifests, in either form.
 func (s *server) describeManifests() {
 	op := operationAt(s.api.OpenAPI(), http.MethodPost, applyRoute)
 	op.RequestBody.Required = true
@@ -60,7 +60,7 @@ func (s *server) describeManifests() {
 	}
 }
 
-// target is what a call is about, where it is not in the path.
+// applyTarget returns what a call is about if that is not in the path.
 func applyTarget(r *http.Request) Key {
 	q := r.URL.Query()
 	return Key{Namespace: q.Get("namespace"), Name: q.Get("set")}
@@ -97,7 +97,7 @@ func applied(result ApplyResult) *applyOutput {
 	return out
 }
 
-// applyOptions have the policy asked about each object.
+// applyOptions returns options with which the policy is asked about each object.
 func (s *server) applyOptions(ctx context.Context, p params.Write) ApplyOptions {
 	return ApplyOptions{
 		WriteOptions: s.writeOptions(ctx, p),

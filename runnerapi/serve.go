@@ -18,21 +18,21 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 )
 
-// The HTTP/2 windows of a client. The protocol's 64 KiB let an answer crawl over a
-// long way; the connection's must be larger than a stream's, or one stream
-// starves the others.
+// The HTTP/2 windows of a client. The protocol's default of 64 KiB makes an answer slow over a long
+// distance. The connection's window must be larger than a stream's, or one stream starves the
+// others.
 const (
 	streamWindow     = 16 << 20
 	connectionWindow = 64 << 20
 )
 
-// followedWindow is that of a stream which somebody follows. A reader who stops keeps what his
-// window holds of the connection's: with this one, as many as the agent serves on a connection
-// may, and the others still get theirs.
+// followedWindow is the window of a followed stream. A reader that stops reading holds up to its
+// window of the connection's window. With this size, as many readers as the agent serves on one
+// connection may stop, and the other streams still get through.
 const followedWindow = connectionWindow / 256
 
-// Those of the server hold any body whole, so that nothing crawls either, and
-// little more: a Runner may fill them, and the agent has little memory.
+// The windows of the server hold any body whole, so that no upload is slow, and little more: a
+// Runner may fill them, and the agent has little memory.
 const (
 	uploadWindow            = 2 << 20
 	uploadWindowsConnection = 8 << 20
@@ -40,32 +40,32 @@ const (
 	maxReadFrame            = 64 << 10
 )
 
-// Pings notice a peer that is gone without a word within half a minute.
+// Pings detect a peer that has disappeared silently within half a minute.
 const (
 	pingAfter   = 15 * time.Second
 	pingTimeout = 15 * time.Second
 )
 
-// ServeConfig is how to serve the Runner API on a listener.
+// ServeConfig configures Serve.
 type ServeConfig struct {
 	Handler http.Handler // of NewServer
-	TLS     *tls.Config  // of ServerTLS; nil for plain text, in tests and for health alone
-	// Limits are what Runners can take; they hold with TLS, which tells who calls.
+	TLS     *tls.Config  // from ServerTLS; nil for plain text, in tests and for health alone
+	// Limits bounds what Runners can use. It needs TLS, which identifies the caller.
 	Limits Limits
-	// CallTimeout bounds each call whole, from its header to the end of its answer;
-	// zero for no such bound, as logs are followed for hours.
+	// CallTimeout bounds each whole call, from its header to the end of its answer. Zero means no
+	// bound, as logs are followed for hours.
 	CallTimeout time.Duration
-	// Drain is how long calls under way may go on after ctx ended; 10 s when
-	// zero. Waits and followed logs end at once: their callers take them up again.
+	// Drain is how long open calls may go on after ctx ended; 10 s when zero. Waits and followed
+	// logs end at once: their callers resume them.
 	Drain time.Duration
-	// Changed answers a channel that is closed when some who were let in may not be
-	// allowed to stay: their connections are looked at again, and cut. Nil for never.
+	// Changed returns a channel that is closed when some admitted Runners may no longer be allowed
+	// to stay. Their connections are then checked again, and cut. Nil means never.
 	Changed func() <-chan struct{}
 	Log     zerolog.Logger
 }
 
-// Serve serves calls on the listener until ctx ends, lets those under way come
-// to their end and closes the listener. It answers nil when ctx ended it.
+// Serve serves calls on the listener until ctx ends. It then lets open calls finish and closes the
+// listener. It returns nil if ctx ended it.
 func Serve(ctx context.Context, ln net.Listener, c ServeConfig) error {
 	if c.Drain == 0 {
 		c.Drain = 10 * time.Second
@@ -73,7 +73,7 @@ func Serve(ctx context.Context, ln net.Listener, c ServeConfig) error {
 	drain, startDrain := context.WithCancel(context.WithoutCancel(ctx))
 	defer startDrain()
 	var upgraded sync.WaitGroup
-	defer upgraded.Wait() // each ends as the drain starts, and its farewell has a timeout
+	defer upgraded.Wait() // each ends as the drain starts, and its close has a timeout
 	srv := newHTTPServer(context.WithValue(drain, upgradedKey{}, &upgraded), &c)
 	house := &doors{open: map[*door]struct{}{}}
 	ln = doorListener{guarded(ln, &c), house}
@@ -85,7 +85,7 @@ func Serve(ctx context.Context, ln net.Listener, c ServeConfig) error {
 		watch.Go(func() { house.watch(watching, c.Changed) })
 	}
 	drained := make(chan struct{})
-	// No goroutine waits for the end of ctx: thousands of agents in one process are measured with theirs.
+	// No goroutine waits for the end of ctx: benchmarks run thousands of agents in one process.
 	stop := context.AfterFunc(ctx, func() {
 		defer close(drained)
 		startDrain()
@@ -93,7 +93,7 @@ func Serve(ctx context.Context, ln net.Listener, c ServeConfig) error {
 		defer cancel()
 		if err := srv.Shutdown(grace); err != nil {
 			c.Log.Warn().Err(err).Dur("drain", c.Drain).Msg("runner API: calls were cut off at shutdown")
-			_ = srv.Close() // the listener is closed already; that is all it could complain about
+			_ = srv.Close() // the listener is closed already, which is the only possible error
 		}
 	})
 	err := httpserver.Serve(srv, ln)
@@ -108,8 +108,8 @@ func Serve(ctx context.Context, ln net.Listener, c ServeConfig) error {
 	return nil
 }
 
-// guarded takes the configuration by its address, as newHTTPServer does: what a call has on its stack is
-// kept by the goroutine that serves.
+// guarded takes the configuration by pointer, as newHTTPServer does: the serving goroutine keeps
+// the stack of this call.
 func guarded(ln net.Listener, c *ServeConfig) net.Listener {
 	if c.TLS == nil {
 		return ln
@@ -117,8 +117,8 @@ func guarded(ln net.Listener, c *ServeConfig) net.Listener {
 	return guardListener(ln, c.Limits.withDefaults(), c.Log)
 }
 
-// maxHeader has room for 64 KiB in one header, or in a URL: a command that kubectl exec runs is
-// in the query.
+// maxHeader has room for 64 KiB in one header or in a URL: kubectl exec sends its command in the
+// query.
 const maxHeader = 72 << 10
 
 func newHTTPServer(drain context.Context, c *ServeConfig) *http.Server {
@@ -128,15 +128,15 @@ func newHTTPServer(drain context.Context, c *ServeConfig) *http.Server {
 	srv := &http.Server{
 		Handler:           withChains(c.Handler),
 		ConnContext:       withDoor,
-		Protocols:         protocols, // said, as what stands in TLSNextProto would turn HTTP/2 off
+		Protocols:         protocols, // explicit, because entries in TLSNextProto would turn HTTP/2 off
 		TLSNextProto:      map[string]func(*http.Server, *tls.Conn, http.Handler){nudgeProtocol: serveNudge},
 		TLSConfig:         c.TLS,
 		ReadHeaderTimeout: 10 * time.Second,
-		// OPTIONS * is a call like others, and there is none.
+		// OPTIONS * gets the same answer as any unknown call.
 		DisableGeneralOptionsHandler: true,
 		IdleTimeout:                  5 * time.Minute,
 		MaxHeaderBytes:               maxHeader,
-		// No write timeout: it would cut followed logs. Calls set their own.
+		// No write timeout, which would cut followed logs. Calls set their own.
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams:          maxStreams,
 			MaxReadFrameSize:              maxReadFrame,
@@ -161,8 +161,8 @@ func newHTTPServer(drain context.Context, c *ServeConfig) *http.Server {
 	return srv
 }
 
-// logWriter takes net/http's own messages, which are about connections: of use
-// to whoever looks for a reason, a nuisance to everybody else.
+// logWriter logs net/http's own messages, which are about connections, so that they help to find a
+// cause without disturbing.
 type logWriter struct{ log zerolog.Logger }
 
 func (w logWriter) Write(p []byte) (int, error) {
@@ -172,11 +172,11 @@ func (w logWriter) Write(p []byte) (int, error) {
 
 type drainKey struct{}
 
-// upgradedKey leads to the calls whose connections net/http has given away, and does not
-// wait for when it shuts down.
+// upgradedKey is the context key of the group of calls whose connections were hijacked. net/http
+// does not wait for them on shutdown.
 type upgradedKey struct{}
 
-// enterUpgraded has the server wait for the caller's end.
+// enterUpgraded makes the server wait for the caller to leave.
 func enterUpgraded(ctx context.Context) (leave func()) {
 	calls, ok := ctx.Value(upgradedKey{}).(*sync.WaitGroup)
 	if !ok {
@@ -186,7 +186,7 @@ func enterUpgraded(ctx context.Context) (leave func()) {
 	return calls.Done
 }
 
-// untilDrain is a context that also ends when the server starts to drain.
+// untilDrain returns a context that also ends when the server starts to drain.
 func untilDrain(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	drain, ok := ctx.Value(drainKey{}).(context.Context)
@@ -197,7 +197,7 @@ func untilDrain(ctx context.Context) (context.Context, context.CancelFunc) {
 	return ctx, func() { stop(); cancel() }
 }
 
-// drained says whether the server that ctx's call came to is shutting down.
+// drained reports whether the server of ctx's call is shutting down.
 func drained(ctx context.Context) bool {
 	drain, ok := ctx.Value(drainKey{}).(context.Context)
 	return ok && drain.Err() != nil

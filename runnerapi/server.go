@@ -29,7 +29,7 @@ const (
 	writeTimeout       = time.Minute      // for an answer that is no stream to be taken
 )
 
-// Config is what the server is made of.
+// Config configures NewServer.
 type Config struct {
 	Apps       Apps
 	Meter      AppMeter
@@ -42,31 +42,29 @@ type Config struct {
 	Sources    Sources
 	Manifests  Manifests
 	Joins      Joins
-	// Kubernetes is the cluster's own API. Without one nothing is passed on to it.
+	// Kubernetes is the cluster's own API. If nil, no request is forwarded to it.
 	Kubernetes KubernetesAPI
 	Releases   Releases
 	Builds     Builds
-	// Journal and Outcomes make writes operations. Without a Journal nothing is
-	// remembered, which is for tests only.
+	// Journal and Outcomes make writes operations. Without a Journal nothing is remembered, which
+	// is for tests only.
 	Journal  Journal
 	Outcomes Outcomes
 
-	// Policy has the last word on every call. Without one all is allowed, which
-	// is for tests only.
+	// Policy decides about every call. Without one everything is allowed, which is for tests only.
 	Policy Policy
-	// Audit keeps what Runners did. Without one nothing is kept, which is for tests
-	// only.
+	// Audit stores what Runners did. Without one nothing is stored, which is for tests only.
 	Audit Auditor
 
-	// TrustDomain is where Runners must come from.
+	// TrustDomain is the trust domain of the Runners.
 	TrustDomain string
-	// Version is the agent's, shown in the OpenAPI document and by /healthz.
+	// Version is the agent's version, shown in the OpenAPI document and by /healthz.
 	Version string
-	// Ready says why the agent cannot take calls now, or nil. Nil for always ready.
+	// Ready returns why the agent cannot accept calls now, or nil. A nil Ready means always ready.
 	Ready func(context.Context) error
 	Log   zerolog.Logger
 
-	// Limits are what one Runner can take, of calls and bodies.
+	// Limits bounds the calls and bodies of one Runner.
 	Limits Limits
 	// Observation is for metrics and traces.
 	Observation Observation
@@ -85,15 +83,14 @@ type server struct {
 	streams *limit.Shares // of the Kubernetes API, by Runner
 }
 
-// NewServer is the agent's side of the Runner API. Mount it on connections
-// made with ServerTLS: whoever has no verified Runner certificate gets nothing
-// but the health calls and the OpenAPI document.
+// NewServer returns the handler of the Runner API. Serve it on connections made with ServerTLS. A
+// client without a verified Runner certificate gets only the health calls and the OpenAPI document.
 func NewServer(c Config) http.Handler {
 	router, _ := newRouter(c)
 	return router
 }
 
-// OpenAPI is the OpenAPI 3.1 document of the Runner API.
+// OpenAPI returns the OpenAPI 3.1 document of the Runner API.
 func OpenAPI(version string) ([]byte, error) {
 	_, s := newRouter(Config{Version: version, Log: zerolog.Nop()})
 	return s.document()
@@ -137,7 +134,7 @@ func newRouter(c Config) (chi.Router, *server) {
 		finishDocument(s.api.OpenAPI())
 	})
 	doc, err := s.document()
-	if err != nil { // the types cannot be described: seen by the first test
+	if err != nil { // the types cannot be described: the first test shows it
 		panic(fmt.Sprintf("runner API: OpenAPI document: %v", err))
 	}
 	r.Get("/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
@@ -152,7 +149,7 @@ func (s *server) document() ([]byte, error) {
 	return append(doc, '\n'), err
 }
 
-// openAPIConfig is huma's without its documentation page, which loads scripts
+// openAPIConfig returns huma's configuration without its documentation page, which loads scripts
 // from a public CDN, and without the $schema links in answers.
 func openAPIConfig(version string) huma.Config {
 	c := huma.DefaultConfig("PipeOps Runner API", version)

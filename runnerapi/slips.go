@@ -7,13 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// A slip is what Kubernetes takes and nobody means. It is refused when somebody sends it,
-// and not by Validate: that judges what has been in the cluster for long, too.
+// The methods below find values that Kubernetes accepts but that are almost certainly mistakes.
+// Such values are refused when a client sends them. Validate does not refuse them, because it also
+// checks objects that have been in the cluster for long.
 
-// leastMemory is less than any program runs in: who gives less has left the unit out.
+// leastMemory is less than any program needs: a smaller number lacks its unit.
 const leastMemory = 1 << 20
 
-// slips are those of an App.
+// It returns the mistakes in an App.
 func (s AppSpec) slips() []FieldError {
 	v := &validation{}
 	v.memorySlips("resources", s.Resources)
@@ -26,14 +27,14 @@ func (s AppSpec) slips() []FieldError {
 	return v.errs
 }
 
-// slips are those of a build.
+// It returns the mistakes in a build.
 func (t BuildTemplate) slips(field string) []FieldError {
 	v := &validation{}
 	v.memorySlips(field, t.Resources)
 	return v.errs
 }
 
-// slips are those of a namespace.
+// It returns the mistakes in a namespace.
 func (s NamespaceSpec) slips() []FieldError {
 	v := &validation{}
 	if q := s.Quota; q != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// alpn are the protocols of this wire, the preferred one first.
+// alpn lists the protocols of this wire, the preferred one first.
 var alpn = []string{alpnHTTP2, alpnHTTP1}
 
 const (
@@ -17,39 +17,39 @@ const (
 	alpnHTTP1 = "http/1.1" // for WebSockets, which HTTP/2 has only in theory (RFC 8441)
 )
 
-// ServerTLSConfig is what the agent needs to end the Runner's TLS. The functions
-// are asked at each handshake, so certificates rotate without a new listener.
+// ServerTLSConfig is what the agent needs to terminate a Runner's TLS. Its functions are called at
+// each handshake, so certificates rotate without a new listener.
 type ServerTLSConfig struct {
 	Certificate func() (*tls.Certificate, error)
 	Roots       func() *x509.CertPool
 	TrustDomain string
-	// Time is the clock that certificates are checked by; the machine's when nil.
+	// Time is the clock for checking certificates; the machine's if nil.
 	Time func() time.Time
-	// Revoked says whether a Runner's certificate, named by its serial number in
-	// hexadecimal, is to be refused though it has not expired. Nil refuses none.
+	// Revoked reports whether a Runner's certificate, named by its serial number in hexadecimal, is
+	// revoked. Nil revokes none.
 	Revoked func(serial string) bool
-	// Trusts returns why the customer does not trust a Runner, whose certificates these are, its own
-	// first, although the control plane's CA does; nil where he does. Nil trusts all.
+	// Trusts returns why the cluster owner does not trust a Runner that the control plane's CA
+	// trusts, and nil otherwise. The Runner presented certs, its own first. A nil Trusts trusts
+	// all.
 	Trusts func(runner string, certs []*x509.Certificate) error
-	// Labels are the agent's, which a Runner's grant is held against. Nil is none.
+	// Labels returns the agent's labels, which a Runner's grant must select. Nil means none.
 	Labels func() map[string]string
-	// Current waits until Revoked and Labels are what the control plane says now,
-	// and answers an error when that takes too long. Nil for always.
+	// Current waits until Revoked and Labels are what the control plane says now, and returns an
+	// error if that takes too long. Nil means always current.
 	Current func(context.Context) error
-	// Refused hears of each Runner that is not let in, or is let out. It must not
-	// block. Nil for nobody.
+	// Refused is called for each Runner that is not admitted or that is disconnected. It must not
+	// block. It may be nil.
 	Refused func(Refusal)
-	// Nudge is called when the control plane wants the agent to ask for its news,
-	// and answers when that has been done. Nil where nobody is to be nudged.
+	// The control plane's refresh request calls this function, which returns once the agent has
+	// requested its news. It is nil for an agent that takes no refresh requests.
 	Nudge func(context.Context) error
 }
 
-// ServerTLS is mutual TLS 1.3 that lets nobody in but Runners of this trust
-// domain whose grant is for this agent: anything else ends in the handshake,
-// before a request is read.
+// ServerTLS returns a configuration for mutual TLS 1.3. It admits only Runners of this trust domain
+// whose grant selects this agent. All others fail in the handshake, before a request is read.
 func ServerTLS(c ServerTLSConfig) *tls.Config {
-	// Sessions are not resumed: each connection proves itself against the roots
-	// of now, and Runners keep their connections anyway.
+	// Sessions are not resumed: each connection is verified against the current roots, and Runners
+	// keep their connections anyway.
 	base := &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: alpn, SessionTicketsDisabled: true}
 	base.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		cert, err := c.Certificate()
@@ -63,8 +63,8 @@ func ServerTLS(c ServerTLSConfig) *tls.Config {
 		return &tls.Config{
 			MinVersion: tls.VersionTLS13, NextProtos: protocols, SessionTicketsDisabled: true,
 			Certificates: []tls.Certificate{*cert},
-			// crypto/tls can only verify what it understands all of, and a grant is
-			// a critical extension: verify does what RequireAndVerifyClientCert would.
+			// crypto/tls refuses critical extensions that it does not know, and a grant is one.
+			// verify does what RequireAndVerifyClientCert would.
 			ClientAuth: tls.RequireAnyClientCert, ClientCAs: c.Roots(), Time: c.Time,
 			VerifyConnection: verify,
 		}, nil
@@ -79,7 +79,7 @@ func (c *ServerTLSConfig) now() time.Time {
 	return c.Time()
 }
 
-// verify is a client certificate's chain to our CAs, as crypto/tls verifies it.
+// verify returns a client certificate's chains to our CAs, as crypto/tls would verify them.
 func (c *ServerTLSConfig) verify(certs []*x509.Certificate) ([][]*x509.Certificate, error) {
 	opts := x509.VerifyOptions{
 		Roots: c.Roots(), CurrentTime: c.now(), Intermediates: x509.NewCertPool(),
@@ -93,20 +93,21 @@ func (c *ServerTLSConfig) verify(certs []*x509.Certificate) ([][]*x509.Certifica
 
 // ClientTLSConfig is what a Runner needs to reach one agent.
 type ClientTLSConfig struct {
-	// Certificate is asked for the Runner's certificate at each handshake.
+	// Certificate returns the Runner's certificate. It is called at each handshake.
 	Certificate func() (*tls.Certificate, error)
 	// Roots is the control plane's CA.
 	Roots *x509.CertPool
 	// TrustDomain is that of the agent's SPIFFE ID.
 	TrustDomain string
-	// AgentID is who must answer; empty for whoever ServerName belongs to.
+	// AgentID is the agent that must answer. If empty, any agent with a certificate for ServerName
+	// may.
 	AgentID string
 	// ServerName is AGENT_ID.AGENTS_DOMAIN.
 	ServerName string
 }
 
-// ClientTLS is mutual TLS 1.3 with the one agent that is meant: its
-// certificate must be for ServerName and be an agent's of the trust domain.
+// ClientTLS returns a configuration for mutual TLS 1.3 with one agent: its certificate must be for
+// ServerName and be an agent's certificate of the trust domain.
 func ClientTLS(c ClientTLSConfig) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -129,7 +130,7 @@ func ClientTLS(c ClientTLSConfig) *tls.Config {
 	}
 }
 
-// identityError is that a certificate is sound but somebody else's.
+// identityError means that a certificate is valid but belongs to another identity.
 type identityError struct{ reason error }
 
 func (e *identityError) Error() string { return e.reason.Error() }

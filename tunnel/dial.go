@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// connectTimeout bounds everything from the name's resolution to the TLS handshake, for
-	// which a control plane that thousands come back to has them wait for their turn. To come
-	// again later costs both ends more than to wait.
+	// connectTimeout bounds everything from name resolution to the TLS handshake. A control plane
+	// to which thousands return makes each wait for its turn. A later retry costs both ends more
+	// than waiting.
 	connectTimeout = 45 * time.Second
 	// reachTimeout bounds what comes before the handshake.
 	reachTimeout = 20 * time.Second
@@ -57,7 +57,8 @@ func (t *Tunnel) reach(ctx context.Context) (net.Conn, error) {
 	return t.dial(ctx, t.cfg.ServerAddress)
 }
 
-// tlsConfig is TLS for the tunnel's port, and what the source of it answered.
+// tlsConfig returns the TLS configuration for the tunnel's port, and the one that its source
+// returned.
 func (t *Tunnel) tlsConfig(ctx context.Context) (cfg, made *tls.Config, err error) {
 	made, err = t.source(TCP)(ctx)
 	if err != nil {
@@ -66,7 +67,7 @@ func (t *Tunnel) tlsConfig(ctx context.Context) (cfg, made *tls.Config, err erro
 	cfg = made.Clone()
 	cfg.ServerName = t.cfg.ServerName
 	cfg.MinVersion = tls.VersionTLS13
-	cfg.DynamicRecordSizingDisabled = true // what is written was gathered: small records only cost
+	cfg.DynamicRecordSizingDisabled = true // writes are batched, so small records only cost
 	if !slices.Contains(cfg.NextProtos, ALPN) {
 		cfg.NextProtos = append([]string{ALPN}, cfg.NextProtos...)
 	}
@@ -104,7 +105,7 @@ func dialVia(ctx context.Context, via *url.URL, address string) (net.Conn, error
 	if err != nil {
 		return nil, err
 	}
-	// The exchange with the proxy must end with ctx, whatever the proxy does.
+	// The exchange with the proxy must end with ctx, regardless of the proxy's behaviour.
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	tunnelled, err := httpConnect(ctx, conn, via, address)
 	if !stop() {
@@ -157,7 +158,7 @@ func httpConnect(ctx context.Context, conn net.Conn, via *url.URL, address strin
 	if answer.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("the proxy answered %s", answer.Status)
 	}
-	// The server does not speak before the agent's ClientHello.
+	// The server does not send before the agent's ClientHello.
 	if reader.Buffered() > 0 {
 		return nil, errors.New("the proxy sent more than its answer")
 	}

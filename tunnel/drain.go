@@ -16,15 +16,15 @@ const opDrain = "stop taking connections from"
 
 var errSilent = errors.New("it did not answer")
 
-// Drain asks the server for no more connections and returns when those that were in the
-// making have come: other replicas of the agent get the next ones. What is connected goes
-// on. From then on a tunnel that is lost is not connected again.
+// Drain asks the server for no more connections. It returns once the pending ones have arrived:
+// other replicas of the agent get the next ones. Open connections continue. From then on, a lost
+// tunnel is not reconnected.
 func (t *Tunnel) Drain(ctx context.Context) error {
 	t.draining.Store(true)
 	t.status.awaited().end()
 	mux := t.live.Load()
 	if mux == nil {
-		return nil // nobody is sent over a tunnel that is down
+		return nil // no Runner is sent over a tunnel that is down
 	}
 	if err := t.drain(ctx, mux); err != nil {
 		return t.wrap(opDrain, err, "nothing to do: connections made now are refused, and Runners try again")

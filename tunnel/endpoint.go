@@ -22,7 +22,7 @@ type Endpoint struct {
 	ServerName string
 }
 
-// Check says what is wrong with an endpoint that somebody else told.
+// Check returns what is wrong with an endpoint that another party sent.
 func (e Endpoint) Check() error {
 	host, port, err := net.SplitHostPort(e.Address)
 	if err != nil {
@@ -40,7 +40,7 @@ func (e Endpoint) Check() error {
 	return nil
 }
 
-// normal is the endpoint in the form in which two that are the same are equal.
+// normal returns the endpoint in a form in which equal endpoints compare equal.
 func (e Endpoint) normal() Endpoint {
 	e.Address = strings.ToLower(e.Address)
 	host, _, _ := net.SplitHostPort(e.Address)
@@ -48,8 +48,8 @@ func (e Endpoint) normal() Endpoint {
 	return e
 }
 
-// isHost says whether name may be a host's: an IP address, or letters, digits, dots,
-// dashes and underscores. Whether there is such a host is found out by dialling.
+// isHost reports whether name may be a host's name: an IP address, or letters, digits, dots, dashes
+// and underscores. Only dialling shows whether the host exists.
 func isHost(name string) bool {
 	ip, _, _ := strings.Cut(name, "%") // an IPv6 zone
 	if net.ParseIP(ip) != nil {
@@ -60,8 +60,8 @@ func isHost(name string) bool {
 
 const hostCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
 
-// choose takes the first of the endpoints, as many as a Set keeps, each once. The error
-// names those that make no sense, which are passed over.
+// choose returns the first of the endpoints, as many as a Set keeps, each once. The error names the
+// invalid ones, which are skipped.
 func choose(endpoints []Endpoint) (chosen []Endpoint, err error) {
 	var errs []error
 	for _, e := range endpoints[:min(len(endpoints), maxTold)] {

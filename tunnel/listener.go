@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// offerTimeout is how long a Runner's connection waits to be accepted before it is
-// closed: longer only if nobody serves the listener.
+// offerTimeout is how long a Runner's connection waits to be accepted before it is closed. It
+// matters only if no server accepts from the listener.
 const offerTimeout = 10 * time.Second
 
 // listener is the net.Listener whose connections come out of the tunnel.
@@ -18,7 +18,7 @@ type listener struct {
 	addr  addr
 }
 
-// addr is what the listener is called: there is no port.
+// addr is the listener's address: there is no port.
 type addr string
 
 func (addr) Network() string  { return "frp" }
@@ -47,8 +47,8 @@ func (l *listener) Close() error {
 // Addr implements net.Listener.
 func (l *listener) Addr() net.Addr { return l.addr }
 
-// offer hands conn to Accept, or closes it when that is in vain: nobody accepts, or the
-// session that it came through is over.
+// offer passes conn to Accept. It closes conn if no server accepts it, or if the session that it
+// came through is over.
 func (l *listener) offer(conn net.Conn, over <-chan struct{}) {
 	timeout := time.NewTimer(offerTimeout)
 	defer timeout.Stop()

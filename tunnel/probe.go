@@ -6,9 +6,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 )
 
-// Probe connects to the server as Run would and says by which way, or what keeps it from
-// that. It does not log in, so the tunnel that the agent may have stays as it is. Without
-// a certificate of the agent it answers once the server has proven itself, by TCP alone.
+// Probe connects to the server as Run would, and returns the transport that worked or the error. It
+// does not log in, so the agent's existing tunnel is not affected. Without a certificate of the
+// agent, it returns once the server has proven its identity, and uses only TCP.
 func Probe(ctx context.Context, cfg Config) (Way, error) {
 	t, err := New(cfg)
 	if err != nil {
@@ -20,7 +20,7 @@ func Probe(ctx context.Context, cfg Config) (Way, error) {
 	}
 	proven := len(settings.Certificates) > 0
 	if !proven {
-		t.cfg.Websocket = "" // which lets in nobody without
+		t.cfg.Websocket = "" // which requires a certificate
 	}
 	conn, err := t.connect(ctx)
 	if err != nil {
@@ -32,7 +32,7 @@ func Probe(ctx context.Context, cfg Config) (Way, error) {
 	return conn.way, t.ping(ctx, conn)
 }
 
-// ping sees whether the server has accepted the certificate, and closes the connection.
+// ping checks whether the server has accepted the certificate, and closes the connection.
 func (t *Tunnel) ping(ctx context.Context, conn *line) error {
 	defer func() { _ = conn.Close() }()
 	remembering := &causeConn{Conn: conn}

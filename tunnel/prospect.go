@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// prospect is a connection that an attempt is about to bring, or not: one that is worth waiting for.
+// prospect is a connection attempt that is worth waiting for.
 type prospect struct {
 	patience time.Duration
 	ended    sync.Once
 	over     chan struct{}
 
 	mu    sync.Mutex
-	until time.Time // of all who wait, from when the first one does
+	until time.Time // for all waiters, counted from the first one
 }
 
 func newProspect(patience time.Duration) *prospect {
 	return &prospect{patience: patience, over: make(chan struct{})}
 }
 
-// end says that it has come to something.
+// end marks the attempt as finished.
 func (p *prospect) end() { p.ended.Do(func() { close(p.over) }) }
 
 func (p *prospect) isOver() bool {
@@ -41,7 +41,7 @@ func (p *prospect) await(ctx context.Context) {
 	select {
 	case <-p.over:
 	case <-late.C:
-		p.end() // nobody waits for it again
+		p.end() // no later caller waits for it
 	case <-ctx.Done():
 	}
 }

@@ -15,7 +15,7 @@ import (
 // loginTimeout bounds the time from a connection to a registered proxy.
 const loginTimeout = 20 * time.Second
 
-// session makes one connection and returns when it has ended, and why.
+// session makes one connection and returns when and why it has ended.
 func (t *Tunnel) session(ctx context.Context) error {
 	conn, err := t.connect(ctx)
 	if err != nil {
@@ -32,8 +32,7 @@ func (t *Tunnel) session(ctx context.Context) error {
 	if t.draining.Load() {
 		return errSessionOver
 	}
-	// Closing the connection is the only way a session is ended: frpc then stops by
-	// itself, from whatever state it is in.
+	// A session is ended only by closing the connection: frpc then stops by itself, from any state.
 	stop := context.AfterFunc(ctx, func() { _ = mux.Close() })
 	defer stop()
 
@@ -51,7 +50,7 @@ func (t *Tunnel) session(ctx context.Context) error {
 			}
 		})
 	}
-	// In a goroutine because frpc's own goroutine must not be kept waiting.
+	// In a goroutine, because frpc's own goroutine must not be blocked.
 	accept := func(c net.Conn) {
 		if !offers.Go(func() { t.listener.offer(c, mux.CloseChan()) }) {
 			_ = c.Close()
@@ -72,10 +71,11 @@ func (t *Tunnel) session(ctx context.Context) error {
 	return err
 }
 
-// errBetterWay ends a session that another takes the place of, by a better way.
+// errBetterWay ends a session that is replaced by one over a better transport.
 var errBetterWay = errors.New("there is a better way")
 
-// speak is FRP's part of a session, from its login to its end. It also reports whether the tunnel was up.
+// speak runs FRP's part of a session, from its login to its end. It also reports whether the tunnel
+// was up.
 func (t *Tunnel) speak(conn *connector, accept func(net.Conn), session *callable) (up bool, err error) {
 	deadline := time.NewTimer(loginTimeout)
 	defer deadline.Stop()
@@ -105,8 +105,8 @@ func (t *Tunnel) speak(conn *connector, accept func(net.Conn), session *callable
 	return true, t.lostError(errSessionOver)
 }
 
-// causeConn remembers why reading failed, which the multiplexer only logs. In TLS 1.3 that
-// is where a client learns that its certificate was refused.
+// causeConn remembers why reading failed, which the multiplexer only logs. In TLS 1.3 a client
+// learns by reading that its certificate was refused.
 type causeConn struct {
 	net.Conn
 	mu  sync.Mutex
@@ -125,7 +125,7 @@ func (c *causeConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// cause returns the error if it says more than that the connection ended.
+// cause returns the error if it is more specific than the end of the connection.
 func (c *causeConn) cause() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

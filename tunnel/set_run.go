@@ -11,13 +11,13 @@ type member struct {
 	*Tunnel
 	at      Endpoint
 	stop    context.CancelFunc
-	leaving bool // of the Set's lock
+	leaving bool // guarded by the Set's lock
 }
 
 func (m *member) isUp() bool { return m.Status().Phase == Connected }
 
-// Run keeps the tunnels up until ctx ends, then closes them, joins its goroutines and
-// returns nil. It may be called once.
+// Run keeps the tunnels up until ctx ends, then closes them, waits for its goroutines and returns
+// nil. It may be called only once.
 func (s *Set) Run(ctx context.Context) error {
 	defer s.running.Wait()
 	for {
@@ -34,8 +34,8 @@ func (s *Set) Run(ctx context.Context) error {
 	}
 }
 
-// arrange makes the tunnels that are missing and leaves those that are not needed. It
-// answers when to look again at the latest.
+// arrange creates missing tunnels and ends those that are not needed. It returns the longest time
+// until the next check.
 func (s *Set) arrange(ctx context.Context) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,7 +47,8 @@ func (s *Set) arrange(ctx context.Context) time.Duration {
 		s.begin(ctx, e)
 	}
 	if !s.up {
-		// What was told is not to be had, and may be old: the fallback is asked as well.
+		// The named servers are unreachable, and the names may be outdated: try the fallback as
+		// well.
 		if again = s.cfg.FallbackAfter - time.Since(s.since); again <= 0 {
 			s.begin(ctx, s.fallback)
 			again = time.Hour
@@ -72,7 +73,7 @@ func (s *Set) arrange(ctx context.Context) time.Duration {
 	return again
 }
 
-// begin makes the tunnel to an endpoint, unless there is one. The lock is held.
+// begin creates the tunnel to an endpoint, unless there is one. The lock is held.
 func (s *Set) begin(ctx context.Context, e Endpoint) {
 	if s.find(e) != nil {
 		return
@@ -80,8 +81,8 @@ func (s *Set) begin(ctx context.Context, e Endpoint) {
 	cfg := s.cfg.Config
 	cfg.ServerAddress, cfg.ServerName = e.Address, e.ServerName
 	if slices.ContainsFunc(s.members, func(m *member) bool { return !m.leaving && m.cfg.Websocket != "" }) {
-		// A websocket leads to whichever server answers there: two of this set could meet
-		// at one, and take the tunnel from each other.
+		// A WebSocket leads to an arbitrary server: two tunnels of this set could reach the same
+		// one, and take over from each other.
 		cfg.Websocket = ""
 	}
 	cfg.Log = cfg.Log.With().Str("node", e.Address).Logger()
@@ -130,9 +131,8 @@ func (s *Set) forget(m *member) {
 	s.changedLocked()
 }
 
-// leave ends a tunnel: at once if nothing can be connected through it, else after the
-// server has been asked for no more, and what is connected had time to come to its end.
-// The lock is held.
+// leave ends a tunnel. If nothing can be connected through it, it ends at once. Otherwise the
+// server is asked for no more connections, and open ones get time to finish. The lock is held.
 func (s *Set) leave(ctx context.Context, m *member) {
 	m.leaving = true
 	defer s.changedLocked()

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Phase is where the tunnel is in its life.
+// Phase is the phase of a tunnel's life.
 type Phase string
 
-// The phases. A tunnel moves between Connecting, Connected and Waiting until its context
-// or what it drained ends (Stopped), or the server refuses the agent for good (Refused).
+// The phases. A tunnel moves between Connecting, Connected and Waiting. It stops when its context
+// or its drain ends (Stopped), or when the server refuses the agent for good (Refused).
 const (
 	Stopped    Phase = "stopped"
 	Connecting Phase = "connecting"
@@ -18,27 +18,27 @@ const (
 	Refused    Phase = "refused"
 )
 
-// Status is a snapshot of the tunnel, fit to be shown to a person.
+// Status is a snapshot of the tunnel, fit for display.
 type Status struct {
 	Phase Phase
 	// Since is when Phase was entered.
 	Since time.Time
-	// Way is how the tunnel is connected, or was last; empty before the first time.
+	// Way is how the tunnel is connected, or was last; empty before the first connection.
 	Way Way
-	// LastError says what failed last, where, and what to do; empty while connected.
+	// LastError describes the last failure, where it happened, and the fix; empty while connected.
 	LastError string
 	// Reconnects counts connections after the first.
 	Reconnects int
 }
 
-// tracker holds the status and wakes whoever waits for its next change.
+// tracker holds the status and wakes the goroutines that wait for its next change.
 type tracker struct {
 	mu     sync.Mutex
 	status Status
 	everUp bool
 	next   chan struct{}
-	told   func() // after each change; nil for nobody
-	// prospect is of the first attempt, or of the first one since the connection was lost.
+	told   func() // called after each change; may be nil
+	// prospect is the first attempt, or the first one since the connection was lost.
 	prospect *prospect
 }
 
@@ -58,7 +58,7 @@ func (t *tracker) changed() <-chan struct{} {
 	return t.next
 }
 
-// set enters a phase. A nil error keeps the last one, except that being connected ends it.
+// set enters a phase. A nil error keeps the last one, except that a connection clears it.
 func (t *tracker) set(phase Phase, err error) {
 	if lost := t.enter(phase, err); !lost && phase != Connecting {
 		t.awaited().end()
@@ -68,7 +68,7 @@ func (t *tracker) set(phase Phase, err error) {
 	}
 }
 
-// enter answers whether the connection was lost, and there is to be another.
+// enter reports whether the connection was lost and will be made again.
 func (t *tracker) enter(phase Phase, err error) (lost bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -91,7 +91,7 @@ func (t *tracker) enter(phase Phase, err error) (lost bool) {
 	return lost
 }
 
-// awaited is what those wait for who are about to call.
+// awaited returns the attempt for which callers wait.
 func (t *tracker) awaited() *prospect {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,11 +1,11 @@
 // Package tunnel is the agent's end of the FRP tunnel (wire 2): one outbound, mutually
-// authenticated TLS connection to the control plane's frps, over which Runners reach the
-// agent without an inbound port. It embeds frpc, keeps it connected, and hands the
-// connections of Runners to the process through a net.Listener.
+// authenticated TLS connection to the control plane's frps. Over it, Runners reach the agent
+// without an inbound port. The package embeds frpc, keeps it connected, and passes the connections
+// of Runners to the process through a net.Listener.
 //
-// It is not the place for what runs on those connections (the Runner API and its TLS end
-// in the agent), nor for deciding what to do about a refused agent. Together with
-// tunnel/server it is the only package that imports frp.
+// It does not handle what runs on those connections: the Runner API and its TLS end in the agent.
+// It also does not decide what to do about a refused agent. Together with tunnel/server it is the
+// only package that imports frp.
 package tunnel
 
 import (
@@ -24,15 +24,15 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
 
-// ALPN is the protocol name that both ends negotiate, so that the tunnel's port can be
-// shared with others later.
+// ALPN is the protocol name that both ends negotiate, so that the tunnel's port can be shared
+// later.
 const ALPN = link.ALPN
 
-// SendCA is offered beside it by a client that holds no CA of the control plane: the server sends
+// SendCA is also offered by a client that holds no CA of the control plane: the server then sends
 // that, too.
 const SendCA = link.ALPNSendCA
 
-// Config is what a Tunnel needs to know.
+// Config configures a Tunnel.
 type Config struct {
 	// ServerAddress is the host:port of the control plane's tunnel listener.
 	ServerAddress string
@@ -41,36 +41,37 @@ type Config struct {
 	ServerName string
 	// AgentID is the agent's own identifier, the same as in its certificate.
 	AgentID string
-	// Instance tells the replicas of one agent apart, such as by the pod's name: they are
-	// connected side by side, and a new connection of one takes over from its old one
-	// alone. Two processes with one name take the tunnel from each other.
+	// Instance distinguishes the replicas of one agent, such as by the pod's name. Replicas are
+	// connected side by side, and a new connection takes over only from the old one of its replica.
+	// Two processes with one name take over the tunnel from each other.
 	Instance string
-	// Cluster is asked at every login for the UID of the agent's cluster, by which the
-	// server knows a copied identity; nil or an empty answer says nothing.
+	// Cluster is called at every login for the UID of the agent's cluster, by which the server
+	// recognizes a copied identity. It may be nil or return an empty string.
 	Cluster func() string
-	// TLS is asked at every dial, so that a renewed certificate is used at the next
-	// connection without dropping the present one. The configuration must hold the roots
-	// to trust and the agent's certificate; it is cloned before use. It must be the same
-	// pointer for as long as nothing changed, or DialAPI proves it anew.
+	// TLS is called at every dial, so that a renewed certificate is used for the next connection
+	// without dropping the current one. The configuration must hold the roots to trust and the
+	// agent's certificate; it is cloned before use. It must be the same pointer for as long as
+	// nothing changed. Otherwise DialAPI proves it anew.
 	TLS func(context.Context) (*tls.Config, error)
-	// Websocket is the URL of the control plane's HTTPS API, over which the tunnel goes while
-	// its own port cannot be reached. Empty for never.
+	// The URL of the control plane's HTTPS API, over which the tunnel goes while its own port
+	// cannot be reached. Empty means never.
 	Websocket string
-	// WebsocketTLS is asked for the HTTPS API's TLS as TLS is for the tunnel's; nil for the same.
+	// WebsocketTLS returns the TLS configuration for the HTTPS API, as TLS does for the tunnel's;
+	// nil means the same.
 	WebsocketTLS func(context.Context) (*tls.Config, error)
-	// Fallback says when the websocket is tried.
+	// Fallback decides when the WebSocket is tried.
 	Fallback Fallback
-	// Proxy chooses the proxy for a URL, as http.Transport's field does; nil connects
-	// directly. http, https and socks5 proxies are understood.
+	// Proxy returns the proxy for a URL, as http.Transport's field does; nil connects directly.
+	// http, https and socks5 proxies are supported.
 	Proxy func(*url.URL) (*url.URL, error)
-	// Log takes the tunnel's log and, through it, frp's.
+	// Log receives the tunnel's log and, through it, frp's.
 	Log zerolog.Logger
-	// Backoff spaces attempts to connect; zero values mean the defaults.
+	// Backoff spaces connection attempts; zero values select the defaults.
 	Backoff Backoff
 }
 
-// Backoff spaces attempts to connect: exponential, and random by half either way at every
-// step including the last, so that many agents do not return in step.
+// Backoff spaces connection attempts. It is exponential, and random by half either way at every
+// step including the last, so that many agents do not return at the same time.
 type Backoff struct {
 	// Initial is the mean wait before the first retry (1 s).
 	Initial time.Duration
@@ -87,12 +88,12 @@ type Tunnel struct {
 	status   *tracker
 	ways     *memory
 	listener *listener
-	live     atomic.Pointer[mux.Session] // the present connection's
-	calls    atomic.Pointer[callable]    // while it is up and takes them
+	live     atomic.Pointer[mux.Session] // of the current connection
+	calls    atomic.Pointer[callable]    // while it is up and accepts calls
 	draining atomic.Bool
 }
 
-// New checks the configuration. Nothing is dialled before Run.
+// New returns a Tunnel after it has checked the configuration. Run connects.
 func New(cfg Config) (*Tunnel, error) {
 	host, _, err := net.SplitHostPort(cfg.ServerAddress)
 	switch {
@@ -126,12 +127,12 @@ func isHTTPS(text string) bool {
 	return err == nil && u.Scheme == "https" && u.Host != ""
 }
 
-// Listener yields the connections of Runners. It lives as long as the Tunnel does, across
-// reconnects, and may be closed by an http.Server's shutdown: later connections are then
-// closed as they come.
+// Listener returns the listener for the connections of Runners. It lives as long as the Tunnel
+// does, across reconnects. An http.Server's shutdown may close it: later connections are then
+// closed on arrival.
 func (t *Tunnel) Listener() net.Listener { return t.listener }
 
-// Status says how the tunnel is.
+// Status returns the tunnel's status.
 func (t *Tunnel) Status() Status { return t.status.get() }
 
 // Changed returns a channel that is closed at the next change of Status. Take it before

@@ -15,24 +15,25 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
 
-// Way is how a tunnel reaches the control plane.
+// Way is the transport by which a tunnel reaches the control plane.
 type Way string
 
+// The transports.
 const (
-	// TCP is TLS on a connection to the tunnel's own port: the better way.
+	// TCP is TLS on a connection to the tunnel's own port: the better transport.
 	TCP Way = "tcp"
-	// Websocket is a websocket on the HTTPS API's port, for networks that let nothing else out.
+	// It is WebSocket on the HTTPS API's port, for networks that block everything else.
 	Websocket Way = "websocket"
 )
 
-// Fallback says when the websocket is tried. Zero values mean the defaults.
+// Fallback decides when the WebSocket is tried. Zero values select the defaults.
 type Fallback struct {
-	// HeadStart is how long TCP alone is tried before the websocket is tried as well (5 s).
+	// HeadStart is how long only TCP is tried before the WebSocket is tried as well (5 s).
 	HeadStart time.Duration
-	// Patience is how long TCP must have failed before the websocket is tried, once TCP has
-	// worked: a control plane that restarts is no firewall (30 s).
+	// Patience is how long TCP must have failed before the WebSocket is tried, once TCP has worked:
+	// a control plane that restarts is not a firewall (30 s).
 	Patience time.Duration
-	// Retry is the mean time between looking whether TCP works again (10 min).
+	// Retry is the mean interval of checks whether TCP works again (10 min).
 	Retry time.Duration
 }
 
@@ -52,20 +53,20 @@ type line struct {
 	net.Conn
 	below *link.Socket // of its TLS
 	way   Way
-	made  *tls.Config // what the source of its TLS answered
+	made  *tls.Config // what the source of its TLS configuration returned
 }
 
-// memory is what is known of the ways.
+// memory is what is known about the transports.
 type memory struct {
 	patience time.Duration
 
 	mu          sync.Mutex
 	first       Way       // tried first
 	tcpWorked   bool      // since the start
-	failedSince time.Time // TCP's failures in a row; zero for none
+	failedSince time.Time // the beginning of TCP's current failures; zero for none
 }
 
-// order is the way to try first, and the other one.
+// order returns the transport to try first, and the other one.
 func (m *memory) order() (first, second Way) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -75,7 +76,7 @@ func (m *memory) order() (first, second Way) {
 	return TCP, Websocket
 }
 
-// worked notes a way over which the agent is connected.
+// worked records a transport over which the agent is connected.
 func (m *memory) worked(w Way) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -85,7 +86,7 @@ func (m *memory) worked(w Way) {
 	}
 }
 
-// failed notes that TCP did not work, and reports whether that is worth a try of the other way.
+// failed records that TCP did not work, and reports whether to try the other transport.
 func (m *memory) failed() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -95,8 +96,8 @@ func (m *memory) failed() bool {
 	return !m.tcpWorked || time.Since(m.failedSince) >= m.patience
 }
 
-// suspect notes a connection over TCP that was made, and let nothing through: the other
-// way is tried first the next time.
+// suspect records a TCP connection that was made but let nothing through: the other transport is
+// tried first the next time.
 func (m *memory) suspect() {
 	if m.failed() {
 		m.mu.Lock()
@@ -105,14 +106,14 @@ func (m *memory) suspect() {
 	}
 }
 
-// prefer has a way tried first the next time.
+// prefer makes a transport be tried first the next time.
 func (m *memory) prefer(w Way) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.first = w
 }
 
-// connect makes the connection, by the way that worked last, and by the other one if that
+// connect makes the connection by the transport that worked last, and by the other one if that
 // fails or takes long.
 func (t *Tunnel) connect(ctx context.Context) (*line, error) {
 	if t.cfg.Websocket == "" {
@@ -124,7 +125,7 @@ func (t *Tunnel) connect(ctx context.Context) (*line, error) {
 		Patience: t.cfg.Fallback.HeadStart,
 		Next: func() func(context.Context) (*line, error) {
 			if len(waiting) == 0 || len(waiting) == 1 && first == TCP && !t.ways.failed() {
-				return nil // it may be too early yet for the websocket
+				return nil // it may be too early for the WebSocket
 			}
 			w := waiting[0]
 			waiting = waiting[1:]
@@ -155,7 +156,7 @@ func (t *Tunnel) connectBy(ctx context.Context, w Way) (l *line, err error) {
 	return l, nil
 }
 
-// wayError is why a connection could not be made by a way.
+// wayError is why a connection could not be made by a transport.
 type wayError struct {
 	way Way
 	error
@@ -171,7 +172,7 @@ func byWay(failed []error) map[Way]error {
 	return failures
 }
 
-// neither is TCP's failure, and what the other way came to.
+// neither returns TCP's failure together with that of the other transport.
 func (t *Tunnel) neither(tcp, websocket error) error {
 	switch {
 	case websocket == nil:
@@ -188,15 +189,15 @@ func (t *Tunnel) neither(tcp, websocket error) error {
 	return &both
 }
 
-// returnToTCP looks from time to time whether the better way works again. Once it does it is
-// the first to be tried, and the session is ended as soon as no Runner is connected
-// through it.
+// returnToTCP checks from time to time whether the better transport works again. If it does, it
+// becomes the first to be tried, and the session is ended as soon as no Runner is connected through
+// it.
 func (t *Tunnel) returnToTCP(ctx context.Context, mux *mux.Session, idle func() bool) (moved bool) {
 	works := false
 	for {
 		wait := t.cfg.Fallback.Retry/2 + rand.N(t.cfg.Fallback.Retry) //nolint:gosec // spreading load needs no secrecy
 		if works {
-			wait = min(wait, time.Second) // only for the Runners to be gone
+			wait = min(wait, time.Second) // only until the Runners are gone
 		}
 		timer := time.NewTimer(wait)
 		select {

@@ -25,7 +25,7 @@ func (t *Tunnel) connectWebsocket(ctx context.Context) (*line, error) {
 	}
 	var socket *link.Socket
 	transport := &http.Transport{
-		// Proxies are dial's.
+		// dial handles proxies.
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
 			raw, err := t.dial(ctx, address)
 			if err != nil {
@@ -36,11 +36,11 @@ func (t *Tunnel) connectWebsocket(ctx context.Context) (*line, error) {
 		},
 		TLSClientConfig: cfg, Protocols: new(http.Protocols), MaxResponseHeaderBytes: maxProxyAnswer,
 	}
-	transport.Protocols.SetHTTP1(true) // websockets are HTTP/1.1's
+	transport.Protocols.SetHTTP1(true) // WebSockets need HTTP/1.1
 	defer transport.CloseIdleConnections()
 	upgraded, resp, err := websocket.Dial(ctx, t.websocketURL(), &websocket.DialOptions{ //nolint:bodyclose // the library does
 		HTTPClient: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
-			return http.ErrUseLastResponse // it would take the certificate elsewhere
+			return http.ErrUseLastResponse // a redirect would send the certificate elsewhere
 		}},
 		HTTPHeader:   http.Header{"User-Agent": {"pipeops-agent"}},
 		Subprotocols: []string{link.Subprotocol}, CompressionMode: websocket.CompressionDisabled,
@@ -55,7 +55,8 @@ func (t *Tunnel) connectWebsocket(ctx context.Context) (*line, error) {
 	return &line{Conn: conn, below: socket, way: Websocket, made: made}, nil
 }
 
-// websocketTLS is TLS for the HTTPS API, and what the source of it answered.
+// websocketTLS returns the TLS configuration for the HTTPS API, and the one that its source
+// returned.
 func (t *Tunnel) websocketTLS(ctx context.Context) (cfg, made *tls.Config, err error) {
 	made, err = t.source(Websocket)(ctx)
 	if err != nil {
@@ -67,16 +68,16 @@ func (t *Tunnel) websocketTLS(ctx context.Context) (cfg, made *tls.Config, err e
 	return cfg, made, nil
 }
 
-// websocketURL is where to ask for the websocket.
+// websocketURL returns the URL for the WebSocket request.
 func (t *Tunnel) websocketURL() string {
 	u, err := url.Parse(t.cfg.Websocket)
 	if err != nil {
-		return t.cfg.Websocket // New has seen to it that there is none
+		return t.cfg.Websocket // New has checked it
 	}
 	return u.JoinPath(link.WebsocketPath).String()
 }
 
-// websocketError says what the control plane, or whoever else was there, answered.
+// websocketError describes the answer of the control plane, or of another server in its place.
 func (t *Tunnel) websocketError(resp *http.Response, err error) error {
 	already := &Error{}
 	if errors.As(err, &already) {

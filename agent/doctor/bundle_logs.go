@@ -23,8 +23,8 @@ const (
 
 type addPart func(name string, text []byte, err error)
 
-// podParts adds the state and the logs of the agent's pods. The agent itself may
-// not read them: that takes the kubeconfig of somebody who may.
+// podParts adds the state and the logs of the agent's pods. The agent itself may not read them, so
+// the operator's kubeconfig is needed.
 func (e *exam) podParts(ctx context.Context, add addPart) {
 	if e.Kubernetes == nil {
 		return
@@ -57,7 +57,7 @@ func (e *exam) podParts(ctx context.Context, add addPart) {
 	}
 }
 
-// podState leaves out a pod's spec: its environment may hold what it should not.
+// podState leaves out a pod's spec: its environment may hold secrets.
 type podState struct {
 	Name   string           `json:"name"`
 	Node   string           `json:"node"`
@@ -99,7 +99,7 @@ func (e *exam) serviceParts(ctx context.Context, add addPart) {
 	}
 }
 
-// endOf reads somewhat more of a file's end than a bundle takes.
+// endOf reads a little more of a file's end than a bundle takes.
 func endOf(file string) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {

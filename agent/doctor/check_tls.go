@@ -15,7 +15,7 @@ import (
 // maxAnswer bounds what is read of an answer.
 const maxAnswer = 64 << 10
 
-// driftWarning is a drift of the clock that works, but should not be.
+// driftWarning is a clock drift that works but should be fixed.
 const driftWarning = 30 * time.Second
 
 const fixClock = "set this machine's clock, for example with `timedatectl set-ntp true`"
@@ -35,7 +35,7 @@ func (e *exam) tls(ctx context.Context) []Finding {
 		tls.VersionName(answer.tls.Version), whose, leaf.NotAfter.UTC().Format(time.DateOnly)))
 }
 
-// trust is whom the agent believes to be the control plane, and why.
+// trust returns the agent's TLS trust in the control plane, and a description of its source.
 func (e *exam) trust() (cfg *tls.Config, whose string, err error) {
 	roots, err := e.Config.CAPool()
 	if err != nil {
@@ -58,9 +58,9 @@ func (e *exam) trust() (cfg *tls.Config, whose string, err error) {
 	return cfg, whose, err
 }
 
-// clock compares this machine's with the control plane's. It does not verify the
-// certificate, which fails when the clock is wrong: nothing is sent that matters,
-// and the worst that a liar could do is to have a clock set.
+// clock compares this machine's clock with the control plane's. It does not verify the certificate,
+// which fails when the clock is wrong. It sends no sensitive data, so the worst result of a false
+// server is a clock that is set wrong.
 func (e *exam) clock(ctx context.Context) []Finding {
 	answer, err := e.get(ctx, &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}, "/healthz") //nolint:gosec // see above
 	if err != nil {
@@ -74,7 +74,7 @@ func (e *exam) clock(ctx context.Context) []Finding {
 	if skewed := controlapi.ClockSkew(ours, theirs); skewed != nil {
 		return failure(skewed, fixClock)
 	}
-	drift := ours.Sub(theirs).Abs().Truncate(time.Second) // a Date has seconds
+	drift := ours.Sub(theirs).Abs().Truncate(time.Second) // a Date header has seconds
 	if drift > driftWarning {
 		return warning(fmt.Sprintf("is %s off the control plane's", drift), fixClock)
 	}
@@ -88,10 +88,10 @@ type answer struct {
 	tls    *tls.ConnectionState
 }
 
-// get asks the control plane, over the proxy if there is one.
+// get sends a request to the control plane, through the proxy if there is one.
 func (e *exam) get(ctx context.Context, trust *tls.Config, path string) (answer, error) {
 	trust = trust.Clone()
-	trust.Certificates = nil // nobody needs to know who asks
+	trust.Certificates = nil // the request needs no client identity
 	transport := &http.Transport{
 		TLSClientConfig: trust, DisableKeepAlives: true,
 		Proxy: func(r *http.Request) (*url.URL, error) { return e.proxies(r.URL) },

@@ -12,9 +12,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel"
 )
 
-// tunnel connects to the FRP ports as the agent does, up to the login, so that a running
-// agent keeps its tunnels. One of two nodes that does not answer is no failure: the agent
-// does without it.
+// tunnel connects to the FRP ports as the agent does, up to the login, so that a running agent
+// keeps its tunnels. If one of two nodes does not respond, that is not a failure: the agent works
+// without it.
 func (e *exam) tunnel(ctx context.Context) []Finding {
 	if e.endpoint.Address == "" {
 		return skipped("its address comes with the identity, or from the control plane for a good token")
@@ -36,7 +36,7 @@ func (e *exam) tunnel(ctx context.Context) []Finding {
 	return oneIsEnough(slices.Concat(found...))
 }
 
-// oneIsEnough makes warnings of failures if not all have failed.
+// oneIsEnough turns failures into warnings if not all have failed.
 func oneIsEnough(findings []Finding) []Finding {
 	if slices.ContainsFunc(findings, func(f Finding) bool { return f.Status != Failed }) {
 		for i, f := range findings {
@@ -70,7 +70,7 @@ func (e *exam) probe(ctx context.Context, node controlapi.TunnelEndpoint, settin
 	return ok(node.Address + " answers" + proof)
 }
 
-// websocketTLS is TLS with the HTTPS API, as the agent has it.
+// websocketTLS returns the TLS configuration for the HTTPS API, as the agent has it.
 func (e *exam) websocketTLS(context.Context) (*tls.Config, error) {
 	extra, err := e.Config.CAPool()
 	if err != nil || e.id == nil {
@@ -81,11 +81,11 @@ func (e *exam) websocketTLS(context.Context) (*tls.Config, error) {
 	return cfg, nil
 }
 
-// asks is what is offered without an identity: only agents that have one hold the CA.
+// asks are the protocols offered without an identity: only agents that have one hold the CA.
 var asks = []string{tunnel.ALPN, tunnel.SendCA}
 
-// tunnelTLS is how far both ends can be verified: wholly with an identity, the
-// server alone with a token that names the CA.
+// tunnelTLS returns a configuration that verifies as much as possible: both ends with an identity,
+// and the server alone with a token that names the CA.
 func (e *exam) tunnelTLS() (cfg *tls.Config, proof string, err error) {
 	if e.id != nil {
 		cfg = e.id.TLS()
@@ -101,8 +101,8 @@ func (e *exam) tunnelTLS() (cfg *tls.Config, proof string, err error) {
 		return nil, "", err
 	}
 	if token.Fingerprint == "" {
-		// The CA comes with the identity, so there is none to verify with yet. Nothing is
-		// sent to whoever answers, and no trust is put into it.
+		// The CA comes with the identity, so there is none to verify with yet. Nothing is sent to
+		// the server, and it is not trusted.
 		return &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, NextProtos: asks}, "; whether it is the control plane's is known after registration", nil //nolint:gosec // see above
 	}
 	trust := controlapi.Trust{Fingerprint: token.Fingerprint, Now: e.Now}

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// masked stands for a secret.
+// masked replaces a secret.
 const masked = "********"
 
-// shortestSecret is below what masking would make of a log.
+// shortestSecret is the minimum length: masking shorter texts would ruin a log.
 const shortestSecret = 4
 
-// Shapes of secrets, for those that nobody told us of.
+// The formats of secrets that are not known in advance.
 var shapes = []struct {
 	find    *regexp.Regexp
 	replace string
@@ -26,8 +26,7 @@ var shapes = []struct {
 	{regexp.MustCompile(`(?i)("?\b[\w-]*(?:password|passwd|secret|token|api[_-]?key)"?\s*[:=]\s*"?)[^\s",;}]{4,}`), "${1}" + masked},
 }
 
-// redactor takes secrets out of text: those that it knows, and whatever has the
-// shape of one.
+// redactor removes secrets from text: the known ones, and everything that has the format of one.
 type redactor struct{ known *strings.Replacer }
 
 func newRedactor(secrets []string) redactor {
@@ -52,7 +51,7 @@ func (r redactor) text(s string) string {
 	return s
 }
 
-// secrets are those that this examination has seen.
+// secrets returns the secrets that this examination has seen.
 func (e *exam) secrets() []string {
 	list := []string{e.Config.Token, e.Config.K3sToken}
 	if credential, _, pinned := strings.Cut(e.Config.Token, "."); pinned {

@@ -9,13 +9,13 @@ import (
 	"fmt"
 )
 
-// NewKey makes a key for one certificate. P-256: small, fast, everywhere.
+// NewKey returns a new key for one certificate. P-256 is small, fast, and supported everywhere.
 func NewKey() (*ecdsa.PrivateKey, error) {
 	return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 }
 
-// CSR is the PEM certificate request for key. It names nobody: the control
-// plane decides what the certificate says.
+// CSR returns the PEM certificate request for key. It contains no name: the control plane decides
+// what the certificate contains.
 func CSR(key *ecdsa.PrivateKey) (string, error) {
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
 	if err != nil {
@@ -32,7 +32,7 @@ func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
-// decodeKey reads a key from stored parts.
+// decodeKey decodes a key from stored parts.
 func decodeKey(parts map[string][]byte, part string) (*ecdsa.PrivateKey, error) {
 	if len(parts[part]) > maxPart {
 		return nil, fmt.Errorf("%s is larger than %d bytes", part, maxPart)

@@ -6,22 +6,23 @@ import (
 	"maps"
 )
 
-// The parts of a Request, beside those of the identity there may be.
+// The parts of a Request, beside those of an identity.
 const (
 	partNextKey = "next-key.pem"
 	partNextBy  = "next-by"
 )
 
-// Request is a certificate that is asked for. It is stored before it is sent, so
-// that an agent that dies before the answer, or another replica in its place,
-// asks with the same key again, which to the control plane is the same request.
+// Request is a pending certificate request. It is stored before it is sent. An agent that dies
+// before the answer, or another replica in its place, then repeats it with the same key, which the
+// control plane treats as the same request.
 type Request struct {
 	Key *ecdsa.PrivateKey
-	// By is the replica that asks; the others wait. Empty when nobody does any more.
+	// By is the replica that sends the request; the others wait. It is empty if no replica sends
+	// it.
 	By string
 }
 
-// RequestIn reads the request from stored parts. There is none when it is nil.
+// RequestIn decodes the request from stored parts. It returns nil if there is none.
 func RequestIn(parts map[string][]byte) (*Request, error) {
 	if len(parts[partNextKey]) == 0 {
 		return nil, nil
@@ -33,7 +34,7 @@ func RequestIn(parts map[string][]byte) (*Request, error) {
 	return &Request{Key: key, By: string(parts[partNextBy])}, nil
 }
 
-// With answers the parts with the request in them.
+// With returns the parts with the request in them.
 func (r *Request) With(parts map[string][]byte) (map[string][]byte, error) {
 	key, err := encodeKey(r.Key)
 	if err != nil {

@@ -1,12 +1,11 @@
-// Package launch starts the right program of an agent that is a service of a machine,
-// where its customer lets it update itself. The service manager always starts the
-// installed program. Where a newer release was tried and confirmed, that one verifies
-// it once more and becomes it: the same process goes on as another program, so that
-// systemd and OpenRC see nothing of it.
+// Package launch starts the right program of an agent that runs as a service of a machine, if its
+// owner lets it update itself. The service manager always starts the installed program. If a newer
+// release was tried and confirmed, the installed program verifies it again and becomes it. The same
+// process continues as another program, so that systemd and OpenRC notice nothing.
 //
-// A release is tried beside the agent that runs (Trial), and after it has taken its
-// place it has to be ready again before it counts as proven. Until then its starts are
-// counted, and after some that came to nothing the version before is started.
+// A release is tried beside the running agent (Trial). After it has taken the agent's place, it
+// must become ready again before it counts as proven. Until then its starts are counted, and after
+// some failed ones the previous version is started.
 package launch
 
 import (
@@ -20,8 +19,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
 )
 
-// What the environment tells a program that is not the installed one. It holds for
-// the process and whatever it becomes.
+// The environment variables of a program that is not the installed one. They hold for the process
+// and every program that it becomes.
 const (
 	envLaunched = "PIPEOPS_UPDATE_LAUNCHED" // the version that it was started as
 	envTrial    = "PIPEOPS_UPDATE_TRIAL"    // the version that it is on trial as
@@ -32,22 +31,22 @@ const (
 // maxStarts is how often a release that is not proven yet is started.
 const maxStarts = 3
 
-// OnTrial says whether this process is a release on trial, and as which version.
+// OnTrial reports whether this process is a release on trial, and returns its version.
 func OnTrial() (version string, yes bool) {
 	version = os.Getenv(envTrial)
 	return version, version != ""
 }
 
-// Launcher decides at the start of the agent.
+// Launcher decides at the start of the agent which program runs.
 type Launcher struct {
 	Dir     Dir
 	Version string // of this program
 	Keys    []release.PublicKey
 }
 
-// Start finds out which program is to run. It answers the path of another one and the
-// version as which it is to be started, or none when this one is right. note is what
-// an operator should read in the log.
+// Start decides which program is to run. It returns the path of another program and the version as
+// which it is to be started, or nothing if this program is right. note is a message for the
+// operator's log.
 func (l Launcher) Start() (path, version, note string, err error) {
 	r, err := l.Dir.Load()
 	if err != nil {
@@ -56,7 +55,7 @@ func (l Launcher) Start() (path, version, note string, err error) {
 	r.Interrupt()
 	launched := os.Getenv(envLaunched)
 	if launched != "" && launched != l.Version {
-		// The program says that it is another one than was signed for: no second try.
+		// The program reports another version than the signed one: no second try.
 		if r.Confirmed != nil && r.Confirmed.Version == launched {
 			r.Fail(r.Confirmed.Staged, "the program that was released as "+launched+" says that it is "+l.Version)
 		}
@@ -69,15 +68,15 @@ func (l Launcher) Start() (path, version, note string, err error) {
 	return path, version, note, l.save(r, nil)
 }
 
-// choose is the newest confirmed program that is sound, if it is newer than this one:
-// whoever installs a newer one by hand wants that.
+// choose returns the newest confirmed program that is valid, if it is newer than this one. An
+// operator who installs a newer one by hand wants that one.
 func (l Launcher) choose(r *Record) (path, note string) {
 	var notes []string
 	for r.Confirmed != nil {
 		c := r.Confirmed
 		if semver.Compare(c.Version, l.Version) <= 0 {
 			if c.Version != l.Version || os.Getenv(envLaunched) == "" {
-				r.Confirmed, r.Previous = nil, nil // the installed one has caught up
+				r.Confirmed, r.Previous = nil, nil // the installed one is as new
 			}
 			return "", strings.Join(notes, "; ")
 		}
@@ -108,7 +107,7 @@ func (l Launcher) save(r Record, err error) error {
 	}
 	if r == (Record{}) {
 		if _, missing := os.Stat(l.Dir.recordFile()); missing != nil {
-			return err // nothing was, nothing is
+			return err // there was none
 		}
 	}
 	if saved := l.Dir.Save(r); saved != nil {
@@ -120,11 +119,10 @@ func (l Launcher) save(r Record, err error) error {
 	return err
 }
 
-// Launched says whether this process is a confirmed release in its own place.
+// Launched reports whether this process is a confirmed release in its own place.
 func Launched() bool { return os.Getenv(envLaunched) != "" }
 
-// Become goes on as another program, with the same arguments. It answers only when
-// that is not possible.
+// Become continues as another program, with the same arguments. It returns only on failure.
 func Become(path, version string) error {
 	self, err := installed()
 	if err != nil {
@@ -133,7 +131,7 @@ func Become(path, version string) error {
 	return become(path, environ(envLaunched+"="+version, envInstalled+"="+self))
 }
 
-// Again starts the installed program anew, which finds out which one is to run.
+// Again starts the installed program again, which decides which one is to run.
 func Again() error {
 	self, err := installed()
 	if err != nil {
@@ -149,8 +147,7 @@ func installed() (string, error) {
 	return os.Executable()
 }
 
-// environ is this process' environment without what tells programs apart, and with
-// more.
+// environ returns this process' environment without the variables of this package, plus more.
 func environ(more ...string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")

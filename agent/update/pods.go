@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/distribution/reference" // how Kubernetes and container runtimes read images' names
+	"github.com/distribution/reference" // parses image names as Kubernetes and container runtimes do
 	"github.com/opencontainers/go-digest"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,24 +18,24 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
 )
 
-// agentImage is the agent's in a manifest.
+// agentImage is the name of the agent's image in a manifest.
 const agentImage = "pipeops/agent"
 
 // maxNote bounds the record that is read from the Deployment.
 const maxNote = 16 << 10
 
-// Cluster is the part of Kubernetes that Pods need.
+// Cluster is the part of Kubernetes that Pods needs.
 type Cluster interface {
 	Own(ctx context.Context) (kube.Own, error)
 	SetOwn(ctx context.Context, o kube.Own, image string, note []byte) error
 	PodsOf(ctx context.Context, o kube.Own, image string) ([]*corev1.Pod, error)
 }
 
-// Pods is the Target of an agent in a cluster: the image of its own Deployment. The
-// rolling update keeps the old pod until the new one is ready, which is registered
-// and with its tunnel up; until then the old one watches it, and puts the former
-// image back in time. The record is an annotation of the Deployment, so that any
-// replica, of either version, goes on where another one ended.
+// Pods is the Target of an agent in a cluster: the image of its own Deployment. The rolling update
+// keeps the old pod until the new one is ready, that is, registered and with its tunnel up. Until
+// then the old pod watches the new one, and restores the former image in time if necessary. The
+// record is an annotation of the Deployment, so that any replica, of either version, continues
+// where another ended.
 type Pods struct {
 	Cluster  Cluster
 	Deadline time.Duration // for one pod
@@ -65,8 +65,8 @@ func (p Pods) Recall(ctx context.Context) (Record, error) {
 	return decodeNote(own.Note), nil
 }
 
-// decodeNote takes what nobody can read for no record: it is the agent's own, and a
-// person may have edited it.
+// decodeNote treats an unreadable record as none: it is the agent's own, and a user may have edited
+// it.
 func decodeNote(text []byte) Record {
 	var r Record
 	if len(text) > maxNote || json.Unmarshal(text, &r) != nil {
@@ -99,8 +99,8 @@ func (p Pods) Try(ctx context.Context, c Candidate) error {
 	})
 }
 
-// pinned is the signed image in the repository that the agent runs from, which may
-// be a mirror of the customer's.
+// pinned returns the signed image in the repository from which the agent runs, which may be a
+// mirror of the cluster owner's.
 func pinned(running, signed string) (string, error) {
 	ref, err := reference.Parse(running)
 	named, ok := ref.(reference.Named)
@@ -121,7 +121,7 @@ func (p Pods) Watch(ctx context.Context, r Record) error {
 		return err
 	}
 	if now := decodeNote(own.Note); now != r {
-		return nil // another replica was here
+		return nil // another replica has updated it
 	}
 	switch {
 	case own.Image != r.ToImage:
@@ -138,8 +138,8 @@ func (p Pods) Watch(ctx context.Context, r Record) error {
 	return p.write(ctx, own, r.FromImage, r)
 }
 
-// write changes the record, and the image unless that is empty. That another replica
-// was first is no error.
+// write changes the record, and the image unless that is empty. It returns no error if another
+// replica was first.
 func (p Pods) write(ctx context.Context, own kube.Own, image string, r Record) error {
 	r.Reason = controlapi.ClipReason(r.Reason)
 	note, err := json.Marshal(r)

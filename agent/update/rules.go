@@ -13,17 +13,16 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/release"
 )
 
-// Rules are the customer's, and those that protect the customer: whatever the
-// control plane offers, nothing else is taken.
+// Rules are the cluster owner's rules, and those that protect the cluster owner: the agent takes
+// only offers that they allow.
 type Rules struct {
-	// Version is the one that runs.
+	// Version is the running version.
 	Version string
 	Keys    []release.PublicKey
 	Windows window.Windows
 }
 
-// RefusedError is the answer to an offer that a rule forbids. Its text names the
-// rule.
+// RefusedError is returned for an offer that a rule forbids. Its text names the rule.
 type RefusedError struct{ reason string }
 
 func (e *RefusedError) Error() string { return e.reason }
@@ -32,11 +31,11 @@ func refuse(format string, args ...any) error {
 	return &RefusedError{fmt.Sprintf(format, args...)}
 }
 
-// betweenReleases is what git describe calls a commit that is no release: to semantic
-// versioning it is older than the release that it comes after.
+// betweenReleases matches git describe's output for a commit that is not a release: to semantic
+// versioning it is older than the release that it follows.
 var betweenReleases = regexp.MustCompile(`-\d+-g[0-9a-f]{4,40}(-dirty)?$|-dirty$`)
 
-// open verifies an offer and answers what it offers, or a RefusedError.
+// open verifies an offer and returns the offered manifest, or a RefusedError.
 func (r Rules) open(offer *controlapi.Offer) (*release.Manifest, error) {
 	m, err := release.Open(offer.Manifest, offer.Signature, r.Keys...)
 	switch {
@@ -52,8 +51,8 @@ func (r Rules) open(offer *controlapi.Offer) (*release.Manifest, error) {
 	return m, nil
 }
 
-// upward refuses to go back, which would bring back every bug that was corrected
-// since, with a signature that is genuine.
+// upward refuses a downgrade, which would bring back every bug fixed since, with a genuine
+// signature.
 func (r Rules) upward(to string) error {
 	if semver.Compare(to, r.Version) < 0 {
 		return refuse("version: %s is older than %s, which runs; an agent does not go back by itself", to, r.Version)
@@ -61,8 +60,8 @@ func (r Rules) upward(to string) error {
 	return nil
 }
 
-// judge says what is to be done with an offer: Done, Failed, Refused or Waiting with a
-// reason, or Updating if it is to be tried now.
+// judge decides about an offer: Done, Failed, Refused or Waiting with a reason, or Updating if it
+// is to be tried now.
 func (r Rules) judge(offer *controlapi.Offer, last Record, now time.Time) (controlapi.UpdateState, string, *release.Manifest) {
 	m, err := r.open(offer)
 	if err == nil {

@@ -1,7 +1,6 @@
-// Package window is the customer's time windows, in which the agent may update
-// itself: `Sat,Sun 02:00-04:00 Europe/Berlin`. The libraries that there are for
-// calendars (cron, systemd's, Alertmanager's) know moments, or a notation of their own
-// that nobody would guess.
+// Package window implements the cluster owner's time windows, in which the agent may update itself:
+// `Sat,Sun 02:00-04:00 Europe/Berlin`. The existing calendar libraries (cron, systemd's,
+// Alertmanager's) only know points in time, or have a notation of their own that is hard to guess.
 package window
 
 import (
@@ -13,22 +12,21 @@ import (
 	_ "time/tzdata" // the agent's image has no time zones
 )
 
-// maxWindows bounds what is looked at at each heartbeat.
+// maxWindows bounds what each heartbeat checks.
 const maxWindows = 32
 
-// Windows are when something may happen; none is always.
+// Windows are the times when something may happen; no windows means always.
 type Windows []Window
 
-// Window opens at the same time of some days, and closes less than a day later.
+// Window opens at the same time on some days, and closes less than a day later.
 type Window struct {
-	days       [7]bool // on which it opens, Sunday first
+	days       [7]bool // the days on which it opens, Sunday first
 	start, end int     // minutes of the day; an end that is not after start is on the next day
 	zone       *time.Location
 }
 
-// Parse reads windows with semicolons between: `[DAYS] HH:MM-HH:MM [ZONE]`. DAYS are
-// `Sat,Sun` or `Mon-Fri`, all when left out; ZONE is one of the IANA's names, UTC
-// when left out.
+// Parse parses windows separated by semicolons: `[DAYS] HH:MM-HH:MM [ZONE]`. DAYS are `Sat,Sun` or
+// `Mon-Fri`, and all days if left out. ZONE is an IANA time zone name, and UTC if left out.
 func Parse(text string) (Windows, error) {
 	var list Windows
 	for part := range strings.SplitSeq(text, ";") {
@@ -116,12 +114,12 @@ func parseTimes(text string) (start, end int, err error) {
 	return start, end, nil
 }
 
-// Contains says whether t is in one of the windows.
+// Contains reports whether t is in one of the windows.
 func (w Windows) Contains(t time.Time) bool {
 	return len(w) == 0 || slices.ContainsFunc(w, func(w Window) bool { return w.contains(t) })
 }
 
-// contains goes by the clock on the wall, whatever that does in spring and autumn.
+// contains follows the local clock, including its changes in spring and autumn.
 func (w Window) contains(t time.Time) bool {
 	t = t.In(w.zone)
 	now, today := t.Hour()*60+t.Minute(), int(t.Weekday())
@@ -131,8 +129,8 @@ func (w Window) contains(t time.Time) bool {
 	return w.days[today] && now >= w.start || w.days[(today+6)%7] && now < w.end
 }
 
-// Next is when the next window opens that is not open at t; t itself without
-// windows.
+// Next returns when the next window opens that is not open at t. Without windows it returns t
+// itself.
 func (w Windows) Next(t time.Time) time.Time {
 	if len(w) == 0 {
 		return t
@@ -155,5 +153,5 @@ func (w Window) next(t time.Time) time.Time {
 			return at
 		}
 	}
-	return t // not reached: there is a day of the week on which it opens
+	return t // unreachable: each window opens on some day of the week
 }

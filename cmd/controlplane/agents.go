@@ -18,7 +18,8 @@ func newAgents(a *app) *cobra.Command {
 	return cmd
 }
 
-// newAgentList is agents, and agent list for whoever knows token list and runner list.
+// newAgentList returns the command agents, and also agent list, for users who know token list and
+// runner list.
 func newAgentList(a *app, use string) *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
@@ -66,8 +67,7 @@ func agentTable(w io.Writer, agents []announce.Agent) {
 	}
 }
 
-// updateState is in short how an agent's update of itself stands; agents show has
-// the reason.
+// updateState returns a short state of an agent's self-update; agents show has the reason.
 func updateState(u *announce.AgentUpdate) string {
 	switch {
 	case u == nil:
@@ -78,7 +78,7 @@ func updateState(u *announce.AgentUpdate) string {
 	return u.State + " " + u.To
 }
 
-// listOf makes an empty list of none, for JSON.
+// listOf turns a nil list into an empty one, for JSON.
 func listOf[T any](list []T) []T {
 	if list == nil {
 		return []T{}

@@ -12,8 +12,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane"
 )
 
-// brokerFlags say how to reach RabbitMQ. Passwords come from files or the
-// environment: what is on a command line is everybody's to read.
+// brokerFlags describe how to reach RabbitMQ. Passwords come from files or the environment: every
+// user of the machine can read a command line.
 type brokerFlags struct {
 	url, urlFile, caFile, runnerURLFile string
 }
@@ -23,18 +23,18 @@ var brokerURL = secretURL{
 	fix: "put the URL into a file and name it with --broker-url-file, or into " + envPrefix + "BROKER_URL",
 }
 
-// add adds the flags of whoever serves.
+// add adds the flags of the serving commands.
 func (b *brokerFlags) add(f *pflag.FlagSet) {
 	b.addOwn(f)
 	f.StringVar(&b.runnerURLFile, "runner-broker-url-file", "", "file with the URL that Runners reach RabbitMQ at, which runner create gives them")
 }
 
-// addOwn adds the flags of how we reach the broker ourselves.
+// addOwn adds the flags for our own connection to the broker.
 func (b *brokerFlags) addOwn(f *pflag.FlagSet) {
 	f.StringVar(&b.url, "broker-url", "", "URL of RabbitMQ without a password; several separated by commas")
 	f.StringVar(&b.urlFile, "broker-url-file", "", "file with the URL of RabbitMQ, amqps://user:password@host:5671/, one per line")
 	f.StringVar(&b.caFile, "broker-ca", "", "file with the CA of RabbitMQ's certificate (default: the machine's CAs)")
-	// The environment may hold a password, the flag may not: apply tells them apart.
+	// The environment may hold a password, the flag may not: apply distinguishes them.
 	_ = f.SetAnnotation("broker-url", notFromEnvironment, []string{})
 }
 
@@ -61,7 +61,7 @@ func (b *brokerFlags) urls() ([]string, error) {
 	return split(text), err
 }
 
-// loadCAs reads CAs that are trusted alone.
+// loadCAs reads the CAs, which are then the only trusted ones.
 func loadCAs(name, file string) (*x509.CertPool, error) {
 	return addCAs(x509.NewCertPool(), name, file)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 )
 
-// databaseFlags say which database, for all subcommands. A password comes from a
-// file or the environment: what is on a command line is everybody's to read.
+// databaseFlags select the database, for all subcommands. A password comes from a file or the
+// environment: every user of the machine can read a command line.
 type databaseFlags struct {
 	url, urlFile, passwordFile, caFile string
 	caKeyFile                          string
@@ -29,11 +29,11 @@ func (d *databaseFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&d.passwordFile, "database-password-file", "", "file with the password for --database")
 	f.StringVar(&d.caFile, "database-ca", "", "file with the CA of PostgreSQL's certificate (default: the machine's CAs)")
 	f.StringVar(&d.caKeyFile, "ca-key-file", "", "file with the key of the CA in PostgreSQL, the same for all control planes that serve it; see pipeops-controlplane ca key")
-	// The environment may hold a password, the flag may not: read tells them apart.
+	// The environment may hold a password, the flag may not: read distinguishes them.
 	_ = f.SetAnnotation("database", notFromEnvironment, []string{})
 }
 
-// read is the zero value without a database other than SQLite.
+// read returns the zero value if the database is SQLite.
 func (d *databaseFlags) read() (store.Postgres, error) {
 	p := store.Postgres{CAFile: d.caFile}
 	var err error
@@ -57,7 +57,7 @@ func (d *databaseFlags) read() (store.Postgres, error) {
 	return p, nil
 }
 
-// readCAKey is the zero value where the CA is in the data directory.
+// readCAKey returns the zero value if the CA is in the data directory.
 func (d *databaseFlags) readCAKey() (ca.Key, error) {
 	if d.caKeyFile == "" {
 		return ca.Key{}, nil

@@ -15,7 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// deadLetters are the subcommands for announcements that nobody could take.
+// deadLetters are the subcommands for announcements that their readers could not handle.
 type deadLetters struct {
 	*app
 	broker brokerFlags
@@ -31,7 +31,7 @@ func newDeadLetters(a *app) *cobra.Command {
 	return cmd
 }
 
-// with reaches the broker as serve does.
+// with connects to the broker as serve does.
 func (d *deadLetters) with(cmd *cobra.Command, do func(context.Context, *announce.DeadLetters) error) error {
 	var cfg controlplane.Config
 	if err := d.broker.apply(&cfg); err != nil {
@@ -143,7 +143,7 @@ func (d *deadLetters) addAll(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&d.all, "all", false, "all there are, instead of IDs")
 }
 
-// treat does something with the letters of these IDs, or with all.
+// treat applies do to the letters with these IDs, or to all.
 func (d *deadLetters) treat(cmd *cobra.Command, ids []string, do func(context.Context, *announce.DeadLetters, func(announce.DeadLetter) bool) (int, error)) error {
 	if d.all == (len(ids) > 0) {
 		return usageError{errors.New("give IDs, which `pipeops-controlplane dead-letters list` shows, or --all")}

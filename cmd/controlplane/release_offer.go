@@ -62,7 +62,7 @@ window. Of several offers that are for it an agent gets the highest version.`,
 	return cmd
 }
 
-// trustedKeys are those that were given, or else those of this build.
+// trustedKeys returns the given keys, or otherwise those of this build.
 func trustedKeys(given []string) ([]release.PublicKey, error) {
 	text := strings.Join(given, ",")
 	if text == "" {
@@ -78,8 +78,7 @@ func trustedKeys(given []string) ([]release.PublicKey, error) {
 	return keys, nil
 }
 
-// readRelease reads the manifest, which may be named by its directory, and the
-// signature beside it.
+// readRelease reads the manifest, which may be named by its directory, and the signature beside it.
 func readRelease(file string) (manifest, signature []byte, err error) {
 	if info, err := os.Stat(file); err == nil && info.IsDir() {
 		file = filepath.Join(file, release.ManifestName)
@@ -97,5 +96,5 @@ func readAtMost(file string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	return io.ReadAll(io.LimitReader(f, most+1)) // one more: whoever reads it refuses that
+	return io.ReadAll(io.LimitReader(f, most+1)) // one more byte, which the caller refuses
 }

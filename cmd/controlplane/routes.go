@@ -65,7 +65,7 @@ func routeTable(w io.Writer, routes []controlplane.Route) {
 		ready := "no"
 		switch {
 		case r.Ready && r.Agent.State != announce.StateOnline:
-			ready = "unknown" // nobody tells at the moment
+			ready = "unknown" // no source reports it now
 		case r.Ready:
 			ready = "yes"
 		}
@@ -73,7 +73,7 @@ func routeTable(w io.Writer, routes []controlplane.Route) {
 	}
 }
 
-// conflict says who has the host, or that path of it, already.
+// conflict describes the earlier holder of the host or path.
 func conflict(r controlplane.Route) string {
 	switch {
 	case r.HeldBy == nil:

@@ -9,21 +9,21 @@ import (
 	"strings"
 )
 
-// maxSecretFile bounds a file with a password or with URLs that hold one, in bytes.
+// maxSecretFile bounds a file with a password or with URLs that contain one, in bytes.
 const maxSecretFile = 16 << 10
 
-// secretURL is a URL whose password comes from a file or the environment: what is on a
-// command line is everybody's to read.
+// secretURL is a URL whose password comes from a file or the environment: every user of the machine
+// can read a command line.
 type secretURL struct {
-	// flag takes the URL without a password; there is a second one, with "-file" after
-	// it, for the file.
+	// flag takes the URL without a password. A second flag, with the suffix "-file", names the
+	// file.
 	flag string
 	env  string
 	like string // an example without a password
 	fix  string // what to do with a password instead
 }
 
-// read answers what one of the three says; empty when none does.
+// read returns the value from one of the three sources; empty if none has it.
 func (s secretURL) read(given, file string) (string, error) {
 	switch {
 	case given != "" && file != "":
@@ -41,7 +41,7 @@ func (s secretURL) read(given, file string) (string, error) {
 	return given, nil
 }
 
-// check must not quote the text: it may hold a password all the same.
+// check must not quote the text, which may contain a password anyway.
 func (s secretURL) check(text string) error {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -53,7 +53,7 @@ func (s secretURL) check(text string) error {
 	return nil
 }
 
-// split takes a list of URLs apart.
+// split splits a list of URLs.
 func split(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == '\n' || r == '\r' || r == ' ' })
 }

@@ -44,16 +44,16 @@ func newClusterEvents(a *app) *cobra.Command {
 	fl.StringVar(&filter.Kind, "kind", "", "only of objects of this kind, such as Pod")
 	fl.StringVar(&filter.Name, "name", "", "only of the object of this name")
 	fl.StringVar(&filter.Type, "type", "", "only Normal or Warning")
-	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(eventTypes, cobra.ShellCompDirectiveNoFileComp)) // fails for an unknown flag only
+	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(eventTypes, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
 	fl.DurationVar(&filter.Since, "since", 0, "no older than this")
 	fl.IntVar(&filter.Limit, "limit", 200, "how many at most")
 	return cmd
 }
 
-// eventTypes are those that Kubernetes has.
+// eventTypes are the event types of Kubernetes.
 var eventTypes = []string{"Normal", "Warning"}
 
-// eventType writes a type as Kubernetes does: in whatever case it was typed, it means the same.
+// eventType normalizes a type to Kubernetes' spelling; the user may type it in any case.
 func eventType(typed *string) error {
 	for _, known := range eventTypes {
 		if strings.EqualFold(*typed, known) {

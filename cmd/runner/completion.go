@@ -7,12 +7,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// completionPatience is how long somebody who pressed Tab waits.
+// completionPatience is how long a user who pressed Tab waits.
 const completionPatience = 3 * time.Second
 
-// completeAgent offers the agents' names for the first argument. Where they
-// cannot be had in time there is nothing to offer; an error would spoil the line
-// that is being typed.
+// completeAgent completes the first argument with the agents' names. If they are not available in
+// time, it offers none; an error would spoil the line that the user is typing.
 func (a *app) completeAgent(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -34,7 +33,7 @@ func (a *app) completeAgent(cmd *cobra.Command, args []string, _ string) ([]stri
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeApp offers the Apps' names for the second argument.
+// completeApp completes the second argument with the Apps' names.
 func (a *app) completeApp(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(args) != 1 {
 		return a.completeAgent(cmd, args, typed)
@@ -49,7 +48,7 @@ func (a *app) completeApp(cmd *cobra.Command, args []string, typed string) ([]st
 	})
 }
 
-// completeNode offers the nodes' names for the second argument.
+// completeNode completes the second argument with the nodes' names.
 func (a *app) completeNode(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(args) != 1 {
 		return a.completeAgent(cmd, args, typed)
@@ -63,7 +62,7 @@ func (a *app) completeNode(cmd *cobra.Command, args []string, typed string) ([]s
 	})
 }
 
-// completed asks an agent for names, without a word when it cannot be reached.
+// completed asks an agent for names, and returns none if the agent cannot be reached.
 func (a *app) completed(cmd *cobra.Command, agent string, ask func(context.Context, *target) ([]string, error)) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
 	defer cancel()

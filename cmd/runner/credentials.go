@@ -13,7 +13,7 @@ import (
 	kept "github.com/pipeops/pipeops-vm-agent/runnerapi/login"
 )
 
-// credentialsView is what anybody may know of a Runner's credentials.
+// credentialsView is the part of a Runner's credentials that is not secret.
 type credentialsView struct {
 	Runner       string    `json:"runner"`
 	Key          string    `json:"key"`

@@ -75,7 +75,7 @@ func (c *execCommand) run(ctx context.Context, t *target, name string) error {
 	return nil
 }
 
-// terminal gives the whole of the keyboard to the command until end is called.
+// terminal passes all keys to the command until end is called.
 func (c *execCommand) terminal(s *runnerapi.ExecStreams) (end func(), err error) {
 	keyboard, ok := c.in.(*os.File)
 	if !ok || !term.IsTerminal(int(keyboard.Fd())) {
@@ -98,7 +98,7 @@ func (c *execCommand) terminal(s *runnerapi.ExecStreams) (end func(), err error)
 	}, nil
 }
 
-// offerTerminalSize sends the size as it is now, if that can be known.
+// offerTerminalSize sends the current size, if it is known.
 func offerTerminalSize(of *os.File, to chan<- runnerapi.TerminalSize) {
 	width, height, err := term.GetSize(int(of.Fd()))
 	if err != nil || width <= 0 || height <= 0 || width > 1<<15 || height > 1<<15 {
@@ -106,6 +106,6 @@ func offerTerminalSize(of *os.File, to chan<- runnerapi.TerminalSize) {
 	}
 	select {
 	case to <- runnerapi.TerminalSize{Width: uint16(width), Height: uint16(height)}:
-	default: // nobody has taken the last one: this is not the time
+	default: // the last size is still unread: skip this one
 	}
 }

@@ -22,13 +22,13 @@ import (
 // maxForwards bounds how many connections are forwarded at a time. More wait.
 const maxForwards = 128
 
-// portForward listens here for ports of a pod.
+// portForward listens on this machine for ports of a pod.
 type portForward struct {
 	*app
 	namespace, pod, address string
 }
 
-// portPair is a port here and one of the pod.
+// portPair is a local port and a port of the pod.
 type portPair struct{ local, remote int32 }
 
 func newPortForward(a *app) *cobra.Command {
@@ -89,7 +89,8 @@ func parsePorts(texts []string) ([]portPair, error) {
 }
 
 func (c *portForward) run(ctx context.Context, t *target, key runnerapi.Key, pairs []portPair, command []string) error {
-	// Or the first connection would tell it. Whoever may not read Apps is left to that.
+	// Otherwise the first connection would report it, which has to do for a Runner that may not
+	// read Apps.
 	known := &runnerapi.Error{}
 	if _, err := t.Get(ctx, key); errors.As(err, &known) && known.Code == runnerapi.CodeNotFound {
 		return at(t, key.String(), err)
@@ -134,7 +135,7 @@ func (c *portForward) during(ctx context.Context, command []string, port int) er
 	return err
 }
 
-// serve passes on the connections of one listener until it is closed.
+// serve forwards the connections of one listener until it is closed.
 func (c *portForward) serve(ctx context.Context, t *target, key runnerapi.Key, port int, ln net.Listener) {
 	var work sync.WaitGroup
 	defer work.Wait()
@@ -161,7 +162,7 @@ func (c *portForward) serve(ctx context.Context, t *target, key runnerapi.Key, p
 	}
 }
 
-// problemText is an error with its fix, in one line.
+// problemText returns an error with its fix, in one line.
 func problemText(err error) string {
 	known := &problem.Error{}
 	if errors.As(err, &known) && known.Fix != "" {
@@ -185,7 +186,7 @@ func (c *portForward) forward(ctx context.Context, t *target, key runnerapi.Key,
 	}()
 	_, err = io.Copy(near, far)
 	_ = near.CloseWrite()
-	if err != nil { // nothing more is to come from here: the other side is gone
+	if err != nil { // nothing more comes from here: the other side is gone
 		_, _ = near.Close(), far.Close()
 	}
 	<-sent

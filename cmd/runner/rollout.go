@@ -26,7 +26,7 @@ func (r *rollout) add(cmd *cobra.Command) {
 	r.addWriting(cmd)
 }
 
-// options names a command that nobody has named: not all of these are the same when done twice.
+// options gives the command an Idempotency-Key, because it may not be safe to repeat without one.
 func (r *rollout) options() runnerapi.WriteOptions {
 	if r.key == "" {
 		r.key = uuid.NewString()

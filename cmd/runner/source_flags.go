@@ -8,7 +8,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// sourceFlag are the flags of source put by the fields of a source that they set.
+// sourceFlag maps the fields of a source to the flags of source put that set them.
 var sourceFlag = map[string]string{ //nolint:gosec // names of flags
 	"name": "NAME", "url": "--url", "type": "--type", "path": "--path", "interval": "--interval", "credentials": "--secret", "prune": "--prune",
 	"forceConflicts": "--force-conflicts",
@@ -23,12 +23,11 @@ var sourceFlag = map[string]string{ //nolint:gosec // names of flags
 	"build.resources.limits.cpu": "--limit-cpu", "build.resources.limits.memory": "--limit-memory",
 }
 
-// inFlags are fields that a fix tells somebody to set, in the words of the command line.
+// inFlags replaces field names in a fix by the command line's flags.
 var inFlags = strings.NewReplacer("appSpec", "--app-file", "set build", "give --image", "goes into ref", "goes into --branch, --tag or --commit",
 	"name it in credentials", "name it with --secret", "that credentials names", "that --secret names")
 
-// sourceMistakes says what is wrong with a source in the words of source put; nil when
-// nothing is.
+// sourceMistakes returns what is wrong with a source, in terms of source put; nil if nothing is.
 func sourceMistakes(bad []runnerapi.FieldError) error {
 	all := make([]error, 0, len(bad))
 	for _, b := range bad {

@@ -104,12 +104,12 @@ func diagnosisRows(w io.Writer, d *runnerapi.Diagnosis) {
 	}
 }
 
-// driftText is what somebody else did to the App's objects.
+// driftText describes the foreign changes to the App's objects.
 func driftText(d *runnerapi.Drift) string {
 	return fmt.Sprintf("put back %d times, last %s: %s", d.Corrections, cli.Ago(d.LastAt), d.What())
 }
 
-// runRows are when a Job or CronJob runs and how its runs ended.
+// runRows prints when a Job or CronJob runs and how its runs ended.
 func runRows(w io.Writer, app runnerapi.App) {
 	if s := app.Spec.Schedule; s != nil {
 		when := s.Cron

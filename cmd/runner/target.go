@@ -17,8 +17,8 @@ import (
 	kept "github.com/pipeops/pipeops-vm-agent/runnerapi/login"
 )
 
-// login is the Runner's credentials, ready for use. Those that change while they
-// are in use, the certificate, are taken from keep.
+// login is the Runner's credentials, ready for use. The certificate, which may be renewed during
+// use, comes from keep.
 type login struct {
 	runnerapi.Credentials
 	keep *kept.Login
@@ -43,7 +43,7 @@ func (a *app) login() (*login, error) {
 	return &login{Credentials: creds, keep: keep}, nil
 }
 
-// snapshot asks the control plane once, with the few tries of its client.
+// snapshot sends one request to the control plane, with the few retries of its client.
 func (l *login) snapshot(ctx context.Context) ([]announce.Agent, error) {
 	defer l.keep.Close()
 	return l.controlPlane().Agents(ctx)
@@ -59,11 +59,11 @@ func (l *login) controlPlane() *announce.SnapshotClient {
 	return &announce.SnapshotClient{BaseURL: l.ControlPlane, HTTPClient: l.keep.HTTPClient()}
 }
 
-// leastTry is what one question to the control plane gets, however little patience
-// there is: connections to what is far away, or busy, take their time.
+// leastTry is the minimum time for one request to the control plane, regardless of patience:
+// connections to a distant or busy server take time.
 const leastTry = 2 * time.Second
 
-// agents asks the control plane for all agents, for as long as patience lasts.
+// agents asks the control plane for all agents, and retries for as long as patience lasts.
 func (a *app) agents(ctx context.Context, l *login) (agents []announce.Agent, err error) {
 	defer a.tellSlow(ctx, "the control plane", "list-agents")()
 	err = a.patiently(ctx, l, func(ctx context.Context) (err error) {
@@ -73,12 +73,12 @@ func (a *app) agents(ctx context.Context, l *login) (agents []announce.Agent, er
 	return agents, err
 }
 
-// patiently repeats a question to the control plane until it is answered, for as long as
-// patience lasts.
+// patiently repeats a request to the control plane until it is answered, for as long as patience
+// lasts.
 func (a *app) patiently(ctx context.Context, l *login, ask func(context.Context) error) error {
 	end := time.Now().Add(a.patience)
 	for {
-		// One that accepts connections and says nothing is not waited for any longer either.
+		// A server that accepts connections and sends nothing is not waited for any longer either.
 		asking, cancel := context.WithTimeout(ctx, max(time.Until(end), leastTry))
 		err := ask(asking)
 		cancel()
@@ -91,7 +91,7 @@ func (a *app) patiently(ctx context.Context, l *login, ask func(context.Context)
 		case errors.As(err, &refused) && (refused.Status == http.StatusUnauthorized || refused.Status == http.StatusForbidden):
 			return &exitError{error: err, code: exitRefused}
 		case errors.As(err, &refused) && refused.Status < 500 && refused.Status != http.StatusTooManyRequests:
-			return err // somebody answers, and will not change his mind
+			return err // a server answers, and a retry will not change that
 		case isTrust(err):
 			return &exitError{
 				error: fmt.Errorf("control plane %s: %w", l.ControlPlane, err), code: exitRefused,
@@ -112,13 +112,13 @@ func (a *app) patiently(ctx context.Context, l *login, ask func(context.Context)
 	}
 }
 
-// isTrust says whether one side did not take the other's certificate.
+// isTrust reports whether one side refused the other's certificate.
 func isTrust(err error) bool {
 	var verification *tls.CertificateVerificationError
 	return errors.As(err, &verification) || strings.Contains(err.Error(), "remote error: tls:")
 }
 
-// target is an agent and the way to it.
+// target is an agent and the connection to it.
 type target struct {
 	*runnerapi.Client
 	agent announce.Agent
@@ -126,8 +126,7 @@ type target struct {
 
 func (t *target) String() string { return fmt.Sprintf("agent %s (%s)", t.agent.Name, t.agent.ID) }
 
-// on calls do with a client of the agent that is meant, and says in errors where
-// it was.
+// on calls do with a client of the named agent, and adds the agent to errors.
 func (a *app) on(ctx context.Context, nameOrID string, do func(context.Context, *target) error) error {
 	t, err := a.target(ctx, nameOrID)
 	if err != nil {
@@ -158,10 +157,10 @@ func (a *app) target(ctx context.Context, nameOrID string) (*target, error) {
 	return a.reach(l, agent)
 }
 
-// around looks at what agents answer, in the program that end-to-end tests build; nil otherwise.
+// around inspects the agents' answers in the program that end-to-end tests build; nil otherwise.
 var around func(http.RoundTripper) http.RoundTripper
 
-// reach makes the way to an agent that was found.
+// reach returns the connection to an agent that was found.
 func (a *app) reach(l *login, agent announce.Agent) (*target, error) {
 	switch agent.State {
 	case announce.StateOffline, announce.StatePending:

@@ -16,25 +16,25 @@ import (
 
 const defaultWait = 2 * time.Minute
 
-// waiting is the flags --wait and --no-wait.
+// waiting holds the flags --wait and --no-wait.
 type waiting struct {
 	limit  time.Duration
 	noWait bool
 }
 
-// add puts the flags on a command that waits that long of itself, or not at all. With a
-// --wait that says no time it waits no less than that.
+// add adds the flags to a command that waits for that long by default, or not at all. A --wait
+// without a time waits for at least that long.
 func (f *waiting) add(cmd *cobra.Command, initial time.Duration) {
 	cmd.Flags().DurationVar(&f.limit, "wait", initial, "wait this long for the outcome, as in --wait=5m; 0 for not at all")
 	cmd.Flags().Lookup("wait").NoOptDefVal = max(initial, defaultWait).String()
 	cmd.Flags().BoolVar(&f.noWait, "no-wait", false, "the same as --wait=0")
 }
 
-// wanted says whether to wait.
+// wanted reports whether to wait.
 func (f *waiting) wanted() bool { return f.limit > 0 && !f.noWait }
 
-// outcome waits, where it was asked to, until the command's rollout has come to
-// its end, prints the App and answers an error unless it is healthy.
+// outcome waits, if requested, until the command's rollout has ended. It prints the App and returns
+// an error unless the App is healthy.
 func (a *app) outcome(ctx context.Context, t *target, app runnerapi.App, f *waiting, out *cli.Output) error {
 	if !f.wanted() {
 		a.say("accepted: %s/%s; it goes on in the cluster", app.Namespace, app.Name)
@@ -64,7 +64,7 @@ func (a *app) outcome(ctx context.Context, t *target, app runnerapi.App, f *wait
 	if newest.Name == "" {
 		newest = app
 	}
-	newest.Operation = app.Operation // whoever reads the answer may want to ask for it again
+	newest.Operation = app.Operation // the reader of the output may need it
 	if err := a.printApp(newest, out); err != nil {
 		return err
 	}
@@ -74,8 +74,8 @@ func (a *app) outcome(ctx context.Context, t *target, app runnerapi.App, f *wait
 	return a.verdict(t, newest, app.Generation, f.limit)
 }
 
-// ofOperation is the verdict on a command after which there was another one: what became
-// of its own generation.
+// ofOperation returns the verdict on a command that was followed by another one: the outcome of its
+// own generation.
 func (a *app) ofOperation(ctx context.Context, t *target, key runnerapi.Key, id string) error {
 	op, err := t.Operation(ctx, id)
 	if err != nil {
@@ -136,7 +136,7 @@ func (a *app) sayDiagnosis(app runnerapi.App) {
 	a.sayEvidence(d)
 }
 
-// sayEvidence prints what there is beside a diagnosis' message.
+// sayEvidence prints the evidence beside a diagnosis' message.
 func (a *app) sayEvidence(d *runnerapi.Diagnosis) {
 	a.say("  cause: %s", d.Cause)
 	if d.Object != "" {
@@ -154,8 +154,8 @@ func (a *app) sayEvidence(d *runnerapi.Diagnosis) {
 	}
 }
 
-// progress shows how a rollout goes on: one line that changes on a terminal, a
-// line per change elsewhere.
+// progress shows the progress of a rollout: one line that changes on a terminal, and a line per
+// change elsewhere.
 type progress struct {
 	w        io.Writer
 	terminal bool
@@ -187,7 +187,7 @@ func (p *progress) end() {
 	}
 }
 
-// summary is an App in one line.
+// summary returns an App's summary in one line.
 func summary(app runnerapi.App) string {
 	s := fmt.Sprintf("%s/%s: %s, ", app.Namespace, app.Name, app.Status.Phase)
 	if app.Spec.Type.Runs() {
@@ -204,8 +204,8 @@ func summary(app runnerapi.App) string {
 	return s
 }
 
-// ready is how many pods are ready of those asked for, or how the last run of
-// what runs to its end stands.
+// ready returns how many of the desired pods are ready, or the state of the last run for an App
+// that runs to its end.
 func ready(app runnerapi.App) string {
 	switch {
 	case app.Spec.Type.Runs() && len(app.Status.Runs) == 0:

@@ -21,9 +21,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// adoption is what an App has taken over, or is about to: noted on the App, so that the
-// reconciler does it, and goes on doing it after a restart. Selectors stay what they were:
-// a workload's cannot be changed, and pods of before are to be reached until they are gone.
+// adoption is what an App has taken over or is about to take over. It is recorded on the App, so
+// that the reconciler carries it out, also after a restart. Selectors stay as they were: a
+// workload's is immutable, and existing pods must stay reachable until they are gone.
 type adoption struct {
 	Objects     map[string]types.UID `json:"objects"`               // by kind/name
 	Selector    map[string]string    `json:"selector,omitempty"`    // of the workload
@@ -31,7 +31,7 @@ type adoption struct {
 	ServiceName *string              `json:"serviceName,omitempty"` // of a StatefulSet
 }
 
-// adoption is the App's note; what cannot be read is none.
+// adoption returns the App's record. An unreadable record counts as none.
 func (a *App) adoption() (noted adoption) {
 	if json.Unmarshal([]byte(a.Annotations[managed.Adopted]), &noted) != nil {
 		return adoption{}
@@ -39,13 +39,13 @@ func (a *App) adoption() (noted adoption) {
 	return noted
 }
 
-// adopts says whether the App was told to take this very object over.
+// adopts reports whether the App was asked to take over this exact object.
 func (a *App) adopts(kind string, o metav1.Object) bool {
 	return o.GetUID() != "" && a.adoption().Objects[kindPath(kind, o.GetName())] == o.GetUID()
 }
 
-// adopt notes on the App which objects of its names it takes over, once it is known that
-// it can: nobody else looks after them, and the cluster takes the change (a dry run).
+// adopt records on the App which objects with its names it takes over. First it verifies that it
+// can: the objects have no other owner, and the cluster accepts the change (a dry run).
 func (e *Engine) adopt(ctx context.Context, a *App) error {
 	noted := adoption{Objects: map[string]types.UID{}}
 	before := a.adoption()
@@ -90,7 +90,7 @@ func (n *adoption) take(child, have client.Object) {
 	}
 }
 
-// liveChild is what the API server has under a child's name, or nil.
+// liveChild returns what the API server has under a child's name, or nil.
 func (e *Engine) liveChild(ctx context.Context, child client.Object) (client.Object, error) {
 	have, err := sameType(child)
 	if err != nil {
@@ -106,7 +106,7 @@ func (e *Engine) liveChild(ctx context.Context, child client.Object) (client.Obj
 	return have, nil
 }
 
-// selectorIn is a workload's selector; nil for what has none.
+// selectorIn returns a workload's selector; nil for an object without one.
 func selectorIn(o client.Object) *metav1.LabelSelector {
 	switch w := o.(type) {
 	case *appsv1.Deployment:
@@ -119,7 +119,7 @@ func selectorIn(o client.Object) *metav1.LabelSelector {
 	return nil
 }
 
-// adoptable refuses what somebody else looks after, and what an App cannot be.
+// adoptable refuses an object with another owner, and an object that an App cannot be.
 func (e *Engine) adoptable(ctx context.Context, a *App, child, have client.Object) error {
 	kind := kindOf(child)
 	if foreign := foreignTo(kind, have); foreign.owner != "" {
@@ -142,7 +142,8 @@ func (e *Engine) adoptable(ctx context.Context, a *App, child, have client.Objec
 
 type refusing func(fix, why string, args ...any) error
 
-// adoptableService refuses a Service that would not lead to the App's pods, or that an App's cannot be.
+// adoptableService refuses a Service that would not lead to the App's pods, or that the App's
+// Service cannot be.
 func (e *Engine) adoptableService(ctx context.Context, a *App, o *corev1.Service, refuse refusing) error {
 	if o.Name != a.Name || o.Spec.Type != corev1.ServiceTypeClusterIP || o.Spec.ClusterIP == corev1.ClusterIPNone || len(o.Spec.Selector) == 0 {
 		return refuse("give the App another name, or deploy it without ports", "an App's Service is of type ClusterIP, with an address and a selector")
@@ -167,7 +168,8 @@ func (e *Engine) adoptableService(ctx context.Context, a *App, o *corev1.Service
 	return nil
 }
 
-// adoptableSelector refuses a selector that cannot match the App's pods: Kubernetes lets nobody change one.
+// adoptableSelector refuses a selector that cannot match the App's pods: Kubernetes does not allow
+// changing it.
 func adoptableSelector(a *App, s *metav1.LabelSelector, refuse refusing) error {
 	if s == nil {
 		return nil
@@ -195,7 +197,7 @@ func merged(into, from map[string]string) map[string]string {
 	return out
 }
 
-// tryAdoption has the API server say whether it takes all that is to be changed.
+// tryAdoption checks by a dry run whether the API server accepts all changes.
 func (e *Engine) tryAdoption(ctx context.Context, a *App, found []client.Object) error {
 	a = a.DeepCopy()
 	if a.UID == "" {
@@ -218,8 +220,8 @@ func (e *Engine) tryAdoption(ctx context.Context, a *App, found []client.Object)
 	return nil
 }
 
-// triedAdoption says whether a child is about to replace what somebody made, which adopt has
-// tried: applied over that it would be something else.
+// triedAdoption reports whether a child is about to replace a foreign object, which adopt has
+// tried. Applying over that object would be a different change.
 func (e *Engine) triedAdoption(ctx context.Context, a *App, child client.Object) (bool, error) {
 	if len(a.adoption().Objects) == 0 {
 		return false, nil
@@ -228,10 +230,9 @@ func (e *Engine) triedAdoption(ctx context.Context, a *App, child client.Object)
 	return have != nil && !metav1.IsControlledBy(have, a) && a.adopts(kindOf(child), have), err
 }
 
-// adoptObject makes an object of somebody's the App's own. Its spec becomes the App's,
-// rather than being applied over: what others have set in it would stay for good. Who has
-// set which field is forgotten for the same reason. It is the App's at last, so that a
-// step that fails is done again.
+// adoptObject makes a foreign object the App's own. It replaces the spec and does not apply over
+// it: otherwise fields that others have set would stay for good. For the same reason it clears the
+// record of which manager set which field. Ownership comes last, so that a failed step is repeated.
 func (e *Engine) adoptObject(ctx context.Context, owner *App, desired, have client.Object) error {
 	kind := kindOf(desired)
 	if foreign := foreignTo(kind, have); foreign.owner != "" {
@@ -260,11 +261,11 @@ func (e *Engine) adoptObject(ctx context.Context, owner *App, desired, have clie
 	return e.apply(ctx, desired, true)
 }
 
-// lastApplied is what kubectl apply goes by; it would take fields back.
+// lastApplied is the annotation that kubectl apply relies on; it would take fields back.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// becoming changes an object into what the App wants it to be. A Service keeps what an App
-// says nothing about, such as its address, and an Ingress its class.
+// becoming returns the patch that turns an object into what the App wants. A Service keeps what an
+// App does not define, such as its address, and an Ingress keeps its class.
 func becoming(desired, have client.Object) (client.Patch, error) {
 	want := tree(desired)
 	prune(want)
@@ -274,7 +275,7 @@ func becoming(desired, have client.Object) (client.Patch, error) {
 	case *corev1.Service:
 		maps.Copy(kept, spec)
 		spec = kept
-	case *networkingv1.Ingress: // Kubernetes gives one its class only when it is made
+	case *networkingv1.Ingress: // Kubernetes sets its class only on creation
 		if class := kept["ingressClassName"]; class != nil && spec["ingressClassName"] == nil {
 			spec["ingressClassName"] = class
 		}
@@ -287,7 +288,8 @@ func becoming(desired, have client.Object) (client.Patch, error) {
 	})
 }
 
-// jsonPatch sets fields of an object as it was read; of another, or a newer one, it is a conflict.
+// jsonPatch sets fields of an object as it was read. For another object, or a newer version, it
+// causes a conflict.
 func jsonPatch(have client.Object, set map[string]any) (client.Patch, error) {
 	type op struct {
 		Op    string `json:"op"`
@@ -303,8 +305,8 @@ func jsonPatch(have client.Object, set map[string]any) (client.Patch, error) {
 	return client.RawPatch(types.JSONPatchType, raw), err
 }
 
-// foreignTo says of an object that is not the App's whose it is; an owner is named only
-// where something looks after it.
+// foreignTo returns the error for an object that is not the App's. It names an owner only if
+// something looks after the object.
 func foreignTo(kind string, have metav1.Object) *foreignError {
 	out := &foreignError{kind: kind, namespace: have.GetNamespace(), name: have.GetName()}
 	labels, notes := have.GetLabels(), have.GetAnnotations()

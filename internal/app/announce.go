@@ -23,15 +23,15 @@ const (
 	maxBackoff    = 30 * time.Second
 )
 
-// announcer tells the control plane what became of every App, in order. What is to be
-// announced waits in the App's status, and what was announced last stands beside it: so
-// nothing is lost when the agent restarts or the control plane is away.
+// announcer reports to the control plane what happened to every App, in order. An App's status
+// holds what is still to be announced and what was announced last. So nothing is lost when the
+// agent restarts or the control plane is down.
 type announcer struct {
 	e     *Engine
 	wake  chan struct{}
 	heard *reign     // the leadership that the control plane knows of
-	by    Leadership // what it is called
-	calls int64      // that were made, or tried
+	by    Leadership // its name
+	calls int64      // that were made or tried
 	graves
 }
 
@@ -39,10 +39,10 @@ func newAnnouncer(e *Engine) *announcer {
 	return &announcer{e: e, wake: make(chan struct{}, 1), graves: graves{client: e.live, namespace: e.cfg.Namespace}}
 }
 
-// look has the announcer compare again.
+// look makes the announcer compare again.
 func (n *announcer) look() { wake(n.wake) }
 
-// Start runs until ctx ends. It makes announcer a manager.Runnable.
+// Start implements manager.Runnable. It runs until ctx ends.
 func (n *announcer) Start(ctx context.Context) error {
 	if n.e.cfg.Announce == nil {
 		return nil
@@ -72,7 +72,7 @@ func (n *announcer) Start(ctx context.Context) error {
 	}
 }
 
-// round announces one batch and says whether there may be more.
+// round announces one batch and reports whether there may be more.
 func (n *announcer) round(ctx context.Context) (more bool, err error) {
 	r := n.e.leadership.current()
 	if r == nil {
@@ -85,7 +85,7 @@ func (n *announcer) round(ctx context.Context) (more bool, err error) {
 	sending, cancel := context.WithTimeout(ctx, announceLimit)
 	defer cancel()
 	if n.heard != r {
-		return true, n.introduce(sending, r) // and then look again at what is to be told
+		return true, n.introduce(sending, r) // and then check again what to announce
 	}
 	if err := n.tell(sending, n.by, batch); err != nil {
 		return false, err
@@ -93,17 +93,19 @@ func (n *announcer) round(ctx context.Context) (more bool, err error) {
 	return true, n.remember(ctx, batch)
 }
 
-// tell is a call to the control plane. Each has a number of its own, since one that failed here may arrive there
-// yet, after the next: with what an App was that the next one said is gone.
+// tell makes one call to the control plane. Each call has its own number, because a call that
+// failed here may still arrive there, after the next. It could then report an App that the next
+// call reported as gone.
 func (n *announcer) tell(ctx context.Context, by Leadership, batch []Event) error {
 	n.calls++
 	by.Call = n.calls
 	return n.e.cfg.Announce(ctx, by, batch)
 }
 
-// introduce has the control plane hear who leads, before anything is told. From then on it refuses what
-// a former leader tells, that was held and does not know yet that it leads no more. What that one told until then
-// has happened in the cluster before: so what is told next is looked at after it.
+// introduce announces the new leader to the control plane before any event. From then on, the
+// control plane refuses calls of a former leader that was held up and does not know yet that it
+// lost the lease. What the former leader reported until then has happened in the cluster before, so
+// the next events are computed after this call.
 func (n *announcer) introduce(ctx context.Context, r *reign) error {
 	by, err := n.e.leadership.called(ctx, r)
 	if err != nil {
@@ -120,9 +122,9 @@ func (n *announcer) introduce(ctx context.Context, r *reign) error {
 	return nil
 }
 
-// batch is what is to be announced now. Apps are listed before the graves are
-// read, and graves sent first: so the end of an App comes before the beginning
-// of its namesake.
+// batch returns what is to be announced now. It lists Apps before it reads the tombstones, and
+// sends tombstones first. So the end of an App comes before the beginning of a new App of the same
+// name.
 func (n *announcer) batch(ctx context.Context) ([]Event, error) {
 	var apps List
 	if err := n.e.cached.List(ctx, &apps, untouched); err != nil {
@@ -136,8 +138,9 @@ func (n *announcer) batch(ctx context.Context) ([]Event, error) {
 	return batch[:min(len(batch), maxBatch)], nil
 }
 
-// living are the events of Apps that have not ended, App by App. An App's end stands for what still
-// waited: after it nothing of the App is told, though the cache has it for a while yet.
+// living returns the events of Apps that have not ended, App by App. The end of an App supersedes
+// its waiting events: after it, none of the App's events is sent, although the cache still holds
+// the App for a while.
 func living(apps []App, dead []Event) (all []Event) {
 	ended := map[types.UID]bool{}
 	for _, ev := range dead {
@@ -154,8 +157,8 @@ func living(apps []App, dead []Event) (all []Event) {
 	return all
 }
 
-// remember notes what was accepted. What is lost here is sent once more, with
-// the same ID.
+// remember records what was accepted. If a record is lost here, the event is sent again with the
+// same ID.
 func (n *announcer) remember(ctx context.Context, batch []Event) error {
 	var gone []types.UID
 	for i, ev := range batch {
@@ -164,10 +167,10 @@ func (n *announcer) remember(ctx context.Context, batch []Event) error {
 			continue
 		}
 		if i+1 < len(batch) && batch[i+1].uid == ev.uid {
-			continue // the last one stands for those before
+			continue // the last one supersedes those before it
 		}
 		patch, err := json.Marshal(map[string]any{
-			"metadata": map[string]any{"uid": ev.uid}, // not of a namesake
+			"metadata": map[string]any{"uid": ev.uid}, // not of another App of that name
 			"status":   map[string]any{"announced": announcedPatch(ev.done)},
 		})
 		if err != nil {
@@ -182,7 +185,7 @@ func (n *announcer) remember(ctx context.Context, batch []Event) error {
 	return n.clear(ctx, gone)
 }
 
-// announcedPatch names every field, so that an empty one replaces an old one.
+// announcedPatch names every field, so that an empty value replaces an old one.
 func announcedPatch(a Announced) map[string]any {
 	return map[string]any{
 		"phase": a.Phase, "generation": a.Generation, "cause": a.Cause, "restart": a.Restart, "sequence": a.Sequence,

@@ -20,8 +20,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 )
 
-// foreignError refuses to touch an object that is not this App's. The owner is known where
-// something looks after the object.
+// foreignError refuses to touch an object that is not this App's. The owner is known if something
+// looks after the object.
 type foreignError struct{ kind, namespace, name, owner string }
 
 func (e *foreignError) Error() string {
@@ -42,8 +42,8 @@ func (e *foreignError) fix() string {
 	return "take it over: pipeops-runner deploy --adopt (adopt=true in the API); or " + way
 }
 
-// ensure makes desired so, if the cluster has not got it so already. Into
-// desired it puts what the cluster holds.
+// ensure applies desired unless the cluster already has it. It stores the cluster's object in
+// desired.
 func (e *Engine) ensure(ctx context.Context, owner *App, desired client.Object) error {
 	if err := seal(owner, desired); err != nil {
 		return err
@@ -70,11 +70,11 @@ func (e *Engine) ensure(ctx context.Context, owner *App, desired client.Object) 
 	return take(have, desired)
 }
 
-// seal notes on an object what is about to be applied, so that fields which
-// the agent applied once and applies no more are noticed.
+// seal records on an object what is about to be applied. This shows later which fields the agent
+// applied once and applies no more.
 func seal(owner *App, o client.Object) error {
 	sealed := o
-	if owner.scaled() { // how many pods there are now is no change of what was asked for
+	if owner.scaled() { // the current number of pods is not a change of the spec
 		sealed = o.DeepCopyObject().(client.Object)
 		switch w := sealed.(type) {
 		case *appsv1.Deployment:
@@ -92,7 +92,7 @@ func seal(owner *App, o client.Object) error {
 	return nil
 }
 
-// cachedChild is what the cache holds under desired's name, or nil.
+// cachedChild returns what the cache holds under desired's name, or nil.
 func (e *Engine) cachedChild(ctx context.Context, desired client.Object) (client.Object, error) {
 	have, err := sameType(desired)
 	if err != nil {
@@ -108,7 +108,7 @@ func (e *Engine) cachedChild(ctx context.Context, desired client.Object) (client
 	return have, nil
 }
 
-// sameType is an empty object of the same type.
+// sameType returns an empty object of the same type.
 func sameType(o client.Object) (client.Object, error) {
 	empty, ok := reflect.New(reflect.TypeOf(o).Elem()).Interface().(client.Object)
 	if !ok {
@@ -117,7 +117,7 @@ func sameType(o client.Object) (client.Object, error) {
 	return empty, nil
 }
 
-// refuseForeign asks the API server itself: the cache sees marked objects only.
+// refuseForeign asks the API server itself, because the cache holds only labelled objects.
 func (e *Engine) refuseForeign(ctx context.Context, owner *App, desired client.Object) error {
 	have := &metav1.PartialObjectMetadata{}
 	gvk := desired.GetObjectKind().GroupVersionKind()
@@ -132,9 +132,9 @@ func (e *Engine) refuseForeign(ctx context.Context, owner *App, desired client.O
 	return foreignTo(gvk.Kind, have)
 }
 
-// apply sends desired by server-side apply. Fields of an object that is known
-// to be ours are taken back by force; a new one is made without, so that what
-// somebody else made in the same instant is not overwritten.
+// apply sends desired by server-side apply. It takes back fields of our own objects by force. It
+// creates a new object without force, so that it does not overwrite an object that another client
+// created in the same instant.
 func (e *Engine) apply(ctx context.Context, desired client.Object, force bool, opts ...client.ApplyOption) error {
 	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(desired)
 	if err != nil {
@@ -155,8 +155,8 @@ func (e *Engine) apply(ctx context.Context, desired client.Object, force bool, o
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, desired)
 }
 
-// prune removes what Go types say though nobody said it: of the object and of
-// the templates in it.
+// prune removes fields that Go types add although no spec sets them, in the object and in its
+// templates.
 func prune(tree map[string]any) {
 	unstructured.RemoveNestedField(tree, "status")
 	unstructured.RemoveNestedField(tree, "metadata", "creationTimestamp")
@@ -170,13 +170,13 @@ func prune(tree map[string]any) {
 		}
 	}
 	if len(claims) > 0 {
-		_ = unstructured.SetNestedSlice(tree, claims, "spec", "volumeClaimTemplates") // it was read from there
+		_ = unstructured.SetNestedSlice(tree, claims, "spec", "volumeClaimTemplates") // these were read from there
 	}
 }
 
-// drifted says whether an object differs in anything that the agent sets. What
-// others add beside it is theirs, and so is a number of which the agent says none: applying
-// would not put it back.
+// drifted reports whether an object differs in any field that the agent sets. Fields that others
+// add do not count. A number that the agent leaves unset does not count either, because applying
+// would not restore it.
 func drifted(desired, have client.Object) bool {
 	same := equality.Semantic.DeepDerivative(desired.GetLabels(), have.GetLabels()) &&
 		equality.Semantic.DeepDerivative(desired.GetAnnotations(), have.GetAnnotations()) &&
@@ -184,12 +184,12 @@ func drifted(desired, have client.Object) bool {
 	return !same && len(differing(desired, have)) > 0
 }
 
-// specOf is what Kubernetes calls an object's spec.
+// specOf returns the part of an object that Kubernetes calls its spec.
 func specOf(o client.Object) any {
 	return reflect.ValueOf(o).Elem().FieldByName("Spec").Interface()
 }
 
-// take copies what the cache holds into desired.
+// take copies the cached object into desired.
 func take(have, desired client.Object) error {
 	from, into := reflect.ValueOf(have.DeepCopyObject()).Elem(), reflect.ValueOf(desired).Elem()
 	if from.Type() != into.Type() {

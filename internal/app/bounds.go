@@ -15,8 +15,8 @@ import (
 
 const defaultCPUPercent = 80
 
-// autoscaler is the HorizontalPodAutoscaler of an App that asks for one, or nil.
-// It scales the workload and not the App: the spec stays what somebody wrote.
+// autoscaler returns the HorizontalPodAutoscaler of an App that asks for one, or nil. It scales the
+// workload and not the App, so the App's spec stays as it was written.
 func autoscaler(a *App) *autoscalingv2.HorizontalPodAutoscaler {
 	spec := a.Spec.Autoscaling
 	if spec == nil {
@@ -53,8 +53,8 @@ func autoscaler(a *App) *autoscalingv2.HorizontalPodAutoscaler {
 	return out
 }
 
-// budget is the PodDisruptionBudget of an App that asks for one, or nil. A pod
-// that is not ready is nothing to protect: it must not block a drain.
+// budget returns the PodDisruptionBudget of an App that asks for one, or nil. It does not protect a
+// pod that is not ready, which must not block a drain.
 func budget(a *App) *policyv1.PodDisruptionBudget {
 	spec := a.Spec.Disruption
 	if spec == nil {
@@ -71,7 +71,7 @@ func budget(a *App) *policyv1.PodDisruptionBudget {
 	}
 }
 
-// amount is a number or a percentage, or nil.
+// amount parses a number or a percentage; it returns nil for an empty text.
 func amount(s string) *intstr.IntOrString {
 	if s == "" {
 		return nil
@@ -86,11 +86,11 @@ func amountOr(s, fallback string) *intstr.IntOrString {
 	return amount(s)
 }
 
-// replicas is the number of pods that the spec asks for.
+// replicas returns the number of pods in the spec.
 func (a *App) replicas() int32 { return ptr.Deref(a.Spec.Replicas, defaultReplicas) }
 
-// wanted is the number of pods to ask for of a workload that has so many: what
-// the autoscaler made of it stays, within the bounds.
+// wanted returns the number of pods for a workload that now has the number has. The autoscaler's
+// choice stays, within the bounds.
 func (a *App) wanted(has *int32) int32 {
 	bounds := a.Spec.Autoscaling
 	if bounds == nil || a.replicas() == 0 {
@@ -99,7 +99,7 @@ func (a *App) wanted(has *int32) int32 {
 	return min(max(ptr.Deref(has, bounds.Min), bounds.Min), bounds.Max)
 }
 
-// keepScale asks for as many pods as the autoscaler made of the workload.
+// keepScale keeps the number of pods that the autoscaler chose for the workload.
 func keepScale(a *App, desired, have any) {
 	switch d := desired.(type) {
 	case *appsv1.Deployment:
@@ -113,7 +113,7 @@ func keepScale(a *App, desired, have any) {
 	}
 }
 
-// scaled says whether the number of pods is the autoscaler's business.
+// scaled reports whether the autoscaler controls the number of pods.
 func (a *App) scaled() bool {
 	return a.Spec.Autoscaling != nil && a.Spec.Type != runnerapi.TypeDaemonSet
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 )
 
-// newScheme knows the kinds that the agent handles and no others.
+// newScheme returns a scheme with only the kinds that the agent handles.
 func newScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -33,9 +33,9 @@ func newScheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
-// newMapper is a table of the few kinds that are needed, instead of asking the
-// API server for all that it serves. The cache of an agent that is limited to
-// some namespaces asks for lists by their own kind.
+// newMapper returns a table of the few kinds that the agent needs, which avoids asking the API
+// server for all that it serves. Lists in the cache of an agent that is limited to some namespaces
+// are requested by their own kind.
 func newMapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	add := func(kind schema.GroupVersionKind, scope meta.RESTScope) {
@@ -65,12 +65,11 @@ func newMapper() meta.RESTMapper {
 	return m
 }
 
-// crdKind is read as bare metadata: its types would weigh more than the rest.
+// crdKind is read as metadata only: its types would need more memory than all the rest.
 var crdKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 
-// cacheOptions keep in memory what carries the agent's mark, and of that only
-// what is read. Secrets and ConfigMaps are never cached. With namespaces named,
-// those alone are asked about.
+// cacheOptions keeps in memory only objects with the agent's label, and of those only what is read.
+// Secrets and ConfigMaps are never cached. If namespaces are given, only those are watched.
 func cacheOptions(namespaces []string) cache.Options {
 	marked := labels.SelectorFromSet(managed.Labels())
 	byObject := map[client.Object]cache.ByObject{
@@ -93,7 +92,7 @@ func cacheOptions(namespaces []string) cache.Options {
 	return options
 }
 
-// wholes are the kinds that are kept whole, to be compared with what is wanted.
+// wholes are the kinds that are cached whole, to be compared with the desired objects.
 func wholes() []client.Object {
 	return []client.Object{
 		&appsv1.Deployment{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}, &batchv1.CronJob{}, &corev1.Service{},
@@ -101,7 +100,7 @@ func wholes() []client.Object {
 	}
 }
 
-// strip removes what nobody reads.
+// strip removes the fields that the agent does not read.
 func strip(in any) (any, error) {
 	if o, err := meta.Accessor(in); err == nil {
 		o.SetManagedFields(nil)
@@ -117,7 +116,7 @@ func stripReplicaSet(in any) (any, error) {
 	return strip(in)
 }
 
-// stripJob leaves out what cannot change.
+// stripJob removes fields that cannot change.
 func stripJob(in any) (any, error) {
 	if j, ok := in.(*batchv1.Job); ok {
 		j.Spec = batchv1.JobSpec{
@@ -129,8 +128,8 @@ func stripJob(in any) (any, error) {
 	return strip(in)
 }
 
-// stripPod keeps what the diagnosis and the logs need of a pod: not its
-// environment, which may hold what it should not.
+// stripPod keeps what the diagnosis and the logs need of a pod. It removes the environment, which
+// may hold secrets.
 func stripPod(in any) (any, error) {
 	if pod, ok := in.(*corev1.Pod); ok {
 		pod.Spec = corev1.PodSpec{
@@ -150,7 +149,7 @@ func stripPod(in any) (any, error) {
 	return strip(in)
 }
 
-// claimed are the volumes that may keep a pod waiting.
+// claimed returns the volumes that may keep a pod waiting.
 func claimed(volumes []corev1.Volume) []corev1.Volume {
 	var out []corev1.Volume
 	for _, v := range volumes {
@@ -172,8 +171,8 @@ func slim(containers []corev1.Container) []corev1.Container {
 	return out
 }
 
-// ofTheNode are the ports that a pod takes of its node. The agent asks for none;
-// what changes pods on their way into a cluster may.
+// ofTheNode returns the ports that a pod takes of its node. The agent asks for none, but admission
+// webhooks in the cluster may add some.
 func ofTheNode(ports []corev1.ContainerPort) []corev1.ContainerPort {
 	var out []corev1.ContainerPort
 	for _, p := range ports {
@@ -184,16 +183,16 @@ func ofTheNode(ports []corev1.ContainerPort) []corev1.ContainerPort {
 	return out
 }
 
-// clientOptions make a read after a write see that write.
+// clientOptions makes a read after a write see that write.
 func clientOptions() client.Options {
 	return client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}}
 }
 
-// untouched has a list share its contents with the cache instead of copying
-// them: for whoever only reads, and goes over all Apps.
+// untouched makes a list share its contents with the cache and not copy them. It is for callers
+// that only read, and that iterate over all Apps.
 var untouched = client.UnsafeDisableDeepCopy
 
-// namespaceMeta is an empty Namespace to be read as bare metadata.
+// namespaceMeta returns an empty Namespace that is read as metadata only.
 func namespaceMeta() *metav1.PartialObjectMetadata {
 	m := &metav1.PartialObjectMetadata{}
 	m.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))

@@ -10,10 +10,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// change reads the newest App from the API server and writes what how changes of it,
-// and nothing else. It reads and writes anew where somebody else wrote in between, so
-// how may run several times; where this very command was carried out before, it does
-// not run, and the App is answered as it is now.
+// change reads the newest App from the API server, lets how modify it, and writes only that
+// modification. If another client wrote in between, it reads and writes again, so how may run
+// several times. If this command was carried out before, change does not call how and returns the
+// App as it is now.
 func (e *Engine) change(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions, how func(*App) error) (*App, error) {
 	e.traces.note(ctx, key)
 	if err := e.admit(ctx, key.Namespace); err != nil {

@@ -22,16 +22,15 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// finalizer keeps a deleted App until what it made is gone and its end is
-// noted for the announcer.
+// finalizer keeps a deleted App until the objects that it made are gone and its end is recorded for
+// the announcer.
 const finalizer = "pipeops.io/app"
 
-// deleteWait is how long Delete waits for the App to be gone. What takes longer
-// goes on by itself.
+// deleteWait is how long Delete waits for the App to be gone. A longer deletion goes on by itself.
 const deleteWait = 20 * time.Second
 
-// Delete removes the App and what it made. It returns when the App is gone with its
-// pods, or after a while when these take their time to stop; it needs no second call.
+// Delete removes the App and the objects that it made. It returns when the App and its pods are
+// gone, or after a while if the pods take time to stop. No second call is needed.
 func (e *Engine) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
 	e.traces.note(ctx, key)
 	if err := e.admit(ctx, key.Namespace); err != nil {
@@ -66,8 +65,8 @@ func (e *Engine) Delete(ctx context.Context, key runnerapi.Key, opts runnerapi.W
 	}
 }
 
-// remove takes down what a deleted App made, notes its end, and lets it go once no
-// pod is left. Until then its status says what holds it.
+// remove deletes the objects of a deleted App, records its end, and removes the finalizer once no
+// pod is left. Until then the App's status shows what holds it.
 func (e *Engine) remove(ctx context.Context, a *App) (reconcile.Result, error) {
 	if !controllerutil.ContainsFinalizer(a, finalizer) {
 		if len(a.Finalizers) == 0 {
@@ -77,9 +76,9 @@ func (e *Engine) remove(ctx context.Context, a *App) (reconcile.Result, error) {
 	}
 	left, err := e.takeDown(ctx, a)
 	if apierrors.IsForbidden(err) {
-		// The agent's rights in the namespace are gone, as they are when the
-		// whole namespace is being deleted. Kubernetes removes what is left by the
-		// owner references; holding the App would hold the namespace for ever.
+		// The agent's rights in the namespace are gone, as they are when the whole namespace is
+		// being deleted. Kubernetes removes the rest by the owner references; holding the App would
+		// hold the namespace for ever.
 		e.log.Warn().Str("namespace", a.Namespace).Str("app", a.Name).Err(err).
 			Msg("leaving what belongs to a deleted App to Kubernetes' garbage collector")
 		left, err = remains{}, nil
@@ -107,7 +106,7 @@ func (e *Engine) remove(ctx context.Context, a *App) (reconcile.Result, error) {
 	return reconcile.Result{}, nil
 }
 
-// heldByOthers is what an App waits for that the agent has let go.
+// heldByOthers returns what an App still waits for after the agent has removed its finalizer.
 func heldByOthers(a *App) string {
 	others := slices.DeleteFunc(slices.Clone(a.Finalizers), func(f string) bool { return f == metav1.FinalizerDeleteDependents })
 	if len(others) == 0 {
@@ -116,8 +115,8 @@ func heldByOthers(a *App) string {
 	return "finalizers of others on the App: " + strings.Join(others, ", ")
 }
 
-// letGo takes the finalizer off. Somebody may have written the App meanwhile;
-// that must not have its end noted, and so announced, a second time.
+// letGo removes the finalizer. If another client wrote the App meanwhile, only this step is retried:
+// the App's end must not be recorded, and so announced, a second time.
 func (e *Engine) letGo(ctx context.Context, a *App) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		fresh, err := e.getLive(ctx, a.key())
@@ -131,8 +130,8 @@ func (e *Engine) letGo(ctx context.Context, a *App) error {
 	})
 }
 
-// takeDown deletes the App's own objects and says what is left of them. A pod that
-// was told to stop is left until its node has confirmed that it did.
+// takeDown deletes the App's own objects and returns what is left of them. It leaves a terminating
+// pod until its node has confirmed the end.
 func (e *Engine) takeDown(ctx context.Context, a *App) (remains, error) {
 	jobs, err := e.pipelineJobs(ctx, a)
 	if err != nil {
@@ -161,7 +160,7 @@ func (e *Engine) takeDown(ctx context.Context, a *App) (remains, error) {
 	return e.remainsOf(ctx, pods, left), err
 }
 
-// deleteOwn deletes exactly this object, if it is the App's.
+// deleteOwn deletes exactly this object if it is the App's.
 func (e *Engine) deleteOwn(ctx context.Context, a *App, o client.Object) error {
 	if !owns(a, o) || !o.GetDeletionTimestamp().IsZero() {
 		return nil
@@ -169,8 +168,8 @@ func (e *Engine) deleteOwn(ctx context.Context, a *App, o client.Object) error {
 	return e.deleteObject(ctx, o, metav1.DeletePropagationBackground)
 }
 
-// deleteObject deletes exactly this object, and with it what it made: at once,
-// or before it goes itself.
+// deleteObject deletes exactly this object and its dependents: in the background, or before the
+// object itself.
 func (e *Engine) deleteObject(ctx context.Context, o client.Object, how metav1.DeletionPropagation) error {
 	err := e.live.Delete(ctx, o, client.Preconditions{UID: ptr.To(o.GetUID())}, client.PropagationPolicy(how))
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {

@@ -20,8 +20,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// Deploy creates the App or replaces its spec. The same spec again changes
-// nothing but who asked last, so sending it twice is harmless.
+// Deploy creates the App or replaces its spec. The same spec again changes nothing but the record
+// of the last sender, so sending it twice is harmless.
 func (e *Engine) Deploy(ctx context.Context, key runnerapi.Key, spec runnerapi.AppSpec, opts runnerapi.WriteOptions) (runnerapi.App, error) {
 	e.traces.note(ctx, key)
 	if err := e.admit(ctx, key.Namespace); err != nil {
@@ -45,7 +45,7 @@ func (e *Engine) Deploy(ctx context.Context, key runnerapi.Key, spec runnerapi.A
 	return a.Wire(), nil
 }
 
-// check refuses what no cluster would take.
+// check refuses a spec that no cluster would accept.
 func check(name string, spec runnerapi.AppSpec) error {
 	return invalid(append(spec.ValidateName(name), spec.Validate()...))
 }
@@ -62,7 +62,7 @@ func invalid(errs []runnerapi.FieldError) error {
 	return p
 }
 
-// fixed refuses a change that the cluster could not follow.
+// fixed returns the error for changes of immutable fields.
 func fixed(errs []runnerapi.FieldError) error {
 	if len(errs) == 0 {
 		return nil
@@ -71,7 +71,7 @@ func fixed(errs []runnerapi.FieldError) error {
 	return problem.Errorf(problem.Conflict, fix, "%s", what).WithField(errs[0].Field)
 }
 
-// raced says whether somebody else wrote in between, so that trying again helps.
+// raced reports whether another client wrote in between, so that a retry helps.
 func raced(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
 
 // put reads the newest App from the API server and writes it with the spec.
@@ -95,8 +95,8 @@ func (e *Engine) put(ctx context.Context, key runnerapi.Key, spec runnerapi.AppS
 	return a, e.replace(ctx, a, spec, opts)
 }
 
-// kept is a new spec with what stays of the App's. The policy, which was asked about the new spec,
-// is asked about both together.
+// kept returns the new spec with the parts of the App's spec that stay. The policy has decided
+// about the new spec alone, so it decides about the combined spec again.
 func kept(a *App, named runnerapi.AppSpec, opts runnerapi.WriteOptions) (runnerapi.AppSpec, error) {
 	spec := named.KeepUnnamed(a.Spec)
 	if spec.Replicas == named.Replicas && spec.Autoscaling == named.Autoscaling {
@@ -133,8 +133,8 @@ func (e *Engine) replace(ctx context.Context, a *App, spec runnerapi.AppSpec, op
 	return e.update(ctx, a, spec, opts)
 }
 
-// update writes a spec with its note. Where it turns out to be the spec that
-// was there, the note is taken away: the next generation is somebody else's.
+// update writes a spec with its note. If the spec turns out to be unchanged, it removes the note:
+// the next generation belongs to another command.
 func (e *Engine) update(ctx context.Context, a *App, spec runnerapi.AppSpec, opts runnerapi.WriteOptions) error {
 	generation := a.Generation
 	a.Spec = *spec.DeepCopy()
@@ -169,7 +169,7 @@ func (e *Engine) create(ctx context.Context, key runnerapi.Key, spec runnerapi.A
 	return a, e.writer(opts).Create(ctx, a, client.FieldOwner(managed.FieldManager))
 }
 
-// refuseOrAdopt looks at what is there under the names of a new App's objects.
+// refuseOrAdopt checks the objects that already have the names of a new App's objects.
 func (e *Engine) refuseOrAdopt(ctx context.Context, a *App, opts runnerapi.WriteOptions) error {
 	if opts.Adopt {
 		return e.adopt(ctx, a)
@@ -182,14 +182,13 @@ func (e *Engine) refuseOrAdopt(ctx context.Context, a *App, opts runnerapi.Write
 	return nil
 }
 
-// dryRunChildren lets the cluster check what the App would become: quota,
-// admission, pod security.
+// dryRunChildren lets the cluster check the App's objects: quota, admission, pod security.
 func (e *Engine) dryRunChildren(ctx context.Context, a *App) error {
-	if a.UID == "" { // a dry run of a creation need not make one
+	if a.UID == "" { // a dry run of a creation need not set one
 		a.UID = types.UID("00000000-0000-0000-0000-000000000000")
 	}
 	for _, child := range children(a) {
-		if _, ran := child.(*batchv1.Job); ran { // one that is there cannot be changed, only replaced: check it under another name
+		if _, ran := child.(*batchv1.Job); ran { // an existing Job cannot be changed, only replaced: check it under another name
 			child.SetName("")
 			child.SetGenerateName(a.Name + "-")
 			if err := e.live.Create(ctx, child, client.DryRunAll, client.FieldOwner(managed.FieldManager)); err != nil {
@@ -211,8 +210,8 @@ func (e *Engine) dryRunChildren(ctx context.Context, a *App) error {
 	return nil
 }
 
-// writer is the client for a write: a dry run must not make reads wait for a
-// change that never comes.
+// writer returns the client for a write. A dry run must not make reads wait for a change that never
+// comes.
 func (e *Engine) writer(opts runnerapi.WriteOptions) client.Writer {
 	if opts.DryRun {
 		return client.NewDryRunClient(e.live)
@@ -220,7 +219,7 @@ func (e *Engine) writer(opts runnerapi.WriteOptions) client.Writer {
 	return e.cached
 }
 
-// sign notes on the App who changed it.
+// sign records on the App who changed it.
 func sign(a *App, caller runnerapi.Caller) {
 	if a.Annotations == nil {
 		a.Annotations = map[string]string{}
@@ -229,7 +228,7 @@ func sign(a *App, caller runnerapi.Caller) {
 	a.Annotations[managed.RequestID] = caller.RequestID
 }
 
-// getLive reads the App from the API server, past the cache.
+// getLive reads the App from the API server, not from the cache.
 func (e *Engine) getLive(ctx context.Context, key runnerapi.Key) (*App, error) {
 	a := &App{}
 	err := e.live.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, a)

@@ -18,19 +18,19 @@ import (
 )
 
 const (
-	// reasonDrift is that of the Event about what was put back.
+	// reasonDrift is the reason of the Kubernetes Event about a correction.
 	reasonDrift = "DriftCorrected"
-	// driftEvery bounds the Events while somebody goes on changing the same App;
-	// the count in the status goes on.
+	// driftEvery bounds the Events while another client keeps changing the same App. The count in
+	// the status still grows.
 	driftEvery = time.Minute
 	maxFields  = 10
 	maxField   = 200
 )
 
-// correct makes desired so, after the cache said that it is missing or
-// otherwise, and counts what somebody else did. The cache may be older than the
-// agent's own last write, so the API server has the last word; and what the
-// agent applied otherwise itself, or has not made before, is its own update.
+// correct applies desired after the cache showed the object missing or different, and counts
+// foreign changes. The cache may be older than the agent's last write, so correct asks the API
+// server. A difference is the agent's own update if the agent applied another version, or never
+// created the object.
 func (e *Engine) correct(ctx context.Context, owner *App, desired client.Object) error {
 	have, err := sameType(desired)
 	if err != nil {
@@ -56,8 +56,8 @@ func (e *Engine) correct(ctx context.Context, owner *App, desired client.Object)
 	if owner.scaled() {
 		keepScale(owner, desired, have)
 	}
-	// The number of pods that bounds of autoscaling allow is not in the digest, and
-	// changes with the spec all the same.
+	// The digest does not include the number of pods within autoscaling bounds, although that
+	// changes with the spec.
 	own := !owner.observed() || have.GetAnnotations()[managed.Applied] != desired.GetAnnotations()[managed.Applied]
 	if !drifted(desired, have) {
 		return take(have, desired)
@@ -69,15 +69,14 @@ func (e *Engine) correct(ctx context.Context, owner *App, desired client.Object)
 	return e.noteDrift(ctx, owner, found)
 }
 
-// made says whether the agent made an object for the very spec that the App has
-// now: if so, and it is gone, somebody deleted it.
+// made reports whether the agent made an object for the App's current spec. If it did and the
+// object is gone, another client deleted it.
 func (a *App) made(object string) bool {
 	return a.observed() && slices.Contains(a.Status.Made, object)
 }
 
-// noteDrift counts in the App's status what was put back, and tells of it. It
-// writes at once: a status that is written later may be lost to a conflict, and
-// by then nothing is left to be seen of the drift.
+// noteDrift counts a correction in the App's status and reports it. It writes at once: a later
+// write may be lost to a conflict, and by then the drift is no longer visible.
 func (e *Engine) noteDrift(ctx context.Context, a *App, found runnerapi.Drift) error {
 	last := a.Status.Drift
 	now := e.now().UTC().Truncate(time.Second)
@@ -92,7 +91,7 @@ func (e *Engine) noteDrift(ctx context.Context, a *App, found runnerapi.Drift) e
 		if err == nil && version == a.ResourceVersion {
 			a.ResourceVersion, a.Status.Drift = patched.ResourceVersion, &found
 		}
-		if apierrors.IsConflict(err) { // a stays as it is, so that the reconciler begins anew
+		if apierrors.IsConflict(err) { // a stays unchanged, so that the reconciler starts again
 			fresh, readErr := e.getLive(ctx, a.key())
 			if readErr != nil {
 				return readErr
@@ -118,7 +117,7 @@ func driftOf(d *runnerapi.Drift) int64 {
 }
 
 func (e *Engine) patchDrift(ctx context.Context, a *App, version string, d runnerapi.Drift) (*App, error) {
-	drift := map[string]any{ // every field, so that none is left of the drift before
+	drift := map[string]any{ // every field, so that none remains from the last drift
 		"corrections": d.Corrections, "lastAt": d.LastAt, "object": d.Object, "deleted": d.Deleted, "fields": d.Fields,
 	}
 	raw, err := json.Marshal(map[string]any{
@@ -133,8 +132,8 @@ func (e *Engine) patchDrift(ctx context.Context, a *App, version string, d runne
 	return o, err
 }
 
-// differing are the names of the fields that the agent sets and that have
-// another value. The values are nobody's business: a variable may be a secret.
+// differing returns the names of fields that the agent sets and that have another value. It leaves
+// out the values, because a variable may be a secret.
 func differing(desired, have client.Object) []string {
 	var out []string
 	want, is := tree(desired), tree(have)
@@ -153,7 +152,7 @@ func tree(o client.Object) map[string]any {
 	raw, err := json.Marshal(o)
 	var out map[string]any
 	if err != nil || json.Unmarshal(raw, &out) != nil {
-		return nil // cannot be: it came from JSON
+		return nil // impossible: the object was decoded from JSON
 	}
 	return out
 }
@@ -167,7 +166,7 @@ func within(t map[string]any, path ...string) any {
 	return at
 }
 
-// compare walks what is wanted; what is there beside it is others' own.
+// compare walks the desired fields; other existing fields belong to others.
 func compare(path string, want, have any, out *[]string) {
 	switch w := want.(type) {
 	case map[string]any:
@@ -187,7 +186,7 @@ func compare(path string, want, have any, out *[]string) {
 	}
 }
 
-// itemName is a list's item's name, or its place.
+// itemName returns a list item's name, or its index.
 func itemName(item any, i int) string {
 	if m, ok := item.(map[string]any); ok {
 		if name, ok := m["name"].(string); ok && name != "" {

@@ -18,11 +18,11 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 )
 
-// A rollout is dozens of news within a second, of pods, ReplicaSets and the
-// workload. Each that is taken up alone costs a write of the App's status, and
-// all together keep the API server from what is waited for: the next deploy.
-// So news are gathered for a moment. They are not put behind changes: while many
-// Apps are deployed, nobody would hear what became of the first.
+// A rollout causes dozens of changes of pods, ReplicaSets and the workload within a second.
+// Reconciling each one alone costs a write of the App's status. Together these writes delay the API
+// server's work on the next deploy. So changes are gathered for a moment. They do not get a lower
+// priority than new specs: otherwise, while many Apps are deployed, the outcome of the first would
+// be reported late.
 const gather = 100 * time.Millisecond
 
 type (
@@ -30,7 +30,7 @@ type (
 	enqueue = handler.Funcs
 )
 
-// onChangedApp takes up an App at once when what is asked of it changed.
+// onChangedApp reconciles an App at once when its desired state changed.
 func onChangedApp() handler.EventHandler {
 	return enqueue{
 		CreateFunc: func(_ context.Context, e kubeevent.CreateEvent, q queue) {
@@ -51,7 +51,7 @@ func onChangedApp() handler.EventHandler {
 	}
 }
 
-// askedAnew says whether more than the status changed.
+// askedAnew reports whether more than the status changed.
 func askedAnew(was, is client.Object) bool {
 	return was.GetGeneration() != is.GetGeneration() || was.GetUID() != is.GetUID() ||
 		!was.GetDeletionTimestamp().Equal(is.GetDeletionTimestamp()) ||
@@ -60,9 +60,8 @@ func askedAnew(was, is client.Object) bool {
 		!equality.Semantic.DeepEqual(was.GetFinalizers(), is.GetFinalizers())
 }
 
-// onlyAnnounced says whether all that changed is the note of what the control
-// plane was told: every state of every App is noted once, and Reconcile does not
-// look at it.
+// onlyAnnounced reports whether only the record of announcements to the control plane changed.
+// Every state of every App is recorded once, and Reconcile does not read that record.
 func onlyAnnounced(was, is client.Object) bool {
 	before, ok := was.(*App)
 	after, ok2 := is.(*App)
@@ -74,7 +73,7 @@ func onlyAnnounced(was, is client.Object) bool {
 	return reflect.DeepEqual(old, now)
 }
 
-// onNewsOfApp takes up the App that an object belongs to, by its mark.
+// onNewsOfApp reconciles the App that an object belongs to, by its label.
 func onNewsOfApp() handler.EventHandler {
 	return enqueue{
 		CreateFunc: func(_ context.Context, e kubeevent.CreateEvent, q queue) {
@@ -98,7 +97,7 @@ func news() priorityqueue.AddOpts {
 	return priorityqueue.AddOpts{After: gather, Priority: ptr.To(0)}
 }
 
-// createOpts lets what was there at the start wait for what happens meanwhile.
+// createOpts gives objects that existed at the start a lower priority than new events.
 func createOpts(e kubeevent.CreateEvent) priorityqueue.AddOpts {
 	if e.IsInInitialList {
 		return priorityqueue.AddOpts{Priority: ptr.To(handler.LowPriority)}

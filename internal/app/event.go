@@ -13,7 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// EventType says what became of an App.
+// EventType is the kind of an event of an App.
 type EventType string
 
 // The events of an App's life.
@@ -25,36 +25,36 @@ const (
 	EventRemoved     EventType = "app.removed"
 )
 
-// Event tells the control plane what became of an App. The lines that an App
-// wrote before it crashed are left out: they are nobody else's business.
+// Event reports to the control plane what happened to an App. It leaves out the lines that an App
+// wrote before it crashed, which stay inside the cluster.
 type Event struct {
-	ID         string          `json:"id"` // the same when the same event is sent again
+	ID         string          `json:"id"` // the same if the same event is sent again
 	Type       EventType       `json:"type"`
 	Time       time.Time       `json:"time"`
 	Namespace  string          `json:"namespace"`
 	Name       string          `json:"name"`
 	Image      string          `json:"image"`
 	Generation int64           `json:"generation"`
-	Replicas   int32           `json:"replicas"` // asked for
+	Replicas   int32           `json:"replicas"` // desired
 	Ready      int32           `json:"ready"`
 	Cause      runnerapi.Cause `json:"cause,omitempty"`
 	Message    string          `json:"message,omitempty"`
 	Fix        string          `json:"fix,omitempty"`
 
 	uid  types.UID
-	done Announced // what to remember once it was accepted
+	done Announced // what to record once it was accepted
 }
 
-// keptTransitions bounds how many changes of an App wait to be announced. What is
-// over it was long ago: the oldest go, and the sequence has a gap.
+// keptTransitions bounds how many changes of an App wait to be announced. Beyond that, the oldest
+// are dropped, and the sequence has a gap.
 const keptTransitions = 10
 
-// transition is the change from the App's state to the new status, if it is one that is
-// announced. It is written with the status: so an agent that is killed, or cut off from
-// the control plane, loses none.
+// transition returns the change from the App's state to the new status if it is to be announced. It
+// is written together with the status, so an agent that is killed, or cut off from the control
+// plane, loses none.
 func transition(a *App, s *Status, at time.Time) (Transition, bool) {
 	switch s.Phase {
-	case "", runnerapi.PhasePaused, // pausing changes nothing of what runs
+	case "", runnerapi.PhasePaused, // a pause changes nothing that runs
 		runnerapi.PhaseDeleting: // its end is announced
 		return Transition{}, false
 	}
@@ -82,7 +82,7 @@ func transition(a *App, s *Status, at time.Time) (Transition, bool) {
 	return t, true
 }
 
-// unannounced are the transitions that the control plane has not taken yet.
+// unannounced returns the transitions that the control plane has not accepted yet.
 func unannounced(s Status) (waiting []Transition) {
 	for _, t := range s.Unannounced {
 		if s.Announced == nil || t.Sequence > s.Announced.Sequence {
@@ -92,7 +92,7 @@ func unannounced(s Status) (waiting []Transition) {
 	return waiting
 }
 
-// lastKept is the newest state that was announced, or waits for it.
+// lastKept returns the newest state that was announced or waits for it.
 func lastKept(s Status) Announced {
 	if waiting := unannounced(s); len(waiting) > 0 {
 		return waiting[len(waiting)-1].Announced
@@ -103,13 +103,13 @@ func lastKept(s Status) Announced {
 	return Announced{}
 }
 
-// events are what is to be announced of the App, in order.
+// events returns what is to be announced of the App, in order.
 func events(a *App) (all []Event) {
 	for _, t := range unannounced(a.Status) {
 		ev := event(a, EventType("app."+strings.ToLower(string(t.Phase))), t.Announced)
 		ev.Image, ev.Replicas, ev.Ready, ev.Message, ev.Fix = t.Image, t.Replicas, t.Ready, t.Message, t.Fix
 		ev.Cause = cmp.Or(t.Cause, t.Undid)
-		ev.Time, _ = time.Parse(time.RFC3339, t.At) // we wrote it
+		ev.Time, _ = time.Parse(time.RFC3339, t.At) // written by this program
 		all = append(all, ev)
 	}
 	return all
@@ -124,7 +124,7 @@ func event(a *App, kind EventType, state Announced) Event {
 	}
 }
 
-// asked is the number of pods there should be.
+// asked returns the desired number of pods.
 func (a *App) asked() int32 {
 	if a.Spec.Type.Scales() && !a.scaled() {
 		return a.replicas()
@@ -132,8 +132,8 @@ func (a *App) asked() int32 {
 	return a.Status.DesiredReplicas
 }
 
-// maxText bounds what others wrote into a message, so that no event is too
-// large to be taken, nor an App with all that wait.
+// maxText bounds foreign text in a message, so that neither an event nor an App with all waiting
+// events is too large.
 const maxText = 1000
 
 func bounded(s string) string {
@@ -143,7 +143,8 @@ func bounded(s string) string {
 	return strings.ToValidUTF8(s[:maxText], "") + "…"
 }
 
-// removed is the last event of an App. What else waits to be announced ends with it.
+// removed returns the last event of an App. It supersedes everything else that waits to be
+// announced.
 func removed(a *App) Event {
 	ev := event(a, EventRemoved, Announced{Generation: a.Generation, Sequence: lastKept(a.Status).Sequence + 1})
 	ev.Time = a.DeletionTimestamp.UTC()

@@ -12,18 +12,18 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 )
 
-// behindFor is when an App is looked at again of which the cache has not heard yet how it is.
+// behindFor is the delay before another look at an App whose newest version the cache lacks.
 const behindFor = 100 * time.Millisecond
 
 var errBehind = errors.New("it has changed since it was read")
 
-// applyOver has the cluster's object be as desired, unless somebody has changed it since have was read.
+// applyOver applies desired to the cluster's object, unless the object has changed since have was
+// read.
 //
-// A lease is no fence: a leader that was held, or whose request was, goes on for a while beside the next one
-// and would roll pods back to what the App was before. So a workload is written only after the
-// App was found to be as it is known here, which was later than have was read: another
-// leader that has written the workload for a newer App makes have outdated, and the API server
-// refuses.
+// A lease is no fence. A leader that was held up, or whose request was, acts for a while beside the
+// next leader and would roll pods back to an older spec. So a workload is written only after the
+// App was found unchanged in the cluster, by a read later than that of have. If another leader has
+// written the workload for a newer App, have is outdated and the API server refuses the write.
 func (e *Engine) applyOver(ctx context.Context, owner *App, desired, have client.Object) error {
 	if isWorkload(desired) {
 		if err := e.current(ctx, owner); err != nil {
@@ -34,7 +34,8 @@ func (e *Engine) applyOver(ctx context.Context, owner *App, desired, have client
 	return e.apply(ctx, desired, true)
 }
 
-// current answers a conflict unless the App is in the cluster as it is here, as far as its pods are concerned.
+// current returns a conflict unless the App in the cluster equals the App here, as far as its pods
+// are concerned.
 func (e *Engine) current(ctx context.Context, a *App) error {
 	now, err := e.getLive(ctx, a.key())
 	if err != nil {

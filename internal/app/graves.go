@@ -18,15 +18,15 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 )
 
-// gravesName is the ConfigMap, in the agent's namespace, of Apps whose end is
-// still to be announced.
+// gravesName is the ConfigMap, in the agent's namespace, of Apps whose end is still to be
+// announced.
 const gravesName = "pipeops-removed-apps"
 
-// maxGraves bounds it: a ConfigMap holds 1 MiB, an event well under 1 KiB.
+// maxGraves bounds that ConfigMap: it holds at most 1 MiB, and an event takes well under 1 KiB.
 const maxGraves = 1000
 
-// graves keeps the last event of each App that is gone until it was announced:
-// there is no App left whose status could.
+// This type keeps the tombstones: the last event of each App that is gone, until it was announced.
+// There is no App left whose status could hold it.
 type graves struct {
 	client    client.Client
 	namespace string
@@ -35,7 +35,7 @@ type graves struct {
 	known map[types.UID]Event // nil until read
 }
 
-// bury notes the end of an App. It is done before the App goes.
+// bury records the end of an App, before the App goes.
 func (n *announcer) bury(ctx context.Context, a *App) error {
 	if n.e.cfg.Announce == nil {
 		return nil
@@ -57,8 +57,8 @@ func (n *announcer) bury(ctx context.Context, a *App) error {
 	return err
 }
 
-// lookForEnds has what is noted of ended Apps read anew: one may be of a former leader that was held when
-// it lost the lease, and noted it after this one had read them.
+// lookForEnds makes the announcer read the tombstones again. A former leader that was held up when
+// it lost the lease may have added one after this leader had read them.
 func (n *announcer) lookForEnds() {
 	if n.e.cfg.Announce == nil {
 		return
@@ -76,7 +76,7 @@ func forget(data map[types.UID]Event) (lost int) {
 	return lost
 }
 
-// dead are the events that wait, oldest first.
+// dead returns the waiting events, oldest first.
 func (g *graves) dead(ctx context.Context) ([]Event, error) {
 	g.mu.Lock()
 	known := g.known
@@ -91,7 +91,7 @@ func (g *graves) dead(ctx context.Context) ([]Event, error) {
 	return inOrder(g.known), nil
 }
 
-// reread has the graves read anew: another replica may have changed them.
+// reread discards the cached tombstones, because another replica may have changed them.
 func (g *graves) reread() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -112,7 +112,7 @@ func (g *graves) clear(ctx context.Context, announced []types.UID) error {
 	})
 }
 
-// change reads the ConfigMap, has edit change it, and writes it if edit says so.
+// change reads the ConfigMap, lets edit change it, and writes it if edit returns true.
 func (g *graves) change(ctx context.Context, edit func(map[types.UID]Event) bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -154,7 +154,7 @@ func (g *graves) write(ctx context.Context, cm *corev1.ConfigMap, missing bool, 
 	return g.client.Update(ctx, cm, client.FieldOwner(managed.FieldManager))
 }
 
-// decodeGraves leaves out what is not an event: somebody may have edited it.
+// decodeGraves skips entries that are not events: any client may have edited the ConfigMap.
 func decodeGraves(data map[string]string) map[types.UID]Event {
 	out := map[types.UID]Event{}
 	for uid, raw := range data {
@@ -176,5 +176,5 @@ func inOrder(data map[types.UID]Event) []Event {
 	return all
 }
 
-// isOtherUID says whether a patch met a namesake of the App it was meant for.
+// isOtherUID reports whether a patch hit another App with the name of the one it was meant for.
 func isOtherUID(err error) bool { return apierrors.IsConflict(err) || apierrors.IsInvalid(err) }

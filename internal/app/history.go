@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// A history is a histogram of CPU and one of memory for each of the last days.
-// It grows with the spread of the figures, not with their number, and forgets a
-// day at a time.
+// A history is a histogram of CPU and one of memory for each of the last days. Its size grows with
+// the spread of the measurements, not with their number, and it forgets a day at a time.
 const (
 	keptDays   = 7
 	spareDays  = 2                        // of an App that did not turn right-sizing on: today and yesterday
@@ -26,7 +25,7 @@ const (
 	maxFigure  = int64(1) << 52           // exact in a float64
 )
 
-// histogram counts in buckets that grow by a fixed factor.
+// histogram counts values in buckets that grow by a fixed factor.
 type histogram struct {
 	peak    int64
 	buckets map[int]int64
@@ -48,7 +47,7 @@ func bucketOf(value, unit int64) int {
 	return min(int(math.Ceil(math.Log(float64(value)/float64(unit))/math.Log(growth))), maxBuckets-1)
 }
 
-// upper is the highest value that a bucket counts.
+// upper returns the highest value that a bucket counts.
 func upper(bucket int, unit int64) int64 {
 	return int64(math.Ceil(float64(unit) * math.Pow(growth, float64(bucket))))
 }
@@ -71,7 +70,7 @@ func (h *histogram) count() int64 {
 	return n
 }
 
-// percentile is what p of 100 measurements stay under.
+// percentile returns the value that p of 100 measurements stay under.
 func (h *histogram) percentile(p, unit int64) int64 {
 	left := h.count() * p
 	for _, b := range slices.Sorted(maps.Keys(h.buckets)) {
@@ -88,7 +87,7 @@ type day struct {
 	cpu, memory histogram
 }
 
-// history is the last days of a container, oldest first.
+// history holds the last days of a container, oldest first.
 type history []day
 
 func (h *history) add(at time.Time, cpu, memory int64) {
@@ -102,13 +101,13 @@ func (h *history) add(at time.Time, cpu, memory int64) {
 	h.keep(keptDays)
 }
 
-// keep forgets all but the last days, counted from the newest.
+// keep drops all but the last days, counted from the newest.
 func (h *history) keep(days int64) {
 	newest := (*h)[len(*h)-1].number
 	*h = slices.DeleteFunc(*h, func(d day) bool { return d.number <= newest-days })
 }
 
-// total is all days in one.
+// total returns the sum of all days.
 func (h history) total() day {
 	var all day
 	for _, d := range h {
@@ -118,7 +117,7 @@ func (h history) total() day {
 	return all
 }
 
-// since is when the oldest day began.
+// since returns when the oldest day began.
 func (h history) since() time.Time {
 	if len(h) == 0 {
 		return time.Time{}
@@ -126,8 +125,8 @@ func (h history) since() time.Time {
 	return time.Unix(h[0].number*int64(dayLength/time.Second), 0).UTC()
 }
 
-// String is the form in which a history is kept:
-// DAY;PEAK:BUCKETxCOUNT,…;PEAK:BUCKETxCOUNT,… of CPU and of memory, days parted by "|".
+// String returns the stored form of a history: DAY;PEAK:BUCKETxCOUNT,…;PEAK:BUCKETxCOUNT,… of CPU
+// and of memory, days separated by "|".
 func (h history) String() string {
 	days := make([]string, 0, len(h))
 	for _, d := range h {
@@ -136,7 +135,7 @@ func (h history) String() string {
 	return strings.Join(days, "|")
 }
 
-// String is a part of history's form.
+// String returns the histogram's part of that form.
 func (h histogram) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d:", h.peak)
@@ -149,8 +148,8 @@ func (h histogram) String() string {
 	return b.String()
 }
 
-// parseHistory reads what String wrote. Somebody may have edited it: what is
-// not a history is none, and measuring starts anew.
+// parseHistory decodes what String wrote. Any client may have edited it. A malformed text counts as
+// no history, and measuring starts again.
 func parseHistory(s string) (history, bool) {
 	if s == "" || len(s) > maxHistory || strings.Count(s, "|") >= keptDays {
 		return nil, false

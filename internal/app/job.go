@@ -17,13 +17,13 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// maxRuns bounds the runs that a status tells of.
+// maxRuns bounds the runs in a status.
 const maxRuns = 10
 
-// convergeJob runs an App of type Job once for each spec and restart. A Job
-// cannot be changed: the one before is removed with its pods first. One that ran
-// to its end does not run again though it is gone, which is why the App's status
-// remembers it and why the agent, not Kubernetes, removes it when its time is up.
+// convergeJob runs an App of type Job once for each spec and restart. A Job is immutable, so the
+// previous one and its pods are removed first. A Job that has ended does not run again after its
+// removal. So the App's status remembers it, and the agent, not Kubernetes, removes it when its
+// time is up.
 func (e *Engine) convergeJob(ctx context.Context, a *App) (client.Object, error) {
 	want, key := job(a), runKey(a)
 	want.Annotations = map[string]string{managed.Run: key}
@@ -42,13 +42,13 @@ func (e *Engine) convergeJob(ctx context.Context, a *App) (client.Object, error)
 		return nil, &foreignError{kind: "Job", namespace: want.Namespace, name: want.Name}
 	case !have.GetDeletionTimestamp().IsZero():
 		return nil, nil // an event comes when it is gone
-	case have.GetAnnotations()[managed.Run] != key: // its pods go first: two runs at a time is nothing that was asked for
+	case have.GetAnnotations()[managed.Run] != key: // its pods go first: two runs must not overlap
 		return nil, e.deleteObject(ctx, have, metav1.DeletePropagationForeground)
 	}
 	return have, nil
 }
 
-// makeJob makes a Job, anew where somebody deleted it before it was done.
+// makeJob creates a Job, and recreates one that was deleted before it ended.
 func (e *Engine) makeJob(ctx context.Context, a *App, want *batchv1.Job) error {
 	found := runnerapi.Drift{Object: kindPath("Job", want.Name), Deleted: true}
 	if err := e.apply(ctx, want, false); err != nil || !a.made(found.Object) {
@@ -57,8 +57,8 @@ func (e *Engine) makeJob(ctx context.Context, a *App, want *batchv1.Job) error {
 	return e.noteDrift(ctx, a, found)
 }
 
-// sweepJob removes a finished Job whose time is up, once the status remembers
-// its end, and otherwise says how long it has left.
+// sweepJob removes a finished Job whose time is up, once the status remembers its end. Otherwise it
+// returns how long the Job has left.
 func (e *Engine) sweepJob(ctx context.Context, a *App, m made) (time.Duration, error) {
 	if a.Spec.Type == runnerapi.TypePipeline {
 		return e.sweepPipeline(ctx, a)
@@ -78,7 +78,7 @@ func (e *Engine) sweepJob(ctx context.Context, a *App, m made) (time.Duration, e
 	return 0, e.deleteOwn(ctx, a, j)
 }
 
-// outcomeOf is how a Job came to its end and when; at is nil while it has not.
+// outcomeOfJob returns how and when a Job ended; at is nil while it has not.
 func outcomeOfJob(j *batchv1.Job) (outcome runnerapi.RunOutcome, at *metav1.Time) {
 	for i := range j.Status.Conditions {
 		c := &j.Status.Conditions[i]
@@ -95,8 +95,7 @@ func outcomeOfJob(j *batchv1.Job) (outcome runnerapi.RunOutcome, at *metav1.Time
 	return runnerapi.RunRunning, nil
 }
 
-// jobsOf are the runs of a Job or CronJob that the cluster still has, newest
-// first.
+// jobsOf returns the runs of a Job or CronJob that still exist in the cluster, newest first.
 func (e *Engine) jobsOf(ctx context.Context, a *App, w client.Object) ([]*batchv1.Job, error) {
 	if j, ok := w.(*batchv1.Job); ok {
 		return []*batchv1.Job{j}, nil
@@ -120,7 +119,7 @@ func (e *Engine) jobsOf(ctx context.Context, a *App, w client.Object) ([]*batchv
 	return jobs, nil
 }
 
-// runs are what a status tells of the jobs.
+// runs returns the runs for a status.
 func runs(jobs []*batchv1.Job, pods []*corev1.Pod) []runnerapi.Run {
 	if len(jobs) == 0 {
 		return nil
@@ -145,8 +144,8 @@ func runOf(j *batchv1.Job, pods []*corev1.Pod) runnerapi.Run {
 	return run
 }
 
-// exitCodeOf is that of the container that ended last, of those that are told of:
-// the pods may be gone.
+// exitCodeOf returns the exit code of the container that ended last, among those whose pods still
+// exist.
 func exitCodeOf(j *batchv1.Job, pods []*corev1.Pod) *int32 {
 	var last *corev1.ContainerStateTerminated
 	for _, pod := range pods {
@@ -165,14 +164,13 @@ func exitCodeOf(j *batchv1.Job, pods []*corev1.Pod) *int32 {
 	return ptr.To(last.ExitCode)
 }
 
-// currentRuns are those of the newest spec: what an older one did says nothing
-// of it.
+// currentRuns returns the runs of the newest spec: older runs are no evidence about it.
 func currentRuns(a *App, jobs []*batchv1.Job) []*batchv1.Job {
 	key := runKey(a)
 	return slices.DeleteFunc(slices.Clone(jobs), func(j *batchv1.Job) bool { return j.Annotations[managed.Run] != key })
 }
 
-// newestEnded is the newest run that came to its end, or nil.
+// newestEnded returns the newest run that has ended, or nil.
 func newestEnded(jobs []*batchv1.Job) *batchv1.Job {
 	for _, j := range jobs {
 		if _, at := outcomeOfJob(j); at != nil {

@@ -20,33 +20,31 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
-// defaultLease is how long a leader that died is waited for; one that steps down is not.
-// It renews every eighth of that: half of Kubernetes' usual lease, because nobody
-// loses more than a few seconds' work when it changes hands for no good reason.
+// defaultLease is how long the other replicas wait for a dead leader; one that steps down releases
+// the lease. The leader renews every eighth of that. This is half of Kubernetes' usual lease,
+// because a needless change of leader costs only a few seconds' work.
 const defaultLease = 8 * time.Second
 
-// leadership says which replica of the agent reconciles and announces. All
-// replicas serve the Runner API: a command is a write to the cluster, which the
-// leader follows, whoever that is by then.
+// leadership decides which replica of the agent reconciles and announces. All replicas serve the
+// Runner API: a command is a write to the cluster, which the current leader follows.
 //
-// The manager has an election too, but ends the process that loses it. A
-// replica that loses this one, because the API server was away, goes on serving
-// and stands for election again.
+// The manager has an election too, but ends the process that loses it. A replica that loses this
+// election, because the API server was down, goes on serving and stands for election again.
 type leadership struct {
 	duration time.Duration // of a lease
 	newest   atomic.Pointer[reign]
-	begun    atomic.Pointer[reign] // the newest with which this replica has caught up
+	begun    atomic.Pointer[reign] // the newest one with which this replica has caught up
 	leases   coordinationv1client.LeasesGetter
 	replica  string
-	// namespace is the lease's.
+	// namespace is the namespace of the lease.
 	namespace string
 	gained    chan struct{}
-	stands    context.Context // ends when this replica wants to lead no more
+	stands    context.Context // ends when this replica resigns for good
 	resign    context.CancelFunc
 	resync    chan crevent.TypedGenericEvent[*App]
 }
 
-// reign is one leadership of this replica: from when it gets the lease until it loses it.
+// reign is one leadership of this replica, from when it gets the lease until it loses it.
 type reign struct {
 	ctx    context.Context //nolint:containedctx // that is what it is
 	giveUp context.CancelFunc
@@ -61,22 +59,23 @@ func newLeadership(cfg Config, rc *rest.Config) (*leadership, error) {
 	l.stands, l.resign = context.WithCancel(context.Background())
 	var err error
 	if l.replica == "" {
-		if l.replica, err = os.Hostname(); err != nil { // a pod's name; a container that was restarted in it leads on at once
+		if l.replica, err = os.Hostname(); err != nil { // a pod's name; a container that restarts in the pod resumes its leadership at once
 			return nil, fmt.Errorf("find this replica's name: %w", err)
 		}
 	}
 	own := rest.CopyConfig(rc)
-	own.Timeout = l.duration / 3 // a request that hangs must not cost the leadership
+	own.Timeout = l.duration / 3 // a hanging request must not cost the leadership
 	if l.leases, err = coordinationv1client.NewForConfig(own); err != nil {
 		return nil, fmt.Errorf("prepare the election: %w", err)
 	}
 	return l, nil
 }
 
-// leads says whether this replica is the leader now, and knows the Apps as its predecessor left them.
+// leads reports whether this replica is the leader now and knows the Apps as its predecessor left
+// them.
 func (l *leadership) leads() bool { return l.current() != nil }
 
-// current is this replica's leadership, while it leads.
+// current returns this replica's leadership while it leads, and nil otherwise.
 func (l *leadership) current() *reign {
 	if r := l.begun.Load(); r != nil && r.ctx.Err() == nil {
 		return r
@@ -84,15 +83,16 @@ func (l *leadership) current() *reign {
 	return nil
 }
 
-// Leadership is one among all that the agent's cluster has had, in the order of their terms: what one of
-// before has sent is known by it, however late that arrives.
+// Leadership identifies one leadership in the agent's cluster, in the order of terms. It marks what
+// a former leader has sent, however late that arrives.
 type Leadership struct {
 	Lease string // its UID
-	Term  int64  // how often it had changed hands
-	Call  int64  // which of the calls to the control plane, for what arrives late of its own
+	Term  int64  // how often the lease had changed hands
+	Call  int64  // the number of the call to the control plane, to detect the leader's own late calls
 }
 
-// called is the name of this replica's leadership. It is an error if another one leads by now.
+// called returns the name of this replica's leadership. It returns an error if another replica
+// leads by now.
 func (l *leadership) called(ctx context.Context, r *reign) (Leadership, error) {
 	lease, err := l.leases.Leases(l.namespace).Get(ctx, managed.FieldManager, metav1.GetOptions{})
 	if err != nil {
@@ -105,8 +105,8 @@ func (l *leadership) called(ctx context.Context, r *reign) (Leadership, error) {
 	return Leadership{Lease: string(lease.UID), Term: term}, nil
 }
 
-// run stands for election until ctx ends or this replica resigns. The lease is
-// released then, so that another replica takes it at once.
+// run stands for election until ctx ends or this replica resigns. It then releases the lease, so
+// that another replica takes it at once.
 func (l *leadership) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -117,14 +117,14 @@ func (l *leadership) run(ctx context.Context) error {
 			return err
 		}
 		if gaveUp {
-			retry.Wait(ctx, retry.Jitter(2*l.duration)) // one lease at least, for another replica to take it
+			retry.Wait(ctx, retry.Jitter(2*l.duration)) // at least one lease, so that another replica can take it
 		}
 	}
 	return nil
 }
 
-// stand takes part in one election, and leads if this replica wins it, until that ends. It says whether
-// the replica gave the lease up by itself.
+// stand takes part in one election, and leads if this replica wins it, until the leadership ends.
+// It reports whether the replica gave the lease up by itself.
 func (l *leadership) stand(ctx context.Context) (gaveUp bool, err error) {
 	mine, giveUp := context.WithCancel(ctx)
 	defer giveUp()
@@ -134,7 +134,7 @@ func (l *leadership) stand(ctx context.Context) (gaveUp bool, err error) {
 		ReleaseOnCancel: true, Name: managed.FieldManager,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
-				if ctx.Err() == nil { // nobody waits for this call: the term may have ended, and the next begun
+				if ctx.Err() == nil { // a late call: the term may have ended and the next begun
 					l.newest.Store(&reign{ctx: ctx, giveUp: giveUp, term: lock.term})
 					wake(l.gained)
 				}
@@ -149,13 +149,13 @@ func (l *leadership) stand(ctx context.Context) (gaveUp bool, err error) {
 	return mine.Err() != nil && ctx.Err() == nil, nil
 }
 
-// Leads says whether this replica reconciles and announces.
+// Leads reports whether this replica reconciles and announces.
 func (e *Engine) Leads() bool { return e.leadership.leads() }
 
-// StepDown lets another replica lead, for good. This one goes on serving.
+// StepDown lets another replica lead, for good. This replica goes on serving.
 func (e *Engine) StepDown() { e.leadership.resign() }
 
-// addLeadership hangs the election into the manager.
+// addLeadership adds the election to the manager.
 func (e *Engine) addLeadership(m manager.Manager) error {
 	if err := m.Add(always(e.leadership.run)); err != nil {
 		return err

@@ -8,8 +8,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// note says of one generation of an App who made it, and what for. It is
-// written with the spec, so that it cannot be lost between the two.
+// note records who made one generation of an App, and why. It is written with the spec, so that it
+// cannot be lost between two writes.
 type note struct {
 	Generation int64             `json:"generation"`
 	Runner     string            `json:"runner,omitempty"`
@@ -19,10 +19,10 @@ type note struct {
 	Undone     *runnerapi.Undone `json:"undone,omitempty"`
 }
 
-// maxNotes bounds what is read of an annotation that anybody may have written.
+// maxNotes bounds what is read of an annotation that any client may have written.
 const maxNotes = 64 << 10
 
-// notesOf are those of the newest generation and of the one that may come.
+// notesOf returns the notes of the newest generation and of the one that may come.
 func notesOf(a *App) []note {
 	raw := a.Annotations[managed.Notes]
 	var notes []note
@@ -32,7 +32,7 @@ func notesOf(a *App) []note {
 	return notes
 }
 
-// noteOf is the note of a generation; an empty one where somebody else made it.
+// noteOf returns the note of a generation. It is empty if the generation was not made by the agent.
 func noteOf(a *App, generation int64) note {
 	for _, n := range notesOf(a) {
 		if n.Generation == generation {
@@ -42,8 +42,8 @@ func noteOf(a *App, generation int64) note {
 	return note{Generation: generation}
 }
 
-// addNote notes what the spec that is about to be written is. Whether that
-// makes a new generation is known afterwards, so the present one's note stays.
+// addNote records what the spec that is about to be written is. Whether that makes a new generation
+// is known only afterwards, so the note of the current one stays.
 func addNote(a *App, n note) error {
 	n.Generation = a.Generation + 1
 	keep := []note{n}
@@ -59,7 +59,7 @@ func addNote(a *App, n note) error {
 	return setNotes(a, keep)
 }
 
-// dropNote takes the note of a generation away.
+// dropNote removes the note of a generation.
 func dropNote(a *App, generation int64) error {
 	return setNotes(a, slices.DeleteFunc(notesOf(a), func(n note) bool { return n.Generation == generation }))
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// keptOutcomes bounds how many an App remembers.
+// keptOutcomes bounds how many outcomes an App remembers.
 const keptOutcomes = 10
 
-// Settlement is how a generation, or a restart, of an App came out.
+// Settlement is the outcome of a generation, or a restart, of an App.
 //
 // +kubebuilder:object:generate=true
 type Settlement struct {
@@ -22,8 +22,8 @@ type Settlement struct {
 	Diagnosis  *runnerapi.Diagnosis `json:"diagnosis,omitempty"`
 }
 
-// settle remembers in the status how the newest spec came out. A failure that
-// mends itself becomes a success; a success stays one, whatever breaks later.
+// settle records in the status the outcome of the newest spec. A failure that recovers by itself
+// becomes a success. A success stays one, even if the App breaks later.
 func settle(a *App, s *Status, crashed bool) {
 	now := runnerapi.App{Generation: a.Generation, Status: s.AppStatus}
 	s.noteHealth(crashed)
@@ -46,8 +46,8 @@ func settle(a *App, s *Status, crashed bool) {
 	s.Outcomes = s.Outcomes[max(len(s.Outcomes)-keptOutcomes, 0):]
 }
 
-// noteHealth keeps which revisions were healthy. One that crashes later is none
-// of them any more, until it has stayed up again.
+// noteHealth keeps the list of healthy revisions. A revision that crashes later leaves it, until it
+// has stayed up again.
 func (s *Status) noteHealth(crashed bool) {
 	healthy := s.Phase == runnerapi.PhaseHealthy && s.Revision > 0
 	switch {
@@ -62,16 +62,16 @@ func (s *Status) noteHealth(crashed bool) {
 	}
 }
 
-// proven says whether this revision, with this restart, was healthy and did not
-// crash since: pods that are added to it need not stay up for long first.
+// proven reports whether this revision, with this restart, was healthy and has not crashed since.
+// Pods that are added to it then need no stabilization period.
 func (a *App) proven(revision int64) bool {
 	return slices.Contains(a.Status.Healthy, revision) && slices.ContainsFunc(a.Status.Outcomes, func(s Settlement) bool {
 		return s.Phase == runnerapi.PhaseHealthy && s.Restart == a.restart()
 	})
 }
 
-// Outcome says what became of a command, from what the cluster holds: any
-// replica of the agent can, also one that was started after it.
+// Outcome returns the outcome of a command, from what the cluster holds. Any replica of the agent
+// can compute it, even one that was started after the command.
 func (e *Engine) Outcome(ctx context.Context, r runnerapi.Record) (runnerapi.Outcome, error) {
 	if !e.Ready() {
 		return runnerapi.Outcome{}, notReady()
@@ -92,8 +92,8 @@ func (e *Engine) Outcome(ctx context.Context, r runnerapi.Record) (runnerapi.Out
 	return outcomeOf(a, r), nil
 }
 
-// outcomeOfDelete asks for nothing but that the App is gone; a namesake that is
-// younger than the command is not the one that was meant.
+// outcomeOfDelete only checks that the App is gone. An App of that name that is younger than the
+// command is not the one that was deleted.
 func outcomeOfDelete(a *App, r runnerapi.Record) runnerapi.Outcome {
 	switch {
 	case a == nil || a.DeletionTimestamp.IsZero() && r.Done:
@@ -126,7 +126,7 @@ func outcomeOf(a *App, r runnerapi.Record) runnerapi.Outcome {
 	return runnerapi.Outcome{State: runnerapi.OperationPending}
 }
 
-// outcome is that of a command whose rollout came out so.
+// outcome returns the outcome of a command whose rollout settled this way.
 func (s Settlement) outcome(a *App, r runnerapi.Record) runnerapi.Outcome {
 	switch {
 	case s.Phase == runnerapi.PhaseHealthy, s.Phase == runnerapi.PhasePaused && r.Command == pauseApp:

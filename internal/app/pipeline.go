@@ -15,8 +15,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// pipelineJob is the Job of one of a Pipeline's jobs. Its pods are the App's, so
-// that logs, diagnosis and deletion find them as any App's.
+// pipelineJob returns the Job for one of a Pipeline's jobs. Its pods belong to the App, so that
+// logs, diagnosis and deletion find them as for any App.
 func pipelineJob(a *App, spec runnerapi.PipelineJob) *batchv1.Job {
 	alone := &App{ObjectMeta: a.ObjectMeta, Spec: a.Spec.JobSpec(spec).AppSpec()}
 	j := job(alone)
@@ -27,11 +27,10 @@ func pipelineJob(a *App, spec runnerapi.PipelineJob) *batchv1.Job {
 
 func pipelineJobName(a *App, spec runnerapi.PipelineJob) string { return a.Name + "-" + spec.Name }
 
-// convergePipeline makes the Job whose turn it is, and answers it: the first that
-// has not succeeded, or the last. Of a run before nothing may be left when the
-// first begins. What ended stands in the App's status, so that it does not run
-// again though its Job is gone; like a Job that runs alone, one that somebody
-// deletes before it has ended is made again.
+// convergePipeline makes the Job whose turn it is and returns it: the first that has not succeeded,
+// or the last. Nothing of a previous run may be left when the first one begins. The App's status
+// records the ended jobs, so that none runs again after its Job is gone. Like a single Job, one
+// that is deleted before it has ended is made again.
 func (e *Engine) convergePipeline(ctx context.Context, a *App) (client.Object, error) {
 	have, err := e.pipelineJobs(ctx, a)
 	if err != nil {
@@ -46,7 +45,7 @@ func (e *Engine) convergePipeline(ctx context.Context, a *App) (client.Object, e
 		j := named(have, pipelineJobName(a, spec))
 		switch {
 		case j == nil && a.Status.Finished == key:
-			return nil, nil // the status alone tells of it
+			return nil, nil // only the status has it
 		case j == nil && a.jobEnded(spec.Name, key):
 			continue
 		case j == nil:
@@ -63,18 +62,18 @@ func (e *Engine) convergePipeline(ctx context.Context, a *App) (client.Object, e
 		last = j
 	}
 	if last == nil {
-		return nil, nil // not a nil *Job, which is no nil
+		return nil, nil // not a nil *Job, which is a non-nil interface
 	}
 	return last, nil
 }
 
-// isLast says whether a Job is that of the last of a Pipeline's jobs.
+// isLast reports whether a Job is that of the last of a Pipeline's jobs.
 func (a *App) isLast(j *batchv1.Job) bool {
 	return j.Name == pipelineJobName(a, a.Spec.Jobs[len(a.Spec.Jobs)-1])
 }
 
-// removeOtherRuns removes the Jobs of other runs, with their pods, and says
-// whether there are any: two runs at a time is nothing that was asked for.
+// removeOtherRuns removes the Jobs of other runs, with their pods, and reports whether there are
+// any: two runs must not overlap.
 func (e *Engine) removeOtherRuns(ctx context.Context, have []*batchv1.Job, key string) (waits bool, err error) {
 	for _, j := range have {
 		if j.Annotations[managed.Run] == key {
@@ -90,7 +89,7 @@ func (e *Engine) removeOtherRuns(ctx context.Context, have []*batchv1.Job, key s
 	return waits, nil
 }
 
-// pipelineJobs are the Jobs that the cluster has of a Pipeline, of whichever run.
+// pipelineJobs returns the Jobs of a Pipeline in the cluster, of all runs.
 func (e *Engine) pipelineJobs(ctx context.Context, a *App) ([]*batchv1.Job, error) {
 	if a.Spec.Type != runnerapi.TypePipeline {
 		return nil, nil
@@ -116,7 +115,7 @@ func named(jobs []*batchv1.Job, name string) *batchv1.Job {
 	return jobs[i]
 }
 
-// result is what the status says of a job in this run, or nil.
+// result returns what the status has about a job in this run, or nil.
 func (a *App) result(name, key string) *runnerapi.JobResult {
 	i := slices.IndexFunc(a.Status.Jobs, func(r runnerapi.JobResult) bool { return r.Name == name })
 	if i < 0 || a.Status.JobsRun != key {
@@ -130,8 +129,7 @@ func (a *App) jobEnded(name, key string) bool {
 	return r != nil && r.State.Ended()
 }
 
-// notePipeline writes into a status how each job stands, and whether the run has
-// ended.
+// notePipeline writes into a status the state of each job, and whether the run has ended.
 func (e *Engine) notePipeline(ctx context.Context, a *App, s *Status, m made, pods []*corev1.Pod) error {
 	have, err := e.pipelineJobs(ctx, a)
 	if err != nil {
@@ -144,7 +142,7 @@ func (e *Engine) notePipeline(ctx context.Context, a *App, s *Status, m made, po
 		r := runnerapi.JobResult{Name: spec.Name, State: runnerapi.JobWaiting}
 		j := named(have, pipelineJobName(a, spec))
 		current := m.workload != nil && m.workload.GetName() == pipelineJobName(a, spec)
-		if j == nil && current { // made just now
+		if j == nil && current { // created just now
 			j, _ = m.workload.(*batchv1.Job)
 		}
 		switch earlier := a.result(spec.Name, key); {
@@ -157,7 +155,7 @@ func (e *Engine) notePipeline(ctx context.Context, a *App, s *Status, m made, po
 			r = *earlier
 		case failed:
 			r.State = runnerapi.JobNotRun
-		case m.refusal != nil && !refused: // it is this one's turn
+		case m.refusal != nil && !refused: // it is this job's turn
 			r.Diagnosis, refused = m.refusal.DeepCopy(), true
 		}
 		retried := r.State == runnerapi.JobRunning && r.Diagnosis != nil && r.Diagnosis.Cause.Retried()
@@ -181,8 +179,8 @@ func resultOf(name string, j *batchv1.Job, pods []*corev1.Pod) runnerapi.JobResu
 	}
 }
 
-// sweepPipeline removes the Jobs of a finished Pipeline whose time is up, and
-// otherwise says how long they have left.
+// sweepPipeline removes the Jobs of a finished Pipeline whose time is up. Otherwise it returns how
+// long they have left.
 func (e *Engine) sweepPipeline(ctx context.Context, a *App) (time.Duration, error) {
 	if a.Spec.Job == nil || a.Spec.Job.TTLSeconds == nil || a.Status.Finished != runKey(a) {
 		return 0, nil

@@ -27,7 +27,7 @@ func podTemplate(a *App) corev1.PodTemplateSpec {
 	}
 	maps.Copy(t.Labels, a.Spec.PodLabels)
 	maps.Copy(t.Labels, a.adoption().Selector)
-	maps.Copy(t.Labels, managed.AppLabels(a.Name)) // whatever a spec says
+	maps.Copy(t.Labels, managed.AppLabels(a.Name)) // a spec cannot override these
 	if len(a.Spec.PodAnnotations) > 0 {
 		t.Annotations = maps.Clone(a.Spec.PodAnnotations)
 	}
@@ -40,7 +40,7 @@ func podTemplate(a *App) corev1.PodTemplateSpec {
 		t.Spec.ServiceAccountName, t.Spec.AutomountServiceAccountToken = sa.Name, ptr.To(sa.Token)
 	}
 	if a.Spec.Type.Runs() {
-		t.Spec.RestartPolicy = corev1.RestartPolicyNever // a failed pod stays, and says why
+		t.Spec.RestartPolicy = corev1.RestartPolicyNever // a failed pod stays for the diagnosis
 	}
 	for _, name := range a.Spec.ImagePullSecrets {
 		t.Spec.ImagePullSecrets = append(t.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
@@ -48,7 +48,7 @@ func podTemplate(a *App) corev1.PodTemplateSpec {
 	return t
 }
 
-// containerOf is the App's own container; it has the App's name.
+// containerOf returns the App's own container, which has the App's name.
 func containerOf(a *App) corev1.Container {
 	c := corev1.Container{
 		Name: a.Name, Image: a.Spec.Image, Command: a.Spec.Command, Args: a.Spec.Args,
@@ -65,8 +65,8 @@ func containerOf(a *App) corev1.Container {
 	return c
 }
 
-// initContainers have the App's environment, files and volumes, and what is
-// their own.
+// initContainers returns the init containers. They have the App's environment, files and volumes,
+// and their own settings.
 func initContainers(a *App) []corev1.Container {
 	out := make([]corev1.Container, 0, len(a.Spec.InitContainers))
 	for _, spec := range a.Spec.InitContainers {
@@ -85,7 +85,7 @@ func initContainers(a *App) []corev1.Container {
 	return out
 }
 
-// overlaid are the variables of both, the second over the first.
+// overlaid merges the variables of both lists; the second list wins.
 func overlaid(below, above []runnerapi.EnvVar) []runnerapi.EnvVar {
 	names := map[string]bool{}
 	for _, v := range above {
@@ -100,8 +100,8 @@ func overlaid(below, above []runnerapi.EnvVar) []runnerapi.EnvVar {
 	return append(out, above...)
 }
 
-// podSecurity and containerSecurity are Kubernetes' restricted level, loosened
-// where the spec says so.
+// podSecurity and containerSecurity return Kubernetes' restricted level, loosened where the spec
+// allows it.
 func podSecurity(s *runnerapi.Security) *corev1.PodSecurityContext {
 	out := &corev1.PodSecurityContext{
 		RunAsNonRoot:   ptr.To(s == nil || !s.AllowRoot),
@@ -109,7 +109,7 @@ func podSecurity(s *runnerapi.Security) *corev1.PodSecurityContext {
 	}
 	if s != nil {
 		out.RunAsUser, out.RunAsGroup, out.FSGroup = s.RunAsUser, s.RunAsGroup, s.FSGroup
-		if s.FSGroup != nil { // the files of a large volume are not gone over at each start
+		if s.FSGroup != nil { // do not walk the files of a large volume at each start
 			out.FSGroupChangePolicy = ptr.To(corev1.FSGroupChangeOnRootMismatch)
 		}
 	}
@@ -131,8 +131,8 @@ func containerSecurity(s *runnerapi.Security) *corev1.SecurityContext {
 	return out
 }
 
-// spread puts the pods on different nodes where that is possible, unless the
-// spec says otherwise. A DaemonSet is spread by what it is.
+// spread puts the pods on different nodes where possible, unless the spec says otherwise. A
+// DaemonSet is always spread.
 func spread(a *App) []corev1.TopologySpreadConstraint {
 	s := a.Spec.Spread
 	switch {
@@ -158,7 +158,7 @@ func spread(a *App) []corev1.TopologySpreadConstraint {
 	return out
 }
 
-// with is m with one more pair.
+// with returns m with one more pair.
 func with(m map[string]string, key, value string) map[string]string {
 	if m == nil {
 		m = map[string]string{}

@@ -14,14 +14,14 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// podsOf are the pods of an App, those of its older specs among them.
+// podsOf returns the pods of an App, including those of its older specs.
 func (e *Engine) podsOf(ctx context.Context, a *App) ([]*corev1.Pod, error) {
 	var list corev1.PodList
 	if err := e.cached.List(ctx, &list, client.InNamespace(a.Namespace), client.MatchingLabels(managed.AppLabels(a.Name))); err != nil {
 		return nil, fmt.Errorf("list the pods of App %s: %w", a.key(), err)
 	}
 	var pods []*corev1.Pod
-	for i := range list.Items { // pods that somebody marked by hand are not the App's
+	for i := range list.Items { // pods that a user labelled by hand are not the App's
 		if owner := metav1.GetControllerOf(&list.Items[i]); owner != nil && a.mayOwn(owner) {
 			pods = append(pods, &list.Items[i])
 		}
@@ -29,7 +29,7 @@ func (e *Engine) podsOf(ctx context.Context, a *App) ([]*corev1.Pod, error) {
 	return pods, nil
 }
 
-// mayOwn says whether the owner of a pod can be of the App.
+// mayOwn reports whether the owner of a pod can belong to the App.
 func (a *App) mayOwn(owner *metav1.OwnerReference) bool {
 	switch a.Spec.Type {
 	case runnerapi.TypeStatefulSet, runnerapi.TypeDaemonSet, runnerapi.TypeJob:
@@ -40,7 +40,7 @@ func (a *App) mayOwn(owner *metav1.OwnerReference) bool {
 	return owner.Kind == "ReplicaSet" && strings.HasPrefix(owner.Name, a.Name+"-")
 }
 
-// revisionOf is the spec of a StatefulSet or DaemonSet that a pod was made from.
+// revisionOf returns the revision of a StatefulSet or DaemonSet from which a pod was made.
 func revisionOf(p *corev1.Pod) string { return p.Labels[appsv1.ControllerRevisionHashLabelKey] }
 
 func podReady(pod *corev1.Pod) bool {
@@ -52,8 +52,8 @@ func podReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// readyPods are those that a Service can send requests to. The pods say so
-// themselves before their controller has counted them.
+// readyPods returns the number of pods to which a Service can send requests. The pods report that
+// before their controller has counted them.
 func readyPods(pods []*corev1.Pod) (n int32) {
 	for _, pod := range pods {
 		if pod.DeletionTimestamp == nil && podReady(pod) {

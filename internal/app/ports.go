@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	// portTriers bounds the connections at a time.
+	// portTriers bounds the number of connections at a time.
 	portTriers = 4
-	// A pod is tried first when it was ready for a moment, then ever more seldom.
+	// A pod is tried first after it was ready for a moment, then at growing intervals.
 	firstPortTry = 3 * time.Second
 	maxPortTries = time.Minute
-	// mutePorts is how often a pod is tried that can be reached in no way.
+	// mutePorts is how often an unreachable pod is tried.
 	mutePorts = 3
 )
 
-// ports tries the TCP ports that Apps declare and that no probe looks at. Each pod is tried
-// until all its ports accept a connection, and never again then.
+// ports tries the TCP ports that Apps declare and that no probe checks. It tries each pod until all
+// its ports have accepted a connection, and never again after that.
 type ports struct {
 	reach  podport.Reach
 	leads  func() bool
@@ -40,15 +40,15 @@ type ports struct {
 	pods map[types.UID]*portsOf
 }
 
-// portsOf are those of one pod.
+// portsOf holds the ports of one pod.
 type portsOf struct {
 	app   runnerapi.Key
-	pod   *corev1.Pod // name and address alone
+	pod   *corev1.Pod // name and address only
 	ports []int32     // that have not accepted a connection yet
 	by    time.Time   // when the program has to listen
 	last  diagnose.PortTry
 	pause time.Duration
-	mute  int // tries that told nothing
+	mute  int // tries without a result
 }
 
 func newPorts(e *Engine) *ports {
@@ -58,7 +58,7 @@ func newPorts(e *Engine) *ports {
 	}
 }
 
-// Start makes ports a manager.Runnable. It returns when ctx has ended and so have all tries.
+// Start implements manager.Runnable. It returns after ctx and all tries have ended.
 func (p *ports) Start(ctx context.Context) error {
 	defer context.AfterFunc(ctx, p.queue.ShutDown)()
 	var work sync.WaitGroup
@@ -78,8 +78,8 @@ func (p *ports) Start(ctx context.Context) error {
 	return nil
 }
 
-// of is what the tries of an App's pods got, and has those tried that were not yet. It
-// forgets the App's pods that are gone.
+// of returns the results for an App's pods, and schedules the first tries of new pods. It forgets
+// the App's deleted pods.
 func (p *ports) of(a *App, pods []*corev1.Pod, s diagnose.Stabilization) map[types.UID]diagnose.PortTry {
 	declared := diagnose.Unprobed(a.Spec)
 	p.mu.Lock()
@@ -112,7 +112,7 @@ func (p *ports) of(a *App, pods []*corev1.Pod, s diagnose.Stabilization) map[typ
 	return tries
 }
 
-// forget lets an App's pods go.
+// forget removes an App's pods.
 func (p *ports) forget(key runnerapi.Key) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -131,12 +131,12 @@ func (p *ports) forgetAllBut(key runnerapi.Key, pods []*corev1.Pod) {
 	}
 }
 
-// try tries one pod once, and plans the next try.
+// try tries one pod once and schedules the next try.
 func (p *ports) try(ctx context.Context, uid types.UID) {
 	p.mu.Lock()
 	known := p.pods[uid]
 	if known == nil || !p.leads() {
-		delete(p.pods, uid) // whoever leads next tries it anew
+		delete(p.pods, uid) // the next leader tries it again
 		p.mu.Unlock()
 		return
 	}
@@ -165,7 +165,7 @@ func (p *ports) try(ctx context.Context, uid types.UID) {
 	}
 }
 
-// note keeps what a try got, and says whether that is news of the App.
+// note records the result of a try, and reports whether it changes the App's state.
 func (p *ports) note(known *portsOf, uid types.UID, open []int32, got diagnose.PortTry, mute bool) (isNews bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -183,14 +183,14 @@ func (p *ports) note(known *portsOf, uid types.UID, open []int32, got diagnose.P
 	}
 	next := known.pause
 	if end := known.by.Sub(now); end > 0 {
-		next = min(next, end+time.Millisecond) // the try that counts is that at the end of the stay
+		next = min(next, end+time.Millisecond) // the try at the end of the period is the one that counts
 	}
 	known.pause = min(2*known.pause, maxPortTries)
 	p.queue.AddAfter(uid, next)
 	return isNews
 }
 
-// tell has the App looked at.
+// tell requests a reconciliation of the App.
 func (p *ports) tell(ctx context.Context, key runnerapi.Key) {
 	select {
 	case p.resync <- crevent.TypedGenericEvent[*App]{Object: &App{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}}:

@@ -29,14 +29,14 @@ import (
 
 const (
 	workers = 4
-	// A refusal can end without an event that the agent sees: a foreign object
-	// is deleted, a quota raised.
+	// A refusal can end without an event that the agent sees: a foreign object is deleted, or a
+	// quota is raised.
 	retryRefused = 30 * time.Second
 	maxRetry     = 30 * time.Second
 )
 
-// addController has Reconcile called for an App whenever it, or anything made
-// from it, or its namespace changes.
+// addController registers Reconcile, which runs for an App whenever the App, an object made from
+// it, or its namespace changes.
 func (e *Engine) addController() error {
 	c := builder.ControllerManagedBy(e.mgr).Named("app").Watches(&App{}, onChangedApp())
 	for _, o := range append(wholes(), &appsv1.ReplicaSet{}, &batchv1.Job{}, &corev1.Pod{}) {
@@ -53,7 +53,7 @@ func (e *Engine) addController() error {
 		Complete(e)
 }
 
-// appsOf are the Apps of a namespace that came to the agent or left it.
+// appsOf returns the Apps of a namespace that became managed or ceased to be.
 func (e *Engine) appsOf(ctx context.Context, ns client.Object) []reconcile.Request {
 	var list List
 	if err := e.cached.List(ctx, &list, client.InNamespace(ns.GetName()), untouched); err != nil {
@@ -66,11 +66,11 @@ func (e *Engine) appsOf(ctx context.Context, ns client.Object) []reconcile.Reque
 	return requests
 }
 
-// Reconcile makes the cluster follow one App and writes down what it sees. It
-// does not remember: every call starts from what is there.
+// Reconcile makes the cluster follow one App and records what it observes. It keeps no state: every
+// call starts from what is in the cluster.
 func (e *Engine) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	if !e.leadership.leads() {
-		return reconcile.Result{}, nil // takeOver looks at it when this replica leads
+		return reconcile.Result{}, nil // takeOver reconciles it when this replica leads
 	}
 	ctx, done := e.traces.reconciling(ctx, runnerapi.Key{Namespace: req.Namespace, Name: req.Name})
 	result, err := e.reconcile(ctx, req)
@@ -87,7 +87,7 @@ func (e *Engine) reconcile(ctx context.Context, req reconcile.Request) (reconcil
 		e.contents.forget(req.NamespacedName)
 		e.troubles.clear(req.NamespacedName)
 		e.ports.forget(runnerapi.Key{Namespace: req.Namespace, Name: req.Name})
-		e.announcer.lookForEnds() // one that this replica has not noted itself
+		e.announcer.lookForEnds() // one that this replica has not recorded itself
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if !a.DeletionTimestamp.IsZero() {
@@ -97,7 +97,7 @@ func (e *Engine) reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	return e.conclude(ctx, a, result, err)
 }
 
-// follow makes the cluster follow an App that is not deleted, and writes down what it sees.
+// follow makes the cluster follow an App that is not deleted, and records what it observes.
 func (e *Engine) follow(ctx context.Context, a *App) (reconcile.Result, error) {
 	if err := e.hold(ctx, a); err != nil {
 		return reconcile.Result{}, err
@@ -108,7 +108,7 @@ func (e *Engine) follow(ctx context.Context, a *App) (reconcile.Result, error) {
 	}
 	made, err := e.converge(ctx, a)
 	if apierrors.IsConflict(err) {
-		return reconcile.Result{RequeueAfter: behindFor}, nil // or when the cache hears of it
+		return reconcile.Result{RequeueAfter: behindFor}, nil // or when the cache gets it
 	}
 	if err != nil {
 		return reconcile.Result{}, err
@@ -132,14 +132,14 @@ func (e *Engine) follow(ctx context.Context, a *App) (reconcile.Result, error) {
 		return reconcile.Result{}, err
 	}
 	if a.stopped() && made.refusal == nil {
-		return reconcile.Result{RequeueAfter: time.Millisecond}, nil // it is held back from now on
+		return reconcile.Result{RequeueAfter: time.Millisecond}, nil // from now on it is held back
 	}
 	left, err := e.sweepJob(ctx, a, made)
 	if err == nil {
 		err = e.undo(ctx, a)
 	}
 	if err == nil {
-		err = blind // no reason to leave the rest undone
+		err = blind // no reason to skip the rest
 	}
 	if left > 0 && (recheck == 0 || left < recheck) {
 		recheck = left
@@ -147,8 +147,8 @@ func (e *Engine) follow(ctx context.Context, a *App) (reconcile.Result, error) {
 	return reconcile.Result{RequeueAfter: recheck}, err
 }
 
-// revisionOr is the App's newest revision; 0 where the cluster refuses to keep it. That
-// is then what keeps the App from being what its spec says, unless something else does.
+// revisionOr returns the App's newest revision; 0 if the cluster refuses to store it. That refusal
+// is then the reason why the App does not match its spec, unless there is another one.
 func (e *Engine) revisionOr(ctx context.Context, a *App, m *made) (int64, error) {
 	revision, err := e.revisionNow(ctx, a)
 	if err == nil {
@@ -161,7 +161,7 @@ func (e *Engine) revisionOr(ctx context.Context, a *App, m *made) (int64, error)
 	return 0, err
 }
 
-// again takes up an App anew that somebody wrote in between; that is no error.
+// again requeues an App that another client wrote in between, which is not an error.
 func again(err error) (reconcile.Result, error) {
 	if apierrors.IsConflict(err) {
 		return reconcile.Result{RequeueAfter: time.Millisecond}, nil
@@ -169,7 +169,7 @@ func again(err error) (reconcile.Result, error) {
 	return reconcile.Result{}, client.IgnoreNotFound(err)
 }
 
-// hold marks an App that was made with kubectl as one made by Deploy is.
+// hold marks an App that was created with kubectl in the way that Deploy marks Apps.
 func (e *Engine) hold(ctx context.Context, a *App) error {
 	before := a.DeepCopy()
 	changed := controllerutil.AddFinalizer(a, finalizer)
@@ -188,15 +188,15 @@ func (e *Engine) hold(ctx context.Context, a *App) error {
 		client.FieldOwner(managed.FieldManager))
 }
 
-// made is what converge left in the cluster.
+// made is the result of converge.
 type made struct {
 	workload client.Object        // nil while there is none
 	objects  []string             // all that was made, as kind/name
 	refusal  *runnerapi.Diagnosis // why the cluster does not follow the spec
 }
 
-// converge makes the App's objects what the spec says. What cannot be done
-// until somebody changes something is a refusal; any other error is tried again.
+// converge makes the App's objects match the spec. A problem that needs a change by a user is a
+// refusal; any other error is retried.
 func (e *Engine) converge(ctx context.Context, a *App) (made, error) {
 	if a.Spec.IsPaused() {
 		have, err := e.ownWorkload(ctx, a)
@@ -212,7 +212,7 @@ func (e *Engine) converge(ctx context.Context, a *App) (made, error) {
 	w, err := e.convergeWorkload(ctx, a)
 	if err != nil {
 		refusal, err := refusalOf(err)
-		if refusal != nil { // of a webhook that is down the API server names no object
+		if refusal != nil { // for a webhook that is down, the API server names no object
 			refusal.Object = cmp.Or(refusal.Object, kindPath(kindOf(blank(a.Spec.Type)), a.Name))
 		}
 		have, lookErr := e.ownWorkload(ctx, a)
@@ -246,8 +246,8 @@ func (e *Engine) convergeWorkload(ctx context.Context, a *App) (client.Object, e
 	return w, nil
 }
 
-// convergeBesides makes what belongs to the workload, and removes what is no
-// longer asked for.
+// convergeBesides makes the objects that accompany the workload, and removes those that are no
+// longer wanted.
 func (e *Engine) convergeBesides(ctx context.Context, a *App) (wanted []string, err error) {
 	for _, o := range besides(a) {
 		if err := e.ensure(ctx, a, o); err != nil {
@@ -281,7 +281,7 @@ func isWorkload(o client.Object) bool {
 	return false
 }
 
-// ownWorkload is the App's workload as far as there is one.
+// ownWorkload returns the App's workload, or nil if there is none.
 func (e *Engine) ownWorkload(ctx context.Context, a *App) (client.Object, error) {
 	o := blank(a.Spec.Type)
 	err := e.cached.Get(ctx, client.ObjectKeyFromObject(a), o)
@@ -294,8 +294,7 @@ func (e *Engine) ownWorkload(ctx context.Context, a *App) (client.Object, error)
 	return o, nil
 }
 
-// writeStatus writes what changed. It does not overwrite a status that speaks
-// of a newer App than this one.
+// writeStatus writes what changed. It does not overwrite the status of a newer generation.
 func (e *Engine) writeStatus(ctx context.Context, a *App, status Status) error {
 	t, isNew := transition(a, &status, e.now())
 	if !isNew && reflect.DeepEqual(a.Status, status) {
@@ -303,7 +302,7 @@ func (e *Engine) writeStatus(ctx context.Context, a *App, status Status) error {
 	}
 	before := a.DeepCopy()
 	a.Status = status
-	a.Status.Unannounced = unannounced(status) // what was announced goes with the next write, and is worth none of its own
+	a.Status.Unannounced = unannounced(status) // what was announced is saved with the next write and needs none of its own
 	if isNew {
 		a.Status.Unannounced = append(a.Status.Unannounced, t)
 		a.Status.Unannounced = a.Status.Unannounced[max(len(a.Status.Unannounced)-keptTransitions, 0):]
@@ -311,7 +310,7 @@ func (e *Engine) writeStatus(ctx context.Context, a *App, status Status) error {
 	err := e.cached.Status().Patch(ctx, a, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}),
 		client.FieldOwner(managed.FieldManager))
 	if err != nil {
-		a.Status = before.Status // what is told next starts from what is written
+		a.Status = before.Status // the next announcement starts from what is written
 	}
 	return err
 }

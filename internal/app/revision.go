@@ -25,11 +25,11 @@ import (
 // maxRevisions bounds what is read: the limit of a spec is far below.
 const maxRevisions = 500
 
-// staying are the fields that a rollback leaves as they are: how many pods
-// there are and whether the App is paused are not what it runs.
+// staying are the fields that a rollback keeps: the number of pods and the pause do not describe
+// what the App runs.
 var staying = []string{"replicas", "autoscaling", "paused"}
 
-// content is what of a spec makes a revision.
+// content returns the part of a spec that makes up a revision.
 func content(spec runnerapi.AppSpec) (map[string]any, error) {
 	raw, err := json.Marshal(spec)
 	if err != nil {
@@ -53,7 +53,7 @@ func decodeContent(raw []byte) (map[string]any, error) {
 	return tree, nil
 }
 
-// restored is the spec of a revision with what stays from the present one.
+// restored returns the spec of a revision with the staying fields of the current spec.
 func restored(r *appsv1.ControllerRevision, present runnerapi.AppSpec) (runnerapi.AppSpec, error) {
 	tree, err := decodeContent(r.Data.Raw)
 	if err != nil {
@@ -81,8 +81,8 @@ func restored(r *appsv1.ControllerRevision, present runnerapi.AppSpec) (runnerap
 	return spec, err
 }
 
-// revisionsOf are the App's, oldest first, from the API server: they are needed
-// when something is written, which is seldom, so no cache holds them.
+// revisionsOf returns the App's revisions, oldest first, from the API server. They are needed only
+// for writes, which are rare, so they are not cached.
 func (e *Engine) revisionsOf(ctx context.Context, a *App) ([]appsv1.ControllerRevision, error) {
 	var list appsv1.ControllerRevisionList
 	err := e.live.List(ctx, &list, client.InNamespace(a.Namespace), client.MatchingLabels(managed.AppLabels(a.Name)), client.Limit(maxRevisions))
@@ -95,10 +95,9 @@ func (e *Engine) revisionsOf(ctx context.Context, a *App) ([]appsv1.ControllerRe
 	return own, nil
 }
 
-// revise makes sure that the App's spec is kept as a revision, and answers all
-// revisions up to it: the last is the one that holds. The reconciler calls it,
-// and who cannot wait for that; the name, which has the generation, makes them
-// agree.
+// revise stores the App's spec as a revision if needed, and returns all revisions up to it: the
+// last one is current. The reconciler calls it, and so does any caller that cannot wait for that.
+// The name contains the generation, so all callers agree.
 func (e *Engine) revise(ctx context.Context, a *App) ([]appsv1.ControllerRevision, error) {
 	all, err := e.revisionsOf(ctx, a)
 	if err != nil {
@@ -130,8 +129,8 @@ func (e *Engine) revise(ctx context.Context, a *App) ([]appsv1.ControllerRevisio
 	return all, e.prune(ctx, a, all)
 }
 
-// keepUnseen keeps, before something else is written, the spec that is there:
-// the reconciler, which keeps all others, may not have come to it yet.
+// keepUnseen stores the current spec before another one is written: the reconciler, which stores
+// all others, may not have seen it yet.
 func (e *Engine) keepUnseen(ctx context.Context, a *App, opts runnerapi.WriteOptions) error {
 	if opts.DryRun || a.Status.ObservedGeneration >= a.Generation {
 		return nil
@@ -174,8 +173,8 @@ func newRevision(a *App, before, now map[string]any) (*appsv1.ControllerRevision
 	}, nil
 }
 
-// prune deletes the oldest revisions beyond the limit, but neither the one that
-// holds nor the one that an automatic rollback would go to.
+// prune deletes the oldest revisions beyond the limit. It keeps the current one and the one that an
+// automatic rollback would restore.
 func (e *Engine) prune(ctx context.Context, a *App, all []appsv1.ControllerRevision) error {
 	limit := int(ptr.Deref(a.Spec.RevisionHistoryLimit, runnerapi.DefaultRevisionHistory))
 	for i := range all[:max(len(all)-limit, 0)] {
@@ -190,7 +189,7 @@ func (e *Engine) prune(ctx context.Context, a *App, all []appsv1.ControllerRevis
 	return nil
 }
 
-// forgetRevisions deletes all of a deleted App's.
+// forgetRevisions deletes all revisions of a deleted App.
 func (e *Engine) forgetRevisions(ctx context.Context, a *App) error {
 	all, err := e.revisionsOf(ctx, a)
 	if err != nil {
@@ -204,7 +203,7 @@ func (e *Engine) forgetRevisions(ctx context.Context, a *App) error {
 	return nil
 }
 
-// Revisions lists what Rollback can go back to, newest first.
+// Revisions returns the revisions that Rollback can return to, newest first.
 func (e *Engine) Revisions(ctx context.Context, key runnerapi.Key) ([]runnerapi.Revision, error) {
 	if err := e.admit(ctx, key.Namespace); err != nil {
 		return nil, err
@@ -236,15 +235,15 @@ func describeRevision(r *appsv1.ControllerRevision) runnerapi.Revision {
 		out.Image, _ = tree["image"].(string)
 	}
 	if raw := r.Annotations[managed.Changes]; raw != "" && json.Unmarshal([]byte(raw), &out.Changes) != nil {
-		out.Changes = []runnerapi.Change{} // somebody edited it
+		out.Changes = []runnerapi.Change{} // the annotation was edited
 	}
-	out.Restores, _ = strconv.ParseInt(r.Annotations[managed.Restores], 10, 64) // 0 where there is none
+	out.Restores, _ = strconv.ParseInt(r.Annotations[managed.Restores], 10, 64) // 0 if there is none
 	out.Undid, _ = strconv.ParseInt(r.Annotations[managed.Undid], 10, 64)
 	return out
 }
 
-// revisionNow is the number of the revision that holds, which it keeps where
-// nobody has.
+// revisionNow returns the number of the current revision, which it stores if the reconciler has
+// not.
 func (e *Engine) revisionNow(ctx context.Context, a *App) (int64, error) {
 	if a.Status.ObservedGeneration == a.Generation && a.Status.Revision != 0 {
 		return a.Status.Revision, nil

@@ -19,8 +19,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// Rollback goes back to a revision, as a new revision. By default it goes
-// to the one before, and doing that twice is not doing it once.
+// Rollback returns to a revision and stores that as a new revision. By default it returns to the
+// previous one; doing that twice restores the original spec.
 func (e *Engine) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.RollbackTo, opts runnerapi.WriteOptions) (runnerapi.App, error) {
 	e.traces.note(ctx, key)
 	if err := e.admit(ctx, key.Namespace); err != nil {
@@ -54,7 +54,7 @@ func (e *Engine) Rollback(ctx context.Context, key runnerapi.Key, to runnerapi.R
 	return a.Wire(), nil
 }
 
-// pick finds the revision to go back to.
+// pick finds the revision to return to.
 func pick(all []appsv1.ControllerRevision, number int64) (*appsv1.ControllerRevision, error) {
 	if number == 0 {
 		if len(all) < 2 {
@@ -95,16 +95,15 @@ func (e *Engine) goBack(ctx context.Context, a *App, to *appsv1.ControllerRevisi
 	return e.update(ctx, a, spec, opts)
 }
 
-// undo takes back a rollout that failed, where the App asks for it and there is
-// something to go back to. It does so once: what it goes back to was healthy,
-// and is not taken back again.
+// undo reverts a failed rollout if the App asks for it and there is a revision to return to. It
+// does so once: that revision was healthy, and is not reverted again.
 func (e *Engine) undo(ctx context.Context, a *App) error {
 	if !failedRollout(a) {
 		return nil
 	}
 	fresh, err := e.getLive(ctx, a.key())
 	if err != nil || fresh.UID != a.UID || fresh.Generation != a.Generation {
-		return client.IgnoreNotFound(err) // somebody wrote meanwhile; that is looked at anew
+		return client.IgnoreNotFound(err) // another client wrote meanwhile, which causes a new look
 	}
 	all, err := e.revisionsOf(ctx, fresh)
 	if err != nil {
@@ -119,7 +118,7 @@ func (e *Engine) undo(ctx context.Context, a *App) error {
 		return err
 	}
 	reason := a.Status.Diagnosis.DeepCopy()
-	reason.LastLines = nil // what it wrote is nobody's business for longer than needed
+	reason.LastLines = nil // the program's output is not kept longer than needed
 	u := &runnerapi.Undone{Revision: a.Status.Revision, Generation: a.Generation, Restored: all[i].Revision, Diagnosis: reason}
 	err = e.goBack(ctx, fresh, &all[i], note{Undone: u}, runnerapi.WriteOptions{})
 	if apierrors.IsConflict(err) {
@@ -132,28 +131,28 @@ func (e *Engine) undo(ctx context.Context, a *App) error {
 	return err
 }
 
-// failedRollout says whether the App's newest revision failed before it was
-// ever healthy, and is to be taken back.
+// failedRollout reports whether the App's newest revision failed before it was ever healthy, and
+// must be reverted.
 func failedRollout(a *App) bool {
 	s := a.Status
 	if a.Spec.Rollback != runnerapi.RollbackOnFailure || a.Spec.IsPaused() || !a.observed() || s.Diagnosis == nil {
 		return false
 	}
 	if a.Spec.Type.Runs() {
-		return false // a run that failed is told of; an older one would only run again
+		return false // a failed run is reported; an older spec would only run again
 	}
 	if s.Diagnosis.Object == "namespace/"+a.Namespace {
-		return false // no spec is at fault when the namespace is not the agent's
+		return false // the spec is not at fault if the namespace is not managed
 	}
 	if s.Diagnosis.Cause == runnerapi.CauseAutoscalingFailed {
-		return false // the pods do well, and an older spec has the same cluster
+		return false // the pods are fine, and an older spec has the same cluster
 	}
 	failed := s.Phase == runnerapi.PhaseFailed || s.Phase == runnerapi.PhaseDegraded
 	return failed && s.Revision > s.StableRevision && a.goesBackTo() > 0
 }
 
-// goesBackTo is the revision that an automatic rollback restores: the newest
-// before this one that was healthy and did not crash later; 0 for none.
+// goesBackTo returns the revision that an automatic rollback restores: the newest one before this
+// that was healthy and did not crash later; 0 for none.
 func (a *App) goesBackTo() int64 {
 	for _, r := range slices.Backward(a.Status.Healthy) {
 		if r < a.Status.Revision {

@@ -17,19 +17,19 @@ import (
 )
 
 const (
-	// catchUpLeases is for how many leases a replica that got the lease may stay behind before it gives the
-	// lease up: another one may know better.
+	// catchUpLeases is for how many leases a replica with the lease may stay behind before it gives
+	// the lease up: another replica may be more up to date.
 	catchUpLeases = 4
-	// slowAfter is when it is said that this takes long.
+	// slowAfter is the time after which a slow takeover is logged.
 	slowAfter = 5 * time.Second
-	// peekAgain is between two looks at the cache while it is behind.
+	// peekAgain is the interval of looks at the cache while it is behind.
 	peekAgain = 50 * time.Millisecond
-	// appsAtOnce bounds what one answer of the API server holds.
+	// appsAtOnce bounds the Apps in one answer of the API server.
 	appsAtOnce = 100
 )
 
-// takeOver has everything looked at when this replica becomes the leader: what
-// happened before was the former leader's business.
+// takeOver reconciles everything when this replica becomes the leader: what happened before was the
+// former leader's task.
 func (e *Engine) takeOver(ctx context.Context) error {
 	for {
 		select {
@@ -60,9 +60,9 @@ func (e *Engine) takeOver(ctx context.Context) error {
 	}
 }
 
-// begin has this replica lead as soon as it knows the Apps as its predecessor left them. Of an App that
-// the former leader has taken down, and told the end of, it would tell that it is there, and make its
-// objects anew, if its cache had not heard of that yet.
+// begin makes this replica lead as soon as it knows the Apps as its predecessor left them.
+// Otherwise a cache that is behind could show an App that the former leader has already removed and
+// announced as gone. This replica would then announce the App again and recreate its objects.
 func (e *Engine) begin(r *reign) bool {
 	ctx, cancel := context.WithTimeout(r.ctx, catchUpLeases*e.leadership.duration)
 	defer cancel()
@@ -79,8 +79,8 @@ func (e *Engine) begin(r *reign) bool {
 	return true
 }
 
-// catchUp waits until the cache has the Apps as they are in the cluster by now, or newer. One of the agent's namespaces
-// that was deleted, and its rights with it, must not keep it from leading in the others.
+// catchUp waits until the cache has the Apps as they are in the cluster by now, or newer. A deleted
+// namespace, where the agent has lost its rights, must not keep it from leading in the others.
 func (e *Engine) catchUp(ctx context.Context) error {
 	scope := e.cfg.Namespaces
 	if len(scope) == 0 {
@@ -107,7 +107,8 @@ func (e *Engine) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// until tries until that succeeds or ctx ends, and then answers what was in the way. When it was slow to come it is said once.
+// until retries until try succeeds or ctx ends, and then returns the last error. It logs once if
+// that is slow.
 func (e *Engine) until(ctx context.Context, pause time.Duration, slow *time.Time, try func() error) error {
 	for {
 		err := try()
@@ -124,14 +125,14 @@ func (e *Engine) until(ctx context.Context, pause time.Duration, slow *time.Time
 	}
 }
 
-// census is which Apps there were in a namespace, or in all, at one moment.
+// census lists the Apps that existed in a namespace, or in all, at one moment.
 type census struct {
 	namespace string
 	version   string               // the moment
 	apps      map[types.UID]string // the version of each
 }
 
-// count reads from the API server which Apps there are.
+// count reads from the API server which Apps exist.
 func (e *Engine) count(ctx context.Context, namespace string) (*census, error) {
 	c := &census{namespace: namespace, apps: map[types.UID]string{}}
 	for more := ""; ; {
@@ -150,7 +151,7 @@ func (e *Engine) count(ctx context.Context, namespace string) (*census, error) {
 	}
 }
 
-// reached says what the cache has of before the census.
+// reached returns what the cache still has from the time before the census.
 func (e *Engine) reached(ctx context.Context, c *census) error {
 	var cached List
 	if err := e.cached.List(ctx, &cached, client.InNamespace(c.namespace), untouched); err != nil {
@@ -169,8 +170,9 @@ func (e *Engine) reached(ctx context.Context, c *census) error {
 	return nil
 }
 
-// outdates says whether an App is of before the census: no newer, and not one that was there. An App
-// that is missing in the cache does no harm: nothing is told of it before it is there.
+// outdates reports whether a cached App is older than the census: no newer version, and not one
+// that was counted. An App that is missing from the cache does no harm: the replica announces
+// nothing about it until it is there.
 func (c *census) outdates(a *App) (bool, error) {
 	if c.apps[a.UID] == a.ResourceVersion {
 		return false, nil

@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// maxAwaited bounds the watches at a time. What is over it is asked for again,
-	// ever later.
+	// maxAwaited bounds the watches at a time. Apps beyond that are checked again at growing
+	// intervals.
 	maxAwaited = 100
 	awaitFor   = time.Minute
 )
 
-// tidings has an App looked at again as soon as the cluster says something of
-// one of its objects that it says in events alone. There is a watch only while
-// the diagnosis hangs on one, of one object's events, and for a minute: one of
-// all events would bring every event of the cluster, and need the right to it.
+// Each event watch reconciles an App as soon as the cluster reports something about one of its
+// objects that it reports only in events. A watch exists only while a diagnosis depends on it, for
+// one object's events, and for a minute. A watch of all events would receive every event of the
+// cluster, and need the right to do so.
 type tidings struct {
 	events  corev1client.EventsGetter
 	resync  chan<- crevent.TypedGenericEvent[*App]
@@ -40,22 +40,21 @@ func newTidings(events corev1client.EventsGetter, resync chan<- crevent.TypedGen
 	return &tidings{events: events, resync: resync, running: map[string]bool{}}
 }
 
-// Start makes tidings a manager.Runnable. It returns when ctx has ended and so
-// have all watches.
+// Start implements manager.Runnable. It returns after ctx and all watches have ended.
 func (w *tidings) Start(ctx context.Context) error {
 	w.mu.Lock()
 	w.until = ctx
 	w.mu.Unlock()
 	<-ctx.Done()
 	w.mu.Lock()
-	w.until = nil // no watch begins any more
+	w.until = nil // no new watch begins
 	w.mu.Unlock()
 	w.watches.Wait()
 	return nil
 }
 
-// await has the App looked at when there is an event of one of these reasons
-// that is newer than version, about what is selected.
+// await reconciles the App when there is an event about the selected object, with one of these
+// reasons and newer than version.
 func (w *tidings) await(app runnerapi.Key, of fields.Set, version string, reasons []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -80,7 +79,7 @@ func (w *tidings) await(app runnerapi.Key, of fields.Set, version string, reason
 	})
 }
 
-// comes waits for such an event. Where it cannot, nothing is lost but time.
+// comes waits for such an event. If it fails, the App is only reconciled later.
 func (w *tidings) comes(ctx context.Context, namespace string, of fields.Set, version string, reasons []string) bool {
 	ctx, cancel := context.WithTimeout(ctx, awaitFor)
 	defer cancel()

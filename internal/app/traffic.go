@@ -14,7 +14,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// service is the Service of an App with ports, or nil.
+// service returns the Service of an App with ports, or nil.
 func service(a *App) *corev1.Service {
 	if len(a.Spec.Ports) == 0 {
 		return nil
@@ -26,7 +26,7 @@ func service(a *App) *corev1.Service {
 			Type: corev1.ServiceTypeClusterIP, Selector: managed.AppLabels(a.Name),
 		},
 	}
-	if adopted := a.adoption().Service; len(adopted) > 0 { // pods of before are still there
+	if adopted := a.adoption().Service; len(adopted) > 0 { // the pods from before the adoption are still there
 		s.Spec.Selector = adopted
 	}
 	for _, p := range a.Spec.Ports {
@@ -37,12 +37,11 @@ func service(a *App) *corev1.Service {
 	return s
 }
 
-// headlessName is the name of the Service by which the pods of a StatefulSet
-// have names.
+// headlessName returns the name of the Service that gives the pods of a StatefulSet their names.
 func headlessName(app string) string { return app + "-headless" }
 
-// headless gives the pods of a StatefulSet their names, ready or not: members of
-// a cluster look for each other before they are ready.
+// headless returns the Service that names the pods of a StatefulSet, ready or not: members of a
+// cluster look for each other before they are ready.
 func headless(a *App) *corev1.Service {
 	if a.Spec.Type != runnerapi.TypeStatefulSet {
 		return nil
@@ -63,7 +62,7 @@ func headless(a *App) *corev1.Service {
 	return s
 }
 
-// ingress is the Ingress of an App with hosts, or nil.
+// ingress returns the Ingress of an App with hosts, or nil.
 func ingress(a *App) *networkingv1.Ingress {
 	spec := a.Spec.Ingress
 	if spec == nil {
@@ -84,7 +83,7 @@ func ingress(a *App) *networkingv1.Ingress {
 	return out
 }
 
-// addRule puts the paths of one host into one rule, as ingress controllers want.
+// addRule puts the paths of one host into one rule, as ingress controllers expect.
 func addRule(rules []networkingv1.IngressRule, h runnerapi.IngressHost, a *App) []networkingv1.IngressRule {
 	path := networkingv1.HTTPIngressPath{
 		Path: prefixOf(h), PathType: ptr.To(networkingv1.PathTypePrefix),
@@ -127,8 +126,8 @@ func prefixOf(h runnerapi.IngressHost) string {
 	return h.Path
 }
 
-// publicURLs are where the ingress controller serves the App: not at the hosts that it has no
-// certificate of.
+// publicURLs returns the URLs at which the ingress controller serves the App. It leaves out the
+// hosts without a certificate.
 func publicURLs(a *App, without []string) []string {
 	if a.Spec.Ingress == nil {
 		return nil
@@ -154,7 +153,7 @@ func protocol(p runnerapi.Port) corev1.Protocol {
 	return corev1.Protocol(p.Protocol)
 }
 
-// urls are where the App answers inside the cluster.
+// urls returns the URLs of the App inside the cluster.
 func urls(a *App) []string {
 	var out []string
 	for _, p := range a.Spec.Ports {

@@ -13,11 +13,11 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/app/diagnose"
 )
 
-// unblock gives a StatefulSet's newest spec its chance: Kubernetes waits for
-// every pod to be ready before it replaces the next, and so for ever for one
-// that an older spec broke (kubernetes#67250). Such a pod serves nobody; it is
-// deleted, and comes back with the newest spec. One that only starts slowly is
-// left alone, and so is any while another is on its way.
+// unblock lets a StatefulSet roll out its newest spec. Kubernetes waits for every pod to be ready
+// before it replaces the next. So it waits for ever for a pod that an older spec broke
+// (kubernetes#67250). Such a pod serves no requests, so unblock deletes it, and it comes back with
+// the newest spec. It leaves a pod alone that only starts slowly, and every pod while another one
+// is starting.
 func (e *Engine) unblock(ctx context.Context, a *App, s *appsv1.StatefulSet) error {
 	if !figuresOf(s).seen {
 		return nil

@@ -11,9 +11,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// Events calls emit for the App's state and each change of it until it has
-// settled or, with Follow, until ctx ends. An event's ID is made from the state
-// it tells of, so any replica can tell what a caller has seen already.
+// Events calls emit for the App's state and for each change of it. It ends once the App has settled
+// or, with Follow, once ctx ends. An event's ID is derived from the state, so any replica can
+// recognize what a caller has already seen.
 func (e *Engine) Events(ctx context.Context, key runnerapi.Key, opts runnerapi.EventOptions, emit func(runnerapi.AppEvent) error) error {
 	if err := e.admit(ctx, key.Namespace); err != nil {
 		return err
@@ -50,7 +50,7 @@ func (e *Engine) Events(ctx context.Context, key runnerapi.Key, opts runnerapi.E
 	}
 }
 
-// appEvent is the event that leads from the last one to the App's state.
+// appEvent returns the event that leads from the last one to the App's state.
 func (e *Engine) appEvent(a *App, last runnerapi.AppEvent) runnerapi.AppEvent {
 	w := a.Wire()
 	ev := runnerapi.AppEvent{
@@ -66,8 +66,8 @@ func (e *Engine) appEvent(a *App, last runnerapi.AppEvent) runnerapi.AppEvent {
 	return ev
 }
 
-// sameTrouble says whether two diagnoses are of one thing, whatever figures they
-// tell: how often something restarted is no news.
+// sameTrouble reports whether two diagnoses are about one problem, regardless of the numbers in
+// them: a higher restart count is not a new problem.
 func sameTrouble(a, b *runnerapi.Diagnosis) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -80,11 +80,11 @@ func (e *Engine) removedEvent(last runnerapi.AppEvent) runnerapi.AppEvent {
 	return last
 }
 
-// stateID tells the states of an App apart.
+// stateID identifies a state of an App.
 func stateID(a *App, s runnerapi.AppStatus) string {
 	raw, err := json.Marshal([]any{a.UID, a.Generation, a.restart(), s})
 	if err != nil {
-		return "" // cannot be: it goes over the wire as JSON too
+		return "" // impossible: it is sent as JSON too
 	}
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:12])

@@ -15,7 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// workload is the object that an App's pods come from.
+// workload returns the object that creates the App's pods.
 func workload(a *App) client.Object {
 	switch a.Spec.Type {
 	case runnerapi.TypeStatefulSet:
@@ -41,7 +41,7 @@ func selectorOf(a *App) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: managed.AppLabels(a.Name)}
 }
 
-// minReady is how long a pod has to run before it counts.
+// minReady returns how long a pod must run before it counts.
 func minReady(a *App) int32 {
 	if a.Spec.Probes.Readiness == nil {
 		return settleSeconds
@@ -49,10 +49,10 @@ func minReady(a *App) int32 {
 	return 0
 }
 
-// update is the spec's, or none of it.
+// update returns the update settings of the spec, or empty ones.
 func update(a *App) runnerapi.Update { return ptr.Deref(a.Spec.Update, runnerapi.Update{}) }
 
-// deployment by default starts new pods before it stops old ones.
+// deployment returns a Deployment, which by default starts new pods before it stops old ones.
 func deployment(a *App) *appsv1.Deployment {
 	strategy := appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
 	if u := update(a); u.Strategy != "Recreate" {
@@ -75,8 +75,8 @@ func deployment(a *App) *appsv1.Deployment {
 	}
 }
 
-// statefulSet keeps its pods' volumes whatever becomes of it: what they hold
-// cannot be made again.
+// statefulSet returns a StatefulSet. Its pods' volumes outlive it in every case, because their data
+// cannot be recreated.
 func statefulSet(a *App) *appsv1.StatefulSet {
 	return &appsv1.StatefulSet{
 		TypeMeta:   appsMeta("StatefulSet"),
@@ -100,7 +100,7 @@ func daemonSet(a *App) *appsv1.DaemonSet {
 	u := update(a)
 	unavailable := "1"
 	if surge := amount(u.MaxSurge); surge != nil && surge.String() != "0" && surge.String() != "0%" {
-		unavailable = "0" // Kubernetes takes only one of them
+		unavailable = "0" // Kubernetes allows only one of them
 	}
 	return &appsv1.DaemonSet{
 		TypeMeta:   appsMeta("DaemonSet"),
@@ -165,9 +165,8 @@ func cronJob(a *App) *batchv1.CronJob {
 	return out
 }
 
-// runKey tells one run of a Job from the next: by what the spec says and by
-// restarts. It does not hang on how this agent builds a Job, or an agent of
-// another version would run it again.
+// runKey identifies a run of a Job by its spec and restarts. It does not depend on how this agent
+// builds a Job: otherwise an agent of another version would run it again.
 func runKey(a *App) string {
 	spec := a.Spec.DeepCopy()
 	spec.Replicas, spec.Schedule = nil, nil

@@ -14,31 +14,30 @@ import (
 	"strings"
 )
 
-// Extraction takes a stream's files out to a directory.
+// Extraction extracts a stream's files into a directory.
 type Extraction struct {
-	// Root is what nothing gets out of.
+	// Root is the directory that nothing leaves.
 	Root *os.Root
-	// From is the name that all of the stream's have to begin with, and To is what it
-	// becomes below Root. "." is Root itself, or all names.
+	// From is the prefix that all of the stream's names must have, and To is what replaces it below
+	// Root. "." is Root itself, or all names.
 	From, To string
 	Limits   Limits
 	Tally    *Tally
-	// LeftOut is told of what is not taken, such as a device, or a link to somewhere else.
+	// LeftOut is called for what is skipped, such as a device, or a link to another place.
 	LeftOut func(name, why string)
 
 	entries int64
-	open    []directory // those on the way to the current entry, the innermost last
+	open    []directory // those on the path to the current entry, the innermost last
 }
 
-// directory gets its mode and time when nothing more is put into it.
+// directory gets its mode and time once nothing more is put into it.
 type directory struct {
 	name   string
-	header *tar.Header // nil for one that the stream has not told of
+	header *tar.Header // nil for one without an entry in the stream
 }
 
-// Extract returns at the stream's end, or with the first thing that must not be or cannot
-// be done; what was written before stays. A file appears when it is complete, in place of
-// the one that was there.
+// Extract returns at the stream's end, or with the first entry that is refused or fails; what was
+// written before stays. A file appears when it is complete, in place of the previous one.
 func (x *Extraction) Extract(r io.Reader) error {
 	in := tar.NewReader(r)
 	for {
@@ -55,7 +54,7 @@ func (x *Extraction) Extract(r io.Reader) error {
 	}
 }
 
-// trailer reads on to the stream's end, so that whoever sends it ends well.
+// trailer reads on to the stream's end, so that its sender ends without an error.
 func trailer(r io.Reader) error {
 	n, err := io.Copy(io.Discard, io.LimitReader(r, maxTrailer+1))
 	switch {
@@ -101,7 +100,7 @@ func (x *Extraction) entry(header *tar.Header, contents io.Reader) error {
 	return nil
 }
 
-// place is where an entry belongs, below Root.
+// place returns the place of an entry, below Root.
 func (x *Extraction) place(name string) (string, error) {
 	switch {
 	case name == "" || len(name) > maxName:
@@ -126,7 +125,7 @@ func (x *Extraction) place(name string) (string, error) {
 	return path.Join(x.To, rest), nil
 }
 
-// enter makes the directories down to name. Links are not followed on the way.
+// enter creates the directories down to name. It does not follow links on the path.
 func (x *Extraction) enter(name string) error {
 	below := "."
 	for part := range strings.SplitSeq(name, "/") {
@@ -162,12 +161,12 @@ func (x *Extraction) directory(name string, header *tar.Header) error {
 		return err
 	}
 	if name == "." {
-		return nil // it is the caller's
+		return nil // it belongs to the caller
 	}
 	last := &x.open[len(x.open)-1]
 	if last.header == nil {
 		x.Tally.others.Add(1)
-		// It has to be open to its owner until all is in it.
+		// Its owner needs access until all is in it.
 		if err := x.Root.Chmod(name, mode(header)|0o700); err != nil {
 			return err
 		}
@@ -176,7 +175,7 @@ func (x *Extraction) directory(name string, header *tar.Header) error {
 	return nil
 }
 
-// leave finishes the directories that name is not below.
+// leave finishes the directories that do not contain name.
 func (x *Extraction) leave(name string) error {
 	for len(x.open) > 0 {
 		d := x.open[len(x.open)-1]
@@ -194,7 +193,8 @@ func (x *Extraction) leave(name string) error {
 	return nil
 }
 
-// mode is what is kept of an entry's: nobody becomes somebody else by a copy.
+// mode keeps only the permission bits of an entry, so that a copy gives no program another
+// identity.
 func mode(header *tar.Header) fs.FileMode { return header.FileInfo().Mode().Perm() }
 
 func (x *Extraction) finish(name string, header *tar.Header) error {
@@ -233,9 +233,9 @@ func (x *Extraction) file(name string, header *tar.Header, contents io.Reader) e
 	return nil
 }
 
-// symlink makes links that stay below To whatever lies on their way. That is so if
-// nothing but the start of a link's target leads up: it starts in a true directory, leads up
-// to another one, and down from there over entries of which the same holds.
+// symlink creates links that stay below To, in every state of the path. That holds if only the
+// start of a link's target leads up. The link starts in a real directory and leads up to another
+// one. From there it leads down over entries for which the same holds.
 func (x *Extraction) symlink(name string, header *tar.Header) error {
 	if why := strays(name, x.To, header.Linkname); why != "" {
 		x.LeftOut(header.Name, fmt.Sprintf("it is a link to %q, %s", clip(header.Linkname), why))
@@ -244,7 +244,7 @@ func (x *Extraction) symlink(name string, header *tar.Header) error {
 	return x.replace(name, func() error { return x.Root.Symlink(header.Linkname, name) })
 }
 
-// strays says why a link leads elsewhere, or nothing.
+// strays returns why a link leads elsewhere, or an empty string.
 func strays(name, top, target string) string {
 	if target == "" || len(target) > maxName || strings.ContainsAny(target, "\x00\\") {
 		return "which is no name"
@@ -300,7 +300,7 @@ func (x *Extraction) hardLink(name string, header *tar.Header) error {
 	return x.replace(name, func() error { return x.Root.Link(first, name) })
 }
 
-// replace makes something in place of the file or link that is there.
+// replace creates something in place of an existing file or link.
 func (x *Extraction) replace(name string, with func() error) error {
 	if info, err := x.Root.Lstat(name); err == nil {
 		if info.IsDir() {
@@ -317,7 +317,7 @@ func (x *Extraction) replace(name string, with func() error) error {
 	return nil
 }
 
-// ExtractFile writes the contents of the stream's one file to w.
+// ExtractFile writes the contents of the stream's single file to w.
 func ExtractFile(r io.Reader, w io.Writer, t *Tally) error {
 	in := tar.NewReader(r)
 	header, err := in.Next()

@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// Packing puts files into a stream.
+// Packing writes files into a stream.
 type Packing struct {
 	Root *os.Root
-	// From is the name below Root of the file or directory, and To what it is called in
-	// the stream. "." is Root itself.
+	// From is the name below Root of the file or directory, and To is its name in the stream. "."
+	// is Root itself.
 	From, To string
 	Tally    *Tally
-	// LeftOut is told of what is not put in, such as a socket, or what cannot be read.
+	// LeftOut is called for what is skipped, such as a socket, or an unreadable file.
 	LeftOut func(name, why string)
 }
 
-// Pack writes the stream and its end. Symbolic links go in as links, files with their mode
-// and time to the second. Whose they are stays here.
+// Pack writes the stream and its end. Symbolic links are written as links, files with their mode
+// and time to the second. It omits the owner.
 func (p *Packing) Pack(ctx context.Context, w io.Writer) error {
 	out := tar.NewWriter(w)
 	err := fs.WalkDir(p.Root.FS(), p.From, func(name string, entry fs.DirEntry, err error) error {
@@ -83,7 +83,7 @@ func (p *Packing) header(out *tar.Writer, name string, info fs.FileInfo, link st
 	if info.IsDir() {
 		h.Name += "/"
 	}
-	// The one format for long names and large files that each tar reads.
+	// The one format for long names and large files that every tar reads.
 	h.Format = tar.FormatGNU
 	h.ModTime = h.ModTime.Truncate(time.Second)
 	h.AccessTime, h.ChangeTime = time.Time{}, time.Time{}
@@ -93,7 +93,7 @@ func (p *Packing) header(out *tar.Writer, name string, info fs.FileInfo, link st
 	return nil
 }
 
-// anonymous is a file of nobody: tar.FileInfoHeader looks its owner up otherwise.
+// anonymous is a file without an owner, whom tar.FileInfoHeader would look up otherwise.
 type anonymous struct{ fs.FileInfo }
 
 // Sys implements fs.FileInfo.
@@ -114,7 +114,7 @@ func (p *Packing) file(out *tar.Writer, name string) error {
 	if err := p.header(out, name, info, ""); err != nil {
 		return err
 	}
-	// A file that grows meanwhile is as large as it was; there is no way for one that shrinks.
+	// A file that grows meanwhile is written in its old size; one that shrinks is an error.
 	was := p.Tally.Bytes()
 	if err := p.Tally.contents(out, io.LimitReader(file, info.Size())); err != nil {
 		return fmt.Errorf("%s: %w", name, err)

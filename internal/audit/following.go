@@ -7,9 +7,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// Following are the lines after a head that somebody else has, at most limit, for
-// him to keep. broken says that the log does not lead on from there; then they
-// are its last ones.
+// Following returns at most limit lines after the head that another party has, for that party to
+// store. broken reports that the log does not continue that head; the lines are then the log's last
+// ones.
 func Following(ctx context.Context, s Store, head runnerapi.AuditHead, limit int) (lines []string, broken bool, err error) {
 	if lines, err := next(ctx, s, head, limit); err != nil || len(lines) > 0 {
 		return lines, false, err
@@ -18,7 +18,7 @@ func Following(ctx context.Context, s Store, head runnerapi.AuditHead, limit int
 	if err != nil {
 		return nil, false, fmt.Errorf("audit: %w", err)
 	}
-	from := 0 // the batch that has the head, or comes after it
+	from := 0 // the batch that contains the head, or follows it
 	for i, first := range all {
 		if first <= head.Seq {
 			from = i
@@ -51,8 +51,8 @@ func Following(ctx context.Context, s Store, head runnerapi.AuditHead, limit int
 	return lines, true, err
 }
 
-// next are the lines after a head at a batch's end, which is where it mostly is:
-// then the whole log need not be listed.
+// next returns the lines after a head at a batch's end. That is the usual case, which avoids
+// listing the whole log.
 func next(ctx context.Context, s Store, head runnerapi.AuditHead, limit int) ([]string, error) {
 	var lines []string
 	for {
@@ -70,7 +70,7 @@ func next(ctx context.Context, s Store, head runnerapi.AuditHead, limit int) ([]
 	}
 }
 
-// newest are the last lines, oldest first.
+// newest returns the last lines, oldest first.
 func newest(ctx context.Context, s Store, all []int64, limit int) ([]string, error) {
 	var lines []string
 	for i := len(all) - 1; i >= 0 && len(lines) < limit; i-- {
@@ -87,7 +87,7 @@ func newest(ctx context.Context, s Store, all []int64, limit int) ([]string, err
 	return lines[max(0, len(lines)-limit):], nil
 }
 
-// get reads a batch; one that is damaged is empty, which is Verify's to tell.
+// get reads a batch. A damaged one is empty, which Verify reports.
 func get(ctx context.Context, s Store, first int64) (batch, error) {
 	text, err := s.Get(ctx, first)
 	if err != nil {

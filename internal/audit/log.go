@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// queueLength is how many records may wait to be kept: a cluster that is away
-	// for a while. What is more is counted.
+	// queueLength is how many records may wait to be stored, which covers a short outage of the
+	// cluster. Further records are only counted.
 	queueLength = 1024
-	// gather is how long a record waits for others to be kept with.
+	// gather is how long a record waits for others that are stored together with it.
 	gather = 100 * time.Millisecond
-	// writeTimeout bounds one write, flushTimeout all that are left at the end.
+	// writeTimeout bounds one write, flushTimeout all remaining writes at the end.
 	writeTimeout, flushTimeout = 10 * time.Second, 5 * time.Second
 	retryMin, retryMax         = 100 * time.Millisecond, 10 * time.Second
 	// sweepEvery is after how many batches old ones are removed.
@@ -33,23 +33,23 @@ type Log struct {
 	replica string
 	log     zerolog.Logger
 	queue   chan entry
-	lost    atomic.Int64 // not told of in the log yet
+	lost    atomic.Int64 // not yet reported in the log
 	dropped atomic.Int64 // since the start
 	grown   chan struct{}
-	hurry   chan struct{} // somebody waits for a record to be kept
+	hurry   chan struct{} // a caller waits for its record
 
-	// Run's alone.
+	// Only Run uses these.
 	head    runnerapi.AuditHead
 	known   bool
 	written int
-	tried   *attempt // whose answer did not come
+	tried   *attempt // its answer did not arrive
 }
 
-// entry is a record that is to be kept.
+// entry is a record that is to be stored.
 type entry struct {
 	record runnerapi.AuditRecord
-	// kept is closed once it is; gone is closed when nobody waits for that any more. Both are
-	// nil where nobody does.
+	// kept is closed once the record is stored; gone is closed once the caller no longer waits for
+	// that. Both are nil if no caller waits.
 	kept chan<- struct{}
 	gone <-chan struct{}
 }
@@ -63,7 +63,7 @@ type attempt struct {
 
 var _ runnerapi.Auditor = (*Log)(nil)
 
-// New is a log in that store, written by that replica once Run is called.
+// New returns a log in that store, which that replica writes once Run is called.
 func New(store Store, replica string, log zerolog.Logger) *Log {
 	return &Log{
 		store: store, replica: replica, log: log,
@@ -82,8 +82,8 @@ func (l *Log) Record(r runnerapi.AuditRecord) {
 	}
 }
 
-// Keep implements runnerapi.Auditor. A record that nobody waits for any more is kept only if
-// its turn has come by then.
+// Keep implements runnerapi.Auditor. If the caller stops waiting, the record is stored only if its
+// turn has come by then.
 func (l *Log) Keep(ctx context.Context, r runnerapi.AuditRecord) error {
 	r.Replica = l.replica
 	kept := make(chan struct{})
@@ -104,16 +104,16 @@ func (l *Log) Keep(ctx context.Context, r runnerapi.AuditRecord) error {
 	}
 }
 
-// Waiting is how many records are still to be kept.
+// Waiting returns how many records are still to be stored.
 func (l *Log) Waiting() int { return len(l.queue) }
 
-// Lost is how many records could not be kept since the start.
+// Lost returns how many records could not be stored since the start.
 func (l *Log) Lost() int64 { return l.dropped.Load() }
 
-// Grown gets a value after records were kept.
+// Grown returns a channel that gets a value after records were stored.
 func (l *Log) Grown() <-chan struct{} { return l.grown }
 
-// Run keeps records until ctx ends, and then those that wait.
+// Run stores records until ctx ends, and then those that wait.
 func (l *Log) Run(ctx context.Context) error {
 	for {
 		select {
@@ -126,7 +126,7 @@ func (l *Log) Run(ctx context.Context) error {
 	}
 }
 
-// gather waits a moment for records that can be kept together, unless somebody waits for one.
+// gather waits a moment for records that can be stored together, unless a caller waits for one.
 func (l *Log) gather(ctx context.Context, first entry) []entry {
 	all := []entry{first}
 	timer := time.NewTimer(gather)
@@ -147,7 +147,7 @@ func (l *Log) gather(ctx context.Context, first entry) []entry {
 	return all
 }
 
-// waiting adds the records that wait already.
+// waiting adds the records that already wait.
 func (l *Log) waiting(all []entry) []entry {
 	for len(l.queue) > 0 && len(all) < maxBatch {
 		all = append(all, <-l.queue)
@@ -163,8 +163,7 @@ func (l *Log) flush(ctx context.Context) {
 	}
 }
 
-// keep writes records until it succeeds. When ctx ends before, there is one last
-// try.
+// keep writes records until it succeeds. If ctx ends before that, there is one last try.
 func (l *Log) keep(ctx context.Context, entries []entry) {
 	entries = slices.DeleteFunc(entries, entry.given)
 	if len(entries) == 0 {
@@ -212,7 +211,7 @@ func (l *Log) keep(ctx context.Context, entries []entry) {
 	}
 }
 
-// given reports whether an entry was given up by who waited for it.
+// given reports whether the entry's caller gave it up.
 func (e entry) given() bool {
 	select {
 	case <-e.gone: // nil blocks
@@ -222,7 +221,7 @@ func (e entry) given() bool {
 	}
 }
 
-// write puts a batch behind the last one, whoever wrote that.
+// write appends a batch to the last one, of any replica.
 func (l *Log) write(ctx context.Context, all []runnerapi.AuditRecord) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -250,15 +249,15 @@ func (l *Log) write(ctx context.Context, all []runnerapi.AuditRecord) error {
 			l.head, l.tried = b.head, nil
 			return nil
 		}
-		// Another replica was first, or this one was and did not hear of it.
+		// Another replica was first, or this one was and got no answer.
 		if l.known, err = l.catchUp(ctx); err != nil {
 			return err
 		}
 	}
 }
 
-// catchUp moves on over the batch that another replica has put where this one
-// meant to. It answers false when that makes no sense: then the end is looked for.
+// catchUp moves past the batch that another replica has written where this one meant to. It returns
+// false if that batch is invalid: then the end is searched for.
 func (l *Log) catchUp(ctx context.Context) (bool, error) {
 	b, err := get(ctx, l.store, l.head.Seq+1)
 	if err != nil || len(b.lines) == 0 || b.first.Prev != l.head.Hash {
@@ -268,8 +267,8 @@ func (l *Log) catchUp(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// carriedOut says whether a write whose answer did not come was carried out all
-// the same: its records must not come twice.
+// carriedOut reports whether a write without an answer was carried out: its records must not be
+// written twice.
 func (l *Log) carriedOut(ctx context.Context) (bool, error) {
 	if l.tried == nil {
 		return false, nil
@@ -302,8 +301,8 @@ func (l *Log) sweep(ctx context.Context) error {
 	return nil
 }
 
-// Head is the end of the log in a store. Where the last batch is damaged the log
-// goes on behind it, and Verify tells.
+// Head returns the end of the log in a store. If the last batch is damaged, the log continues after
+// it, and Verify reports that.
 func Head(ctx context.Context, s Store) (runnerapi.AuditHead, error) {
 	all, err := s.List(ctx)
 	if err != nil || len(all) == 0 {
@@ -326,8 +325,8 @@ func (l *Log) Audit(ctx context.Context, after int64, limit int) (runnerapi.Audi
 	return Read(ctx, l.store, after, limit)
 }
 
-// Read reads records after a number, oldest first; the last ones when it is
-// negative. What is damaged is left out: Verify tells of it.
+// Read returns records after a number, oldest first; the last ones if the number is negative. It
+// leaves out damaged ones, which Verify reports.
 func Read(ctx context.Context, s Store, after int64, limit int) (runnerapi.AuditList, error) {
 	var list runnerapi.AuditList
 	all, err := s.List(ctx)

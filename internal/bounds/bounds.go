@@ -1,7 +1,7 @@
-// Package bounds says what an object has to be that the agent applies for somebody, be it
-// of a set of manifests, of a Git source or of a chart, and whatever a policy allows:
-// nothing by which the agent's own role, its customer's policy, or what it knows its
-// objects by could be changed.
+// Package bounds defines which objects the agent applies on behalf of others, from sets of
+// manifests, Git sources and charts. Regardless of the policy, no such object may change the
+// agent's own role, the cluster owner's policy, or the marks by which the agent identifies its
+// objects.
 package bounds
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// Names that the agent and Helm keep for ConfigMaps and Secrets of their own.
+// Names that the agent and Helm reserve for ConfigMaps and Secrets of their own.
 const (
 	Inventory   = "pipeops-set-"     // prefix of a set's inventory
 	ReleaseLock = "pipeops-release-" // prefix of a release's lock
@@ -23,15 +23,15 @@ const (
 
 const ownDomain = "pipeops.io"
 
-// Agent is whose objects are looked at.
+// Agent identifies the agent on whose behalf objects are checked.
 type Agent struct {
 	Namespace      string
 	ServiceAccount string // pipeops-agent when empty
 }
 
-// closedGroups are API groups no object of which is applied, with the reason: through each
-// of them the agent's rights or its customer's policy could be changed, or the agent be
-// made somebody else.
+// closedGroups are API groups whose objects are never applied, with the reason. Through each of
+// them, a caller could change the agent's rights or the cluster owner's policy, or give the agent
+// another identity.
 var closedGroups = map[string]string{
 	"admissionregistration.k8s.io": "through admission the policy and the rights that bound the agent could be changed",
 	"apiregistration.k8s.io":       "whoever serves an API group answers for it, to the agent too",
@@ -41,8 +41,8 @@ var closedGroups = map[string]string{
 	"metrics.k8s.io":               "it is only to be read",
 }
 
-// Check refuses an object that nobody applies through the agent. Whether its namespace is
-// one that the agent manages is asked by who knows it.
+// Check refuses an object that may not be applied through the agent. The caller checks whether its
+// namespace is managed.
 func (a Agent) Check(u *unstructured.Unstructured) error {
 	gvk := u.GroupVersionKind()
 	group, kind := gvk.Group, Kind(gvk)
@@ -72,9 +72,9 @@ func (a Agent) Check(u *unstructured.Unstructured) error {
 	return marks(u)
 }
 
-// CheckRemoval refuses to remove an object that a release holds: only what the agent lives
-// by, and what takes others' with it. Whatever else Check refuses may go with the release
-// that it belongs to: it is by making or changing it that somebody would gain something.
+// CheckRemoval refuses the removal of a release's object only if the agent depends on the object,
+// or if the removal takes objects of others with it. Everything else that Check refuses may be
+// removed with its release: only making or changing such an object would give an attacker anything.
 func (a Agent) CheckRemoval(u *unstructured.Unstructured) error {
 	kind := Kind(u.GroupVersionKind())
 	switch {
@@ -94,7 +94,7 @@ func stays(reason string) error {
 	return problem.Errorf(problem.Forbidden, "the owner of the cluster can do it with helm", "the agent removes no such object: %s", reason)
 }
 
-// Kind is a kind as a policy names it: KIND or KIND.GROUP.
+// Kind returns a kind as a policy names it: KIND or KIND.GROUP.
 func Kind(gvk schema.GroupVersionKind) string {
 	if gvk.Group == "" {
 		return gvk.Kind
@@ -127,7 +127,7 @@ func (a Agent) namespace(u *unstructured.Unstructured) error {
 	return nil
 }
 
-// name refuses names by which the agent, or Helm, finds what it keeps.
+// name refuses names by which the agent, or Helm, finds its own objects.
 func name(kind, name string) error {
 	const fix = "choose another name"
 	switch {
@@ -143,7 +143,7 @@ func name(kind, name string) error {
 	return nil
 }
 
-// marks refuses labels and annotations by which the agent knows its own objects.
+// marks refuses labels and annotations by which the agent identifies its own objects.
 func marks(u *unstructured.Unstructured) error {
 	for _, given := range []map[string]string{u.GetLabels(), u.GetAnnotations()} {
 		for key, value := range given {

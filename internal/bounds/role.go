@@ -10,12 +10,13 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// everybody are groups that the agent's ServiceAccount is in.
+// The groups that contain the agent's ServiceAccount.
 var everybody = map[string]bool{"system:serviceaccounts": true, "system:authenticated": true}
 
-// role refuses what would change the agent's own rights, have it change them, or grant what
-// it grants nobody. The agent's admission policy (deployments/agent/policy.yaml) says the
-// same to the agent; here it is said before anything is done, and of agents without one.
+// role refuses an object that would change the agent's own rights, let the agent change them, or
+// grant rights that the agent never grants. The agent's admission policy
+// (deployments/agent/policy.yaml) enforces the same. This check comes before any action, and also
+// holds without that policy.
 func (a Agent) role(u *unstructured.Unstructured) error {
 	if strings.HasPrefix(u.GetName(), managed.FieldManager) || strings.HasPrefix(u.GetName(), "system:") ||
 		strings.HasPrefix(text(u, "roleRef", "name"), managed.FieldManager) {
@@ -51,11 +52,11 @@ func (a Agent) isAgent(subject map[string]any) bool {
 	return false
 }
 
-// bound refuses a RoleBinding to what is not of its own namespace.
+// bound refuses a RoleBinding to subjects outside its own namespace.
 func bound(u *unstructured.Unstructured, subjects []map[string]any) error {
 	const fix = "bind a Role to ServiceAccounts of the RoleBinding's own namespace, or have the owner of the cluster apply it with kubectl"
 	kind := text(u, "roleRef", "kind")
-	if kind == "" { // of an inventory's entry no more than its name is known; the API server takes no such manifest
+	if kind == "" { // an inventory's entry has only a name; the API server accepts no such manifest
 		return nil
 	}
 	if kind != "Role" {
@@ -79,8 +80,8 @@ func bound(u *unstructured.Unstructured, subjects []map[string]any) error {
 	return nil
 }
 
-// What the agent holds, or may hold, and grants nobody: rights by which an account could
-// bind rights to anybody, have the agent deploy, or reach into pods past the policy.
+// Rights that the agent has, or may have, and never grants. With them an account could bind rights
+// to any subject, make the agent deploy, or reach into pods past the policy.
 var (
 	keptVerbs     = []string{"*", "bind", "escalate", "impersonate"}
 	keptGroups    = []string{"*", "rbac.authorization.k8s.io", ownDomain}
@@ -89,8 +90,8 @@ var (
 	}
 )
 
-// granted refuses a Role that holds what the agent grants nobody. That it holds no more than
-// the agent does is Kubernetes' to check.
+// granted refuses a Role with rights that the agent never grants. Kubernetes itself checks that the
+// Role contains only rights that the agent has.
 func granted(u *unstructured.Unstructured) error {
 	for _, rule := range maps(u, "rules") {
 		for _, of := range []struct {
@@ -109,7 +110,7 @@ func granted(u *unstructured.Unstructured) error {
 	return nil
 }
 
-// maps are the entries of a list that are maps.
+// maps returns the entries of a list that are maps.
 func maps(u *unstructured.Unstructured, field string) (entries []map[string]any) {
 	list, _, _ := unstructured.NestedSlice(u.Object, field)
 	for _, entry := range list {

@@ -8,11 +8,12 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// everyHost stands for whatever nobody else has: a backend without a host.
+// everyHost stands for all hosts that no other rule has: a backend without a host.
 const everyHost = "*"
 
-// hostFields are where kinds that lead traffic from outside name hosts. [] is each of a list.
-// After a "?" absence is every host; after "match:" it is a rule of Traefik's.
+// hostFields are the fields in which kinds that route outside traffic name hosts. [] is each item
+// of a list. After a "?", absence means every host; after "match:", the value is a rule of
+// Traefik's.
 var hostFields = map[string][]string{
 	"Ingress.networking.k8s.io":           {"spec.rules[].?host", "spec.tls[].hosts[]"},
 	"Ingress.extensions":                  {"spec.rules[].?host", "spec.tls[].hosts[]"},
@@ -33,7 +34,7 @@ var hostFields = map[string][]string{
 	"DNSEndpoint.externaldns.k8s.io":      {"spec.endpoints[].dnsName"},
 }
 
-// hosts are the hosts that an object would serve, or make names or certificates for.
+// hosts returns the hosts that an object would serve, or create names or certificates for.
 func hosts(kind string, object map[string]any) (all []runnerapi.NameIntent) {
 	for _, path := range hostFields[kind] {
 		all = append(all, find("", object, strings.Split(path, "."))...)
@@ -80,7 +81,7 @@ func find(at string, v any, path []string) (all []runnerapi.NameIntent) {
 	return find(field, below, path[1:])
 }
 
-// leaf is a name. Istio's may say for which namespace it is.
+// leaf returns a name. Istio's may contain the namespace that it is for.
 func leaf(at string, v any) []runnerapi.NameIntent {
 	name, ok := v.(string)
 	if !ok || name == "" {
@@ -97,7 +98,8 @@ var (
 	traefikNames = regexp.MustCompile("[`\"]([^`\"]*)[`\"]")
 )
 
-// matched are the hosts of a rule of Traefik's. One that may match others is every host.
+// matched returns the hosts of a rule of Traefik's. A rule that may match others stands for every
+// host.
 func matched(field string, v any) (all []runnerapi.NameIntent) {
 	rule, _ := v.(string)
 	if !strings.ContainsAny(rule, "|!") && !strings.Contains(rule, "Regexp") {

@@ -27,13 +27,13 @@ const (
 )
 
 const (
-	// builderID is the user and group of BuildKit's rootless image, which cannot be another.
+	// builderID is the user and group of BuildKit's rootless image, which does not support others.
 	builderID = 1000
 	// stateDir is where that image keeps layers.
 	stateDir = "/home/user/.local/share/buildkit"
-	// startGrace is how long a pod may wait for a place, beyond the deadline.
+	// startGrace is how long a pod may wait for a node, beyond the deadline.
 	startGrace = 10 * time.Minute
-	// caKey is the key of a Secret that has certificates.
+	// caKey is the key of a Secret with certificates.
 	caKey      = "ca.crt"
 	toolMemory = "1Gi" // step.Fetch needs the most
 	toolCPU    = "10m"
@@ -42,14 +42,14 @@ const (
 var (
 	workMount  = corev1.VolumeMount{Name: "work", MountPath: step.Work}
 	stateMount = corev1.VolumeMount{Name: "state", MountPath: stateDir}
-	// commitMount is the tools' alone: what a Dockerfile does must not choose the image's tag.
+	// commitMount is only for the tools: a Dockerfile's steps must not choose the image's tag.
 	commitMount = corev1.VolumeMount{Name: "commit", MountPath: step.CommitDir}
 	// volumeLimit bounds what a build takes of its node's disk.
 	volumeLimit = resource.MustParse("20Gi")
 	commitLimit = resource.MustParse("1Mi")
 )
 
-// job is the Job of one run.
+// job returns the Job of one run.
 func (c *Client) job(key runnerapi.Key, spec runnerapi.BuildSpec, by runnerapi.Caller) (*batchv1.Job, error) {
 	id, text, err := runID(spec)
 	if err != nil {
@@ -96,8 +96,8 @@ func (c *Client) pod(spec runnerapi.BuildSpec) corev1.PodSpec {
 	}
 }
 
-// tool is a step that the agent's own program does. It is held to Kubernetes' restricted pod
-// security.
+// tool returns the container of a step that the agent's own program carries out. It has Kubernetes'
+// restricted pod security.
 func (c *Client) tool(name string, spec runnerapi.BuildSpec, args ...string) corev1.Container {
 	return corev1.Container{
 		Name: name, Image: c.opts.ToolsImage, Command: append([]string{"/pipeops-agent", "build", name}, literal(args)...),
@@ -138,10 +138,10 @@ func (c *Client) push(spec runnerapi.BuildSpec) corev1.Container {
 	return container
 }
 
-// builder is rootless BuildKit (https://github.com/moby/buildkit/blob/master/docs/rootless.md).
-// It needs a user namespace, and mounts in it, which the usual profiles of seccomp and AppArmor
-// do not let it have; and newuidmap, which needs the two capabilities. Outside of its user
-// namespace it has none.
+// builder returns the container of rootless BuildKit (docs/rootless.md of moby/buildkit on GitHub).
+// It needs a user namespace, and mounts in it, which the usual seccomp and AppArmor profiles
+// forbid. It also needs newuidmap, which needs the two capabilities. Outside of its user namespace
+// it has none.
 func (c *Client) builder(spec runnerapi.BuildSpec) corev1.Container {
 	container := corev1.Container{
 		Name: buildStage, Image: c.opts.Image, Command: []string{"buildctl-daemonless.sh"}, Args: literal(buildctl(spec)),
@@ -167,7 +167,7 @@ func (c *Client) builder(spec runnerapi.BuildSpec) corev1.Container {
 	return container
 }
 
-// literal keeps the kubelet from putting variables into arguments.
+// literal keeps the kubelet from expanding variables in arguments.
 func literal(args []string) []string {
 	out := make([]string, len(args))
 	for i, a := range args {
@@ -191,7 +191,7 @@ func buildctl(spec runnerapi.BuildSpec) []string {
 	return append(args, "--output=type=oci,tar=false,dest="+step.Image)
 }
 
-// trust has Go's programs, BuildKit's too, trust further authorities besides the system's.
+// trust makes Go programs, including BuildKit, trust further CAs beside the system's.
 func trust(spec runnerapi.BuildSpec) []corev1.EnvVar {
 	if spec.CA == nil {
 		return nil

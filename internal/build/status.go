@@ -17,7 +17,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// describe is one run with all that can be said of it: events and the log too.
+// describe returns one run with all details: events and the log too.
 func (c *Client) describe(ctx context.Context, job *batchv1.Job) (runnerapi.Build, error) {
 	pods, err := c.podsOf(ctx, job.Namespace, batchv1.JobNameLabel+"="+job.Name)
 	if err != nil {
@@ -34,13 +34,13 @@ func (c *Client) describe(ctx context.Context, job *batchv1.Job) (runnerapi.Buil
 	return b, err
 }
 
-// build is one run by its Job and pod, which may be nil.
+// build returns one run from its Job and pod, which may be nil.
 func (c *Client) build(job *batchv1.Job, pod *corev1.Pod) runnerapi.Build {
 	b := runnerapi.Build{
 		Namespace: job.Namespace, Name: job.Labels[nameLabel], CreatedAt: job.CreationTimestamp.UTC(),
 		Runner: job.Annotations[managed.ChangedBy], Status: statusOf(job, pod),
 	}
-	_ = json.Unmarshal([]byte(job.Annotations[specNote]), &b.Spec) // the agent's own; whoever broke it sees an empty one
+	_ = json.Unmarshal([]byte(job.Annotations[specNote]), &b.Spec) // the agent's own; an edited one may be empty
 	return b
 }
 
@@ -55,7 +55,7 @@ func short(job *batchv1.Job, pod *corev1.Pod) runnerapi.BuildRun {
 	return run
 }
 
-// endOf is how a Job came to its end and when; nil while it has not.
+// endOf returns how and when a Job ended; nil while it has not.
 func endOf(job *batchv1.Job) *batchv1.JobCondition {
 	for i := range job.Status.Conditions {
 		c := &job.Status.Conditions[i]
@@ -94,7 +94,7 @@ func statusOf(job *batchv1.Job, pod *corev1.Pod) runnerapi.BuildStatus {
 	return s
 }
 
-// stages are the statuses of the containers in the order in which they run.
+// stages returns the statuses of the containers in the order in which they run.
 func stages(pod *corev1.Pod) []corev1.ContainerStatus {
 	order := []string{fetchStage, buildStage, pushStage}
 	all := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
@@ -108,7 +108,7 @@ var phaseOf = map[string]runnerapi.BuildPhase{
 	fetchStage: runnerapi.BuildFetching, buildStage: runnerapi.BuildBuilding, pushStage: runnerapi.BuildPushing,
 }
 
-// readPod takes from a pod how far it is and what its steps have left.
+// readPod reads from a pod how far it is and what its steps have left.
 func readPod(s *runnerapi.BuildStatus, pod *corev1.Pod) {
 	for _, c := range stages(pod) {
 		switch {
@@ -132,7 +132,7 @@ func readPod(s *runnerapi.BuildStatus, pod *corev1.Pod) {
 	}
 }
 
-// take believes each step what it alone knows.
+// take accepts from each step only what that step alone knows.
 func take(s *runnerapi.BuildStatus, stage string, r step.Result) {
 	if stage == fetchStage {
 		s.Commit = r.Commit
@@ -141,7 +141,7 @@ func take(s *runnerapi.BuildStatus, stage string, r step.Result) {
 	}
 }
 
-// warning is what Kubernetes complains of while a pod does not run.
+// warning returns what Kubernetes reports while a pod does not run.
 func (c *Client) warning(ctx context.Context, job *batchv1.Job, pod *corev1.Pod) (string, error) {
 	names := map[string]bool{job.Name: true}
 	if pod != nil {

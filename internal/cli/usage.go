@@ -8,11 +8,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// SeeHelp is the fix of every mistake on a command line.
+// SeeHelp returns the fix for every mistake on a command line.
 func SeeHelp(command string) string { return fmt.Sprintf("  fix: see `%s --help`", command) }
 
-// NoSubcommand is the mistake of somebody who calls a command that only holds
-// others: it tells which they are, and which of them was probably meant.
+// NoSubcommand returns the error of a call of a command that only groups others. It lists them, and
+// suggests the one that was probably meant.
 func NoSubcommand(cmd *cobra.Command, args []string) error {
 	names := subcommands(cmd)
 	list := strings.Join(names, ", ")
@@ -22,8 +22,8 @@ func NoSubcommand(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("unknown command %q of %s%s; it has %s", args[0], cmd.CommandPath(), question(near(args[0], names)), list)
 }
 
-// UnknownCommand is what cobra says of a command that there is not, in one line; nil
-// when err is something else.
+// UnknownCommand returns cobra's error about an unknown command in one line; nil if err is another
+// error.
 func UnknownCommand(err error) error {
 	if err == nil || !strings.HasPrefix(err.Error(), "unknown command") {
 		return nil
@@ -45,8 +45,8 @@ func subcommands(cmd *cobra.Command) []string {
 	return names
 }
 
-// near are the names that may have been meant by what was typed. What is near is
-// cobra's to say, as for its own commands.
+// near returns the names that the typed text may have meant. cobra decides what is similar, as for
+// its own commands.
 func near(typed string, names []string) []string {
 	all := &cobra.Command{SuggestionsMinimumDistance: 2}
 	for _, name := range names {
@@ -55,7 +55,7 @@ func near(typed string, names []string) []string {
 	return all.SuggestionsFor(typed)
 }
 
-// question asks whether one of the names was meant, where there are any.
+// question asks whether one of the names was meant, if there are any.
 func question(names []string) string {
 	if len(names) == 0 {
 		return ""

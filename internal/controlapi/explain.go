@@ -14,15 +14,14 @@ import (
 	"time"
 )
 
-// explainer turns what kept the client from getting an answer into an Error with
-// a fix.
+// explainer turns a failure to get an answer into an Error with a fix.
 type explainer struct {
 	base *url.URL
 	now  func() time.Time
 }
 
-// explain never answers nil. A context that its owner cancelled stays as it is:
-// that is no failure of the connection.
+// explain never returns nil. It returns the error of a cancelled context unchanged: that is not a
+// failure of the connection.
 func (x explainer) explain(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
@@ -35,12 +34,12 @@ func (x explainer) explain(err error) error {
 	return x.unreachable(err, "look at the control plane's log and at what is between, a proxy for example")
 }
 
-// final says whether trying again is of no use until somebody changes something.
+// final reports whether a retry is useless until the configuration changes.
 func (x explainer) final(err error) bool {
 	return x.trust(err) != nil || x.alert(err) != nil
 }
 
-// trust explains a server certificate that was not accepted.
+// trust explains a server certificate that was refused.
 func (x explainer) trust(err error) *Error {
 	var (
 		pin       *fingerprintError
@@ -64,9 +63,9 @@ func (x explainer) trust(err error) *Error {
 	return nil
 }
 
-// clock explains a certificate that is not valid at this machine's time. The
-// control plane's certificates begin a day before they are made and are renewed
-// long before they end, so that it is the clock which is wrong as a rule.
+// clock explains a certificate that is not valid at this machine's time. The control plane's
+// certificates begin a day before their creation and are renewed long before they expire, so
+// usually the clock is wrong.
 func (x explainer) clock(c *x509.Certificate) *Error {
 	now := x.now()
 	off, way := now.Sub(c.NotAfter), "ahead"
@@ -78,7 +77,7 @@ func (x explainer) clock(c *x509.Certificate) *Error {
 		way, roundSkew(off), stamp(now), x.base.Host, stamp(c.NotBefore), stamp(c.NotAfter))
 }
 
-// alert explains why the server did not accept the client's certificate.
+// alert explains why the server refused the client's certificate.
 func (x explainer) alert(err error) *Error {
 	op := &net.OpError{}
 	if !errors.As(err, &op) || op.Op != "remote error" {
@@ -133,8 +132,7 @@ func (x explainer) hostPort() string {
 	return x.base.Host
 }
 
-// rootCause is the innermost message: what url.Error and OpError add is in the
-// text already.
+// rootCause returns the innermost message: the text already has what url.Error and OpError add.
 func rootCause(err error) string {
 	for {
 		inner := errors.Unwrap(err)
@@ -161,8 +159,8 @@ func certificateNames(c *x509.Certificate) string {
 	return strings.Join(names, ", ")
 }
 
-// Explain says what kept somebody from an answer of the control plane at base:
-// an Error with a fix, as the Client's calls answer it.
+// Explain returns why a caller got no answer from the control plane at base. Like the Client's
+// methods, it returns an Error with a fix.
 func Explain(base *url.URL, now func() time.Time, err error) error {
 	return explainer{base: base, now: now}.explain(err)
 }

@@ -30,7 +30,7 @@ const (
 const (
 	// maxRequestBody bounds what the handler reads: 256 events of 4 KiB each fit.
 	maxRequestBody = 1 << 20
-	// maxSmallBody is for calls that anybody may send: a key, a name and some labels.
+	// maxSmallBody is for calls without authentication: a key, a name and some labels.
 	maxSmallBody = 64 << 10
 	// callTimeout bounds what the backend does for one call.
 	callTimeout = 20 * time.Second
@@ -38,13 +38,13 @@ const (
 	bodyTimeout = 10 * time.Second
 )
 
-// HandlerConfig is what the handler needs. All but Log are required.
+// HandlerConfig configures NewHandler. All fields but Log are required.
 type HandlerConfig struct {
 	Backend Backend
-	// Identify says which agent the request's client certificate proves. Its
-	// error is an *Error, for lack of a certificate CodeCertificateUnknown.
+	// Identify returns the agent that the request's client certificate proves. Its error is an
+	// *Error; without a certificate it is CodeCertificateUnknown.
 	Identify func(*http.Request) (agentID string, err error)
-	// Version is the control plane's, for the OpenAPI document.
+	// Version is the control plane's version, for the OpenAPI document.
 	Version string
 	Log     zerolog.Logger
 }
@@ -55,7 +55,7 @@ type handler struct {
 	log      zerolog.Logger
 }
 
-// NewHandler serves this wire: its calls and /openapi.json.
+// NewHandler returns a handler for this wire: its calls and /openapi.json.
 func NewHandler(cfg HandlerConfig) http.Handler {
 	h := &handler{backend: cfg.Backend, identify: cfg.Identify, log: cfg.Log}
 	router := chi.NewMux()
@@ -72,7 +72,7 @@ func NewHandler(cfg HandlerConfig) http.Handler {
 	return router
 }
 
-// jsonFormat is huma's, within limits: a body's bytes each call bounds for itself.
+// jsonFormat is huma's format with limits. Each call bounds its body's bytes itself.
 var jsonFormat = huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: bounded.Of(math.MaxInt32).JSON}
 
 func apiConfig(version string) huma.Config {
@@ -97,8 +97,8 @@ func operation(id, path, summary, security string, status int) huma.Operation {
 	}
 }
 
-// maxBodyOf bounds a call's body: strangers' more than agents', whose certificate is
-// looked at before their body.
+// maxBodyOf bounds a call's body. Unauthenticated callers get a tighter limit than agents, whose
+// certificate is checked before their body.
 func maxBodyOf(path string) int64 {
 	switch path {
 	case pathRegister, pathToken, pathRenew, pathIdentity:
@@ -157,10 +157,10 @@ func (h *handler) checkToken(ctx context.Context, in *tokenInput) (*tokenOutput,
 	return &tokenOutput{Body: state}, h.problem(ctx, err)
 }
 
-// checkIdentity has nothing to do: withPeer has answered whoever is refused.
+// checkIdentity does nothing: withPeer has already answered refused callers.
 func (h *handler) checkIdentity(context.Context, *struct{}) (*struct{}, error) { return nil, nil }
 
-// bearer takes the enrolment token out of the Authorization header.
+// bearer returns the enrolment token in the Authorization header.
 func bearer(auth string) (string, error) {
 	const scheme = "bearer "
 	if len(auth) <= len(scheme) || !equalFoldASCII(auth[:len(scheme)], scheme) {
@@ -193,8 +193,8 @@ func (h *handler) events(ctx context.Context, in *eventsInput) (*struct{}, error
 	return nil, h.problem(ctx, h.backend.Events(ctx, peerOf(ctx).agentID, in.Body))
 }
 
-// problem gives an error the call's ID. What is no *Error is logged here, the
-// only place that sees it, and answered without detail.
+// problem adds the call's ID to an error. An error that is not an *Error is logged here, the only
+// place that sees it, and answered without detail.
 func (h *handler) problem(ctx context.Context, err error) error {
 	if err == nil {
 		return nil

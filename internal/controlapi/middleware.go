@@ -15,12 +15,12 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/span"
 )
 
-// peer is who the client certificate proves, or why it proves nobody.
+// peer is the agent that the client certificate proves, or the reason why it proves none.
 type peer struct {
 	agentID string
 	err     error
-	// recoverable says that a proof of an old key may take the certificate's place: there is
-	// none, or it has expired. Another refusal, of a copy or a revoked agent, stands.
+	// recoverable reports whether a proof with an old key may replace the certificate: there is
+	// none, or it has expired. Any other refusal, such as of a copy or a revoked agent, is final.
 	recoverable bool
 }
 
@@ -31,9 +31,8 @@ func peerOf(ctx context.Context) peer {
 	return p
 }
 
-// withPeer turns strangers away before their body is read. Renewing alone lets
-// them pass: whoever was away longer than its certificate's life proves its old
-// key in the body.
+// withPeer refuses unauthenticated callers before it reads their body. Only renewal accepts them:
+// an agent that was away for longer than its certificate's life proves its old key in the body.
 func (h *handler) withPeer(ctx huma.Context, next func(huma.Context)) {
 	r, w := humachi.Unwrap(ctx)
 	var p peer
@@ -53,7 +52,7 @@ func hasCode(err error, code Code) bool {
 	return errors.As(err, &e) && e.Code == code
 }
 
-// noted lets what runs inside a request tell the line that is logged about it.
+// noted passes the agent's ID from inside a request to the line that is logged about the request.
 type noted struct{ agentID string }
 
 type notedKey struct{}
@@ -64,7 +63,7 @@ func noteAgent(ctx context.Context, agentID string) {
 	}
 }
 
-// LogRequests logs one line per request: never a body or a header.
+// LogRequests logs one line per request, never a body or a header.
 func LogRequests(log zerolog.Logger) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -85,7 +84,7 @@ func LogRequests(log zerolog.Logger) func(http.Handler) http.Handler {
 	}
 }
 
-// requestLevel keeps the steady beat of the healthy out of the log.
+// requestLevel keeps regular successful requests out of the log.
 func requestLevel(r *http.Request, status int) zerolog.Level {
 	switch {
 	case status >= http.StatusInternalServerError:

@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// The headers by which an agent's calls say where they come from.
+// The headers in which an agent's calls state their origin.
 const (
 	headerCluster  = "Pipeops-Cluster"
 	headerInstance = "Pipeops-Instance"
@@ -14,19 +14,19 @@ const (
 	maxOrigin = 253
 )
 
-// Origin is where a call comes from, by the agent's own words: an identity can be
-// copied to another cluster, which this tells apart. It proves nothing.
+// Origin is the origin of a call as the agent states it. It tells an identity's copies in several
+// clusters apart. It proves nothing.
 type Origin struct {
 	// ClusterUID is the UID of the namespace kube-system.
 	ClusterUID string
-	// Instance tells the replicas of one agent apart.
+	// Instance distinguishes the replicas of one agent.
 	Instance string
-	// Address is the host that the call came from, without the port: the agent's or
-	// that of a proxy before it. The server sets it.
+	// Address is the host that the call came from, without the port: the agent's address, or that
+	// of a proxy before it. The server sets it.
 	Address string
 }
 
-// header puts what the agent says into a request.
+// header adds the agent's statement to a request.
 func (o Origin) header(h http.Header) {
 	if o.ClusterUID != "" {
 		h.Set(headerCluster, o.ClusterUID)
@@ -36,7 +36,7 @@ func (o Origin) header(h http.Header) {
 	}
 }
 
-// OriginOf is where a request comes from. What is too long is not said.
+// OriginOf returns the origin of a request. It leaves out values that are too long.
 func OriginOf(r *http.Request) Origin {
 	o := Origin{ClusterUID: word(r.Header.Get(headerCluster)), Instance: word(r.Header.Get(headerInstance)), Address: r.RemoteAddr}
 	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
@@ -45,7 +45,7 @@ func OriginOf(r *http.Request) Origin {
 	return o
 }
 
-// word drops what is no plain word: it goes into logs and lists.
+// word returns an empty string for anything but a plain word, because it goes into logs and lists.
 func word(s string) string {
 	if len(s) > maxOrigin {
 		return ""
@@ -60,21 +60,21 @@ func word(s string) string {
 
 type originKey struct{}
 
-// WithOrigin notes for a handler where its request comes from.
+// WithOrigin stores the request's origin in its context for the handler.
 func WithOrigin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), originKey{}, OriginOf(r))))
 	})
 }
 
-// OriginFrom is what WithOrigin noted.
+// OriginFrom returns what WithOrigin stored.
 func OriginFrom(ctx context.Context) Origin {
 	o, _ := ctx.Value(originKey{}).(Origin)
 	return o
 }
 
-// ShortPrint is a fingerprint for eyes: its first 64 bits. To make a key with the
-// same ones somebody would have to make 2^64 keys.
+// ShortPrint returns the first 64 bits of a fingerprint, for display. An attacker would have to
+// make 2^64 keys to get one with the same bits.
 func ShortPrint(fingerprint string) string {
 	if len(fingerprint) < 16 {
 		return fingerprint
@@ -82,7 +82,7 @@ func ShortPrint(fingerprint string) string {
 	return fingerprint[:4] + "-" + fingerprint[4:8] + "-" + fingerprint[8:12] + "-" + fingerprint[12:16]
 }
 
-// ShortUID is a cluster's UID for eyes.
+// ShortUID returns a shortened cluster UID, for display.
 func ShortUID(uid string) string {
 	if len(uid) <= 8 {
 		return uid

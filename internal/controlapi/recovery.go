@@ -10,16 +10,15 @@ import (
 	"time"
 )
 
-// RecoveryMessage is what the holder of an expired certificate signs with its
-// old key. It covers the request for the new key, so that whoever overhears or
-// repeats the proof gains nothing, and the clock, which the control plane holds
-// against its own.
+// RecoveryMessage returns what the holder of an expired certificate signs with its old key. The
+// message covers the request for the new key, so that overhearing or replaying the proof is
+// useless. It also covers the clock, which the control plane compares with its own.
 func RecoveryMessage(csr string, clock time.Time) []byte {
 	sum := sha256.Sum256([]byte(csr))
 	return fmt.Appendf(nil, "pipeops agent recovery v1\n%s\n%x\n", clock.UTC().Format(time.RFC3339Nano), sum)
 }
 
-// SignRecovery makes the Proof of a RenewRequest with the old key.
+// SignRecovery returns the Proof of a RenewRequest, made with the old key.
 func SignRecovery(key crypto.Signer, csr string, clock time.Time) (string, error) {
 	digest := sha256.Sum256(RecoveryMessage(csr, clock))
 	signature, err := key.Sign(rand.Reader, digest[:], crypto.SHA256)
@@ -29,8 +28,7 @@ func SignRecovery(key crypto.Signer, csr string, clock time.Time) (string, error
 	return base64.StdEncoding.EncodeToString(signature), nil
 }
 
-// VerifyRecovery says whether the request was signed by the key that belongs to
-// the public key of the old certificate.
+// VerifyRecovery reports whether the request was signed with the key of the old certificate.
 func VerifyRecovery(public crypto.PublicKey, req RenewRequest) bool {
 	key, ok := public.(*ecdsa.PublicKey)
 	if !ok {

@@ -14,16 +14,16 @@ import (
 
 const pathRoutes = "/v1/agent/routes"
 
-// What an agent may send of routes. An agent that has more sends the first, and
-// says how many it left out.
+// The limits of routes that an agent sends. An agent with more routes sends the first ones and the
+// number of those that it left out.
 const (
 	MaxRoutes = 1000
-	// MaxRoutesBytes bounds the encoded routes, so that the request is taken.
+	// MaxRoutesBytes bounds the encoded routes, so that the request is accepted.
 	MaxRoutesBytes = maxRequestBody - 64<<10
 )
 
-// Route is a public host, or a path of it, at which the cluster's ingress
-// controller serves an App. That it is told moves no traffic.
+// Route is a public host, or a path of it, at which the cluster's ingress controller serves an App.
+// Sending it redirects no traffic.
 type Route struct {
 	Host      string `json:"host" minLength:"1" maxLength:"253" pattern:"^(\\*\\.)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$"`
 	Path      string `json:"path" minLength:"1" maxLength:"1024" pattern:"^/"`
@@ -36,33 +36,33 @@ type Route struct {
 	Reason    string `json:"reason,omitempty" maxLength:"512" doc:"Why it is not ready."`
 }
 
-// RoutesRequest is the whole of an agent's routes: what is not in it is gone.
+// RoutesRequest is the complete list of an agent's routes: a route that it lacks is gone.
 type RoutesRequest struct {
 	Routes  []Route `json:"routes" maxItems:"1000"`
 	Omitted int     `json:"omitted,omitempty" minimum:"0" maximum:"1000000" doc:"Routes that the agent has beyond what may be sent."`
 }
 
-// RoutesState is what the control plane has of an agent's routes.
+// RoutesState is what the control plane knows about an agent's routes.
 type RoutesState struct {
 	Digest string `json:"digest" doc:"Of the set, as RoutesRequest.Digest makes it; empty for none."`
 }
 
-// Digest tells sets of routes apart; it is empty for the empty set. The order
-// counts, so whoever makes the request keeps to one.
+// Digest identifies a list of routes; it is empty for an empty list. The order counts, so callers
+// must keep a fixed order.
 func (r RoutesRequest) Digest() string {
 	if len(r.Routes) == 0 && r.Omitted == 0 {
 		return ""
 	}
 	text, err := json.Marshal(r)
-	if err != nil { // strings, numbers and truths
+	if err != nil { // strings, numbers and booleans
 		panic("controlapi: " + err.Error())
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }
 
-// check refuses what the schema cannot say: which of two equal routes is true, if
-// they differ in the rest, nobody could tell.
+// check returns an error for what the schema cannot express: two equal routes that differ in the
+// rest are ambiguous.
 func (r RoutesRequest) check() error {
 	type key struct{ host, path, pathType, namespace, app string }
 	seen := make(map[key]bool, len(r.Routes))
@@ -77,7 +77,7 @@ func (r RoutesRequest) check() error {
 	return nil
 }
 
-// Routes asks which routes of this agent the control plane has.
+// Routes returns this agent's routes as the control plane has them.
 func (c *Client) Routes(ctx context.Context) (RoutesState, error) {
 	var state RoutesState
 	return state, c.send(ctx, http.MethodGet, c.named, pathRoutes, nil, nil, &state)

@@ -2,9 +2,9 @@ package controlapi
 
 import "time"
 
-// RegisterRequest asks for an identity. It is sent once, with an enrolment
-// token as the bearer. Sending it again with the same key, because the answer
-// was lost, does not take another use of the token: store the key first.
+// RegisterRequest asks for an identity. It is sent once, with an enrolment token as the bearer. If
+// the answer was lost, sending it again with the same key does not take another use of the token.
+// So store the key first.
 type RegisterRequest struct {
 	Name              string            `json:"name" minLength:"1" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" doc:"Name the cluster is to be known by (CLUSTER_NAME)."`
 	ClusterUID        string            `json:"clusterUID" minLength:"1" maxLength:"128" pattern:"^[!-~]*$" doc:"UID of the namespace kube-system: the same cluster gets the same agent ID again."`
@@ -19,7 +19,7 @@ type RegisterRequest struct {
 	Capacity          Capacity          `json:"capacity,omitzero" doc:"So that the first announcement of the agent is complete."`
 }
 
-// Identity is what makes an agent this agent: answered to register and renew.
+// Identity is an agent's identity: the answer to register and renew.
 type Identity struct {
 	AgentID     string `json:"agentId" doc:"Stable ID, also the first label of the agent's server name."`
 	Certificate string `json:"certificate" doc:"PEM: the leaf, then what is needed to reach the CA."`
@@ -35,8 +35,8 @@ type Identity struct {
 	FormerCAs         string           `json:"formerCas,omitempty" doc:"PEM: CAs that were trusted before. An enrolment token may name one of them still."`
 }
 
-// TokenState is what an enrolment token is good for, told to whoever holds it, so
-// that an operator can find a mistake before an agent registers.
+// TokenState is what an enrolment token allows. The token's holder can request it, so that an
+// operator can find a mistake before an agent registers.
 type TokenState struct {
 	ID        string          `json:"id"`
 	ExpiresAt time.Time       `json:"expiresAt,omitzero" doc:"Absent when it does not expire."`
@@ -51,7 +51,7 @@ type TokenCheck struct {
 	Key string `json:"key,omitempty" maxLength:"64" doc:"SHA-256 of the public key (SPKI) that was asked with, in hexadecimal."`
 }
 
-// EnrolmentState is how a registration stands that an operator decides on.
+// EnrolmentState is the state of a registration that an operator decides on.
 type EnrolmentState struct {
 	ID     string `json:"id" doc:"What the operator approves or denies."`
 	State  string `json:"state" enum:"pending,approved,denied"`
@@ -74,7 +74,7 @@ type RenewRequest struct {
 	Proof          string    `json:"proof,omitempty" maxLength:"1024" doc:"base64 signature by the old key over RecoveryMessage(CSR, Clock)."`
 }
 
-// Heartbeat says that the agent is alive and how its cluster is.
+// Heartbeat reports that the agent is alive, and the state of its cluster.
 type Heartbeat struct {
 	Clock             time.Time `json:"clock"`
 	AgentVersion      string    `json:"agentVersion" maxLength:"128" pattern:"^[ -~]*$"`
@@ -105,7 +105,7 @@ type Capacity struct {
 	UsedMemoryBytes *int64 `json:"usedMemoryBytes,omitempty"`
 }
 
-// HeartbeatAnswer carries what the control plane wants of the agent.
+// HeartbeatAnswer carries what the control plane requests of the agent.
 type HeartbeatAnswer struct {
 	IntervalSeconds int `json:"intervalSeconds" doc:"Seconds until the next heartbeat while nothing changes."`
 	// RevokedRunners lets the agent refuse a Runner whose certificate was revoked
@@ -139,7 +139,7 @@ type Event struct {
 	App  AppEvent  `json:"app"`
 }
 
-// AppEvent says what an App's state has become.
+// AppEvent is the new state of an App.
 type AppEvent struct {
 	Namespace  string `json:"namespace" minLength:"1" maxLength:"63" pattern:"^[!-~]*$"`
 	Name       string `json:"name" minLength:"1" maxLength:"253" pattern:"^[!-~]*$"`
@@ -152,8 +152,8 @@ type AppEvent struct {
 	Fix        string `json:"fix,omitempty" maxLength:"4096"`
 }
 
-// AuditRequest hands over records of the agent's audit log, each as the agent
-// keeps it, in their order. Without any it asks where the control plane stands.
+// AuditRequest contains records of the agent's audit log, each as the agent stores it, in order.
+// Without records it asks which record the control plane has last.
 type AuditRequest struct {
 	Lines []string `json:"lines,omitempty" maxItems:"64"`
 	// Broken admits records that do not follow those that the control plane has:
@@ -167,8 +167,8 @@ type AuditAnswer struct {
 	Hash string `json:"hash" doc:"Its SHA-256."`
 }
 
-// Leadership is one replica's among all that the agent's cluster has had: the Lease by which its
-// replicas elect, and how often that has changed hands.
+// Leadership identifies the leadership of one replica among all in the agent's cluster: the Lease
+// by which the replicas elect their leader, and how often it has changed hands.
 type Leadership struct {
 	Lease string `json:"lease" minLength:"1" maxLength:"64" pattern:"^[!-~]*$" doc:"The Lease's UID."`
 	Term  int64  `json:"term" minimum:"0" doc:"The Lease's leaseTransitions."`
@@ -176,8 +176,9 @@ type Leadership struct {
 	Call int64 `json:"call" minimum:"1" doc:"Which of the term's calls this is: more than the one before."`
 }
 
-// EventsRequest sends events in the order they happened. Without any it says who leads, before that one
-// reads what it will tell: so nobody who led before is heard in between.
+// EventsRequest sends events in the order in which they happened. Without events it announces the
+// leader, before that one reads what it will report. So the control plane accepts no former
+// leader's events in between.
 type EventsRequest struct {
 	// Leader is whose events they are. What comes late of a leader that was followed by another
 	// is refused: the next one has told what became of it. So is what comes late of its own, after

@@ -15,8 +15,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// Admin is what the operator does on a control plane's data, whether or not it is
-// served at the moment.
+// Admin carries out the operator's commands on a control plane's data, whether or not the control
+// plane is running.
 type Admin struct {
 	dir   string
 	store *store.Store
@@ -24,9 +24,8 @@ type Admin struct {
 	now   func() time.Time
 }
 
-// OpenAdmin opens the data of a control plane. It makes no directory: whoever
-// mistypes its name is not to administer an empty one with a CA of its own. A
-// nil now means time.Now.
+// OpenAdmin opens the data of a control plane. It does not create the directory, so that a mistyped
+// name does not lead to an empty directory with a CA of its own. A nil now means time.Now.
 func OpenAdmin(ctx context.Context, data Data, now func() time.Time) (*Admin, error) {
 	if data.Dir != "" && !data.Made() && !data.Shared() {
 		return nil, fmt.Errorf("%s is not the data directory of a control plane: it has no %s; "+
@@ -36,7 +35,7 @@ func OpenAdmin(ctx context.Context, data Data, now func() time.Time) (*Admin, er
 	return MakeAdmin(ctx, data, now)
 }
 
-// MakeAdmin is OpenAdmin, but makes the directory if there is none.
+// MakeAdmin is like OpenAdmin but creates a missing directory.
 func MakeAdmin(ctx context.Context, data Data, now func() time.Time) (*Admin, error) {
 	if now == nil {
 		now = time.Now
@@ -61,24 +60,24 @@ func MakeAdmin(ctx context.Context, data Data, now func() time.Time) (*Admin, er
 // Close closes the database.
 func (a *Admin) Close() error { return a.store.Close() }
 
-// Advertised is where agents and Runners find the control plane.
+// Advertised returns where agents and Runners find the control plane.
 func (a *Admin) Advertised(ctx context.Context) (Advertised, error) {
 	return loadAdvertised(ctx, a.store)
 }
 
-// TokenOptions say what a token is good for.
+// TokenOptions describes what a token allows.
 type TokenOptions struct {
 	Name string
-	// Labels go to the agents that register with it.
+	// Labels are set on the agents that register with the token.
 	Labels map[string]string
-	// Uses of 0 means any number; a TTL of 0 means for ever.
+	// Uses of 0 means any number; a TTL of 0 means no expiry.
 	Uses int
 	TTL  time.Duration
-	// Approve has each registration with it wait for an operator.
+	// Approve makes each registration with the token wait for the operator.
 	Approve bool
 }
 
-// Check says what is wrong with the options, before a data directory is made for them.
+// Check returns an error for invalid options, before a data directory is made for them.
 func (o TokenOptions) Check() error {
 	switch {
 	case o.Uses < 0:
@@ -92,7 +91,7 @@ func (o TokenOptions) Check() error {
 	return nil
 }
 
-// CreateToken makes an enrolment token. Its secret cannot be had again.
+// CreateToken creates an enrolment token. Its secret cannot be read again.
 func (a *Admin) CreateToken(ctx context.Context, opts TokenOptions) (controlapi.Token, store.Token, error) {
 	if err := opts.Check(); err != nil {
 		return controlapi.Token{}, store.Token{}, err
@@ -104,7 +103,7 @@ func (a *Admin) CreateToken(ctx context.Context, opts TokenOptions) (controlapi.
 	return token, kept, a.store.CreateToken(ctx, kept)
 }
 
-// Tokens lists the enrolment tokens.
+// Tokens returns the enrolment tokens.
 func (a *Admin) Tokens(ctx context.Context) ([]store.Token, error) { return a.store.Tokens(ctx) }
 
 func (a *Admin) putRunner(ctx context.Context, tx *store.Tx, r store.Runner, replace bool) error {
@@ -123,7 +122,7 @@ func (a *Admin) putRunner(ctx context.Context, tx *store.Tx, r store.Runner, rep
 	return tx.PutRunner(ctx, r)
 }
 
-// read takes the broker's part of the credentials from the files.
+// read reads the broker's part of the credentials from the files.
 func (b RunnerBroker) read() (runnerapi.BrokerCredentials, error) {
 	var c runnerapi.BrokerCredentials
 	for to, file := range map[*string]string{&c.URL: b.URLFile, &c.CA: b.CAFile} {
@@ -139,11 +138,11 @@ func (b RunnerBroker) read() (runnerapi.BrokerCredentials, error) {
 	return c, nil
 }
 
-// Runners lists the Runners.
+// Runners returns the Runners.
 func (a *Admin) Runners(ctx context.Context) ([]store.Runner, error) { return a.store.Runners(ctx) }
 
-// RevokeRunner refuses a Runner's certificate: at once at the control plane, and
-// at each agent from its next heartbeat.
+// RevokeRunner revokes a Runner's certificate: at once at the control plane, and at each agent from
+// its next heartbeat.
 func (a *Admin) RevokeRunner(ctx context.Context, name string) error {
 	return a.store.Update(ctx, func(tx *store.Tx) error {
 		r, err := findRunner(ctx, tx, name)
@@ -154,7 +153,7 @@ func (a *Admin) RevokeRunner(ctx context.Context, name string) error {
 	})
 }
 
-// revoke refuses a Runner's certificate, and has the agents hear of it.
+// revoke revokes a Runner's certificate and makes the change known to the agents.
 func (a *Admin) revoke(ctx context.Context, tx *store.Tx, r store.Runner) error {
 	if err := tx.RevokeCertificate(ctx, r, a.now()); err != nil {
 		return err
@@ -162,7 +161,7 @@ func (a *Admin) revoke(ctx context.Context, tx *store.Tx, r store.Runner) error 
 	return tx.AddNews(ctx, store.EveryAgent)
 }
 
-// Agents lists the agents as they are announced, revoked ones included.
+// Agents returns the agents as they are announced, including revoked ones.
 func (a *Admin) Agents(ctx context.Context) ([]announce.Agent, error) {
 	stored, err := a.store.Agents(ctx)
 	if err != nil {
@@ -180,8 +179,7 @@ func (a *Admin) Agents(ctx context.Context) ([]announce.Agent, error) {
 	return list, nil
 }
 
-// directory knows the agents' domain once serve has run; before that there are no
-// agents.
+// directory knows the agents' domain once serve has run; before that there are no agents.
 func (a *Admin) directory(ctx context.Context) directory {
 	at, err := a.Advertised(ctx)
 	if err != nil {
@@ -190,7 +188,7 @@ func (a *Admin) directory(ctx context.Context) directory {
 	return directory{agentsDomain: at.AgentsDomain}
 }
 
-// Agent finds an agent by name or ID, with the last of its timeline.
+// Agent returns an agent by name or ID, with its newest events.
 func (a *Admin) Agent(ctx context.Context, nameOrID string, events int) (announce.Agent, []announce.Event, error) {
 	found, err := findAgent(ctx, a.store, nameOrID)
 	if err != nil {
@@ -223,7 +221,7 @@ func findAgent(ctx context.Context, s agentFinder, nameOrID string) (store.Agent
 	return found, nil
 }
 
-// RevokeAgent refuses an agent from now on, and announces that it is gone.
+// RevokeAgent revokes an agent and announces that it is gone.
 func (a *Admin) RevokeAgent(ctx context.Context, nameOrID string) (announce.Agent, error) {
 	d := a.directory(ctx)
 	var found store.Agent
@@ -241,8 +239,7 @@ func (a *Admin) RevokeAgent(ctx context.Context, nameOrID string) (announce.Agen
 	return d.announced(found), nil
 }
 
-// RemoveAgent forgets an agent that was revoked: its cluster may register anew,
-// as another agent.
+// RemoveAgent removes a revoked agent: its cluster may register again, as another agent.
 func (a *Admin) RemoveAgent(ctx context.Context, nameOrID string) (announce.Agent, error) {
 	var found store.Agent
 	err := a.store.Update(ctx, func(tx *store.Tx) error {

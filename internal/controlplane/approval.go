@@ -13,33 +13,32 @@ import (
 )
 
 const (
-	// approvalRetry is how often an agent that waits for approval asks, and deniedRetry
-	// how often one that was denied: the operator may think again.
+	// approvalRetry is how often an agent that waits for approval asks. deniedRetry is how often a
+	// denied agent asks, because the operator may still approve it.
 	approvalRetry = 5 * time.Second
 	deniedRetry   = 10 * time.Minute
-	// enrolmentLife is how long a request for approval stands; an agent that goes on
-	// asking then begins anew, if its token still lives.
+	// enrolmentLife is how long a pending registration lasts. An agent that goes on asking then
+	// starts again, if its token is still valid.
 	enrolmentLife = 24 * time.Hour
-	// denialLife is how long a denial stands.
+	// denialLife is how long a denial lasts.
 	denialLife = 30 * 24 * time.Hour
-	// Of the requests for approval by one token, as many may wait as it has uses left
-	// and spareEnrolments more, but no more than maxEnrolments: whoever has stolen it
-	// can neither fill the database nor keep out those whom it is for.
+	// As many pending registrations may wait per token as the token has uses left, plus
+	// spareEnrolments, but no more than maxEnrolments. So the thief of a token can neither fill the
+	// database nor keep out the agents that the token is for.
 	spareEnrolments = 10
 	maxEnrolments   = 100
-	// crowdedRetry is when to ask again where too many wait.
+	// crowdedRetry is when to ask again if too many wait.
 	crowdedRetry = time.Minute
-	// noteAgain is how often it is written that an agent still asks.
+	// noteAgain is how often it is recorded that an agent still asks.
 	noteAgain = time.Minute
 )
 
-// enrolments is where requests for approval are looked up: the store, or a
-// transaction in it.
+// enrolments is where pending registrations are looked up: the store, or a transaction in it.
 type enrolments interface {
 	EnrolmentOf(ctx context.Context, tokenID, key string) (store.Enrolment, error)
 }
 
-// standing finds what was asked with a token and a key, if that still stands.
+// standing returns the registration that a token and a key belong to, if it has not lapsed.
 func standing(ctx context.Context, in enrolments, token store.Token, key string, now time.Time) (store.Enrolment, bool, error) {
 	e, err := in.EnrolmentOf(ctx, token.ID, key)
 	if errors.Is(err, store.ErrNotFound) {
@@ -48,12 +47,12 @@ func standing(ctx context.Context, in enrolments, token store.Token, key string,
 	return e, err == nil && !lapsed(e, now), err
 }
 
-// lapsed says whether a request, or the denial of it, has had its time.
+// lapsed reports whether a pending registration, or its denial, has expired.
 func lapsed(e store.Enrolment, now time.Time) bool {
 	switch e.State {
 	case store.EnrolmentDenied:
 		return now.Sub(e.DecidedAt) > denialLife
-	case store.EnrolmentApproved: // it is an agent
+	case store.EnrolmentApproved: // the agent exists
 		return now.Sub(e.DecidedAt) > enrolmentLife
 	}
 	return now.Sub(e.AskedAt) > enrolmentLife
@@ -70,9 +69,9 @@ func enrolmentState(ctx context.Context, in enrolments, token store.Token, key s
 	return &controlapi.EnrolmentState{ID: e.ID, State: e.State, Reason: e.Reason}, nil
 }
 
-// hold has a registration wait for the operator. It answers what the agent is told;
-// the error is for what undoes the transaction. An approved registration does not
-// come here: it is an agent by then.
+// hold makes a registration wait for the operator. It returns the answer for the agent; the error
+// is for what rolls the transaction back. An approved registration does not come here: its agent
+// exists.
 func (e enrolment) hold(ctx context.Context, tx *store.Tx, token store.Token, agent store.Agent, req controlapi.RegisterRequest, key string) (answer *problem.Error, err error) {
 	old, stands, err := standing(ctx, tx, token, key, e.now)
 	switch {
@@ -85,8 +84,8 @@ func (e enrolment) hold(ctx context.Context, tx *store.Tx, token store.Token, ag
 	case stands && old.State == store.EnrolmentPending && old.Name == req.Name:
 		return answerAfter(pending(old), askedAgain(ctx, tx, old, e.now))
 	}
-	// What has lapsed makes room. So does what is asked by another name now: the
-	// operator decides on what was shown, and nothing else.
+	// A lapsed registration makes room. So does one that now has another name: the operator decides
+	// only about what was shown.
 	if old.ID != "" {
 		if err := tx.DeleteEnrolment(ctx, old.ID); err != nil {
 			return nil, err
@@ -112,7 +111,7 @@ func (e enrolment) hold(ctx context.Context, tx *store.Tx, token store.Token, ag
 	return answerAfter(pending(fresh), tx.InsertEnrolment(ctx, fresh))
 }
 
-// answerAfter is the answer, or the error that came before it.
+// answerAfter returns the answer, or the error that came before it.
 func answerAfter(answer *problem.Error, err error) (*problem.Error, error) {
 	if err != nil {
 		return nil, err
@@ -136,7 +135,7 @@ func newEnrolment(ctx context.Context, token store.Token, req controlapi.Registe
 	}, err
 }
 
-// askedAgain keeps what the operator is shown fresh, and the database quiet.
+// askedAgain keeps what the operator sees up to date, with few database writes.
 func askedAgain(ctx context.Context, tx *store.Tx, e store.Enrolment, now time.Time) error {
 	if now.Sub(e.LastAsked) < noteAgain {
 		return nil
@@ -171,8 +170,7 @@ func crowded(t store.Token, waiting int) *problem.Error {
 		"%d registrations with the enrolment token %s wait for approval already", waiting, t.ID).WithRetryAfter(crowdedRetry)
 }
 
-// Enrolments lists the registrations that wait for the operator, those that have
-// waited longest first.
+// Enrolments returns the pending registrations, those that have waited longest first.
 func (a *Admin) Enrolments(ctx context.Context) ([]store.Enrolment, error) {
 	all, err := a.store.Enrolments(ctx)
 	list := make([]store.Enrolment, 0, len(all))
@@ -190,8 +188,8 @@ func (a *Admin) Enrolments(ctx context.Context) ([]store.Enrolment, error) {
 	return list, err
 }
 
-// ApproveAgent makes an agent of a registration, named by its ID, or by its
-// cluster's name where that is clear. One that was denied may be approved still.
+// ApproveAgent turns a registration into an agent. It is named by its ID, or by its cluster's name
+// if that is unique. A denied registration may still be approved.
 func (a *Admin) ApproveAgent(ctx context.Context, nameOrID string) (store.Enrolment, error) {
 	at, err := a.Advertised(ctx)
 	if err != nil {
@@ -206,7 +204,7 @@ func (a *Admin) ApproveAgent(ctx context.Context, nameOrID string) (store.Enrolm
 		if err != nil {
 			return err
 		}
-		// That its token has expired meanwhile is no matter: it lived when this was asked.
+		// The token may have expired meanwhile: it was valid when the agent asked.
 		if token.MaxUses > 0 && token.Uses >= token.MaxUses {
 			return fmt.Errorf("the token %s has no use left, so that %s cannot register with it; `pipeops-controlplane token rotate %s` makes a new one like it", token.ID, e.Name, token.ID)
 		}
@@ -230,10 +228,10 @@ func (a *Admin) ApproveAgent(ctx context.Context, nameOrID string) (store.Enrolm
 	return e, err
 }
 
-// maxReason bounds why a registration was denied, in bytes.
+// maxReason bounds the reason for a denial, in bytes.
 const maxReason = 512
 
-// DenyAgent refuses a registration that waits. The agent is told the reason.
+// DenyAgent refuses a pending registration. The agent receives the reason.
 func (a *Admin) DenyAgent(ctx context.Context, nameOrID, reason string) (store.Enrolment, error) {
 	var e store.Enrolment
 	if reason = strings.Join(strings.Fields(reason), " "); len(reason) > maxReason {
@@ -250,8 +248,8 @@ func (a *Admin) DenyAgent(ctx context.Context, nameOrID, reason string) (store.E
 	return e, err
 }
 
-// findEnrolment finds the one that is meant. A name that several have is nobody's:
-// one of them may be a thief.
+// findEnrolment returns the named registration. A name that several registrations share is refused:
+// one of them may be a thief's.
 func findEnrolment(ctx context.Context, tx *store.Tx, nameOrID string, now time.Time, states ...string) (store.Enrolment, error) {
 	all, err := tx.Enrolments(ctx)
 	if err != nil {

@@ -15,14 +15,14 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 )
 
-// sealedCA keeps the CA in the database, where all control planes have it, encrypted
-// with a key that is not there. The version is bound into what is sealed.
+// sealedCA keeps the CA in the database that all control planes share, encrypted with a key that is
+// not in the database. The version is bound into the sealed text.
 type sealedCA struct {
 	store *store.Store
 	key   ca.Key
 
 	mu      sync.Mutex
-	version int64 // of what Load answered last
+	version int64 // the version that Load returned last
 }
 
 var _ ca.Keeper = (*sealedCA)(nil)
@@ -80,8 +80,8 @@ func (k *sealedCA) put(text []byte, version int64, put func(context.Context, sto
 
 func sealPurpose(version int64) string { return fmt.Sprintf("ca %d", version) }
 
-// openCA opens the CA: in the data directory, or in the database of control planes
-// that share one. Only whoever serves moves it there: another may be serving from the
+// openCA opens the CA in the data directory, or in the database that several control planes share.
+// Only a serving control plane moves it there, because another one may still serve from the
 // directory.
 func (d Data) openCA(ctx context.Context, s *store.Store, now func() time.Time, serving bool) (*ca.CA, error) {
 	_, err := s.Authority(ctx)
@@ -107,7 +107,7 @@ func (d Data) openCA(ctx context.Context, s *store.Store, now func() time.Time, 
 	return ca.OpenIn(&sealedCA{store: s, key: d.CAKey}, now)
 }
 
-// mayMakeCA refuses a new CA where agents have one already.
+// mayMakeCA refuses to create a CA if agents already have one.
 func (d Data) mayMakeCA(ctx context.Context, s *store.Store) error {
 	_, err := loadAdvertised(ctx, s)
 	if errors.Is(err, ErrNeverServed) {
@@ -120,11 +120,10 @@ func (d Data) mayMakeCA(ctx context.Context, s *store.Store) error {
 	return err
 }
 
-// moveCA moves the CA from the data directory into the database. What was stays under
-// another name.
+// moveCA moves the CA from the data directory into the database. The file stays under another name.
 func (d Data) moveCA(s *store.Store, now func() time.Time) error {
 	file := filepath.Join(d.Dir, fileCA)
-	here, err := ca.Open(file, now) // makes sure of it
+	here, err := ca.Open(file, now) // verifies it
 	if err != nil {
 		return err
 	}
@@ -149,10 +148,10 @@ func (d Data) moveCA(s *store.Store, now func() time.Time) error {
 	return nil
 }
 
-// maxKeyFile is more than a key needs.
+// maxKeyFile is more than a key needs, in bytes.
 const maxKeyFile = 4 << 10
 
-// ReadCAKey reads the key that Data.CAKey takes from a file.
+// ReadCAKey reads the key for Data.CAKey from a file.
 func ReadCAKey(file string) (ca.Key, error) {
 	info, err := os.Stat(file)
 	switch {
@@ -174,7 +173,7 @@ func ReadCAKey(file string) (ca.Key, error) {
 	return key, nil
 }
 
-// MakeCAKey writes a new key into a file that is not there yet.
+// MakeCAKey writes a new key to a file that must not exist yet.
 func MakeCAKey(file string) error {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -16,14 +16,14 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// How calls of the API come, as metrics have it.
+// The ways by which API calls arrive, as labels of metrics.
 const (
 	wayTLS    = "tls"
 	wayTunnel = "tunnel"
 )
 
-// tunnelCall is a stream in an agent's tunnel on which it calls the API. What the tunnel's TLS
-// has proven is what the call's connection has.
+// tunnelCall is a stream in an agent's tunnel on which the agent calls the API. The call's
+// connection has the TLS state that the tunnel has proven.
 type tunnelCall struct {
 	net.Conn
 	proven tls.ConnectionState
@@ -42,7 +42,7 @@ func newTunnelCalls() *tunnelCalls {
 	return &tunnelCalls{come: make(chan net.Conn), over: make(chan struct{})}
 }
 
-// take is for server.Config.Calls. It waits for a goroutine to be started, and for nobody.
+// take implements server.Config.Calls. It waits only until a goroutine has started.
 func (l *tunnelCalls) take(conn net.Conn, proven tls.ConnectionState) {
 	select {
 	case l.come <- &tunnelCall{conn, proven}:
@@ -67,7 +67,7 @@ func (l *tunnelCalls) Close() error {
 	return nil
 }
 
-// Addr implements net.Listener: it is in tunnels.
+// Addr implements net.Listener. The address stands for all tunnels.
 func (l *tunnelCalls) Addr() net.Addr { return tunnelAddr{} }
 
 type tunnelAddr struct{}
@@ -75,8 +75,8 @@ type tunnelAddr struct{}
 func (tunnelAddr) Network() string { return wayTunnel }
 func (tunnelAddr) String() string  { return wayTunnel }
 
-// tunnelHandler serves agents' own calls and nothing else, as the HTTPS port does: each with its
-// limits, and with the certificate verified anew.
+// tunnelHandler serves only agents' own calls, as the HTTPS port does: each with its limits, and
+// with the certificate verified again.
 func (c *ControlPlane) tunnelHandler() http.Handler {
 	calls := c.instruments.measured(&c.cfg, wayTunnel, c.calls.wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.URL.Path, controlapi.AgentPaths) {
@@ -118,7 +118,7 @@ func (c *ControlPlane) tunnelCallServer() *http.Server {
 	return server
 }
 
-// shutDown waits for the end of the context or of what serves, and lets calls finish.
+// shutDown waits until the context or the serving goroutine ends, and lets calls finish.
 func shutDown(ctx context.Context, server *http.Server, served <-chan error) error {
 	select {
 	case err := <-served:

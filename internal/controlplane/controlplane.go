@@ -24,7 +24,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
-// ControlPlane is the whole of it in one process. New makes one, Run runs it.
+// ControlPlane is a whole control plane in one process. New creates one, Run runs it.
 type ControlPlane struct {
 	cfg         Config
 	lock        *dirLock
@@ -40,29 +40,29 @@ type ControlPlane struct {
 	inTunnels   *tunnelCalls
 	nudger      *nudger
 	outbox      *outbox
-	broker      *messaging // nil without one
+	broker      *messaging // nil if there is none
 	webhooks    *webhook.Dispatcher
 	instruments *instruments
 	ports       *metrics.Ports
 	listeners   listeners
 	leader      *leader
-	replicas    *replicas     // nil where this is the only one
-	caChanged   chan struct{} // somebody may have changed it
+	replicas    *replicas     // nil if there is only one control plane
+	caChanged   chan struct{} // a command may have changed the CA
 
 	serving atomic.Bool
 	closing sync.Once
 	closed  error
 }
 
-// Addrs are where it listens.
+// Addrs are the addresses on which a control plane listens.
 type Addrs struct {
 	API, Tunnel, Edge net.Addr
-	Peer              net.Addr // nil where it is the only control plane
+	Peer              net.Addr // nil if there is only one control plane
 }
 
 type listeners struct{ api, tunnel, edge, peer net.Listener }
 
-// New opens the data directory, the database and the ports. Close what is not run.
+// New opens the data directory, the database and the ports. Call Close if Run is not called.
 func New(ctx context.Context, cfg Config) (*ControlPlane, error) {
 	cfg.setDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -129,7 +129,7 @@ func (c *ControlPlane) open(ctx context.Context) error {
 	return saveAdvertised(ctx, c.store, at)
 }
 
-// assemble joins the parts. Nothing runs yet.
+// assemble connects the parts. Nothing runs yet.
 func (c *ControlPlane) assemble(seal []byte) error {
 	d := directory{agentsDomain: c.cfg.AgentsDomain}
 	c.certificate = ca.NewServerCertificate(c.ca, c.cfg.serverNames())
@@ -188,7 +188,7 @@ func listen(ctx context.Context, cfg *Config) (l listeners, err error) {
 	return l, nil
 }
 
-// Addrs are the addresses that are listened on.
+// Addrs returns the addresses on which the control plane listens.
 func (c *ControlPlane) Addrs() Addrs {
 	at := Addrs{API: c.listeners.api.Addr(), Tunnel: c.listeners.tunnel.Addr(), Edge: c.listeners.edge.Addr()}
 	if c.listeners.peer != nil {
@@ -197,7 +197,7 @@ func (c *ControlPlane) Addrs() Addrs {
 	return at
 }
 
-// Advertised is where the others find it.
+// Advertised returns where agents and Runners find the control plane.
 func (c *ControlPlane) Advertised() Advertised {
 	return Advertised{
 		API: c.cfg.AdvertiseAPI, Tunnel: c.cfg.AdvertiseTunnel, Edge: c.cfg.AdvertiseEdge,
@@ -205,8 +205,8 @@ func (c *ControlPlane) Advertised() Advertised {
 	}
 }
 
-// Run serves until the context ends, joins everything it started and closes what
-// New opened.
+// Run serves until the context ends, waits for everything that it started, and closes what New
+// opened.
 func (c *ControlPlane) Run(ctx context.Context) error {
 	err := c.start(ctx)
 	if err == nil {
@@ -215,9 +215,9 @@ func (c *ControlPlane) Run(ctx context.Context) error {
 	return errors.Join(unlessDone(ctx, err), c.Close())
 }
 
-// start takes over from the last time.
+// start restores the state of the last run.
 func (c *ControlPlane) start(ctx context.Context) error {
-	if err := c.nudger.begin(ctx); err != nil || c.replicas != nil { // else whoever leads does it
+	if err := c.nudger.begin(ctx); err != nil || c.replicas != nil { // else the leader does it
 		return err
 	}
 	agents, err := c.store.Agents(ctx)
@@ -228,7 +228,7 @@ func (c *ControlPlane) start(ctx context.Context) error {
 	return c.moveEndpoints(ctx, agents, c.cfg.AdvertiseEdge)
 }
 
-// moveEndpoints announces the agents anew when Runners reach them elsewhere.
+// moveEndpoints announces the agents again if Runners reach them at another address.
 func (c *ControlPlane) moveEndpoints(ctx context.Context, agents []store.Agent, to string) error {
 	for _, a := range agents {
 		if a.EdgeAddress == to || a.Revoked() {
@@ -256,7 +256,7 @@ func (c *ControlPlane) serve(ctx context.Context) error {
 	group.Go(func() error { return c.tunnel.Serve(running, c.listeners.tunnel) })
 	group.Go(func() error { return c.serveTunnelCalls(running) })
 	group.Go(func() error {
-		defer c.endForwards() // when nothing more can come
+		defer c.endForwards() // once nothing more can arrive
 		return router.Serve(running, c.listeners.edge)
 	})
 	group.Go(func() error { return c.leader.run(running, c.store) })
@@ -285,7 +285,7 @@ func (c *ControlPlane) serve(ctx context.Context) error {
 	return group.Wait()
 }
 
-// dropRevoked closes the tunnels of agents that were revoked by another process.
+// dropRevoked closes the tunnels of agents that another process revoked.
 func (c *ControlPlane) dropRevoked(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
@@ -304,11 +304,11 @@ func (c *ControlPlane) dropRevoked(ctx context.Context) {
 
 const (
 	cleanEvery = time.Hour
-	// receivedFor is how long an agent may take to send an event again.
+	// receivedFor is how long an agent may take to resend an event.
 	receivedFor = 7 * 24 * time.Hour
 )
 
-// clean drops what is needed for some time only.
+// clean deletes expired data.
 func (c *ControlPlane) clean(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := c.store.ForgetReceived(ctx, c.cfg.Now().Add(-receivedFor)); err != nil && ctx.Err() == nil {
@@ -322,7 +322,7 @@ func (c *ControlPlane) clean(ctx context.Context) error {
 	return nil
 }
 
-// Close closes what New opened. Run does it itself; calling it again is harmless.
+// Close closes what New opened. Run calls it; another call is harmless.
 func (c *ControlPlane) Close() error {
 	c.closing.Do(func() {
 		errs := []error{c.ports.Close()}

@@ -15,11 +15,11 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// settingSeal is the secret by which the control plane knows its own messages among
+// settingSeal is the secret that marks the control plane's own messages. It recognizes them among
 // the dead letters, to which every Runner may write.
 const settingSeal = "seal"
 
-// sealOf reads the secret, and makes it when there is none.
+// sealOf reads the secret, and creates it if there is none.
 func sealOf(ctx context.Context, s *store.Store) (key []byte, err error) {
 	err = s.Update(ctx, func(tx *store.Tx) error {
 		settings, err := tx.Settings(ctx)
@@ -40,7 +40,7 @@ func sealOf(ctx context.Context, s *store.Store) (key []byte, err error) {
 	return key, nil
 }
 
-// DeadLetters gives access to what Runners could not take of the announcements.
+// DeadLetters gives access to the announcements that Runners could not handle.
 func (a *Admin) DeadLetters(ctx context.Context, broker announce.Config) (*announce.DeadLetters, error) {
 	var err error
 	if broker.Seal, err = sealOf(ctx, a.store); err != nil {
@@ -49,14 +49,14 @@ func (a *Admin) DeadLetters(ctx context.Context, broker announce.Config) (*annou
 	return announce.NewDeadLetters(broker)
 }
 
-// countDeadEvery is how old the number of dead letters may be that readiness tells.
+// countDeadEvery is the maximum age of the number of dead letters in the readiness answer.
 const countDeadEvery = 30 * time.Second
 
-// deadCount knows how many dead letters there are, or were a moment ago.
+// deadCount holds the recent number of dead letters.
 type deadCount struct {
 	letters *announce.DeadLetters
 	log     zerolog.Logger
-	last    atomic.Int64 // one more than there are; 0 is not known
+	last    atomic.Int64 // the number plus one; 0 means unknown
 }
 
 func (d *deadCount) run(ctx context.Context) error {
@@ -67,7 +67,7 @@ func (d *deadCount) run(ctx context.Context) error {
 		before := d.last.Load()
 		switch {
 		case ctx.Err() != nil:
-		case err != nil: // that there is no broker the publisher says
+		case err != nil: // a missing broker is the publisher's to report
 			d.last.Store(0)
 		default:
 			d.last.Store(int64(n) + 1)
@@ -80,14 +80,13 @@ func (d *deadCount) run(ctx context.Context) error {
 	return nil
 }
 
-// number is how many there are, if that is known.
+// number returns the number of dead letters, if it is known.
 func (d *deadCount) number() (int, bool) {
 	n := d.last.Load()
 	return int(n - 1), n > 0
 }
 
-// DeadLetters is how many announcements died and wait for somebody to look at them, if
-// that is known.
+// DeadLetters returns how many dead letters wait for the operator, if that is known.
 func (c *ControlPlane) DeadLetters() (n int, known bool) {
 	if c.broker == nil {
 		return 0, false
@@ -95,7 +94,7 @@ func (c *ControlPlane) DeadLetters() (n int, known bool) {
 	return c.broker.dead.number()
 }
 
-// describeDead is for /readyz.
+// describeDead returns the text for /readyz.
 func (b *messaging) describeDead() string {
 	if b != nil {
 		if n, known := b.dead.number(); known {

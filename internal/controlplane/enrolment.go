@@ -13,9 +13,9 @@ import (
 
 const fixEnrol = "make a new one with `pipeops-controlplane token create`"
 
-// CheckToken implements controlapi.Backend. It tells whoever holds the secret
-// what Register would, and others nothing: 256 random bits need no other guard
-// against guessing than the comparison in constant time.
+// CheckToken implements controlapi.Backend. A client with the secret learns what Register would
+// return; other clients learn nothing. For 256 random bits, a comparison in constant time is enough
+// against guessing.
 func (r *registry) CheckToken(ctx context.Context, text string, check controlapi.TokenCheck) (controlapi.TokenState, error) {
 	token, err := readToken(text)
 	if err != nil {
@@ -56,8 +56,8 @@ type tokens interface {
 	Token(ctx context.Context, id string) (store.Token, error)
 }
 
-// knownToken finds a token by its secret, whether or not it is good for anything.
-// The answer to a wrong secret is that to an unknown token.
+// knownToken returns a token by its secret, whether or not it is still valid. The answer to a wrong
+// secret is the same as to an unknown token.
 func knownToken(ctx context.Context, in tokens, token controlapi.Token) (store.Token, error) {
 	known, err := in.Token(ctx, token.ID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -70,7 +70,7 @@ func knownToken(ctx context.Context, in tokens, token controlapi.Token) (store.T
 	return known, nil
 }
 
-// endedToken says why nobody new may register with a token; nil when they may.
+// endedToken returns why no new agent may register with a token; nil if one may.
 func endedToken(t store.Token, now time.Time) error {
 	switch t.State(now) {
 	case store.TokenRevoked:
@@ -87,7 +87,7 @@ func endedToken(t store.Token, now time.Time) error {
 	return nil
 }
 
-// endOf is when a token ends by time; zero for never.
+// endOf returns when a token expires; zero for never.
 func endOf(t store.Token) time.Time {
 	if t.RotatedTo != "" && (t.ExpiresAt.IsZero() || t.RotatedAt.Before(t.ExpiresAt)) {
 		return t.RotatedAt

@@ -13,9 +13,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// GrantRunner gives a Runner other agents, by new credentials: what is granted is
-// said by the certificate. The old one is refused from then on. The new one lasts
-// as long as the old one was made for.
+// GrantRunner changes a Runner's grant. It issues new credentials, because the certificate carries
+// the grant, and revokes the old certificate. The new one lasts as long as the old one was made
+// for.
 func (a *Admin) GrantRunner(ctx context.Context, name string, agents runnerapi.Grant, broker string) (runnerapi.Credentials, error) {
 	old, err := findRunner(ctx, a.store, name)
 	if err != nil {
@@ -40,8 +40,8 @@ func findRunner(ctx context.Context, in runnerFinder, name string) (store.Runner
 	return r, err
 }
 
-// LabelAgent sets labels of an agent and takes others away. Runners that may see
-// it no more are told that it is gone.
+// LabelAgent sets some labels of an agent and removes others. For Runners that may no longer see
+// the agent, it announces that the agent is gone.
 func (a *Admin) LabelAgent(ctx context.Context, nameOrID string, set map[string]string, remove []string) (announce.Agent, error) {
 	if err := selectable(set); err != nil {
 		return announce.Agent{}, err
@@ -76,10 +76,10 @@ func (a *Admin) LabelAgent(ctx context.Context, nameOrID string, set map[string]
 	return d.announced(found), nil
 }
 
-// relabel writes an agent that has other labels than before, and tells everybody
-// whom that concerns: the agent, Runners that lose sight of it, and those that see it.
+// relabel writes an agent whose labels have changed. It informs all whom that concerns: the agent,
+// Runners that lose sight of it, and Runners that see it.
 func (d directory) relabel(ctx context.Context, tx *store.Tx, before, after store.Agent, at time.Time) error {
-	// As removed it is announced with its old labels: see audience.
+	// The removal is announced with the old labels: see audience.
 	if err := d.write(ctx, tx, announce.AgentRemoved, before, at); err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (d directory) relabel(ctx context.Context, tx *store.Tx, before, after stor
 	return tx.AddNews(ctx, after.ID)
 }
 
-// visible keeps the agents that a Runner may see.
+// visible returns the agents that a Runner may see.
 func (c *ControlPlane) visible(ctx context.Context, runner string, agents []announce.Agent) ([]announce.Agent, error) {
 	r, err := c.store.Runner(ctx, runner)
 	if err != nil {
@@ -108,14 +108,14 @@ func (c *ControlPlane) visible(ctx context.Context, runner string, agents []anno
 	return seen, nil
 }
 
-// audience says whom events are for: the Runners who may see the agent.
+// audience determines the Runners that an event is for: those that may see the agent.
 type audience struct {
 	grants map[string]runnerapi.Grant // by Runner
 	labels map[string]agentLabels     // by agent
 	store  *store.Store
 }
 
-// agentLabels are an agent's as they are now; none when it is gone or revoked.
+// agentLabels are an agent's current labels; none if it is gone or revoked.
 type agentLabels struct {
 	there  bool
 	labels map[string]string
@@ -138,9 +138,9 @@ func newAudience(ctx context.Context, s *store.Store, now time.Time) (*audience,
 	return a, nil
 }
 
-// of lists the Runners that an event is for. An agent event is for those who may
-// see the agent as it tells of it; that one was removed, though it is there, is for
-// those alone who may not see it as it is now.
+// of returns the Runners that an event is for. An agent event is for Runners that may see the agent
+// as the event describes it. The removal of an agent that still exists is only for those Runners
+// that may not see its current state.
 func (a *audience) of(ctx context.Context, e announce.Encoded) ([]string, error) {
 	current, err := a.now(ctx, e.AgentID)
 	if err != nil {
@@ -163,8 +163,8 @@ func (a *audience) of(ctx context.Context, e announce.Encoded) ([]string, error)
 	return runners, nil
 }
 
-// announcedIn reads of the agent in an event no more than it is addressed by: the
-// events of the outbox were looked at whole when they were put there.
+// announcedIn decodes only the parts of the agent that determine the recipients: events were
+// validated when they entered the outbox.
 func announcedIn(e announce.Encoded) (announce.Agent, error) {
 	var said struct {
 		Data struct {
@@ -178,13 +178,13 @@ func announcedIn(e announce.Encoded) (announce.Agent, error) {
 	return announce.Agent{State: said.Data.State, Labels: said.Data.Labels}, nil
 }
 
-// isHiding says whether an event tells Runners who may see an agent no more that
-// it is gone, though it is not.
+// isHiding reports whether an event announces an agent's removal to Runners that may no longer see
+// it, although it still exists.
 func isHiding(t announce.Type, agent announce.Agent) bool {
 	return t == announce.AgentRemoved && agent.State != announce.StateRevoked
 }
 
-// meet reads all agents at once that those events are about.
+// meet reads at once all agents that the events are about.
 func (a *audience) meet(ctx context.Context, waiting []store.Waiting) error {
 	if len(waiting) == 0 {
 		return nil

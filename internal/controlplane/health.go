@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// readiness is the answer of /readyz. Ready says whether agents and Runners are
-// served; a broker that is down does not change that, but is Degraded.
+// readiness is the answer of /readyz. Ready reports whether agents and Runners are served. A broker
+// that is down does not change that, but sets Degraded.
 type readiness struct {
 	Ready    bool              `json:"ready"`
 	Degraded bool              `json:"degraded"`
@@ -20,12 +20,12 @@ type readiness struct {
 
 const (
 	checkTimeout = 3 * time.Second
-	// outboxPatience is how long an announcement may wait before it says that something is
-	// stuck: longer than a broker that elects a new leader takes.
+	// outboxPatience is how long an announcement may wait before it counts as stuck: longer than a
+	// broker takes to elect a new leader.
 	outboxPatience = 2 * time.Minute
 )
 
-// set notes a check. What is vital decides whether we are ready.
+// set records a check. Only a vital check affects readiness.
 func (r *readiness) set(name string, vital, ok bool, text string) {
 	r.ok[name] = ok
 	if ok {
@@ -53,8 +53,8 @@ func (c *ControlPlane) readiness(ctx context.Context) readiness {
 	return r
 }
 
-// checkDatabase reads, and looks how the last heartbeats were written: a disk that is full
-// can still be read.
+// checkDatabase reads from the database and checks whether the last heartbeats could be written: a
+// full disk can still be read.
 func (c *ControlPlane) checkDatabase(ctx context.Context, r *readiness) {
 	outbox, err := c.outbox.stats(ctx)
 	switch {
@@ -69,12 +69,12 @@ func (c *ControlPlane) checkDatabase(ctx context.Context, r *readiness) {
 	c.checkBroker(r, outbox)
 }
 
-// checkBroker is of what may wait: announcements are kept.
+// checkBroker checks what may wait: announcements are stored meanwhile.
 func (c *ControlPlane) checkBroker(r *readiness, stats OutboxStats) {
 	connected, text := c.broker.check()
 	outbox := stats.describe(c.cfg.Now())
 	r.Checks["outbox"], r.Checks["dead-letters"] = outbox, c.broker.describeDead()
-	if c.broker == nil { // nothing is stuck: there is nobody to tell
+	if c.broker == nil { // without a broker, no announcement waits
 		r.Checks["broker"] = text
 		return
 	}
@@ -127,7 +127,7 @@ func (c *ControlPlane) serveReady(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, status, answer)
 }
 
-// serveHealth says that the process answers, and nothing else.
+// serveHealth only shows that the process responds.
 func serveHealth(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 }

@@ -15,18 +15,18 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// Limits bound what one peer can take of the control plane. Zero values mean the
-// defaults, which nobody notices in normal work: see limit.Config.
+// Limits bound what one peer can use of the control plane. Zero values select the defaults, which
+// do not affect normal work: see limit.Config.
 type Limits struct {
-	// Connections is how many each listener has open at a time.
+	// Connections is how many connections each listener holds open at a time.
 	Connections int
-	// PerAddress is how many of them one address has, and how many it opens at once;
-	// NewPerSecond how many it opens in the long run.
+	// PerAddress is how many of them one address may have, and how many it may open at once.
+	// NewPerSecond is how many it may open per second in the long run.
 	PerAddress, NewPerSecond int
-	// SharedAddresses are networks behind whose addresses many agents or Runners are, such
-	// as a load balancer. They have only what holds for all.
+	// SharedAddresses are networks that many agents or Runners share as their address, such as that
+	// of a load balancer. They only have the limits that hold for all.
 	SharedAddresses []netip.Prefix
-	// Outbox bounds what waits to be announced.
+	// Outbox bounds the announcements that wait.
 	Outbox store.OutboxLimits
 }
 
@@ -55,7 +55,7 @@ func (l *Limits) validate(bad func(format string, args ...any)) {
 	}
 }
 
-// SharedAddress reads one of Limits.SharedAddresses: a network, or an address alone.
+// SharedAddress parses an entry of Limits.SharedAddresses: a network, or a single address.
 func SharedAddress(text string) (netip.Prefix, error) {
 	if network, err := netip.ParsePrefix(text); err == nil {
 		return network.Masked(), nil
@@ -68,15 +68,15 @@ func SharedAddress(text string) (netip.Prefix, error) {
 }
 
 const (
-	// apiHandshakes may be waited for, with their handshake or first request, and as many may
-	// wait for their turn. More would take the open files that tunnels need: they wait in the
-	// system's queue.
+	// apiHandshakes bounds the connections that are in their handshake or first request, and also
+	// those that wait for their turn. More would take the open files that tunnels need: the rest
+	// waits in the system's queue.
 	apiHandshakes = 2048
-	// apiPatience is how long one waits for its turn. Agents wait for 30 s.
+	// apiPatience is how long a connection waits for its turn. Agents wait for 30 s.
 	apiPatience = 25 * time.Second
 )
 
-// limited puts the limits before a listener. The tunnel's and the edge's have waiting
+// limited applies the limits to a listener. The listeners of the tunnel and the edge have waiting
 // rooms of their own.
 func (c *Config) limited(name string, ln net.Listener) net.Listener {
 	handshakes, turns := 0, (*limit.Turns)(nil)
@@ -96,7 +96,7 @@ const (
 	listenerPeer   = "peer"
 )
 
-// Connections are the counts of the listeners by name: api, tunnel, edge, peer.
+// Connections returns the counts of the listeners by name: api, tunnel, edge, peer.
 func (c *ControlPlane) Connections() map[string]limit.Stats {
 	counts := map[string]limit.Stats{}
 	for name, l := range map[string]net.Listener{listenerAPI: c.listeners.api, listenerTunnel: c.listeners.tunnel, listenerEdge: c.listeners.edge, listenerPeer: c.listeners.peer} {
@@ -107,20 +107,20 @@ func (c *ControlPlane) Connections() map[string]limit.Stats {
 	return counts
 }
 
-// What calls may take of the HTTPS API at a time.
+// The limits of calls of the HTTPS API at a time.
 const (
 	maxCalls        = 16384
 	maxCallsProven  = 32   // of one agent or Runner
 	maxCallsUnknown = 4096 // of one address, without a certificate of ours
-	// Failed calls of one address: at once, and a second in the long run.
+	// Failed calls of one address: at once, and per second in the long run.
 	maxFailures, failuresPerSecond = 1000, 10
-	// busyRetry is when a call past its share is worth trying again.
+	// busyRetry is the delay after which a call beyond its share may be retried.
 	busyRetry = time.Second
 )
 
-// callLimits bounds the calls of the HTTPS API: by name for whoever has a certificate of
-// ours, by address for all others. Whoever fails to prove itself too often from one
-// address waits, without those waiting with it that can prove themselves.
+// callLimits bounds the calls of the HTTPS API: by name for peers with a certificate of ours, by
+// address for all others. An address with too many failed authentications has to wait. Peers behind
+// the same address that can authenticate do not wait with it.
 type callLimits struct {
 	peers    *peers
 	shares   *limit.Shares
@@ -166,8 +166,8 @@ func (l *callLimits) wrap(next http.Handler) http.Handler {
 	})
 }
 
-// proven is the name in a certificate that our CA signed and that has not expired. That
-// it was revoked meanwhile is for the call itself to say.
+// proven returns the name in an unexpired certificate that our CA signed. The call itself checks
+// whether the certificate was revoked.
 func (l *callLimits) proven(r *http.Request) (string, bool) {
 	cert := certificateOf(r.TLS)
 	if cert == nil || len(cert.URIs) != 1 {

@@ -16,25 +16,26 @@ import (
 )
 
 const (
-	// missedBeats of silence end the lease of an agent.
+	// missedBeats is the number of missed heartbeats after which the lease of an agent ends.
 	missedBeats = 3
-	// flushEvery is how often heartbeats are written, all in one transaction; more
-	// often where they come more often.
+	// flushEvery is how often heartbeats are written, all in one transaction. They are written more
+	// often if they arrive more often.
 	flushEvery = 10 * time.Second
-	// lookEvery is how often leases and graces are looked at.
+	// lookEvery is how often leases and grace periods are checked.
 	lookEvery = time.Second
-	// gatherFor is how long those wait that come right after another: where hundreds come in a second, a look at
-	// all and a transaction for each cost more than it takes to let them in. One that comes alone does not wait.
+	// gatherFor is how long agents wait that connect right after another. When hundreds connect per
+	// second, a check of all and a transaction for each cost more than admitting them. A single
+	// agent does not wait.
 	gatherFor = 100 * time.Millisecond
 	// transitBatch is how many transitions are written in one transaction.
 	transitBatch = 128
 )
 
-// liveness decides who is online: an agent is while its tunnel is up and its
-// heartbeats come. It is offline when the tunnel was down for longer than a short
-// grace or three heartbeats were missed. Transitions are announced once.
+// liveness decides which agents are online. An agent is online while its tunnel is up and its
+// heartbeats arrive. It is offline after the tunnel was down for longer than a short grace period,
+// or after three missed heartbeats. Each transition is announced once.
 //
-// Tunnel and API report from their goroutines; run alone decides and writes.
+// Tunnel and API report from their goroutines; only run decides and writes.
 type liveness struct {
 	store     *store.Store
 	directory directory
@@ -45,9 +46,9 @@ type liveness struct {
 
 	flushEvery time.Duration
 
-	// heard is told how long an agent was silent before a heartbeat; it may be nil.
+	// heard is called with the length of the silence before a heartbeat; it may be nil.
 	heard func(gap time.Duration)
-	// unwritten says that the last heartbeats could not be written.
+	// unwritten reports that the last heartbeats could not be written.
 	unwritten atomic.Bool
 
 	mu     sync.Mutex
@@ -55,15 +56,15 @@ type liveness struct {
 	wake   chan struct{}
 }
 
-// vitals are what is known of an agent at this moment.
+// vitals is what is known about an agent now.
 type vitals struct {
 	up       bool
 	upSince  time.Time
-	deadline time.Time // of the grace, while the tunnel is down
+	deadline time.Time // of the grace period, while the tunnel is down
 	lastBeat time.Time
-	capacity *announce.Capacity // nil while only replicas that stand by were heard
+	capacity *announce.Capacity // nil while only standby replicas were heard
 	unsaved  bool
-	state    announce.State // as announced last by this process; empty before that
+	state    announce.State // as this process announced it last; empty before that
 }
 
 func newLiveness(s *store.Store, d directory, cfg *Config) *liveness {
@@ -74,8 +75,8 @@ func newLiveness(s *store.Store, d directory, cfg *Config) *liveness {
 	}
 }
 
-// resume takes over from the last time: whoever was online has until the end of
-// the grace to come back unnoticed.
+// resume restores the state of the last run: agents that were online have until the end of the
+// grace period to reconnect without an announcement.
 func (l *liveness) resume(agents []store.Agent, grace time.Duration) {
 	now := l.now()
 	l.mu.Lock()
@@ -96,7 +97,7 @@ func (l *liveness) of(agentID string) *vitals {
 	return v
 }
 
-// tunnelUp is for server.Config.OnUp.
+// tunnelUp implements server.Config.OnUp.
 func (l *liveness) tunnelUp(agentID string) {
 	l.mu.Lock()
 	v := l.of(agentID)
@@ -105,7 +106,7 @@ func (l *liveness) tunnelUp(agentID string) {
 	l.poke()
 }
 
-// tunnelDown is for server.Config.OnDown.
+// tunnelDown implements server.Config.OnDown.
 func (l *liveness) tunnelDown(agentID string) {
 	l.mu.Lock()
 	v := l.of(agentID)
@@ -114,7 +115,7 @@ func (l *liveness) tunnelDown(agentID string) {
 	l.poke()
 }
 
-// beat notes a heartbeat, and the capacity if it tells of it.
+// beat records a heartbeat, and the capacity if the heartbeat has one.
 func (l *liveness) beat(agentID string, at time.Time, capacity *announce.Capacity) {
 	l.mu.Lock()
 	v := l.of(agentID)
@@ -140,7 +141,7 @@ func (l *liveness) poke() {
 	}
 }
 
-// seen puts what is not written yet over what is stored.
+// seen adds what is not written yet to what is stored.
 func (l *liveness) seen(a *store.Agent) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,14 +156,14 @@ func (l *liveness) seen(a *store.Agent) {
 // look announces the transitions that are due.
 func (l *liveness) look(ctx context.Context) { l.announce(ctx, l.due()) }
 
-// announce writes and announces states, many in a transaction.
+// announce writes and announces states, several in each transaction.
 func (l *liveness) announce(ctx context.Context, due map[string]announce.State) {
 	for some := range slices.Chunk(slices.Sorted(maps.Keys(due)), transitBatch) {
 		err := l.transit(ctx, some, due)
 		if err == nil || ctx.Err() != nil {
 			continue
 		}
-		for _, agentID := range some { // one of them must not keep the others
+		for _, agentID := range some { // a failing one must not block the others
 			if err := l.transit(ctx, []string{agentID}, due); err != nil && ctx.Err() == nil {
 				l.log.Error().Err(err).Str("agent", agentID).Msg("state was not written; trying again")
 			}
@@ -170,7 +171,7 @@ func (l *liveness) announce(ctx context.Context, due map[string]announce.State) 
 	}
 }
 
-// due lists the agents whose announced state is not what it should be.
+// due returns the agents whose announced state differs from the actual one.
 func (l *liveness) due() map[string]announce.State {
 	now, due := l.now(), map[string]announce.State{}
 	l.mu.Lock()
@@ -183,7 +184,7 @@ func (l *liveness) due() map[string]announce.State {
 	return due
 }
 
-// want is what the agent's state should be, or empty while that is open.
+// want returns the state that the agent should have, or empty while that is undecided.
 func (v *vitals) want(now time.Time, lease time.Duration) announce.State {
 	switch {
 	case v.up && now.Sub(latest(v.upSince, v.lastBeat)) > lease:
@@ -211,7 +212,7 @@ func (l *liveness) settle(agentID string, state announce.State) {
 	}
 }
 
-// forget drops an agent that was revoked or removed.
+// forget drops a revoked or removed agent.
 func (l *liveness) forget(agentID string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -220,8 +221,8 @@ func (l *liveness) forget(agentID string) {
 
 var errGone = errors.New("agent is gone")
 
-// transit writes and announces the states of agents, in one transaction: when many come
-// at once, a commit for each would take longer than their coming.
+// transit writes and announces the states of agents in one transaction. When many agents connect at
+// once, a commit for each would take longer than the connections.
 func (l *liveness) transit(ctx context.Context, agents []string, due map[string]announce.State) error {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()

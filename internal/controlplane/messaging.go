@@ -13,8 +13,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// messaging is our two ends at RabbitMQ: the announcer and the consumer that keeps
-// the timeline. Nobody waits for it: without a broker the outbox grows.
+// messaging is both of our ends at RabbitMQ: the announcer, and the consumer that maintains the
+// timeline. No other part waits for it: without a broker the outbox grows.
 type messaging struct {
 	store     *store.Store
 	link      announce.Config
@@ -26,10 +26,10 @@ type messaging struct {
 	webhooks  *webhook.Dispatcher
 }
 
-// timelinePrefetch is how many events are put into the timeline in one transaction at most.
+// timelinePrefetch is how many events at most enter the timeline in one transaction.
 const timelinePrefetch = 256
 
-// newMessaging answers nil when none is configured.
+// newMessaging returns nil if no broker is configured.
 func newMessaging(s *store.Store, l *leader, o *outbox, seal []byte, webhooks *webhook.Dispatcher, cfg *Config) (*messaging, error) {
 	if len(cfg.BrokerURLs) == 0 {
 		return nil, nil
@@ -63,13 +63,13 @@ func (b *messaging) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// remember puts an event that came back from the broker into the timeline, and queues
-// it for the webhooks that want it.
+// remember adds an event that came back from the broker to the timeline, and queues it for the
+// webhooks that want it.
 func (b *messaging) remember(ctx context.Context, e announce.Event) error {
 	return b.rememberAll(ctx, []announce.Event{e})
 }
 
-// rememberAll is remember for several events, in one transaction.
+// rememberAll is like remember, for several events in one transaction.
 func (b *messaging) rememberAll(ctx context.Context, events []announce.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
@@ -91,8 +91,8 @@ func (b *messaging) rememberAll(ctx context.Context, events []announce.Event) er
 	return err
 }
 
-// hides says that an event is for Runners who may not see its agent any more, which is
-// there all the same.
+// hides reports whether an event is for Runners that may no longer see its agent, although the
+// agent exists.
 func hides(e announce.Event) bool {
 	if e.Type != announce.AgentRemoved {
 		return false
@@ -101,8 +101,8 @@ func hides(e announce.Event) bool {
 	return err == nil && isHiding(e.Type, agent)
 }
 
-// check says in words how the broker is, without where it is: /readyz is open to
-// whoever reaches the port.
+// check describes the broker's state without its address: /readyz is open to every client that
+// reaches the port.
 func (b *messaging) check() (bool, string) {
 	if b == nil {
 		return false, "none is configured; announcements are kept until one is"
@@ -122,7 +122,7 @@ func (b *messaging) check() (bool, string) {
 	return false, text + "; announcements are kept until it is back"
 }
 
-// unlessDone drops the error of what ended because it was told to.
+// unlessDone drops the error of a part that ended because it was asked to.
 func unlessDone(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // that is the point

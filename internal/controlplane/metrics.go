@@ -17,17 +17,17 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// metricsNamespace begins the names of our metrics. All of them are in docs/observability.md.
+// metricsNamespace is the prefix of our metrics' names. All of them are in docs/observability.md.
 const metricsNamespace = "pipeops_controlplane"
 
-// instruments count what happens. What is kept anyway is read when Prometheus asks: see
-// readNumbers. No label has an agent, a Runner, an address or a path in it, so ten thousand
-// agents make as many series as one.
+// instruments count events. Stored values are read when Prometheus scrapes: see readNumbers. No
+// label contains an agent, a Runner, an address or a path, so ten thousand agents make as many
+// series as one.
 type instruments struct {
 	registry *prometheus.Registry
 
 	requests   *prometheus.HistogramVec // by route and class of status
-	calls      *prometheus.CounterVec   // by the way that they come
+	calls      *prometheus.CounterVec   // by the way that they arrive
 	beats      prometheus.Histogram
 	store      prometheus.Histogram
 	storeFails prometheus.Counter
@@ -66,10 +66,10 @@ func newInstruments(version string) *instruments {
 	}
 }
 
-// watch has the parts tell what happens.
+// watch connects the parts to the instruments.
 func (i *instruments) watch(c *ControlPlane) {
 	for _, result := range []string{announcedConfirmed, announcedReturned, announcedFailed} {
-		i.announced.WithLabelValues(result) // there from the start: a rate needs a zero
+		i.announced.WithLabelValues(result) // present from the start: a rate needs a zero
 	}
 	for _, way := range []string{wayTLS, wayTunnel} {
 		i.calls.WithLabelValues(way)
@@ -95,7 +95,7 @@ func (i *instruments) watch(c *ControlPlane) {
 	i.registry.MustRegister(readNumbers(c))
 }
 
-// attempt is what is counted of one that made this of its delivery.
+// attempt returns the label for an attempt that put its delivery into this state.
 func attempt(state store.DeliveryState) string {
 	switch state {
 	case store.DeliveryDelivered:
@@ -107,8 +107,8 @@ func attempt(state store.DeliveryState) string {
 	}
 }
 
-// measured counts and times the calls of the HTTPS API, and makes their spans. Probes are
-// counted, but make none.
+// measured counts and times the calls of the HTTPS API, and creates their spans. Probes are counted
+// but get no span.
 func (i *instruments) measured(c *Config, way string, next http.Handler) http.Handler {
 	calls := i.calls.WithLabelValues(way)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -128,10 +128,10 @@ func (i *instruments) measured(c *Config, way string, next http.Handler) http.Ha
 	})
 }
 
-// otherRoute stands for paths that there are not: strangers make up as many as they like.
+// otherRoute stands for unknown paths: unauthenticated clients can make up any number of them.
 const otherRoute = "other"
 
-// routeOf is the pattern of the route that answered, by either of our two routers.
+// routeOf returns the pattern of the matched route, from either of our two routers.
 func routeOf(r *http.Request, chosen *chi.Context) string {
 	pattern := chosen.RoutePattern()
 	if _, path, ok := strings.Cut(r.Pattern, " "); ok {
@@ -143,14 +143,14 @@ func routeOf(r *http.Request, chosen *chi.Context) string {
 	return pattern
 }
 
-// What becomes of an announcement.
+// The results of an announcement.
 const (
 	announcedConfirmed = "confirmed"
-	announcedReturned  = "returned" // no queue took it
+	announcedReturned  = "returned" // no queue accepted it
 	announcedFailed    = "failed"
 )
 
-// measuredPublisher is a publisher that is watched.
+// measuredPublisher is a publisher with metrics.
 type measuredPublisher struct {
 	publisher
 	i *instruments
@@ -174,8 +174,8 @@ func (m *measuredPublisher) PublishEncoded(ctx context.Context, events []announc
 	return confirmed, err
 }
 
-// What becomes of a nudge.
+// The results of a refresh request.
 const (
 	nudgeHeard   = "heard"
-	nudgeUnheard = "unheard" // its next heartbeat tells it
+	nudgeUnheard = "unheard" // the agent gets its news with its next heartbeat
 )

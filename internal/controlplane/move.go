@@ -10,13 +10,12 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 )
 
-// fileMoved is what the SQLite database is called that PostgreSQL has taken the
-// place of.
+// fileMoved is the name of the SQLite database after PostgreSQL has replaced it.
 const fileMoved = fileDatabase + ".moved"
 
-// MoveDatabase moves the registry from SQLite to PostgreSQL: it is copied whole or
-// not at all, and only then the directory is told. The answer names the file that
-// keeps what was. Nobody may serve either meanwhile.
+// MoveDatabase moves the registry from SQLite to PostgreSQL. It copies all or nothing, and updates
+// the directory only after that. It returns the name of the file that keeps the old data. No
+// control plane may serve either database meanwhile.
 func MoveDatabase(ctx context.Context, d Data) (done []store.Copied, kept string, err error) {
 	file := filepath.Join(d.Dir, fileDatabase)
 	switch {
@@ -34,7 +33,7 @@ func MoveDatabase(ctx context.Context, d Data) (done []store.Copied, kept string
 		return nil, "", err
 	}
 	kept = filepath.Join(d.Dir, fileMoved)
-	// SQLite has put its side files into the main one and removed them by now.
+	// SQLite has merged its side files into the main one and removed them by now.
 	if err := os.Rename(file, kept); err != nil {
 		return nil, "", fmt.Errorf("data directory: %w; the registry is copied: move %s away", err, file)
 	}

@@ -19,22 +19,22 @@ import (
 )
 
 const (
-	// nudgesAtATime bounds how many agents are nudged side by side.
+	// nudgesAtATime bounds how many agents get a refresh request at the same time.
 	nudgesAtATime = 64
-	// nudgeSpread is the time over which the nudges of many agents are spread, and
-	// nudgeEach how much of it one agent makes up: few are nudged at once.
+	// nudgeSpread is the time over which refresh requests to many agents are spread, and nudgeEach
+	// the share of one agent: a few agents get theirs at once.
 	nudgeSpread = 2 * time.Second
 	nudgeEach   = time.Millisecond
-	// nudgeTries is how often an agent is nudged that does not answer. It has its
-	// heartbeats, too.
+	// nudgeTries is how often an agent that does not respond gets a refresh request. It still has
+	// its heartbeats.
 	nudgeTries = 3
 	nudgePause = time.Second
-	// nudgerTTL is the life of the certificate that nudges.
+	// nudgerTTL is the lifetime of the certificate for refresh requests.
 	nudgerTTL = 10 * time.Minute
 )
 
-// nudger makes connected agents ask for their news when there are some. Agents
-// that are not connected ask when they are, before they serve.
+// nudger makes connected agents request their news when there are some. Other agents request them
+// when they connect, before they serve.
 type nudger struct {
 	store       *store.Store
 	ca          *ca.CA
@@ -43,40 +43,39 @@ type nudger struct {
 	trustDomain string
 	now         func() time.Time
 	log         zerolog.Logger
-	// nudged is told what became of a nudge; it may be nil.
+	// The result of each refresh request is reported here; the function may be nil.
 	nudged func(result string)
 
 	wake chan struct{}
-	all  atomic.Bool // there is something new for all
-	last int64       // news up to this number have been heard; run's alone once it runs
+	all  atomic.Bool // there are news for all
+	last int64       // news up to this number have been heard; only run uses it once it runs
 
 	mu      sync.Mutex
 	cert    *tls.Certificate
 	renewAt time.Time
 }
 
-// look has the news looked at soon.
+// look makes run check soon for news.
 func (n *nudger) look() {
 	select {
 	case n.wake <- struct{}{}:
-	default: // it will be
+	default: // a check is already scheduled
 	}
 }
 
-// lookAtAll has all agents that are connected here hear their news soon.
+// lookAtAll makes all agents that are connected here request their news soon.
 func (n *nudger) lookAtAll() {
 	n.all.Store(true)
 	n.look()
 }
 
-// begin is called before agents can connect: what is news by then they hear when
-// they do.
+// begin is called before agents can connect: agents get earlier news when they connect.
 func (n *nudger) begin(ctx context.Context) (err error) {
 	n.last, err = n.store.LastNews(ctx)
 	return err
 }
 
-// run nudges until the context ends.
+// run sends refresh requests until the context ends.
 func (n *nudger) run(ctx context.Context) error {
 	var nudging sync.WaitGroup
 	defer nudging.Wait()
@@ -106,7 +105,7 @@ func (n *nudger) run(ctx context.Context) error {
 	}
 }
 
-// news are the connected agents that there are news for since the last time.
+// news returns the connected agents that have had news since the last call.
 func (n *nudger) news(ctx context.Context) (agents []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
@@ -131,7 +130,7 @@ func (n *nudger) news(ctx context.Context) (agents []string, err error) {
 	return agents, nil
 }
 
-// nudge has all replicas of an agent hear their news.
+// It makes all replicas of an agent request their news.
 func (n *nudger) nudge(ctx context.Context, agentID string, spread time.Duration, places chan struct{}) {
 	if spread > 0 {
 		retry.Wait(ctx, rand.N(spread)) //nolint:gosec // spreading load needs no secrecy
@@ -166,7 +165,8 @@ func (n *nudger) once(ctx context.Context, agentID string, conn net.Conn) error 
 	})
 }
 
-// certificate is the control plane's as a client of agents: good for nudging alone.
+// certificate returns the control plane's client certificate, which is valid for refresh requests
+// only.
 func (n *nudger) certificate() (*tls.Certificate, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -9,13 +9,13 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlplane/store"
 )
 
-// tunnelsEach is how many nodes an agent keeps a tunnel to: either may go.
+// tunnelsEach is how many nodes an agent keeps a tunnel to, since either may fail.
 const tunnelsEach = 2
 
-// placed are the best addresses for an agent, the best first: those whose hash with the
-// agent's name is highest (rendezvous hashing). Whatever order they are given in, all
-// control planes answer the same; an address that comes or goes moves only the agents
-// that it gains or loses.
+// placed returns the n best addresses for an agent, the best first: those whose hash with the
+// agent's name is highest (rendezvous hashing). All control planes get the same result, in any
+// order of the addresses. An address that is added or removed moves only the agents that it gains
+// or loses.
 func placed(agentID string, addresses []string, n int) []string {
 	type weighed struct {
 		address string
@@ -33,8 +33,8 @@ func placed(agentID string, addresses []string, n int) []string {
 	return best
 }
 
-// tunnelsFor are the nodes that an agent is to keep a tunnel to. It is empty where all
-// of them are reached at the same address: whatever spreads connections there does.
+// tunnelsFor returns the nodes that an agent must keep a tunnel to. It returns none if all nodes
+// share one address, where a load balancer spreads the connections.
 func tunnelsFor(agentID string, nodes []store.Node) []controlapi.TunnelEndpoint {
 	addresses := make([]string, len(nodes))
 	for i, n := range nodes {

@@ -19,7 +19,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// registry decides who is an agent. It is the controlapi.Backend.
+// registry decides who is an agent. It implements controlapi.Backend.
 type registry struct {
 	store     *store.Store
 	ca        *ca.CA
@@ -29,9 +29,9 @@ type registry struct {
 	cfg       *Config
 	trust     *agentTrust
 	twins     *twins
-	// audited is told how many audit records were taken; it may be nil.
+	// audited is called with the number of accepted audit records; it may be nil.
 	audited func(records int)
-	node    *node // nil where this is the only control plane
+	node    *node // nil if there is only one control plane
 }
 
 // Register implements controlapi.Backend.
@@ -69,9 +69,8 @@ func (r *registry) Register(ctx context.Context, text string, req controlapi.Reg
 	return r.identity(csr, agent.ID)
 }
 
-// enrol finds or makes the agent of a cluster and takes a use of the token, or has
-// the registration wait for the operator: then held is what the agent is told, and there
-// is no agent.
+// enrol finds or creates the agent of a cluster and takes a use of the token. If the registration
+// must wait for the operator, it returns the answer for the agent as held, and creates no agent.
 func (r *registry) enrol(ctx context.Context, tx *store.Tx, token controlapi.Token, req controlapi.RegisterRequest, key string, now time.Time) (_ store.Agent, held *problem.Error, _ error) {
 	none := store.Agent{}
 	known, err := knownToken(ctx, tx, token)
@@ -83,12 +82,11 @@ func (r *registry) enrol(ctx context.Context, tx *store.Tx, token controlapi.Tok
 		return none, nil, err
 	}
 	place := enrolment{directory: r.directory, edge: r.edge(), now: now}
-	// The same request once more, because its answer was lost or it has been approved
-	// meanwhile, takes no other use.
+	// The same request again takes no other use: its answer was lost, or it was approved meanwhile.
 	repeated := agent.ID != "" && agent.Key == key && agent.TokenID == known.ID
 	ended := endedToken(known, now)
 	switch {
-	case repeated && known.Approve: // whatever became of the token, or approving would be in vain
+	case repeated && known.Approve: // regardless of the token's state, or the approval would be in vain
 	case is(ended, controlapi.CodeTokenRevoked):
 		return none, nil, ended
 	case known.Approve:
@@ -109,7 +107,7 @@ func (r *registry) enrol(ctx context.Context, tx *store.Tx, token controlapi.Tok
 	return agent, nil, nil
 }
 
-// agentOfCluster is the agent that a cluster has; without an ID if it has none.
+// agentOfCluster returns the agent of a cluster; its ID is empty if there is none.
 func agentOfCluster(ctx context.Context, tx *store.Tx, uid string) (store.Agent, error) {
 	agent, err := tx.AgentOfCluster(ctx, uid)
 	if errors.Is(err, store.ErrNotFound) {
@@ -118,15 +116,15 @@ func agentOfCluster(ctx context.Context, tx *store.Tx, uid string) (store.Agent,
 	return agent, err
 }
 
-// enrolment is what making an agent of a registration needs to know.
+// enrolment is what is needed to turn a registration into an agent.
 type enrolment struct {
 	directory directory
 	edge      string
 	now       time.Time
-	id        string // the new agent's; empty for a random one
+	id        string // the new agent's; empty to generate one
 }
 
-// free says whether the cluster may register, and by that name.
+// free returns an error if the cluster, or its name, may not register.
 func (e enrolment) free(ctx context.Context, tx *store.Tx, agent store.Agent, name string) error {
 	if agent.Revoked() {
 		return revokedAgent(agent)
@@ -148,7 +146,7 @@ func nameFree(ctx context.Context, tx *store.Tx, name, agentID string) error {
 		"another cluster is registered with the name %q", name).WithField("name")
 }
 
-// put writes the agent with what it says of itself.
+// put writes the agent with what it reported about itself.
 func (e enrolment) put(ctx context.Context, tx *store.Tx, a store.Agent, req controlapi.RegisterRequest, token store.Token, key string) (store.Agent, error) {
 	isNew, before := a.ID == "", a
 	if isNew {
@@ -188,7 +186,7 @@ func (e enrolment) newID() (string, error) {
 	return newID()
 }
 
-// mergeLabels puts the operator's labels, from the token, above the cluster's own.
+// mergeLabels merges both sets of labels; the operator's labels, from the token, win.
 func mergeLabels(own, operators map[string]string) map[string]string {
 	merged := make(map[string]string, len(own)+len(operators))
 	maps.Copy(merged, own)
@@ -235,7 +233,7 @@ func (r *registry) Renew(ctx context.Context, agentID string, req controlapi.Ren
 	return r.identity(csr, agentID)
 }
 
-// recovered is who proves the key of an expired certificate.
+// recovered returns the agent that proves the key of an expired certificate.
 func (r *registry) recovered(req controlapi.RenewRequest) (agentID, key string, err error) {
 	cert, err := ca.ParseCertificate(req.OldCertificate)
 	if err != nil {
@@ -254,8 +252,8 @@ func (r *registry) recovered(req controlapi.RenewRequest) (agentID, key string, 
 	return id, keyPrint(cert), nil
 }
 
-// rekey notes the key that is certified next. The one that was proved stays good
-// until then: the answer with the new certificate may be lost.
+// rekey records the key that is certified next. The proven key stays valid until then, because the
+// answer with the new certificate may be lost.
 func rekey(ctx context.Context, tx *store.Tx, agentID, proven, next string) error {
 	a, err := tx.Agent(ctx, agentID)
 	switch {
@@ -302,7 +300,7 @@ func fingerprintOf(csr *x509.CertificateRequest) string {
 	return controlapi.Fingerprint(&x509.Certificate{RawSubjectPublicKeyInfo: csr.RawSubjectPublicKeyInfo})
 }
 
-// newID is an agent's or an offer's: 80 random bits that are a DNS label.
+// newID returns the ID of an agent or an offer: 80 random bits as a DNS label.
 func newID() (string, error) {
 	b := make([]byte, 10)
 	if _, err := rand.Read(b); err != nil {

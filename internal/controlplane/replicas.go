@@ -20,19 +20,19 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
-// replicas is what a control plane has that serves a database beside others.
+// replicas holds the parts of a control plane that shares its database with others.
 type replicas struct {
 	node        *node
 	census      *census
 	forwarder   *forwarder
 	server      *peerlink.Server
 	certificate *ca.ServerCertificate
-	// edges remembers where Runners were told to come, and until when that is worth
-	// telling though nobody says so any more.
+	// edges holds the addresses that were announced to Runners. Each stays announced until its
+	// time, even after its control plane has gone.
 	edges map[string]time.Time
 }
 
-// newReplicas makes them of the parts that every control plane has.
+// newReplicas creates the replicas from the parts that every control plane has.
 func (c *ControlPlane) newReplicas() *replicas {
 	id := strings.ToLower(rand.Text())
 	trust := c.cfg.TrustDomain
@@ -60,7 +60,7 @@ func (c *ControlPlane) newReplicas() *replicas {
 	return r
 }
 
-// listenPeers opens the port for other control planes, where there may be any.
+// listenPeers opens the port for other control planes, if there may be any.
 func (c *ControlPlane) listenPeers(ctx context.Context) error {
 	if !c.cfg.data().Shared() {
 		return nil
@@ -81,8 +81,8 @@ func (c *ControlPlane) listenPeers(ctx context.Context) error {
 	return nil
 }
 
-// joinOthers makes sure that the other control planes are of the same kind, and says
-// that this one is there.
+// joinOthers verifies that the other control planes have the same configuration, and registers this
+// one.
 func (c *ControlPlane) joinOthers(ctx context.Context) error {
 	if c.replicas == nil {
 		return nil
@@ -102,8 +102,8 @@ func (c *ControlPlane) joinOthers(ctx context.Context) error {
 	return c.replicas.node.join(ctx)
 }
 
-// tunnels are the endpoints that an agent is to keep a tunnel to; none where there is
-// only the one of its identity.
+// tunnels returns the endpoints that an agent must keep a tunnel to; none if the endpoint in its
+// identity is the only one.
 func (r *registry) tunnels(agentID string) []controlapi.TunnelEndpoint {
 	if r.node == nil {
 		return nil
@@ -111,7 +111,7 @@ func (r *registry) tunnels(agentID string) []controlapi.TunnelEndpoint {
 	return tunnelsFor(agentID, r.node.nodes())
 }
 
-// serveReplicas runs what belongs to the others.
+// serveReplicas runs what serves the other control planes.
 func (c *ControlPlane) serveReplicas(ctx context.Context, group *errgroup.Group) {
 	r := c.replicas
 	if r == nil {
@@ -125,7 +125,7 @@ func (c *ControlPlane) serveReplicas(ctx context.Context, group *errgroup.Group)
 	group.Go(func() error { return c.leader.while(ctx, c.followEdges) })
 }
 
-// reach is how the edge gets to an agent.
+// reach connects the edge to an agent.
 func (c *ControlPlane) reach(ctx context.Context, agentID string, conn net.Conn) error {
 	if c.replicas == nil {
 		return c.tunnel.Handover(ctx, agentID, conn)
@@ -133,7 +133,7 @@ func (c *ControlPlane) reach(ctx context.Context, agentID string, conn net.Conn)
 	return c.replicas.forwarder.handover(ctx, agentID, conn)
 }
 
-// tunnelUp and tunnelDown are for server.Config.
+// tunnelUp and tunnelDown implement the callbacks of server.Config.
 func (c *ControlPlane) tunnelUp(agentID string) {
 	if c.replicas != nil {
 		c.replicas.node.tunnelUp(agentID)
@@ -150,7 +150,7 @@ func (c *ControlPlane) tunnelDown(agentID string) {
 	c.liveness.tunnelDown(agentID)
 }
 
-// edge is where Runners reach an agent that registers now.
+// edge returns where Runners reach an agent that registers now.
 func (r *registry) edge() string {
 	if r.node == nil {
 		return r.cfg.AdvertiseEdge
@@ -162,7 +162,7 @@ func (r *registry) edge() string {
 	return joinEdges(edges)
 }
 
-// Several edges are kept as one text.
+// edgeSeparator separates several edges in one text.
 const edgeSeparator = ","
 
 func joinEdges(edges []string) string {
@@ -171,8 +171,8 @@ func joinEdges(edges []string) string {
 
 func edgesOf(text string) []string { return strings.Split(text, edgeSeparator) }
 
-// advertised is what is written for the subcommands: where all of the control planes
-// take Runners, and not only this one.
+// advertised returns what is stored for the subcommands: the addresses at which all control planes,
+// and not only this one, accept Runners.
 func (c *ControlPlane) advertised(ctx context.Context) (Advertised, error) {
 	ours := c.Advertised()
 	if c.replicas == nil {
@@ -186,14 +186,14 @@ func (c *ControlPlane) advertised(ctx context.Context) (Advertised, error) {
 	return ours, err
 }
 
-// edgesKept is how long a control plane may be away before Runners are told not to come
-// there: a restart is not worth telling them of every agent.
+// edgesKept is how long a control plane may be away before Runners no longer get its address. A
+// restart is too short to announce it for every agent.
 const edgesKept = 10 * time.Minute
 
-// followEdges tells Runners where all of the control planes take them, when that changes.
-// Where they share an address it never does.
+// followEdges announces to Runners the addresses of all control planes when these change. If they
+// share one address, that never happens.
 func (c *ControlPlane) followEdges(ctx context.Context) error {
-	c.replicas.edges = map[string]time.Time{} // another led meanwhile
+	c.replicas.edges = map[string]time.Time{} // another control plane led meanwhile
 	for ctx.Err() == nil {
 		if err := c.tellEdges(ctx); err != nil && ctx.Err() == nil {
 			c.cfg.Log.Error().Err(err).Msg("Runners were not told where the control planes take them; trying again")
@@ -241,7 +241,7 @@ func (c *ControlPlane) tellEdges(ctx context.Context) error {
 	return c.moveEndpoints(ctx, agents, together)
 }
 
-// claim has the database for itself, or together with others.
+// claim claims the database for this control plane alone, or together with others.
 func (c *ControlPlane) claim(ctx context.Context) error {
 	if c.cfg.data().Shared() {
 		return c.store.ServeBeside(ctx)
@@ -249,14 +249,14 @@ func (c *ControlPlane) claim(ctx context.Context) error {
 	return c.store.Serve(ctx)
 }
 
-// endForwards ends what was handed to other control planes.
+// endForwards ends the connections that were forwarded to other control planes.
 func (c *ControlPlane) endForwards() {
 	if c.replicas != nil {
 		c.replicas.forwarder.link.Close()
 	}
 }
 
-// standing says in words how many there are.
+// standing describes how many control planes there are.
 func (r *replicas) standing(leads bool) string {
 	what := "another leads"
 	if leads {
@@ -265,8 +265,7 @@ func (r *replicas) standing(leads bool) string {
 	return fmt.Sprintf("%d serve the database, %s", len(r.node.nodes()), what)
 }
 
-// AdvertisedPeer is where the other control planes find this one; empty where there are
-// none.
+// AdvertisedPeer returns where the other control planes find this one; empty if there are none.
 func (c *ControlPlane) AdvertisedPeer() string {
 	if c.replicas == nil {
 		return ""

@@ -19,8 +19,8 @@ func (r *registry) Routes(ctx context.Context, agentID string) (controlapi.Route
 	return controlapi.RoutesState{Digest: set.Digest}, err
 }
 
-// PutRoutes implements controlapi.Backend. Runners are told of it when the agent's
-// hosts are others than before: that a route became ready they hear as app.healthy.
+// PutRoutes implements controlapi.Backend. Runners are informed if the agent's hosts have changed.
+// That a route became ready they learn from app.healthy.
 func (r *registry) PutRoutes(ctx context.Context, agentID string, req controlapi.RoutesRequest) (controlapi.RoutesState, error) {
 	now := r.cfg.Now()
 	set := store.RouteSet{Digest: req.Digest(), Omitted: req.Omitted, At: now}
@@ -52,8 +52,7 @@ func (r *registry) PutRoutes(ctx context.Context, agentID string, req controlapi
 	return controlapi.RoutesState{Digest: set.Digest}, err
 }
 
-// routesOf are the routes that an agent sent. What was there before is there since
-// then.
+// routesOf returns the routes that an agent sent. An existing route keeps its time.
 func routesOf(sent []controlapi.Route, had []store.Route, now time.Time) []store.Route {
 	type key struct{ host, path, pathType, namespace, app string }
 	since := make(map[key]time.Time, len(had))
@@ -97,13 +96,12 @@ type Route struct {
 	Ready     bool      `json:"ready"`
 	Reason    string    `json:"reason,omitempty"`
 	Since     time.Time `json:"since"`
-	// HeldBy is who had the host, or this path of it, before: where it leads is for
-	// DNS and the clusters' ingress controllers to say, so one of the two is a mistake.
+	// HeldBy is the earlier holder of the host, or of this path. DNS and the clusters' ingress
+	// controllers decide where the host leads, so one of the two routes is a mistake.
 	HeldBy *Claimant `json:"heldBy,omitempty"`
 }
 
-// Claimant is an agent that has a host, and where another App of the same agent is
-// meant, that.
+// Claimant is an agent that has a host and, for a conflict within one agent, the App that has it.
 type Claimant struct {
 	ID        string         `json:"id"`
 	Name      string         `json:"name"`
@@ -112,15 +110,15 @@ type Claimant struct {
 	App       string         `json:"app,omitempty"`
 }
 
-// Routes are those of all agents, or of one, in the order of their hosts. Conflicts
-// are with the routes of all.
+// Routes are the routes of all agents, or of one, ordered by host. Conflicts are computed over the
+// routes of all agents.
 type Routes struct {
 	Items []Route `json:"items"`
-	// Omitted is how many more the agents have than they may send.
+	// Omitted is how many more routes the agents have than they may send.
 	Omitted int `json:"omitted,omitempty"`
 }
 
-// Routes lists the routes of an agent, or with an empty name of all.
+// Routes returns the routes of an agent, or of all if the name is empty.
 func (a *Admin) Routes(ctx context.Context, nameOrID string) (Routes, error) {
 	only := ""
 	if nameOrID != "" {
@@ -156,15 +154,14 @@ func (a *Admin) Routes(ctx context.Context, nameOrID string) (Routes, error) {
 	return list, nil
 }
 
-// judge orders routes by host and says which are claimed by somebody else already.
-// Of two agents, the one that was first has the host; of two Apps of one agent,
-// the path.
+// judge orders routes by host and marks those that another claimant already has. Of two agents, the
+// earlier one has the host; of two Apps of one agent, the earlier one has the path.
 func judge(stored []store.Route, agents []store.Agent) []Route {
 	known := make(map[string]Claimant, len(agents))
 	for _, g := range agents {
 		known[g.ID] = Claimant{ID: g.ID, Name: g.Name, State: g.State}
 	}
-	// By time, to find who was first.
+	// By time, to find the earlier claimant.
 	slices.SortStableFunc(stored, func(a, b store.Route) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.AgentID, b.AgentID))
 	})
@@ -194,7 +191,7 @@ func judge(stored []store.Route, agents []store.Agent) []Route {
 	return routes
 }
 
-// first notes who claims something and answers who did first.
+// first records a claim and returns the first claimant.
 func first(claims map[string]Claimant, what string, who Claimant) Claimant {
 	if had, taken := claims[what]; taken {
 		return had

@@ -15,23 +15,23 @@ import (
 )
 
 const (
-	// followEvery is how often a control plane looks whether a command changed the
-	// CA: a file of some kilobytes is read. Where it is in the database, that tells of
-	// changes, and followAnyway is for when the word was lost.
+	// followEvery is how often a control plane checks whether a command changed the CA, which reads
+	// a file of some kilobytes. A CA in the database reports changes itself; followAnyway is the
+	// interval in case such a report was lost.
 	followEvery  = time.Second
 	followAnyway = 15 * time.Second
-	// tellAfter is how long the other control planes have to hear of a change before
-	// agents ask one of them.
+	// tellAfter is how long the other control planes have to learn of a change before agents ask
+	// one of them.
 	tellAfter = time.Second
-	// warnEvery and warnBefore are for a CA that ends.
+	// warnEvery and warnBefore control the warnings about a CA that expires.
 	warnEvery  = 24 * time.Hour
 	warnBefore = 180 * 24 * time.Hour
-	// renewalBeats is how many heartbeats' time agents have to renew in when another
-	// CA signs: ten minutes by default.
+	// renewalBeats is how many heartbeat intervals agents have for renewal after another CA signs:
+	// ten minutes by default.
 	renewalBeats = 20
 )
 
-// followCA takes up what commands make of the CA, and warns of its end.
+// followCA applies the changes that commands make to the CA, and warns before it expires.
 func (c *ControlPlane) followCA(ctx context.Context) error {
 	var said string
 	var warned time.Time
@@ -56,7 +56,7 @@ func (c *ControlPlane) followCA(ctx context.Context) error {
 	return nil
 }
 
-// awaitCA waits until it is worth looking at the CA again.
+// awaitCA waits until it is time to check the CA again.
 func (c *ControlPlane) awaitCA(ctx context.Context) {
 	if c.replicas == nil {
 		retry.Wait(ctx, followEvery)
@@ -71,18 +71,18 @@ func (c *ControlPlane) awaitCA(ctx context.Context) {
 	}
 }
 
-// lookAtCA has the CA looked at soon.
+// lookAtCA makes followCA check the CA soon.
 func (c *ControlPlane) lookAtCA() {
 	select {
 	case c.caChanged <- struct{}{}:
-	default: // it will be
+	default: // a check is already scheduled
 	}
 }
 
-// tellAll has the agents that are connected hear of a change now, not with their
-// next heartbeat, which tells the others.
+// tellAll makes connected agents learn of a change now. All others learn of it with their next
+// heartbeat.
 func (c *ControlPlane) tellAll(ctx context.Context) {
-	if c.replicas != nil { // each tells those that are connected to it
+	if c.replicas != nil { // each control plane informs the agents that are connected to it
 		retry.Wait(ctx, tellAfter)
 		c.nudger.lookAtAll()
 		return
@@ -116,7 +116,7 @@ func (r *registry) Heartbeat(ctx context.Context, agentID string, beat controlap
 	return answer, nil
 }
 
-// tellCAs has an agent follow a rotation of the CA.
+// tellCAs puts into the answer what an agent needs to follow a rotation of the CA.
 func (r *registry) tellCAs(answer *controlapi.HeartbeatAnswer, reported string, cert *x509.Certificate) {
 	bundle := string(r.ca.Bundle())
 	answer.CABundleHash = controlapi.BundleHash(bundle)
@@ -132,12 +132,12 @@ func (r *registry) tellCAs(answer *controlapi.HeartbeatAnswer, reported string, 
 	}
 }
 
-// trustOf is what is known of a Runner from its certificate.
+// trustOf returns what is known about a Runner from its certificate.
 func trustOf(runner string, cert *x509.Certificate) store.RunnerTrust {
 	return store.RunnerTrust{Runner: runner, Serial: cert.SerialNumber.Text(16), Key: keyPrint(cert), Issuer: ca.IssuerID(cert)}
 }
 
-// putRunnerTrust notes a certificate that was issued to a Runner.
+// putRunnerTrust records a certificate that was issued to a Runner.
 func putRunnerTrust(ctx context.Context, tx *store.Tx, runner string, issued ca.Issued) error {
 	cert, err := ca.ParseCertificate(issued.Certificate)
 	if err != nil {
@@ -146,8 +146,8 @@ func putRunnerTrust(ctx context.Context, tx *store.Tx, runner string, issued ca.
 	return tx.PutRunnerTrust(ctx, trustOf(runner, cert))
 }
 
-// noteRunner notes which CA's certificate a Runner uses. One of a former CA, whose
-// key may be in anybody's hands, has to be over the key on record.
+// noteRunner records which CA's certificate a Runner uses. A certificate of a former CA, whose key
+// may have leaked, must contain the key on record.
 func (p *peers) noteRunner(ctx context.Context, runner string, cert *x509.Certificate) error {
 	now := trustOf(runner, cert)
 	known, err := p.store.RunnerTrust(ctx, runner)
@@ -164,7 +164,7 @@ func (p *peers) noteRunner(ctx context.Context, runner string, cert *x509.Certif
 	return p.store.PutRunnerTrust(ctx, now)
 }
 
-// reissue answers a Runner its certificate by the CA of now.
+// reissue returns a Runner's certificate from the current CA.
 func (p *peers) reissue(r *http.Request) (login.Answer, error) {
 	name, err := p.runnerOfRequest(r)
 	if err != nil {
@@ -182,7 +182,7 @@ func (p *peers) reissue(r *http.Request) (login.Answer, error) {
 	return login.Answer{Certificate: issued.Certificate, CA: string(p.ca.Bundle())}, nil
 }
 
-// namingIssuer tells Runners in each answer which CA issues now.
+// namingIssuer names the current CA in each answer to a Runner.
 func (p *peers) namingIssuer(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(login.HeaderIssuer, ca.KeyID(p.ca.Certificate()))

@@ -12,7 +12,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
-// noteAgent writes down what an agent has of a rotation, when that changed.
+// noteAgent records an agent's progress in a rotation when that changed.
 func (r *registry) noteAgent(ctx context.Context, agentID, bundle string, cert *x509.Certificate) error {
 	if cert == nil {
 		return nil
@@ -21,7 +21,7 @@ func (r *registry) noteAgent(ctx context.Context, agentID, bundle string, cert *
 	if r.node == nil {
 		return r.trust.note(ctx, t)
 	}
-	// Other control planes hear the agent, too.
+	// The agent may also have reached another control plane.
 	known, err := r.store.AgentTrust(ctx, agentID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) || known == t {
 		return err
@@ -29,27 +29,28 @@ func (r *registry) noteAgent(ctx context.Context, agentID, bundle string, cert *
 	return r.trust.write(ctx, t)
 }
 
-// agentTrust writes what agents have of a rotation. After a start of ours all of them come at once, each for the
-// first time: who comes right after another is written with those who do the same, and is answered then.
+// agentTrust writes the agents' progress in a rotation. After a restart of the control plane all
+// agents report at once, each for the first time. Reports that arrive close together are written
+// together, and answered after that.
 type agentTrust struct {
 	store *store.Store
 	known sync.Map // what was written last, by agent
 
 	mu      sync.Mutex
-	next    *trustBatch // gathers; nil while none does
-	written time.Time   // when one was begun to be written
+	next    *trustBatch // collects reports; nil if there are none
+	written time.Time   // when the last write began
 }
 
 // trustBatch is what is written in one transaction.
 type trustBatch struct {
 	trusts []store.AgentTrust
-	done   chan struct{} // closed when err is what came of it
+	done   chan struct{} // closed once err is set
 	err    error
 }
 
 var errTrustUnwritten = errors.New("what agents have of the CA's rotation was not written")
 
-// note spares most heartbeats the database, where nobody else hears them.
+// note saves most heartbeats a database access, unless other control planes hear heartbeats too.
 func (a *agentTrust) note(ctx context.Context, t store.AgentTrust) error {
 	if last, ok := a.known.Load(t.AgentID); ok && last == t {
 		return nil
@@ -61,7 +62,7 @@ func (a *agentTrust) note(ctx context.Context, t store.AgentTrust) error {
 	return nil
 }
 
-// write returns when it is written. The first of those who are written together does it for all.
+// write returns once the record is written. The first call of a batch writes it for all.
 func (a *agentTrust) write(ctx context.Context, t store.AgentTrust) error {
 	a.mu.Lock()
 	batch, first := a.next, a.next == nil
@@ -83,7 +84,7 @@ func (a *agentTrust) write(ctx context.Context, t store.AgentTrust) error {
 	}
 }
 
-// writeAll gathers until then, and writes. It goes on when the call has ended in which it is done.
+// writeAll collects until then, and writes. It continues if the call that runs it has ended.
 func (a *agentTrust) writeAll(ctx context.Context, batch *trustBatch, then time.Time) {
 	defer close(batch.done)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), databaseTimeout)

@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	// twinReturns is how often one of two processes has to come back after the other
-	// before they are called twins. A restart brings nobody back; a call that was under
-	// way while its process died does once, and its successor after it once more.
+	// twinReturns is how often one of two processes must come back after the other before they
+	// count as duplicate instances. A restart brings no process back. A call that was in progress
+	// while its process died does so once, and its successor once more after it.
 	twinReturns = 3
-	// twinMemory is how long it is known who was there before.
+	// twinMemory is how long earlier processes are remembered.
 	twinMemory = 10 * time.Minute
 	// twinsKept bounds what is remembered of one instance, and instancesKept of one agent.
 	twinsKept, instancesKept = 16, 16
 )
 
-// twins notices two live processes that go by the name of one replica of an agent: a
-// machine or a cluster that was copied as a whole runs twice, so that identity,
-// cluster and name are the same. Replicas have names of their own. It is told of
-// heartbeats, and remembers in memory: a twin goes on beating.
+// This type detects duplicate instances: two live processes with the name of one replica of an
+// agent. A machine or cluster that was copied as a whole runs twice, with the same identity,
+// cluster and name. Replicas have names of their own. It is called for each heartbeat and keeps its
+// state in memory, since a duplicate instance goes on sending heartbeats.
 type twins struct {
 	now func() time.Time
 
@@ -31,12 +31,12 @@ type twins struct {
 	agents map[string]map[string]*line // by agent and instance
 }
 
-// line is who beats as one instance.
+// line is the history of one instance's heartbeats.
 type line struct {
 	process, ticket string
 	last            time.Time
-	// gone are processes, and tickets of the present one, that were followed by others.
-	// None of them comes back, unless two live at the same time.
+	// gone holds processes, and tickets of the present process, that were replaced by others. None
+	// of them comes back, unless two processes live at the same time.
 	gone     map[string]time.Time
 	returned []time.Time
 }
@@ -45,8 +45,7 @@ func newTwins(now func() time.Time) *twins {
 	return &twins{now: now, agents: map[string]map[string]*line{}}
 }
 
-// beat notes a heartbeat and answers the ticket for the next, and whether two
-// processes live.
+// beat records a heartbeat. It returns the ticket for the next one, and whether two processes live.
 func (t *twins) beat(agentID string, b controlapi.Heartbeat) (ticket string, twin bool) {
 	now := t.now()
 	t.mu.Lock()
@@ -76,11 +75,11 @@ func (t *twins) line(agentID, instance string, now time.Time) *line {
 	return l
 }
 
-// came says whether a process is one that others have followed, often enough.
+// came reports whether a process has come back after its successors, often enough.
 //
-// A process that a snapshot of the memory has doubled has one name twice. Its copies
-// are told apart by the tickets: each knows those that were answered to it. One that
-// sends an older ticket has not got the newer, so nobody will send that, but another.
+// A snapshot of the memory gives two processes the same name. Tickets distinguish the two: each
+// process knows only those that it received. A process that sends an older ticket has not received
+// the newer one, so only another process can send that.
 func (l *line) came(b controlapi.Heartbeat, now time.Time) bool {
 	for k, at := range l.gone {
 		if now.Sub(at) > twinMemory || len(l.gone) > twinsKept {
@@ -107,7 +106,7 @@ func (l *line) came(b controlapi.Heartbeat, now time.Time) bool {
 	return back && len(l.returned) >= twinReturns
 }
 
-// forget drops what is known of those that have not beaten for long.
+// forget drops instances without a recent heartbeat.
 func (t *twins) forget(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

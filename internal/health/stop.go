@@ -23,18 +23,17 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// stopNote is what the agent leaves on a workload that it stopped: the annotation
-// managed.Stopped.
+// stopNote is what the agent leaves on a workload that it stopped: the annotation managed.Stopped.
 type stopNote struct {
 	Diagnosis runnerapi.Diagnosis `json:"diagnosis"`
-	// Generation is that of the stop.
+	// Generation is the generation of the stop.
 	Generation int64 `json:"generation"`
-	// Template is a digest of the pod template that is held; empty where there are no pods.
+	// Template is a digest of the held pod template; empty if there are no pods.
 	Template string `json:"template,omitempty"`
 }
 
-// standing is why a workload is stopped, or nil where it is not: another spec, or somebody
-// who scales it up again, lifts the stop.
+// standing returns why a workload is stopped, or nil if it is not. Another spec, or scaling up
+// again, lifts the stop.
 func standing(w client.Object) *runnerapi.Diagnosis {
 	text := w.GetAnnotations()[managed.Stopped]
 	if text == "" {
@@ -56,7 +55,7 @@ func standing(w client.Object) *runnerapi.Diagnosis {
 	return nil
 }
 
-// podsOfSpec is what a workload that can be stopped makes its pods of, and how many.
+// podsOfSpec returns the pod template of a workload that can be stopped, and the number of pods.
 func podsOfSpec(w client.Object) (*corev1.PodTemplateSpec, int32) {
 	switch w := w.(type) {
 	case *appsv1.Deployment:
@@ -72,21 +71,21 @@ func podsOfSpec(w client.Object) (*corev1.PodTemplateSpec, int32) {
 func digest(t *corev1.PodTemplateSpec) string {
 	text, err := json.Marshal(t)
 	if err != nil {
-		return "" // of a template: cannot be
+		return "" // of a template: impossible
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])
 }
 
-// The marks of what a Helm release holds.
+// The marks of a Helm release's objects.
 const (
 	helmBy      = "app.kubernetes.io/managed-by"
 	helmRelease = "meta.helm.sh/release-name"
 	helmManager = "helm"
 )
 
-// managerOf is the field manager of what a set or a release of the agent's applies; empty
-// for a workload that is not the agent's to stop.
+// managerOf returns the field manager of what the agent's set or release applies; empty for a
+// workload that the agent may not stop.
 func managerOf(ctx context.Context, api client.Client, w client.Object) (string, error) {
 	notes := w.GetAnnotations()
 	if notes[managed.SetOf] != "" {
@@ -115,9 +114,9 @@ func managerOf(ctx context.Context, api client.Client, w client.Object) (string,
 	return helmManager, nil
 }
 
-// hold has a workload be what ran before its newest spec, or have no pods where nothing
-// runs. It applies that as the manager of the workload's set or release: its next apply or
-// upgrade owns all fields, and so lifts the stop.
+// hold restores what ran before a workload's newest spec, or removes its pods if nothing runs. It
+// applies that as the manager of the workload's set or release: their next apply or upgrade owns
+// all fields, and so lifts the stop.
 func hold(ctx context.Context, api client.Client, live *unstructured.Unstructured, w client.Object, manager string, d *runnerapi.Diagnosis) error {
 	good, err := lastGood(ctx, api, w)
 	if err != nil {
@@ -151,11 +150,11 @@ func hold(ctx context.Context, api client.Client, live *unstructured.Unstructure
 	if err != nil {
 		return err
 	}
-	// The version is kept: what somebody wrote meanwhile is not undone.
+	// The patch contains the version: a change by another client meanwhile is not undone.
 	return api.Patch(ctx, u, client.RawPatch(types.ApplyPatchType, body), client.ForceOwnership, client.FieldOwner(manager))
 }
 
-// marked are the annotations with the note, without those that controllers keep.
+// marked returns the annotations with the note, without those that controllers keep.
 func marked(have map[string]string, note string) map[string]string {
 	out := map[string]string{managed.Stopped: note}
 	for k, v := range have {
@@ -166,7 +165,7 @@ func marked(have map[string]string, note string) map[string]string {
 	return out
 }
 
-// lastGood is the pod template before the newest one whose pods are ready still, or nil.
+// lastGood returns the pod template before the newest one whose pods are still ready, or nil.
 func lastGood(ctx context.Context, api client.Client, w client.Object) (*corev1.PodTemplateSpec, error) {
 	switch w := w.(type) {
 	case *appsv1.Deployment:

@@ -21,23 +21,23 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// cluster is Helm's client with our eyes: it looks at all that Helm is about to make or
-// to delete, tells how far that is, and keeps the errors that Helm swallows.
+// cluster is Helm's client with additional checks. It inspects all that Helm is about to create or
+// delete, reports the progress, and keeps the errors that Helm swallows.
 type cluster struct {
 	*kube.Client
 	ctx    context.Context
 	key    runnerapi.Key
 	limits limits
-	// workloads and patience are the options'.
+	// workloads and patience come from Options.
 	workloads Workloads
 	patience  time.Duration
-	// admit asks the policy; nil where nothing is made.
+	// admit asks the policy; nil if nothing is created.
 	admit func([]runnerapi.ObjectIntent) error
 	say   func(format string, args ...any)
-	held  func() error // says whether the release may be changed, still
-	// stands is the manifest of the revision that stands: of what it holds nothing is made.
+	held  func() error // returns an error if the release may no longer be changed
+	// stands is the manifest of the current revision: nothing in it is created.
 	stands string
-	// removes says that nothing but hooks is made.
+	// removes reports whether only hooks are created.
 	removes bool
 
 	mu     sync.Mutex
@@ -49,9 +49,8 @@ var (
 	_ kube.InterfaceWaitOptions = (*cluster)(nil)
 )
 
-// Build implements kube.Interface. Whatever is made or deleted comes from here. What is
-// there to be deleted, or to stay, is not held against what may be made: Create and
-// Update do that.
+// Build implements kube.Interface. All objects that are created or deleted come from here. Objects
+// that are to be deleted, or that stay, are not checked as new ones: Create and Update do that.
 func (c *cluster) Build(reader io.Reader, validate bool) (kube.ResourceList, error) {
 	text, err := io.ReadAll(reader) // of a release's Secret, or of a chart within its limits
 	if err != nil {
@@ -64,7 +63,7 @@ func (c *cluster) Build(reader io.Reader, validate bool) (kube.ResourceList, err
 	return list, c.allowed(list)
 }
 
-// allowed refuses what may not be made or changed.
+// allowed refuses objects that may not be created or changed.
 func (c *cluster) allowed(list kube.ResourceList) error {
 	objects := make([]*object, 0, len(list))
 	for _, info := range list {
@@ -121,7 +120,7 @@ func (c *cluster) Update(original, target kube.ResourceList, options ...kube.Cli
 	return c.Client.Update(original, target, options...)
 }
 
-// Delete implements kube.Interface. What fails is kept: an uninstall does not tell it.
+// Delete implements kube.Interface. It keeps failures, which an uninstall does not report.
 func (c *cluster) Delete(list kube.ResourceList, policy metav1.DeletionPropagation) (*kube.Result, []error) {
 	if err := c.held(); err != nil {
 		return &kube.Result{}, []error{err}
@@ -134,7 +133,7 @@ func (c *cluster) Delete(list kube.ResourceList, policy metav1.DeletionPropagati
 	return result, errs
 }
 
-// failure is the first error that Helm may not have told.
+// failure returns the first error that Helm may not have reported.
 func (c *cluster) failure() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,9 +165,9 @@ func named(info *resource.Info) string {
 	return info.Mapping.GroupVersionKind.Kind + " " + info.Name
 }
 
-// waiter waits by asking every second. Helm's own watches every object of the release,
-// for which the agent would need the right to watch Secrets, and say less of what it
-// waits for.
+// waiter waits by polling every second. Helm's own waiter watches every object of the release, for
+// which the agent would need the right to watch Secrets. It also reports less about what it waits
+// for.
 type waiter struct {
 	*cluster
 	client kubernetes.Interface
@@ -199,7 +198,7 @@ func (w *waiter) WaitForDelete(list kube.ResourceList, limit time.Duration) erro
 	})
 }
 
-// WatchUntilReady implements kube.Waiter: for hooks, of which Jobs and Pods have to end.
+// WatchUntilReady implements kube.Waiter, for hooks, whose Jobs and Pods must end.
 func (w *waiter) WatchUntilReady(list kube.ResourceList, limit time.Duration) error {
 	since := map[*resource.Info]time.Time{}
 	return w.poll(list, limit, "end", func(ctx context.Context, info *resource.Info) (bool, error) {
@@ -232,7 +231,7 @@ func (w *waiter) WatchUntilReady(list kube.ResourceList, limit time.Duration) er
 	})
 }
 
-// ended says whether a hook's Job or Pod is done, and what it failed of.
+// ended reports whether a hook's Job or Pod is done, and returns its failure.
 func ended(o *object) (bool, error) {
 	if o.GetKind() == "Pod" {
 		phase, _, _ := unstructured.NestedString(o.Object, "status", "phase")
@@ -255,12 +254,12 @@ func ended(o *object) (bool, error) {
 	return false, nil
 }
 
-// hookError is an end that waiting does not change.
+// hookError is a failure that no further waiting can change.
 type hookError struct{ what string }
 
 func (f hookError) Error() string { return f.what }
 
-// poll asks about each object until all are done, one fails for good, or time is up.
+// poll checks each object until all are done, one fails for good, or time is up.
 func (w *waiter) poll(list kube.ResourceList, limit time.Duration, verb string, done func(context.Context, *resource.Info) (bool, error)) error {
 	ctx, cancel := context.WithTimeout(w.ctx, limit)
 	defer cancel()
@@ -297,7 +296,7 @@ func (w *waiter) poll(list kube.ResourceList, limit time.Duration, verb string, 
 	}
 }
 
-// passing says whether to ask again.
+// passing reports whether to check again.
 func passing(err error) bool {
 	if _, final := err.(hookError); final { //nolint:errorlint // ours, never wrapped
 		return false

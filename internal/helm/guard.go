@@ -17,17 +17,17 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// guard is what Helm's requests to the Kubernetes API go through. It keeps them in the
-// release's namespace, whatever a chart says, and ends them with the command: the SDK
-// takes no context for most of what it does.
+// guard is the transport of Helm's requests to the Kubernetes API. It restricts them to the
+// release's namespace, regardless of the chart, and ends them with the command: most of the SDK
+// takes no context.
 type guard struct {
 	http.RoundTripper
 	ctx       context.Context
 	namespace string
-	render    bool // templates may look, in the namespace alone
+	render    bool // templates may look things up, but only in the namespace
 }
 
-// WrappedRoundTripper lets client-go find what is below.
+// WrappedRoundTripper returns the underlying transport, for client-go.
 func (g guard) WrappedRoundTripper() http.RoundTripper { return g.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -38,9 +38,9 @@ func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	if g.ctx.Err() != nil {
 		return nil, context.Cause(g.ctx)
 	}
-	// The command's context tells of whom the request is: the SDK's own is nobody's.
+	// The command's context carries the request's user; the SDK's own context does not.
 	ctx, cancel := context.WithCancelCause(g.ctx)
-	// Never taken back: the body is read later. The command ends it.
+	// Never cancelled here: the body is read later. The command's end cancels it.
 	context.AfterFunc(r.Context(), func() { cancel(context.Cause(r.Context())) })
 	resp, err := g.RoundTripper.RoundTrip(r.WithContext(ctx))
 	if _, resource := pathOf(r.URL.Path); g.render && resource {
@@ -68,11 +68,11 @@ func outside(what, namespace string) error {
 	return problem.Errorf(problem.Forbidden, "a chart works in the namespace of its release alone, here "+namespace, "the chart %s", what)
 }
 
-// pathOf is the namespace in a path of the Kubernetes API, and whether it is one of a
-// resource: discovery is not.
+// pathOf returns the namespace in a path of the Kubernetes API, and whether the path is one of a
+// resource, unlike discovery.
 func pathOf(path string) (namespace string, resource bool) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
-	for i, p := range parts { // behind a prefix of the server's, if it has one
+	for i, p := range parts { // after the server's path prefix, if it has one
 		skip := map[string]int{"api": 2, "apis": 3}[p]
 		if skip == 0 {
 			continue
@@ -88,7 +88,7 @@ func pathOf(path string) (namespace string, resource bool) {
 	return "", false
 }
 
-// getter gives Helm clients that go through a guard.
+// getter gives Helm clients that use a guard.
 type getter struct {
 	config    *rest.Config
 	namespace string
@@ -109,12 +109,12 @@ func newGetter(ctx context.Context, base *rest.Config, namespace string) (*gette
 func guarded(ctx context.Context, base *rest.Config, namespace string, render bool) *rest.Config {
 	rc := rest.CopyConfig(base)
 	rc.Wrap(func(next http.RoundTripper) http.RoundTripper { return guard{next, ctx, namespace, render} })
-	rc.Timeout = requestTimeout // nothing here watches
+	rc.Timeout = requestTimeout // no request here is a watch
 	return rc
 }
 
-// forTemplates is a getter for what templates look up. What is known of the cluster's
-// kinds is shared: a chart may bring some.
+// forTemplates returns a getter for template lookups. It shares the discovered kinds, because a
+// chart may add some.
 func (g *getter) forTemplates(ctx context.Context, base *rest.Config) *getter {
 	narrow := *g
 	narrow.config = guarded(ctx, base, g.namespace, true)
@@ -132,8 +132,8 @@ func (g *getter) ToDiscoveryClient() (discovery.CachedDiscoveryInterface, error)
 // ToRESTMapper implements action.RESTClientGetter.
 func (g *getter) ToRESTMapper() (meta.RESTMapper, error) { return g.mapper, nil }
 
-// ToRawKubeConfigLoader implements genericclioptions.RESTClientGetter: of it only the
-// namespace is asked.
+// ToRawKubeConfigLoader implements genericclioptions.RESTClientGetter. Helm uses only its
+// namespace.
 func (g *getter) ToRawKubeConfigLoader() clientcmd.ClientConfig {
 	return clientcmd.NewDefaultClientConfig(*clientcmdapi.NewConfig(), &clientcmd.ConfigOverrides{
 		Context: clientcmdapi.Context{Namespace: g.namespace},

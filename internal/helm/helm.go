@@ -28,50 +28,48 @@ import (
 )
 
 const (
-	// maxAtWork bounds the commands that are at work at a time: each has charts in memory.
+	// maxAtWork bounds the commands that run at a time: each has charts in memory.
 	maxAtWork = 4
-	// maxHistory is how many revisions of a release are kept. Helm reads them all for
-	// each command.
+	// maxHistory is how many revisions of a release are kept. Helm reads them all for each command.
 	maxHistory = 5
 	// requestTimeout bounds each request to the Kubernetes API.
 	requestTimeout = 30 * time.Second
-	// renderTimeout bounds the rendering of a chart: it is one of the things that are done
-	// before a command is answered.
+	// renderTimeout bounds the rendering of a chart, which happens before a command is answered.
 	renderTimeout = 20 * time.Second
-	// patience is for parts of a chart that start side by side and crash until the others
-	// are there.
+	// patience is for parts of a chart that start side by side and crash until the others are
+	// there.
 	patience = 30 * time.Second
 )
 
-// Options say where the agent lives and what it may fetch.
+// Options describe where the agent runs and what it may fetch.
 type Options struct {
 	Namespace  string   // the agent's own
 	Namespaces []string // the only ones that it may manage; empty for all
-	// Replica names this replica among the agent's.
+	// Replica is the name of this replica among the agent's.
 	Replica string
-	// HTTPHosts are HOST or HOST:PORT that charts may come from without TLS.
+	// HTTPHosts are HOST or HOST:PORT from which charts may come without TLS.
 	HTTPHosts []string
 	// Guard says to which addresses the agent connects for charts.
 	Guard egress.Guard
 	// Transport fetches charts, unguarded; nil for one with the system's roots and proxies.
 	Transport http.RoundTripper
-	// Render renders charts; the zero one is this very program, which calls render.Child.
+	// Render renders charts; the zero value runs this program, which calls render.Child.
 	Render render.Process
-	// Workloads says how what runs pods is; where it is nil, Helm's own checks have to do.
+	// Workloads reports the state of pods' controllers; if it is nil, Helm's own checks have to do.
 	Workloads Workloads
-	// Patience is how long what may mend itself, as a crash while another part of the chart
-	// starts, may last before a command fails of it; 30 s when zero.
+	// Patience is how long a failure that may recover, such as a crash while another part of the
+	// chart starts, may last before a command fails; 30 s when zero.
 	Patience time.Duration
 	Log      zerolog.Logger
 }
 
-// Workloads says how an object is that was just read; false for one that runs no pods.
+// Workloads returns the state of an object that was just read; false for one that runs no pods.
 type Workloads interface {
 	Check(ctx context.Context, u *unstructured.Unstructured) (health.Report, bool, error)
 }
 
-// Releases implements runnerapi.Releases. Its commands go on after they were answered,
-// until Run ends.
+// Releases implements runnerapi.Releases. Its commands go on after they were answered, until Run
+// ends.
 type Releases struct {
 	opts   Options
 	config *rest.Config
@@ -89,13 +87,13 @@ type Releases struct {
 
 var _ runnerapi.Releases = (*Releases)(nil)
 
-// clients are made by the first call.
+// clients are created by the first call.
 type clients struct {
 	core     corev1client.CoreV1Interface
 	metadata metadata.Interface
 }
 
-// New makes Releases. It asks nobody anything.
+// New returns Releases. It makes no requests.
 func New(config *rest.Config, opts Options) *Releases {
 	if opts.Patience == 0 {
 		opts.Patience = patience
@@ -108,8 +106,8 @@ func New(config *rest.Config, opts Options) *Releases {
 	return r
 }
 
-// Run waits for ctx to end, has commands that are at work fail then, which is noted in
-// their revisions, and waits for them.
+// Run waits for ctx to end. It then makes running commands fail, which is recorded in their
+// revisions, and waits for them.
 func (r *Releases) Run(ctx context.Context) error {
 	<-ctx.Done()
 	r.mu.Lock()
@@ -119,7 +117,7 @@ func (r *Releases) Run(ctx context.Context) error {
 	return nil
 }
 
-// begin is for a command's goroutine; false when Run has ended.
+// begin registers a command's goroutine; it returns false if Run has ended.
 func (r *Releases) begin() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,11 +128,11 @@ func (r *Releases) begin() bool {
 	return true
 }
 
-// helmManager is the helm program's own name in server-side apply: a release can pass
-// from one to the other without conflicts.
+// helmManager is the field manager of the helm program itself: a release can pass from one to the
+// other without conflicts.
 const helmManager = "helm"
 
-// helmGlobals sets what Helm keeps for the whole process.
+// helmGlobals sets Helm's process-wide settings.
 var helmGlobals = sync.OnceFunc(func() {
 	kube.ManagedFieldsManager = helmManager
 })
@@ -163,7 +161,7 @@ func (r *Releases) clients() (*clients, error) {
 	return r.lives, nil
 }
 
-// admit refuses a namespace that is not the agent's.
+// admit refuses a namespace that is not managed.
 func (r *Releases) admit(ctx context.Context, c *clients, namespace string) error {
 	scope := managed.Scope{Agent: r.opts.Namespace, Only: r.opts.Namespaces}
 	_, err := admission.Namespace(ctx, scope, namespace, func(ctx context.Context, name string) (*metav1.PartialObjectMetadata, error) {
@@ -172,7 +170,7 @@ func (r *Releases) admit(ctx context.Context, c *clients, namespace string) erro
 	return err
 }
 
-// enter is admit with the clients that come next.
+// enter is like admit and returns the clients.
 func (r *Releases) enter(ctx context.Context, namespace string) (*clients, error) {
 	c, err := r.clients()
 	if err != nil {

@@ -17,10 +17,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// maxEntries bounds what an index says of one chart.
+// maxEntries bounds the part of an index about one chart, in bytes.
 const maxEntries = 4 << 20
 
-// ofIndex are the limits of that: charts of years have thousands of versions.
+// ofIndex are the limits of that part: charts that are years old have thousands of versions.
 var ofIndex = bounded.Limits{Bytes: maxEntries, Values: 300_000, Aliases: 20_000, Expanded: maxEntries, Depth: 20}
 
 // entry is a version of a chart in a repository's index.
@@ -29,7 +29,7 @@ type entry struct {
 	URLs    []string `json:"urls"`
 }
 
-// find finds a chart in its repository's index.
+// find returns the location of a chart from its repository's index.
 func (f *fetcher) find(ctx context.Context, repository *url.URL, source runnerapi.ChartSource, l *login) (*url.URL, error) {
 	body, err := f.get(ctx, repository.JoinPath("index.yaml"), l)
 	if err != nil {
@@ -57,20 +57,20 @@ func (f *fetcher) find(ctx context.Context, repository *url.URL, source runnerap
 	return at, nil
 }
 
-// climbs reports whether a URL leads upwards, as written or to a server that decodes %2F:
-// the login is for what is below the repository.
+// climbs reports whether a URL leads upwards, as written or to a server that decodes %2F: the login
+// is for what is below the repository.
 func climbs(text string) bool {
 	u, err := url.Parse(text)
 	return err != nil || strings.Contains("/"+strings.ReplaceAll(u.Path, `\`, "/")+"/", "/../")
 }
 
-// newest is the highest version that the spec takes.
+// newest returns the highest version that the spec accepts.
 func newest(entries []entry, source runnerapi.ChartSource) (entry, error) {
 	wanted := source.Version
 	if wanted == "" {
 		wanted = "*"
 	}
-	for _, e := range entries { // exactly this one, whatever form it has
+	for _, e := range entries { // exactly this version, in any form
 		if e.Version == source.Version {
 			return e, nil
 		}
@@ -93,9 +93,9 @@ func newest(entries []entry, source runnerapi.ChartSource) (entry, error) {
 	return best, nil
 }
 
-// entriesOf reads what an index says of one chart. Indexes have tens of megabytes, and
-// as objects ten times as much: so only that chart's lines are looked at, as the helm
-// program and all repositories write them. Another form is taken while it is small.
+// entriesOf reads the part of an index about one chart. Indexes have tens of megabytes, and ten
+// times as much as objects. So it reads only that chart's lines, in the form that the helm program
+// and all repositories write. It accepts another form while the index is small.
 func entriesOf(index io.Reader, name string) ([]entry, error) {
 	s := sectionScanner{name: name}
 	limited := &io.LimitedReader{R: index, N: maxIndex + 1}
@@ -123,11 +123,11 @@ func entriesOf(index io.Reader, name string) ([]entry, error) {
 	return s.entries(small.Bytes())
 }
 
-// sectionScanner picks a chart's lines out of an index in block style.
+// sectionScanner extracts a chart's lines from an index in block style.
 type sectionScanner struct {
 	name    string
 	within  bool // below entries:
-	indent  int  // of the charts' names; 0 when not known yet
+	indent  int  // of the charts' names; 0 if unknown
 	ours    bool
 	block   bool
 	partial bool // in the middle of a long line
@@ -145,7 +145,7 @@ func (s *sectionScanner) take(line []byte) bool {
 	return s.section.Len() <= maxEntries
 }
 
-// begin looks at the beginning of a line.
+// begin examines the beginning of a line.
 func (s *sectionScanner) begin(line []byte) {
 	text := strings.TrimRight(string(line[:min(len(line), 512)]), "\r\n ")
 	bare := strings.TrimLeft(text, " ")

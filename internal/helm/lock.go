@@ -19,32 +19,32 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// A command about a release holds its lock, a ConfigMap beside the release: any replica
-// sees who is at work and how far he is, and a lock that nobody renews is nobody's.
+// A command holds the lock of its release, a ConfigMap beside the release. It shows every replica
+// which command runs and how far it has come. A lock that is not renewed has no holder.
 const (
 	renewEvery = 3 * time.Second
-	tellEvery  = time.Second // where there is progress to tell
+	tellEvery  = time.Second // if there is progress to report
 	staleAfter = 20 * time.Second
 	lockKey    = "operation"
 )
 
 func lockName(release string) string { return bounds.ReleaseLock + release }
 
-// holding is what a lock says.
+// holding is the content of a lock.
 type holding struct {
 	Holder  string    `json:"holder"`  // process
-	Replica string    `json:"replica"` // a process of the same replica comes after it
+	Replica string    `json:"replica"` // a later process of the same replica may take over
 	Renewed time.Time `json:"renewed"`
 	runnerapi.ReleaseOperation
 }
 
-// live says whether the holder may still be at work: not one that does not renew, and
-// not an earlier process of the same replica.
+// live reports whether the holder may still be running. It is not if it does not renew, or if it is
+// an earlier process of this replica.
 func (h holding) live(r *Releases, now time.Time) bool {
 	return (h.Holder == r.holder || h.Replica != r.opts.Replica) && now.Sub(h.Renewed) < staleAfter
 }
 
-// lock is one that this process holds.
+// lock is a lock that this process holds.
 type lock struct {
 	maps corev1client.ConfigMapInterface
 	mu   sync.Mutex
@@ -53,7 +53,7 @@ type lock struct {
 	holding
 }
 
-// readLock finds who is at work on a release; nil for nobody.
+// readLock returns the lock's holder on a release; nil if there is none.
 func (r *Releases) readLock(ctx context.Context, c *clients, key runnerapi.Key) (*holding, *corev1.ConfigMap, error) {
 	at, err := c.core.ConfigMaps(key.Namespace).Get(ctx, lockName(key.Name), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -64,7 +64,7 @@ func (r *Releases) readLock(ctx context.Context, c *clients, key runnerapi.Key) 
 	}
 	h := &holding{}
 	if err := json.Unmarshal([]byte(at.Data[lockKey]), h); err != nil {
-		return nil, at, nil //nolint:nilerr // somebody has written into it: it is nobody's
+		return nil, at, nil //nolint:nilerr // another client has written into it, so it has no holder
 	}
 	if !h.live(r, time.Now()) {
 		return nil, at, nil
@@ -72,7 +72,7 @@ func (r *Releases) readLock(ctx context.Context, c *clients, key runnerapi.Key) 
 	return h, at, nil
 }
 
-// take takes a release's lock, or says who has it.
+// take takes a release's lock, or returns an error that names the holder.
 func (r *Releases) take(ctx context.Context, c *clients, key runnerapi.Key, command string, caller runnerapi.Caller) (*lock, error) {
 	h, at, err := r.readLock(ctx, c, key)
 	if err != nil {
@@ -118,7 +118,7 @@ func orBegun(progress string) string {
 	return progress
 }
 
-// say notes how far the command is; others see it with the next renewal.
+// say records the command's progress, which others see with the next renewal.
 func (l *lock) say(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,7 +132,7 @@ func (l *lock) operation() *runnerapi.ReleaseOperation {
 	return &op
 }
 
-// renew fails with a conflict where somebody else has taken the lock.
+// renew fails with a conflict if another process has taken the lock.
 func (l *lock) renew(ctx context.Context) error {
 	return l.write(func(m *corev1.ConfigMap) (*corev1.ConfigMap, error) {
 		return l.maps.Update(ctx, m, metav1.UpdateOptions{FieldManager: managed.FieldManager})
@@ -159,14 +159,14 @@ func (l *lock) write(send func(*corev1.ConfigMap) (*corev1.ConfigMap, error)) er
 	return err
 }
 
-// due says whether to write the lock: it ages, or there is something new in it.
+// due reports whether to write the lock: it has aged, or there is progress.
 func (l *lock) due() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.Progress != l.told || time.Since(l.Renewed) >= renewEvery
 }
 
-// stands says whether the lock is ours: nobody takes one that is this young.
+// stands returns nil if the lock is ours: no process takes a lock this young.
 func (l *lock) stands() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -176,7 +176,7 @@ func (l *lock) stands() error {
 	return nil
 }
 
-// hold renews the lock until ctx ends, and calls lost when it is not ours any more.
+// hold renews the lock until ctx ends, and calls lost if the lock is no longer ours.
 func (l *lock) hold(ctx context.Context, lost func(error)) {
 	ticker := time.NewTicker(tellEvery)
 	defer ticker.Stop()
@@ -189,8 +189,8 @@ func (l *lock) hold(ctx context.Context, lost func(error)) {
 		if !l.due() {
 			continue
 		}
-		// A renewal goes through to its end: where its answer is not awaited, nobody knows which
-		// version of the lock is ours, and it cannot be given back.
+		// A renewal runs to its end. If its answer were not awaited, the current version of our
+		// lock would be unknown, and the lock could not be released.
 		once, cancel := context.WithTimeout(context.WithoutCancel(ctx), renewEvery)
 		err := l.renew(once)
 		cancel()
@@ -204,7 +204,7 @@ func (l *lock) hold(ctx context.Context, lost func(error)) {
 	}
 }
 
-// release gives the lock back. It stays, for the next command.
+// release releases the lock. Its ConfigMap stays, for the next command.
 func (l *lock) release(ctx context.Context) error {
 	l.mu.Lock()
 	next := l.at.DeepCopy()
@@ -217,7 +217,7 @@ func (l *lock) release(ctx context.Context) error {
 	return err
 }
 
-// remove is release where there is no release any more.
+// remove is like release for a release that no longer exists.
 func (l *lock) remove(ctx context.Context) error {
 	l.mu.Lock()
 	at := l.at

@@ -19,15 +19,15 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// object is one that a chart brings.
+// object is an object of a chart.
 type object struct {
 	*unstructured.Unstructured
 	source string // template
-	hook   string // when it is made, for a hook; crd for what comes ahead of all
+	hook   string // when it is created, for a hook; crd for what comes ahead of everything
 	at     func() string
 }
 
-// where says where in its template an object is, as far as that can be found.
+// where returns the object's place in its template, as far as that can be found.
 func (o *object) where() string {
 	if o.at == nil {
 		return o.source
@@ -35,11 +35,11 @@ func (o *object) where() string {
 	return o.at()
 }
 
-// ofObjects bounds what the aliases of a template's text stand for, as the process that
-// rendered it did; what is read from the cluster another program may have written.
+// ofObjects bounds the expansion of a template's aliases, as the process that rendered it did.
+// Another program may have written what is read from the cluster.
 var ofObjects = bounded.Limits{Bytes: 64 << 20, Values: 200_000, Aliases: 10_000, Expanded: 8 << 20, Depth: 1000}
 
-// parseObjects takes the documents of a rendered template apart, and lists in them.
+// parseObjects splits a rendered template into its documents, and lists into their items.
 func parseObjects(source, text, hook string) ([]*object, error) {
 	bad := func(err error) error { return unreadable(fmt.Errorf("%s: %w", source, err)) }
 	if err := ofObjects.PlainAliases([]byte(text)); err != nil {
@@ -77,19 +77,19 @@ func parseObjects(source, text, hook string) ([]*object, error) {
 	}
 }
 
-// String names an object for people.
+// String returns the object's name for messages.
 func (o *object) String() string { return o.GetKind() + " " + o.GetName() }
 
 func (o *object) kind() string { return bounds.Kind(o.GroupVersionKind()) }
 
-// limits are what no chart may bring, whatever the policy says: what nobody applies through
-// the agent, and what is not in the release's namespace.
+// limits are the objects that no chart may contain, regardless of the policy: those that may not be
+// applied through the agent, and those outside the release's namespace.
 type limits struct {
 	bounds.Agent
 	namespace string // of the release
 }
 
-// check refuses an object that is not a chart's to make.
+// check refuses an object that a chart may not create.
 func (l limits) check(o *object) error {
 	switch {
 	case o.GetKind() == "" || o.GetAPIVersion() == "" || o.GetName() == "" && o.GetGenerateName() == "":
@@ -102,7 +102,7 @@ func (l limits) check(o *object) error {
 		return inTemplate(o, problem.Errorf(problem.Forbidden, "make it with: pipeops-runner namespace create AGENT NAME", "no chart makes a namespace"))
 	}
 	u := o.Unstructured
-	if u.GetNamespace() == "" { // Helm puts it there
+	if u.GetNamespace() == "" { // Helm sets it
 		u = u.DeepCopy()
 		u.SetNamespace(l.namespace)
 	}
@@ -112,10 +112,10 @@ func (l limits) check(o *object) error {
 	return nil
 }
 
-// place is the object and its template.
+// place returns the object and its template.
 func place(o *object) string { return fmt.Sprintf("%s (%s)", o, o.where()) }
 
-// inTemplate names the object, its template, and the object's fields.
+// inTemplate adds to an error the object, its template, and the object's fields.
 func inTemplate(o *object, err error) error {
 	p := &problem.Error{}
 	if !errors.As(err, &p) {
@@ -132,7 +132,7 @@ func inTemplate(o *object, err error) error {
 	return located.WithField("chart").WithLocation(place(o))
 }
 
-// intents are objects as far as a policy can bound them.
+// intents returns the objects as far as a policy can bound them.
 func intents(objects []*object) ([]runnerapi.ObjectIntent, error) {
 	all := make([]runnerapi.ObjectIntent, len(objects))
 	for i, o := range objects {
@@ -150,7 +150,7 @@ func intent(o *object) (runnerapi.ObjectIntent, error) {
 	return in, err
 }
 
-// releaseObjects are what a revision consists of.
+// releaseObjects returns the objects of a revision.
 func releaseObjects(r *release.Release) ([]*object, error) {
 	all, err := parseObjects("release "+r.Name, r.Manifest, "")
 	if err != nil {

@@ -49,7 +49,7 @@ func (r *Releases) RollbackRelease(ctx context.Context, key runnerapi.Key, to ru
 	})
 }
 
-// target finds the revision to go back to, with what it brings, and asks whether what it brings is allowed.
+// target returns the revision to return to, with its objects, and asks whether they are allowed.
 func (s *session) target(revision int, admit func([]runnerapi.ObjectIntent) error) (record, []*object, error) {
 	if err := s.exists(); err != nil {
 		return record{}, nil, err
@@ -78,7 +78,7 @@ func (s *session) target(revision int, admit func([]runnerapi.ObjectIntent) erro
 	return at, objects, err
 }
 
-// undoes is what going back takes away: Helm goes from the newest revision, failed or not.
+// undoes returns what the rollback removes: Helm starts from the newest revision, failed or not.
 func (s *session) undoes(c *cluster, next []*object) ([]runnerapi.ReleaseObject, error) {
 	had, err := one(s.store.Driver, s.history[0])
 	if err != nil {
@@ -87,9 +87,9 @@ func (s *session) undoes(c *cluster, next []*object) ([]runnerapi.ReleaseObject,
 	return c.remove(had, next)
 }
 
-// revision is the one of that number; for 0 the one that was deployed before.
+// revision returns the revision with that number; for 0 the one that was deployed before.
 func (s *session) revision(number int) (record, error) {
-	deployed := s.history[0].status != common.StatusDeployed // the newest failed: back to the one that stands
+	deployed := s.history[0].status != common.StatusDeployed // the newest failed: return to the current one
 	for i, r := range s.history {
 		switch {
 		case number != 0 && r.version == number:
@@ -142,8 +142,8 @@ func (r *Releases) DeleteRelease(ctx context.Context, key runnerapi.Key, opts ru
 		return runnerapi.Release{}, err
 	}
 	was := view(last, true)
-	// With the lock nobody else changes the release: one that came after the command was
-	// answered elsewhere is known by that.
+	// With the lock, no other command changes the release. So a release that came after the command
+	// was answered elsewhere is recognized.
 	if late, err := opts.Late(ctx); late || err != nil {
 		s.close()
 		return was, err
@@ -161,12 +161,12 @@ func (r *Releases) DeleteRelease(ctx context.Context, key runnerapi.Key, opts ru
 	release, err := s.work(ctx, 3*runnerapi.DefaultReleaseTimeout+overhead, func() error { return s.uninstall(last) })
 	if known := (*problem.Error)(nil); errors.As(err, &known) && known.Code == problem.NotFound && s.hasBegun() {
 		was.Status, was.Operation = runnerapi.ReleaseUninstalled, nil
-		return was, nil // so quickly
+		return was, nil // already done
 	}
 	return release, err
 }
 
-// ends is what uninstalling takes away.
+// ends returns what uninstalling removes.
 func (s *session) ends(c *cluster, last *release.Release) ([]runnerapi.ReleaseObject, error) {
 	c.removes = true
 	if err := s.limits().farewell(last); err != nil {
@@ -184,7 +184,7 @@ func (s *session) uninstall(last *release.Release) error {
 	if _, err := s.ends(cluster, last); err != nil {
 		return err
 	}
-	s.store.begin() // from here on the release tells
+	s.store.begin() // from here on the release shows the progress
 	do := action.NewUninstall(cfg)
 	do.WaitStrategy, do.Timeout, do.DeletionPropagation = kube.LegacyStrategy, runnerapi.DefaultReleaseTimeout, "background"
 	_, err = do.Run(s.key.Name)
@@ -196,7 +196,7 @@ func (s *session) uninstall(last *release.Release) error {
 
 // GetRelease implements runnerapi.Releases.
 func (r *Releases) GetRelease(ctx context.Context, key runnerapi.Key) (v runnerapi.Release, err error) {
-	for range 3 { // a command that ends may take away what was to be read
+	for range 3 { // a command that ends may remove what is being read
 		if v, err = r.getRelease(ctx, key); !errors.Is(err, errRemoved) {
 			break
 		}
@@ -209,7 +209,7 @@ func (r *Releases) getRelease(ctx context.Context, key runnerapi.Key) (runnerapi
 	if err != nil {
 		return runnerapi.Release{}, err
 	}
-	// The lock first: what a command has ended by is then in the history.
+	// The lock first: the history then has the result of a command that has just ended.
 	h, _, err := r.readLock(ctx, c, key)
 	if err != nil {
 		return runnerapi.Release{}, err
@@ -235,7 +235,7 @@ func (r *Releases) getRelease(ctx context.Context, key runnerapi.Key) (runnerapi
 	v := seen(view(rel, ours(history)), history[0], h)
 	objects, err := releaseObjects(rel)
 	if err != nil {
-		return v, nil //nolint:nilerr // somebody else's, which Helm could read
+		return v, nil //nolint:nilerr // a foreign release, which Helm could read
 	}
 	for _, o := range objects {
 		v.Objects = append(v.Objects, described(o, ""))
@@ -249,7 +249,7 @@ func (r *Releases) getRelease(ctx context.Context, key runnerapi.Key) (runnerapi
 	return v, err
 }
 
-// coming is a release of which there is only a command, yet or still.
+// coming returns a release that consists only of a command, before or after its revisions.
 func (r *Releases) coming(key runnerapi.Key, h *holding) (runnerapi.Release, error) {
 	if h == nil {
 		return runnerapi.Release{}, unknown(key)
@@ -263,7 +263,7 @@ func (r *Releases) coming(key runnerapi.Key, h *holding) (runnerapi.Release, err
 	}, nil
 }
 
-// seen adds who is at work, and says that a revision has failed that nobody works on.
+// seen adds the running command. A pending revision without one is shown as failed.
 func seen(v runnerapi.Release, newest record, h *holding) runnerapi.Release {
 	switch {
 	case h != nil:
@@ -275,7 +275,7 @@ func seen(v runnerapi.Release, newest record, h *holding) runnerapi.Release {
 	return v
 }
 
-// ListReleases implements runnerapi.Releases. One revision at a time is in memory.
+// ListReleases implements runnerapi.Releases. It holds one revision in memory at a time.
 func (r *Releases) ListReleases(ctx context.Context, namespace string) ([]runnerapi.Release, error) {
 	c, err := r.enter(ctx, namespace)
 	if err != nil {
@@ -331,7 +331,7 @@ func (r *Releases) ReleaseHistory(ctx context.Context, key runnerapi.Key) ([]run
 	return list, nil
 }
 
-// shown is a revision in a list.
+// shown returns a revision for a list.
 func (r *Releases) shown(ctx context.Context, c *clients, namespace string, at record, history []record) (runnerapi.Release, error) {
 	if err := ctx.Err(); err != nil {
 		return runnerapi.Release{}, err

@@ -21,9 +21,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// remove finds out whether all can go that a revision holds and next does not, before
-// anything is changed: Helm itself leaves what it may not read, and says so to nobody.
-// From here on the cluster knows the revision as the one that stands.
+// remove checks, before anything is changed, whether the objects that only the old revision holds
+// can be removed. Helm itself silently leaves the objects that it may not read. From here on the
+// cluster treats that revision as the current one.
 func (c *cluster) remove(had *release.Release, next []*object) ([]runnerapi.ReleaseObject, error) {
 	c.stands = had.Manifest
 	gone, err := leaving(had, next)
@@ -46,8 +46,8 @@ func (c *cluster) remove(had *release.Release, next []*object) ([]runnerapi.Rele
 	return all, nil
 }
 
-// leaving are the objects that a revision holds and the next does not. Hooks are no part
-// of either: they are never taken away with a release.
+// leaving returns the objects that a revision holds and the next one does not. Hooks are part of
+// neither: they are never removed with a release.
 func leaving(had *release.Release, next []*object) ([]*object, error) {
 	all, err := parseObjects("release "+had.Name, had.Manifest, "")
 	if err != nil {
@@ -65,7 +65,7 @@ func leaving(had *release.Release, next []*object) ([]*object, error) {
 	}), nil
 }
 
-// removable refuses what is not the release's to take away.
+// removable refuses an object that the release may not remove.
 func (l limits) removable(o *object) error {
 	if o.GetNamespace() != "" && o.GetNamespace() != l.namespace {
 		return problem.Errorf(problem.Forbidden, "the owner of the cluster can do it with helm",
@@ -74,8 +74,8 @@ func (l limits) removable(o *object) error {
 	return l.CheckRemoval(o.Unstructured)
 }
 
-// removeOne says what would become of an object: delete, or none where it is gone or
-// somebody else's.
+// removeOne returns what would happen to an object: delete, or none if it is gone or belongs to
+// another owner.
 func (c *cluster) removeOne(client dynamic.Interface, mapper meta.RESTMapper, o *object) (string, error) {
 	if err := c.limits.removable(o); err != nil {
 		return "", about(o, err)
@@ -100,7 +100,7 @@ func (c *cluster) removeOne(client dynamic.Interface, mapper meta.RESTMapper, o 
 	return change, nil
 }
 
-// tryRemoval deletes an object without deleting it.
+// tryRemoval deletes an object in a dry run.
 func tryRemoval(ctx context.Context, at dynamic.ResourceInterface, key runnerapi.Key, name string) (string, error) {
 	live, err := at.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -115,7 +115,7 @@ func tryRemoval(ctx context.Context, at dynamic.ResourceInterface, key runnerapi
 	uid := live.GetUID()
 	err = at.Delete(ctx, name, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}, Preconditions: &metav1.Preconditions{UID: &uid}})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return "none", nil // somebody else is at it
+		return "none", nil // another client is deleting it
 	}
 	if err != nil && !strings.Contains(err.Error(), "does not support dry run") {
 		return "", err
@@ -123,7 +123,8 @@ func tryRemoval(ctx context.Context, at dynamic.ResourceInterface, key runnerapi
 	return "delete", nil
 }
 
-// irremovable names the object that stays, and what the agent lacks to remove it.
+// irremovable returns an error that names the object that stays, and the right that the agent
+// lacks.
 func irremovable(o *object, mapping *meta.RESTMapping, err error) error {
 	p := &problem.Error{}
 	if !errors.As(kubeproblem.From(err, "removing "+o.String()), &p) {
@@ -138,8 +139,9 @@ func irremovable(o *object, mapping *meta.RESTMapping, err error) error {
 	return &q
 }
 
-// spare leaves out of what Helm takes for the release's what is somebody else's by now: an
-// upgrade would delete it. What cannot be read is an error: Helm would leave it, and say so to nobody.
+// spare excludes objects that by now belong to another owner from those that Helm takes for the
+// release's: an upgrade would delete them. An unreadable object is an error: Helm would silently
+// leave it.
 func (c *cluster) spare(original, target kube.ResourceList) (kube.ResourceList, error) {
 	var failed error
 	mine := original.Filter(func(info *resource.Info) bool {
@@ -160,7 +162,7 @@ func (c *cluster) spare(original, target kube.ResourceList) (kube.ResourceList, 
 	return mine, failed
 }
 
-// farewell refuses a release whose hooks at its end may not be made.
+// farewell refuses a release whose deletion hooks may not be created.
 func (l limits) farewell(r *release.Release) error {
 	for _, h := range r.Hooks {
 		if !slices.Contains(h.Events, release.HookPreDelete) && !slices.Contains(h.Events, release.HookPostDelete) {

@@ -20,13 +20,13 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// settleTimeout is for writing how a command ended.
+// settleTimeout is the time for recording how a command ended.
 const settleTimeout = 20 * time.Second
 
-// errStopped is why a command is given up when the agent stops.
+// errStopped is the reason for aborting a command when the agent stops.
 var errStopped = errors.New("the agent stops")
 
-// session is one command at work on one release.
+// session is one running command on one release.
 type session struct {
 	*Releases
 	key     runnerapi.Key
@@ -35,15 +35,14 @@ type session struct {
 	history []record // as it was when the lock was taken, the newest first
 	store   *store
 
-	ctx    context.Context // of the work: ends with the time, the lock and the agent
+	ctx    context.Context // of the work: ends with the time limit, the lock and the agent
 	cancel context.CancelCauseFunc
 	fence  context.CancelCauseFunc
-	held   chan struct{} // closed when the lock is not renewed any more
+	held   chan struct{} // closed once the lock is no longer renewed
 	unhold context.CancelFunc
 }
 
-// open takes the lock, and has revisions that broke off be failed. Whoever opens a
-// session closes it.
+// open takes the lock, and marks aborted revisions as failed. The caller closes the session.
 func (r *Releases) open(ctx context.Context, key runnerapi.Key, command string, opts runnerapi.WriteOptions) (*session, error) {
 	c, err := r.enter(ctx, key.Namespace)
 	if err != nil {
@@ -82,8 +81,8 @@ func (r *Releases) open(ctx context.Context, key runnerapi.Key, command string, 
 	return s, nil
 }
 
-// recover has a revision that nobody works on any more be failed, so that the next
-// command goes on from there.
+// recover marks a revision without a running command as failed, so that the next command continues
+// from there.
 func (s *session) recover(ctx context.Context) error {
 	var err error
 	if s.history, err = records(ctx, s.clients, s.key.Namespace, s.key.Name); err != nil || len(s.history) == 0 {
@@ -106,7 +105,7 @@ func (s *session) recover(ctx context.Context) error {
 	return nil
 }
 
-// fail notes that a revision failed, and why.
+// fail records that a revision failed, and why.
 func (s *session) fail(r record, why string) error {
 	rel, err := one(s.store.Driver, r)
 	if err != nil {
@@ -116,8 +115,7 @@ func (s *session) fail(r record, why string) error {
 	return kubeproblem.From(s.store.Update(r.key, rel), "noting that a revision failed")
 }
 
-// settle has no revision stay pending when the command has ended: Helm leaves it so in
-// some cases.
+// settle leaves no revision pending after the command: Helm does so in some cases.
 func (s *session) settle(why error) {
 	if why == nil || s.store.fence.Err() != nil {
 		return
@@ -134,7 +132,7 @@ func (s *session) settle(why error) {
 	}
 }
 
-// close gives the lock back; with the release it goes.
+// close releases the lock, or removes it together with the release.
 func (s *session) close() {
 	s.cancel(nil)
 	s.unhold()
@@ -155,7 +153,7 @@ func (s *session) close() {
 	<-s.slots
 }
 
-// mine refuses a release that somebody else made.
+// mine refuses a release that was not made through the agent.
 func (s *session) mine() error {
 	if len(s.history) > 0 && !ours(s.history) {
 		return problem.Errorf(problem.Conflict, "leave it to its owner, or take it over: PUT it with adopt, which is pipeops-runner release deploy --adopt",
@@ -164,7 +162,7 @@ func (s *session) mine() error {
 	return nil
 }
 
-// exists refuses what is about no release.
+// exists refuses a command on a release that does not exist.
 func (s *session) exists() error {
 	if len(s.history) == 0 || s.history[0].status == common.StatusUninstalled {
 		return unknown(s.key)
@@ -172,8 +170,8 @@ func (s *session) exists() error {
 	return s.mine()
 }
 
-// configuration is what Helm's actions work with. Templates get a narrower client than
-// what they become.
+// configuration returns the configuration of Helm's actions. Templates get a narrower client than
+// their objects.
 func (s *session) configuration(admit func([]runnerapi.ObjectIntent) error) (*action.Configuration, *cluster, *getter, error) {
 	helmGlobals()
 	working, err := newGetter(s.ctx, s.config, s.key.Namespace)
@@ -199,8 +197,8 @@ func (s *session) limits() limits {
 	return limits{bounds.Agent{Namespace: s.opts.Namespace}, s.key.Namespace}
 }
 
-// work runs a command until it is done, however long that takes, and answers when it has
-// begun: from then on the release tells what becomes of it. An error before is the answer.
+// work runs a command until it is done, without a time limit for the caller, and returns once it
+// has begun: from then on the release shows its progress. An earlier error is returned.
 func (s *session) work(ctx context.Context, limit time.Duration, do func() error) (runnerapi.Release, error) {
 	if !s.begin() {
 		s.close()
@@ -215,7 +213,7 @@ func (s *session) work(ctx context.Context, limit time.Duration, do func() error
 		}
 		s.settle(err)
 		s.note(err)
-		s.close() // whoever hears of the end may send the next command
+		s.close() // a caller that sees the end may send the next command
 		done <- err
 	}()
 	stop := time.AfterFunc(limit, func() { s.cancel(fmt.Errorf("it took longer than %s", limit)) })
@@ -246,7 +244,7 @@ func (s *session) hasBegun() bool {
 	}
 }
 
-// note logs a command's end, without what may quote values.
+// note logs a command's end, without text that may quote values.
 func (s *session) note(err error) {
 	e := s.opts.Log.Info()
 	if err != nil {
@@ -257,7 +255,7 @@ func (s *session) note(err error) {
 		Bool("failed", err != nil).Dur("took", time.Since(op.StartedAt)).Msg("helm: a command has ended")
 }
 
-// recovered makes an error of a panic: the SDK sees charts that nobody vouches for.
+// recovered turns a panic into an error: the SDK processes untrusted charts.
 func recovered(do func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -287,6 +285,6 @@ func explained(err error) error {
 	return problem.Errorf(problem.Invalid, "correct the chart or its values", "%s", clip(err.Error())).WithField("chart")
 }
 
-// logTo hands on that Helm has something to say, in its own fixed words: its attributes
-// may quote what was sent.
+// logTo passes on Helm's own fixed messages. It drops their attributes, which may quote what was
+// sent.
 func logTo(log logger) slog.Handler { return handler{log} }

@@ -26,33 +26,32 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// releaseLabel marks a lock with its release, and a revision that the agent made with its
-// number. The helm program hands labels on, so a revision of its own has another's number.
+// releaseLabel marks a lock with its release, and a revision of the agent with its number. The helm
+// program copies labels, so a revision of its own has another revision's number.
 const releaseLabel = managed.Release
 
-// brokeOff is what a revision is told that nobody is at work on any more.
+// brokeOff is the description of a revision whose command is no longer running.
 const brokeOff = "the command broke off: the agent ended in the middle of it. What it had made is there; the next command goes on"
 
-// theirsAfter is when somebody else's command that has not ended is taken for one that
-// broke off.
+// theirsAfter is the age at which a foreign command that has not ended counts as aborted.
 const theirsAfter = 15 * time.Minute
 
-// store is Helm's, in Secrets of the namespace. It tells when a revision is there from
-// which others see what goes on.
+// store is Helm's storage, in Secrets of the namespace. It signals when a revision exists from
+// which others see the progress.
 type store struct {
 	driver.Driver
-	// fence ends when somebody else may be at work on the release: nothing is written then.
+	// fence ends when another process may be working on the release: nothing is written after that.
 	fence context.Context
-	// held says that the lock is, or was until a moment ago: a process that was stopped in
-	// the middle of a command does not hear of it before it goes on.
+	// held reports whether we have the lock, or had it a moment ago. A process that was stopped in
+	// the middle of a command notices the loss only when it continues.
 	held  func() error
 	once  sync.Once
 	begun chan struct{}
-	// made is the chart at work, if any: a release is kept with the chart as it came.
+	// made is the current chart, if any: a release is stored with the chart as it arrived.
 	made *rendered
 }
 
-// fenced says why nothing is written any more.
+// fenced returns why nothing may be written any more.
 func (s *store) fenced() error {
 	if s.fence.Err() != nil {
 		return context.Cause(s.fence)
@@ -103,7 +102,7 @@ func (s *store) Delete(key string) (ri.Releaser, error) {
 
 func (s *store) begin() { s.once.Do(func() { close(s.begun) }) }
 
-// record is a revision as its Secret's labels tell of it.
+// record is a revision as the labels of its Secret describe it.
 type record struct {
 	key     string // of the Secret
 	name    string
@@ -117,8 +116,8 @@ func (r record) pending() bool {
 	return r.status.IsPending() || r.status == common.StatusUninstalling
 }
 
-// records reads what revisions there are, the newest of each release first. What is in
-// them is not read: it may have megabytes each.
+// records returns the existing revisions, the newest of each release first. It does not read their
+// content, which may have megabytes each.
 func records(ctx context.Context, c *clients, namespace, name string) ([]record, error) {
 	selector := labels.Set{"owner": "helm"}
 	if name != "" {
@@ -155,18 +154,18 @@ func stamp(labels map[string]string, created time.Time) time.Time {
 	return created
 }
 
-// ours says whether a release came through the agent, by its revisions.
+// ours reports whether a release was made through the agent, by its revisions.
 func ours(history []record) bool {
 	return slices.ContainsFunc(history, func(r record) bool { return r.mark != "" })
 }
 
-// abandoned says whether nobody is at work on a pending revision: the agent's own, once
-// no replica holds the lock; and somebody else's when it has gone on for too long.
+// abandoned reports whether a pending revision has no running command. The agent's own revision has
+// none once no replica holds the lock; a foreign one has none after too long a time.
 func (r record) abandoned(now time.Time) bool {
 	return r.mark == strconv.Itoa(r.version) || r.status == common.StatusUninstalling && r.mark != "" || now.Sub(r.updated) > theirsAfter
 }
 
-// driverFor is Helm's own reader and writer of revisions, bound to a context: it takes none.
+// driverFor returns Helm's driver for revisions, bound to a context, since its methods take none.
 func (r *Releases) driverFor(ctx context.Context, namespace string) (driver.Driver, error) {
 	core, err := corev1client.NewForConfig(guarded(ctx, r.config, namespace, false))
 	if err != nil {
@@ -177,8 +176,8 @@ func (r *Releases) driverFor(ctx context.Context, namespace string) (driver.Driv
 	return d, nil
 }
 
-// errRemoved is that a revision was there when revisions were listed, and is not any more: the release was
-// uninstalled meanwhile, or the revision is one of those that are kept no longer.
+// errRemoved means that a listed revision no longer exists: the release was uninstalled meanwhile,
+// or the revision is too old to be kept.
 var errRemoved = problem.Errorf(problem.Conflict, "send it again", "a revision of the release was removed while it was read")
 
 // one reads one revision.
@@ -197,7 +196,7 @@ func one(d driver.Driver, r record) (*release.Release, error) {
 	return rel, nil
 }
 
-// view is a revision for Runners.
+// view returns a revision as Runners see it.
 func view(rel *release.Release, managed bool) runnerapi.Release {
 	return runnerapi.Release{
 		Namespace: rel.Namespace, Name: rel.Name, Revision: rel.Version, Status: runnerapi.ReleaseStatus(rel.Info.Status.String()),

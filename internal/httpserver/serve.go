@@ -1,5 +1,5 @@
-// Package httpserver serves as net/http does, but what net/http refuses itself over HTTP/1.1, such
-// as a malformed request line, is answered with problem details too.
+// Package httpserver serves as net/http does, but answers with problem details also what net/http
+// itself refuses over HTTP/1.1, such as a malformed request line.
 package httpserver
 
 import (
@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// Serve serves on a listener until it fails or the server is shut down, with TLS if the server has a
-// configuration for it. It is called once for a server, and owns the listener.
+// Serve serves on a listener until it fails or the server is shut down, with TLS if the server has
+// a configuration for it. It is called once for a server, and owns the listener.
 //
-// net/http serves HTTP/2 on a bare *tls.Conn alone, and HTTP/1.1 on any connection. So the handshake
-// is made here, and a connection without HTTP/2 is wrapped.
+// net/http serves HTTP/2 only on a bare *tls.Conn, and HTTP/1.1 on any connection. So Serve makes
+// the handshake, and wraps a connection without HTTP/2.
 func Serve(srv *http.Server, ln net.Listener) error {
 	watchRequests(srv)
 	if srv.TLSConfig == nil {
@@ -35,9 +35,9 @@ func Serve(srv *http.Server, ln net.Listener) error {
 	srv.RegisterOnShutdown(func() {
 		s.closing.Store(true)
 		cancel()
-		_ = ln.Close() // the loop ends by it
+		_ = ln.Close() // which ends the loop
 	})
-	// A server that was shut down before is told so here, and is not told again.
+	// A server that was already shut down reports it here, and only here.
 	if err := srv.Serve(&one{}); errors.Is(err, http.ErrServerClosed) {
 		return errors.Join(err, ln.Close())
 	}
@@ -52,7 +52,7 @@ type server struct {
 	handshakes sync.WaitGroup
 }
 
-// How long to wait after an error of Accept that passes, such as too many open files.
+// How long to wait after a temporary error of Accept, such as too many open files.
 const (
 	pauseMin = 5 * time.Millisecond
 	pauseMax = time.Second
@@ -95,11 +95,11 @@ func (s *server) take(raw net.Conn) {
 	}
 	single := &one{conn: next}
 	if err := s.Serve(single); errors.Is(err, http.ErrServerClosed) && single.conn != nil {
-		_ = next.Close() // nobody serves it
+		_ = next.Close() // no server accepts it
 	}
 }
 
-// handshakeTimeout is net/http's.
+// handshakeTimeout returns the timeout that net/http uses.
 func handshakeTimeout(srv *http.Server) (least time.Duration) {
 	for _, d := range []time.Duration{srv.ReadHeaderTimeout, srv.ReadTimeout, srv.WriteTimeout} {
 		if d > 0 && (least == 0 || d < least) {

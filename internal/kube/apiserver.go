@@ -11,13 +11,13 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// APIServer is the way to the cluster's API server for what Runners ask of that itself. It
-// implements runnerapi.KubernetesAPI.
+// APIServer gives access to the cluster's API server for requests of Runners. It implements
+// runnerapi.KubernetesAPI.
 type APIServer struct {
 	given     *rest.Config
 	namespace string
 
-	once   sync.Once // nothing is made before somebody asks
+	once   sync.Once // nothing is created before the first request
 	target *url.URL
 	rt     http.RoundTripper
 	err    error
@@ -27,7 +27,7 @@ type APIServer struct {
 
 var _ runnerapi.KubernetesAPI = (*APIServer)(nil)
 
-// NewAPIServer takes the agent's own credentials, and the agent's namespace.
+// NewAPIServer takes the agent's own credentials and namespace.
 func NewAPIServer(given *rest.Config, namespace string) *APIServer {
 	return &APIServer{given: rest.CopyConfig(given), namespace: namespace}
 }
@@ -41,14 +41,14 @@ func (a *APIServer) APIServer() (*url.URL, http.RoundTripper, error) {
 	return a.target, a.rt, a.err
 }
 
-// prepare makes a transport of HTTP/1.1 alone: SPDY and WebSockets begin there, and each
-// stream has a connection of its own, so that one which nobody reads takes neither the
-// agent's memory nor anybody else's turn.
+// prepare creates a transport for HTTP/1.1 only: SPDY and WebSockets start from that. Each stream
+// has a connection of its own, so that an unread stream takes neither the agent's memory nor
+// another stream's window.
 func (a *APIServer) prepare() {
 	rc := a.given
 	rc.NextProtos = []string{"http/1.1"}
 	rc.Dial = dialSmall(rc.Dial)
-	rc.DisableCompression = true // or the agent would unpack what its callers can unpack themselves
+	rc.DisableCompression = true // callers can decompress themselves
 	if a.rt, a.err = rest.TransportFor(rc); a.err == nil {
 		a.target, _, a.err = rest.DefaultServerUrlFor(rc)
 	}

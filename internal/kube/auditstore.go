@@ -20,14 +20,14 @@ import (
 
 const auditPrefix = "audit-"
 
-// AuditStore keeps batches of the audit log as ControllerRevisions in the
-// agent's namespace, as the Journal does its records: creating one is the claim,
-// which one replica wins, and the API server does not let its data be changed.
+// AuditStore keeps batches of the audit log as ControllerRevisions in the agent's namespace, as the
+// Journal does with its records. Creating one is the claim, which one replica wins, and the API
+// server does not allow changes of its data.
 type AuditStore struct{ k *Client }
 
 var _ audit.Store = AuditStore{}
 
-// AuditStore is the Client's.
+// AuditStore returns the audit store in the agent's namespace.
 func (k *Client) AuditStore() AuditStore { return AuditStore{k} }
 
 func auditLabels() map[string]string {
@@ -38,7 +38,7 @@ func (s AuditStore) meta(first int64) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: s.k.opts.Namespace, Name: fmt.Sprintf("%s%012d", auditPrefix, first), Labels: auditLabels()}
 }
 
-// auditData carries the text as base64: its very bytes are what is hashed.
+// auditData contains the text as base64, because its exact bytes are hashed.
 type auditData struct {
 	Text []byte `json:"text"`
 }
@@ -64,11 +64,11 @@ func (s AuditStore) Get(ctx context.Context, first int64) ([]byte, error) {
 		return nil, client.IgnoreNotFound(err)
 	}
 	if len(r.Data.Raw) > 2*audit.MaxText {
-		return []byte("too large"), nil // which is no batch
+		return []byte("too large"), nil // which is not a batch
 	}
 	var data auditData
 	if err := json.Unmarshal(r.Data.Raw, &data); err != nil {
-		return r.Data.Raw, nil //nolint:nilerr // it is no batch, and whoever reads it says so
+		return r.Data.Raw, nil //nolint:nilerr // it is not a batch, which its reader reports
 	}
 	return data.Text, nil
 }

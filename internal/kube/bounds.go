@@ -25,35 +25,35 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// boundsName is the name of the ResourceQuota, the LimitRange and the
-// NetworkPolicy that the agent keeps in a namespace. Its rights are for this
-// name alone: those that the cluster's owner has made bind the agent too.
+// boundsName is the name of the ResourceQuota, the LimitRange and the NetworkPolicy that the agent
+// maintains in a namespace. Its rights are for this name only: those that the cluster owner has
+// made bind the agent too.
 const boundsName = managed.FieldManager
 
-// allowedLabel, with the value "allowed", lets a namespace's pods in
-// everywhere: for an ingress controller that is not among the known ones.
+// allowedLabel, with the value "allowed", admits a namespace's pods everywhere, for an ingress
+// controller that is not among the known ones.
 const (
 	allowedLabel = "pipeops.io/ingress"
 	allowedValue = "allowed"
 )
 
-// ingressNamespaces is where ingress controllers usually live; k3s has its own
-// in kube-system.
+// ingressNamespaces are the usual namespaces of ingress controllers; k3s has its own in
+// kube-system.
 var ingressNamespaces = []string{
 	metav1.NamespaceSystem, "ingress-nginx", "traefik", "haproxy-controller", "projectcontour", "istio-system", "istio-ingress",
 	"kong", "envoy-gateway-system", "nginx-gateway", "cilium-gateway",
 }
 
-// fromAnnotation keeps on the NetworkPolicy what was asked for beside the
-// namespaces that are always let in.
+// fromAnnotation records on the NetworkPolicy which namespaces were named beside those that are
+// always admitted.
 const fromAnnotation = "pipeops.io/allow-from"
 
-// rightsDelay bounds how long the API server may take to see the rights that
-// the agent was given a moment ago.
+// rightsDelay bounds how long the API server may take to see rights that the agent has just
+// received.
 const rightsDelay = 5 * time.Second
 
-// applyBounds makes the namespace's quota, default limits and network policy
-// what the spec says, and removes those that it does not name.
+// applyBounds makes the namespace's quota, default limits and network policy match the spec, and
+// removes those that it does not name.
 func (k *Client) applyBounds(ctx context.Context, namespace string, spec runnerapi.NamespaceSpec, wasThere bool, opts runnerapi.WriteOptions) error {
 	network := spec.Network
 	if network == nil && !wasThere {
@@ -103,7 +103,7 @@ func (k *Client) applyPart(ctx context.Context, want client.Object, wanted bool,
 	return nil
 }
 
-// readSoon waits for rights that were given a moment ago.
+// readSoon waits for rights that were just granted.
 func (k *Client) readSoon(ctx context.Context, at client.ObjectKey, have client.Object) error {
 	var err error
 	timeout := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, rightsDelay, true, func(ctx context.Context) (bool, error) {
@@ -116,8 +116,7 @@ func (k *Client) readSoon(ctx context.Context, at client.ObjectKey, have client.
 	return err
 }
 
-// applyObject takes back by force what somebody changed in an object that is
-// known to be the agent's.
+// applyObject takes back by force what others changed in an object that is known to be the agent's.
 func (k *Client) applyObject(ctx context.Context, want client.Object, opts runnerapi.WriteOptions) error {
 	gvk, err := k.client.GroupVersionKindFor(want)
 	if err != nil {
@@ -166,16 +165,15 @@ func limitsObject(d *runnerapi.NamespaceDefaults) client.Object {
 	return &corev1.LimitRange{Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{item}}}
 }
 
-// set takes what Validate has let through.
+// set parses an amount that Validate has accepted.
 func set(list corev1.ResourceList, name corev1.ResourceName, amount string) {
 	if q, err := resource.ParseQuantity(amount); err == nil && amount != "" {
 		list[name] = q
 	}
 }
 
-// networkObject lets in the namespace itself, ingress controllers, the agent
-// and whom else was asked for. Kubernetes always lets the node in, whose probes
-// must pass.
+// networkObject admits the namespace itself, ingress controllers, the agent and the named
+// namespaces. Kubernetes always admits the node, whose probes must pass.
 func (k *Client) networkObject(n *runnerapi.NamespaceNetwork) client.Object {
 	o := &networkingv1.NetworkPolicy{}
 	if n == nil {
@@ -200,13 +198,13 @@ func (k *Client) networkObject(n *runnerapi.NamespaceNetwork) client.Object {
 	return o
 }
 
-// readBounds adds to ns what bounds it. Where the agent has no rights, as in a
-// namespace that is going, it tells the rest.
+// readBounds adds to ns what bounds it. If the agent has no rights, as in a terminating namespace,
+// it leaves that part out.
 func (k *Client) readBounds(ctx context.Context, ns *runnerapi.Namespace) error {
 	at := client.ObjectKey{Namespace: ns.Name, Name: boundsName}
 	quota, limits, policy := &corev1.ResourceQuota{}, &corev1.LimitRange{}, &networkingv1.NetworkPolicy{}
 	var errs []error
-	absent := false // of what was read last
+	absent := false // of the object that was read last
 	read := func(o client.Object) bool {
 		err := k.client.Get(ctx, at, o)
 		absent = apierrors.IsNotFound(err)
@@ -244,8 +242,8 @@ func (k *Client) readBounds(ctx context.Context, ns *runnerapi.Namespace) error 
 // maxPolicies bounds the network policies that are read of a namespace.
 const maxPolicies = 100
 
-// isolatedByOthers are the network policies, other than the agent's own, that keep pods
-// of a namespace from being reached; known is false where they may not be read.
+// isolatedByOthers returns the network policies, other than the agent's own, that restrict access
+// to the namespace's pods; known is false if they may not be read.
 func (k *Client) isolatedByOthers(ctx context.Context, namespace string) (names []string, known bool, err error) {
 	var list networkingv1.NetworkPolicyList
 	err = k.client.List(ctx, &list, client.InNamespace(namespace), client.Limit(maxPolicies))
@@ -258,7 +256,7 @@ func (k *Client) isolatedByOthers(ctx context.Context, namespace string) (names 
 	for i := range list.Items {
 		p := &list.Items[i]
 		own := p.Name == boundsName && managed.Is(p)
-		// Without types a policy is about what comes in, whatever else it says.
+		// Without types, a policy applies to incoming traffic, regardless of its rules.
 		if !own && (len(p.Spec.PolicyTypes) == 0 || slices.Contains(p.Spec.PolicyTypes, networkingv1.PolicyTypeIngress)) {
 			names = append(names, p.Name)
 		}

@@ -18,8 +18,8 @@ import (
 // pageSize bounds how much of a list is in memory at once.
 const pageSize = 100
 
-// contents is what Secrets and ConfigMaps have in common: a Runner sets, reads
-// and deletes those that came through the agent, and no others.
+// contents is the common part of Secrets and ConfigMaps: a Runner sets, reads and deletes those
+// that came through the agent, and no others.
 type contents[O client.Object] struct {
 	*Client
 	what  string // for messages
@@ -27,7 +27,7 @@ type contents[O client.Object] struct {
 	fresh func() O
 }
 
-// put creates the object or fills the one that is there.
+// put creates the object or fills the existing one.
 func (c contents[O]) put(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions, fill func(O) error) (o O, err error) {
 	err = retry.OnError(retry.DefaultBackoff, raced, func() error {
 		o, err = c.tryPut(ctx, key, opts, fill)
@@ -68,7 +68,7 @@ func (c contents[O]) tryPut(ctx context.Context, key runnerapi.Key, opts runnera
 	return o, c.writer(opts).Update(ctx, o, client.FieldOwner(managed.FieldManager))
 }
 
-// read answers of an object that somebody else made not even that there is one.
+// read does not reveal whether there is an object that was not made through the agent.
 func (c contents[O]) read(ctx context.Context, key runnerapi.Key) (O, error) {
 	o := c.fresh()
 	if err := c.admit(ctx, key.Namespace); err != nil {
@@ -84,7 +84,7 @@ func (c contents[O]) read(ctx context.Context, key runnerapi.Key) (O, error) {
 	return o, nil
 }
 
-// remove deletes the object that is there now, not one that came meanwhile.
+// remove deletes the object that exists now, not one that was created meanwhile.
 func (c contents[O]) remove(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error {
 	o, err := c.read(ctx, key)
 	if err != nil {
@@ -97,7 +97,7 @@ func (c contents[O]) remove(ctx context.Context, key runnerapi.Key, opts runnera
 	return kubeproblem.From(err, "deleting "+c.what+" "+key.String())
 }
 
-// list hands over the objects of a namespace, a page at a time.
+// list passes on the objects of a namespace, a page at a time.
 func (c contents[O]) list(ctx context.Context, namespace string, list client.ObjectList, each func(client.ObjectList) error) error {
 	if err := c.admit(ctx, namespace); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (c contents[O]) list(ctx context.Context, namespace string, list client.Obj
 	return kubeproblem.From(err, "listing "+c.what+"s of namespace "+namespace)
 }
 
-// pages reads a list a part at a time into the same memory.
+// pages reads a list in parts into the same memory.
 func (k *Client) pages(ctx context.Context, list client.ObjectList, each func(client.ObjectList) error, opts ...client.ListOption) error {
 	next := ""
 	for {

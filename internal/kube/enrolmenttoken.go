@@ -17,7 +17,7 @@ import (
 // EnrolmentKey is the key of the enrolment token in its Secret.
 const EnrolmentKey = "AGENT_TOKEN"
 
-// EnrolmentSecret is the Secret of the agent's namespace that the enrolment token is given in.
+// EnrolmentSecret is the Secret in the agent's namespace that contains the enrolment token.
 type EnrolmentSecret struct {
 	k    *Client
 	name string
@@ -26,20 +26,20 @@ type EnrolmentSecret struct {
 // EnrolmentSecret returns the Secret of that name.
 func (k *Client) EnrolmentSecret(name string) EnrolmentSecret { return EnrolmentSecret{k, name} }
 
-// Token returns the token in the Secret; empty where there is none.
+// Token returns the token in the Secret; empty if there is none.
 func (e EnrolmentSecret) Token(ctx context.Context) (string, error) {
 	s, err := e.read(ctx)
 	return tokenIn(s), err
 }
 
-// Remove removes this token from the Secret, and nothing else. A token that replaced it since
-// stays: it is for a registration to come. It reports whether this token is gone.
+// Remove removes only this token from the Secret. A token that has replaced it stays: it is for a
+// later registration. Remove reports whether this token is gone.
 func (e EnrolmentSecret) Remove(ctx context.Context, token string) (removed bool, err error) {
 	s, err := e.read(ctx)
 	if err != nil || tokenIn(s) != token {
 		return false, err
 	}
-	// The version has the API server refuse it when the Secret was written in between.
+	// With the version, the API server refuses the patch if the Secret was written in between.
 	metadata := map[string]any{"resourceVersion": s.ResourceVersion}
 	if _, applied := s.Annotations[corev1.LastAppliedConfigAnnotation]; applied { // by kubectl: a copy of the data
 		metadata["annotations"] = map[string]any{corev1.LastAppliedConfigAnnotation: nil}
@@ -71,8 +71,8 @@ func (e EnrolmentSecret) read(ctx context.Context) (*corev1.Secret, error) {
 	return s, nil
 }
 
-// tokenIn trims as the agent does with what it is given.
+// tokenIn trims as the agent does with its configured token.
 func tokenIn(s *corev1.Secret) string { return strings.TrimSpace(string(s.Data[EnrolmentKey])) }
 
-// Changed reports whether an error says that an object was written by somebody else in between.
+// Changed reports whether an error means that another client wrote the object in between.
 func Changed(err error) bool { return apierrors.IsConflict(err) }

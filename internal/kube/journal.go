@@ -28,20 +28,19 @@ import (
 
 const (
 	recordPrefix = "op-"
-	// sweepEvery is after how many commands old records are swept: no timer runs
-	// while nothing is asked for.
+	// sweepEvery is after how many commands old records are swept: no timer runs while there are no
+	// commands.
 	sweepEvery = 64
-	// maxRecord bounds what is read of a record that somebody may have edited.
+	// maxRecord bounds what is read of a record that any client may have edited.
 	maxRecord = 256 << 10
 )
 
 var recordID = base32.StdEncoding.WithPadding(base32.NoPadding)
 
-// Journal implements runnerapi.Journal. Each command is an object of its own,
-// a ControllerRevision in the agent's namespace: creating it is the claim,
-// which only one replica wins, its immutable data says what was claimed, and an
-// annotation how it was answered. A ConfigMap would do the same, but the right
-// to write those would reach the customer's policy.
+// Journal implements runnerapi.Journal. Each command is an object of its own, a ControllerRevision
+// in the agent's namespace. Creating it is the claim, which only one replica wins. Its immutable
+// data holds the claim, and an annotation the answer. A ConfigMap would do the same, but the right
+// to write ConfigMaps would include the cluster owner's policy.
 type Journal struct {
 	*Client
 	claims atomic.Uint64
@@ -50,14 +49,14 @@ type Journal struct {
 
 var _ runnerapi.Journal = (*Journal)(nil)
 
-// Journal is the Client's.
+// Journal returns the journal in the agent's namespace.
 func (k *Client) Journal() *Journal { return &Journal{Client: k, now: time.Now} }
 
-// claimed is what a record says from its beginning.
+// claimed is the content of a record from its creation.
 type claimed struct {
 	runnerapi.Record
-	Fingerprint string `json:"fingerprint"` // keyed, so it tells nothing of what was sent
-	fresh       bool   // this very claim made it
+	Fingerprint string `json:"fingerprint"` // keyed, so it reveals nothing of what was sent
+	fresh       bool   // this claim created it
 }
 
 // Claim implements runnerapi.Journal.
@@ -81,7 +80,7 @@ func (j *Journal) Claim(ctx context.Context, c runnerapi.Claim) (runnerapi.Recor
 	return runnerapi.Record{}, false, problem.Errorf(problem.Conflict, "send it again", "the same command is being sent several times at once")
 }
 
-// answerClaim tells the three ends of a claim apart.
+// answerClaim distinguishes the three results of a claim.
 func (j *Journal) answerClaim(mine claimed, known *claimed, err error) (runnerapi.Record, bool, error) {
 	switch {
 	case err != nil:
@@ -92,8 +91,8 @@ func (j *Journal) answerClaim(mine claimed, known *claimed, err error) (runnerap
 	return known.Record, !known.fresh, nil
 }
 
-// claim creates the record, or answers the one that is there. Neither means
-// that an old one was in the way and is gone now.
+// claim creates the record, or returns the existing one. If it returns neither, an old record was
+// in the way and is now gone.
 func (j *Journal) claim(ctx context.Context, mine claimed) (*claimed, error) {
 	raw, err := json.Marshal(mine)
 	if err != nil {
@@ -128,7 +127,7 @@ func recordLabels() map[string]string {
 	return map[string]string{managed.By: managed.ByAgent, managed.Operation: "record"}
 }
 
-// keyed is a digest of several texts that tells nothing without the key.
+// keyed returns a digest of several texts that reveals nothing without the key.
 func keyed(key []byte, parts ...string) []byte {
 	mac := hmac.New(sha256.New, key)
 	for _, part := range parts {
@@ -142,7 +141,7 @@ func (j *Journal) read(ctx context.Context, id string) (*appsv1.ControllerRevisi
 	return r, j.client.Get(ctx, client.ObjectKey{Namespace: j.opts.Namespace, Name: recordPrefix + id}, r)
 }
 
-// decodeRecord reads a record, finished or not.
+// decodeRecord decodes a record, finished or not.
 func decodeRecord(r *appsv1.ControllerRevision) (*claimed, error) {
 	c := &claimed{}
 	end := r.Annotations[managed.Operation]
@@ -199,8 +198,8 @@ func (j *Journal) Find(ctx context.Context, id string) (runnerapi.Record, error)
 	return c.Record, nil
 }
 
-// sweepSometimes bounds the journal. A sweep that fails is made up for by the
-// next: the command that is about to be noted must not fail because of it.
+// sweepSometimes bounds the journal. The next sweep makes up for one that fails: the command that
+// is about to be recorded must not fail because of it.
 func (j *Journal) sweepSometimes(ctx context.Context) {
 	if j.claims.Add(1)%sweepEvery != 1 {
 		return

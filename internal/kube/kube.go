@@ -1,9 +1,9 @@
-// Package kube does for a Runner and for the agent itself what is asked of
-// Kubernetes beside Apps: Secrets, config maps, namespaces, facts about the cluster, and the
-// Secret that keeps the agent's identity.
+// Package kube carries out, for a Runner and for the agent itself, everything in Kubernetes beside
+// Apps: Secrets, config maps, namespaces, facts about the cluster, and the Secret that holds the
+// agent's identity.
 //
-// It asks the API server each time and caches nothing; above all no Secret.
-// Apps are not its business: see internal/app.
+// It asks the API server each time and caches nothing, and in particular no Secret. Package
+// internal/app handles Apps.
 package kube
 
 import (
@@ -34,7 +34,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// Options say where the agent lives.
+// Options describe where the agent runs.
 type Options struct {
 	Namespace string // the agent's own
 	// Namespaces are the only ones that the agent may see and manage; empty for all.
@@ -62,7 +62,7 @@ var (
 	_ runnerapi.Nodes      = (*Client)(nil)
 )
 
-// Passing says whether trying again may help without anybody changing anything.
+// Passing reports whether a retry may help without any change.
 func Passing(err error) bool {
 	p := &problem.Error{}
 	return errors.As(kubeproblem.From(err, "talking to the cluster"), &p) && p.Passing()
@@ -74,7 +74,7 @@ var (
 	nodeMetricsKind = schema.GroupVersionKind{Group: "metrics.k8s.io", Version: "v1beta1", Kind: "NodeMetrics"}
 )
 
-// New makes a Client. It asks the cluster nothing yet.
+// New returns a Client. It makes no requests yet.
 func New(given *rest.Config, opts Options) (*Client, error) {
 	if opts.ServiceAccount == "" {
 		opts.ServiceAccount = managed.FieldManager
@@ -100,8 +100,8 @@ func New(given *rest.Config, opts Options) (*Client, error) {
 	return &Client{opts: opts, client: c, rest: core.RESTClient()}, nil
 }
 
-// newMapper is a table of the few kinds that are needed, instead of asking the
-// API server for all that it serves.
+// newMapper returns a table of the few kinds that the agent needs, which avoids asking the API
+// server for all that it serves.
 func newMapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	core := corev1.SchemeGroupVersion
@@ -120,12 +120,12 @@ func newMapper() meta.RESTMapper {
 	return m
 }
 
-// scope is which namespaces may be managed.
+// scope returns which namespaces may be managed.
 func (k *Client) scope() managed.Scope {
 	return managed.Scope{Agent: k.opts.Namespace, Only: k.opts.Namespaces}
 }
 
-// admit refuses a namespace that is not the agent's.
+// admit refuses a namespace that is not managed.
 func (k *Client) admit(ctx context.Context, namespace string) error {
 	_, err := admission.Namespace(ctx, k.scope(), namespace, func(ctx context.Context, name string) (*metav1.PartialObjectMetadata, error) {
 		ns := &metav1.PartialObjectMetadata{}
@@ -135,7 +135,7 @@ func (k *Client) admit(ctx context.Context, namespace string) error {
 	return err
 }
 
-// writer is the client for a write, which changes nothing when it is a dry run.
+// writer returns the client for a write, which changes nothing if it is a dry run.
 func (k *Client) writer(opts runnerapi.WriteOptions) client.Client {
 	if opts.DryRun {
 		return client.NewDryRunClient(k.client)
@@ -143,7 +143,7 @@ func (k *Client) writer(opts runnerapi.WriteOptions) client.Client {
 	return k.client
 }
 
-// sign notes on an object who changed it.
+// sign records on an object who changed it.
 func sign(o metav1.Object, caller runnerapi.Caller) {
 	notes := o.GetAnnotations()
 	if notes == nil {

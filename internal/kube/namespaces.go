@@ -26,19 +26,19 @@ import (
 )
 
 const (
-	// namespaceRole is the ClusterRole that the agent has in each namespace it
-	// manages, by a RoleBinding of the same name as the agent's ServiceAccount.
+	// namespaceRole is the ClusterRole that the agent has in each managed namespace, by a
+	// RoleBinding with the name of the agent's ServiceAccount.
 	namespaceRole = "pipeops-agent-namespace"
-	// adopted marks a namespace that was there before the agent's time: the
-	// agent never deletes it.
+	// adopted marks a namespace that existed before the agent took it over: the agent never deletes
+	// it.
 	adopted = "pipeops.io/adopted"
 )
 
-// adoptionSeen is how long the API server may take to know of a label: 1.5 s in all.
+// adoptionSeen is how long the API server may take to see a label: 1.5 s in all.
 var adoptionSeen = wait.Backoff{Steps: 6, Duration: 50 * time.Millisecond, Factor: 2}
 
-// PutNamespace makes a namespace the agent's: it creates it, or takes it over
-// when that was asked for, and gives the agent its rights there.
+// PutNamespace makes a namespace the agent's. It creates it, or adopts it if the caller asks for
+// that, and gives the agent its rights there.
 func (k *Client) PutNamespace(ctx context.Context, name string, spec runnerapi.NamespaceSpec, opts runnerapi.WriteOptions) (runnerapi.Namespace, error) {
 	if err := k.refuseWrite(name); err != nil {
 		return runnerapi.Namespace{}, err
@@ -68,7 +68,7 @@ func (k *Client) PutNamespace(ctx context.Context, name string, spec runnerapi.N
 	if err := k.applyNamespace(ctx, name, spec.Labels, takeOver || have.Annotations[adopted] != "", opts); err != nil {
 		return runnerapi.Namespace{}, kubeproblem.From(err, "writing namespace "+name)
 	}
-	if exists || !opts.DryRun { // a dry run made no namespace to put a RoleBinding into
+	if exists || !opts.DryRun { // a dry run created no namespace for the RoleBinding
 		if err := k.bind(ctx, name, opts); err != nil {
 			return runnerapi.Namespace{}, err
 		}
@@ -85,8 +85,8 @@ func (k *Client) PutNamespace(ctx context.Context, name string, spec runnerapi.N
 	return k.GetNamespace(ctx, name)
 }
 
-// refuseWrite keeps off namespaces that are nobody's to manage. An agent that is
-// limited to some makes and deletes none: these are its customer's.
+// refuseWrite refuses namespaces that may not be managed. An agent that is limited to some
+// namespaces creates and deletes none: these are the cluster owner's.
 func (k *Client) refuseWrite(name string) error {
 	if len(k.opts.Namespaces) > 0 {
 		return problem.Errorf(problem.Forbidden, "ask the owner of the cluster, who names the agent's namespaces when installing it (PIPEOPS_NAMESPACES)",
@@ -99,8 +99,7 @@ func (k *Client) refuseWrite(name string) error {
 		"namespace %s belongs to Kubernetes or to the agent itself and is never managed", name).WithField("path.namespace")
 }
 
-// checkLabels keeps callers off the labels that have a meaning to the agent or
-// to Kubernetes' own security.
+// checkLabels refuses labels that have a meaning to the agent or to Kubernetes' own security.
 func checkLabels(labels map[string]string) error {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		if key == managed.By || strings.HasPrefix(key, "pipeops.io/") || strings.Contains(key, "kubernetes.io/") && key != managed.By {
@@ -111,8 +110,8 @@ func checkLabels(labels map[string]string) error {
 	return nil
 }
 
-// applyNamespace uses server-side apply without force: labels that somebody
-// else has set stay theirs, labels that are no longer asked for go.
+// applyNamespace uses server-side apply without force: labels that others have set stay, labels
+// that are no longer in the spec go.
 func (k *Client) applyNamespace(ctx context.Context, name string, labels map[string]string, wasThere bool, opts runnerapi.WriteOptions) error {
 	ns := &unstructured.Unstructured{}
 	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
@@ -129,16 +128,15 @@ func (k *Client) applyNamespace(ctx context.Context, name string, labels map[str
 	return k.writer(opts).Apply(ctx, client.ApplyConfigurationFromUnstructured(ns), client.FieldOwner(managed.FieldManager))
 }
 
-// Manage gives the agent its rights in a namespace that was just made its own, by whatever
-// made it.
+// Manage gives the agent its rights in a namespace that has just become managed, by any means.
 func (k *Client) Manage(ctx context.Context, namespace string) error {
 	return k.bind(ctx, namespace, runnerapi.WriteOptions{})
 }
 
 // bind gives the agent its rights in the namespace.
 //
-// The admission policy that bounds these rights looks at the namespace's label in
-// the API server's cache, which may be a moment behind the label just written.
+// The admission policy that bounds these rights reads the namespace's label from the API server's
+// cache, which may be a moment behind the label just written.
 func (k *Client) bind(ctx context.Context, namespace string, opts runnerapi.WriteOptions) error {
 	want := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: managed.FieldManager, Labels: managed.Labels()},
@@ -163,7 +161,7 @@ func (k *Client) bind(ctx context.Context, namespace string, opts runnerapi.Writ
 	return nil
 }
 
-// GetNamespace reads one managed namespace.
+// GetNamespace returns one managed namespace.
 func (k *Client) GetNamespace(ctx context.Context, name string) (runnerapi.Namespace, error) {
 	ns, err := k.readNamespace(ctx, name)
 	if err != nil {
@@ -189,7 +187,7 @@ func (k *Client) readNamespace(ctx context.Context, name string) (*corev1.Namesp
 	return ns, nil
 }
 
-// ListNamespaces reads all managed namespaces.
+// ListNamespaces returns all managed namespaces.
 func (k *Client) ListNamespaces(ctx context.Context) ([]runnerapi.Namespace, error) {
 	apps := map[string]int{}
 	for _, where := range k.everywhere() {
@@ -216,7 +214,7 @@ func (k *Client) ListNamespaces(ctx context.Context) ([]runnerapi.Namespace, err
 	return all, nil
 }
 
-// everywhere is what to list when all that the agent may see is asked for.
+// everywhere returns what to list for everything that the agent may see.
 func (k *Client) everywhere() []client.ListOption {
 	if len(k.opts.Namespaces) == 0 {
 		return []client.ListOption{client.InNamespace(metav1.NamespaceAll)}
@@ -228,8 +226,8 @@ func (k *Client) everywhere() []client.ListOption {
 	return where
 }
 
-// DeleteNamespace deletes a namespace that the agent made, and all that is in
-// it. One that was taken over is not the agent's to delete.
+// DeleteNamespace deletes a namespace that the agent created, with its content. The agent may not
+// delete one that it adopted.
 func (k *Client) DeleteNamespace(ctx context.Context, name string, opts runnerapi.WriteOptions) error {
 	if err := k.refuseWrite(name); err != nil {
 		return err
@@ -256,14 +254,14 @@ func (k *Client) DeleteNamespace(ctx context.Context, name string, opts runnerap
 	return kubeproblem.From(err, "deleting namespace "+name)
 }
 
-// deleteApps goes first: their end is announced while the agent still has its
-// rights in the namespace.
+// deleteApps deletes the Apps first: their end is announced while the agent still has its rights in
+// the namespace.
 func (k *Client) deleteApps(ctx context.Context, namespace string, opts runnerapi.WriteOptions) ([]string, error) {
 	var names []string
 	err := k.pages(ctx, appList(), func(list client.ObjectList) error {
 		for _, found := range list.(*metav1.PartialObjectMetadataList).Items {
-			// Unstructured: the answer is the App, which stays until its finalizer lets it go,
-			// and the client would not know how to read it into anything else.
+			// Unstructured: the answer is the App, which stays until its finalizer is removed, and
+			// the client could not decode it into anything else.
 			a := &unstructured.Unstructured{}
 			a.SetGroupVersionKind(appKind)
 			a.SetNamespace(found.Namespace)
@@ -278,7 +276,7 @@ func (k *Client) deleteApps(ctx context.Context, namespace string, opts runnerap
 	return names, err
 }
 
-// countApps counts Apps per namespace from their metadata alone.
+// countApps counts Apps per namespace from their metadata only.
 func (k *Client) countApps(ctx context.Context, opts ...client.ListOption) (map[string]int, error) {
 	counts := map[string]int{}
 	err := k.pages(ctx, appList(), func(list client.ObjectList) error {

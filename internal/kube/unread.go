@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// unread is what the kernel keeps of an answer that nobody reads, in bytes; Linux doubles it
-// for its own needs. Its own measure goes up to 6 MiB for each stream, which would count as
-// the agent's memory. What does not fit stays with the API server and the kubelet.
+// unread is how much of an unread answer the kernel keeps, in bytes; Linux doubles it for its own
+// needs. Its default grows to 6 MiB for each stream, which would count as the agent's memory. The
+// rest stays with the API server and the kubelet.
 const unread = 64 << 10
 
 type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// dialSmall dials connections with that room.
+// dialSmall dials connections with that buffer.
 func dialSmall(dial dialFunc) dialFunc {
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
@@ -21,7 +21,7 @@ func dialSmall(dial dialFunc) dialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
 		if small, ok := conn.(interface{ SetReadBuffer(bytes int) error }); ok && err == nil {
-			_ = small.SetReadBuffer(unread) // without it there is more in memory, and nothing else
+			_ = small.SetReadBuffer(unread) // if this fails, only more memory is used
 		}
 		return conn, err
 	}

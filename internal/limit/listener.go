@@ -13,35 +13,35 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Config is what a listener takes of its peers. Zero values mean the defaults.
+// Config configures a Listener. Zero values select the defaults.
 type Config struct {
-	// Name says in the log which listener it is.
+	// Name is the listener's name in the log.
 	Name string
 	// Connections is how many may be open at a time (65536).
 	Connections int
-	// PerPeer is how many of them one address may have, an IPv6 network of 64 bits
-	// counting as one (16384), and how many new ones it may open at once.
+	// PerPeer is how many of them one address may have (16384), and how many new ones it may open
+	// at once. An IPv6 network of 64 bits counts as one address.
 	PerPeer int
-	// NewPerSecond is how many new ones it may open in the long run (256).
+	// NewPerSecond is how many new ones it may open per second in the long run (256).
 	NewPerSecond int
-	// Shared are networks behind whose addresses many peers are: a load balancer, a NAT.
-	// What holds for one peer does not hold for them.
+	// Shared are networks whose addresses each stand for many peers, such as a load balancer or a
+	// NAT. The limits of one peer do not apply to them.
 	Shared []netip.Prefix
-	// Handshakes, if not zero, is how many connections may be on their way to being of use
-	// at a time: those for which nobody has called Settled. Past it the one for which we have
-	// waited longest is closed. As many may wait for one of Turns; past that none is accepted.
+	// Handshakes, if not zero, is how many connections may be open for which Settled was not called
+	// yet. Beyond that, the one for which we have waited longest is closed. As many connections may
+	// wait for one of Turns; beyond that none is accepted.
 	Handshakes int
-	// Turns, if not nil, are those that TakeTurn takes for the connections.
+	// Turns, if not nil, are the turns that TakeTurn takes for the connections.
 	Turns *Turns
-	// Quiet is how many addresses with nothing open are remembered, for their rate (65536).
+	// Quiet is how many addresses without open connections are remembered, for their rate (65536).
 	Quiet int
 	Log   zerolog.Logger
 }
 
-// The defaults of Config. Ten thousand agents behind one address that all come back at
-// once are let in at once; with several replicas each, those past 16384 are let in at 256 a
-// second, which their own retries are patient enough for. Four addresses can fill a
-// listener: more than that is for a firewall in front.
+// The defaults of Config. Ten thousand agents behind one address that all reconnect at once are
+// admitted at once. With several replicas each, those beyond 16384 are admitted at 256 a second,
+// for which their own retries last long enough. Four addresses can fill a listener: more than that
+// is for a firewall in front.
 const (
 	DefaultConnections  = 65536
 	DefaultPerPeer      = 16384
@@ -64,14 +64,13 @@ func (c Config) withDefaults() Config {
 type Stats struct {
 	Open, Handshakes, Peers int    // now
 	Accepted, Refused       uint64 // since the start
-	// Failing says that no connections can be accepted: the system is out of open files, or
-	// the listener is closed.
+	// Failing reports that no connections can be accepted: the system is out of open files, or the
+	// listener is closed.
 	Failing bool
 }
 
-// Listener accepts connections within its limits. Those past them are reset before a byte
-// is read, a TLS handshake least of all: their peers see a connection that was refused,
-// and try again.
+// Listener accepts connections within its limits. It resets those beyond them before a byte is
+// read, and so before a TLS handshake: their peers see a refused connection and retry.
 type Listener struct {
 	net.Listener
 	cfg  Config
@@ -83,18 +82,18 @@ type Listener struct {
 	mu    sync.Mutex
 	peers *table
 	stats Stats
-	// failed is when accepting failed last, for good if it is closed.
+	// failed is when accepting failed last; it stays set if the listener is closed.
 	failed time.Time
 	closed bool
 }
 
-// logEvery spaces the lines about refusals.
+// logEvery is the interval of log lines about refusals.
 const logEvery = 10 * time.Second
 
-// Seldom is for log lines that a peer can cause as often as it likes.
+// Seldom returns a limiter for log lines that a peer can cause as often as it likes.
 func Seldom() rate.Sometimes { return rate.Sometimes{First: 1, Interval: logEvery} }
 
-// Listen puts limits before a listener.
+// Listen returns a listener that applies limits to ln.
 func Listen(ln net.Listener, cfg Config) *Listener {
 	cfg = cfg.withDefaults()
 	l := &Listener{
@@ -143,7 +142,7 @@ func (l *Listener) Close() error {
 	return l.Listener.Close()
 }
 
-// enter counts a connection, or says why it may not be.
+// enter counts a connection, or returns why it is refused.
 func (l *Listener) enter(from netip.Prefix, now time.Time) (refusal string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -180,7 +179,7 @@ func (l *Listener) leave(from netip.Prefix, now time.Time) {
 	l.peers.settle(e, now)
 }
 
-// failingFor is how long a failure to accept counts: whoever accepts tries again sooner.
+// failingFor is how long a failure to accept counts: the accepting loop retries sooner.
 const failingFor = 2 * time.Second
 
 func (l *Listener) noteFailure(err error) {
@@ -189,7 +188,7 @@ func (l *Listener) noteFailure(err error) {
 	l.failed, l.closed = time.Now(), errors.Is(err, net.ErrClosed)
 }
 
-// refuse resets a connection: an orderly end would leave the system something to remember.
+// refuse resets a connection: an orderly close would leave state in the system.
 func (l *Listener) refuse(raw net.Conn, from netip.Prefix, limit string) {
 	if tcp, ok := raw.(interface{ SetLinger(int) error }); ok {
 		_ = tcp.SetLinger(0)
@@ -249,8 +248,8 @@ func (c *conn) settle() {
 	}
 }
 
-// Settled says that a connection of a Listener, or the TLS connection on it, is of use:
-// its handshake is done and its first request there.
+// Settled reports to the Listener of a connection, or of the TLS connection on it, that its
+// handshake is done and its first request has arrived.
 func Settled(c net.Conn) {
 	for {
 		switch at := c.(type) {

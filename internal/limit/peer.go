@@ -5,12 +5,12 @@ import (
 	"net/netip"
 )
 
-// prefix6 is how much of an IPv6 address counts: whoever has one address of a network
-// has all 2^64 of them (RFC 6177, section 2).
+// prefix6 is how many bits of an IPv6 address count: a peer with one address of a network has all
+// 2^64 of them (RFC 6177, section 2).
 const prefix6 = 64
 
-// PeerOf is whom an address counts for: itself, or its network of 64 bits. An address
-// that is no IP address counts for the zero prefix.
+// PeerOf returns the peer that an address counts for: itself, or its network of 64 bits. An address
+// that is not an IP address counts for the zero prefix.
 func PeerOf(addr net.Addr) netip.Prefix {
 	if tcp, ok := addr.(*net.TCPAddr); ok {
 		return peer(tcp.AddrPort().Addr())
@@ -21,7 +21,7 @@ func PeerOf(addr net.Addr) netip.Prefix {
 	return PeerOfText(addr.String())
 }
 
-// PeerOfText is PeerOf of host:port, as in http.Request.RemoteAddr.
+// PeerOfText is like PeerOf for host:port, as in http.Request.RemoteAddr.
 func PeerOfText(hostPort string) netip.Prefix {
 	parsed, err := netip.ParseAddrPort(hostPort)
 	if err != nil {
@@ -37,13 +37,13 @@ func peer(ip netip.Addr) netip.Prefix {
 		bits = prefix6
 	}
 	p, err := ip.Prefix(bits)
-	if err != nil { // no address at all
+	if err != nil { // not an address
 		return netip.Prefix{}
 	}
 	return p
 }
 
-// within says whether a peer is in one of the networks.
+// within reports whether a peer is in one of the networks.
 func within(p netip.Prefix, networks []netip.Prefix) bool {
 	for _, n := range networks {
 		if n.Contains(p.Addr()) {

@@ -7,29 +7,29 @@ import (
 	"sync"
 )
 
-// Room is a waiting room: it bounds the connections on their way to being of use. When it
-// is full the one that has waited longest makes room: an honest peer is through in
-// milliseconds, so clients that send nothing push out each other. Those who have said all and
-// wait for us are as many at most, and are not pushed out: see Place and Await.
+// Room is a waiting room: it bounds the connections that are not settled yet. When it is full, the
+// one that has waited longest is closed. An honest peer takes milliseconds, so clients that send
+// nothing displace each other. Connections that have sent everything and wait for us have the same
+// limit, and are not displaced: see Place and Await.
 type Room struct {
 	mu   sync.Mutex
 	max  int
-	line *list.List // those for whom we wait
-	held int        // those who wait for us
-	free *sync.Cond // fewer wait for us than there were
+	line *list.List // those for which we wait
+	held int        // those that wait for us
+	free *sync.Cond // signals that fewer wait for us
 }
 
-// NewRoom makes one for so many connections.
+// NewRoom returns a room for size connections.
 func NewRoom(size int) *Room {
 	r := &Room{max: size, line: list.New()}
 	r.free = sync.NewCond(&r.mu)
 	return r
 }
 
-// Enter returns the function to leave with, which may be called again.
+// Enter returns the function that leaves the room, which may be called again.
 func (r *Room) Enter(conn net.Conn) (leave func()) { return r.Take(conn).Leave }
 
-// Take is Enter for who tells as well when a connection waits for us.
+// Take is like Enter for a caller that also reports when a connection waits for us.
 func (r *Room) Take(conn net.Conn) *Place {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -41,9 +41,9 @@ func (r *Room) Take(conn net.Conn) *Place {
 	return &Place{room: r, conn: conn, at: r.line.PushBack(conn)}
 }
 
-// Await returns when fewer wait for us than may. Whoever comes meanwhile is best left in the
-// system's queue: if he was refused, he would come again at once, with another ClientHello. It
-// answers false when ctx ends.
+// Await returns true once fewer connections wait for us than may. New connections are best left in
+// the system's queue meanwhile: a refused client would return at once, with another ClientHello.
+// Await returns false if ctx ends.
 func (r *Room) Await(ctx context.Context) bool {
 	if r.hasRoom() {
 		return ctx.Err() == nil
@@ -68,24 +68,24 @@ func (r *Room) hasRoom() bool {
 	return r.held < r.max
 }
 
-// Len is how many wait.
+// Len returns how many wait.
 func (r *Room) Len() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.line.Len() + r.held
 }
 
-// Place is a connection's in a Room.
+// Place is a connection's place in a Room.
 type Place struct {
 	room *Room
 	conn net.Conn
 	at   *list.Element // nil while it is held
 	held bool
 	left bool
-	then func() // once it is left
+	then func() // called after leaving
 }
 
-// Hold keeps the place, whoever comes, since it is the connection that waits for us now.
+// Hold protects the place from newcomers, since the connection now waits for us.
 func (p *Place) Hold() {
 	r := p.room
 	r.mu.Lock()
@@ -98,7 +98,7 @@ func (p *Place) Hold() {
 	r.held++
 }
 
-// Release ends Hold: we wait for the connection again, as for one that has just come.
+// Release ends Hold: we wait for the connection again, as for one that has just arrived.
 func (p *Place) Release() {
 	r := p.room
 	r.mu.Lock()
@@ -127,7 +127,7 @@ func (p *Place) leave() (then func()) {
 	return then
 }
 
-// whenLeft has a function called when the place is left: at once if it is.
+// whenLeft calls a function when the place is left, or at once if it already is.
 func (p *Place) whenLeft(then func()) {
 	p.room.mu.Lock()
 	left := p.left
@@ -140,7 +140,7 @@ func (p *Place) whenLeft(then func()) {
 	}
 }
 
-// endHold says whether the place was held. The lock is held.
+// endHold reports whether the place was held. The lock is held.
 func (p *Place) endHold() bool {
 	if !p.held {
 		return false

@@ -11,15 +11,14 @@ import (
 	"time"
 )
 
-// Turns has a few TLS handshakes computed at a time, in the order in which they were asked
-// for. Thousands side by side all take as long as all of them together, which is longer
-// than any client waits: then each was computed in vain. A turn is as long as the
-// computing: it ends when the server waits for the client's answer, so that clients that
-// are slow or far away hold up nobody.
+// Turns computes a few TLS handshakes at a time, in the order of their requests. Thousands side by
+// side would each take as long as all together, which is longer than any client waits: then all
+// were computed in vain. A turn lasts as long as the computation. It ends when the server waits for
+// the client's answer, so that slow or distant clients hold up no others.
 //
-// Nor are all begun before any is finished, for then the clients' answers come all together,
-// too late for most. Those that were begun and have not come to their end are of a bounded
-// number; one that takes longer than answerTime is counted no more.
+// Turns also limits the handshakes that have begun and not ended. Otherwise all would begin before
+// any is finished, and the clients' answers would arrive all together, too late for most. A
+// handshake that takes longer than answerTime no longer counts.
 type Turns struct {
 	begun    chan struct{}
 	places   chan struct{}
@@ -30,54 +29,54 @@ type Turns struct {
 }
 
 const (
-	// begunPerProcessor come to their end in a quarter of a second where the clients are
-	// near, and at 250 a second and processor from the other end of the world.
+	// begunPerProcessor handshakes end within a quarter of a second with near clients, and at 250
+	// per second and processor with clients at the other end of the world.
 	begunPerProcessor = 64
-	// answerTime is a handshake, a login and an answer over the longest of ways that work.
+	// answerTime covers a handshake, a login and an answer over the longest usable distance.
 	answerTime = time.Second
 )
 
 var (
-	// ErrLate ends a handshake whose turn did not come in time.
+	// ErrLate ends a handshake that did not get its turn in time.
 	ErrLate = errors.New("too many handshakes at a time")
 	// ErrGone ends a handshake whose client did not wait for its turn.
 	ErrGone = errors.New("the client has given up")
 )
 
-// NewTurns makes turns for as many as there are processors to compute them, and as many
-// more that are ready. Whoever has waited for longer than patience, by when the client will
-// give up, is turned away without one.
+// NewTurns returns turns for as many handshakes as there are processors to compute them, and as
+// many more that are ready. A connection that has waited for longer than patience, when its client
+// is about to give up, is refused without a turn.
 func NewTurns(patience time.Duration) *Turns {
 	n := runtime.GOMAXPROCS(0)
 	return &Turns{begun: make(chan struct{}, begunPerProcessor*n), places: make(chan struct{}, 2*n), patience: patience, answer: answerTime}
 }
 
-// Late is how many were turned away.
+// Late returns how many were refused.
 func (t *Turns) Late() uint64 { return t.late.Load() }
 
-// Gone is how many had left when their turn came.
+// Gone returns how many had left when they got their turn.
 func (t *Turns) Gone() uint64 { return t.gone.Load() }
 
 // TurnConn is a connection that can take a turn.
 type TurnConn struct {
 	net.Conn
 	turns *Turns
-	place *Place // in a waiting room; nil for none
+	place *Place // in a waiting room; nil if there is none
 	since time.Time
 	holds atomic.Bool
 	// settle ends what was begun; nil before.
 	settle atomic.Pointer[func()]
 }
 
-// Conn makes one, of a connection that has just come. It keeps its place in the waiting
-// room, if it has one, while it waits for its turn.
+// Conn wraps a connection that has just arrived. While it waits for its turn, it keeps its place in
+// the waiting room, if it has one.
 func (t *Turns) Conn(conn net.Conn, place *Place) *TurnConn {
 	return &TurnConn{Conn: conn, turns: t, place: place, since: time.Now()}
 }
 
 // Take waits for the connection's turn, which ends with the next Read. It is for
-// tls.Config.GetConfigForClient, which is called when the client has said all that the
-// server's part takes. A client that has gone meanwhile gets no turn.
+// tls.Config.GetConfigForClient, which is called when the server has received all that its part of
+// the handshake needs. A client that has left meanwhile gets no turn.
 func (c *TurnConn) Take(ctx context.Context) error {
 	if c.place != nil {
 		c.place.Hold()
@@ -107,13 +106,13 @@ func (c *TurnConn) enter(ctx context.Context, places chan<- struct{}, late <-cha
 		return nil
 	case <-late:
 		c.turns.late.Add(1)
-		return errors.Join(ErrLate, c.Close()) // the alert that follows would be no help
+		return errors.Join(ErrLate, c.Close()) // the following alert would not help
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// begin counts the handshake as begun, until the connection settles, is closed, or takes long.
+// begin counts the handshake as begun, until the connection settles, is closed, or takes too long.
 func (c *TurnConn) begin() {
 	end := sync.OnceFunc(func() { <-c.turns.begun })
 	late := time.AfterFunc(c.turns.answer, end)
@@ -127,7 +126,7 @@ func (c *TurnConn) begin() {
 	}
 }
 
-// End ends the turn, if it is not over: when a handshake has failed, nothing is read any more.
+// End ends the turn, if it is not over: after a failed handshake there is no further Read.
 func (c *TurnConn) End() {
 	if c.holds.CompareAndSwap(true, false) {
 		<-c.turns.places
@@ -149,7 +148,7 @@ func (c *TurnConn) Close() error {
 	return c.Conn.Close()
 }
 
-// NetConn is the connection below.
+// NetConn returns the underlying connection.
 func (c *TurnConn) NetConn() net.Conn { return c.Conn }
 
 // CloseWrite ends one direction.
@@ -168,7 +167,8 @@ func (c *TurnConn) SyscallConn() (syscall.RawConn, error) {
 	return nil, errors.ErrUnsupported
 }
 
-// TakeTurn waits for the turn of a connection of a Listener with Turns; others go on at once.
+// TakeTurn waits for the turn of a connection of a Listener with Turns; for others it returns at
+// once.
 func TakeTurn(ctx context.Context, c net.Conn) error {
 	for {
 		switch at := c.(type) {

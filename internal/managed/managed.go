@@ -1,6 +1,6 @@
-// Package managed holds the marks by which the agent knows its own objects in
-// a cluster: labels, annotations, the field manager, the namespaces it keeps
-// out of. It holds no behaviour beyond reading those marks.
+// Package managed defines the marks by which the agent identifies its own objects in a cluster:
+// labels, annotations, the field manager, and the namespaces that it leaves alone. It only reads
+// those marks.
 package managed
 
 import (
@@ -41,43 +41,43 @@ const (
 	Contents    = "pipeops.io/contents"     // digest of the Secrets and ConfigMaps whose change restarts the App
 )
 
-// SetOf is the annotation of an object that belongs to a set of manifests:
-// NAMESPACE/NAME of the set.
+// SetOf is the annotation of an object that belongs to a set of manifests: NAMESPACE/NAME of the
+// set.
 const SetOf = "pipeops.io/set"
 
-// Release is the label of a Helm revision that the agent made: its number. The lock of a
-// release has it too, with the release's name.
+// Release is the label of a Helm revision that the agent made: its number. The lock of a release
+// also has it, with the release's name.
 const Release = "pipeops.io/release"
 
-// AgentNamespace is where the agent itself runs.
+// AgentNamespace is the namespace in which the agent itself runs.
 const AgentNamespace = "pipeops"
 
-// Labels marks an object of the agent's.
+// Labels returns the labels of the agent's objects.
 func Labels() map[string]string { return map[string]string{By: ByAgent} }
 
-// AppLabels marks an object that belongs to one App.
+// AppLabels returns the labels of an object that belongs to one App.
 func AppLabels(app string) map[string]string { return map[string]string{By: ByAgent, App: app} }
 
-// Is says whether an object carries the agent's mark.
+// Is reports whether an object has the agent's label.
 func Is(o metav1.Object) bool { return o.GetLabels()[By] == ByAgent }
 
-// Scope says which namespaces an agent may manage. Those that it does manage
-// carry its mark besides.
+// Scope defines which namespaces an agent may manage. Those that it does manage also have its
+// label.
 type Scope struct {
 	Agent string   // the agent's own namespace
 	Only  []string // no others; empty for any
 }
 
-// Covers says whether the agent may manage a namespace of this name.
+// Covers reports whether the agent may manage a namespace of this name.
 func (s Scope) Covers(name string) bool {
 	return !ReservedNamespace(name, s.Agent) && (len(s.Only) == 0 || slices.Contains(s.Only, name))
 }
 
-// Manages says whether the agent manages this namespace.
+// Manages reports whether the agent manages this namespace.
 func (s Scope) Manages(ns metav1.Object) bool { return Is(ns) && s.Covers(ns.GetName()) }
 
-// ReservedNamespace says whether a namespace is Kubernetes' own, everybody's,
-// or the agent's, and so never to be managed.
+// ReservedNamespace reports whether a namespace belongs to Kubernetes, to all users, or to the
+// agent. Such a namespace must never be managed.
 func ReservedNamespace(name, agentNamespace string) bool {
 	return strings.HasPrefix(name, "kube-") || name == metav1.NamespaceDefault ||
 		name == AgentNamespace || name == agentNamespace

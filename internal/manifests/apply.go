@@ -28,13 +28,13 @@ type run struct {
 	set        Set
 	opts       Options
 	inv        inventory // as it was
-	items      []*item   // what is applied
+	items      []*item   // to apply
 	left       []*item   // what left the set
 	defined    map[schema.GroupVersionKind]*meta.RESTMapping
 	made       map[string]bool  // namespaces that come with the set
-	namespaces map[string]error // those that were asked about
-	unsettled  *problem.Error   // why the inventory could not be written in the end
-	soonUntil  time.Time        // what was just made is waited for until then; zero for not yet
+	namespaces map[string]error // those already checked
+	unsettled  *problem.Error   // why the final write of the inventory failed
+	soonUntil  time.Time        // until then, new objects are waited for; zero before the first
 }
 
 var setName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
@@ -63,10 +63,9 @@ func (a *Applier) begin(ctx context.Context, set Set, o Options) (*run, func(), 
 	return r, leave, nil
 }
 
-// Apply makes the cluster's objects of a set those that are given. What is wrong with any
-// of them, as far as the cluster can say before, is an error that tells of each, and
-// nothing was done then. What goes wrong later is in the result, object by object; the
-// others are applied all the same. The objects are not changed.
+// Apply makes the cluster's objects of a set match the given ones. Problems that the cluster can
+// detect in advance are an error that lists each, and nothing is done then. Later failures are in
+// the result, object by object; the other objects are still applied. Apply does not modify objects.
 func (a *Applier) Apply(ctx context.Context, set Set, objects []*unstructured.Unstructured, o Options) (Result, error) {
 	r, leave, err := a.start(ctx, set, objects, o)
 	if err != nil {
@@ -79,8 +78,8 @@ func (a *Applier) Apply(ctx context.Context, set Set, objects []*unstructured.Un
 	return r.result(), nil
 }
 
-// start is Apply without waiting for what it made. It keeps nothing of the objects, and
-// holds the set until leave is called.
+// start is like Apply without waiting for the objects. It keeps nothing of the objects, and holds
+// the set until leave is called.
 func (a *Applier) start(ctx context.Context, set Set, objects []*unstructured.Unstructured, o Options) (*run, func(), error) {
 	r, leave, err := a.begin(ctx, set, o)
 	if err != nil {
@@ -105,7 +104,7 @@ func (r *run) do(ctx context.Context, objects []*unstructured.Unstructured) erro
 	}
 	next := inventory{set: r.set, entries: r.refs(), at: time.Now(), by: r.opts.By, version: r.inv.version}
 	for _, i := range r.left {
-		if i.live != nil { // what is gone leaves the inventory
+		if i.live != nil { // missing objects leave the inventory
 			next.entries = append(next.entries, i.out.ManifestRef)
 		}
 	}
@@ -135,7 +134,7 @@ func (r *run) refs() []Ref {
 	return refs
 }
 
-// result tells of all objects.
+// result returns the results of all objects.
 func (r *run) result() Result {
 	out := Result{Namespace: r.set.Namespace, Name: r.set.Name, DryRun: r.opts.DryRun, Objects: []runnerapi.AppliedObject{}, Ready: !r.opts.DryRun}
 	out.Problem = r.unsettled
@@ -151,15 +150,14 @@ func (r *run) result() Result {
 	return out
 }
 
-// applyAll applies what the plan wants applied: one after the other, as their order is
-// there for a reason.
+// applyAll applies what the plan contains, one object after the other, because their order matters.
 func (r *run) applyAll(ctx context.Context) {
 	for _, i := range r.items {
 		var err error
 		switch {
 		case i.out.Action != runnerapi.ApplyUnchanged:
 			err = r.apply(ctx, i)
-		case kindOf(i.out.ManifestRef) == kindNamespace: // the agent's rights in it may be missing still
+		case kindOf(i.out.ManifestRef) == kindNamespace: // the agent's rights in it may still be missing
 			err = r.applier.config.Manage(ctx, i.out.Name)
 		}
 		if err != nil {
@@ -188,7 +186,7 @@ func (r *run) apply(ctx context.Context, i *item) error {
 	return nil
 }
 
-// soon says whether the API server may be about to know a kind that it says it serves, or
+// soon reports whether the API server may be about to serve a kind that it lists, or to accept
 // rights that were just granted.
 func soon(err error) bool {
 	if err == nil {
@@ -199,7 +197,7 @@ func soon(err error) bool {
 }
 
 func (r *run) applyOnce(ctx context.Context, i *item) error {
-	if i.pending { // its kind or namespace should be there now, and could be somebody else's
+	if i.pending { // its kind or namespace should exist now, and another owner may have the object
 		if err := r.settlePending(ctx, i); err != nil {
 			return err
 		}
@@ -212,7 +210,7 @@ func (r *run) applyOnce(ctx context.Context, i *item) error {
 	return nil
 }
 
-// settlePending looks at what could not be asked about before.
+// settlePending checks what could not be checked before.
 func (r *run) settlePending(ctx context.Context, i *item) error {
 	mapping, _, err := r.mapping(i.out.ManifestRef)
 	if err != nil {
@@ -230,13 +228,13 @@ func (r *run) settlePending(ctx context.Context, i *item) error {
 	return ownedByOther(i.live, r.set)
 }
 
-// patch is server-side apply: fields that others have set stay theirs, unless the call
-// says otherwise.
+// patch uses server-side apply: fields that others have set stay theirs, unless the call overrides
+// that.
 func (r *run) patch(ctx context.Context, i *item, dryRun bool) (*unstructured.Unstructured, error) {
 	u := i.object
 	if i.live != nil {
 		u = u.DeepCopy()
-		u.SetUID(i.live.GetUID()) // not another one of that name
+		u.SetUID(i.live.GetUID()) // not another object of that name
 	}
 	body, err := json.Marshal(u.Object)
 	if err != nil {
@@ -252,7 +250,7 @@ func (r *run) patch(ctx context.Context, i *item, dryRun bool) (*unstructured.Un
 	return r.api.on(i.mapping, u.GetNamespace()).Patch(ctx, u.GetName(), types.ApplyPatchType, body, opts)
 }
 
-// identityOf is an object of which nothing is kept but which one it is.
+// identityOf returns only the identity of an object.
 func identityOf(u *unstructured.Unstructured) *unstructured.Unstructured {
 	if u == nil {
 		return nil
@@ -262,7 +260,7 @@ func identityOf(u *unstructured.Unstructured) *unstructured.Unstructured {
 	return bare
 }
 
-// read finds out how an object is now.
+// read reads the current state of an object.
 func (r *run) read(ctx context.Context, i *item) error {
 	live, err := r.api.on(i.mapping, i.out.Namespace).Get(ctx, i.out.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -276,9 +274,9 @@ func (r *run) read(ctx context.Context, i *item) error {
 	return nil
 }
 
-// settle writes what the set holds now: what was applied, and what is still there of what
-// left it. If that fails the inventory names more than there is, and is not complete: the
-// next apply or deletion of the set goes by it.
+// settle writes what the set holds now: what was applied, and what has left the set but still
+// exists. If that fails, the inventory lists too many objects and is incomplete. The next apply or
+// deletion of the set relies on it.
 func (r *run) settle(ctx context.Context, next inventory) {
 	next.entries, next.complete = r.held()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleLimit)
@@ -288,7 +286,7 @@ func (r *run) settle(ctx context.Context, next inventory) {
 	}
 }
 
-// held is what the set holds, and whether all was done.
+// held returns what the set holds, and whether everything was done.
 func (r *run) held() (held []Ref, complete bool) {
 	held, complete = r.refs(), true
 	for _, i := range r.items {
@@ -299,14 +297,14 @@ func (r *run) held() (held []Ref, complete bool) {
 		case i.out.Action == runnerapi.ApplyFailed, going(i):
 			complete = false
 			held = append(held, i.out.ManifestRef)
-		case i.out.Action == runnerapi.ApplyKept && i.live != nil: // it is the set's still
+		case i.out.Action == runnerapi.ApplyKept && i.live != nil: // it still belongs to the set
 			held = append(held, i.out.ManifestRef)
 		}
 	}
 	return held, complete
 }
 
-// servedLimit is for the API server to know what was just made, of all that a set makes.
+// servedLimit is how long the API server may take to serve what a set has just created, in total.
 const servedLimit = 15 * time.Second
 
 // settleLimit is for the last write, which is made even if the caller has gone.

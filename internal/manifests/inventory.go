@@ -17,19 +17,19 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// An inventory is a ConfigMap beside the set's objects: which there are, and nothing of
-// what is in them. It is written before objects are, so whatever the agent made is named
-// there, however it ended.
+// An inventory is a ConfigMap beside the set's objects. It lists the objects, without their
+// content. It is written before the objects, so it lists everything that the agent made, however
+// that ended.
 const (
 	inventoryPrefix = bounds.Inventory
 	inventoryLabel  = "pipeops.io/inventory" // the set's name
-	inventoryBy     = "pipeops-set"          // managed-by: not what the ConfigMap calls take for the agent's
+	inventoryBy     = "pipeops-set"          // managed-by: a value that is not the agent's for the ConfigMap calls
 	inventoryData   = "objects"
 	appliedAt       = "pipeops.io/applied-at"
 	completed       = "pipeops.io/complete"
 
-	// maxEntries and maxInventory keep an inventory below the 1 MiB that a ConfigMap holds:
-	// entries have 60 to 100 bytes, and what was not pruned stays.
+	// maxEntries and maxInventory keep an inventory below the 1 MiB that a ConfigMap can hold.
+	// Entries have 60 to 100 bytes, and objects that were not pruned stay.
 	maxEntries   = 10_000
 	maxInventory = 960 << 10 // bytes
 )
@@ -43,10 +43,10 @@ type inventory struct {
 	complete bool
 	at       time.Time
 	by       string
-	version  string // resourceVersion; empty for what is not there yet
+	version  string // resourceVersion; empty if it does not exist yet
 }
 
-// readInventory reads a set's; one that is not there is empty.
+// readInventory reads a set's inventory; a missing one is empty.
 func (c *api) readInventory(ctx context.Context, set Set) (inventory, error) {
 	cm, err := c.objects.Resource(configMaps).Namespace(set.Namespace).Get(ctx, inventoryPrefix+set.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -73,7 +73,7 @@ func inventoryOf(cm *unstructured.Unstructured) (inventory, error) {
 	return inv, err
 }
 
-// parseEntries reads lines of API version, kind, namespace or -, and name.
+// parseEntries parses lines of API version, kind, namespace or -, and name.
 func parseEntries(text string) (entries []Ref, err error) {
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
@@ -102,7 +102,7 @@ func formatEntries(entries []Ref) string {
 	return text.String()
 }
 
-// fits refuses what a ConfigMap cannot hold.
+// fits refuses entries that do not fit into a ConfigMap.
 func fits(entries []Ref) error {
 	if len(entries) > maxEntries || len(formatEntries(entries)) > maxInventory {
 		return problem.Errorf(problem.TooLarge, "apply it as several sets, and let prune take what has left this one",
@@ -112,7 +112,7 @@ func fits(entries []Ref) error {
 	return nil
 }
 
-// write keeps an inventory, unless somebody else has changed it since it was read.
+// write stores an inventory, unless another client has changed it since it was read.
 func (c *api) write(ctx context.Context, inv *inventory) error {
 	cm := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{inventoryData: formatEntries(inv.entries)},
@@ -148,7 +148,7 @@ func busySet(set Set) error {
 	return problem.Errorf(problem.Conflict, "wait until it is done, and send this again", "set %s is being applied or deleted by another call", set)
 }
 
-// drop deletes an inventory that holds nothing any more.
+// drop deletes an inventory that is empty.
 func (c *api) drop(ctx context.Context, inv inventory) error {
 	err := c.objects.Resource(configMaps).Namespace(inv.set.Namespace).Delete(ctx, inventoryPrefix+inv.set.Name,
 		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &inv.version}})

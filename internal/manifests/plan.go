@@ -15,11 +15,11 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// atATime is how many objects are asked about at a time.
+// atATime is how many objects are checked at a time.
 const atATime = 4
 
-// plan has the cluster check every object, whether it is anybody else's first, and tells
-// what would become of it. Nothing is done; if any is refused that is the error.
+// plan lets the cluster check every object, and first whether it has another owner. It reports what
+// would happen to each. It changes nothing; if an object is refused, that is the error.
 func (r *run) plan(ctx context.Context) error {
 	var group errgroup.Group
 	group.SetLimit(atATime)
@@ -74,12 +74,12 @@ func (r *run) planOne(ctx context.Context, i *item) error {
 	return nil
 }
 
-// unchanged says whether applying would change nothing, not even who owns a field.
+// unchanged reports whether applying would change nothing, not even the owner of a field.
 func unchanged(live, would *unstructured.Unstructured) bool {
 	return reflect.DeepEqual(settled(live), settled(would))
 }
 
-// settled is an object without what every write changes.
+// settled returns an object without what every write changes.
 func settled(u *unstructured.Unstructured) map[string]any {
 	c := u.DeepCopy()
 	fields := c.GetManagedFields()
@@ -91,8 +91,8 @@ func settled(u *unstructured.Unstructured) map[string]any {
 	return c.Object
 }
 
-// leftovers are the inventory's objects that are not among those that are applied. What the
-// policy does not let this Runner delete is refused before anything is done.
+// leftovers finds the inventory's objects that are not among the applied ones. If the policy does
+// not let this Runner delete one, it refuses before anything is done.
 func (r *run) leftovers(ctx context.Context) error {
 	applied := map[Ref]bool{}
 	for _, i := range r.items {
@@ -119,7 +119,7 @@ func backwards(items []*item) []*item {
 	return items
 }
 
-// admitLeft finds out whether what left the set may be deleted, and whether it is there.
+// admitLeft checks whether an object that left the set may be deleted, and whether it exists.
 func (r *run) admitLeft(ctx context.Context, i *item) error {
 	ref := i.out.ManifestRef
 	u := &unstructured.Unstructured{}
@@ -140,7 +140,7 @@ func (r *run) admitLeft(ctx context.Context, i *item) error {
 	}
 	i.mapping = mapping
 	if err := r.read(ctx, i); err != nil || i.live == nil {
-		return err // or it is gone already
+		return err // or it is already gone
 	}
 	if i.live.GetAnnotations()[managed.SetOf] != r.set.String() {
 		i.out.Action, i.out.Message = runnerapi.ApplyKept, "it is left alone: it "+owner(i.live)
@@ -160,7 +160,7 @@ func (r *run) admitLeft(ctx context.Context, i *item) error {
 	return r.admit(ref, runnerapi.ObjectIntent{Kind: kindOf(ref)})
 }
 
-// prune deletes what left the set, in the other order.
+// prune deletes what left the set, in reverse order.
 func (r *run) prune(ctx context.Context) {
 	for _, i := range r.left {
 		if i.out.Action != runnerapi.ApplyPruned || i.live == nil {

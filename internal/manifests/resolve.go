@@ -21,8 +21,8 @@ func (c *api) readNamespace(ctx context.Context, name string) (*unstructured.Uns
 	return c.objects.Resource(admission.Resource).Get(ctx, name, metav1.GetOptions{})
 }
 
-// resolve finds out what each object is and where it goes, and refuses what may not be
-// applied by anybody, or not here. Nothing has been asked about the objects themselves.
+// resolve determines what each object is and where it belongs. It refuses objects that may never be
+// applied, or not here. It makes no requests about the objects themselves.
 func (r *run) resolve(ctx context.Context, objects []*unstructured.Unstructured) error {
 	if len(objects) == 0 {
 		return problem.Errorf(problem.Invalid, "send manifests, or delete the set", "there is no manifest")
@@ -68,7 +68,7 @@ func (r *run) resolve(ctx context.Context, objects []*unstructured.Unstructured)
 	return nil
 }
 
-// place finds an object's resource, and puts it into the set's namespace where it names none.
+// place finds an object's resource, and puts the object into the set's namespace if it names none.
 func (r *run) place(i *item) error {
 	mapping, pending, err := r.mapping(i.out.ManifestRef)
 	if err != nil {
@@ -91,7 +91,7 @@ func (r *run) place(i *item) error {
 		if labels == nil {
 			labels = map[string]string{}
 		}
-		labels[managed.By] = managed.ByAgent // the agent has rights in such alone
+		labels[managed.By] = managed.ByAgent // the agent has rights only in such namespaces
 		i.object.SetLabels(labels)
 	}
 	notes := i.object.GetAnnotations()
@@ -120,7 +120,7 @@ func (r *run) mapping(ref Ref) (m *meta.RESTMapping, pending bool, err error) {
 	return nil, false, kubeproblem.From(err, "reading the cluster's kinds")
 }
 
-// definedKinds are those that CustomResourceDefinitions of the set define.
+// definedKinds returns the kinds that the set's CustomResourceDefinitions define.
 func definedKinds(objects []*unstructured.Unstructured) map[schema.GroupVersionKind]*meta.RESTMapping {
 	kinds := map[schema.GroupVersionKind]*meta.RESTMapping{}
 	for _, u := range objects {
@@ -145,8 +145,8 @@ func definedKinds(objects []*unstructured.Unstructured) map[schema.GroupVersionK
 	return kinds
 }
 
-// allowed asks whether an object may go where it is to go: the agent's own bounds first,
-// then the policy.
+// allowed checks whether an object may go to its place: first by the agent's own bounds, then by
+// the policy.
 func (r *run) allowed(ctx context.Context, i *item) error {
 	namespace := i.object.GetNamespace()
 	if namespace != "" {
@@ -159,7 +159,8 @@ func (r *run) allowed(ctx context.Context, i *item) error {
 	return r.admit(i.out.ManifestRef, i.brings)
 }
 
-// admit asks the policy about an object. A namespace is in none, and is asked about as one too.
+// admit asks the policy about an object. A Namespace object is in no namespace; it is also asked
+// about as a namespace.
 func (r *run) admit(ref Ref, o runnerapi.ObjectIntent) error {
 	if r.opts.Admit == nil {
 		return nil
@@ -170,7 +171,7 @@ func (r *run) admit(ref Ref, o runnerapi.ObjectIntent) error {
 	return r.opts.Admit(ref.Name, o)
 }
 
-// manages says whether the agent manages a namespace, or the set is about to make it.
+// manages checks whether the agent manages a namespace, or whether the set is about to create it.
 func (r *run) manages(ctx context.Context, name string) (pending bool, err error) {
 	if r.made[name] && r.applier.scope.Covers(name) {
 		_, err := r.api.readNamespace(ctx, name)

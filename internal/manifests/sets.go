@@ -20,7 +20,7 @@ func noSet(set Set) error {
 	return problem.Errorf(problem.NotFound, "see which there are: pipeops-runner set list AGENT -n "+set.Namespace, "there is no set %s", set)
 }
 
-// Get reads a set's inventory, and how each of its objects is.
+// Get returns a set's inventory and the state of each of its objects.
 func (a *Applier) Get(ctx context.Context, set Set) (runnerapi.ManifestSet, error) {
 	r, err := a.reader(ctx, set)
 	if err != nil {
@@ -47,7 +47,7 @@ func (a *Applier) Get(ctx context.Context, set Set) (runnerapi.ManifestSet, erro
 	return out, nil
 }
 
-// reader is a run that changes nothing, so it takes the set from nobody.
+// reader returns a run that changes nothing, so it does not lock the set.
 func (a *Applier) reader(ctx context.Context, set Set) (*run, error) {
 	api, err := a.client()
 	if err != nil {
@@ -89,7 +89,7 @@ func describe(inv inventory) runnerapi.ManifestSet {
 	}
 }
 
-// List reads the sets of a namespace, without how their objects are.
+// List returns the sets of a namespace, without the state of their objects.
 func (a *Applier) List(ctx context.Context, namespace string) ([]runnerapi.ManifestSet, error) {
 	api, err := a.client()
 	if err != nil {
@@ -117,10 +117,11 @@ func (a *Applier) List(ctx context.Context, namespace string) ([]runnerapi.Manif
 	}
 }
 
-// Delete deletes what a set holds, and its inventory when all is gone, the pods too. Of
-// what is not gone after goneWait the result says what holds it; the inventory stays for it,
-// and deleting the set again goes on. It takes the options DryRun, Admit and Late. What came under the set's name meanwhile stays: objects
-// are deleted by their UIDs, the inventory by its version.
+// Delete deletes what a set holds, and its inventory once everything is gone, including the pods.
+// For what is left after goneWait, the result says what holds it. The inventory stays for that, and
+// deleting the set again continues. Delete takes the options DryRun, Admit and Late. What was
+// created under the set's name meanwhile stays: objects are deleted by their UIDs, and the
+// inventory by its version.
 func (a *Applier) Delete(ctx context.Context, set Set, o Options) (Result, error) {
 	o.Prune = true
 	r, leave, err := a.begin(ctx, set, o)

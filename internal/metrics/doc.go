@@ -1,8 +1,8 @@
-// Package metrics is what the numbers of our programs have in common: a Prometheus
-// registry that is each one's own, and the ports at which numbers and profiles are read.
+// Package metrics is the common part of our programs' metrics: a Prometheus registry for each
+// program, and the ports at which metrics and profiles are read.
 //
-// It is a leaf: parties may import it. Wires do not need to: they tell what happens by
-// functions, and whoever embeds them (a Runner service) counts as it likes. What is
-// counted is each party's business, and that it stays bounded: no label holds a name, an
-// ID or a path (docs/observability.md).
+// It is a leaf package: parties may import it. Wires do not need it: they report events by
+// functions, and a program that embeds them (a Runner service) counts as it likes. Each party
+// decides what it counts, and must keep it bounded: no label contains a name, an ID or a path
+// (docs/observability.md).
 package metrics

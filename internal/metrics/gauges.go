@@ -2,8 +2,8 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Read collects numbers that somebody keeps already: they are read when Prometheus asks,
-// and cost nothing until then.
+// Read collects numbers that another part maintains: they are read when Prometheus scrapes, and
+// cost nothing until then.
 type Read struct {
 	namespace string
 	known     map[string]*kept
@@ -18,8 +18,8 @@ type kept struct {
 
 var _ prometheus.Collector = (*Read)(nil)
 
-// NewRead makes a collector of what read tells of. Gauge and Counter say beforehand what
-// that is; what was not said is not told.
+// NewRead returns a collector of the numbers that read sets. Declare them first with Gauge and
+// Counter; undeclared ones are dropped.
 func NewRead(namespace string, read func(set func(name string, value float64, labels ...string))) *Read {
 	return &Read{namespace: namespace, known: map[string]*kept{}, read: read}
 }
@@ -29,7 +29,7 @@ func (r *Read) Gauge(name, help string, labels ...string) *Read {
 	return r.declare(prometheus.GaugeValue, name, help, labels)
 }
 
-// Counter declares one that only grows.
+// Counter declares a number that only grows.
 func (r *Read) Counter(name, help string, labels ...string) *Read {
 	return r.declare(prometheus.CounterValue, name, help, labels)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/limit"
 )
 
-// What the two ports take of whoever reaches them.
+// The limits of clients at the two ports.
 const (
 	portConnections = 64
 	portPerPeer     = 16
@@ -31,29 +31,29 @@ const (
 	maxHeader      = 16 << 10
 )
 
-// PortsConfig says what is served where. Both are plain HTTP, without anybody's name being
-// asked: for the machine itself, or a network that is kept from others.
+// PortsConfig defines what is served where. Both ports are plain HTTP without authentication: for
+// the machine itself, or a protected network.
 type PortsConfig struct {
 	// Metrics is the address of /metrics, host:port; empty for none.
 	Metrics string
-	// Pprof is that of /debug/pprof/; empty for none. Without a host it is this machine's
-	// loopback: whoever reads profiles learns how the program works inside, and makes it
+	// Pprof is the address of /debug/pprof/; empty for none. Without a host it is on this machine's
+	// loopback: a client that reads profiles learns how the program works inside, and makes it
 	// work.
 	Pprof string
-	// MetricsName and PprofName are the settings', for errors.
+	// MetricsName and PprofName are the names of the settings, for errors.
 	MetricsName, PprofName string
 	Gatherer               prometheus.Gatherer
 	Log                    zerolog.Logger
 }
 
-// Ports are the open ones. The zero value has none.
+// Ports are the open ports. The zero value has none.
 type Ports struct {
 	log            zerolog.Logger
 	metrics, pprof net.Listener
 	gatherer       prometheus.Gatherer
 }
 
-// CheckAddress says what is wrong with an address of PortsConfig.
+// CheckAddress returns what is wrong with an address of PortsConfig.
 func CheckAddress(address string) error {
 	if address == "" {
 		return nil
@@ -64,7 +64,7 @@ func CheckAddress(address string) error {
 	return nil
 }
 
-// Open opens the ports that there are to be. Close what is not run.
+// Open opens the configured ports. Call Close if Run is not called.
 func Open(ctx context.Context, cfg PortsConfig) (*Ports, error) {
 	p := &Ports{log: cfg.Log, gatherer: cfg.Gatherer}
 	for _, port := range []struct {
@@ -86,7 +86,7 @@ func Open(ctx context.Context, cfg PortsConfig) (*Ports, error) {
 	return p, nil
 }
 
-// onLoopback gives an address that has no host this machine's.
+// onLoopback adds this machine's loopback host to an address without a host.
 func onLoopback(address string) string {
 	if host, port, err := net.SplitHostPort(address); err == nil && host == "" {
 		return net.JoinHostPort("127.0.0.1", port)
@@ -94,7 +94,7 @@ func onLoopback(address string) string {
 	return address
 }
 
-// Addrs are where it listens; nil where it does not.
+// Addrs returns the listening addresses; nil for a closed port.
 func (p *Ports) Addrs() (metrics, pprof net.Addr) {
 	if p.metrics != nil {
 		metrics = p.metrics.Addr()
@@ -117,7 +117,7 @@ func (p *Ports) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Close closes what is open.
+// Close closes the open ports.
 func (p *Ports) Close() error {
 	if p == nil {
 		return nil
@@ -134,8 +134,8 @@ func (p *Ports) Close() error {
 	return errors.Join(errs...)
 }
 
-// Handler serves /metrics alone. A number that cannot be read leaves out itself: the others
-// are needed most when something is wrong.
+// Handler serves only /metrics. It leaves out a number that cannot be read: the others are needed
+// most when something is wrong.
 func Handler(g prometheus.Gatherer) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(g, promhttp.HandlerOpts{
@@ -144,7 +144,7 @@ func Handler(g prometheus.Gatherer) http.Handler {
 	return mux
 }
 
-// profiles serves Go's profiles, all but the command line.
+// profiles serves Go's profiles, except the command line.
 func profiles() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
@@ -170,7 +170,7 @@ func serve(ctx context.Context, l net.Listener, h http.Handler, timeout time.Dur
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	if server.Shutdown(ctx) != nil {
-		_ = server.Close() // a profile that goes on is cut off
+		_ = server.Close() // a running profile is cut off
 	}
 	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve %s: %w", l.Addr(), err)

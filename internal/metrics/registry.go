@@ -13,12 +13,12 @@ import (
 	model "github.com/prometheus/client_model/go"
 )
 
-// Buckets are of calls that are milliseconds when all is well and seconds when not: few,
-// as each is a series for each combination of labels.
+// Buckets are for calls that take milliseconds normally and seconds otherwise. There are few,
+// because each is a series for each combination of labels.
 var Buckets = []float64{.005, .025, .1, .5, 2.5, 10}
 
-// NewRegistry makes a registry with the build's version, the Go runtime and the process. It is never the library's default
-// one: frp puts its own numbers there, which are none of ours.
+// NewRegistry returns a registry with the build's version, the Go runtime and the process. It is
+// never the library's default registry, to which frp adds its own numbers.
 func NewRegistry(namespace, version string) *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -29,7 +29,7 @@ func NewRegistry(namespace, version string) *prometheus.Registry {
 	return r
 }
 
-// Only leaves of what another gatherer has the metrics whose names begin with one of those.
+// Only returns the metrics of another gatherer whose names begin with one of the prefixes.
 func Only(g prometheus.Gatherer, prefixes ...string) prometheus.Gatherer {
 	return prometheus.GathererFunc(func() ([]*model.MetricFamily, error) {
 		all, err := g.Gather()
@@ -41,7 +41,7 @@ func begins(name string, prefixes []string) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
-// Seconds is a time as Prometheus has it; zero for none.
+// Seconds returns a time as Prometheus represents it; zero for none.
 func Seconds(t time.Time) float64 {
 	if t.IsZero() {
 		return 0
@@ -49,7 +49,7 @@ func Seconds(t time.Time) float64 {
 	return float64(t.UnixMilli()) / 1000
 }
 
-// Bool is a truth as Prometheus has it.
+// Bool returns a boolean as Prometheus represents it.
 func Bool(b bool) float64 {
 	if b {
 		return 1
@@ -57,8 +57,8 @@ func Bool(b bool) float64 {
 	return 0
 }
 
-// Class is an HTTP status as a label: 2xx, 4xx and so on. Statuses by themselves would be
-// many series that nobody asks for.
+// Class returns an HTTP status as a label: 2xx, 4xx and so on. The individual statuses would be
+// many series that are never queried.
 func Class(status int) string {
 	switch {
 	case status >= 500:
@@ -71,17 +71,17 @@ func Class(status int) string {
 	return "2xx"
 }
 
-// Family is a metric as it is declared, whether it has a value yet or not.
+// Family is a declared metric, with or without a value.
 type Family struct {
 	Name, Help string
 	Labels     []string
 }
 
-// declared reads prometheus.Desc, which tells of itself in text alone.
+// declared parses prometheus.Desc, which exposes its content only as text.
 var declared = regexp.MustCompile(`^Desc\{fqName: ("(?:[^"\\]|\\.)*"), help: ("(?:[^"\\]|\\.)*"), .*variableLabels: \{([^}]*)\}`)
 
-// Families are what collectors declare, by name: for the documentation, and for those who
-// check that what is asked for exists.
+// Families returns what collectors declare, by name. It is for the documentation, and for checks
+// that a queried metric exists.
 func Families(all ...prometheus.Collector) []Family {
 	descs := make(chan *prometheus.Desc)
 	go func() {
@@ -94,7 +94,7 @@ func Families(all ...prometheus.Collector) []Family {
 	for d := range descs {
 		part := declared.FindStringSubmatch(d.String())
 		if part == nil {
-			continue // an error, which gathering tells of
+			continue // an error, which gathering reports
 		}
 		name, _ := strconv.Unquote(part[1]) // strconv.Quote wrote them
 		help, _ := strconv.Unquote(part[2])

@@ -9,32 +9,31 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// Kubernetes says as whom Runners use the Kubernetes API. What that user and those
-// groups may do is up to the cluster's own RBAC.
+// Kubernetes defines the identity with which Runners use the Kubernetes API. The cluster's own RBAC
+// decides what that user and those groups may do.
 type Kubernetes struct {
 	User   string   `json:"user"`
 	Groups []string `json:"groups,omitempty"`
-	// ReadOnly allows nothing but reading, whatever RBAC says, and nothing that leads into
-	// a pod.
+	// ReadOnly allows only reads, regardless of RBAC, and nothing that leads into a pod.
 	ReadOnly bool `json:"readOnly,omitempty"`
-	// Impersonate is whom else a Runner may name, with kubectl --as and --as-group. Without
-	// it nobody.
+	// Impersonate lists the identities that a Runner may name with kubectl --as and --as-group. Nil
+	// allows none.
 	Impersonate *Impersonation `json:"impersonate,omitempty"`
-	// Streams is the most watches, followed logs and sessions that one Runner may have open;
-	// 0 is the agent's setting.
+	// Streams is how many watches, followed logs and sessions one Runner may have open; 0 is the
+	// agent's setting.
 	Streams int `json:"streams,omitempty"`
 }
 
-// Impersonation is whom a Runner may impersonate, by the very names.
+// Impersonation lists whom a Runner may impersonate, by exact names.
 type Impersonation struct {
 	Users  []string `json:"users,omitempty"`
 	Groups []string `json:"groups,omitempty"`
 }
 
-// identity is a user's or group's name. Spaces around it would not survive HTTP.
+// identity matches a user's or group's name. Spaces around it would not survive HTTP.
 var identity = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9@._:/+=-]{0,251}[A-Za-z0-9])?$`)
 
-// systems begins the names that Kubernetes keeps for itself, such as system:masters.
+// systems is the prefix of names that Kubernetes reserves, such as system:masters.
 const systems = "system:"
 
 func (c *checking) kubernetes(at string, r Rule) {
@@ -75,7 +74,8 @@ func (c *checking) identity(field, name string) {
 	}
 }
 
-// impersonates reports what of an identity the rule does not let be impersonated, by name.
+// impersonates returns the name in an identity that the rule does not allow to impersonate, or an
+// empty string.
 func (k Kubernetes) impersonates(who runnerapi.KubernetesIdentity) (refused string) {
 	allowed := Impersonation{}
 	if k.Impersonate != nil {
@@ -109,7 +109,7 @@ func (p *Policy) KubernetesGrant(i runnerapi.Intent) (runnerapi.KubernetesGrant,
 	return grant, nil
 }
 
-// grant is for a request that the rule allows.
+// grant returns the grant for a request that the rule allows.
 func (r Rule) grant(k *runnerapi.KubernetesRequest) runnerapi.KubernetesGrant {
 	g := runnerapi.KubernetesGrant{
 		As:             runnerapi.KubernetesIdentity{User: r.Kubernetes.User, Groups: slices.Clone(r.Kubernetes.Groups)},
@@ -122,13 +122,13 @@ func (r Rule) grant(k *runnerapi.KubernetesRequest) runnerapi.KubernetesGrant {
 	return g
 }
 
-// kubernetes looks at a request to the Kubernetes API.
+// kubernetes checks a request to the Kubernetes API.
 func (r ruling) kubernetes(i runnerapi.Intent) error {
 	k := i.Kubernetes
 	switch {
 	case r.Kubernetes == nil:
 		return r.refuse("", "kubernetes", "does not say as whom %s is allowed: kubernetes: {user: NAME, groups: [NAME]}", i.Command)
-	case k == nil: // of a policy that is tried, no more is known
+	case k == nil: // for a policy that is tried, no more is known
 		return nil
 	}
 	if refused := r.Kubernetes.impersonates(k.Impersonate); refused != "" {
@@ -149,7 +149,7 @@ func (r ruling) kubernetes(i runnerapi.Intent) error {
 	return nil
 }
 
-// through says how a request reaches the agent's namespace that does not name it.
+// through describes how a request that does not name the agent's namespace reaches it.
 func through(k *runnerapi.KubernetesRequest) string {
 	if k.Resource == "nodes" {
 		return ", which a node's kubelet leads to"
@@ -157,7 +157,7 @@ func through(k *runnerapi.KubernetesRequest) string {
 	return ""
 }
 
-// what names the resource of a request.
+// what returns the name of a request's resource.
 func what(k *runnerapi.KubernetesRequest) string {
 	name := k.Resource
 	if k.Group != "" {

@@ -9,16 +9,16 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// harmless are annotations that need no rule: nothing in a cluster acts upon them but Helm,
-// kubectl and the API server's own checks.
+// harmless are annotations that need no rule: in a cluster only Helm, kubectl and the API server's
+// own checks act upon them.
 var harmless = []string{
 	"helm.sh/*", "meta.helm.sh/*", "checksum/*", "kubectl.kubernetes.io/*", "app.kubernetes.io/*",
 	"kubernetes.io/description", "kubernetes.io/change-cause",
 	"controller-gen.kubebuilder.io/version", "api-approved.kubernetes.io",
 }
 
-// unconfining are annotations that no rule can allow, with the reason. They make a container
-// less confined than its spec says, whatever admission has looked at.
+// unconfining are annotations that no rule can allow, with the reason. They make a container less
+// confined than its spec, which is all that admission has checked.
 var unconfining = []string{
 	"container.apparmor.security.beta.kubernetes.io/*", "*apparmor.security*",
 	"seccomp.security.alpha.kubernetes.io/*", "container.seccomp.security.alpha.kubernetes.io/*",
@@ -29,15 +29,15 @@ var unconfining = []string{
 	"sidecar.istio.io/uservolume*", // volumes of any kind, of the node too
 }
 
-// snippets are annotations that no rule can allow: their text becomes a part of the
-// configuration of a controller that many namespaces share.
+// snippets are annotations that no rule can allow: their text becomes a part of the configuration
+// of a controller that many namespaces share.
 var snippets = []string{
 	"*-snippet", "*-snippets",
 	"haproxy-ingress.github.io/config-*", "ingress.kubernetes.io/config-*",
 	"zalando.org/skipper-*", "getambassador.io/config",
 }
 
-// like reports whether a pattern is of a text: * stands for any text.
+// like reports whether a pattern matches a text: * stands for any text.
 func like(pattern, text string) bool {
 	first, rest, wild := strings.Cut(pattern, "*")
 	if !wild {
@@ -59,9 +59,9 @@ func likeAny(patterns []string, text string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return like(p, text) })
 }
 
-// annotation looks at the key of an annotation, of an object or of what it makes.
+// annotation checks the key of an annotation, of an object or of what it creates.
 func (r ruling) annotation(a runnerapi.NameIntent) error {
-	key := strings.ToLower(a.Name) // no other spelling gets by
+	key := strings.ToLower(a.Name) // so that no other spelling passes
 	switch {
 	case likeAny(unconfining, key):
 		return runnerapi.PolicyDenied("leave it out: no rule can allow it",
@@ -75,8 +75,8 @@ func (r ruling) annotation(a runnerapi.NameIntent) error {
 	return r.refuse(a.Field, "annotations", "allows %s, not %.253q", orNone(r.Annotations, "no annotations"), a.Name)
 }
 
-// host looks at a name under which something is to be reached from outside. A wildcard is
-// allowed by a pattern that is of all the names it stands for.
+// host checks a name under which something is reachable from outside. A wildcard is allowed by a
+// pattern that covers all names that it stands for.
 func (r ruling) host(h runnerapi.NameIntent) error {
 	switch {
 	case r.Hosts == nil && strings.Contains(h.Name, anything):
@@ -87,7 +87,7 @@ func (r ruling) host(h runnerapi.NameIntent) error {
 	return r.refuse(h.Field, "hosts", "allows the hosts %s, not %s", orNone(r.Hosts, "(none)"), spoken(h.Name))
 }
 
-// spoken is a host for people.
+// spoken returns a host for display.
 func spoken(host string) string {
 	if host == anything {
 		return "every host that nobody else has"

@@ -1,9 +1,8 @@
-// Package policy is the customer's word on what Runners may do in his cluster:
-// how it is written, what is wrong with it, and what it says to a command. It
-// is about Runners alone: what somebody does with kubectl, and what the agent
-// does by itself for an App that is there, is not its business.
+// Package policy is the cluster owner's policy about what Runners may do in the cluster: its
+// format, its validation, and its decisions about commands. It applies to Runners only: not to
+// users of kubectl, and not to what the agent does by itself for an existing App.
 //
-// Where it is kept and how a change is noticed is told by its callers.
+// Its callers know where the policy is stored and how a change is noticed.
 package policy
 
 import (
@@ -14,7 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// The states of a policy, as runnerapi.PolicyState tells them.
+// The states of a policy, as in runnerapi.PolicyState.
 const (
 	stateDefault  = "default"
 	stateActive   = "active"
@@ -24,32 +23,30 @@ const (
 	stateUnknown  = "unknown"
 )
 
-// alwaysAnswered is the call by which a Runner finds out why everything else is
-// refused.
+// alwaysAnswered is the call by which a Runner finds out why everything else is refused.
 const alwaysAnswered = "get-cluster"
 
-// Policy is the policy of now. It implements runnerapi.Policy.
+// Policy is the current policy. It implements runnerapi.Policy.
 type Policy struct {
 	source string
 
 	mu      sync.Mutex
 	known   bool
 	doc     Document
-	wrong   *problem.Error // why doc cannot be gone by
+	wrong   *problem.Error // why doc is invalid
 	changed chan struct{}
 }
 
 var _ runnerapi.Policy = (*Policy)(nil)
 
-// New is a policy of which nothing is known yet: until Set or Fail is called it
-// refuses all. source says where its owner sets it, for messages.
+// New returns a policy that is not known yet: until Set or Fail is called it refuses all calls.
+// source names where its owner sets it, for messages.
 func New(source string) *Policy {
 	return &Policy{source: source, changed: make(chan struct{})}
 }
 
-// Set makes doc the policy from now on; err, where it is not nil, says why there
-// is none that could be gone by, and all is refused. It answers whether that is
-// a change.
+// Set makes doc the policy from now on. If err is not nil, the policy is invalid for that reason,
+// and all calls are refused. Set reports whether that is a change.
 func (p *Policy) Set(doc Document, err error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,7 +60,7 @@ func (p *Policy) Set(doc Document, err error) bool {
 	return true
 }
 
-// Known says whether the policy has been read, whatever it said.
+// Known reports whether the policy has been read, with any content.
 func (p *Policy) Known() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,13 +107,13 @@ func (p *Policy) Decide(i runnerapi.Intent) error {
 	return err
 }
 
-// Explain is Decide that also names the rule that allowed it.
+// Explain is like Decide and also names the rule that allowed the intent.
 func (p *Policy) Explain(i runnerapi.Intent) (rule string, err error) {
 	r, err := p.rule(i)
 	return r.Name, err
 }
 
-// rule returns the rule that allows a call; one without a name, where no rule is asked.
+// rule returns the rule that allows a call; a rule without a name if none was needed.
 func (p *Policy) rule(i runnerapi.Intent) (Rule, error) {
 	p.mu.Lock()
 	known, doc, wrong := p.known, p.doc, p.wrong
@@ -128,8 +125,8 @@ func (p *Policy) rule(i runnerapi.Intent) (Rule, error) {
 		return Rule{}, problem.Errorf(problem.Unavailable, "send it again; if it stays so, see the agent's log", "the customer's policy is not known yet").
 			WithRetryAfter(retryAfter)
 	case wrong != nil && wrong.Code == problem.Forbidden:
-		// It may be sound, and an API server that has just started forbids everything for a
-		// moment: no reason for a Runner to give up.
+		// The policy may be valid: an API server that has just started forbids everything for a
+		// moment. That is no reason for a Runner to give up.
 		return Rule{}, problem.Errorf(problem.Unavailable, "send it again; if it stays so: "+wrong.Fix,
 			"the customer's policy cannot be read, so nothing is allowed: %s", located(wrong)).WithRetryAfter(retryAfter)
 	case wrong != nil:
@@ -149,7 +146,7 @@ func (p *Policy) rule(i runnerapi.Intent) (Rule, error) {
 	return rule, err
 }
 
-// wrong makes a problem of any error.
+// wrong turns any error into a problem.
 func wrong(err error) *problem.Error {
 	if err == nil {
 		return nil
@@ -160,7 +157,7 @@ func wrong(err error) *problem.Error {
 	return problem.Errorf(problem.Invalid, "see the agent's log", "%v", err)
 }
 
-// located is a problem without its fix.
+// located returns a problem without its fix.
 func located(e *problem.Error) string {
 	if e.Field == "" {
 		return e.Detail

@@ -8,8 +8,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// Visible implements runnerapi.Policy. A namespace is hidden from a call over all of them where
-// the call would be refused for that namespace, or a rule denies there what shows the same.
+// Visible implements runnerapi.Policy. A namespace is hidden from a call over all namespaces if the
+// call would be refused for that namespace, or if a rule denies there what shows the same.
 func (p *Policy) Visible(runner, command, namespace string) bool {
 	all := Commands()
 	i := runnerapi.Intent{Command: command, Access: all[command], Runner: runner, Namespace: namespace}
@@ -29,7 +29,7 @@ func (p *Policy) Visible(runner, command, namespace string) bool {
 	return true
 }
 
-// denies reports whether the rule that decides is one that denies.
+// denies reports whether the deciding rule is one that denies.
 func (d Document) denies(i runnerapi.Intent) bool {
 	for _, rule := range d.Rules {
 		if rule.about(i) {
@@ -39,9 +39,9 @@ func (d Document) denies(i runnerapi.Intent) bool {
 	return false
 }
 
-// hidden returns the namespaces that a request to the Kubernetes API over all namespaces must
-// not reach: rules above the one that allows it refuse it there. Where such a rule has a
-// pattern, nobody knows which those are, and the second value is the refusal.
+// hidden returns the namespaces that a request to the Kubernetes API over all namespaces must not
+// reach: rules above the one that allows it refuse it there. If such a rule has a pattern, these
+// namespaces cannot be listed, and the second value is the refusal.
 func (d Document) hidden(i runnerapi.Intent, source string) (names []string, refused error) {
 	if i.Kubernetes == nil || i.Namespace != "" {
 		return nil, nil
@@ -76,7 +76,7 @@ func (d Document) hidden(i runnerapi.Intent, source string) (names []string, ref
 	return names, nil
 }
 
-// still refuses a request that goes on over all namespaces where another is hidden by now.
+// still refuses a request that goes on over all namespaces if another one is hidden by now.
 func (d Document) still(i runnerapi.Intent, source string) error {
 	if i.Kubernetes == nil || i.Kubernetes.Grant.As.User == "" {
 		return nil

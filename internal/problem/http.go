@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// maxBody bounds what Read takes of an answer: a problem is small.
+// maxBody bounds what Read reads of an answer: a problem is small.
 const maxBody = 64 << 10
 
-// Write answers a request with err. An error that is not an *Error becomes a
-// 500 without detail: what it says may be nobody's business.
+// Write answers a request with err. An error that is not an *Error becomes a 500 without detail,
+// because its text may be confidential.
 func Write(w http.ResponseWriter, requestID string, err error) {
 	e := &Error{}
 	if !errors.As(err, &e) {
@@ -33,8 +33,8 @@ func Write(w http.ResponseWriter, requestID string, err error) {
 	_ = json.NewEncoder(w).Encode(answer) // the peer is gone if this fails
 }
 
-// Read rebuilds the Error from an answer that is not a success. It reads the
-// body up to a limit and leaves closing it to the caller.
+// Read returns the Error in an answer that is not a success. It reads the body up to a limit and
+// leaves closing it to the caller.
 func Read(resp *http.Response) *Error {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
 	if err != nil {
@@ -47,8 +47,8 @@ func Read(resp *http.Response) *Error {
 	return e
 }
 
-// Parse rebuilds the Error from an answer's status, content type and body. An
-// answer that is no problem (a proxy's page, say) still makes a useful Error.
+// Parse returns the Error in an answer's status, content type and body. An answer that is not a
+// problem (a proxy's page, for example) still gives a useful Error.
 func Parse(status int, contentType string, body []byte) *Error {
 	e := &Error{}
 	media, _, _ := mime.ParseMediaType(contentType)

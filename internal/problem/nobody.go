@@ -10,8 +10,8 @@ import (
 // RequestTimeout is the code of a body that did not arrive in time: 408.
 const RequestTimeout Code = "request_timeout"
 
-// NoBody refuses a request with a body, for calls that take none: what nobody reads was sent by
-// mistake.
+// NoBody refuses a request with a body, for calls that take none: the body would go unread, so its
+// sender made a mistake.
 func NoBody(w http.ResponseWriter, r *http.Request) error {
 	err := noBody(w, r)
 	if err != nil && r.ProtoMajor == 1 { // or net/http reads the body before it sends the answer

@@ -1,7 +1,6 @@
-// Package problem is the one form in which every HTTP wire of this project
-// says what went wrong: problem details (RFC 9457) with a stable code, the
-// field at fault and a fix. It also owns huma's package-global error hooks, so
-// that validation errors have the same form. The codes belong to the wires.
+// Package problem is the one error format of all HTTP wires in this project: problem details (RFC
+// 9457) with a stable code, the field at fault and a fix. It also owns huma's package-global error
+// hooks, so that validation errors have the same format. Each wire defines its own codes.
 package problem
 
 import (
@@ -18,7 +17,7 @@ const ContentType = "application/problem+json"
 // Code is the stable name of an error. Scripts may switch on it.
 type Code string
 
-// The codes that every wire has, by the HTTP status they travel with.
+// The codes that every wire has, by their HTTP status.
 const (
 	BadRequest      Code = "bad_request"       // 400
 	Unauthorized    Code = "unauthorized"      // 401
@@ -45,7 +44,7 @@ var statusOf = map[Code]int{
 	Timeout: http.StatusGatewayTimeout,
 }
 
-// codeOf is the code of a status that came without one.
+// codeOf returns the code for a status that came without one.
 func codeOf(status int) Code {
 	for code, s := range statusOf {
 		if s == status {
@@ -61,8 +60,7 @@ func codeOf(status int) Code {
 	return Internal
 }
 
-// Error is a problem. The client of a wire rebuilds the same value that the
-// server answered.
+// Error is a problem. The client of a wire rebuilds the value that the server returned.
 type Error struct {
 	Title      string        `json:"title" doc:"The status in words."`
 	Status     int           `json:"status" doc:"HTTP status."`
@@ -76,7 +74,7 @@ type Error struct {
 	RetryAfter time.Duration `json:"-"`
 }
 
-// Errorf makes an Error with one of the codes that every wire has.
+// Errorf returns an Error with one of the codes that every wire has.
 func Errorf(code Code, fix, format string, args ...any) *Error {
 	status, ok := statusOf[code]
 	if !ok {
@@ -85,7 +83,7 @@ func Errorf(code Code, fix, format string, args ...any) *Error {
 	return New(status, code, fix, format, args...)
 }
 
-// New makes an Error with a code of the wire's own.
+// New returns an Error with a code of the wire's own.
 func New(status int, code Code, fix, format string, args ...any) *Error {
 	return &Error{
 		Title: http.StatusText(status), Status: status, Code: code,
@@ -93,10 +91,10 @@ func New(status int, code Code, fix, format string, args ...any) *Error {
 	}
 }
 
-// WithRetryAfter says when trying again makes sense.
+// WithRetryAfter sets the delay after which a retry makes sense.
 func (e *Error) WithRetryAfter(d time.Duration) *Error { e.RetryAfter = d; return e }
 
-// Error is the problem on one line: location or field, detail, fix.
+// Error returns the problem on one line: location or field, detail, fix.
 func (e *Error) Error() string {
 	s := placed(cmp.Or(e.Location, e.Field), e.Detail)
 	if e.Fix != "" {
@@ -105,8 +103,7 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Passing says whether sending the same again may succeed without anybody
-// changing anything.
+// Passing reports whether the same request may succeed later without any change.
 func (e *Error) Passing() bool {
 	switch e.Status {
 	case http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,

@@ -1,11 +1,11 @@
-// Package release says what is published for a version, and proves who published
-// it: a manifest with the name, size and SHA-256 of every file and the digest of
-// every image, signed as minisign signs (https://jedisct1.github.io/minisign), so
-// that the agent and an operator with the minisign program check the same thing.
-// It downloads nothing, and which version is wanted is for its callers to decide.
+// Package release defines what is published for a version, and proves who published it. A manifest
+// with the name, size and SHA-256 of every file and the digest of every image is signed as minisign
+// signs (Frank Denis' tool of that name). So the agent, and an operator with the minisign program,
+// check the same thing. The package downloads nothing, and its callers decide which version they
+// want.
 package release
 
-// What a release is published with, beside its files.
+// The files that are published with a release.
 const (
 	ManifestName  = "release.json"
 	SignatureName = ManifestName + ".minisig"

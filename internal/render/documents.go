@@ -12,12 +12,12 @@ import (
 // document is one of a text's YAML documents.
 type document struct {
 	text   []byte
-	number int // from 1, of those that hold something
+	number int // from 1, of those with content
 	line   int // of the text, on which it begins, from 1
 }
 
-// documents hands on each document of a text. They are told apart as Helm does it: by lines
-// that begin with three dashes, whatever follows on them.
+// documents passes on each document of a text. It separates them as Helm does: by lines that begin
+// with three dashes, followed by any text.
 func documents(text []byte, each func(document) error) error {
 	d := document{line: 1}
 	hand := func() error {
@@ -46,14 +46,14 @@ func documents(text []byte, each func(document) error) error {
 	return hand()
 }
 
-// in says where a document is: whoever renders the chart finds it there.
+// in returns the place of a document in the output, where a user who renders the chart finds it.
 func (d document) in(name string) string {
 	return fmt.Sprintf("%s, document %d, from line %d of what it renders to", name, d.number, d.line)
 }
 
 var yamlLine = regexp.MustCompile(`yaml: (unmarshal errors: )?line (\d+): `)
 
-// located is an error of reading a document, with its line in the whole text.
+// located returns an error of reading a document, with its line in the whole text.
 func (d document) located(name string, err error) string {
 	what := strings.Join(strings.Fields(err.Error()), " ")
 	m := yamlLine.FindStringSubmatchIndex(what)
@@ -67,8 +67,8 @@ func (d document) located(name string, err error) string {
 	return fmt.Sprintf("%s, document %d, line %d of what it renders to: %s", name, d.number, d.line+n-1, what[m[1]:])
 }
 
-// Locate says where in what a template renders to a document is; the template's name where
-// that is not found.
+// Locate returns the place of a document in a template's output; the template's name if the
+// document is not found.
 func Locate(name, text, content string) string {
 	found := errors.New("found")
 	where := name

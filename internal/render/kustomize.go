@@ -12,16 +12,17 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/bounded"
 )
 
-// What a kustomization may load, counting again what it loads again: twenty folders that
-// each name the next one twice are a million.
+// What a kustomization may load. Repeated loads count again: twenty folders that each name the next
+// one twice are a million loads.
 const (
 	maxLoads  = 2000
 	maxLoaded = 8 << 20
 	maxNested = 32
 )
 
-// kustomize builds a kustomization in memory. What it may load is found before: kustomize
-// would fetch addresses over HTTP, or have git clone them, wherever a path may stand.
+// kustomize builds a kustomization in memory. It determines in advance what may be loaded:
+// kustomize would fetch addresses over HTTP, or let git clone them, in every place where a path may
+// stand.
 func kustomize(j Job) Result {
 	l := &walk{files: j.Files, fs: filesys.MakeFsInMemory()}
 	if err := l.folder(clean(j.Path), 0); err != nil {
@@ -48,7 +49,7 @@ type walk struct {
 
 var kustomizations = []string{"kustomization.yaml", "kustomization.yml", "Kustomization"}
 
-// kustomization is the name of a folder's, or empty.
+// kustomization returns the name of a folder's kustomization file, or an empty string.
 func (l *walk) kustomization(folder string) string {
 	for _, name := range kustomizations {
 		if _, ok := l.files[path.Join(folder, name)]; ok {
@@ -93,14 +94,14 @@ func (l *walk) folder(folder string, depth int) error {
 	return nil
 }
 
-// filesOf are the paths of all files that are not resources.
+// filesOf returns the paths of all files that are not resources.
 func filesOf(k types.Kustomization) []string {
 	out := append(append([]string{}, k.Crds...), k.Configurations...)
 	for _, p := range append(append([]types.Patch{}, k.Patches...), k.PatchesJson6902...) { //nolint:staticcheck // deprecated, and loaded all the same
 		out = append(out, p.Path)
 	}
 	for _, p := range k.PatchesStrategicMerge { //nolint:staticcheck // likewise
-		if !strings.Contains(string(p), "\n") { // else it is the patch itself
+		if !strings.Contains(string(p), "\n") { // otherwise it is the patch itself
 			out = append(out, string(p))
 		}
 	}
@@ -134,9 +135,9 @@ func filesOfPairs(s types.KvPairSources) []string {
 	return out
 }
 
-// local is where a path leads within the repository.
+// local returns where a path leads within the repository.
 func local(folder, p string) (string, error) {
-	// All that kustomize takes for an address has one of these, or begins so.
+	// Everything that kustomize treats as an address contains one of these, or begins so.
 	if strings.ContainsAny(p, ":?@\\") || strings.Contains(p, "//") || strings.HasPrefix(strings.ToLower(p), "github.com") || path.IsAbs(p) {
 		return "", fmt.Errorf("%q is no path within the repository: nothing is fetched from elsewhere", clip(p))
 	}
@@ -178,7 +179,7 @@ func (l *walk) resource(folder, p string, depth int) error {
 	return l.folder(at, depth+1)
 }
 
-// take counts a file, and gives it to kustomize.
+// take counts a file, and passes it to kustomize.
 func (l *walk) take(name string) error {
 	l.loads++
 	l.bytes += len(l.files[name])
@@ -191,13 +192,13 @@ func (l *walk) take(name string) error {
 	return l.fs.WriteFile("/"+name, l.files[name])
 }
 
-// aliased bounds what the aliases of a text stand for: what renders it writes them out.
+// aliased bounds the expansion of a text's aliases: rendering writes them out.
 var aliased = bounded.Limits{Bytes: maxLoaded, Values: maxValues, Aliases: 10_000, Expanded: maxLoaded, Depth: 1000}
 
-// plainAliases refuses YAML whose aliases stand for more than anybody means.
+// plainAliases refuses YAML whose aliases expand to an unreasonable size.
 func plainAliases(text []byte) error {
 	if err := aliased.PlainAliases(text); bounded.Exceeded(err) {
 		return err
 	}
-	return nil // or no YAML, such as a configuration file: kustomize says so where it needs it
+	return nil // or not YAML, such as a configuration file: kustomize reports that if it needs the file
 }

@@ -15,39 +15,40 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// Argument is the first argument of a program that is to be a child: see Child.
+// Argument is the first argument of a program that runs as a child: see Child.
 const Argument = "render"
 
 // Limits of a child.
 const (
-	// Memory is what its heap may take, in bytes: one arena of Go's. The agent's pod has
-	// room for that beside the agent.
+	// Memory bounds its heap, in bytes: one arena of Go's. The agent's pod has room for that beside
+	// the agent.
 	Memory = 64 << 20
 	// Patience is how long it may take.
 	Patience = 30 * time.Second
-	// maxAnswer is more than the largest Result in its encoding, with all that is asked.
+	// maxAnswer is more than the largest encoded Result, with all questions.
 	maxAnswer = 24 << 20
 )
 
-// Process is how jobs are carried out by a process of their own.
+// Process carries out jobs in a process of their own.
 type Process struct {
-	// Command is a program that calls Child, with Argument; empty for this very program.
+	// Command is a program that calls Child, with Argument; empty for this program.
 	Command []string
-	// Patience is how long each may take; zero for the constant of that name.
+	// Patience is how long each job may take; zero for the constant of that name.
 	Patience time.Duration
-	// Lookup answers a Release's templates; nil for a cluster in which nothing is.
+	// Lookup answers the lookups of a Release's templates; nil for an empty cluster.
 	Lookup Lookup
 }
 
-// Lookup is what a template asks the cluster: an object, or without a name a list, in
-// JSON; nil for one that is not there. Its errors are told to the Runner.
+// Lookup answers what a template asks the cluster: an object, or without a name a list, in JSON;
+// nil if it does not exist. The Runner sees its errors.
 type Lookup func(ctx context.Context, q Question) ([]byte, error)
 
-// Question names an object, or all of a kind.
+// Question names an object, or all objects of a kind.
 type Question struct{ APIVersion, Kind, Namespace, Name string }
 
-// message is what a child says: where it is, what it asks, and at last the Result. Its texts go before
-// it, each by itself: a message is in memory twice while it is written, and there is little.
+// message is what a child sends: its position, its questions, and finally the Result. The Result's
+// texts are sent before it, one by one: a message is in memory twice while it is written, and
+// memory is scarce.
 type message struct {
 	At     string
 	Ask    *Question
@@ -57,25 +58,24 @@ type message struct {
 	Result Result // without Texts and CRDs
 }
 
-// reply is what a child is told: first the Job, then an answer for each question.
+// reply is what a child receives: first the Job, then an answer for each question.
 type reply struct {
 	Job     *Job
 	Object  []byte
 	Refused string
 }
 
-// Command is this very program, as a child.
+// Command returns the command that runs this program as a child.
 func Command() ([]string, error) {
 	self, err := os.Executable()
 	return []string{self, Argument}, err
 }
 
-// turn is held while a child is at work: the pod has room for one.
+// turn is held while a child runs: the pod has room for one.
 var turn = make(chan struct{}, 1)
 
-// Run has a child carry the job out, when it is its turn. An error that the files are to
-// blame for is a *problem.Error, which names the template that was at work where too much
-// was taken.
+// Run lets a child carry out the job when it is its turn. An error that the files cause is a
+// *problem.Error. If a limit was exceeded, it names the template that was being rendered.
 func (p Process) Run(ctx context.Context, j Job) (Result, error) {
 	if len(p.Command) == 0 {
 		var err error
@@ -95,7 +95,7 @@ func (p Process) Run(ctx context.Context, j Job) (Result, error) {
 	limited, cancel := context.WithTimeout(ctx, p.Patience)
 	defer cancel()
 	r, err := p.run(limited, j)
-	if err != nil && ctx.Err() != nil { // it was the caller's time
+	if err != nil && ctx.Err() != nil { // the caller's time is over
 		return Result{}, ctx.Err()
 	}
 	return r, err
@@ -121,7 +121,7 @@ func (p Process) run(ctx context.Context, j Job) (Result, error) {
 	d := downstream{out: gob.NewEncoder(in), in: gob.NewDecoder(answer), lookup: p.Lookup}
 	r, said := d.result(ctx, j)
 	_ = in.Close()
-	if said != nil { // whatever it is at, nobody listens
+	if said != nil { // its output has no reader any more
 		_ = cmd.Process.Kill()
 	}
 	ended := cmd.Wait()
@@ -159,10 +159,10 @@ type downstream struct {
 	in     *gob.Decoder
 	lookup Lookup
 	at     string // template
-	looked bool   // the templates were given something of the cluster
+	looked bool   // the templates received something from the cluster
 }
 
-// result sends the job, answers what is asked and waits for the Result.
+// result sends the job, answers the questions and waits for the Result.
 func (d *downstream) result(ctx context.Context, j Job) (Result, error) {
 	if err := d.out.Encode(reply{Job: &j}); err != nil {
 		return Result{}, err
@@ -210,7 +210,7 @@ func (d *downstream) answer(ctx context.Context, q Question) (r reply) {
 // crash is the exit code of a Go program that its runtime ended.
 const crash = 2
 
-// where is the template that was at work, if any, and a blank.
+// where returns the template that was being rendered, if any, and a space.
 func (d *downstream) where() string {
 	if d.at == "" {
 		return ""
@@ -228,7 +228,7 @@ func firstLineOf(text string) string {
 	return line
 }
 
-// measured ends what a child may write.
+// measured bounds what a child may write.
 type measured struct {
 	io.Reader
 	left int
@@ -243,7 +243,7 @@ func (b *measured) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// clipped keeps the begin of what a child complains.
+// clipped keeps the beginning of a child's error output.
 type clipped struct {
 	bytes.Buffer
 	left int

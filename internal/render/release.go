@@ -14,27 +14,27 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// What the agent gets of a release's chart. Kubernetes keeps a release in 1 MiB, packed, so
-// none that can be installed comes near these.
+// The limits of a release's chart. Kubernetes stores a release in 1 MiB, compressed, so every
+// installable chart is far below these.
 const (
 	maxChart    = 8 << 20   // bytes, as Helm keeps it, and of all definitions
 	maxMetadata = 256 << 10 // bytes of Chart.yaml, in JSON
-	// maxValues bounds the entries of all manifests, and of the chart's values, aliases as
-	// what they stand for: each takes some hundred bytes while it is read.
+	// maxValues bounds the entries of all manifests, and of the chart's values, with aliases
+	// expanded: each takes some hundred bytes while it is read.
 	maxValues = 200_000
-	// MaxObjects bounds the objects of a release. What is in lists counts, too: whoever takes
-	// the documents apart sees to that.
+	// MaxObjects bounds the objects of a release. Objects in lists count, too: the code that splits
+	// the documents checks that.
 	MaxObjects = 2000
 )
 
-// release renders as `helm install` and `helm upgrade` do. What is read of it again, by the
-// agent and by Helm, is read here first, where there is a limit.
+// release renders as `helm install` and `helm upgrade` do. What the agent and Helm read again later
+// is read here first, where there is a limit.
 func release(j Job, ask asker) Result {
 	c, failed := unpack(j.Archive)
 	if failed != nil {
 		return Result{Problem: failed}
 	}
-	whole, failed := kept(c) // rendering leaves its traces in a chart
+	whole, failed := kept(c) // rendering modifies a chart
 	if failed != nil {
 		return Result{Problem: failed}
 	}
@@ -48,7 +48,7 @@ func release(j Job, ask asker) Result {
 	if err != nil {
 		return wrong("report this", "%v", err)
 	}
-	if !j.Upgrade { // Helm makes a chart's definitions first
+	if !j.Upgrade { // Helm creates a chart's definitions first
 		defined(caps, c)
 	}
 	rendered, failed := templates(c, values, j, caps, bounds(ask, looking(ask)))
@@ -74,7 +74,7 @@ func release(j Job, ask asker) Result {
 	return r
 }
 
-// kept is a chart as it is kept with its release.
+// kept returns a chart as it is stored with its release.
 func kept(c *chartv2.Chart) ([]byte, *Problem) {
 	if n := 0; !counted(c.Values, &n) {
 		return nil, tooLarge("use a smaller chart", "values.yaml has more than %d entries", maxValues).Problem
@@ -97,7 +97,7 @@ func kept(c *chartv2.Chart) ([]byte, *Problem) {
 	return whole, nil
 }
 
-// defined adds to what the cluster has what a chart's own definitions bring.
+// defined adds the kinds of a chart's own definitions to those of the cluster.
 func defined(caps *common.Capabilities, c *chartv2.Chart) {
 	caps.APIVersions = slices.Clone(caps.APIVersions)
 	for _, crd := range c.CRDObjects() {
@@ -120,8 +120,8 @@ func defined(caps *common.Capabilities, c *chartv2.Chart) {
 	}
 }
 
-// readable reads all manifests as Kubernetes reads YAML, within limits. What is wrong is told
-// with document and line.
+// readable reads all manifests as Kubernetes reads YAML, within limits. Its errors contain document
+// and line.
 func readable(r Result, ask asker) *Problem {
 	read := reading{}
 	for _, t := range slices.Concat(r.CRDs, r.Texts) {
@@ -169,7 +169,7 @@ func (r *reading) document(name string, d document) error {
 	return nil
 }
 
-// counted adds how many values there are; false for too many.
+// counted adds the number of values; it returns false if there are too many.
 func counted(v any, n *int) bool {
 	if *n++; *n > maxValues {
 		return false

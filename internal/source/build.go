@@ -24,27 +24,27 @@ import (
 
 // Builds makes images of commits.
 type Builds interface {
-	// Supersede starts a run, unless this very one was started before, and ends any other
-	// that is under way. It is known from then on which source it is of.
+	// Supersede starts a run, unless this run was started before, and ends any other run in
+	// progress. It records which source the run belongs to.
 	Supersede(ctx context.Context, source, key runnerapi.Key, spec runnerapi.BuildSpec, opts runnerapi.WriteOptions) (runnerapi.Build, error)
 	GetBuild(ctx context.Context, key runnerapi.Key) (runnerapi.Build, error)
 	DeleteBuild(ctx context.Context, key runnerapi.Key, opts runnerapi.WriteOptions) error
-	// OfSources are all builds that were begun so, with the source of each.
+	// OfSources returns all builds that were started this way, with the source of each.
 	OfSources(ctx context.Context) (map[runnerapi.Key]runnerapi.Key, error)
 }
 
 const (
-	// buildPause is between two looks at a build that is under way.
+	// buildPause is the interval of checks of a build in progress.
 	buildPause = 3 * time.Second
-	// maxTries bounds how often the same is built again without anybody asking for it.
+	// maxTries bounds how often the same build is repeated without a new request.
 	maxTries = 3
 )
 
 // passing are causes that another run may not meet.
 var passing = []string{"pod_lost", "evicted", "registry_unreachable", string(git.Unreachable), string(git.Timeout)}
 
-// attemptBuilt is attempt for an App whose image is built. What it has come to is in the
-// source's status and in the Jobs of the build, so that any replica goes on.
+// attemptBuilt is like attempt for an App whose image is built. Its progress is in the source's
+// status and in the Jobs of the build, so that any replica can continue.
 func (k *Keeper) attemptBuilt(ctx context.Context, o *object, dryRun bool) (brought, error) {
 	out := brought{revision: o.Status.Revision, objects: o.Status.Objects, build: o.Status.Build}
 	if dryRun || !o.observed() {
@@ -61,8 +61,8 @@ func (k *Keeper) attemptBuilt(ctx context.Context, o *object, dryRun bool) (brou
 	return k.newest(ctx, o, out, "", false)
 }
 
-// newest brings what the ref is at, unless that is known. What is known of a commit whose
-// build has failed is why.
+// newest fetches the commit of the ref, unless it is known. If the build of a known commit has
+// failed, the known result is the reason.
 func (k *Keeper) newest(ctx context.Context, o *object, out brought, known string, dryRun bool) (brought, error) {
 	commit, text, err := k.appText(ctx, o, o.Spec.Ref, known)
 	out.commit = commit
@@ -78,8 +78,8 @@ func (k *Keeper) newest(ctx context.Context, o *object, out brought, known strin
 	return k.bringBuilt(ctx, o, out, text, dryRun)
 }
 
-// goOn looks at the build that is under way, and brings what came of it, whatever was pushed
-// meanwhile: a branch that changes faster than it is built would get nowhere else.
+// goOn checks the build in progress, and brings its result, even if newer commits were pushed.
+// Otherwise a branch that changes faster than its build takes would never be deployed.
 func (k *Keeper) goOn(ctx context.Context, o *object, out brought) (brought, error) {
 	out.commit = out.build.Commit
 	if err := k.see(ctx, o, &out); err != nil || out.building() {
@@ -88,7 +88,7 @@ func (k *Keeper) goOn(ctx context.Context, o *object, out brought) (brought, err
 	_, text, err := k.appText(ctx, o, runnerapi.GitRef{Commit: out.commit}, "")
 	var g *git.Error
 	switch {
-	case errors.As(err, &g) && g.Reason == git.RefMissing: // a server that gives only what a ref is at
+	case errors.As(err, &g) && g.Reason == git.RefMissing: // a server that only serves the newest commit of a ref
 		return k.newest(ctx, o, out, "", false)
 	case err != nil:
 		return out, err
@@ -96,7 +96,7 @@ func (k *Keeper) goOn(ctx context.Context, o *object, out brought) (brought, err
 	return k.bringBuilt(ctx, o, out, text, false)
 }
 
-// appText gets the App's spec as it is with a commit; none for a commit that is known.
+// appText returns the App's spec in a commit; none for a commit that is known.
 func (k *Keeper) appText(ctx context.Context, o *object, ref runnerapi.GitRef, known string) (string, []byte, error) {
 	remote, err := k.remote(ctx, o)
 	if err != nil {
@@ -117,8 +117,8 @@ func (k *Keeper) appText(ctx context.Context, o *object, ref runnerapi.GitRef, k
 	return commit, text, err
 }
 
-// bringBuilt deploys the App with the image of the commit, once that is built. Before it is,
-// all but the image is tried: nothing is built for an App that cannot be.
+// bringBuilt deploys the App with the image of the commit, once that is built. Before that, it
+// tries everything but the image: nothing is built for an App that cannot exist.
 func (k *Keeper) bringBuilt(ctx context.Context, o *object, out brought, text []byte, dryRun bool) (brought, error) {
 	spec, err := decodeApp(o, text)
 	if err != nil {
@@ -142,10 +142,10 @@ func (k *Keeper) bringBuilt(ctx context.Context, o *object, out brought, text []
 	return out, err
 }
 
-// has says whether the image is there.
+// has reports whether the image exists.
 func (out brought) has(o *object, run string) bool { return out.made(o, run) && out.build.Image != "" }
 
-// made says whether the build is the run, or another try of it.
+// made reports whether the build is the run, or another try of it.
 func (out brought) made(o *object, run string) bool {
 	b := out.build
 	return b != nil && b.Key() == o.wire().BuildKey() && (b.Run == run || strings.HasPrefix(b.Run, run+"."))
@@ -153,25 +153,25 @@ func (out brought) made(o *object, run string) bool {
 
 func (out brought) building() bool { return out.build != nil && !out.build.Phase.Ended() }
 
-// runOf names what is built: a commit, and how. The same is not built twice.
+// runOf identifies what is built: a commit, and how. The same is not built twice.
 func runOf(s runnerapi.SourceSpec, commit string) string {
 	text, err := json.Marshal(s.BuildSpec(commit, ""))
 	if err != nil {
-		return commit // strings and numbers: cannot be
+		return commit // strings and numbers: impossible
 	}
 	sum := sha256.Sum256(text)
 	return fmt.Sprintf("%.12s-%s", commit, hex.EncodeToString(sum[:4]))
 }
 
-// tries is how often a run was tried again.
+// tries returns how often a run was repeated.
 func tries(run string) int {
 	_, n, _ := strings.Cut(run, ".")
 	count, _ := strconv.Atoi(n) // 0 for the first
 	return count
 }
 
-// start has the commit built. One that is being built goes on, one that failed is tried again,
-// and a build of anything else ends.
+// start requests the build of the commit. A build of it in progress continues, a failed one is
+// repeated, and a build of anything else ends.
 func (k *Keeper) start(ctx context.Context, o *object, out *brought, run string, dryRun bool) error {
 	before := ""
 	if out.made(o, run) {
@@ -211,7 +211,7 @@ func (k *Keeper) supersede(ctx context.Context, o *object, commit, run string, d
 	return b, inBuild(err)
 }
 
-// inBuild names a field of a build as the source has it.
+// inBuild renames a field of a build to the source's field.
 func inBuild(err error) error {
 	p := &problem.Error{}
 	if !errors.As(err, &p) || p.Field == "" {
@@ -222,7 +222,7 @@ func inBuild(err error) error {
 	return &q
 }
 
-// see looks how far the build is. One that cannot be seen for a moment goes on.
+// see checks the build's progress. A build that is unreadable for a moment continues.
 func (k *Keeper) see(ctx context.Context, o *object, out *brought) error {
 	if k.Builds == nil {
 		return runnerapi.NotSupported("leave build out, and name an image", "this agent builds nothing")
@@ -259,7 +259,7 @@ func buildStatus(b runnerapi.Build, commit string) *runnerapi.SourceBuildStatus 
 	return s
 }
 
-// buildError is why there is no image; nil where there may yet be one.
+// buildError returns why there is no image; nil if there may still be one.
 func buildError(o *object, b runnerapi.SourceBuildStatus) error {
 	f := b.Failure
 	if f == nil {
@@ -279,7 +279,7 @@ func buildError(o *object, b runnerapi.SourceBuildStatus) error {
 	return problem.New(http.StatusUnprocessableEntity, runnerapi.Code(f.Cause), fix, "the build failed: %s: %s", where, f.Message)
 }
 
-// tidy removes a build that its source does not have any more, and remembers the one that it has.
+// tidy removes a build that its source no longer has, and remembers the current one.
 func (k *Keeper) tidy(ctx context.Context, o *object, now *runnerapi.SourceBuildStatus) {
 	if before := o.Status.Build; before != nil && (now == nil || now.Key() != before.Key()) {
 		k.remove(ctx, before.Key())
@@ -296,7 +296,7 @@ func (k *Keeper) tidy(ctx context.Context, o *object, now *runnerapi.SourceBuild
 	k.built[o.key()] = now.Key()
 }
 
-// sweep removes builds that were left behind: of sources that were deleted, or stopped
+// sweep removes builds that were left behind: those of sources that were deleted, or that stopped
 // building, while no agent ran.
 func (k *Keeper) sweep(ctx context.Context) {
 	if k.Builds == nil {
@@ -320,7 +320,7 @@ func (k *Keeper) sweep(ctx context.Context) {
 	}
 }
 
-// orphan says whether a build's source is gone, or builds something else by now.
+// orphan reports whether a build's source is gone, or builds something else by now.
 func (k *Keeper) orphan(ctx context.Context, build, source runnerapi.Key) (bool, error) {
 	api, err := k.client()
 	if err != nil {
@@ -337,8 +337,8 @@ func (k *Keeper) orphan(ctx context.Context, build, source runnerapi.Key) (bool,
 	return err == nil && (o.Spec.Build == nil || o.wire().BuildKey() != build), err
 }
 
-// gone removes the build of a source that was deleted. For one that was deleted while no
-// agent ran, sweep does.
+// gone removes the build of a deleted source. If the source was deleted while no agent ran, sweep
+// does.
 func (k *Keeper) gone(ctx context.Context, key runnerapi.Key) {
 	k.mu.Lock()
 	build, there := k.built[key]

@@ -27,14 +27,14 @@ import (
 
 const (
 	mergePatch = types.MergePatchType
-	// turnedOn is how often a replica that leads looks whether sources were turned on.
+	// turnedOn is how often a leader checks whether sources were enabled.
 	turnedOn = 10 * time.Minute
-	// soon is when what may pass is tried again, unless the interval is shorter.
+	// soon is the delay before a retry after a temporary error, unless the interval is shorter.
 	soon = 30 * time.Second
 	// patience bounds one look at a source.
 	patience = 5 * time.Minute
-	// jitter is by how much of its interval a look may be early or late, so that not all
-	// agents ask a server at once.
+	// jitter is the fraction of its interval by which a look may be early or late, so that not all
+	// agents contact a server at once.
 	jitter = 0.1
 )
 
@@ -59,7 +59,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	return all.Wait()
 }
 
-// awaken waits for a reason to look; false when ctx has ended.
+// awaken waits for a reason to look; it returns false once ctx has ended.
 func (k *Keeper) awaken(ctx context.Context) bool {
 	timer := time.NewTimer(turnedOn)
 	defer timer.Stop()
@@ -72,7 +72,7 @@ func (k *Keeper) awaken(ctx context.Context) bool {
 	return true
 }
 
-// there says whether the cluster has sources and lets the agent see them.
+// there reports whether the cluster has sources and lets the agent see them.
 func (k *Keeper) there(ctx context.Context) bool {
 	for _, r := range k.everywhere() {
 		if _, err := r.List(ctx, metav1.ListOptions{Limit: 1}); err == nil {
@@ -85,7 +85,7 @@ func (k *Keeper) there(ctx context.Context) bool {
 	return false
 }
 
-// everywhere is where sources may be.
+// everywhere returns where sources may be.
 func (k *Keeper) everywhere() []dynamic.ResourceInterface {
 	api, err := k.client()
 	if err != nil {
@@ -102,7 +102,7 @@ func (k *Keeper) everywhere() []dynamic.ResourceInterface {
 	return out
 }
 
-// follow watches sources until this replica does not lead any more.
+// follow watches sources until this replica no longer leads.
 func (k *Keeper) follow(ctx context.Context) {
 	k.Log.Debug().Msg("following Git sources")
 	ctx, cancel := context.WithCancel(ctx)
@@ -170,8 +170,8 @@ func withoutFields(in any) (any, error) {
 	return in, nil
 }
 
-// handler has a source looked at when its spec changed, or somebody asks for that. Changes
-// of its status are our own.
+// handler schedules a look at a source when its spec changed, or when a Runner requests one.
+// Changes of its status are our own.
 func (k *Keeper) handler() cache.ResourceEventHandler {
 	add := func(in any) {
 		if u, ok := in.(*unstructured.Unstructured); ok {
@@ -193,13 +193,13 @@ func (k *Keeper) handler() cache.ResourceEventHandler {
 	}}
 }
 
-// asked is who put a source, by which call, and the call that asked last to look at it.
+// asked returns who put a source, by which call, and the last call that requested a look.
 func asked(u *unstructured.Unstructured) [3]string {
 	a := u.GetAnnotations()
 	return [3]string{a[managed.ChangedBy], a[managed.RequestID], a[managed.Sync]}
 }
 
-// drain looks at sources until the queue is shut down.
+// drain handles sources until the queue is shut down.
 func (k *Keeper) drain(ctx context.Context) {
 	for {
 		key, stopped := k.work.Get()
@@ -215,8 +215,7 @@ func (k *Keeper) drain(ctx context.Context) {
 	}
 }
 
-// look brings one source up to date, and says when to look again; 0 for not before it
-// changes.
+// look updates one source, and returns when to look again; 0 for not before it changes.
 func (k *Keeper) look(ctx context.Context, key runnerapi.Key) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -249,7 +248,7 @@ func (k *Keeper) look(ctx context.Context, key runnerapi.Key) time.Duration {
 	return next
 }
 
-// judge brings a source up to date and says what came of it.
+// judge updates a source and returns the result.
 func (k *Keeper) judge(ctx context.Context, o *object) (runnerapi.SourceStatus, time.Duration) {
 	s := o.Status
 	s.ObservedGeneration, s.ObservedSync = o.Generation, o.sync()
@@ -262,16 +261,16 @@ func (k *Keeper) judge(ctx context.Context, o *object) (runnerapi.SourceStatus, 
 		return s, 0
 	}
 	every, err := o.Spec.Every()
-	if err != nil { // written by somebody else than this agent
+	if err != nil { // not written by this agent
 		every = runnerapi.DefaultSourceInterval
 	}
-	if left := k.notBefore(o, every); left > 0 { // the repository is not asked, only the cluster
+	if left := k.notBefore(o, every); left > 0 { // only the cluster is read, not the repository
 		return k.withHealth(ctx, o, s, left)
 	}
 	out, err := k.attempt(ctx, o, false)
 	k.tidy(ctx, o, out.build)
 	s.Build = out.build
-	if err == nil && out.building() { // the repository is not asked meanwhile
+	if err == nil && out.building() { // the repository is not contacted meanwhile
 		s.Attempted, s.Phase = out.commit, runnerapi.SourceBuilding
 		k.condition(&s, "Unknown", "Building", "commit "+out.commit+" as build "+out.build.Key().String())
 		return s, buildPause
@@ -308,7 +307,7 @@ func (k *Keeper) failed(o *object, s runnerapi.SourceStatus, out brought, err er
 	return s
 }
 
-// again is when to try again after an error.
+// again returns when to retry after an error.
 func (k *Keeper) again(err error, every time.Duration) time.Duration {
 	var g *git.Error
 	p := &problem.Error{}
@@ -333,9 +332,9 @@ func (k *Keeper) condition(s *runnerapi.SourceStatus, status, reason, message st
 	s.Conditions = []runnerapi.SourceCondition{c}
 }
 
-// write puts the status into the cluster.
+// write writes the status into the cluster.
 func write(ctx context.Context, sources dynamic.ResourceInterface, o *object, s runnerapi.SourceStatus) error {
-	// As a whole, so that what is not said any more is gone.
+	// As a whole, so that removed fields disappear.
 	patch, err := json.Marshal([]map[string]any{{"op": "add", "path": "/status", "value": s}})
 	if err != nil {
 		return err
@@ -344,7 +343,7 @@ func write(ctx context.Context, sources dynamic.ResourceInterface, o *object, s 
 	return err
 }
 
-// note leaves a record of what was brought, or why not, in the audit log.
+// note adds a record of what was brought, or why not, to the audit log.
 func (k *Keeper) note(o *object, out brought, e *runnerapi.SourceError) {
 	r := k.record(o, syncSource, o.key(), map[string]string{"commit": out.commit, "url": o.Spec.URL})
 	if e != nil {
@@ -355,7 +354,7 @@ func (k *Keeper) note(o *object, out brought, e *runnerapi.SourceError) {
 	}
 }
 
-// noteBuild leaves one of a build that was begun.
+// noteBuild adds a record of a build that was started.
 func (k *Keeper) noteBuild(o *object, b runnerapi.Build) {
 	if k.Audit != nil {
 		k.Audit(k.record(o, putBuild, runnerapi.Key{Namespace: b.Namespace, Name: b.Name},
@@ -366,7 +365,7 @@ func (k *Keeper) noteBuild(o *object, b runnerapi.Build) {
 func (k *Keeper) record(o *object, command string, key runnerapi.Key, about map[string]string) runnerapi.AuditRecord {
 	arguments, err := json.Marshal(about)
 	if err != nil {
-		arguments = nil // of texts: cannot be
+		arguments = nil // of texts: impossible
 	}
 	return runnerapi.AuditRecord{
 		Time: k.now().UTC(), Runner: o.caller().Runner, RequestID: o.caller().RequestID, Command: command,

@@ -25,7 +25,7 @@ const (
 
 var resource = schema.GroupVersionResource{Group: Group, Version: Version, Resource: Plural}
 
-// object is the custom resource. It travels as unstructured: there are few, and no cache.
+// object is the custom resource. It is handled as unstructured: there are few, and no cache.
 type object struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -58,11 +58,11 @@ func (o *object) write() (*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write source %s: %w", o.key(), err)
 	}
-	unstructured.RemoveNestedField(content, "status") // its subresource's
+	unstructured.RemoveNestedField(content, "status") // the subresource has it
 	return &unstructured.Unstructured{Object: content}, nil
 }
 
-// tree is a value as JSON says it, which alone knows of structs in structs.
+// tree returns a value in its JSON form, since only JSON flattens embedded structs.
 func tree(v any) (content map[string]any, err error) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -73,22 +73,22 @@ func tree(v any) (content map[string]any, err error) {
 
 func (o *object) key() runnerapi.Key { return runnerapi.Key{Namespace: o.Namespace, Name: o.Name} }
 
-// sync is the call that asked last to look at it now.
+// sync returns the last call that requested a look now.
 func (o *object) sync() string { return o.Annotations[managed.Sync] }
 
-// observed says whether the status speaks of the newest spec and sync call, and of a
-// suspension for who put it last.
+// observed reports whether the status describes the newest spec and sync call, and, for a
+// suspension, the last Runner that put the source.
 func (o *object) observed() bool {
 	return o.Status.ObservedGeneration == o.Generation && o.Status.ObservedSync == o.sync() &&
 		(o.Status.Suspension == nil || o.suspendedAsPut())
 }
 
-// caller is who put it: what it brings is done in his name.
+// caller returns the Runner that put the source: what it brings is done in that Runner's name.
 func (o *object) caller() runnerapi.Caller {
 	return runnerapi.Caller{Runner: o.Annotations[managed.ChangedBy], RequestID: o.Annotations[managed.RequestID]}
 }
 
-// wire is the source as a Runner sees it.
+// wire returns the source as a Runner sees it.
 func (o *object) wire() runnerapi.Source {
 	s := runnerapi.Source{
 		Namespace: o.Namespace, Name: o.Name, Generation: o.Generation, CreatedAt: o.CreationTimestamp.Time,

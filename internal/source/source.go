@@ -1,10 +1,10 @@
-// Package source follows Git repositories: an App, or a set of manifests, that is to be in a
-// namespace as a repository has it. What is followed is a custom resource in that namespace,
-// so it outlives the agent; the replica that leads looks at the repositories, two at a time.
+// Package source follows Git repositories: it keeps an App, or a set of manifests, in a namespace
+// as a repository has it. Each followed source is a custom resource in that namespace, so it
+// outlives the agent. The leader checks the repositories, two at a time.
 //
-// Getting files is source/git's business, making manifests of them render's, in a
-// process of its own. What is brought is done by others, in the name of the Runner who put
-// the source and within what the customer's policy allows him at that moment.
+// Package source/git fetches files, and package render turns them into manifests, in a process of
+// its own. Others apply the result, in the name of the Runner that put the source, and within what
+// the cluster owner's policy allows that Runner at that moment.
 package source
 
 import (
@@ -30,8 +30,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// workers is how many sources are looked at at once: each may take what git.DefaultLimits
-// and render.Memory allow.
+// workers is how many sources are handled at once: each may use what git.DefaultLimits and
+// render.Memory allow.
 const workers = 2
 
 // Apps deploys what a source of type app brings.
@@ -42,57 +42,57 @@ type Apps interface {
 
 // Manifests applies what the other types bring.
 type Manifests interface {
-	// Read decodes a stream of manifests, and says of each where in the stream it is.
+	// Read decodes a stream of manifests. where returns an object's place in the stream.
 	Read(r io.Reader) (objects []*unstructured.Unstructured, where func(*unstructured.Unstructured) string, err error)
-	// Apply applies a set. An error says that it was not applied, or not wholly.
+	// Apply applies a set. An error means that it was not applied, or not completely.
 	Apply(ctx context.Context, set Set) error
-	// Get reads how the objects of a source are.
+	// Get returns the state of a source's objects.
 	Get(ctx context.Context, source runnerapi.Key) (runnerapi.ManifestSet, error)
 }
 
-// Set is manifests that belong together.
+// Set is a set of manifests.
 type Set struct {
 	Namespace, Name string
 	Objects         []*unstructured.Unstructured
 	DryRun, Prune   bool
 	Force           bool // take over fields that others have set
-	// Where says where an object is from.
+	// Where returns an object's origin.
 	Where func(*unstructured.Unstructured) string
-	// Admit is asked about each object that is to be applied or deleted.
+	// Admit is called for each object that is to be applied or deleted.
 	Admit func(namespace string, o runnerapi.ObjectIntent) error
-	By    string // who put the source
+	By    string // the Runner that put the source
 }
 
-// Config is what a Keeper needs.
+// Config configures a Keeper.
 type Config struct {
 	REST       *rest.Config
 	Namespace  string   // the agent's own
 	Namespaces []string // the only ones that it may manage; empty for all
 	Apps       Apps
-	Manifests  Manifests // nil where this agent applies none
-	Builds     Builds    // nil where it builds nothing
-	// Decide is the customer's policy. Nil allows all, which is for tests only.
+	Manifests  Manifests // nil if this agent applies none
+	Builds     Builds    // nil if it builds nothing
+	// Decide is the cluster owner's policy. Nil allows all, which is for tests only.
 	Decide func(runnerapi.Intent) error
-	// Audit keeps what was brought. It may be nil.
+	// Audit records what was brought. It may be nil.
 	Audit func(runnerapi.AuditRecord)
-	// Before keeps the record that something is about to be brought, where the policy requires
-	// that; an error says that it must not be brought. It may be nil.
+	// Before stores the record that something is about to be brought, if the policy requires that.
+	// An error means that it must not be brought. It may be nil.
 	Before func(context.Context, runnerapi.AuditRecord) error
-	// Leads says whether this replica follows sources.
+	// Leads reports whether this replica follows sources.
 	Leads func() bool
-	// Heard waits until it is known which Runners are revoked, within bounds. It may be nil.
+	// Heard waits until the revoked Runners are known, within bounds. It may be nil.
 	Heard func(context.Context)
 	// Render is the command that renders; see render.Process.
 	Render []string
-	// Proxy says through what HTTPS goes; nil for nothing.
+	// Proxy returns the proxy for HTTPS; nil means none.
 	Proxy func(*url.URL) (*url.URL, error)
-	// Guard says to which addresses the agent connects for repositories.
+	// Guard decides to which addresses the agent connects for repositories.
 	Guard  egress.Guard
 	Limits git.Limits // git.DefaultLimits when zero
 	Log    zerolog.Logger
 }
 
-// Keeper follows sources, and answers the calls about them.
+// Keeper follows sources, and handles the calls about them.
 type Keeper struct {
 	Config
 	now  func() time.Time
@@ -113,7 +113,7 @@ type api struct {
 
 var _ runnerapi.Sources = (*Keeper)(nil)
 
-// New makes a Keeper. Nothing is loaded or asked before Run or a call.
+// New returns a Keeper. It makes no requests before Run or a call.
 func New(c Config) *Keeper {
 	if c.Limits == (git.Limits{}) {
 		c.Limits = git.DefaultLimits
@@ -121,7 +121,7 @@ func New(c Config) *Keeper {
 	return &Keeper{Config: c, now: time.Now, wake: make(chan struct{}, 1), work: workqueue.NewTypedDelayingQueue[runnerapi.Key]()}
 }
 
-// Wake has a replica that has just begun to lead look whether there is anything to follow.
+// Wake makes a replica that has just become the leader check whether there is anything to follow.
 // It does not block.
 func (k *Keeper) Wake() {
 	select {

@@ -1,13 +1,13 @@
-// Package span makes the spans of our HTTP wires with OpenTelemetry's API alone: without
-// its SDK, and without a global. Where spans go is said by whoever runs a program
-// (internal/tracing); here a call to a server is given a provider, and what comes of that
-// call finds it in its context. No provider, no span, no cost.
+// Package span creates the spans of our HTTP wires with OpenTelemetry's API only: without its SDK,
+// and without a global. The program decides where spans go (internal/tracing). Here, a server call
+// gets a provider, and everything that results from the call finds it in its context. Without a
+// provider there are no spans and no costs.
 //
-// Spans tell what is listed here and nothing else: which call, which verb, which status.
-// No path, query, header, body or error text, as traces leave the machine. This is why it
-// is not otelhttp, which tells of URLs and addresses.
+// Spans contain only what is listed here: which call, which verb, which status. They contain no
+// path, query, header, body or error text, because traces leave the machine. This is why the
+// package does not use otelhttp, which records URLs and addresses.
 //
-// It is a leaf: wires, parties and programs may import it.
+// It is a leaf package: wires, parties and programs may import it.
 package span
 
 import (
@@ -22,17 +22,17 @@ import (
 
 const scope = "github.com/pipeops/pipeops-vm-agent"
 
-// The attributes, by OpenTelemetry's semantic conventions where they have a name for it.
+// The attributes, with the names of OpenTelemetry's semantic conventions where these exist.
 const (
 	keyMethod = attribute.Key("http.request.method")
 	keyStatus = attribute.Key("http.response.status_code")
 	keyError  = attribute.Key("error.type")
 )
 
-// wire is W3C Trace Context. No baggage, which could carry anything.
+// wire is W3C Trace Context. It excludes baggage, which could carry anything.
 var wire propagation.TraceContext
 
-// TraceID is the trace's that the context belongs to, or empty: for log lines.
+// TraceID returns the ID of the context's trace, or an empty string. It is for log lines.
 func TraceID(ctx context.Context) string {
 	if s := trace.SpanContextFromContext(ctx); s.HasTraceID() {
 		return s.TraceID().String()
@@ -40,13 +40,13 @@ func TraceID(ctx context.Context) string {
 	return ""
 }
 
-// Inject tells a server of the trace that the context belongs to, if to any.
+// Inject sends the context's trace, if any, to a server.
 func Inject(ctx context.Context, header http.Header) {
 	wire.Inject(ctx, propagation.HeaderCarrier(header))
 }
 
-// Begin starts a span of our own, the first of its trace unless the context belongs to one.
-// A nil provider makes none.
+// Begin starts a span of our own, the first of its trace unless the context belongs to one. A nil
+// provider creates none.
 func Begin(ctx context.Context, p trace.TracerProvider, name string) (context.Context, func(error)) {
 	if p == nil {
 		return ctx, func(error) {}
@@ -54,15 +54,14 @@ func Begin(ctx context.Context, p trace.TracerProvider, name string) (context.Co
 	ctx, s := p.Tracer(scope).Start(ctx, name)
 	return ctx, func(err error) {
 		if err != nil {
-			s.SetStatus(codes.Error, "") // not the text: it may quote anything
+			s.SetStatus(codes.Error, "") // without the text, which may quote anything
 		}
 		s.End()
 	}
 }
 
-// Served starts the span of a call that has come, under its caller's if that told of one.
-// The function ends it: with what the call turned out to be, and its status. A nil
-// provider makes none.
+// Served starts the span of a received call, as a child of its caller's span if the call carries
+// one. The returned function ends it, with the call's name and status. A nil provider creates none.
 func Served(r *http.Request, p trace.TracerProvider) (*http.Request, func(name string, status int)) {
 	if p == nil {
 		return r, func(string, int) {}
@@ -79,9 +78,8 @@ func Served(r *http.Request, p trace.TracerProvider) (*http.Request, func(name s
 	}
 }
 
-// Calling starts the span of a call that is about to go out, in the trace that the context
-// belongs to and with its provider; if it belongs to none there is no span, and nobody asks
-// for its name.
+// Calling starts the span of an outgoing call, in the context's trace and with its provider. If
+// there is no trace, it starts no span and does not call name.
 func Calling(ctx context.Context, name func() string, verb string, more ...attribute.KeyValue) (context.Context, func(status int, err error)) {
 	parent := trace.SpanFromContext(ctx)
 	if !parent.IsRecording() {
@@ -103,7 +101,7 @@ func Calling(ctx context.Context, name func() string, verb string, more ...attri
 	}
 }
 
-// method is a method of HTTP, or a word for what is none: strangers choose it.
+// method returns an HTTP method, or a fixed word for an unknown one, which any client can send.
 func method(m string) string {
 	switch m {
 	case http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPost, http.MethodPatch, http.MethodDelete, http.MethodOptions:
@@ -112,13 +110,13 @@ func method(m string) string {
 	return "_OTHER"
 }
 
-// Later is a trace that goes on after the call has been answered that it came with.
+// Later is a trace that continues after its call has been answered.
 type Later struct {
 	provider trace.TracerProvider
 	parent   trace.SpanContext
 }
 
-// ToGoOn is the trace that the context belongs to, if it is one that is made here.
+// ToGoOn returns the context's trace if it is recorded here.
 func ToGoOn(ctx context.Context) (Later, bool) {
 	s := trace.SpanFromContext(ctx)
 	return Later{s.TracerProvider(), s.SpanContext()}, s.IsRecording()

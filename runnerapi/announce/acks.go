@@ -7,31 +7,31 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// ackWithin is how soon what was handled is acknowledged: what a reader that dies has handled
-// by then comes again.
+// ackWithin is how soon a handled message is acknowledged. If a reader dies, what it handled within
+// that time is delivered again.
 const ackWithin = 20 * time.Millisecond
 
-// acks acknowledges several messages at once: to RabbitMQ each acknowledgement is a frame to
-// read and an entry in the log of a quorum queue. Messages are handled in their order.
+// acks acknowledges several messages at once. For RabbitMQ, each acknowledgement is a frame to read
+// and an entry in the log of a quorum queue. Messages are handled in order.
 type acks struct {
 	most int
 
 	mu    sync.Mutex
 	at    amqp.Acknowledger
-	last  uint64 // of the handled, by its tag
-	count int    // handled and not acknowledged
+	last  uint64 // the tag of the last handled message
+	count int    // handled and not yet acknowledged
 	soon  *time.Timer
-	err   error // of what nobody waited for
+	err   error // of the acknowledgement that a timer sent
 }
 
 func newAcks(prefetch int) *acks {
-	a := &acks{most: max(prefetch/2, 1)} // the other half is on its way meanwhile
+	a := &acks{most: max(prefetch/2, 1)} // the other half is delivered in the meantime
 	a.soon = time.AfterFunc(ackWithin, func() { _ = a.flush() })
 	a.soon.Stop()
 	return a
 }
 
-// handled has a message acknowledged soon.
+// handled schedules a message's acknowledgement.
 func (a *acks) handled(d *amqp.Delivery) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -45,7 +45,7 @@ func (a *acks) handled(d *amqp.Delivery) error {
 	return a.err
 }
 
-// reject has a message dead-lettered, which those before it are not.
+// reject dead-letters a message, after it has acknowledged those before it.
 func (a *acks) reject(d *amqp.Delivery) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -55,7 +55,7 @@ func (a *acks) reject(d *amqp.Delivery) error {
 	return settle(d.Nack(false, false))
 }
 
-// flush acknowledges what was handled now.
+// flush acknowledges now what was handled.
 func (a *acks) flush() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

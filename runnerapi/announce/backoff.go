@@ -13,17 +13,16 @@ import (
 const (
 	firstPause = 200 * time.Millisecond
 	maxPause   = 5 * time.Second
-	// refusedPause is the most while nobody listens at the address: asking again costs
-	// whoever is not there nothing, and what waits goes out soon after a broker is back.
+	// refusedPause is the longest pause while no process listens at the address. A retry then costs
+	// no server anything, and waiting announcements go out soon after a broker is back.
 	refusedPause = 300 * time.Millisecond
-	// stablePeriod is how long a connection must have lasted to start over with
-	// short pauses.
+	// stablePeriod is how long a connection must last before pauses start over short.
 	stablePeriod = 20 * time.Second
 )
 
 func newBackoff() *backoff.ExponentialBackOff { return retry.Backoff(firstPause, maxPause) }
 
-// nextPause is the next pause, by what went wrong.
+// nextPause returns the next pause, which depends on the error.
 func nextPause(wait *backoff.ExponentialBackOff, err error) time.Duration {
 	pause := wait.NextBackOff()
 	if errors.Is(err, syscall.ECONNREFUSED) {

@@ -2,8 +2,8 @@ package announce
 
 import "time"
 
-// Clone is somebody who was seen with an agent's identity and is not it: a copy of
-// its Secret or state directory, or of the machine or the cluster as a whole.
+// Clone is another holder of an agent's identity: a copy of the agent's Secret or state directory,
+// or of the whole machine or cluster.
 type Clone struct {
 	// ClusterUID is that of the cluster that the copy is in. Empty when it says that it
 	// is in the agent's own: then machine and cluster were copied as a whole, and which

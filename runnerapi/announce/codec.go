@@ -19,19 +19,19 @@ const ContentType = cloudevents.ApplicationCloudEventsJSON
 // MaxEventSize is the largest encoded event that is sent or accepted.
 const MaxEventSize = 256 << 10
 
-// The CloudEvents extension attributes. The sequence is a string because the
-// integers of CloudEvents have 32 bits.
+// The CloudEvents extension attributes. The sequence is a string because CloudEvents integers have
+// 32 bits.
 const (
 	extAgentID  = "agentid"
 	extSequence = "sequence"
 )
 
-// typePattern lets types in that are newer than this code: whoever does not know
-// one skips it, which keeps an old Runner working with a new control plane.
+// typePattern accepts types that are newer than this code. A reader skips the types that it does
+// not know, so an old Runner works with a new control plane.
 var typePattern = regexp.MustCompile(`^(agent|app)\.[a-z]{1,40}$`)
 
-// FieldError is why an encoded event was refused. It names the attribute at fault
-// and never quotes the data.
+// FieldError reports why an encoded event was refused. It names the attribute at fault and never
+// quotes the data.
 type FieldError struct {
 	Field  string
 	Reason string
@@ -48,7 +48,7 @@ func fieldErr(field, format string, args ...any) error {
 	return &FieldError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }
 
-// Encode writes the event as CloudEvents 1.0 structured JSON.
+// Encode returns the event as CloudEvents 1.0 structured JSON.
 func (e *Event) Encode() ([]byte, error) {
 	if err := e.validate(); err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func (e *Event) Encode() ([]byte, error) {
 	return body, nil
 }
 
-// Encoded is an event as it goes over the wire, with what its way depends on.
+// Encoded is an encoded event with what its routing depends on.
 type Encoded struct {
 	ID      string
 	Type    Type
@@ -87,17 +87,17 @@ type Encoded struct {
 	Body    []byte
 }
 
-// Encoded encodes the event.
+// Encoded returns the event in encoded form.
 func (e *Event) Encoded() (Encoded, error) {
 	body, err := e.Encode()
 	return Encoded{ID: e.ID, Type: e.Type, AgentID: e.AgentID, Time: e.Time, Runners: e.Runners, Body: body}, err
 }
 
-// ofEvents bounds what the values of an event take.
+// ofEvents bounds the memory that the decoded values of an event take.
 var ofEvents = bounded.Of(MaxEventSize)
 
-// Decode reads what Encode wrote. Attributes and data fields that it does not
-// know are skipped; anything missing or malformed is a [FieldError].
+// Decode decodes what Encode wrote. It skips unknown attributes and data fields. It returns a
+// [FieldError] for anything missing or malformed.
 func Decode(body []byte) (Event, error) {
 	if len(body) > MaxEventSize {
 		return Event{}, fieldErr("", "has %d bytes, at most %d are allowed", len(body), MaxEventSize)
@@ -114,7 +114,7 @@ func Decode(body []byte) (Event, error) {
 		Type:   Type(ce.Type()),
 		Source: ce.Source(),
 		Time:   ce.Time(),
-		Data:   bytes.TrimSpace(ce.Data()), // with the space before it, as the library has it
+		Data:   bytes.TrimSpace(ce.Data()), // without the space that the library keeps before it
 	}
 	var err error
 	if e.AgentID, err = extension(&ce, extAgentID); err != nil {
@@ -129,9 +129,8 @@ func Decode(body []byte) (Event, error) {
 	return e, nil
 }
 
-// precheck refuses what the CloudEvents library is lenient about or trips over:
-// text that is not JSON, the older version 0.3, and base64 data, which this wire
-// does not use.
+// precheck refuses input that the CloudEvents library accepts or mishandles: text that is not JSON,
+// the older version 0.3, and base64 data, which this wire does not use.
 func precheck(body []byte) error {
 	var fields map[string]json.RawMessage
 	if err := ofEvents.JSON(body, &fields); err != nil {

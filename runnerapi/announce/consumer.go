@@ -12,29 +12,28 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
-// ConsumerConfig says what to consume from where.
+// ConsumerConfig configures a Consumer.
 type ConsumerConfig struct {
 	Config
 	Queue Queue
 	// Prefetch is how many messages the broker sends ahead. 0 means 64.
 	Prefetch int
-	// Gather is how long RunBatches lets pass from one batch to the next, so that what comes one by one in quick
-	// succession is handled together, too. What comes later than that after another does not wait, nor does a
-	// batch of Prefetch. The least is a millisecond.
+	// Gather is the time from one batch of RunBatches to the next, so that events in quick
+	// succession are handled together. An event that comes later after another does not wait, and
+	// neither does a batch of Prefetch events. The minimum is a millisecond.
 	Gather time.Duration
-	// Ready is called, if set, whenever the queue is bound and consumed, after a
-	// reconnection too: from then on nothing is missed. Where another consumer has the
-	// queue, or RabbitMQ has not noticed yet that one has gone, it comes when that has
-	// ended. It must not block.
+	// Ready is called, if set, whenever the queue is bound and consumed, also after a reconnection:
+	// from then on no event is missed. If another consumer has the queue, or RabbitMQ has not yet
+	// noticed that one has gone, Ready is called once that one has ended. It must not block.
 	Ready func()
 }
 
-// Handler is given one event at a time, in the order of the queue. An event may
-// come more than once. An error other than [Permanent] has it tried again.
+// Handler receives one event at a time, in the order of the queue. It may receive an event more
+// than once. If it returns an error other than a [Permanent] one, the event is retried.
 type Handler func(context.Context, Event) error
 
-// Permanent marks a handler's error as one that trying again will not help: the
-// event is dead-lettered at once.
+// Permanent marks a handler's error as one that a retry cannot fix: the event is dead-lettered at
+// once.
 func Permanent(err error) error { return &permanentError{err} }
 
 type permanentError struct{ err error }
@@ -42,7 +41,7 @@ type permanentError struct{ err error }
 func (e *permanentError) Error() string { return e.err.Error() }
 func (e *permanentError) Unwrap() error { return e.err }
 
-// handlerAttempts and the backoff between them make up about half a minute.
+// handlerAttempts and the backoff between them add up to about half a minute.
 const handlerAttempts = 10
 
 // Consumer reads a queue of announcements.
@@ -51,7 +50,7 @@ type Consumer struct {
 	link *link
 }
 
-// NewConsumer checks the configuration. It connects when Run is called.
+// NewConsumer returns a consumer after it has checked the configuration. Run connects.
 func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
 	if cfg.Queue.Name == "" {
 		return nil, errors.New("consumer: the queue has no name")
@@ -69,11 +68,11 @@ func NewConsumer(cfg ConsumerConfig) (*Consumer, error) {
 	return &Consumer{cfg: cfg, link: l}, nil
 }
 
-// Status tells how the connection stands.
+// Status returns the state of the connection.
 func (c *Consumer) Status() Status { return c.link.Status() }
 
-// Run consumes until the context ends, and returns its cause. It reconnects for
-// as long as it takes.
+// Run consumes until the context ends, and returns the context's cause. It reconnects without
+// limit.
 func (c *Consumer) Run(ctx context.Context, handler Handler) error {
 	return c.run(ctx, func(ctx context.Context, sub *subscription) error { return c.consume(ctx, sub, handler) })
 }
@@ -93,12 +92,12 @@ func (c *Consumer) run(ctx context.Context, consume func(context.Context, *subsc
 	})
 }
 
-// subscription is a queue being consumed on a channel.
+// subscription is the consumption of a queue on a channel.
 type subscription struct {
 	deliveries <-chan amqp.Delivery
 	closed     <-chan *amqp.Error
 	acks       *acks
-	// standby is so until something comes, if somebody else consumed the queue before.
+	// standby is true until a message arrives, if another consumer had the queue before.
 	standby bool
 }
 
@@ -126,7 +125,7 @@ func (c *Consumer) subscribe(ctx context.Context, conn *connection) (*subscripti
 }
 
 func (c *Consumer) consume(ctx context.Context, sub *subscription, handler Handler) error {
-	defer func() { _ = sub.acks.flush() }() // else it comes again
+	defer func() { _ = sub.acks.flush() }() // otherwise it is delivered again
 	for {
 		select {
 		case <-ctx.Done():
@@ -143,7 +142,7 @@ func (c *Consumer) consume(ctx context.Context, sub *subscription, handler Handl
 	}
 }
 
-// itsTurn notes that the queue is ours: RabbitMQ says it by nothing but what it sends.
+// itsTurn records that the queue is now ours. RabbitMQ signals this only by its first delivery.
 func (c *Consumer) itsTurn(sub *subscription) {
 	if sub.standby {
 		sub.standby = false
@@ -151,21 +150,21 @@ func (c *Consumer) itsTurn(sub *subscription) {
 	}
 }
 
-// ended explains why there are no more deliveries.
+// ended returns the reason why there are no more deliveries.
 func (c *Consumer) ended(closed <-chan *amqp.Error) error {
 	select {
 	case reason := <-closed:
 		return channelError(reason)
 	default:
-		// Only the consumer was cancelled: that is how a broker says that the queue
-		// was deleted or has a new leader.
+		// Only the consumer was cancelled, which is how a broker reports that the queue was deleted
+		// or has a new leader.
 		return &BrokerError{Op: "consume queue " + c.cfg.Queue.Name, Code: CodeLost,
 			Err: errors.New("the broker cancelled it"), Fix: "it is tried again"}
 	}
 }
 
-// deliver has one message handled and settles it. Only the loss of the channel is
-// an error.
+// deliver passes one message to the handler and settles it. Only the loss of the channel is an
+// error.
 func (c *Consumer) deliver(ctx context.Context, sub *subscription, d *amqp.Delivery, handler Handler) error {
 	event, err := c.decode(d)
 	if err != nil {
@@ -177,7 +176,7 @@ func (c *Consumer) deliver(ctx context.Context, sub *subscription, d *amqp.Deliv
 	case err == nil:
 		return sub.acks.handled(d)
 	case ctx.Err() != nil:
-		return context.Cause(ctx) // unsettled, so it comes again
+		return context.Cause(ctx) // unsettled, so it is delivered again
 	default:
 		c.log(zerolog.ErrorLevel, d).Err(err).Msg("announcement could not be handled, dead-lettered")
 		return sub.acks.reject(d)
@@ -195,8 +194,8 @@ func (c *Consumer) decode(d *amqp.Delivery) (Event, error) {
 	return event, nil
 }
 
-// handle tries again in place instead of giving the message back: what is given
-// back comes after the messages that were sent ahead, out of order.
+// handle retries in place and does not return the message to the queue: a returned message would
+// arrive out of order, behind the prefetched ones.
 func (c *Consumer) handle(ctx context.Context, event Event, handler Handler) error {
 	wait := newBackoff()
 	for attempt := 1; ; attempt++ {
@@ -218,7 +217,7 @@ func (c *Consumer) handle(ctx context.Context, event Event, handler Handler) err
 	}
 }
 
-// log never shows the body: it may hold what its sender should not have put there.
+// log never logs the body, which may hold what its sender should not have put there.
 func (c *Consumer) log(level zerolog.Level, d *amqp.Delivery) *zerolog.Event {
 	return c.link.log.WithLevel(level).Str("queue", c.cfg.Queue.Name).
 		Str("message", clip(d.MessageId)).Str("key", clip(d.RoutingKey)).Int("bytes", len(d.Body))

@@ -14,9 +14,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/retry"
 )
 
-// DeadLetter is a message that a queue's reader could not take, or not in time. What
-// it says of itself may be anybody's word: Genuine says whether it is the control
-// plane's.
+// DeadLetter is a message that a queue's reader could not handle, or not in time. Any client may
+// have written its content: Genuine reports whether the control plane did.
 type DeadLetter struct {
 	// ID is the event's, or made from the body where that is no event.
 	ID       string `json:"id"`
@@ -37,13 +36,14 @@ type DeadLetter struct {
 	Bytes  int       `json:"bytes"`
 }
 
-// DeadLetters reads what died. It needs the control plane's user.
+// DeadLetters reads dead letters. It needs the control plane's user.
 type DeadLetters struct {
 	cfg  Config
 	link *link
 }
 
-// NewDeadLetters checks the configuration. Each call connects anew.
+// NewDeadLetters returns a DeadLetters after it has checked the configuration. Each call connects
+// anew.
 func NewDeadLetters(cfg Config) (*DeadLetters, error) {
 	if cfg.Name == "" {
 		cfg.Name = "pipeops dead letters"
@@ -55,8 +55,8 @@ func NewDeadLetters(cfg Config) (*DeadLetters, error) {
 	return &DeadLetters{cfg: cfg, link: l}, nil
 }
 
-// List shows the first of the dead letters, in order, and says how many there are. All
-// of them stay.
+// List returns the first dead letters, in order, and the number of all. All of them stay in the
+// queue.
 func (d *DeadLetters) List(ctx context.Context, limit int) (letters []DeadLetter, total int, err error) {
 	total, err = d.with(ctx, func(at *reading) error {
 		return d.each(ctx, at, limit, func(_ *amqp.Delivery, l DeadLetter) error {
@@ -68,12 +68,12 @@ func (d *DeadLetters) List(ctx context.Context, limit int) (letters []DeadLetter
 	return letters, total, err
 }
 
-// Count says how many dead letters there are.
+// Count returns the number of dead letters.
 func (d *DeadLetters) Count(ctx context.Context) (int, error) {
 	return d.with(ctx, func(*reading) error { return nil })
 }
 
-// Drop removes those that are chosen.
+// Drop removes the chosen dead letters.
 func (d *DeadLetters) Drop(ctx context.Context, chosen func(DeadLetter) bool) (dropped []DeadLetter, err error) {
 	_, err = d.with(ctx, func(at *reading) error {
 		return d.each(ctx, at, deadQueueMaxLength, func(m *amqp.Delivery, l DeadLetter) error {
@@ -87,29 +87,29 @@ func (d *DeadLetters) Drop(ctx context.Context, chosen func(DeadLetter) bool) (d
 	return dropped, err
 }
 
-// reading is a look at the dead letters.
+// reading is one pass over the dead letters.
 type reading struct {
 	conn  *connection
 	ch    *amqp.Channel
-	total int // letters there were at the beginning
-	// held were read, settled are gone of them.
+	total int // the letters at the beginning
+	// held counts the letters that were read, settled those of them that were removed.
 	held, settled int
 }
 
-// settle takes a letter from the queue for good.
+// settle removes a letter from the queue for good.
 func (r *reading) settle(m *amqp.Delivery) error {
 	r.settled++
 	return settle(m.Ack(false))
 }
 
-// hasQueue asks on a channel of its own, which a no ends.
+// hasQueue checks for a queue on a channel of its own, which the broker closes if there is none.
 func (r *reading) hasQueue(ctx context.Context, name string) (bool, error) {
 	defer r.conn.bound(ctx)()
 	ch, err := r.conn.Channel()
 	if err != nil {
 		return false, fmt.Errorf("open a channel: %w", err)
 	}
-	defer func() { _ = ch.Close() }() // it is closed already when the queue is missing
+	defer func() { _ = ch.Close() }() // already closed if the queue is missing
 	_, err = ch.QueueDeclarePassive(name, true, false, false, false, nil)
 	if missing := (*amqp.Error)(nil); errors.As(err, &missing) && missing.Code == amqp.NotFound {
 		return false, nil
@@ -117,8 +117,8 @@ func (r *reading) hasQueue(ctx context.Context, name string) (bool, error) {
 	return err == nil, err
 }
 
-// with has the dead letters read on a connection of its own, and answers how many there
-// are. What is not settled then goes back.
+// with calls read on a connection of its own and returns the number of dead letters. Letters that
+// read does not settle then return to the queue.
 func (d *DeadLetters) with(ctx context.Context, read func(*reading) error) (total int, err error) {
 	conn, err := d.connect(ctx)
 	if err != nil {
@@ -133,7 +133,7 @@ func (d *DeadLetters) with(ctx context.Context, read func(*reading) error) (tota
 	return total, withBroker(err, conn.addr)
 }
 
-// each shows the dead letters, at most so many.
+// each calls show for at most limit dead letters.
 func (d *DeadLetters) each(ctx context.Context, at *reading, limit int, show func(*amqp.Delivery, DeadLetter) error) error {
 	for range min(at.total, limit) {
 		m, ok, err := at.get(ctx)
@@ -141,7 +141,7 @@ func (d *DeadLetters) each(ctx context.Context, at *reading, limit int, show fun
 			return err
 		}
 		if !ok {
-			break // somebody else reads them too
+			break // another reader has some of them
 		}
 		at.held++
 		if err := show(&m, d.letter(&m)); err != nil {
@@ -151,8 +151,8 @@ func (d *DeadLetters) each(ctx context.Context, at *reading, limit int, show fun
 	return nil
 }
 
-// giveBack returns what is not settled, and waits until the broker has put it back:
-// whoever looks next is to see all. The end of the connection returns it too, in time.
+// giveBack returns the unsettled letters and waits until the broker has requeued them, so that the
+// next reader sees all. Closing the connection also returns them, but later.
 func (r *reading) giveBack(ctx context.Context) {
 	if r.held == 0 || r.ch.IsClosed() {
 		return
@@ -170,7 +170,7 @@ func (r *reading) giveBack(ctx context.Context) {
 	}
 }
 
-// connect takes the first broker that answers.
+// connect connects to the first broker that responds.
 func (d *DeadLetters) connect(ctx context.Context) (*connection, error) {
 	var errs []error
 	for i := range d.link.brokers {
@@ -228,7 +228,7 @@ func (d *DeadLetters) letter(m *amqp.Delivery) DeadLetter {
 	return l
 }
 
-// died reads RabbitMQ's record of deaths: the last is the first in the list.
+// died reads RabbitMQ's record of deaths, which lists the last death first.
 func (l *DeadLetter) died(headers amqp.Table) {
 	deaths, _ := headers["x-death"].([]any)
 	for i, death := range deaths {
@@ -247,7 +247,7 @@ func (l *DeadLetter) died(headers amqp.Table) {
 	l.Queue, l.Reason = clip(l.Queue), clip(l.Reason)
 }
 
-// Chosen chooses dead letters by their IDs; without any it chooses all.
+// Chosen returns a filter that selects dead letters by ID; without IDs it selects all.
 func Chosen(ids ...string) func(DeadLetter) bool {
 	return func(l DeadLetter) bool { return len(ids) == 0 || slices.Contains(ids, l.ID) }
 }

@@ -11,17 +11,17 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// ErrNotGenuine is why a dead letter is not sent again.
+// ErrNotGenuine is the reason for not resending a dead letter.
 var ErrNotGenuine = errors.New("the control plane did not write it; drop it")
 
-// maxAgain bounds what is held in memory to be sent again.
+// maxAgain bounds how many letters are held in memory for resending.
 const maxAgain = 64 << 20
 
 var errNextTime = errors.New("too much for one time; ask once more")
 
-// Requeue sends those that are chosen to the Runners that they died with, and to nobody
-// else, those of an agent in order. One that cannot go there stays; why is in failed, by
-// ID. Readers get them after what was announced since.
+// Requeue sends the chosen dead letters only to the Runners in whose queues they died, and keeps
+// the order of each agent's letters. A letter that cannot be sent stays; failed has the reason, by
+// ID. Readers receive them after announcements that were published since.
 func (d *DeadLetters) Requeue(ctx context.Context, chosen func(DeadLetter) bool) (sent []DeadLetter, failed map[string]error, err error) {
 	failed = map[string]error{}
 	ctx, giveUp := context.WithCancelCause(ctx)
@@ -58,8 +58,8 @@ type picked struct {
 	message amqp.Delivery
 }
 
-// pick reads those that are chosen. The broker hands out what was looked at before in
-// another order than it died in.
+// pick reads the chosen letters. The broker redelivers letters that were read before in another
+// order than they died in.
 func (d *DeadLetters) pick(ctx context.Context, at *reading, chosen func(DeadLetter) bool, failed map[string]error) ([]picked, error) {
 	var list []picked
 	size := 0
@@ -77,7 +77,7 @@ func (d *DeadLetters) pick(ctx context.Context, at *reading, chosen func(DeadLet
 	return list, err
 }
 
-// compare puts the events of an agent in order, and all else by when it died.
+// compare orders the events of one agent by sequence, and all others by time of death.
 func (l DeadLetter) compare(other DeadLetter) int {
 	if l.AgentID != "" && l.AgentID == other.AgentID {
 		return cmp.Compare(l.Sequence, other.Sequence)
@@ -85,10 +85,10 @@ func (l DeadLetter) compare(other DeadLetter) int {
 	return cmp.Or(l.At.Compare(other.At), cmp.Compare(l.AgentID, other.AgentID), cmp.Compare(l.ID, other.ID))
 }
 
-// confirming makes a session of a channel. The loss of the channel ends the context.
+// confirming turns a channel into a session. The loss of the channel ends the context.
 func confirming(ctx context.Context, ch *amqp.Channel, giveUp context.CancelCauseFunc) (*session, error) {
 	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
-	go func() { giveUp(channelError(<-closed)) }() // ends with the connection, which each closes
+	go func() { giveUp(channelError(<-closed)) }() // ends with the connection, which the caller closes
 	if err := ch.Confirm(false); err != nil {
 		return nil, fmt.Errorf("switch to publisher confirms: %w", err)
 	}
@@ -98,9 +98,9 @@ func confirming(ctx context.Context, ch *amqp.Channel, giveUp context.CancelCaus
 	}, nil
 }
 
-// again has one message go to the Runner in whose queue it died, and waits until it is
-// there. It goes the way that all announcements go: the timeline, which has it, gets it
-// once more. Without the default exchange nobody needs a right to write to any queue.
+// again sends one message to the Runner in whose queue it died, and waits until it has arrived. The
+// message takes the path of all announcements, so the timeline, which has it, receives it once
+// more. This avoids the default exchange, so no user needs the right to write to any queue.
 func again(ctx context.Context, at *reading, s *session, m *amqp.Delivery, l DeadLetter) error {
 	runner, isRunners := strings.CutPrefix(l.Queue, runnerQueuePrefix)
 	switch {
@@ -119,7 +119,7 @@ func again(ctx context.Context, at *reading, s *session, m *amqp.Delivery, l Dea
 		e.Runners = []string{runner}
 	}
 	p := e.message(nil)
-	for _, name := range []string{headerSeal, "x-death"} { // no others: they may be anybody's
+	for _, name := range []string{headerSeal, "x-death"} { // only these: any client may have set others
 		if v, ok := m.Headers[name]; ok {
 			p.Headers[name] = v
 		}

@@ -17,19 +17,19 @@ import (
 )
 
 const (
-	// refreshEvery is how often a directory is compared with the control plane
-	// although it hears all events; refreshAlone is how often while it hears none, for
-	// want of a broker or because another reads its queue.
+	// refreshEvery is how often a directory is compared with the control plane although it receives
+	// all events. refreshAlone applies while it receives none, because there is no broker or
+	// another consumer has its queue.
 	refreshEvery = 5 * time.Minute
 	refreshAlone = 15 * time.Second
-	// refreshPause keeps a stream of gaps from becoming a stream of snapshots.
+	// refreshPause keeps a series of gaps from causing a series of snapshots.
 	refreshPause = time.Second
 )
 
 // ErrUnknownAgent is returned for an agent that the directory does not know.
 var ErrUnknownAgent = errors.New("unknown agent")
 
-// AmbiguousError is returned for a name that several agents have.
+// AmbiguousError is returned for a name that several agents share.
 type AmbiguousError struct {
 	Name string
 	IDs  []string
@@ -39,44 +39,45 @@ func (e *AmbiguousError) Error() string {
 	return fmt.Sprintf("agent name %q is not unique: use one of the IDs %s", e.Name, strings.Join(e.IDs, ", "))
 }
 
-// DirectoryConfig says what a directory is fed with.
+// DirectoryConfig configures a Directory.
 type DirectoryConfig struct {
-	// Snapshot returns all agents as of now, as [SnapshotClient.Agents] does.
+	// Snapshot returns all current agents, as [SnapshotClient.Agents] does.
 	Snapshot func(context.Context) ([]Agent, error)
-	// Events is the queue to hear changes from. Nil means snapshots alone.
+	// Events is the queue of changes. Nil means that only snapshots are used.
 	Events *ConsumerConfig
 	Log    zerolog.Logger
 }
 
-// Directory is a Runner's view of all agents, in memory. It is as fresh as the
-// last event; where events were missed it asks for a snapshot. It goes on with
-// what it knows while the broker or the control plane is away.
+// Directory is a Runner's view of all agents, in memory. It is as fresh as the last event, and
+// requests a snapshot after missed events. While the broker or the control plane is away it keeps
+// what it has.
 type Directory struct {
 	snapshot func(context.Context) ([]Agent, error)
 	consumer *Consumer
 	log      zerolog.Logger
-	wanted   chan struct{} // a snapshot is wanted; holds at most one wish
+	wanted   chan struct{} // requests a snapshot; holds at most one request
 	synced   chan struct{} // closed after the first snapshot
 
 	mu      sync.Mutex
 	entries map[string]entry
-	// removed remembers the sequence of removed agents, against late events, until
-	// a snapshot has confirmed the removal.
+	// removed holds the sequence number of removed agents, to reject late events, until a snapshot
+	// has confirmed the removal.
 	removed map[string]entry
-	// asOf is when the last snapshot was asked for: an agent that is not in it was not
-	// there, whatever older announcements say.
+	// asOf is when the last snapshot was requested. An agent that it does not list did not exist
+	// then, even if older announcements mention it.
 	asOf     time.Time
 	clock    uint64 // counts changes
 	watchers map[*watcher]struct{}
 }
 
-// entry is an agent and when, by the directory's own clock, it last changed.
+// entry is an agent and the time of its last change, by the directory's own clock.
 type entry struct {
 	agent   Agent
 	touched uint64
 }
 
-// NewDirectory checks the configuration. It is empty until Run runs.
+// NewDirectory returns a directory after it has checked the configuration. The directory is empty
+// until Run runs.
 func NewDirectory(cfg DirectoryConfig) (*Directory, error) {
 	if cfg.Snapshot == nil {
 		return nil, errors.New("directory: no snapshot function was given")
@@ -107,7 +108,7 @@ func NewDirectory(cfg DirectoryConfig) (*Directory, error) {
 	return d, nil
 }
 
-// Run keeps the directory until the context ends, and returns its cause.
+// Run maintains the directory until the context ends, and returns the context's cause.
 func (d *Directory) Run(ctx context.Context) error {
 	var consuming sync.WaitGroup
 	defer consuming.Wait()
@@ -121,8 +122,7 @@ func (d *Directory) Run(ctx context.Context) error {
 			continue
 		}
 		wait.Reset()
-		// Events of a time before the first snapshot would only show what is long
-		// over, so nothing is consumed before it.
+		// Events from before the first snapshot are outdated, so consumption starts after it.
 		if d.firstSync() && d.consumer != nil {
 			consuming.Go(func() { _ = d.consumer.Run(ctx, d.Handle) }) // ends with ctx only
 		}
@@ -132,8 +132,8 @@ func (d *Directory) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// idle waits until a snapshot is due or wanted. When it is due is asked again and again: what
-// is heard may end while it waits.
+// idle waits until a snapshot is due or requested. It computes again and again when one is due: the
+// events may stop while it waits.
 func (d *Directory) idle(ctx context.Context) {
 	began := time.Now()
 	tick := time.NewTicker(refreshAlone)
@@ -162,7 +162,7 @@ func (d *Directory) refreshInterval() time.Duration {
 	return refreshEvery
 }
 
-// Refresh asks for a snapshot soon. Many calls at once make one.
+// Refresh requests a snapshot soon. Many calls at once result in one snapshot.
 func (d *Directory) Refresh() {
 	select {
 	case d.wanted <- struct{}{}:
@@ -180,7 +180,7 @@ func (d *Directory) firstSync() bool {
 	}
 }
 
-// Synced tells whether the directory has been complete once.
+// Synced reports whether the directory has been complete once.
 func (d *Directory) Synced() bool {
 	select {
 	case <-d.synced:
@@ -190,7 +190,7 @@ func (d *Directory) Synced() bool {
 	}
 }
 
-// WaitSynced returns when the directory has been complete once.
+// WaitSynced waits until the directory has been complete once.
 func (d *Directory) WaitSynced(ctx context.Context) error {
 	select {
 	case <-d.synced:
@@ -200,7 +200,7 @@ func (d *Directory) WaitSynced(ctx context.Context) error {
 	}
 }
 
-// Events tells how the connection to the broker stands.
+// Events returns the state of the connection to the broker.
 func (d *Directory) Events() Status {
 	if d.consumer == nil {
 		return Status{Err: errors.New("no broker is configured")}
@@ -208,7 +208,7 @@ func (d *Directory) Events() Status {
 	return d.consumer.Status()
 }
 
-// List returns all agents by name, then ID.
+// List returns all agents, ordered by name and then by ID.
 func (d *Directory) List() []Agent {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -226,7 +226,7 @@ func (d *Directory) list() []Agent {
 	return agents
 }
 
-// Get finds an agent by its ID, or by its name if only one has it.
+// Get returns an agent by its ID, or by its name if only one agent has it.
 func (d *Directory) Get(idOrName string) (Agent, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -236,7 +236,7 @@ func (d *Directory) Get(idOrName string) (Agent, error) {
 	return findAgent(d.list(), idOrName)
 }
 
-// findAgent finds an agent in a list by its ID, or by its name if only one has it.
+// findAgent returns an agent of a list by its ID, or by its name if only one agent has it.
 func findAgent(agents []Agent, idOrName string) (Agent, error) {
 	var named []Agent
 	for _, a := range agents {

@@ -1,12 +1,12 @@
-// Package announce is the wire between the control plane and its Runners that
-// says which agents there are and what happens to them: announcements over
-// RabbitMQ (CloudEvents on a topic exchange) plus the snapshot over HTTPS that a
-// Runner starts from. The control plane's own consumers read the same exchange.
+// Package announce is the wire between the control plane and its Runners about which agents exist
+// and what happens to them. It consists of announcements over RabbitMQ (CloudEvents on a topic
+// exchange) and the snapshot over HTTPS from which a Runner starts. The control plane's own
+// consumers read the same exchange.
 //
-// Both ends are here: [Publisher] and [SnapshotHandler] for the control plane,
-// [Consumer], [SnapshotClient] and [Directory] for whoever listens.
+// Both ends are here: [Publisher] and [SnapshotHandler] for the control plane, [Consumer],
+// [SnapshotClient] and [Directory] for its readers.
 //
-// It carries no commands: those go from the Runner to the agent over the Runner
-// API. It keeps nothing on disk: the publisher's outbox is the control plane's,
-// and a [Directory] is rebuilt from a snapshot.
+// The package carries no commands: Runners send those to agents over the Runner API. It stores
+// nothing on disk: the control plane owns the publisher's outbox, and a [Directory] is rebuilt from
+// a snapshot.
 package announce

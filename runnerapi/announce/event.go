@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Type says what happened. It is the CloudEvents type and the AMQP routing key.
+// Type is the kind of an event. It is the CloudEvents type and the AMQP routing key.
 type Type string
 
 // The types of events. Data is an [Agent] for agent.* and an [AppEvent] for app.*.
@@ -19,8 +19,8 @@ const (
 	AgentOffline    Type = "agent.offline"
 	AgentUpdated    Type = "agent.updated"
 	AgentRemoved    Type = "agent.removed"
-	// AgentCloned: somebody else was seen with the agent's identity; Data tells in
-	// clones who.
+	// AgentCloned means that another holder of the agent's identity was seen; the field clones in
+	// Data describes it.
 	AgentCloned Type = "agent.cloned"
 
 	AppProgressing Type = "app.progressing"
@@ -30,10 +30,10 @@ const (
 	AppRemoved     Type = "app.removed"
 )
 
-// IsAgent tells whether the event is about an agent itself (Data is an [Agent]).
+// IsAgent reports whether the event is about an agent itself (Data is an [Agent]).
 func (t Type) IsAgent() bool { return strings.HasPrefix(string(t), "agent.") }
 
-// IsApp tells whether the event is about an app (Data is an [AppEvent]).
+// IsApp reports whether the event is about an App (Data is an [AppEvent]).
 func (t Type) IsApp() bool { return strings.HasPrefix(string(t), "app.") }
 
 // Event is one announcement.
@@ -50,8 +50,8 @@ type Event struct {
 	Time     time.Time
 	Data     json.RawMessage
 
-	// Runners are the names of those that it is for. It says how the event is routed,
-	// and is not sent.
+	// Runners are the names of the Runners that the event is for. They determine its routing and
+	// are not sent.
 	Runners []string
 }
 
@@ -71,7 +71,7 @@ type AppEvent struct {
 	Fix     string `json:"fix,omitempty"`
 }
 
-// Validate reports the first field that an app event cannot be announced with.
+// Validate returns an error for the first field with which an App event cannot be announced.
 func (a *AppEvent) Validate() error {
 	if a.Namespace == "" {
 		return fmt.Errorf("namespace: must not be empty")
@@ -82,8 +82,8 @@ func (a *AppEvent) Validate() error {
 	return nil
 }
 
-// NewAgentEvent makes an agent.* event of an agent as it is now. The sequence is
-// the event's and also what the announced agent says.
+// NewAgentEvent returns an agent.* event about an agent as it is now. The sequence is that of the
+// event and of the announced agent.
 func NewAgentEvent(t Type, source string, agent Agent, sequence uint64, at time.Time) (Event, error) {
 	if !t.IsAgent() {
 		return Event{}, fmt.Errorf("make event: type %q is not about an agent", t)
@@ -95,7 +95,7 @@ func NewAgentEvent(t Type, source string, agent Agent, sequence uint64, at time.
 	return newEvent(t, source, agent.ID, sequence, at, agent)
 }
 
-// NewAppEvent makes an app.* event of an app of an agent.
+// NewAppEvent returns an app.* event about an App of an agent.
 func NewAppEvent(t Type, source, agentID string, app AppEvent, sequence uint64, at time.Time) (Event, error) {
 	if !t.IsApp() {
 		return Event{}, fmt.Errorf("make event: type %q is not about an app", t)
@@ -116,7 +116,7 @@ func newEvent(t Type, source, agentID string, sequence uint64, at time.Time, dat
 		return Event{}, fmt.Errorf("make event %s: data: %w", t, err)
 	}
 	e := Event{ID: id.String(), Type: t, Source: source, AgentID: agentID, Sequence: sequence, Time: at.UTC(), Data: raw}
-	if _, err := e.Encode(); err != nil { // an event that cannot be sent would stop all behind it
+	if _, err := e.Encode(); err != nil { // an event that cannot be sent would block all later ones
 		return Event{}, fmt.Errorf("make event %s: %w", t, err)
 	}
 	return e, nil
@@ -156,7 +156,7 @@ func (e *Event) App() (AppEvent, error) {
 	return a, nil
 }
 
-// subject is what the event is about, for readers that know CloudEvents only.
+// subject names what the event is about, for readers that know only CloudEvents.
 func (e *Event) subject() string {
 	if e.Type.IsApp() {
 		if app, err := e.App(); err == nil {

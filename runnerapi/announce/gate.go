@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// gate lets everybody through while it is open, and has them wait while it is
-// closed: the broker closes it when it is short of memory or disk.
+// gate lets all callers pass while it is open, and blocks them while it is closed. The broker
+// closes it when it is short of memory or disk.
 type gate struct {
 	mu   sync.Mutex
 	pass chan struct{} // closed while the gate is open

@@ -12,10 +12,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// OpenAPIPath is where the control plane serves the document of its calls for Runners.
+// OpenAPIPath is the path of the OpenAPI document of the control plane's calls for Runners.
 const OpenAPIPath = "/v1/openapi.json"
 
-// eventBody is what the document says of an event; Event.Encode writes it.
+// eventBody describes an event in the document; Event.Encode writes events.
 type eventBody struct {
 	SpecVersion     string         `json:"specversion" enum:"1.0"`
 	ID              string         `json:"id" doc:"The same event sent twice has the same ID."`
@@ -29,13 +29,13 @@ type eventBody struct {
 	Data            map[string]any `json:"data" doc:"An Agent for agent.*, an AppEvent for app.*."`
 }
 
-// timelineDocument is timelineBody as the document says it.
+// timelineDocument describes timelineBody in the document.
 type timelineDocument struct {
 	Events []eventBody `json:"events"`
 	More   bool        `json:"more" doc:"There are further events: ask with before, or in order oldest with after, and the last one's sequence."`
 }
 
-// OpenAPI is the document of the calls for Runners: OpenAPI 3.1 as JSON.
+// OpenAPI returns the document of the calls for Runners: OpenAPI 3.1 as JSON.
 func OpenAPI(version string) ([]byte, error) {
 	schemas := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
 	doc := &huma.OpenAPI{
@@ -48,7 +48,7 @@ func OpenAPI(version string) ([]byte, error) {
 			"certificate": {Type: "mutualTLS", Description: "The Runner's certificate."},
 		}},
 	}
-	schemas.Schema(reflect.TypeFor[AppEvent](), true, "") // it is in an event's data
+	schemas.Schema(reflect.TypeFor[AppEvent](), true, "") // events contain it in their data
 	doc.AddOperation(documented(schemas, "list-agents", SnapshotPath, "List the agents that the Runner is granted", reflect.TypeFor[snapshotBody]()))
 	one := documented(schemas, "get-agent", AgentPath, "Get an agent by its name or ID", reflect.TypeFor[Agent](), http.StatusNotFound)
 	one.Parameters = []*huma.Param{{Name: "agent", In: "path", Required: true, Description: "The agent's name or ID. An ID wins over the same name.", Schema: text()}}
@@ -63,7 +63,7 @@ func OpenAPI(version string) ([]byte, error) {
 	return append(raw, '\n'), err
 }
 
-// certificateBody is login.Answer as the document says it.
+// certificateBody describes login.Answer in the document.
 type certificateBody struct {
 	Certificate string `json:"certificate" doc:"PEM: the certificate, then what leads to former CAs."`
 	CA          string `json:"ca" doc:"PEM: the CAs to trust now."`
@@ -121,7 +121,7 @@ func requestID() *huma.Header {
 
 func text() *huma.Schema { return &huma.Schema{Type: huma.TypeString} }
 
-// timelineParameters are those that parseTimelineQuery reads.
+// timelineParameters returns the parameters that parseTimelineQuery reads.
 func timelineParameters() []*huma.Param {
 	one, most := 1.0, float64(MaxTimelineLimit)
 	number := &huma.Schema{Type: huma.TypeInteger, Format: "int64", Minimum: &one}
@@ -141,7 +141,7 @@ func timelineParameters() []*huma.Param {
 	}
 }
 
-// OpenAPIHandler serves the document to anybody.
+// OpenAPIHandler serves the document without authentication.
 func OpenAPIHandler(version string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		document, err := OpenAPI(version)

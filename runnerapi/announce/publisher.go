@@ -9,17 +9,17 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// window is how many messages may await their confirmation. On a quorum queue it
-// makes fifteen times the throughput of one at a time; more gains little.
+// window is how many messages may await their confirmation. On a quorum queue it gives fifteen
+// times the throughput of one message at a time; a larger window gains little.
 const window = 500
 
-// Publisher announces events. It keeps a connection while Run runs.
+// Publisher publishes events. It keeps a connection while Run runs.
 type Publisher struct {
 	link *link
 	seal []byte
-	// sessions hands the live session to whoever publishes; a publisher that found
-	// it good puts it back. It holds at most one, which also keeps the order: two
-	// calls never publish at the same time.
+	// sessions passes the live session to a publishing call, which puts it back if it still works.
+	// It holds at most one session, which also keeps the order: two calls never publish at the same
+	// time.
 	sessions chan *session
 }
 
@@ -27,18 +27,18 @@ type Publisher struct {
 type session struct {
 	ch       *amqp.Channel
 	returned <-chan amqp.Return
-	// lost is closed when the session is over, and why then tells the reason. give
-	// up ends it.
+	// lost is closed when the session has ended; why then returns the reason. giveUp ends the
+	// session.
 	lost   <-chan struct{}
 	why    func() error
 	giveUp context.CancelCauseFunc
-	// accepting is shut while the broker takes no messages.
+	// accepting is closed while the broker accepts no messages.
 	accepting *gate
-	// seal marks what is sent, if set.
+	// seal, if set, marks what is sent.
 	seal []byte
 }
 
-// NewPublisher checks the configuration. It connects when Run is called.
+// NewPublisher returns a publisher after it has checked the configuration. Run connects.
 func NewPublisher(cfg Config) (*Publisher, error) {
 	if cfg.Name == "" {
 		cfg.Name = "pipeops publisher"
@@ -50,21 +50,21 @@ func NewPublisher(cfg Config) (*Publisher, error) {
 	return &Publisher{link: l, seal: cfg.Seal, sessions: make(chan *session, 1)}, nil
 }
 
-// Run keeps the connection until the context ends, and returns its cause.
+// Run maintains the connection until the context ends, and returns the context's cause.
 func (p *Publisher) Run(ctx context.Context) error {
 	return p.link.run(ctx, p.serve)
 }
 
-// Status tells how the connection stands.
+// Status returns the state of the connection.
 func (p *Publisher) Status() Status { return p.link.Status() }
 
-// Connected tells whether announcements can go out now.
+// Connected reports whether announcements can be sent now.
 func (p *Publisher) Connected() bool {
 	s := p.Status()
 	return s.Connected && s.Err == nil
 }
 
-// serve sets a connection up and offers it until it or the session is lost.
+// serve sets up a session on a connection and offers it until either is lost.
 func (p *Publisher) serve(ctx context.Context, conn *connection) error {
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
@@ -74,8 +74,8 @@ func (p *Publisher) serve(ctx context.Context, conn *connection) error {
 	}
 	s := &session{
 		ch: ch,
-		// Room for all that can be in flight: the library hands returns over
-		// synchronously, and before the confirmation of the same message.
+		// Room for all messages in flight: the library passes returns on synchronously, and before
+		// the confirmation of the same message.
 		returned:  ch.NotifyReturn(make(chan amqp.Return, window)),
 		lost:      ctx.Done(),
 		why:       func() error { return context.Cause(ctx) },
@@ -87,7 +87,7 @@ func (p *Publisher) serve(ctx context.Context, conn *connection) error {
 	blockings := conn.NotifyBlocked(make(chan amqp.Blocking, 8))
 	p.link.connected(conn.addr)
 	p.sessions <- s
-	// Whoever publishes with it now lets go of it when giveUp is called.
+	// A call that publishes with the session releases it when giveUp is called.
 	defer func() { <-p.sessions }()
 	for {
 		select {
@@ -106,7 +106,7 @@ func (p *Publisher) serve(ctx context.Context, conn *connection) error {
 	}
 }
 
-// confirmedChannel opens a channel in confirm mode, with everything declared.
+// confirmedChannel opens a channel in confirm mode and declares everything.
 func confirmedChannel(ctx context.Context, conn *connection) (*amqp.Channel, error) {
 	defer conn.bound(ctx)()
 	ch, err := conn.declared(DeclareExchange)
@@ -131,11 +131,10 @@ func (p *Publisher) block(s *session, b amqp.Blocking) {
 	s.accepting.open()
 }
 
-// Publish sends the events in order and returns how many at the front of the slice
-// the broker has safely: all of them, or those before the one that the error is
-// about. It waits for a connection if there is none, as long as the context lets
-// it. After an error, events past the confirmed ones may have arrived: send from
-// there again, readers tell duplicates by the sequence.
+// Publish sends the events in order. It returns how many, from the front of the slice, the broker
+// has stored: all of them, or those before the one that the error is about. Without a connection it
+// waits for one, for as long as the context allows. After an error, later events may still have
+// arrived. Send again from the first unconfirmed one: readers detect duplicates by the sequence.
 func (p *Publisher) Publish(ctx context.Context, events []Event) (confirmed int, err error) {
 	encoded := make([]Encoded, len(events))
 	for i := range events {
@@ -146,7 +145,7 @@ func (p *Publisher) Publish(ctx context.Context, events []Event) (confirmed int,
 	return p.PublishEncoded(ctx, encoded)
 }
 
-// PublishEncoded is Publish for events that were encoded before.
+// PublishEncoded is like Publish, for encoded events.
 func (p *Publisher) PublishEncoded(ctx context.Context, events []Encoded) (confirmed int, err error) {
 	if len(events) == 0 {
 		return 0, nil
@@ -160,7 +159,7 @@ func (p *Publisher) PublishEncoded(ctx context.Context, events []Encoded) (confi
 	defer func() { p.sessions <- s }()
 	confirmed, err = s.publish(ctx, events)
 	if err != nil {
-		// Confirmations that still come would be taken for the next call's.
+		// Late confirmations would be taken for those of the next call.
 		s.giveUp(err)
 		return confirmed, withBroker(fmt.Errorf("announce: %d of %d events confirmed: %w", confirmed, len(events), err), p.Status().Broker)
 	}
@@ -191,9 +190,9 @@ func (e *Encoded) message(key []byte) amqp.Publishing {
 	}
 }
 
-// routedTo names the Runners that an event is for, as further routing keys
-// (RabbitMQ's sender-selected distribution). BCC is taken off on the way: nobody
-// learns who else there is.
+// routedTo returns the Runners that an event is for as further routing keys (RabbitMQ's
+// sender-selected distribution). The broker removes the BCC header, so that no reader learns the
+// names of the others.
 func routedTo(e *Encoded) amqp.Table {
 	if len(e.Runners) == 0 {
 		return amqp.Table{}
@@ -205,8 +204,7 @@ func routedTo(e *Encoded) amqp.Table {
 	return amqp.Table{"BCC": keys}
 }
 
-// publish keeps up to a window of messages in flight and confirms them from the
-// front.
+// publish keeps up to a window of messages in flight and confirms them from the front.
 func (s *session) publish(ctx context.Context, events []Encoded) (int, error) {
 	if err := s.accepting.wait(ctx, s); err != nil {
 		return 0, err
@@ -243,7 +241,7 @@ func (s *session) publish(ctx context.Context, events []Encoded) (int, error) {
 	return confirmed, nil
 }
 
-// await returns nil when the broker has the message safely in a queue.
+// await returns nil once the broker has stored the message in a queue.
 func (s *session) await(ctx context.Context, c *amqp.DeferredConfirmation, id string, unroutable map[string]string) error {
 	select {
 	case <-c.Done():
@@ -254,14 +252,13 @@ func (s *session) await(ctx context.Context, c *amqp.DeferredConfirmation, id st
 		return s.lostError()
 	}
 	if !c.Acked() {
-		if s.ch.IsClosed() { // the library counts that as refused
+		if s.ch.IsClosed() { // the library treats this as a refusal
 			return s.lostError()
 		}
 		return &BrokerError{Op: "publish", Code: CodeRejected, Err: errors.New("the broker did not take the message"),
 			Fix: "send it again; see the broker's log if it stays so"}
 	}
-	// An unroutable message is returned and then confirmed all the same: look at
-	// what was returned before believing the confirmation.
+	// An unroutable message is returned and then still confirmed, so the returns are checked first.
 	s.collectReturned(unroutable)
 	if why, ok := unroutable[id]; ok {
 		return &BrokerError{Op: "publish", Code: CodeUnroutable, Err: fmt.Errorf("no queue takes event %s: %s", id, why),
@@ -284,7 +281,7 @@ func (s *session) collectReturned(unroutable map[string]string) {
 	}
 }
 
-// lostError waits for the reason, which comes by another way, but soon.
+// lostError waits for the reason, which arrives separately but soon.
 func (s *session) lostError() error {
 	<-s.lost
 	why := s.why()

@@ -6,9 +6,8 @@ import (
 	"encoding/hex"
 )
 
-// headerSeal proves that the control plane wrote a message: Runners may write to the
-// dead letters, since their queues name them, and so write anything there. Before
-// a dead letter is sent to somebody again, its seal is looked at.
+// headerSeal proves that the control plane wrote a message. Runners can write anything to the dead
+// letters, because their queues name them. The seal is checked before a dead letter is sent again.
 const headerSeal = "x-pipeops-seal"
 
 func seal(key, body []byte) string {

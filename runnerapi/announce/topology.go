@@ -13,60 +13,58 @@ const (
 	Exchange     = "pipeops.agents"
 	DeadExchange = "pipeops.dead"
 	DeadQueue    = "pipeops.dead"
-	// TimelineQueue is the control plane's own. It is bound to everything, so that
-	// no announcement is ever unroutable.
+	// TimelineQueue is the control plane's own queue. It is bound to everything, so that every
+	// announcement is routable.
 	TimelineQueue = "pipeops.timeline"
 
 	runnerQueuePrefix = "pipeops.runner."
 )
 
 const (
-	// deliveryLimit is how often the broker hands a message out again, after a
-	// consumer died with it, before it counts as deadly. Reconnections count too,
-	// so it is not low.
+	// deliveryLimit is how often the broker redelivers a message whose consumer died before it
+	// dead-letters the message. Reconnections count too, so the limit is not low.
 	deliveryLimit = 20
-	// A Runner that is gone for good must not fill the broker: its queue ends after
-	// a month unused, and the oldest announcements go first. Either is harmless,
-	// since a Runner starts from a snapshot.
+	// A Runner that is gone for good must not fill the broker: its queue expires after a month
+	// unused, and drops the oldest announcements first. Both are harmless, since a Runner starts
+	// from a snapshot.
 	runnerQueueExpiry    = 30 * 24 * time.Hour
 	runnerQueueMaxLength = 100_000
 	deadQueueMaxLength   = 10_000
 )
 
-// Queue says which announcements are read from where.
+// Queue describes a queue and which announcements it receives.
 type Queue struct {
 	Name string
 	// Bindings are patterns over event types ("agent.*", "#"). Empty means all.
 	Bindings []string
-	// Runner is whose announcements it gets: those that are for that Runner. Empty
-	// means all there are, which is the control plane's.
+	// Runner is the Runner whose announcements the queue receives. Empty means all announcements,
+	// for the control plane.
 	Runner string
-	// Transient queues are for one process: they go away with its connection. The
-	// others are durable quorum queues. One of those who consume such a queue gets all of
-	// it, in order; the others wait until that one has ended, and what it had not
-	// acknowledged comes first to the next.
+	// Transient queues belong to one process and are deleted with its connection. The others are
+	// durable quorum queues. One consumer of such a queue gets all of it, in order; the others wait
+	// until that one has ended. The next consumer then first gets what was not acknowledged.
 	Transient bool
-	// MaxLength and Expires bound a durable queue that nobody reads; 0 is no bound.
+	// MaxLength and Expires bound a durable queue without a reader; 0 is no bound.
 	MaxLength int
 	Expires   time.Duration
 }
 
-// RunnerQueue is the durable queue of a Runner by that name.
+// RunnerQueue returns the durable queue of the Runner with that name.
 func RunnerQueue(runner string) Queue {
 	return Queue{Name: runnerQueuePrefix + runner, Runner: runner, MaxLength: runnerQueueMaxLength, Expires: runnerQueueExpiry}
 }
 
-// RunnerWatchQueue is a queue for one process that looks on beside the Runner,
-// such as a command line, without taking announcements away from it.
+// RunnerWatchQueue returns a queue for one process that watches beside the Runner, such as a
+// command line, without taking announcements from it.
 func RunnerWatchQueue(runner, instance string) Queue {
 	return Queue{Name: runnerQueuePrefix + runner + "." + instance, Runner: runner, Transient: true}
 }
 
-// Timeline is the queue that the control plane reads its own announcements from.
+// Timeline returns the queue from which the control plane reads its own announcements.
 func Timeline() Queue { return Queue{Name: TimelineQueue} }
 
-// DeclareExchange makes all that the control plane owns: the exchange, where the
-// dead go, and its own queue.
+// DeclareExchange declares everything that the control plane owns: the exchange, the dead-letter
+// queue, and its own queue.
 func DeclareExchange(ch *amqp.Channel) error {
 	if err := ch.ExchangeDeclare(Exchange, amqp.ExchangeTopic, true, false, false, false, nil); err != nil {
 		return declareError("exchange", Exchange, err)
@@ -84,14 +82,14 @@ func DeclareExchange(ch *amqp.Channel) error {
 	return DeclareQueue(ch, Timeline())
 }
 
-// DeclareQueue makes a queue and binds it. It needs no rights on the exchange but
-// to read it, and does not make it: without a control plane there is none.
+// DeclareQueue declares a queue and binds it. It only needs the right to read from the exchange. It
+// does not declare the exchange, which is missing if there is no control plane.
 func DeclareQueue(ch *amqp.Channel, q Queue) error {
 	_, err := declareQueue(ch, q)
 	return err
 }
 
-// declareQueue answers how many consume it already.
+// declareQueue returns how many consumers the queue already has.
 func declareQueue(ch *amqp.Channel, q Queue) (consumers int, err error) {
 	durable, exclusive := !q.Transient, q.Transient
 	made, err := ch.QueueDeclare(q.Name, durable, q.Transient, exclusive, false, q.arguments())
@@ -113,8 +111,8 @@ func declareQueue(ch *amqp.Channel, q Queue) (consumers int, err error) {
 	return made.Consumers, nil
 }
 
-// runnerKey is the routing key of announcements of a type for a Runner, or the
-// pattern that matches those of several types.
+// runnerKey returns the routing key of a Runner's announcements of a type, or a pattern that
+// matches several types.
 func runnerKey(runner, typ string) string { return "to." + runner + "." + typ }
 
 func (q *Queue) arguments() amqp.Table {

@@ -24,7 +24,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/contract/checked"
 )
 
-// Who the fake agent and its Runner are.
+// The identities of the fake agent and its Runner.
 const (
 	AgentID     = "a1"
 	AgentName   = "fake-cluster"
@@ -33,8 +33,8 @@ const (
 	RunnerName  = "tester"
 )
 
-// Agent is a served backend. It can be stopped and started again on the same
-// address, as an agent is that was replaced.
+// Agent serves a backend. It can be stopped and started again on the same address, like an agent
+// that is replaced.
 type Agent struct {
 	Backend *FakeBackend
 	CA      *CA
@@ -44,7 +44,7 @@ type Agent struct {
 	Audit   runnerapi.Auditor // none when nil; from the next Start
 	Limits  runnerapi.Limits  // the defaults when zero; from the next Start
 	Drain   time.Duration     // of Stop; a second unless changed; from the next Start
-	// Kubernetes is none when nil; from the next Start.
+	// Kubernetes may be nil; it holds from the next Start.
 	Kubernetes runnerapi.KubernetesAPI
 
 	t       testing.TB
@@ -59,8 +59,8 @@ func Start(t testing.TB, backend *FakeBackend) *Agent {
 	return StartWith(t, backend, nil, func(*runnerapi.ServerTLSConfig) {})
 }
 
-// StartWith is Start with something else about whom the agent lets in, and with
-// what says that those who are in are to be looked at again.
+// StartWith is like Start. It also takes a function that changes the TLS configuration, and the
+// source of the signal that makes the agent check its open connections again.
 func StartWith(t testing.TB, backend *FakeBackend, changed func() <-chan struct{}, change func(*runnerapi.ServerTLSConfig)) *Agent {
 	t.Helper()
 	ca := NewCA(t)
@@ -78,8 +78,8 @@ func StartWith(t testing.TB, backend *FakeBackend, changed func() <-chan struct{
 	return a
 }
 
-// loopback is an address that no other process of this machine connects from or listens on: a port
-// of it is still free when the agent serves again.
+// loopback returns an address that no other process of this machine connects from or listens on. A
+// port of it is still free when the agent serves again.
 func loopback() string {
 	return fmt.Sprintf("127.%d.%d.%d", 1+mathrand.N(254), mathrand.N(256), 1+mathrand.N(254)) //nolint:gosec // not a secret
 }
@@ -92,8 +92,8 @@ func (a *Agent) Start() {
 	a.StartOn(ln)
 }
 
-// listen waits while a process that was just started still has the port: it has all of this one's
-// open files until it begins with its own program.
+// listen retries while a process that was just started still holds the port: it inherits all open
+// files of this one until it executes its own program.
 func (a *Agent) listen() net.Listener {
 	a.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
@@ -107,12 +107,12 @@ func (a *Agent) listen() net.Listener {
 	}
 }
 
-// StartOn serves on a listener that may be no port, such as a tunnel's.
+// StartOn serves on a listener that need not be a port, such as a tunnel's.
 func (a *Agent) StartOn(ln net.Listener) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	// It is made before anybody is let in: that takes up to a second of a processor's time
-	// under the race detector, in which who is connected already would wait.
+	// The handler is created before any client is admitted. That takes up to a second of processor
+	// time under the race detector, in which connected clients would wait.
 	handler := runnerapi.NewServer(runnerapi.Config{
 		Apps: a.Backend, Insides: a.Backend, Meter: a.Backend, ConfigMaps: a.Backend, Secrets: a.Backend, Namespaces: a.Backend, Clusters: a.Backend, Nodes: a.Backend,
 		Manifests: a.Backend, Joins: a.Backend, Kubernetes: a.Kubernetes, Releases: a.Backend, Builds: a.Backend, Sources: a.Backend,
@@ -141,7 +141,7 @@ func (a *Agent) Stop() {
 	}
 }
 
-// ClientConfig is a Runner's that may call this agent.
+// ClientConfig returns the configuration of a Runner that may call this agent.
 func (a *Agent) ClientConfig() runnerapi.ClientConfig {
 	cert := a.CA.Issue(a.t, runnerapi.RunnerURI(TrustDomain, RunnerName))
 	return runnerapi.ClientConfig{
@@ -152,7 +152,7 @@ func (a *Agent) ClientConfig() runnerapi.ClientConfig {
 	}
 }
 
-// Client is a client of this agent that is closed when the test ends.
+// Client returns a client of this agent, which is closed when the test ends.
 func (a *Agent) Client() *runnerapi.Client {
 	a.t.Helper()
 	c, err := runnerapi.NewClient(a.ClientConfig())
@@ -163,14 +163,14 @@ func (a *Agent) Client() *runnerapi.Client {
 	return c
 }
 
-// CA stands for the control plane's.
+// CA stands for the control plane's CA.
 type CA struct {
 	Pool *x509.CertPool
 	Cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// NewCA makes a CA for one test.
+// NewCA returns a CA for one test.
 func NewCA(t testing.TB) *CA {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -195,19 +195,19 @@ func NewCA(t testing.TB) *CA {
 	return &CA{Pool: pool, Cert: cert, key: key}
 }
 
-// Issue makes a certificate for a SPIFFE ID and DNS names, valid for an hour.
+// Issue returns a certificate for a SPIFFE ID and DNS names, valid for an hour.
 func (ca *CA) Issue(t testing.TB, id *url.URL, names ...string) tls.Certificate {
 	t.Helper()
 	return ca.IssueAt(t, time.Now(), id, names...)
 }
 
-// IssueAt is Issue at another time.
+// IssueAt is like Issue, at another time.
 func (ca *CA) IssueAt(t testing.TB, at time.Time, id *url.URL, names ...string) tls.Certificate {
 	t.Helper()
 	return ca.IssueWith(t, func(c *x509.Certificate) { c.NotBefore, c.NotAfter = at.Add(-time.Minute), at.Add(time.Hour) }, id, names...)
 }
 
-// IssueWith is Issue with something else in the certificate.
+// IssueWith is like Issue, with a function that changes the certificate.
 func (ca *CA) IssueWith(t testing.TB, change func(*x509.Certificate), id *url.URL, names ...string) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

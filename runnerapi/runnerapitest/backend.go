@@ -1,7 +1,6 @@
-// Package runnerapitest is an agent for tests of what calls agents: the real
-// Runner API server over real mutual TLS on the loopback, before a backend in
-// memory that only pretends to have a cluster. It is no place to test what an
-// agent does: that is for a real cluster.
+// Package runnerapitest provides an agent for tests of its callers: the real Runner API server over
+// real mutual TLS on the loopback interface. Its backend is in memory and only pretends to have a
+// cluster. Do not test with it what an agent does: that needs a real cluster.
 package runnerapitest
 
 import (
@@ -17,13 +16,12 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// FakeBackend keeps everything in memory. An App becomes healthy when it is
-// waited for, unless its image says otherwise: one with "missing" in its name
-// fails, one with "slow" goes on progressing until Finish, and one with "sticky"
-// is gone after it was deleted twice.
+// FakeBackend keeps everything in memory. An App becomes healthy when a call waits for it, unless
+// its image name says otherwise. With "missing" in the name it fails, with "slow" it progresses
+// until Finish, and with "sticky" it is gone only after a second delete.
 type FakeBackend struct {
 	inside  atomic.Int32 // commands and connections
-	machine bool         // tar and test are this machine's
+	machine bool         // tar and test run on this machine
 
 	mu         sync.Mutex
 	changed    chan struct{} // closed and replaced at each change
@@ -44,10 +42,10 @@ type FakeBackend struct {
 	builds     map[runnerapi.Key]runnerapi.BuildSpec
 	sources    map[runnerapi.Key]runnerapi.Source
 
-	// Intercept, where set, is asked before each call; its error is the answer.
-	// It may block until ctx ends. Set it before the first call.
+	// Intercept, if set, is called before each call, which returns its error. It may block until
+	// ctx ends. Set it before the first call.
 	Intercept func(ctx context.Context, call Call) error
-	// DrainFails, where set, breaks a drain off after its first pod.
+	// DrainFails, if set, aborts a drain after its first pod.
 	DrainFails error
 }
 
@@ -58,7 +56,7 @@ type Call struct {
 	runnerapi.WriteOptions
 }
 
-// NewBackend is a backend with the namespace "production".
+// NewBackend returns a backend with the namespace "production".
 func NewBackend() *FakeBackend {
 	b := &FakeBackend{
 		changed: make(chan struct{}),
@@ -75,7 +73,7 @@ func NewBackend() *FakeBackend {
 // epoch is when everything in the fake was created.
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// Calls are those that reached the backend so far.
+// Calls returns the calls that have reached the backend so far.
 func (b *FakeBackend) Calls() []Call {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -92,7 +90,7 @@ func (b *FakeBackend) enter(ctx context.Context, call Call) error {
 	return nil
 }
 
-// notify wakes whoever waits. The lock is held.
+// notify wakes all waiting calls. The lock is held.
 func (b *FakeBackend) notify() {
 	close(b.changed)
 	b.changed = make(chan struct{})
@@ -137,7 +135,7 @@ func (b *FakeBackend) Deploy(ctx context.Context, key runnerapi.Key, spec runner
 	return b.change(app, opts), nil
 }
 
-// change makes a new generation of an App. The lock is held.
+// change starts a new generation of an App. The lock is held.
 func (b *FakeBackend) change(app runnerapi.App, opts runnerapi.WriteOptions) runnerapi.App {
 	app.Generation++
 	app.Status.Phase = runnerapi.PhaseProgressing
@@ -290,7 +288,7 @@ func (b *FakeBackend) Wait(ctx context.Context, key runnerapi.Key, generation in
 	}
 }
 
-// Finish lets an App with a slow image come to its end.
+// Finish completes an App with a slow image.
 func (b *FakeBackend) Finish(key runnerapi.Key) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -298,7 +296,8 @@ func (b *FakeBackend) Finish(key runnerapi.Key) {
 	b.notify()
 }
 
-// jobResult has a Pipeline's job succeed, fail where its image is missing, and not run after one that did.
+// jobResult lets a Pipeline's job succeed, or fail if its image is missing. It does not run a job
+// after a failed one.
 func jobResult(app runnerapi.App, j runnerapi.PipelineJob) runnerapi.JobResult {
 	last := len(app.Status.Jobs) - 1
 	switch {
@@ -340,7 +339,7 @@ func settle(app runnerapi.App) runnerapi.App {
 	}
 	if strings.Contains(app.Spec.Image, "missing") {
 		app.Status.Phase, app.Status.ReadyReplicas = runnerapi.PhaseFailed, 0
-		for i := range app.Status.Runs { // which wait for the image
+		for i := range app.Status.Runs { // these wait for the image
 			app.Status.Runs[i].Outcome, app.Status.Runs[i].FinishedAt = runnerapi.RunRunning, nil
 		}
 		app.Status.Diagnosis = &runnerapi.Diagnosis{

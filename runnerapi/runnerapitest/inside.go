@@ -14,14 +14,14 @@ import (
 // program runs until it ends, with an exit code.
 type program func(ctx context.Context, args []string, s runnerapi.ExecStreams) (int, error)
 
-// commands are the programs that there are in the fake's containers.
+// commands are the programs in the fake's containers.
 var commands = map[string]program{
 	// cat copies its input.
 	"cat": func(_ context.Context, _ []string, s runnerapi.ExecStreams) (int, error) {
 		_, err := io.Copy(s.Stdout, s.Stdin)
 		return 0, err
 	},
-	// exit ends with the code given, with a word on both streams.
+	// exit ends with the given code after a word on both streams.
 	"exit": func(_ context.Context, args []string, s runnerapi.ExecStreams) (int, error) {
 		code, err := strconv.Atoi(args[0])
 		_, _ = io.WriteString(s.Stdout, "out")
@@ -41,7 +41,7 @@ var commands = map[string]program{
 			}
 		}
 	},
-	// flood writes until nobody takes it any more.
+	// flood writes until the reader is gone.
 	"flood": func(ctx context.Context, _ []string, s runnerapi.ExecStreams) (int, error) {
 		for ctx.Err() == nil {
 			if _, err := s.Stdout.Write(make([]byte, 64<<10)); err != nil {
@@ -59,7 +59,7 @@ var commands = map[string]program{
 	"panic": func(context.Context, []string, runnerapi.ExecStreams) (int, error) { panic("a bug") },
 }
 
-// Inside is how many commands and connections are under way in the fake's containers.
+// Inside returns how many commands and connections are open in the fake's containers.
 func (b *FakeBackend) Inside() int { return int(b.inside.Load()) }
 
 // Exec implements runnerapi.Insides. The programs are those of commands.
@@ -88,8 +88,8 @@ func (b *FakeBackend) reach(ctx context.Context, verb string, key runnerapi.Key)
 	return err
 }
 
-// PortForward implements runnerapi.Insides. Port 7 answers all that it is sent; at port 9
-// nothing is read; nothing listens at any other.
+// PortForward implements runnerapi.Insides. Port 7 echoes all that it is sent. Port 9 reads
+// nothing. All other ports are closed.
 func (b *FakeBackend) PortForward(ctx context.Context, key runnerapi.Key, opts runnerapi.PortForwardOptions) (runnerapi.Forwarding, error) {
 	if err := b.reach(ctx, "PortForward", key); err != nil {
 		return nil, err

@@ -89,7 +89,7 @@ func (o *options) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	if o.output != "" {
-		if err := os.MkdirAll(filepath.Dir(o.output), 0o755); err != nil { //nolint:gosec // a build output, for everybody
+		if err := os.MkdirAll(filepath.Dir(o.output), 0o755); err != nil { //nolint:gosec // a build output that all users may read
 			return err
 		}
 		if err := image.WriteArchive(o.output, o.tag, index); err != nil {

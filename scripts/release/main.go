@@ -148,7 +148,7 @@ func (r *release) make(ctx context.Context) (err error) {
 	if _, err := os.Stat(r.dir); err == nil {
 		return fmt.Errorf("--output %s is there already (fix: remove it, or name another)", r.dir)
 	}
-	if err := os.MkdirAll(filepath.Dir(r.dir), 0o755); err != nil { //nolint:gosec // a build output, for everybody
+	if err := os.MkdirAll(filepath.Dir(r.dir), 0o755); err != nil { //nolint:gosec // a build output that all users may read
 		return err
 	}
 	if r.staging, err = os.MkdirTemp(filepath.Dir(r.dir), ".release-"); err != nil {
@@ -162,7 +162,7 @@ func (r *release) make(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if err := os.Chmod(r.publish(), 0o755); err != nil { //nolint:gosec // a build output, for everybody
+	if err := os.Chmod(r.publish(), 0o755); err != nil { //nolint:gosec // a build output that all users may read
 		return err
 	}
 	return os.Rename(r.publish(), r.dir)

@@ -33,7 +33,7 @@ func (r *release) pin(name string, changes ...[2]string) (content []byte, err er
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	if err := os.MkdirAll(filepath.Dir(r.overlay(name)), 0o755); err != nil { //nolint:gosec // a build output, for everybody
+	if err := os.MkdirAll(filepath.Dir(r.overlay(name)), 0o755); err != nil { //nolint:gosec // a build output that all users may read
 		return nil, err
 	}
 	return content, write(r.overlay(name), text(content))

@@ -14,13 +14,13 @@ import (
 	published "github.com/pipeops/pipeops-vm-agent/internal/release"
 )
 
-// anywhere is the platform of what fits all.
+// anywhere is the platform of files for all platforms.
 var anywhere v1.Platform
 
-// path is where a file of that name is published from.
+// path returns the path from which a file of that name is published.
 func (r *release) path(name string) string { return filepath.Join(r.publish(), name) }
 
-// add writes a file and takes it into the list of what is published.
+// add writes a file and adds it to the list of published files.
 func (r *release) add(name string, kind published.Kind, platform v1.Platform, fill func(io.Writer) error) error {
 	r.say("make %s", name)
 	if err := write(r.path(name), fill); err != nil {
@@ -29,7 +29,7 @@ func (r *release) add(name string, kind published.Kind, platform v1.Platform, fi
 	return r.take(name, kind, platform)
 }
 
-// take takes a file that was written into the list of what is published.
+// take adds an existing file to the list of published files.
 func (r *release) take(name string, kind published.Kind, platform v1.Platform) error {
 	sum := sha256.New()
 	if err := copyInto(sum, r.path(name)); err != nil {
@@ -46,7 +46,7 @@ func (r *release) take(name string, kind published.Kind, platform v1.Platform) e
 	return nil
 }
 
-// write makes a file for everybody to read.
+// write creates a file that all users can read.
 func write(file string, fill func(io.Writer) error) error { return writeAs(file, 0o644, fill) }
 
 func writeAs(file string, mode fs.FileMode, fill func(io.Writer) error) error {
@@ -54,10 +54,10 @@ func writeAs(file string, mode fs.FileMode, fill func(io.Writer) error) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(fill(f), f.Chmod(mode), f.Close()) // whatever the umask
+	return errors.Join(fill(f), f.Chmod(mode), f.Close()) // regardless of the umask
 }
 
-// text is the content of a file.
+// text returns a function that writes the content of a file.
 func text(content []byte) func(io.Writer) error {
 	return func(w io.Writer) error {
 		_, err := w.Write(content)

@@ -15,13 +15,13 @@ import (
 	published "github.com/pipeops/pipeops-vm-agent/internal/release"
 )
 
-// program is one of those that are published.
+// program is a published program.
 type program struct {
 	name, pkg string
 	image     string // name of its image; empty for none
 	dataDir   string // in its image, for a volume
 	linuxOnly bool
-	updates   bool // itself: it is published bare as well
+	updates   bool // by itself: it is also published without an archive
 	trusts    bool // it knows who may publish: it updates itself, or offers releases
 }
 
@@ -30,22 +30,22 @@ func (p program) on(platform v1.Platform) bool { return !p.linuxOnly || platform
 // release is one version in the making.
 type release struct {
 	version, commit, root, dir string
-	controlPlane               string // of those who install without naming one
+	controlPlane               string // for installations that name none
 	programs                   []program
 	files                      []string
 	platforms                  []v1.Platform
 	time                       time.Time
 	out                        io.Writer
 	staging                    string
-	key                        *published.SecretKey // nil for a release that nobody signs
-	trusted                    []string             // public keys that the agents are stamped with
+	key                        *published.SecretKey // nil for an unsigned release
+	trusted                    []string             // public keys that are stamped into the agents
 	manifest                   published.Manifest
 }
 
-// number is the version as Helm and file names have it.
+// number returns the version as in Helm charts and file names.
 func (r *release) number() string { return strings.TrimPrefix(r.version, "v") }
 
-// publish is the directory of what is published, bin that of the programs.
+// publish returns the directory of published files, and bin that of the programs.
 func (r *release) publish() string { return filepath.Join(r.staging, "publish") }
 
 func (r *release) bin(p program, platform v1.Platform) string {
@@ -58,9 +58,9 @@ func (r *release) bin(p program, platform v1.Platform) string {
 
 func (r *release) say(format string, args ...any) { fmt.Fprintf(r.out, format+"\n", args...) }
 
-// compile makes the programs for all platforms.
+// compile builds the programs for all platforms.
 func (r *release) compile(ctx context.Context) error {
-	if err := os.MkdirAll(r.publish(), 0o755); err != nil { //nolint:gosec // a build output, for everybody
+	if err := os.MkdirAll(r.publish(), 0o755); err != nil { //nolint:gosec // a build output that all users may read
 		return err
 	}
 	for _, platform := range r.platforms {
@@ -78,7 +78,7 @@ func (r *release) compile(ctx context.Context) error {
 	return nil
 }
 
-// ldflags stamp a program.
+// ldflags returns the flags that stamp a program.
 func (r *release) ldflags(p program) string {
 	flags := fmt.Sprintf("-X main.version=%s -X main.commit=%s", r.version, r.commit)
 	if p.trusts && len(r.trusted) > 0 {
@@ -87,7 +87,7 @@ func (r *release) ldflags(p program) string {
 	return flags
 }
 
-// bare publishes the programs that update themselves, without an archive around.
+// bare publishes the programs that update themselves, without an archive.
 func (r *release) bare(context.Context) error {
 	for _, p := range r.programs {
 		for _, platform := range r.platforms {
@@ -104,7 +104,7 @@ func (r *release) bare(context.Context) error {
 	return nil
 }
 
-// archives packs the programs of each platform, as its users expect: zip for Windows.
+// archives packs the programs of each platform, in the usual format: zip for Windows.
 func (r *release) archives(context.Context) error {
 	for _, platform := range r.platforms {
 		entries, err := r.entries(platform)
@@ -125,7 +125,7 @@ func (r *release) archives(context.Context) error {
 	return nil
 }
 
-// entries are what goes into a platform's archive.
+// entries returns the contents of a platform's archive.
 func (r *release) entries(platform v1.Platform) ([]entry, error) {
 	var entries []entry
 	for _, p := range r.programs {
@@ -154,7 +154,7 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// images makes those of the programs that have one, for all Linux platforms at once.
+// images builds the images of the programs that have one, for all Linux platforms at once.
 func (r *release) images(context.Context) error {
 	authorities, err := r.caBundle()
 	if err != nil {

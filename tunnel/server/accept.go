@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// acceptPause is how long accepting rests when the system is out of file descriptors.
+	// acceptPause is how long accepting pauses when the system is out of file descriptors.
 	acceptPause = 100 * time.Millisecond
-	// lingerTimeout lets a refused agent read why before its connection is closed.
+	// lingerTimeout lets a refused agent read the reason before its connection is closed.
 	lingerTimeout = time.Second
-	// lingerBytes is more than an agent sends before it could know.
+	// lingerBytes is more than an agent sends before it can know of the refusal.
 	lingerBytes = 64 << 10
 )
 
@@ -41,8 +41,7 @@ func (s *Server) acceptAll(ctx context.Context, ln net.Listener, handle func(net
 	}
 }
 
-// handle turns a connection into an agent's session, which leaves the waiting room, and
-// runs it.
+// handle turns a connection into an agent's session, which leaves the waiting room, and runs it.
 func (s *Server) handle(ctx context.Context, raw net.Conn, place *limit.Place) {
 	defer func() { _ = raw.Close() }()
 	g := s.greet(ctx, raw, place)
@@ -54,11 +53,11 @@ func (s *Server) handle(ctx context.Context, raw net.Conn, place *limit.Place) {
 	}
 	s.counts.accepted.Add(1)
 	session := newSession(s, raw, g.conn, g.below, g.agentID, proof{state: g.conn.ConnectionState})
-	session.leave = place.Leave // when it has logged in
+	session.leave = place.Leave // after the login
 	session.serve(ctx)
 }
 
-// greeted is what a handshake comes to.
+// greeted is the result of a handshake.
 type greeted struct {
 	conn    *tls.Conn
 	below   *link.Socket
@@ -66,8 +65,8 @@ type greeted struct {
 	err     error
 }
 
-// greet finds out which agent connects. Whoever does not even get here is cheap: a
-// goroutine and a socket, for a few seconds, in bounded number.
+// greet finds out which agent connects. A peer that does not get here costs little: a goroutine and
+// a socket, for a few seconds, in bounded number.
 func (s *Server) greet(ctx context.Context, raw net.Conn, place *limit.Place) (g greeted) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -93,12 +92,11 @@ func (s *Server) greet(ctx context.Context, raw net.Conn, place *limit.Place) (g
 	return g
 }
 
-// turnPatience is how long an agent waits for its handshake to be computed. It gives up
-// after 45 s.
+// turnPatience is how long an agent waits for its handshake to be computed. It gives up after 45 s.
 const turnPatience = 40 * time.Second
 
-// greeting is a connection before its handshake is done, whose time does not run while it
-// waits for its turn.
+// greeting is a connection before its handshake is done. Its timeout does not run while it waits
+// for its turn.
 type greeting struct {
 	*limit.TurnConn
 	timeout time.Duration
@@ -114,8 +112,8 @@ func (g *greeting) await(ctx context.Context) error {
 	return err
 }
 
-// inTurn has handshakes wait for their turn when their client has said all that the
-// server's part of it takes.
+// inTurn makes handshakes wait for their turn once their client has sent all that the server's part
+// needs.
 func inTurn(cfg *tls.Config) *tls.Config {
 	choose := cfg.GetConfigForClient
 	cfg = cfg.Clone()
@@ -135,9 +133,9 @@ func inTurn(cfg *tls.Config) *tls.Config {
 	return cfg
 }
 
-// linger lets the peer read the alert that says why its certificate was refused. In TLS 1.3
-// it has begun to send by then, and closing with something unread would reset the
-// connection and lose the alert on its way.
+// linger lets the peer read the alert with the reason why its certificate was refused. In TLS 1.3
+// the peer has begun to send by then, and closing with unread data would reset the connection and
+// lose the alert.
 func linger(ctx context.Context, raw net.Conn) {
 	tcp, ok := raw.(interface{ CloseWrite() error })
 	if !ok || ctx.Err() != nil || tcp.CloseWrite() != nil {

@@ -7,10 +7,10 @@ import (
 	"sync"
 )
 
-// errCrowded refuses a replica past Limits.Instances. It is told to the agent.
+// errCrowded refuses a replica beyond Limits.Instances. The agent receives it.
 var errCrowded = errors.New("too many replicas of this agent are connected")
 
-// agents knows the sessions of every agent and tells when an agent comes and goes.
+// agents knows the sessions of every agent and reports when an agent connects and disconnects.
 type agents struct {
 	onUp, onDown func(string)
 	max          int // instances of one agent
@@ -20,24 +20,24 @@ type agents struct {
 	turn uint64 // of the newest dial
 }
 
-// agent is one agent's sessions: those of its instances side by side, and others that
-// are logging in or dying.
+// agent holds one agent's sessions: those of its instances side by side, and others that are
+// logging in or ending.
 type agent struct {
 	id        string
 	sessions  map[*session]struct{}
 	instances map[string]*instance
-	changed   chan struct{} // closed at the next change of what can be dialled
+	changed   chan struct{} // closed at the next change of the dialable sessions
 
-	telling sync.Mutex // held while telling, so that news come in turn
-	told    bool       // what was told last
+	telling sync.Mutex // held during the callbacks, so that they come in order
+	told    bool       // the last reported state
 }
 
 // instance is one replica of an agent. At most one of its sessions is current.
 type instance struct {
-	sessions int // that logged in under its name; it is forgotten with the last
+	sessions int // sessions that logged in under its name; it is removed with the last
 	current  *session
-	// online is true from the moment a session is reachable until the current one ends or
-	// drains. A takeover in between changes nothing.
+	// online is true from the moment a session is reachable until the current one ends or drains. A
+	// takeover in between changes nothing.
 	online bool
 
 	entering sync.Mutex // held by the session that logs in, so that frps sees them in turn
@@ -68,9 +68,9 @@ func (r *agents) add(s *session) {
 	a.sessions[s] = struct{}{}
 }
 
-// takeOver makes s its instance's current session, ends the one before, and waits for its
-// turn to log in. It returns the function to end that turn with. The error is errCrowded,
-// or errReplaced if s was itself taken over while it waited.
+// takeOver makes s its instance's current session, ends the previous one, and waits for its turn to
+// log in. It returns the function that ends that turn. It returns errCrowded, or errReplaced if s
+// was itself taken over while it waited.
 func (r *agents) takeOver(s *session) (leave func(), err error) {
 	i, previous, err := r.enter(s)
 	if err != nil {
@@ -105,7 +105,7 @@ func (r *agents) enter(s *session) (i *instance, previous *session, err error) {
 	return i, previous, nil
 }
 
-// reachable notes that s can be dialled. Who listens is told by tell.
+// reachable records that s can be dialled. tell informs the listeners.
 func (r *agents) reachable(s *session) *agent {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,7 +117,7 @@ func (r *agents) reachable(s *session) *agent {
 	return a
 }
 
-// drain takes s out of those that are dialled.
+// drain removes s from the sessions that are dialled.
 func (r *agents) drain(s *session) {
 	r.mu.Lock()
 	a := r.byID[s.agentID]
@@ -168,8 +168,8 @@ func (a *agent) online() bool {
 	return false
 }
 
-// tell brings whoever listens up to date. It may be called from several goroutines; each
-// tells what is true by then, so that the last word is the right one.
+// tell reports the current state to the listeners. Several goroutines may call it. Each reports the
+// state at that time, so that the last report is right.
 func (r *agents) tell(a *agent) {
 	if a == nil {
 		return

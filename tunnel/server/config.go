@@ -12,84 +12,87 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 )
 
-// Config is what a Server needs to know. Identify and a certificate are required.
+// Config configures a Server. Identify and a certificate are required.
 type Config struct {
-	// TLS holds the server's certificate and the agents' CA (ClientCAs), or a
-	// GetConfigForClient that returns both and may rotate them. A verified client
-	// certificate is always demanded, whatever ClientAuth says.
+	// TLS holds the server's certificate and the agents' CA (ClientCAs), or a GetConfigForClient
+	// that returns both and may rotate them. A verified client certificate is always required,
+	// regardless of ClientAuth.
 	TLS *tls.Config
-	// Identify reads the agent's ID from a verified client certificate.
+	// Identify returns the agent's ID from a verified client certificate.
 	Identify func(tls.ConnectionState) (agentID string, err error)
-	// Authorize says whether the agent may connect: nil lets it in, ErrRevoked refuses it
-	// for good, any other error for now. Nil lets every identified agent in.
+	// Authorize decides whether the agent may connect. It returns nil to admit it, ErrRevoked to
+	// refuse it for good, and any other error to refuse it for now. Nil admits every identified
+	// agent.
 	Authorize func(ctx context.Context, agentID string) error
-	// Admit says whether this replica of an authorized agent may connect, by what it says
-	// of itself: nil lets it in, a *RefusalError keeps it out for good, any other error for now.
-	// It is asked before the login takes anything over. Nil lets every replica in.
+	// Admit decides whether this replica of an authorized agent may connect, by its own statement.
+	// It returns nil to admit it, a *RefusalError to refuse it for good, and any other error to
+	// refuse it for now. It is called before the login takes anything over. Nil admits every
+	// replica.
 	Admit func(ctx context.Context, agentID string, login Login) error
-	// OnUp and OnDown tell that the agent can be reached, and that none of its replicas
-	// can any more. They come in order and in turn for one agent; a second replica or a
-	// takeover by a new connection of the same one causes neither. They may call the Server.
+	// OnUp is called when the agent becomes reachable, and OnDown when none of its replicas is
+	// reachable any more. For one agent they are called in order and one at a time. A second
+	// replica, or a takeover by a new connection of the same one, causes neither. They may call the
+	// Server.
 	OnUp, OnDown func(agentID string)
-	// Calls takes the streams on which agents call the control plane's API, in a session that is
-	// logged in: HTTP/1.1 without TLS of its own. Proven is what the session's TLS has proven, with
-	// the agent's certificate, and the connection's remote address the agent's. It must not
-	// block, closes the connection when the call is over, and bounds how long that takes. With nil
-	// there are no calls.
+	// Calls receives the streams on which agents call the control plane's API, in a session that is
+	// logged in: HTTP/1.1 without TLS of its own. Proven is the session's TLS state, with the
+	// agent's certificate, and the connection's remote address is the agent's. Calls must not
+	// block, closes the connection when the call is over, and bounds how long that takes. If it is
+	// nil, there are no calls.
 	Calls func(conn net.Conn, proven tls.ConnectionState)
-	// Log takes the server's log and, through it, frp's.
+	// Log receives the server's log and, through it, frp's.
 	Log zerolog.Logger
-	// Limits bound what agents and strangers can take; zero values mean the defaults.
+	// Limits bound what agents and unauthenticated peers can use; zero values select the defaults.
 	Limits Limits
 }
 
-// Login is what a replica says of itself when it connects. It proves nothing.
+// Login is what a replica states about itself when it connects. It proves nothing.
 type Login struct {
-	// Instance is its name; Cluster is the UID of its cluster, empty while it does not know that.
+	// Instance is its name; Cluster is the UID of its cluster, empty while that is unknown.
 	Instance, Cluster string
-	// Address is the host that it connects from.
+	// Address is the host from which it connects.
 	Address string
 }
 
-// RefusalError keeps a replica out for good. The agent is told the reason.
+// RefusalError refuses a replica for good. The agent receives the reason.
 type RefusalError struct{ Reason string }
 
 // Error implements error.
 func (r *RefusalError) Error() string { return r.Reason }
 
-// Limits bound what agents and strangers can take.
+// Limits bound what agents and unauthenticated peers can use.
 type Limits struct {
-	// Handshakes is how many connections may be on their way to a session at a time
-	// (16384). Past it the one that has waited longest is closed.
+	// Handshakes is how many connections may be without a session yet at a time (16384). Beyond
+	// that, the one that has waited longest is closed.
 	Handshakes int
 	// HandshakeTimeout bounds the TLS handshake and FRP's login (10 s).
 	HandshakeTimeout time.Duration
-	// Busy is how many connections may be between their TLS handshake and the end of their
-	// login, until agents are asked to come later (2048).
+	// Busy is how many connections may be between their TLS handshake and the end of their login
+	// (2048). Beyond that, agents are asked to return later.
 	Busy int
-	// Instances is how many replicas of one agent may be connected (8). One more is
-	// refused until another has gone.
+	// Instances is how many replicas of one agent may be connected (8). One more is refused until
+	// another has gone.
 	Instances int
-	// Logins is how many connections of one agent may be between their TLS handshake and
-	// the end of their login (32). One more is closed.
+	// Logins is how many connections of one agent may be between their TLS handshake and the end of
+	// their login (32). One more is closed.
 	Logins int
-	// Streams is how many streams one replica of an agent may have open (4096). A session
-	// with more is closed.
+	// Streams is how many streams one replica of an agent may have open (4096). A session with more
+	// is closed.
 	Streams int
-	// Calls is how many calls of one agent may be under way (32), and CallsTotal of all (16384).
+	// Calls is how many calls of one agent may be open (32), and CallsTotal of all agents (16384).
 	// The stream of one more is closed.
 	Calls, CallsTotal int
-	// CallsDrain is how long calls may take that are under way when the server stops (5 s). The
-	// agent is told that it stops when they are through.
+	// CallsDrain is how long open calls may go on when the server stops (5 s). After that the agent
+	// is informed that the server stops.
 	CallsDrain time.Duration
-	// Dials is how many connections to one replica may be in the making at a time (64);
-	// frp drops some silently past 128. More wait for their turn.
+	// Dials is how many connections to one replica may be in progress at a time (64); frp silently
+	// drops some beyond 128. More wait for their turn.
 	Dials int
-	// DialTimeout bounds one dial, including its wait (10 s), when its context does not.
+	// DialTimeout bounds one dial, including its wait (10 s), if its context does not.
 	DialTimeout time.Duration
-	// HedgeAfter is how long a dial waits for one replica before it tries another as well (0.5 s): longer
-	// than a round trip to anywhere, shorter than a person notices. A replica whose connection is
-	// dead without anybody knowing yet costs the first dial this much.
+	// HedgeAfter is how long a dial waits for one replica before it tries another as well (0.5 s).
+	// That is longer than a round trip to anywhere, and shorter than a person notices. A replica
+	// whose connection is dead and not yet detected costs the first dial this much.
 	HedgeAfter time.Duration
 	// Farewell is how long a server that stops waits for an agent to hang up (0.5 s).
 	Farewell time.Duration
@@ -97,13 +100,13 @@ type Limits struct {
 
 // Stats are counts for metrics.
 type Stats struct {
-	// Agents can be reached now; Sessions includes those still logging in.
+	// Agents are those that can be reached now; Sessions includes those that are still logging in.
 	Agents, Sessions int
-	// Handshakes are on their way to a session.
+	// Handshakes are the connections without a session yet.
 	Handshakes int
-	// Dials are in the making; Connections are handed over and open.
+	// Dials are in progress; Connections are handed over and open.
 	Dials, Connections int
-	// Calls of the API are under way in sessions.
+	// Calls are the API calls that are open in sessions.
 	Calls int
 	// The totals since the start.
 	Accepted, Refused, DialsTotal, DialErrors uint64
@@ -136,8 +139,8 @@ func defaultTo[T ~int | ~int64](v *T, d T) {
 	}
 }
 
-// tlsConfig is the configuration with what the binding of sessions rests on enforced: a
-// client certificate, verified against the agents' CA and not against the system's roots.
+// tlsConfig returns the configuration and enforces what the binding of sessions relies on: a client
+// certificate, verified against the agents' CA and not against the system's roots.
 func (c Config) tlsConfig() (*tls.Config, error) {
 	return c.enforced(func(cfg *tls.Config) {
 		if len(cfg.NextProtos) == 0 {
@@ -146,8 +149,8 @@ func (c Config) tlsConfig() (*tls.Config, error) {
 	})
 }
 
-// proofTLS is the same for proofs inside a session. Nothing is resumed there: a key is to be
-// proven.
+// proofTLS returns the same for proofs inside a session. Sessions are not resumed there, because a
+// key must be proven.
 func (c Config) proofTLS() (*tls.Config, error) {
 	return c.enforced(func(cfg *tls.Config) {
 		cfg.NextProtos, cfg.SessionTicketsDisabled = []string{link.ALPNProof}, true
@@ -181,7 +184,7 @@ func enforce(cfg *tls.Config, change func(*tls.Config)) (*tls.Config, error) {
 	}
 	cfg.ClientAuth = tls.RequireAndVerifyClientCert
 	cfg.MinVersion = tls.VersionTLS13
-	cfg.DynamicRecordSizingDisabled = true // what is written was gathered: small records only cost
+	cfg.DynamicRecordSizingDisabled = true // writes are batched, so small records only cost
 	change(cfg)
 	return cfg, nil
 }

@@ -11,34 +11,34 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 )
 
-// errForeign is the root of everything an agent may not say.
+// errForeign is the root of all errors about messages that an agent may not send.
 var errForeign = errors.New("message refused")
 
 var errSilent = errors.New("the agent's FRP client says nothing any more")
 
-// replica is who speaks on a session: the agent that the certificate names, and the
-// instance that it says it is. All that FRP goes by follows from the two, so an agent can
-// only ever be one of its own instances.
+// replica is the peer of a session: the agent that the certificate names, and the instance that it
+// states. All FRP identifiers are derived from the two, so an agent can only ever be one of its own
+// instances.
 type replica struct{ agentID, instance string }
 
 func (r replica) runID() string     { return link.RunID(r.agentID, r.instance) }
 func (r replica) proxyName() string { return link.ProxyName(r.agentID, r.instance) }
 
-// guard stands between an agent's control connection and frps. It lets through only what
-// this one agent has business saying, so that nothing in frps needs to be trusted to
-// tell agents apart.
+// guard stands between an agent's control connection and frps. It passes only what this one agent
+// may send, so that frps need not distinguish agents.
 type guard struct {
 	msg.ReadWriter
 	replica replica
-	// onUp is called when the agent has been told that its proxy runs; the message is
-	// then ahead of any request for a work connection.
+	// onUp is called when the agent has been informed that its proxy runs; that message is then
+	// ahead of any request for a work connection.
 	onUp func()
 	// onAsk is called before the agent is asked for a work connection.
 	onAsk func()
-	// onEnd is called with the reason when no more can be read, or nothing has come for too long.
+	// onEnd is called with the reason if no more can be read, or if nothing has arrived for too
+	// long.
 	onEnd func(error)
 
-	silent *time.Timer // of the one that reads
+	silent *time.Timer // of the reading side
 }
 
 // ReadMsg implements msg.ReadWriter.
@@ -56,8 +56,8 @@ func (g *guard) ReadMsg() (msg.Message, error) {
 	return m, nil
 }
 
-// hear gives the agent the time anew in which it has to say something. The multiplexer has its own
-// sign of life; this is for an agent whose connection lives while its FRP does not.
+// hear restarts the timeout for the agent's next message. The multiplexer has its own sign of life;
+// this one is for an agent whose connection lives while its FRP does not.
 func (g *guard) hear() {
 	if g.silent == nil {
 		g.silent = time.AfterFunc(heartbeatTimeout, func() { g.onEnd(errSilent) })
@@ -94,9 +94,9 @@ func admitControl(r replica, m msg.Message) (msg.Message, error) {
 	}
 }
 
-// admitProxy allows the agent's own stcp proxy and nothing else of what was asked: no
-// ports, domains, groups, limits or users. The secret is fresh and told to nobody, because
-// connections are made through frps' proxy object, never by a visitor.
+// admitProxy allows only the agent's own stcp proxy, and ignores everything else that was asked
+// for: no ports, domains, groups, limits or users. The secret is random and sent to no peer,
+// because connections are made through frps' proxy object, never by a visitor.
 func admitProxy(r replica, m *msg.NewProxy) (msg.Message, error) {
 	if m.ProxyType != "stcp" {
 		return nil, fmt.Errorf("%w: a proxy of type %q", errForeign, m.ProxyType)
@@ -107,8 +107,8 @@ func admitProxy(r replica, m *msg.NewProxy) (msg.Message, error) {
 	return &msg.NewProxy{ProxyName: m.ProxyName, ProxyType: m.ProxyType, Sk: rand.Text()}, nil
 }
 
-// admitLogin checks the message that begins a session. The instance is what the agent
-// calls itself; its own run ID is the only one it may ask for.
+// admitLogin checks the message that begins a session. The instance is the agent's own statement;
+// the agent may only ask for its own run ID.
 func admitLogin(r replica, m *msg.Login) error {
 	if m.User != r.agentID {
 		return fmt.Errorf("%w: a login as %q", errForeign, m.User)

@@ -9,14 +9,15 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 )
 
-// proveEvery is how soon a session's agent may prove another certificate after it has tried to:
-// a handshake is dear, and here it does not wait for its turn.
+// proveEvery is the interval at which a session's agent may try to prove another certificate: a
+// handshake is expensive, and here it does not wait for its turn.
 const proveEvery = 10 * time.Second
 
-// prove has the session's agent prove another certificate, such as a renewed one, in a TLS
-// handshake inside the session: its calls are made with that from then on. The handshake has a
-// protocol's name of its own, which agents offer nowhere else. So whoever holds an agent's old
-// key, and a session made with it, cannot pass on one that the agent makes for something else.
+// prove lets the session's agent prove another certificate, such as a renewed one, in a TLS
+// handshake inside the session. The agent's calls use that certificate from then on. The handshake
+// has a protocol name of its own, which agents offer nowhere else. So an attacker with an agent's
+// old key, and a session made with it, cannot relay a handshake that the agent makes for another
+// purpose.
 func (s *session) prove(ctx context.Context, stream *link.Stream) error {
 	if err := s.awaitLogin(); err != nil {
 		return err
@@ -52,11 +53,11 @@ func (s *session) prove(ctx context.Context, stream *link.Stream) error {
 	}
 	s.newer.Store(&state)
 	_ = stream.SetDeadline(time.Now().Add(timeout))
-	_, err = conn.Write([]byte{link.ProofMark}) // the agent knows its part done before this end has looked at it
+	_, err = conn.Write([]byte{link.ProofMark}) // the agent is done before this end has checked it
 	return err
 }
 
-// proven is what the session's agent has proven last.
+// proven returns the TLS state that the session's agent has proven last.
 func (s *session) proven() tls.ConnectionState {
 	if newer := s.newer.Load(); newer != nil {
 		return *newer

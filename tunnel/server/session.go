@@ -31,7 +31,7 @@ type session struct {
 	server  *Server
 	agentID string
 	raw     net.Conn     // closed to end the session at once
-	conn    net.Conn     // what the multiplexer speaks on
+	conn    net.Conn     // the connection of the multiplexer
 	below   *link.Socket // of its TLS
 	log     sessionLog
 	proof   proof
@@ -39,17 +39,17 @@ type session struct {
 	newer   atomic.Pointer[tls.ConnectionState] // what it has proven since, if anything
 	proving sync.Mutex
 	proved  time.Time
-	dials   chan struct{} // one place per dial in the making
-	asked   atomic.Int64  // work connections that frps asked for and that have not come
+	dials   chan struct{} // one place per dial in progress
+	asked   atomic.Int64  // work connections that frps asked for and that have not arrived
 	drains  atomic.Int64  // requests to drain
-	// What the registry keeps here, under its own lock.
+	// The fields that the registry keeps here, under its own lock.
 	instance *instance // once it has logged in
 	takes    bool      // it can be dialled
 	turn     uint64    // of its newest dial
 
 	doubtedUntil atomic.Int64 // UnixNano
 
-	replica replica // whose it is, once it has logged in
+	replica replica // the replica, once it has logged in
 
 	mu      sync.Mutex
 	mux     *mux.Session
@@ -59,7 +59,7 @@ type session struct {
 
 	loggedIn  atomic.Bool
 	settled   func()        // the login is done
-	leave     func()        // gives up its place in the waiting room
+	leave     func()        // leaves the waiting room
 	ready     chan struct{} // closed when the agent can be dialled
 	up        sync.Once
 	drainOnce sync.Once
@@ -79,7 +79,7 @@ func newSession(s *Server, raw, conn net.Conn, below *link.Socket, agentID strin
 	}
 }
 
-// serve runs the session to its end and joins everything it started.
+// serve runs the session to its end and waits for everything that it started.
 func (s *session) serve(ctx context.Context) {
 	loggedIn, ok := s.server.login.Enter(s.agentID)
 	if !ok {
@@ -118,8 +118,8 @@ func (s *session) serve(ctx context.Context) {
 	s.log.Info().Err(s.why()).Str("instance", s.replica.instance).Msg("agent's tunnel closed")
 }
 
-// kill ends the session at once, for the first reason given. The raw connection goes
-// first: a farewell through the layers above could take seconds on a dead connection.
+// kill ends the session at once, for the first reason given. The raw connection is closed first: an
+// orderly close through the layers above could take seconds on a dead connection.
 func (s *session) kill(reason error) {
 	s.killed.Do(func() {
 		s.mu.Lock()
@@ -148,8 +148,8 @@ func (s *session) why() error {
 	return s.reason
 }
 
-// accept looks at a new stream in a goroutine of its own, so that a silent one keeps
-// nobody waiting. It is called by the multiplexer, in the goroutine that reads.
+// accept handles a new stream in a goroutine of its own, so that a silent one blocks no others. The
+// multiplexer calls it in the goroutine that reads.
 func (s *session) accept(ctx context.Context, streams *sync.WaitGroup, opened *mux.Stream) {
 	if s.mux.NumStreams() > s.server.cfg.Limits.Streams {
 		_ = opened.Close()
@@ -168,9 +168,8 @@ func (s *session) accept(ctx context.Context, streams *sync.WaitGroup, opened *m
 	})
 }
 
-// begin reads the message that every FRP connection starts with and passes the connection
-// on. A call and a proof start with a mark instead. No other first message has any business
-// here, a visitor's least of all.
+// begin reads the first message of an FRP connection and passes the connection on. A call and a
+// proof start with a mark instead. All other first messages are refused, in particular a visitor's.
 func (s *session) begin(ctx context.Context, stream *link.Stream) error {
 	_ = stream.SetReadDeadline(time.Now().Add(s.server.cfg.Limits.HandshakeTimeout))
 	rest, err := s.beginMarked(ctx, stream)
@@ -194,9 +193,9 @@ func (s *session) begin(ctx context.Context, stream *link.Stream) error {
 	}
 }
 
-// unread is why a stream's first message could not be read. What is no message, or does not
-// come, ends the session: the multiplexer keeps what was sent on a stream that only this
-// end has closed, so a session that goes on could fill the memory with such streams.
+// unread handles a stream whose first message could not be read. An invalid message, or none, ends
+// the session: the multiplexer keeps what was sent on a stream that only this end has closed. A
+// session that went on could fill the memory with such streams.
 func (s *session) unread(err error) error {
 	if s.isDone() || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, mux.ErrStreamReset) ||
 		errors.Is(err, mux.ErrSessionClosed) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -221,7 +220,7 @@ func (s *session) workConn(stream *link.Stream, m *msg.NewWorkConn) error {
 	}
 	conn := msg.NewConn(stream, msg.NewV1ReadWriter(stream))
 	if err := s.server.engine.controls.RegisterWorkConn(control, proxy.NewWorkConn(conn)); err != nil {
-		// More were asked for than are wanted by now: the usual end of a burst.
+		// More connections were requested than are needed by now: the usual end of a burst.
 		return errors.Join(err, s.answer(stream, &msg.StartWorkConn{Error: err.Error()}))
 	}
 	return nil
@@ -242,7 +241,7 @@ func (s *session) reachable() {
 		close(s.ready)
 		s.settled()
 		s.leave()
-		// In a goroutine because this one is frps' and sends what a dial needs.
+		// In a goroutine, because this one belongs to frps and sends what a dial needs.
 		s.work.Go(func() { s.server.agents.tell(known) })
 		s.log.Info().Str("instance", s.replica.instance).Msg("agent's tunnel is up")
 	})

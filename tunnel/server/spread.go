@@ -10,31 +10,31 @@ import (
 
 // How agents are asked to spread over time, so that they do not all come at once.
 const (
-	// loginsPerSecond is what one core has been seen to do, with room for other work.
+	// loginsPerSecond is the observed rate of one core, with room for other work.
 	loginsPerSecond = 500
 	// minSpread is for few agents, maxSpread for more than there should be.
 	minSpread = time.Second
 	maxSpread = 2 * time.Minute
 )
 
-// errBusy refuses agents for now. It is told to them.
+// errBusy refuses agents for now. They receive it.
 var errBusy = errors.New("the control plane is busy: too many agents connect at a time")
 
-// spread is the time that so many agents are to take to come.
+// spread returns the time over which that number of agents must spread their logins.
 func spread(agents int) time.Duration {
 	return min(max(minSpread, time.Duration(agents)*time.Second/loginsPerSecond), maxSpread)
 }
 
-// busy says whether more agents are logging in than there should be, and in what time those
-// are to come again that are sent away. Whoever waits for the handshake before that is not
-// told: that would take the handshake.
+// busy reports whether too many agents are logging in, and the time within which refused agents
+// must return. An agent that still waits for its handshake gets no answer, since that would need
+// the handshake.
 func (s *Server) busy() (within time.Duration, busy bool) {
 	n := s.login.Taken()
 	return spread(s.wait.Len() + n), n > s.cfg.Limits.Busy
 }
 
-// farewell tells the agent that the server stops and when to come again, and waits until
-// it has hung up, though not for long.
+// farewell informs the agent that the server stops and when to return, and waits a short time for
+// it to hang up.
 func (s *session) farewell() {
 	s.mu.Lock()
 	mux := s.mux
@@ -56,7 +56,7 @@ func (s *session) farewell() {
 	select {
 	case <-s.done:
 	case <-timeout.C:
-		s.kill(errStopping) // which ends what may still be said
+		s.kill(errStopping) // which ends all remaining messages
 	}
 	<-said
 }

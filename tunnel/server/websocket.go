@@ -11,25 +11,24 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/link"
 )
 
-// WebsocketPath is where agents whose way to the tunnel's port is blocked ask for a
-// websocket.
+// WebsocketPath is where agents that cannot reach the tunnel's port request a WebSocket.
 const WebsocketPath = link.WebsocketPath
 
-// Websockets are the sessions of agents that come over HTTPS. What holds for a session
-// of the listener holds for them.
+// Websockets manages the sessions of agents that come over HTTPS. The limits of the listener's
+// sessions apply to them.
 type Websockets struct {
 	server   *Server
 	ctx      context.Context // the sessions', which outlive their requests
 	sessions link.Gate
 }
 
-// Websockets takes sessions until ctx ends, which ends them too.
+// Websockets accepts sessions until ctx ends, which also ends them.
 func (s *Server) Websockets(ctx context.Context) *Websockets {
 	return &Websockets{server: s, ctx: ctx}
 }
 
-// Serve makes a session of a request whose client certificate was verified and is the
-// agent's. It answers as soon as there is one; the session goes on by itself.
+// Serve starts a session for a request whose client certificate was verified and is the agent's. It
+// returns as soon as the session exists; the session goes on by itself.
 func (u *Websockets) Serve(w http.ResponseWriter, r *http.Request, agentID string) {
 	if u.ctx.Err() != nil {
 		problem.Write(w, "", problem.Errorf(problem.Unavailable, "try again shortly", "the control plane is stopping"))
@@ -38,13 +37,13 @@ func (u *Websockets) Serve(w http.ResponseWriter, r *http.Request, agentID strin
 	socket, err := websocket.Accept(w, r, &websocket.AcceptOptions{
 		Subprotocols: []string{link.Subprotocol}, CompressionMode: websocket.CompressionDisabled, // it is ciphertext
 	})
-	if err != nil { // it has been answered
+	if err != nil { // the library has answered
 		u.server.counts.refused.Add(1)
 		u.server.cfg.Log.Debug().Err(err).Str("remote", r.RemoteAddr).Msg("tunnel over a websocket refused")
 		return
 	}
 	conn := link.NewWebsocket(socket)
-	secure := r.TLS // and not the request
+	secure := r.TLS // keeps the TLS state and not the request
 	proven := proof{state: func() tls.ConnectionState { return *secure }}
 	if socket.Subprotocol() == "" || !u.sessions.Go(func() {
 		defer func() { _ = conn.Close() }()
@@ -56,5 +55,5 @@ func (u *Websockets) Serve(w http.ResponseWriter, r *http.Request, agentID strin
 	}
 }
 
-// Wait returns when all sessions have ended, once the context has.
+// Wait returns once the context and all sessions have ended.
 func (u *Websockets) Wait() { u.sessions.Shut() }

@@ -13,8 +13,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// run finds a run of a Job or CronJob that failed: the newest, or the one before
-// while the newest still goes on.
+// run finds a failed run of a Job or CronJob: the newest run, or the one before it while the newest
+// is still going on.
 func run(ev *Evidence) *runnerapi.Diagnosis {
 	for _, j := range []*batchv1.Job{ev.Job, ev.LastFailed} {
 		if j == nil {
@@ -45,7 +45,7 @@ func failedRun(j *batchv1.Job, cond batchv1.JobCondition, pods []*corev1.Pod) *r
 		d.Message = fmt.Sprintf("the run was not done within its deadline of %d s, and was stopped", ptr.Deref(j.Spec.ActiveDeadlineSeconds, 0))
 		d.Fix = "raise job.deadlineSeconds, or make the App faster"
 		return d
-	case evicts(evictedPod(j, pods), c.pod): // whatever signal that ended its process with
+	case evicts(evictedPod(j, pods), c.pod): // regardless of the signal that ended its process
 		pod := evictedPod(j, pods)
 		d.Cause, d.Object = runnerapi.CauseEvicted, "pod/"+pod.Name
 		d.Message, d.Fix = "the run failed "+tries+": its pod was evicted: "+clip(pod.Status.Message), evictedFix
@@ -73,12 +73,12 @@ func failedRun(j *batchv1.Job, cond batchv1.JobCondition, pods []*corev1.Pod) *r
 	return d
 }
 
-// evicts says whether the pod that failed last, if any has a process that did, was evicted.
+// evicts reports whether the pod that failed last was evicted.
 func evicts(evicted, last *corev1.Pod) bool {
 	return evicted != nil && (last == nil || last.Name == evicted.Name)
 }
 
-// bare finds a pod without a controller that failed: nobody makes another.
+// bare finds a failed pod without a controller: no controller replaces it.
 func bare(ev *Evidence) *runnerapi.Diagnosis {
 	if !ev.Bare || len(ev.Pods) != 1 || ev.Pods[0].Status.Phase != corev1.PodFailed {
 		return nil
@@ -106,7 +106,7 @@ func bare(ev *Evidence) *runnerapi.Diagnosis {
 	return c.ended(runnerapi.CauseJobFailed, "the pod failed: "+message, fix, end)
 }
 
-// failedPod is the container that failed last of a run, and how.
+// failedPod returns the container of a run that failed last, and how it failed.
 func failedPod(j *batchv1.Job, pods []*corev1.Pod) (found container, how *corev1.ContainerStateTerminated) {
 	return lastFailed(slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool { return !metav1.IsControlledBy(p, j) }))
 }
@@ -123,7 +123,7 @@ func lastFailed(pods []*corev1.Pod) (found container, how *corev1.ContainerState
 	return found, how
 }
 
-// refusedPod is the newest pod of a run that a node refused, or nil.
+// refusedPod returns the newest pod of a run that a node refused, or nil.
 func refusedPod(j *batchv1.Job, pods []*corev1.Pod) *corev1.Pod {
 	return newestRefused(slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool { return !metav1.IsControlledBy(p, j) }))
 }

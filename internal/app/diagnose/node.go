@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	// seenBy is how long a kubelet that is there takes to see a new pod, and more.
+	// seenBy is more than a live kubelet takes to notice a new pod.
 	seenBy = 2 * time.Second
-	// lookAgain is when to look at a lost node again: that it is back the pods
-	// tell, that somebody deleted it nobody does.
+	// lookAgain is the interval of looks at a lost node. The pods show that the node is back, but
+	// nothing shows that it was deleted.
 	lookAgain = 30 * time.Second
-	// reasonNodeLost is what Kubernetes says in a pod's status of a node that does
-	// not answer; no constant of its API has it.
+	// reasonNodeLost is the reason in a pod's status for a node that does not respond. Kubernetes'
+	// API has no constant for it.
 	reasonNodeLost = "NodeLost"
 	byTaintManager = "DeletionByTaintManager"
 )
 
-// lost finds a pod on a node that does not answer, is not ready or is gone.
-// It comes before what such a pod says of itself: that is old news.
+// lost finds a pod on a node that does not respond, is not ready or is gone. It takes precedence
+// over the pod's own status, which is outdated.
 func lost(ev *Evidence) Finding {
 	var recheck time.Duration
 	for _, pod := range ev.Pods {
@@ -38,7 +38,7 @@ func lost(ev *Evidence) Finding {
 	return Finding{Recheck: recheck}
 }
 
-// WantsNode says whether the diagnosis of a pod hangs on how its node is.
+// WantsNode reports whether the diagnosis of a pod depends on its node's state.
 func WantsNode(pod *corev1.Pod, now time.Time) bool {
 	switch {
 	case pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded:
@@ -52,7 +52,7 @@ func WantsNode(pod *corev1.Pod, now time.Time) bool {
 	return waits && now.Sub(since) >= seenBy
 }
 
-// askAt is when time alone makes the node worth asking for; 0 for never.
+// askAt returns when time alone makes it worth reading the node; 0 for never.
 func askAt(pod *corev1.Pod, now time.Time) time.Duration {
 	if end := pod.DeletionTimestamp; !end.IsZero() {
 		if !keepsItsName(pod) {
@@ -67,8 +67,8 @@ func askAt(pod *corev1.Pod, now time.Time) time.Duration {
 	return max(seenBy-now.Sub(since), later(now.Sub(since)))
 }
 
-// disowned says whether somebody other than the pod's kubelet called it not
-// ready: its containers still are, as far as the kubelet has told.
+// disowned reports whether the pod was marked not ready by another component than its kubelet: by
+// the kubelet's last report, its containers still are ready.
 func disowned(pod *corev1.Pod) bool {
 	ready, containers := corev1.ConditionUnknown, corev1.ConditionUnknown
 	for _, c := range pod.Status.Conditions {
@@ -84,8 +84,7 @@ func disowned(pod *corev1.Pod) bool {
 	return pod.Status.Reason == reasonNodeLost || ready == corev1.ConditionFalse && containers == corev1.ConditionTrue
 }
 
-// unseen says whether a pod has a node whose kubelet has not taken notice of it,
-// and since when.
+// unseen reports whether a pod has a node whose kubelet has not noticed it, and since when.
 func unseen(pod *corev1.Pod) (since time.Time, waits bool) {
 	if pod.Spec.NodeName == "" || !pod.Status.StartTime.IsZero() || !alive(pod) {
 		return time.Time{}, false
@@ -98,14 +97,13 @@ func unseen(pod *corev1.Pod) (since time.Time, waits bool) {
 	return time.Time{}, false
 }
 
-// keepsItsName says whether no other pod takes the place of this one before it
-// is gone.
+// keepsItsName reports whether no other pod takes the place of this one before it is gone.
 func keepsItsName(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	return owner != nil && owner.Kind == "StatefulSet"
 }
 
-// troubleOf is what is wrong with a node, or empty. A node that is nil is gone.
+// troubleOf returns what is wrong with a node, or an empty string. A nil node is gone.
 func troubleOf(node *corev1.Node) string {
 	if node == nil {
 		return "is no longer part of the cluster"

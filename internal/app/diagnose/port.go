@@ -14,16 +14,16 @@ import (
 const noFreePorts = "didn't have free ports for the requested pod ports"
 
 var (
-	// taken is how runtimes say EADDRINUSE: Go, Python, Java, Rust and nginx in
-	// libc's words, Node.js with the name too, Spring and others in their own.
+	// taken matches how runtimes report EADDRINUSE: Go, Python, Java, Rust and nginx in libc's
+	// words, Node.js also with the name, Spring and others in their own words.
 	taken = regexp.MustCompile(`(?i)address already in use|address in use|EADDRINUSE|port \d+ (?:is|was) already (?:in use|allocated)`)
-	// errno is the number of that error, which is no port.
+	// errno matches the number of that error, which is not a port.
 	errno      = regexp.MustCompile(`(?i)(?:errno|os error) \d+|\(\d+: address`)
 	portNumber = regexp.MustCompile(`(?i)(?::|port |, |=)(\d{1,5})\b`)
 )
 
-// portTaken says whether a process ended because its port was taken, and names
-// the port as far as the last lines do.
+// portTaken reports whether a process ended because its port was taken, and returns the port if the
+// last lines name it.
 func portTaken(lines string) (port string, yes bool) {
 	all := strings.Split(lines, "\n")
 	slices.Reverse(all)
@@ -39,8 +39,8 @@ func portTaken(lines string) (port string, yes bool) {
 	return "", false
 }
 
-// clash is the diagnosis of a container whose port another process of its pod
-// has: nobody else shares the pod's network.
+// clash returns the diagnosis of a container whose port is taken by another process of its pod:
+// only they share the pod's network.
 func (c container) clash(port string, end *corev1.ContainerStateTerminated) *runnerapi.Diagnosis {
 	return c.ended(runnerapi.CausePortClash,
 		fmt.Sprintf("the container's process keeps ending with exit code %d because %s is taken: another process of the pod listens on it", end.ExitCode, port),
@@ -48,8 +48,8 @@ func (c container) clash(port string, end *corev1.ContainerStateTerminated) *run
 			c.pod.Namespace, c.pod.Name), end)
 }
 
-// noHostPort is the diagnosis of a pod that wants a port of the node which no
-// node has free.
+// noHostPort returns the diagnosis of a pod that needs a port of the node, when no node has it
+// free.
 func noHostPort(pod *corev1.Pod, message string) *runnerapi.Diagnosis {
 	ports := hostPorts(pod)
 	return &runnerapi.Diagnosis{

@@ -8,23 +8,23 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Remaining is why a pod is still there though what made it was deleted.
+// Remaining is why a pod still exists after its owner was deleted.
 type Remaining struct {
 	Waits string // what has to happen, as in "pod web-1 to stop on node n1"
-	// Stuck says that it does not go by itself: somebody has to act.
+	// Stuck reports that the pod does not go by itself: an operator or cluster owner has to act.
 	Stuck bool
-	// Recheck is when time alone can change it; 0 for never.
+	// Recheck is the delay after which time alone can change the result; 0 for never.
 	Recheck time.Duration
 }
 
-// RemainsByNode says whether what keeps a pod hangs on how its node is.
+// RemainsByNode reports whether what keeps a pod depends on its node's state.
 func RemainsByNode(pod *corev1.Pod, now time.Time) bool {
 	return pod.Spec.NodeName != "" && !ended(pod) &&
 		(disowned(pod) || !pod.DeletionTimestamp.IsZero() && now.After(pod.DeletionTimestamp.Time))
 }
 
-// Remains says why a pod is still there. The node is that of the pod, where
-// RemainsByNode asked for it; nil is one that is gone.
+// Remains returns why a pod still exists. The node is the pod's, if RemainsByNode asked for it; nil
+// means that it is gone.
 func Remains(pod *corev1.Pod, node *corev1.Node, now time.Time) Remaining {
 	held := strings.Join(pod.Finalizers, ", ")
 	switch {
@@ -47,7 +47,7 @@ func Remains(pod *corev1.Pod, node *corev1.Node, now time.Time) Remaining {
 	return stopping(pod, held, now)
 }
 
-// stopping is a pod whose node is about to stop it, or was.
+// stopping describes a pod that its node is about to stop, or was.
 func stopping(pod *corev1.Pod, held string, now time.Time) Remaining {
 	r := Remaining{Waits: "pod " + pod.Name + " to stop"}
 	if pod.Spec.NodeName != "" {
@@ -67,8 +67,8 @@ func stopping(pod *corev1.Pod, held string, now time.Time) Remaining {
 	return r
 }
 
-// ended says whether a pod's containers have stopped for good: the kubelet then
-// says so, or takes the grace period that is left off the pod.
+// ended reports whether a pod's containers have stopped for good. The kubelet then says so, or
+// removes the remaining grace period from the pod.
 func ended(pod *corev1.Pod) bool {
 	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
 		return true

@@ -21,20 +21,20 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
 
-// tagDigits is how much of a commit becomes a tag.
+// tagDigits is how many digits of a commit become a tag.
 const tagDigits = 12
 
-// Push pushes what the builder left. Credentials are in config.json of the directory that
-// DOCKER_CONFIG names, as docker's own are.
+// Push pushes what the builder left. Credentials are in config.json of the directory in
+// DOCKER_CONFIG, as docker's own are.
 type Push struct {
-	Repository name.Tag // without a tag the commit is to be it
+	Repository name.Tag // without a tag, the commit becomes the tag
 	Dir        string   // Work
 	CommitDir  string
 	Transport  http.RoundTripper
 	Out        io.Writer
 }
 
-// Run answers the image's name and digest.
+// Run returns the image's name and digest.
 func (p Push) Run(ctx context.Context) (Result, error) {
 	if err := plain(p.Dir); err != nil {
 		return Result{}, err
@@ -58,11 +58,11 @@ func (p Push) Run(ctx context.Context) (Result, error) {
 	return Result{Tag: tag.Name(), Image: tag.Repository.Name() + "@" + digest.String()}, nil
 }
 
-// digits are a commit's.
+// digits matches a commit.
 var digits = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
-// plain refuses links in what the builder left: a Dockerfile's step may have put them there, to
-// have read what only this step can reach. Nobody but this step runs any more.
+// plain refuses links in what the builder left: a Dockerfile's step may have created them to read
+// what only this step can reach. No other process runs any more.
 func plain(dir string) error {
 	return filepath.WalkDir(filepath.Join(dir, filepath.Base(Image)), func(at string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() && !d.Type().IsRegular() {
@@ -72,7 +72,7 @@ func plain(dir string) error {
 	})
 }
 
-// push pushes the layout's one image, or index of images for several platforms.
+// push pushes the layout's single image, or index of images for several platforms.
 func (p Push) push(ctx context.Context, tag name.Tag) (v1.Hash, error) {
 	index, err := layout.ImageIndexFromPath(filepath.Join(p.Dir, filepath.Base(Image)))
 	if err != nil {
@@ -105,8 +105,8 @@ func (p Push) push(ctx context.Context, tag name.Tag) (v1.Hash, error) {
 	return of.Digest, remote.Write(tag, img, options...)
 }
 
-// onlyTLS speaks no plain HTTP, which the library falls back to for registries of private
-// addresses: credentials would go over it.
+// onlyTLS refuses plain HTTP, which the library falls back to for registries with private
+// addresses: it would carry credentials.
 type onlyTLS struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -131,7 +131,7 @@ func pushError(tag name.Tag, err error) error {
 		return fail("repository_missing", "create the repository in the registry, or correct image", "%s has no repository %s", registry, tag.RepositoryStr())
 	case errors.As(err, &answer):
 		return fail("registry_refused", "see what the registry says", "%s answers %d", registry, answer.StatusCode)
-	case strings.Contains(err.Error(), "x509:"): // wrapped several ways by net/http and its callers
+	case strings.Contains(err.Error(), "x509:"): // net/http and its callers wrap it in several ways
 		return fail("registry_not_trusted", "put the certificate of the CA that it is from into a ConfigMap and name it in ca",
 			"the certificate of %s is not to be trusted", registry)
 	case errors.As(err, &dns), errors.As(err, &op), errors.Is(err, context.DeadlineExceeded):

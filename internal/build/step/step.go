@@ -1,10 +1,10 @@
-// Package step is what runs in the pod of a build before and after the builder: one program
-// gets the commit, and one pushes the image. Each alone is given the credentials that it needs,
-// so the builder, which carries out whatever a Dockerfile says, has none of them.
+// Package step runs in the pod of a build before and after the builder: one program fetches the
+// commit, and one pushes the image. Only they receive the credentials that they need. The builder,
+// which executes a Dockerfile's commands, has none.
 //
-// What is between them lies in one volume: the commit's files, then the image as an OCI image
-// layout. The commit's name lies in another one: the builder, which can write whatever it has,
-// must not choose the tag. What came of a step is in its container's termination message.
+// One volume connects them: it contains the commit's files, then the image as an OCI image layout.
+// The commit's name is in another volume: the builder, which can write to all of its volumes, must
+// not choose the tag. The result of a step is in its container's termination message.
 package step
 
 import (
@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// Places in the pod.
+// Paths in the pod.
 const (
 	Work        = "/pipeops"             // the volume that the steps share
 	Context     = Work + "/context"      // the commit's files
@@ -38,10 +38,10 @@ type Result struct {
 	Fix     string `json:"fix,omitempty"`
 }
 
-// maxMessage is what Kubernetes keeps of a termination message.
+// maxMessage is how much Kubernetes keeps of a termination message.
 const maxMessage = 4096
 
-// Parse reads a termination message. It comes from a pod, so it may be anything.
+// Parse decodes a termination message. It comes from a pod, so its content is untrusted.
 func Parse(message string) (Result, bool) {
 	var r Result
 	if len(message) > maxMessage || !strings.HasPrefix(message, "{") || json.Unmarshal([]byte(message), &r) != nil {
@@ -50,7 +50,7 @@ func Parse(message string) (Result, bool) {
 	return r, true
 }
 
-// failure is why a step failed, for people and for programs.
+// failure is why a step failed, for users and for programs.
 type failure struct{ cause, message, fix string }
 
 func (f *failure) Error() string { return f.message + " (fix: " + f.fix + ")" }
@@ -59,7 +59,7 @@ func fail(cause, fix, format string, args ...any) error {
 	return &failure{cause, fmt.Sprintf(format, args...), fix}
 }
 
-// Report leaves the result for the agent, and answers err.
+// Report writes the result for the agent, and returns err.
 func Report(file string, r Result, err error) error {
 	var f *failure
 	switch {

@@ -1,8 +1,7 @@
-// Package ca is the control plane's certificate authority: it is made at first
-// start, kept as a whole in one place, and issues the certificates of agents, Runners and the
-// control plane itself. It can be replaced step by step while it works (rotate.go).
-// Who may have a certificate, and when the next step may be taken, is not decided
-// here.
+// Package ca is the control plane's certificate authority. It is created at the first start, stored
+// as a whole in one place, and issues the certificates of agents, Runners and the control plane
+// itself. It can be replaced step by step while it works (rotate.go). Its callers decide who may
+// have a certificate, and when the next step may be taken.
 package ca
 
 import (
@@ -25,12 +24,12 @@ import (
 
 const (
 	lifetime = 10 * 365 * 24 * time.Hour
-	// backdate lets a peer whose clock is behind verify the chain, and so be told
-	// in words that its clock is wrong.
+	// backdate lets a peer whose clock is behind verify the chain, so that it can be told that its
+	// clock is wrong.
 	backdate = 24 * time.Hour
 )
 
-// CA issues certificates. It may be used by several goroutines while it is rotated.
+// CA issues certificates. It is safe for concurrent use, also while it is rotated.
 type CA struct {
 	keep  Keeper
 	now   func() time.Time
@@ -43,25 +42,24 @@ type pair struct {
 	key  crypto.Signer
 }
 
-// Keeper is where a CA is kept: all of it in one text, keys included.
+// Keeper is where a CA is stored, all of it in one text, keys included.
 type Keeper interface {
-	// Load answers fs.ErrNotExist while there is none.
+	// Load returns fs.ErrNotExist while there is none.
 	Load() (text []byte, err error)
-	// Make puts the first one there; when there is one by then, it is left as it is.
+	// Make stores the first CA. It leaves an existing one unchanged.
 	Make(text []byte) error
-	// Replace puts one in the place of the one that Load answered last, all of it or
-	// nothing.
+	// Replace replaces the CA that Load returned last, atomically.
 	Replace(text []byte) error
-	// String says to people where that is.
+	// String describes that place to users.
 	String() string
 }
 
-// Open reads the CA from that file, or makes a new one there. When several
-// processes make it at a time they end up with the same one. One that has ended is
-// opened as well, since rotating it is the way out; see Ended.
+// Open reads the CA from that file, or creates one there. Several processes that create it at the
+// same time end up with the same CA. Open also accepts an expired CA, since rotating it is the
+// solution; see Ended.
 func Open(file string, now func() time.Time) (*CA, error) { return OpenIn(inFile(file), now) }
 
-// OpenIn is Open for a CA that is kept elsewhere.
+// OpenIn is like Open for a CA that is stored elsewhere.
 func OpenIn(keep Keeper, now func() time.Time) (*CA, error) {
 	c := &CA{keep: keep, now: now}
 	err := c.load()
@@ -76,8 +74,7 @@ func OpenIn(keep Keeper, now func() time.Time) (*CA, error) {
 	return c, nil
 }
 
-// Ended is an error when the CA that signs has ended: nothing that it issues is
-// worth anything.
+// Ended returns an error if the signing CA has expired: its certificates are then useless.
 func (c *CA) Ended() error {
 	cert := c.state.Load().signing.cert
 	if !c.now().After(cert.NotAfter) {
@@ -101,7 +98,7 @@ func (c *CA) create() error {
 	return c.keep.Make(text)
 }
 
-// generate makes a CA that signs itself.
+// generate creates a self-signed CA.
 func generate(now time.Time) (pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -119,8 +116,8 @@ func generate(now time.Time) (pair, error) {
 	return pair{cert, key}, err
 }
 
-// certify signs a CA's certificate, with its own key when parent is nil. How many
-// CAs may follow it is left open: each rotation adds one.
+// certify signs a CA's certificate, with its own key if parent is nil. It does not limit how many
+// CAs may follow, because each rotation adds one.
 func certify(template, parent *x509.Certificate, by pair) (*x509.Certificate, error) {
 	template.IsCA, template.BasicConstraintsValid, template.MaxPathLen = true, true, -1
 	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
@@ -135,12 +132,11 @@ func certify(template, parent *x509.Certificate, by pair) (*x509.Certificate, er
 	return x509.ParseCertificate(der)
 }
 
-// Certificate is that of the CA which signs.
+// Certificate returns the certificate of the signing CA.
 func (c *CA) Certificate() *x509.Certificate { return c.state.Load().signing.cert }
 
-// Anchor is the CA that whoever comes anew starts from. While two are trusted it
-// is the older one: it is good for whatever becomes of the rotation, since the new
-// one is signed by it.
+// Anchor returns the CA from which new peers start. While two CAs are trusted, it is the older one.
+// That one is valid in every outcome of the rotation, since it signs the new one.
 func (c *CA) Anchor() *x509.Certificate {
 	s := c.state.Load()
 	if s.stage == Signing {
@@ -149,18 +145,17 @@ func (c *CA) Anchor() *x509.Certificate {
 	return s.signing.cert
 }
 
-// Bundle is in PEM what peers trust: the CA, or two while it is rotated.
+// Bundle returns the CAs that peers trust, in PEM: one, or two during a rotation.
 func (c *CA) Bundle() []byte { return c.state.Load().bundle }
 
-// Former are in PEM the CAs that were trusted once. Their keys are gone.
+// Former returns the CAs that were trusted once, in PEM. Their keys are gone.
 func (c *CA) Former() []byte { return encodeCerts(c.state.Load().former) }
 
-// Pool holds the CAs that are trusted now.
+// Pool returns the CAs that are trusted now.
 func (c *CA) Pool() *x509.CertPool { return c.state.Load().trusted }
 
-// Verify checks that the certificate was issued here, by the CA of now or one
-// before it, for clients, and is valid at that time. Whoever holds one of a former
-// CA is to be told apart by more than that: see Trusted.
+// Verify checks that the certificate was issued here for clients, by the current CA or an earlier
+// one, and is valid at that time. A certificate of a former CA needs further checks: see Trusted.
 func (c *CA) Verify(cert *x509.Certificate, at time.Time) error {
 	s := c.state.Load()
 	if s.verified.has(cert, at) {
@@ -173,9 +168,9 @@ func (c *CA) Verify(cert *x509.Certificate, at time.Time) error {
 	return err
 }
 
-// Took is told what TLS has verified of a client, with Pool: its certificate's chains. Verify need not do that
-// again, whose signature is what a handshake costs most of. What does not end at a CA of now or before it is left
-// aside, since the CA may have been replaced meanwhile.
+// Took records the chains that TLS has verified of a client with Pool. Verify need not verify them
+// again: the signature is the largest cost of a handshake. Took ignores chains that do not end at a
+// current or former CA, since the CA may have been replaced meanwhile.
 func (c *CA) Took(chains [][]*x509.Certificate) {
 	s := c.state.Load()
 	for _, chain := range chains {
@@ -186,22 +181,21 @@ func (c *CA) Took(chains [][]*x509.Certificate) {
 	}
 }
 
-// Trusted says whether a certificate that Verify takes was issued by a CA of now.
+// Trusted reports whether a certificate that Verify accepts was issued by a CA that is trusted now.
 func (c *CA) Trusted(cert *x509.Certificate) bool {
 	s := c.state.Load()
 	return issued(s.signing.cert, cert) || s.other != nil && issued(s.other.cert, cert)
 }
 
-// Current says whether a certificate that Verify takes was issued by the CA that
-// signs now.
+// Current reports whether a certificate that Verify accepts was issued by the CA that signs now.
 func (c *CA) Current(cert *x509.Certificate) bool { return issued(c.Certificate(), cert) }
 
-// issued says whose a certificate is that was verified before.
+// issued reports whether ca issued a certificate that was verified before.
 func issued(ca, cert *x509.Certificate) bool {
 	return bytes.Equal(ca.SubjectKeyId, cert.AuthorityKeyId)
 }
 
-// newSerial is 127 random bits: unique without a register of what was issued.
+// newSerial returns 127 random bits, which are unique without a register of issued serials.
 func newSerial() (*big.Int, error) {
 	limit := new(big.Int).Lsh(big.NewInt(1), 126)
 	n, err := rand.Int(rand.Reader, limit)
@@ -211,7 +205,7 @@ func newSerial() (*big.Int, error) {
 	return n.Add(n, limit), nil
 }
 
-// ParseCertificate reads one certificate in PEM; what follows it is left aside.
+// ParseCertificate decodes one certificate in PEM and ignores what follows it.
 func ParseCertificate(text string) (*x509.Certificate, error) {
 	block, _ := pem.Decode(bytes.TrimSpace([]byte(text)))
 	if block == nil || block.Type != "CERTIFICATE" {
@@ -220,8 +214,8 @@ func ParseCertificate(text string) (*x509.Certificate, error) {
 	return x509.ParseCertificate(block.Bytes)
 }
 
-// KeyID names a CA by its key.
+// KeyID returns the ID of a CA's key.
 func KeyID(ca *x509.Certificate) string { return hex.EncodeToString(ca.SubjectKeyId) }
 
-// IssuerID is the KeyID of the CA that issued a certificate.
+// IssuerID returns the KeyID of the CA that issued a certificate.
 func IssuerID(cert *x509.Certificate) string { return hex.EncodeToString(cert.AuthorityKeyId) }

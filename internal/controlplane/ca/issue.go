@@ -17,16 +17,16 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// Issued is a certificate for somebody else.
+// Issued is a certificate that was issued to an agent or a Runner.
 type Issued struct {
-	// Certificate in PEM: the leaf, then the CA, then the way to it from CAs before.
+	// Certificate in PEM: the leaf, then the CA, then the path to it from earlier CAs.
 	Certificate string
 	// Serial in hexadecimal.
 	Serial   string
 	NotAfter time.Time
 }
 
-// ErrBadRequest says what is wrong with a certificate request.
+// ErrBadRequest reports an invalid certificate request.
 var ErrBadRequest = errors.New("bad certificate request")
 
 type requestError string
@@ -34,8 +34,8 @@ type requestError string
 func (e requestError) Error() string        { return string(e) }
 func (e requestError) Is(target error) bool { return target == ErrBadRequest }
 
-// ParseRequest reads a certificate request in PEM and checks that its sender
-// holds the key and that the key is one we accept. Names in it are ignored.
+// ParseRequest decodes a certificate request in PEM. It checks that its sender holds the key and
+// that the key is acceptable. It ignores names in the request.
 func ParseRequest(text string) (*x509.CertificateRequest, error) {
 	block, _ := pem.Decode([]byte(text))
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {
@@ -55,8 +55,9 @@ func ParseRequest(text string) (*x509.CertificateRequest, error) {
 	return req, nil
 }
 
-// Agent issues an agent's certificate: it is a client of the control plane and of
-// frps, and the server of the Runner API and, under a name of its own, of the Kubernetes API.
+// Agent issues an agent's certificate. With it the agent is a client of the control plane and of
+// frps. It is also the server of the Runner API and, under a name of its own, of the Kubernetes
+// API.
 func (c *CA) Agent(req *x509.CertificateRequest, serverName string, id *url.URL, ttl time.Duration) (Issued, error) {
 	return c.issue(req.PublicKey, &x509.Certificate{
 		Subject:  pkix.Name{CommonName: serverName},
@@ -65,7 +66,7 @@ func (c *CA) Agent(req *x509.CertificateRequest, serverName string, id *url.URL,
 	}, ttl)
 }
 
-// Runner issues a Runner's certificate and key in PEM, with what more it carries.
+// Runner issues a Runner's certificate and key in PEM, with further extensions.
 func (c *CA) Runner(name string, id *url.URL, ttl time.Duration, more ...pkix.Extension) (Issued, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -82,8 +83,8 @@ func (c *CA) Runner(name string, id *url.URL, ttl time.Duration, more ...pkix.Ex
 	return issued, keyPEM, err
 }
 
-// Server issues a certificate for the control plane's own listeners. The names
-// may be DNS names or IP addresses.
+// Server issues a certificate for the control plane's own listeners. The names may be DNS names or
+// IP addresses.
 func (c *CA) Server(names []string, ttl time.Duration) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -106,7 +107,7 @@ func (c *CA) Server(names []string, ttl time.Duration) (*tls.Certificate, error)
 	if err != nil {
 		return nil, err
 	}
-	// The CAs go along: whoever holds the fingerprint of one only finds it there.
+	// The CAs are included: a peer with only the fingerprint of one finds it there.
 	cert := &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 	for _, above := range slices.Concat(s.chain(), s.anchors()) {
 		cert.Certificate = append(cert.Certificate, above.Raw)
@@ -116,8 +117,8 @@ func (c *CA) Server(names []string, ttl time.Duration) (*tls.Certificate, error)
 
 func (c *CA) issue(public any, template *x509.Certificate, ttl time.Duration) (Issued, error) {
 	s := c.state.Load()
-	// Peers whose clocks are a little behind should take it; but holders renew by
-	// its length, so that the part in the past is kept small.
+	// Peers whose clocks are a little behind should accept it. Holders renew by its length, so the
+	// part in the past is kept small.
 	der, err := c.sign(s, public, template, c.now().Add(-min(time.Hour, ttl/10)), ttl)
 	if err != nil {
 		return Issued{}, err
@@ -142,7 +143,7 @@ func (c *CA) sign(s *state, public any, template *x509.Certificate, from time.Ti
 	return s.sign(public, template)
 }
 
-// sign issues a certificate that ends no later than the CA.
+// sign issues a certificate that expires no later than the CA.
 func (s *state) sign(public any, template *x509.Certificate) ([]byte, error) {
 	if end := s.signing.cert.NotAfter; template.NotAfter.After(end) {
 		template.NotAfter = end

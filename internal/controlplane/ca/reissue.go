@@ -6,10 +6,10 @@ import (
 	"encoding/asn1"
 )
 
-// Reissue makes the same certificate once more, issued by the CA that signs now:
-// its key, its names, its end, what else it grants and even its serial number are
-// those of the old one, so that whatever is known of the one, a revocation for
-// example, is known of the other. The old one must have been verified.
+// Reissue issues the same certificate again, from the CA that signs now. The key, the names, the
+// end, other extensions and even the serial number stay the same. So what is known about the old
+// certificate, for example a revocation, holds for the new one. The old one must have been
+// verified.
 func (c *CA) Reissue(old *x509.Certificate) (Issued, error) {
 	s := c.state.Load()
 	template := &x509.Certificate{
@@ -24,11 +24,11 @@ func (c *CA) Reissue(old *x509.Certificate) (Issued, error) {
 	return s.issued(der, template), nil
 }
 
-// x509Extensions is the arc of the extensions that crypto/x509 makes of a
-// certificate's fields (RFC 5280, section 4.2.1).
+// x509Extensions is the arc of the extensions that crypto/x509 creates from a certificate's fields
+// (RFC 5280, section 4.2.1).
 var x509Extensions = asn1.ObjectIdentifier{2, 5, 29}
 
-// ownExtensions are those that whoever issued the certificate put in by himself.
+// ownExtensions returns the extensions that the certificate's issuer added itself.
 func ownExtensions(cert *x509.Certificate) []pkix.Extension {
 	var own []pkix.Extension
 	for _, e := range cert.Extensions {

@@ -8,19 +8,18 @@ import (
 	"time"
 )
 
-// A rotation replaces the CA without anybody noticing:
+// A rotation replaces the CA without an interruption:
 //
 //	Settled ──Start──► Introduced ──Sign──► Signing ──Finish──► Settled
 //	Settled ◄──Abort── Introduced ◄──Abort── Signing
 //
-// Each step replaces all of it at once. A step that was taken already changes
-// nothing and answers false, so that a command may be repeated. Two processes must
-// not take steps at a time: the caller holds a lock.
+// Each step replaces the whole state at once. A repeated step changes nothing and returns false, so
+// a command may be repeated. Two processes must not take steps at the same time: the caller holds a
+// lock.
 
-// noEnd is the end of a certificate that has none (RFC 5280, section 4.1.2.5). A
-// cross certificate says which CA came after which, and that does not change: an
-// agent may need it after both have ended. What it leads to still ends when the
-// later CA and its certificates do.
+// noEnd is the expiry of a certificate that never expires (RFC 5280, section 4.1.2.5). A cross
+// certificate shows which CA came after which, and that does not change: an agent may need it after
+// both have expired. The later CA and its certificates still expire.
 var noEnd = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 
 var (
@@ -28,10 +27,10 @@ var (
 	errNotSigning = errors.New("the new CA does not sign yet; `pipeops-controlplane ca rotate sign` comes first")
 )
 
-// Stage is how far the rotation has come.
+// Stage returns the current stage of the rotation.
 func (c *CA) Stage() Stage { return c.state.Load().stage }
 
-// Other is the CA that is trusted beside the one which signs; nil when there is none.
+// Other returns the CA that is trusted beside the signing one; nil if there is none.
 func (c *CA) Other() *x509.Certificate {
 	if other := c.state.Load().other; other != nil {
 		return other.cert
@@ -39,7 +38,7 @@ func (c *CA) Other() *x509.Certificate {
 	return nil
 }
 
-// FormerCAs are those whose keys are gone, the latest first.
+// FormerCAs returns the CAs whose keys are gone, the latest first.
 func (c *CA) FormerCAs() []*x509.Certificate { return slices.Clone(c.state.Load().former) }
 
 // Step is a step of a rotation.
@@ -47,24 +46,23 @@ type Step string
 
 // The steps of a rotation.
 const (
-	// Start makes a new CA, which the old one signs, to be trusted beside it.
+	// Start creates a new CA, signed by the old one, to be trusted beside it.
 	Start Step = "start"
-	// Sign has the new CA sign from now on.
+	// Sign makes the new CA sign from now on.
 	Sign Step = "sign"
-	// Finish drops the old CA and its key.
+	// Finish removes the old CA and its key.
 	Finish Step = "finish"
-	// Abort goes one step back: the old CA signs again, or the new one is dropped with
-	// its key.
+	// Abort goes one step back: the old CA signs again, or the new one is removed with its key.
 	Abort Step = "abort"
 )
 
-// Check says whether a step can be taken, and whether it would change anything.
+// Check reports whether a step is possible, and whether it would change anything.
 func (c *CA) Check(step Step) (bool, error) {
 	next, err := c.plan(step)
 	return next != nil, err
 }
 
-// Take takes a step, and says whether that changed anything.
+// Take takes a step and reports whether that changed anything.
 func (c *CA) Take(step Step) (bool, error) {
 	next, err := c.plan(step)
 	if err != nil || next == nil {
@@ -73,7 +71,7 @@ func (c *CA) Take(step Step) (bool, error) {
 	return true, c.replace(next)
 }
 
-// plan answers what there will be after a step; nil when that is there already.
+// plan returns the state after a step; nil if that is the current state.
 func (c *CA) plan(step Step) (*state, error) {
 	s := c.state.Load()
 	switch step {
@@ -143,8 +141,8 @@ func (s *state) abort() (*state, error) {
 	case Signing:
 		return s.swapped(Introduced), nil
 	}
-	// The cross certificate leads nowhere any more. The CA is kept as a former one:
-	// it may have signed, and who holds such a certificate has to be known again.
+	// The cross certificate is of no more use. The CA is kept as a former one: it may have signed,
+	// and holders of such certificates must be recognized.
 	return &state{stage: Settled, signing: s.signing, cross: s.cross[1:], former: withFormer(s)}, nil
 }
 
@@ -157,7 +155,7 @@ func withFormer(s *state) []*x509.Certificate {
 	return slices.Concat([]*x509.Certificate{s.other.cert}, s.former)
 }
 
-// replace keeps what is next, in one step, and goes on with what is there.
+// replace stores the next state in one step, and continues with it.
 func (c *CA) replace(next *state) error {
 	text, err := next.encode()
 	if err != nil {

@@ -11,29 +11,29 @@ import (
 	"slices"
 )
 
-// Stage is how far a rotation has come.
+// Stage is a stage of a rotation.
 type Stage string
 
-// The stages of a rotation, in their order.
+// The stages of a rotation, in order.
 const (
 	// Settled: there is one CA.
 	Settled Stage = "settled"
-	// Introduced: a new one is trusted beside it, and has signed nothing yet.
+	// Introduced: a new CA is trusted beside it, and has signed nothing yet.
 	Introduced Stage = "introduced"
-	// Signing: the new one signs, and the old one is trusted still.
+	// Signing: the new CA signs, and the old one is still trusted.
 	Signing Stage = "signing"
 )
 
-// state is all that the CA's file holds, which is replaced as a whole, so that no
-// step of a rotation is ever half done.
+// state is the whole content of the CA's file. It is replaced as a whole, so that no step of a
+// rotation is ever half done.
 type state struct {
 	stage   Stage
 	signing pair
 	other   *pair // the one beside it; nil when settled
-	// cross are the certificates of later CAs by the one before, the latest first:
-	// the way from any CA that ever was to the one of now.
+	// cross holds the certificates of later CAs signed by the one before, the latest first. They
+	// lead from any earlier CA to the current one.
 	cross []*x509.Certificate
-	// former are the CAs whose keys are gone, the latest first.
+	// former holds the CAs whose keys are gone, the latest first.
 	former []*x509.Certificate
 
 	sum            [32]byte // the file's SHA-256
@@ -42,8 +42,8 @@ type state struct {
 	verified       verified // by known
 }
 
-// The file is a CA's certificate and key in PEM, as it always was, and what a
-// rotation adds comes after, with its part in a header. The first pair signs.
+// The file is a CA's certificate and key in PEM, as it always was. What a rotation adds follows,
+// with its role in a header. The first pair signs.
 const (
 	headerRole   = "Role"
 	roleNext     = "next"
@@ -55,13 +55,13 @@ const (
 	typeKey         = "PRIVATE KEY"
 )
 
-// complete fills in what follows from the rest.
+// complete computes the derived fields.
 func (s *state) complete() *state {
 	trusted := []*x509.Certificate{s.signing.cert}
 	if s.other != nil {
 		trusted = append(trusted, s.other.cert)
 	}
-	if s.stage == Signing { // the same order in both stages: agents tell bundles apart by their text
+	if s.stage == Signing { // the same order in both stages: agents identify bundles by their text
 		slices.Reverse(trusted)
 	}
 	s.bundle = encodeCerts(trusted)
@@ -69,7 +69,7 @@ func (s *state) complete() *state {
 	return s
 }
 
-// knows says whether that is the certificate of a CA of now or before.
+// knows reports whether that is the certificate of a current or former CA.
 func (s *state) knows(ca *x509.Certificate) bool {
 	return s.signing.cert.Equal(ca) || s.other != nil && s.other.cert.Equal(ca) || slices.ContainsFunc(s.former, ca.Equal)
 }
@@ -82,14 +82,14 @@ func poolOf(certs []*x509.Certificate) *x509.CertPool {
 	return pool
 }
 
-// chain goes with what is issued: the CA, and how whoever knows only one before it
-// gets there.
+// chain returns what accompanies issued certificates: the CA, and the path to it for peers that
+// know only an earlier one.
 func (s *state) chain() []*x509.Certificate {
 	return append([]*x509.Certificate{s.signing.cert}, s.cross...)
 }
 
-// anchors are the CAs that the chain starts from: whoever holds only a fingerprint
-// finds them there.
+// anchors returns the CAs from which the chain starts. A peer with only a fingerprint finds its CA
+// there.
 func (s *state) anchors() []*x509.Certificate {
 	var found []*x509.Certificate
 	known := s.former
@@ -161,7 +161,7 @@ func encodeKey(key crypto.Signer) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: typeKey, Bytes: der}), nil
 }
 
-// parse reads what encode wrote. Its errors quote nothing of it.
+// parse decodes what encode wrote. Its errors quote none of it.
 func parse(text []byte) (*state, error) {
 	s := &state{stage: Settled}
 	var err error
@@ -180,7 +180,7 @@ func parse(text []byte) (*state, error) {
 	return s.complete(), nil
 }
 
-// readMore takes what comes next in the file into s.
+// readMore adds the next part of the file to s.
 func (s *state) readMore(text []byte) (rest []byte, err error) {
 	cert, role, rest, err := readCert(text)
 	if err != nil {

@@ -1,7 +1,6 @@
-// Package edge is the one port at which Runners reach all agents: it reads which
-// agent a TLS connection is for (SNI) and hands the connection, still encrypted,
-// to that agent's tunnel. It holds no certificate and sees no plain text; who may
-// command an agent is the agent's to decide.
+// Package edge is the one port at which Runners reach all agents. It reads from SNI which agent a
+// TLS connection is for, and hands the connection, still encrypted, to that agent's tunnel. It
+// holds no certificate and sees no plain text; the agent decides who may command it.
 package edge
 
 import (
@@ -18,26 +17,26 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
-// Handover gives a connection to an agent's tunnel, which owns it from then on.
-// On an error it is still the caller's.
+// Handover gives a connection to an agent's tunnel, which owns it from then on. On an error the
+// caller still owns it.
 type Handover func(ctx context.Context, agentID string, conn net.Conn) error
 
-// Config is what an Edge needs to know. Domain and Handover are required.
+// Config configures an Edge. Domain and Handover are required.
 type Config struct {
 	// Domain is what follows the agent's ID in the names: AGENT_ID.DOMAIN.
 	Domain   string
 	Handover Handover
 	Log      zerolog.Logger
-	// Hellos is how many connections may be at a time that have not said whom they want
-	// (4096). Past it the one that has waited longest is closed.
+	// Hellos is how many connections may be open whose agent is not known yet (4096). Beyond that,
+	// the one that has waited longest is closed.
 	Hellos int
-	// Pending is how many connections may wait for an agent to take them (4096), and
-	// PendingPerAgent how many of them for the same one (512): agents that do not answer
-	// keep nobody from those that do. More are refused.
+	// Pending is how many connections may wait for an agent to accept them (4096), and
+	// PendingPerAgent how many of them for the same agent (512). So agents that do not respond do
+	// not block the others. More connections are refused.
 	Pending, PendingPerAgent int
-	// HelloTimeout bounds how long a caller may take to say whom it wants (5 s).
+	// HelloTimeout bounds how long a caller may take to name its agent (5 s).
 	HelloTimeout time.Duration
-	// HandoverTimeout bounds reaching the agent (10 s).
+	// HandoverTimeout bounds the time to reach the agent (10 s).
 	HandoverTimeout time.Duration
 }
 
@@ -48,7 +47,7 @@ type Edge struct {
 	pending *limit.Shares // by agent
 }
 
-// New makes an Edge.
+// New returns an Edge.
 func New(cfg Config) *Edge {
 	for field, value := range map[*int]int{&cfg.Hellos: 4096, &cfg.Pending: 4096, &cfg.PendingPerAgent: 512} {
 		if *field <= 0 {
@@ -64,14 +63,14 @@ func New(cfg Config) *Edge {
 	return &Edge{cfg: cfg, hellos: limit.NewRoom(cfg.Hellos), pending: limit.NewShares(cfg.Pending, cfg.PendingPerAgent)}
 }
 
-// The descriptions of TLS alerts (RFC 8446, section 6) that callers are told with.
+// The TLS alerts (RFC 8446, section 6) that report an error to callers.
 const (
 	alertInternal         = 80
 	alertUnrecognizedName = 112
 )
 
-// Serve accepts connections until the context ends, then closes the listener and
-// returns when no connection is on its way any more.
+// Serve accepts connections until the context ends. It then closes the listener and returns once no
+// handover is in progress.
 func (e *Edge) Serve(ctx context.Context, ln net.Listener) error {
 	failed := func(err error) { e.cfg.Log.Warn().Err(err).Msg("edge: cannot accept a connection") }
 	return limit.Accept(ctx, ln, failed, func(conn net.Conn) func() {
@@ -80,8 +79,7 @@ func (e *Edge) Serve(ctx context.Context, ln net.Listener) error {
 	})
 }
 
-// route hands a connection over or closes it. It calls heard when it knows whom the
-// connection is for.
+// route hands a connection over or closes it. It calls heard once it knows the connection's agent.
 func (e *Edge) route(ctx context.Context, conn net.Conn, heard func()) {
 	log := e.cfg.Log.With().Str("peer", conn.RemoteAddr().String()).Logger()
 	unblock := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
@@ -104,7 +102,7 @@ func (e *Edge) route(ctx context.Context, conn net.Conn, heard func()) {
 		log.Debug().Msg("edge: asked for a name that is no agent's")
 		return
 	}
-	if !unblock() { // the deadline is being set in this moment
+	if !unblock() { // the deadline is being set at this moment
 		_ = conn.Close()
 		return
 	}
@@ -128,16 +126,15 @@ func (e *Edge) route(ctx context.Context, conn net.Conn, heard func()) {
 	}
 }
 
-// agentOf takes the agent's ID from AGENT_ID.DOMAIN, or from the agent's name for the
-// Kubernetes API.
+// agentOf returns the agent's ID in AGENT_ID.DOMAIN, or in the agent's name for the Kubernetes API.
 func agentOf(name, domain string) (string, bool) {
 	name = strings.TrimPrefix(strings.ToLower(name), runnerapi.KubernetesServerPrefix)
 	id, rest, ok := strings.Cut(name, ".")
 	return id, ok && id != "" && rest == strings.ToLower(domain)
 }
 
-// refuse sends a fatal TLS alert, which a client reports better than a closed
-// connection, and closes.
+// refuse sends a fatal TLS alert, which a client reports better than a closed connection, and
+// closes the connection.
 func refuse(conn net.Conn, alert byte) {
 	_ = conn.SetDeadline(time.Now().Add(time.Second))
 	_, _ = conn.Write([]byte{21, 3, 3, 0, 2, 2, alert})

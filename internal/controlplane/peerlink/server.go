@@ -14,14 +14,14 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
-// Handover gives a connection to an agent's tunnel, which owns it from then on. On an
-// error it is still the caller's.
+// Handover gives a connection to an agent's tunnel, which owns it from then on. On an error the
+// caller still owns it.
 type Handover func(ctx context.Context, agentID string, conn net.Conn) error
 
-// ServerConfig is what a Server needs to know.
+// ServerConfig configures a Server.
 type ServerConfig struct {
 	TrustDomain string
-	// TLS has the certificate and the ClientCAs of this moment.
+	// TLS returns the current certificate and ClientCAs.
 	TLS      func() (*tls.Config, error)
 	Handover Handover
 	Log      zerolog.Logger
@@ -29,29 +29,29 @@ type ServerConfig struct {
 
 // The limits of a Server.
 const (
-	maxHandshakes = 4096 // connections that have not said whom they are for
-	// Connections that wait for an agent; and for the same one.
+	maxHandshakes = 4096 // connections whose agent is not known yet
+	// Connections that wait for an agent, in total and per agent.
 	maxPending, maxPendingPerAgent = 4096, 512
-	// requestTimeout bounds the handshake and the request, handoverTimeout reaching the
+	// requestTimeout bounds the handshake and the request, handoverTimeout the time to reach the
 	// agent, as on the edge.
 	requestTimeout  = 5 * time.Second
 	handoverTimeout = 10 * time.Second
 )
 
-// Server takes connections from other control planes.
+// Server accepts connections from other control planes.
 type Server struct {
 	cfg     ServerConfig
 	room    *limit.Room
 	pending *limit.Shares
 }
 
-// NewServer makes a Server.
+// NewServer returns a Server.
 func NewServer(cfg ServerConfig) *Server {
 	return &Server{cfg: cfg, room: limit.NewRoom(maxHandshakes), pending: limit.NewShares(maxPending, maxPendingPerAgent)}
 }
 
-// Serve accepts connections until the context ends, then closes the listener and
-// returns when none is on its way any more.
+// Serve accepts connections until the context ends. It then closes the listener and returns once no
+// handover is in progress.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	failed := func(err error) { s.cfg.Log.Warn().Err(err).Msg("cannot accept a connection of another control plane") }
 	return limit.Accept(ctx, ln, failed, func(conn net.Conn) func() {
@@ -84,7 +84,7 @@ func (s *Server) take(ctx context.Context, raw net.Conn, leave func()) {
 	}
 }
 
-// greet makes sure of the other control plane, and hears what it wants.
+// greet authenticates the other control plane and reads its request.
 func (s *Server) greet(ctx context.Context, raw net.Conn) (*tls.Conn, request, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -95,7 +95,7 @@ func (s *Server) greet(ctx context.Context, raw net.Conn) (*tls.Conn, request, e
 	}
 	r, err := readRequest(conn)
 	if err == nil && !unblock() {
-		err = ctx.Err() // the deadline is being set in this moment
+		err = ctx.Err() // the deadline is being set at this moment
 	}
 	return conn, r, err
 }
@@ -134,8 +134,8 @@ func refuse(conn *tls.Conn, status byte) {
 	_ = conn.Close()
 }
 
-// arriving is a Runner's connection that another control plane has handed on. Whoever
-// begins to use it has taken it, which the other is told first.
+// arriving is a Runner's connection that another control plane has handed over. The first use
+// accepts it, and reports that to the other control plane first.
 type arriving struct {
 	*tls.Conn
 	from net.Addr
@@ -143,7 +143,7 @@ type arriving struct {
 	err  error
 }
 
-// RemoteAddr is the Runner's address.
+// RemoteAddr returns the Runner's address.
 func (a *arriving) RemoteAddr() net.Addr { return a.from }
 
 func (a *arriving) Read(p []byte) (int, error) {

@@ -11,18 +11,17 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ErrNotEmpty says that the database to copy to holds something already.
+// ErrNotEmpty reports that the target database is not empty.
 var ErrNotEmpty = errors.New("the database is not empty; copy into a new one")
 
-// Copied is a table and how many rows it had.
+// Copied is a table and the number of its rows.
 type Copied struct {
 	Table string `json:"table"`
 	Rows  int64  `json:"rows"`
 }
 
-// Copy copies the SQLite database in that file, brought up to date first, into
-// PostgreSQL: all tables or, when anything fails, none. Nobody else may use the
-// file meanwhile.
+// Copy copies the SQLite database in that file, after it has migrated it, into PostgreSQL: all
+// tables or, on any failure, none. No other process may use the file meanwhile.
 func Copy(ctx context.Context, file string, to Postgres) ([]Copied, error) {
 	from, err := Open(ctx, file)
 	if err != nil {
@@ -43,7 +42,7 @@ func Copy(ctx context.Context, file string, to Postgres) ([]Copied, error) {
 	return done, errors.Join(err, target.Close())
 }
 
-// copyFrom copies on a connection of its own, which may take its time.
+// copyFrom copies on a connection of its own, without the usual timeouts.
 func (e *postgres) copyFrom(ctx context.Context, from *sql.DB) (done []Copied, err error) {
 	cfg := e.cfg.Copy()
 	cfg.RuntimeParams["statement_timeout"], cfg.RuntimeParams["idle_in_transaction_session_timeout"] = "0", "0"
@@ -80,8 +79,8 @@ func (e *postgres) copyFrom(ctx context.Context, from *sql.DB) (done []Copied, e
 	return done, err
 }
 
-// tablesOf lists the tables, each after those that it refers to. The names are the
-// migrations', and nobody else's.
+// tablesOf returns the tables, each after those that it refers to. The names come only from the
+// migrations.
 func tablesOf(ctx context.Context, source *sql.Tx) ([]string, error) {
 	name := func(row scanner, s *string) error { return row.Scan(s) }
 	left, err := all(ctx, source, name, `SELECT name FROM sqlite_master WHERE type = 'table'
@@ -109,8 +108,8 @@ func tablesOf(ctx context.Context, source *sql.Tx) ([]string, error) {
 	return ordered, nil
 }
 
-// mustBeNew refuses a database that holds anything but what the migrations put
-// there, and takes that out: the copy brings it.
+// mustBeNew refuses a database that holds anything but the rows of the migrations. It deletes these
+// rows, because the copy includes them.
 func mustBeNew(ctx context.Context, target pgx.Tx, tables []string) error {
 	made, err := newCounts(ctx, tables)
 	if err != nil {
@@ -125,7 +124,7 @@ func mustBeNew(ctx context.Context, target pgx.Tx, tables []string) error {
 			return fmt.Errorf("%w: table %s has rows", ErrNotEmpty, table)
 		}
 	}
-	for _, table := range slices.Backward(tables) { // who refers before who is referred to
+	for _, table := range slices.Backward(tables) { // referring tables first
 		if _, err := target.Exec(ctx, `DELETE FROM `+quoted(table)); err != nil {
 			return err
 		}
@@ -133,14 +132,14 @@ func mustBeNew(ctx context.Context, target pgx.Tx, tables []string) error {
 	return nil
 }
 
-// newCounts are how many rows the tables of a new database have.
+// newCounts returns how many rows the tables of a new database have.
 func newCounts(ctx context.Context, tables []string) (counts map[string]int64, err error) {
 	db, err := sql.Open("sqlite", ":memory:")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	db.SetMaxOpenConns(1) // each connection has a memory of its own
+	db.SetMaxOpenConns(1) // each connection has its own in-memory database
 	if err := migrate(ctx, sqliteDialect, db); err != nil {
 		return nil, err
 	}
@@ -155,8 +154,8 @@ func newCounts(ctx context.Context, tables []string) (counts map[string]int64, e
 	return counts, nil
 }
 
-// copyTable streams the rows, compares the counts and has the counters go on after
-// what was copied.
+// copyTable streams the rows, compares the counts, and lets the counters continue after the copied
+// IDs.
 func copyTable(ctx context.Context, source *sql.Tx, target pgx.Tx, table string) (int64, error) {
 	rows, err := source.QueryContext(ctx, `SELECT * FROM `+quoted(table)) //nolint:gosec // a name of ours
 	if err != nil {
@@ -184,13 +183,13 @@ func copyTable(ctx context.Context, source *sql.Tx, target pgx.Tx, table string)
 	return has, continueCounters(ctx, source, target, table)
 }
 
-// continueCounters keeps IDs from being given twice, those of rows that are gone by
-// now included: SQLite remembers the last.
+// continueCounters keeps IDs from being reused, including those of deleted rows: SQLite remembers
+// the last one.
 func continueCounters(ctx context.Context, source *sql.Tx, target pgx.Tx, table string) error {
 	var last int64
 	err := source.QueryRowContext(ctx, `SELECT seq FROM sqlite_sequence WHERE name = $1`, table).Scan(&last)
 	if errors.Is(err, sql.ErrNoRows) || err == nil && last == 0 {
-		return nil // it counts nothing, or has not begun
+		return nil // it has no counter, or an unused one
 	}
 	if err != nil {
 		return err
@@ -201,7 +200,7 @@ func continueCounters(ctx context.Context, source *sql.Tx, target pgx.Tx, table 
 
 func quoted(table string) string { return pgx.Identifier{table}.Sanitize() }
 
-// copySource hands rows of database/sql to COPY.
+// copySource passes rows of database/sql to COPY.
 type copySource struct {
 	*sql.Rows
 	width int

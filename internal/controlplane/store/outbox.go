@@ -8,28 +8,27 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// outboxBatchBytes bounds what is read of the outbox at once, whatever the number of
-// events: one may have 256 KiB.
+// outboxBatchBytes bounds what is read of the outbox at once, for any number of events: one event
+// may have 256 KiB.
 const outboxBatchBytes = 8 << 20
 
-// OutboxState is what waits to be announced.
+// OutboxState describes the announcements that wait.
 type OutboxState struct {
 	Length int
 	Bytes  int64
-	// Oldest is when the first of them happened; zero when none waits.
+	// Oldest is the time of the oldest waiting event; zero if none waits.
 	Oldest time.Time
 }
 
-// OutboxLimits say from when on an outbox is made shorter, and how short.
+// OutboxLimits are the sizes at which an outbox is shortened.
 type OutboxLimits struct {
-	// PerAgent and Events are numbers of events, of one agent and in total; Bytes is
-	// the size of all.
+	// PerAgent and Events are numbers of events, per agent and in total; Bytes is the size of all.
 	PerAgent, Events int
 	Bytes            int64
 }
 
-// keep is what is left when a limit was passed: a quarter less, so that not each
-// further event has the outbox gone through.
+// keep returns what is left after a limit was exceeded: a quarter less, so that not every further
+// event scans the outbox.
 func (l OutboxLimits) keep() OutboxLimits {
 	return OutboxLimits{l.PerAgent - l.PerAgent/4, l.Events - l.Events/4, l.Bytes - l.Bytes/4}
 }
@@ -40,7 +39,7 @@ type Queued struct {
 	Event announce.Event
 }
 
-// Outbox lists the first events that are still to be announced.
+// Outbox returns the first events that are still to be announced.
 func (q queries) Outbox(ctx context.Context, limit int) ([]Queued, error) {
 	waiting, err := q.Waiting(ctx, 0, limit)
 	if err != nil {
@@ -56,14 +55,14 @@ func (q queries) Outbox(ctx context.Context, limit int) ([]Queued, error) {
 	return list, nil
 }
 
-// Waiting is an event that is still to be announced, in the form in which it goes out.
+// Waiting is an event that is still to be announced, in its encoded form.
 type Waiting struct {
 	ID    int64
 	Event announce.Encoded
 }
 
-// Waiting lists the first events past that ID that are still to be announced, fewer
-// than asked for where they are large.
+// Waiting returns the first events past that ID that are still to be announced; fewer than asked
+// for if they are large.
 func (q queries) Waiting(ctx context.Context, past int64, limit int) ([]Waiting, error) {
 	rows, err := q.q.QueryContext(ctx, `SELECT id, event_id, agent_id, type, at, body FROM outbox WHERE id > $1 ORDER BY id LIMIT $2`, past, limit)
 	if err != nil {
@@ -89,15 +88,15 @@ func scanWaiting(row scanner, w *Waiting) error {
 	return row.Scan(&w.ID, &e.ID, &e.AgentID, &e.Type, moment{&e.Time}, &e.Body)
 }
 
-// Addressee is what of an agent says whom its events are for.
+// Addressee is the part of an agent that determines whom its events are for.
 type Addressee struct {
 	ID      string
 	Labels  map[string]string
 	Revoked bool
 }
 
-// AgentsWaiting lists the agents that the events between two IDs of the outbox are
-// about, but for those that are gone.
+// AgentsWaiting returns the agents of the events between two IDs of the outbox, without those that
+// are gone.
 func (q queries) AgentsWaiting(ctx context.Context, from, to int64) ([]Addressee, error) {
 	return all(ctx, q.q, func(row scanner, a *Addressee) error {
 		var revoked time.Time
@@ -107,11 +106,11 @@ func (q queries) AgentsWaiting(ctx context.Context, from, to int64) ([]Addressee
 	}, `SELECT id, labels, revoked_at FROM agents WHERE id IN (SELECT agent_id FROM outbox WHERE id BETWEEN $1 AND $2)`, from, to)
 }
 
-// OutboxState counts what waits.
+// OutboxState returns the counts of what waits.
 func (q queries) OutboxState(ctx context.Context) (OutboxState, error) {
 	var s OutboxState
-	// In order of their IDs, not of their times: an agent's clock says when an App's
-	// event was, and ours how long it has waited would be another column.
+	// Ordered by ID, not by time: the time of an App's event comes from the agent's clock, and the
+	// waiting time by our clock would need another column.
 	err := q.q.QueryRowContext(ctx, `SELECT COUNT(*), COALESCE(SUM(size), 0),
 		COALESCE((SELECT at FROM outbox ORDER BY id LIMIT 1), 0) FROM outbox`).Scan(&s.Length, &s.Bytes, moment{&s.Oldest})
 	if err != nil {
@@ -120,9 +119,9 @@ func (q queries) OutboxState(ctx context.Context) (OutboxState, error) {
 	return s, nil
 }
 
-// Shorten drops events that a later one in the outbox supersedes, the oldest first,
-// if a limit is passed. The last word about each agent and App stays, whatever the
-// limits say. It answers how many were dropped, and whether a limit was passed.
+// Shorten deletes events that a later one in the outbox supersedes, the oldest first, if a limit is
+// exceeded. The newest event about each agent and App stays, regardless of the limits. Shorten
+// returns how many were deleted, and whether a limit was exceeded.
 func (s *Store) Shorten(ctx context.Context, limits OutboxLimits) (dropped int64, over bool, err error) {
 	if over, err = s.outboxOver(ctx, limits); err != nil || !over {
 		return 0, over, err
@@ -140,8 +139,8 @@ func (s *Store) Shorten(ctx context.Context, limits OutboxLimits) (dropped int64
 	return dropped, true, err
 }
 
-// outboxOver says whether a limit is passed. An outbox that is short, as it is while
-// there is a broker, is told by its ends.
+// outboxOver reports whether a limit is exceeded. It recognizes a short outbox, which is normal
+// with a broker, by its first and last ID.
 func (q queries) outboxOver(ctx context.Context, limits OutboxLimits) (bool, error) {
 	var span int64
 	err := q.q.QueryRowContext(ctx, `SELECT COALESCE(MAX(id) - MIN(id) + 1, 0) FROM outbox`).Scan(&span)
@@ -163,9 +162,9 @@ func (q queries) outboxOver(ctx context.Context, limits OutboxLimits) (bool, err
 	return most > limits.PerAgent, nil
 }
 
-// subjectOf is what an event is the state of. A change of an agent says all of the
-// agent; its beginning, its end and that it was cloned are news in themselves, of which
-// only another of the same kind says as much.
+// subjectOf returns what an event is the state of. A change of an agent describes the whole agent.
+// Its registration, its end and a clone are separate subjects, which only another event of that
+// type supersedes.
 func subjectOf(e announce.Event) string {
 	switch e.Type {
 	case announce.AgentOnline, announce.AgentOffline, announce.AgentUpdated:

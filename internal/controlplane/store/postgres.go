@@ -13,24 +13,24 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// postgres is a database on a server.
+// This engine is a database on a server.
 type postgres struct {
 	db  *sql.DB
 	cfg *pgx.ConnConfig
 	log zerolog.Logger
-	// me tells our own notifications from others'.
+	// me distinguishes our own notifications from those of others.
 	me string
-	// writer is taken by whoever writes, so that one connection of ours waits for
-	// the writers elsewhere, and not all of them.
+	// writer is taken by each writer in turn. So only one of our connections, not all, waits for
+	// writers in other processes.
 	writer chan struct{}
-	// session is what serve claimed the database with.
+	// session is the connection on which serve claimed the database.
 	session *session
 	claim   claim
 }
 
 // The advisory locks, and the channel of notifications.
 const (
-	lockSpace    = 0x70697065 // "pipe", so as not to meet the locks of others
+	lockSpace    = 0x70697065 // "pipe", to avoid the locks of other programs
 	lockWriter   = 1
 	lockServer   = 2
 	lockLeader   = 3
@@ -38,8 +38,8 @@ const (
 	maxOpenConns = 16
 )
 
-// OpenPostgres opens a database on a server and brings its tables up to date. The
-// database has to be there, and the user has to be its owner or may make tables.
+// OpenPostgres opens a database on a server and updates its tables. The database must exist, and
+// the user must be its owner or be allowed to create tables.
 func OpenPostgres(ctx context.Context, p Postgres) (*Store, error) {
 	cfg, err := p.connConfig()
 	if err != nil {
@@ -52,13 +52,13 @@ func OpenPostgres(ctx context.Context, p Postgres) (*Store, error) {
 	db.SetMaxOpenConns(maxOpenConns)
 	db.SetMaxIdleConns(maxOpenConns)
 	db.SetConnMaxIdleTime(5 * time.Minute)
-	db.SetConnMaxLifetime(time.Hour) // a server that was added gets its share
+	db.SetConnMaxLifetime(time.Hour) // so that an added server gets its share
 	e := &postgres{db: db, cfg: cfg, log: p.Log, me: rand.Text(), writer: make(chan struct{}, 1)}
 	return &Store{queries: queries{q: alone{timed{db}, e}}, engine: e, queued: make(chan struct{}, 1)}, nil
 }
 
-// prepare looks whether the database will do, and makes its tables. Making an index
-// of a large table may take longer than a query.
+// prepare checks whether the database is suitable, and creates its tables. Creating an index of a
+// large table may take longer than a query.
 func prepare(ctx context.Context, cfg pgx.ConnConfig) (err error) {
 	patient := *cfg.Copy()
 	patient.RuntimeParams["statement_timeout"] = "0"
@@ -74,8 +74,8 @@ func prepare(ctx context.Context, cfg pgx.ConnConfig) (err error) {
 	return migrate(ctx, postgresDialect, db)
 }
 
-// begin takes the lock of the one writer, which the transaction's end releases,
-// and has the others told of the change when it is committed.
+// begin takes the lock of the single writer, which the end of the transaction releases. On commit,
+// the other processes are notified of the change.
 func (e *postgres) begin(ctx context.Context, quietly bool) (transaction, queries, error) {
 	select {
 	case e.writer <- struct{}{}:
@@ -87,8 +87,8 @@ func (e *postgres) begin(ctx context.Context, quietly bool) (transaction, querie
 		cancel()
 		<-e.writer
 	}
-	// What is read after the lock was taken has to be what the last writer left: that
-	// is so with READ COMMITTED, the stricter levels look at the moment before.
+	// Reads after the lock was taken must see what the last writer left. READ COMMITTED ensures
+	// that; the stricter levels see an earlier state.
 	tx, err := e.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		release()
@@ -106,7 +106,7 @@ func (e *postgres) begin(ctx context.Context, quietly bool) (transaction, querie
 	return t, queries{q: timed{tx}}, nil
 }
 
-// turn is a writer's.
+// turn is a writer's transaction.
 type turn struct {
 	tx      *sql.Tx
 	release func()
@@ -122,7 +122,7 @@ func (t *turn) Rollback() error {
 	return t.tx.Rollback()
 }
 
-// alone runs a statement that stands alone as a transaction of one.
+// alone runs a single statement as a transaction of its own.
 type alone struct {
 	timed
 	e *postgres
@@ -163,8 +163,8 @@ func (t timed) QueryRowContext(ctx context.Context, query string, args ...any) *
 	return t.querier.QueryRowContext(bounded(ctx), query, args...)
 }
 
-// bounded is a context for rows, which are read when the query's call is over: it
-// ends at its deadline or with its parent.
+// bounded returns a context for rows, which are read after the query's call has returned. It ends
+// at its deadline or with its parent.
 func bounded(ctx context.Context) context.Context {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	context.AfterFunc(ctx, cancel)

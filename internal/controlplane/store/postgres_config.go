@@ -8,39 +8,38 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5" // the driver; it speaks LISTEN, which database/sql does not know
+	"github.com/jackc/pgx/v5" // the driver; it supports LISTEN, which database/sql does not
 	"github.com/rs/zerolog"
 )
 
-// Postgres says where a PostgreSQL database is and how to log in. The zero value
-// is none.
+// Postgres is the address of a PostgreSQL database and its credentials. The zero value means none.
 type Postgres struct {
-	// URL is postgres://USER:PASSWORD@HOST:PORT/DATABASE?PARAMETERS, with libpq's
-	// parameters. Without sslmode, the server's certificate and name are verified.
+	// URL is postgresql://USER:PASSWORD@HOST:PORT/DATABASE?PARAMETERS, with libpq's parameters.
+	// Without sslmode, the server's certificate and name are verified.
 	URL string
 	// Password is for a URL without one.
 	Password string
-	// CAFile is the CA of the server's certificate, in PEM; empty means the machine's.
+	// CAFile is the CA of the server's certificate, in PEM; empty means the machine's trusted CAs.
 	CAFile string
-	// Log is told when the connection that hears of others' changes was lost.
+	// Log receives a line when the connection for notifications was lost.
 	Log zerolog.Logger
 }
 
 const (
-	// queryTimeout bounds each statement, at both ends: the server's when the
-	// network is gone, ours when the server is.
+	// queryTimeout bounds each statement, at both ends: the server's limit holds when the network
+	// is gone, ours when the server is.
 	queryTimeout = 10 * time.Second
-	// updateTimeout bounds a transaction, which keeps all other writers waiting.
+	// updateTimeout bounds a transaction, which blocks all other writers.
 	updateTimeout  = 30 * time.Second
 	connectTimeout = 5 * time.Second
-	// A peer that is gone without a word is noticed after some 25 s.
+	// A peer that has disappeared silently is detected after some 25 s.
 	keepAliveIdle, keepAliveEvery, keepAliveCount = 10 * time.Second, 5 * time.Second, 3
 )
 
-// Given says whether there is one.
+// Given reports whether a database is configured.
 func (p Postgres) Given() bool { return p.URL != "" }
 
-// String is the URL without password and parameters.
+// String returns the URL without password and parameters.
 func (p Postgres) String() string {
 	u, err := url.Parse(p.URL)
 	if err != nil || u.Host == "" {
@@ -56,8 +55,8 @@ func (p Postgres) String() string {
 // GoString keeps the password out of %#v.
 func (p Postgres) GoString() string { return p.String() }
 
-// Validate says what is wrong. It never repeats the URL, which may hold a password
-// where none is expected.
+// Validate returns what is wrong. It never quotes the URL, which may hold a password in an
+// unexpected place.
 func (p Postgres) Validate() error {
 	_, err := p.connConfig()
 	return err
@@ -65,8 +64,8 @@ func (p Postgres) Validate() error {
 
 var errURL = errors.New("is not a URL of PostgreSQL; it looks like postgres://USER@HOST:5432/DATABASE")
 
-// connConfig is the driver's view. The password goes past its parser, and so
-// cannot be in an error of it.
+// connConfig returns the driver's configuration. The password bypasses the driver's parser, so its
+// errors cannot contain it.
 func (p Postgres) connConfig() (*pgx.ConnConfig, error) {
 	u, err := url.Parse(p.URL)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
@@ -97,14 +96,14 @@ func (p Postgres) connConfig() (*pgx.ConnConfig, error) {
 	if err != nil {
 		return nil, fmt.Errorf("is not understood: %w", err)
 	}
-	if password != "" { // else one from libpq's own places: PGPASSWORD, ~/.pgpass
+	if password != "" { // else one from libpq's sources: PGPASSWORD, ~/.pgpass
 		cfg.Password = password
 	}
 	p.bounds(cfg)
 	return cfg, nil
 }
 
-// tls has the server verified unless the URL says something else in so many words.
+// tls verifies the server unless the URL explicitly disables that.
 func (p Postgres) tls(parameters url.Values) error {
 	switch mode := parameters.Get("sslmode"); mode {
 	case "":
@@ -123,7 +122,7 @@ func (p Postgres) tls(parameters url.Values) error {
 }
 
 func (p Postgres) bounds(cfg *pgx.ConnConfig) {
-	if cfg.ConnectTimeout == 0 { // else the URL's
+	if cfg.ConnectTimeout == 0 { // otherwise the URL's
 		cfg.ConnectTimeout = connectTimeout
 	}
 	cfg.DialFunc = (&net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
@@ -131,7 +130,7 @@ func (p Postgres) bounds(cfg *pgx.ConnConfig) {
 	}}).DialContext
 	for name, value := range map[string]string{
 		"application_name": "pipeops-controlplane",
-		// A writer that stands still shall not keep the others out.
+		// A stalled writer must not block the others.
 		"idle_in_transaction_session_timeout": milliseconds(updateTimeout),
 		"statement_timeout":                   milliseconds(queryTimeout),
 		"tcp_keepalives_idle":                 fmt.Sprint(keepAliveIdle.Seconds()),

@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// leadEvery is how often whoever stands by tries to lead. To wait for the lock in the
-	// database would keep it from cleaning up what is old.
+	// leadEvery is how often a standby process tries to lead. Waiting for the lock in the database
+	// would keep the database from cleaning up old rows.
 	leadEvery = 500 * time.Millisecond
-	// leadPing is how often whoever leads looks whether the lock is still there, and
-	// leadPatience how long the answer may take.
+	// leadPing is how often the leader checks that the lock is still there, and leadPatience how
+	// long the answer may take.
 	leadPing     = 2 * time.Second
 	leadPatience = 3 * time.Second
 )
 
-// lead holds an advisory lock on a connection of its own: the server releases it when
-// the process dies. What runs is told to end when the connection is not sure any more.
+// lead holds an advisory lock on a connection of its own: the server releases it when the process
+// dies. When the connection becomes uncertain, it ends the context of what runs.
 func (e *postgres) lead(ctx context.Context, lead func(context.Context)) error {
 	for ctx.Err() == nil {
 		s, err := e.connectLeader(ctx)
@@ -34,7 +34,7 @@ func (e *postgres) lead(ctx context.Context, lead func(context.Context)) error {
 		if s.await(ctx) {
 			s.term(ctx, lead)
 		}
-		_ = s.close(ctx) // which gives the lock away
+		_ = s.close(ctx) // which releases the lock
 	}
 	return nil
 }
@@ -49,8 +49,8 @@ func (e *postgres) connectLeader(ctx context.Context) (*session, error) {
 	return &session{conn: conn}, nil
 }
 
-// await answers true when the lock is ours, and false when the connection is lost or
-// the context ends.
+// await returns true once the lock is ours, and false if the connection is lost or the context
+// ends.
 func (s *session) await(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		var ours bool
@@ -65,7 +65,7 @@ func (s *session) await(ctx context.Context) bool {
 	return false
 }
 
-// term has lead run until it is over, or the connection.
+// term runs lead until it returns or the connection is lost.
 func (s *session) term(ctx context.Context, lead func(context.Context)) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()

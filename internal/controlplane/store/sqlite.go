@@ -12,20 +12,19 @@ import (
 	_ "modernc.org/sqlite" // the driver
 )
 
-// sqlite is a file. Several processes may use it.
+// sqlite is a database in a file. Several processes may use it.
 type sqlite struct {
 	db *prepared
-	// writer is one connection, for transactions: whoever writes waits for it in turn.
-	// On those of db writers would wait for SQLite's lock, each on its own, and nobody
-	// could read meanwhile.
+	// writer is the one connection for transactions, for which writers wait in turn. On db's
+	// connections, each writer would wait for SQLite's lock, and no reader could get a connection
+	// meanwhile.
 	writer *prepared
 }
 
 // readers is how many connections read at a time.
 const readers = 8
 
-// Open opens the SQLite database in that file, makes it if there is none and
-// brings its tables up to date.
+// Open opens the SQLite database in that file, creates it if there is none, and updates its tables.
 func Open(ctx context.Context, file string) (*Store, error) {
 	db, err := openFile(file)
 	if err != nil {
@@ -44,7 +43,7 @@ func Open(ctx context.Context, file string) (*Store, error) {
 }
 
 func openFile(file string) (*sql.DB, error) {
-	// SQLite makes its side files with the rights of the main one.
+	// SQLite gives its side files the permissions of the main one.
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
@@ -62,9 +61,9 @@ func openFile(file string) (*sql.DB, error) {
 	return db, nil
 }
 
-// dsn asks for what durability and several processes need: a write-ahead log that
-// is synced at each commit, waiting for other writers instead of failing, and
-// write locks from the start of a transaction, so that it cannot fail half-way.
+// dsn sets what durability and several processes need. The write-ahead log is synced at each
+// commit, and writers wait for each other instead of failing. Transactions take the write lock at
+// their start, so that they cannot fail half-way.
 func dsn(file string) string {
 	v := url.Values{"_txlock": {"immediate"}, "_pragma": {
 		"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
@@ -77,10 +76,10 @@ func (e *sqlite) begin(ctx context.Context, _ bool) (transaction, queries, error
 	return tx, queries{q: preparedTx{tx, e.writer}}, err
 }
 
-// serve: the data directory, in which the file is, has a lock of its own.
+// serve does nothing: the data directory that contains the file has a lock of its own.
 func (e *sqlite) serve(context.Context, bool) error { return nil }
 
-// lead: who serves the file serves it alone.
+// lead runs lead at once: only one process serves the file.
 func (e *sqlite) lead(ctx context.Context, lead func(context.Context)) error {
 	lead(ctx)
 	return nil
@@ -94,10 +93,10 @@ func (e *sqlite) clock() string {
 
 func (e *sqlite) close() error { return errors.Join(e.writer.close(), e.db.close()) }
 
-// watch polls: SQLite has no way to be told, and a glance at a counter in shared
-// memory costs microseconds.
+// watch polls: SQLite has no notifications, and reading a counter in shared memory costs
+// microseconds.
 func (e *sqlite) watch(ctx context.Context, every time.Duration, changed func()) error {
-	// The counter tells of others' changes, from the view of one connection.
+	// The counter shows others' changes, from the view of one connection.
 	conn, err := e.db.db.Conn(ctx)
 	if err != nil {
 		return fmt.Errorf("database: watch: %w", err)

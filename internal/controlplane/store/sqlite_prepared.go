@@ -10,22 +10,22 @@ import (
 )
 
 const (
-	// maxPrepared is how many statements are kept compiled; there are fewer but for those
-	// whose text grows with the number of rows.
+	// maxPrepared is how many statements are kept compiled. There are fewer, except for those whose
+	// text grows with the number of rows.
 	maxPrepared = 256
-	// maxPreparedText leaves out those with many rows, of which each number is another text.
+	// maxPreparedText leaves out statements with many rows, whose text differs for each number.
 	maxPreparedText = 2 << 10
 )
 
-// prepared runs statements that are compiled once for each connection. To compile is half
-// of what a small one costs, and the driver does it each time.
+// prepared runs statements that are compiled once for each connection. Compiling is half the cost
+// of a small statement, and the driver does it each time.
 type prepared struct {
 	db *sql.DB
 
 	mu    sync.RWMutex
 	known map[string]*sql.Stmt
-	// wanted are texts that came in a transaction, which cannot prepare for longer than it
-	// lives.
+	// wanted holds texts that came in a transaction, which cannot prepare a statement that outlives
+	// it.
 	wanted map[string]struct{}
 	closed bool
 }
@@ -40,7 +40,7 @@ func (p *prepared) lookup(query string) *sql.Stmt {
 	return p.known[query]
 }
 
-// statement is nil for what is not kept compiled.
+// statement returns nil for a text that is not kept compiled.
 func (p *prepared) statement(ctx context.Context, query string) *sql.Stmt {
 	if stmt := p.lookup(query); stmt != nil || !p.want(query) {
 		return stmt
@@ -49,7 +49,7 @@ func (p *prepared) statement(ctx context.Context, query string) *sql.Stmt {
 	return p.lookup(query)
 }
 
-// want has a statement compiled before the next transaction, if that is worth it.
+// want requests that a statement is compiled before the next transaction, if that is worth it.
 func (p *prepared) want(query string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,7 +60,7 @@ func (p *prepared) want(query string) bool {
 	return true
 }
 
-// prepareWanted compiles without the lock: it waits for a connection, and whoever has that
+// prepareWanted compiles without the lock: it waits for a connection, and the goroutine that has it
 // may need the lock.
 func (p *prepared) prepareWanted(ctx context.Context) {
 	p.mu.Lock()
@@ -70,7 +70,7 @@ func (p *prepared) prepareWanted(ctx context.Context) {
 	for _, query := range wanted {
 		stmt, err := p.db.PrepareContext(ctx, query)
 		if err != nil {
-			continue // whoever runs it is told why
+			continue // the caller that runs it gets the error
 		}
 		p.keep(query, stmt)
 	}
@@ -79,7 +79,7 @@ func (p *prepared) prepareWanted(ctx context.Context) {
 func (p *prepared) keep(query string, stmt *sql.Stmt) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || p.known[query] != nil { // another was as quick
+	if p.closed || p.known[query] != nil { // another goroutine was as quick
 		_ = stmt.Close()
 		return
 	}

@@ -1,9 +1,8 @@
-// Package store keeps what the control plane must not forget: tokens, agents,
-// Runners, announcements that are still to go out, and the timeline. It holds no
-// rules: what may change how is the registry's.
+// Package store keeps the control plane's durable data: tokens, agents, Runners, announcements that
+// are still to be sent, and the timeline. It contains no rules: the registry decides about changes.
 //
-// It is kept in SQLite or in PostgreSQL, by the same SQL and under the same rule:
-// there is one writer at a time (docs/adr/0026-postgresql.md).
+// The data is in SQLite or in PostgreSQL, with the same SQL and under the same rule: there is one
+// writer at a time (docs/adr/0026-postgresql.md).
 package store
 
 import (
@@ -14,37 +13,35 @@ import (
 	"time"
 )
 
-// ErrNotFound is the answer to a question for one row that is not there.
+// ErrNotFound is returned by a query for one row that does not exist.
 var ErrNotFound = errors.New("not found")
 
-// Store is an open database. It may be used by several goroutines, and the same
-// database by several processes.
+// Store is an open database. It is safe for concurrent use by goroutines, and the database by
+// processes.
 type Store struct {
 	queries
 	engine engine
 	queued chan struct{}
-	// Observed hears of each transaction, for metrics: how long it took, the wait for others
-	// included, and whether the database failed. It may be nil; it is set before use.
+	// Observed is called after each transaction, for metrics: how long it took, including the wait
+	// for others, and whether the database failed. It may be nil; set it before use.
 	Observed func(took time.Duration, failed bool)
 }
 
-// engine is what SQLite and PostgreSQL do each in its own way.
+// engine is what differs between SQLite and PostgreSQL.
 type engine interface {
-	// begin starts a transaction beside which no other writes, in this process or
-	// another. Its queries are what runs in it.
-	// Others are not told of what was changed quietly.
+	// begin starts a transaction without other writers, in this process or another. The returned
+	// queries run in it. Other processes are not notified of quiet changes.
 	begin(ctx context.Context, quietly bool) (transaction, queries, error)
-	// quiet are for single statements about what is the caller's own: they wait for no
-	// other writer, and nobody is told.
+	// quiet returns queries for single statements about the caller's own data. They do not wait for
+	// other writers and notify no process.
 	quiet() queries
-	// clock is the database's, in an expression: microseconds since 1970.
+	// clock returns an SQL expression for the database's time: microseconds since 1970.
 	clock() string
-	// serve claims the database for the one control plane that serves it, or for one
-	// of those that serve it side by side.
+	// serve claims the database for one control plane alone or, with beside, for one of several.
 	serve(ctx context.Context, beside bool) error
 	// lead runs lead while no other process does, until the context ends.
 	lead(ctx context.Context, lead func(context.Context)) error
-	// watch calls changed, at most once in that time, after another process wrote.
+	// watch calls changed after another process wrote, at most once per interval.
 	watch(ctx context.Context, every time.Duration, changed func()) error
 	close() error
 }
@@ -72,31 +69,30 @@ type querier interface {
 // Close closes the database.
 func (s *Store) Close() error { return s.engine.close() }
 
-// Ping says whether the database answers.
+// Ping reports whether the database responds.
 func (s *Store) Ping(ctx context.Context) error {
 	var one int
 	return s.q.QueryRowContext(ctx, "SELECT 1 FROM settings UNION SELECT 1").Scan(&one)
 }
 
-// Serve claims the database for the one control plane that serves it, until Close.
-// It fails if another has. Whoever administers it needs no claim.
+// Serve claims the database for the only control plane that serves it, until Close. It fails if
+// another one has claimed it. The operator's commands need no claim.
 func (s *Store) Serve(ctx context.Context) error { return s.engine.serve(ctx, false) }
 
-// ServeBeside claims the database for one of several control planes. It fails if one
-// has it for itself alone.
+// ServeBeside claims the database for one of several control planes. It fails if one has claimed it
+// for itself alone.
 func (s *Store) ServeBeside(ctx context.Context) error { return s.engine.serve(ctx, true) }
 
-// Lead runs lead whenever no other process leads, until the context ends. The context
-// that lead gets ends when that cannot be sure any more; others may lead when it has
-// returned, or a few seconds after it should have known.
+// Lead runs lead whenever no other process leads, until the context ends. The context that lead
+// gets ends when the leadership is no longer certain. Others may lead once lead has returned, or a
+// few seconds after its context should have ended.
 func (s *Store) Lead(ctx context.Context, lead func(context.Context)) error {
 	return s.engine.lead(ctx, lead)
 }
 
 func (s *Store) quiet() queries { return s.engine.quiet() }
 
-// Watch calls changed after another process changed the database, until the
-// context ends.
+// Watch calls changed after another process changed the database, until the context ends.
 func (s *Store) Watch(ctx context.Context, every time.Duration, changed func()) error {
 	return s.engine.watch(ctx, every, func() {
 		changed()
@@ -104,13 +100,13 @@ func (s *Store) Watch(ctx context.Context, every time.Duration, changed func()) 
 	})
 }
 
-// Update runs change in a transaction, beside which no other writes: what it reads
-// stays true until it is done. An error undoes all of it.
+// Update runs change in a transaction without other writers: what it reads stays true until it is
+// done. An error rolls back all of it.
 func (s *Store) Update(ctx context.Context, change func(*Tx) error) (err error) {
 	return s.update(ctx, false, change)
 }
 
-// UpdateQuietly is Update for what no other process waits for: none is told of it.
+// UpdateQuietly is like Update for changes that no other process waits for: none is notified.
 func (s *Store) UpdateQuietly(ctx context.Context, change func(*Tx) error) (err error) {
 	return s.update(ctx, true, change)
 }
@@ -157,12 +153,12 @@ func ignoreDone(err error) error {
 	return err
 }
 
-// Queued gets a value after a commit that added to the outbox.
+// Queued returns a channel that gets a value after a commit that added to the outbox.
 func (s *Store) Queued() <-chan struct{} { return s.queued }
 
 func (s *Store) wake() {
 	select {
 	case s.queued <- struct{}{}:
-	default: // one is waiting already
+	default: // a value is already waiting
 	}
 }

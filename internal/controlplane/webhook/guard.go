@@ -10,7 +10,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/egress"
 )
 
-// CheckURL says what is wrong with an address to send to.
+// CheckURL returns what is wrong with a receiver's address.
 func CheckURL(text string, allowHTTP bool) error {
 	const form = "give https://HOST/PATH"
 	u, err := url.Parse(text)
@@ -29,15 +29,15 @@ func CheckURL(text string, allowHTTP bool) error {
 	return errors.New("--url: is not https; " + form)
 }
 
-// guard says which addresses may be called.
+// guard decides which addresses may be called.
 type guard struct {
-	// loopbackOnly is for http, which nobody may read along.
+	// loopbackOnly is for http, whose traffic others must not be able to read.
 	loopbackOnly bool
 	allowPrivate bool
 }
 
-// control is net.Dialer's: it sees the address that a name stood for, right before it
-// is connected to, so a name that means another address next time gets nowhere.
+// control is a net.Dialer's Control. It gets the address of a name right before the connection, so
+// a name that resolves to another address next time is still checked.
 func (g guard) control(_, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {

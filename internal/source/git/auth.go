@@ -9,13 +9,13 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// Auth is what a Secret gives: how to get in, and whom to believe.
+// Auth is the content of a Secret: credentials, and which server to trust.
 type Auth struct {
 	Username, Password string
 	Key                ssh.Signer
-	Scope              runnerapi.GitURL // the repositories that it is for; the remote's alone when zero
+	Scope              runnerapi.GitURL // the repositories that it is for; only the remote's if zero
 	Hosts              Hosts
-	Roots              *x509.CertPool // the system's when nil
+	Roots              *x509.CertPool // the system's if nil
 }
 
 // Keys of the Secret.
@@ -28,8 +28,8 @@ const (
 	keyCA         = "ca.crt"
 )
 
-// ReadAuth takes a Secret's values for a repository. The Secret itself has to say for which
-// repositories it is: else whoever may name one could have it sent to a server of his.
+// ReadAuth returns a Secret's values for a repository. The Secret itself must name the repositories
+// that it is for. Otherwise a Runner that may name a Secret could have it sent to its own server.
 func ReadAuth(secret string, data map[string][]byte, u runnerapi.GitURL) (Auth, error) {
 	bad := func(fix, format string, args ...any) error {
 		e := failed(Credentials, fix, format, args...)
@@ -48,7 +48,7 @@ func ReadAuth(secret string, data map[string][]byte, u runnerapi.GitURL) (Auth, 
 	}
 	auth := Auth{Scope: scope, Username: string(data[keyUsername]), Password: strings.TrimRight(string(data[keyPassword]), "\r\n")}
 	if auth.Password != "" && auth.Username == "" {
-		auth.Username = "git" // servers of tokens take any
+		auth.Username = "git" // servers that use tokens accept any
 	}
 	if pem := data[keyCA]; len(pem) > 0 {
 		auth.Roots = x509.NewCertPool()

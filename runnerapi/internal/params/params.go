@@ -1,6 +1,6 @@
-// Package params has the parts that the inputs of the Runner API's calls are
-// made of. They are exported because huma looks at nothing else, and apart
-// because they are nobody else's business.
+// Package params has the parts from which the inputs of the Runner API's calls are made. They are
+// exported because huma looks at nothing else, and in a package of their own because no other
+// package needs them.
 package params
 
 import (

@@ -6,31 +6,30 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/internal/mux"
 )
 
-// ALPNProof names what is spoken where an agent proves another certificate, inside a session.
-// Nobody may ever offer it anywhere else.
+// ALPNProof is the protocol for the proof of another certificate inside a session. Agents must
+// never offer it anywhere else.
 const ALPNProof = "pipeops-proof/1"
 
 // The first byte of a stream that is not FRP's, whose messages begin with a letter or a digit.
 const (
 	// CallMark begins a call.
 	CallMark byte = 0
-	// ProofMark begins a proof, and is the answer to it.
+	// ProofMark begins a proof, and is also its answer.
 	ProofMark byte = 1
 )
 
-// Marked is a stream at the end that has opened it. The mark goes with what is written first,
-// so that it costs no frame. It has none of the stream's other ways to write, which would not
-// know of the mark.
+// Marked is a stream at the end that has opened it. The mark is sent with the first write, so that
+// it needs no frame. Marked hides the stream's other ways to write, which would omit the mark.
 type Marked struct {
 	net.Conn
 	mark  byte
 	begun bool
 }
 
-// NewMarked begins a stream on which nothing was said.
+// NewMarked wraps a stream on which nothing was sent.
 func NewMarked(s *mux.Stream, mark byte) *Marked { return &Marked{Conn: s, mark: mark} }
 
-// Write implements net.Conn. Its first call may not come at the same time as another.
+// Write implements net.Conn. Its first call may not run concurrently with another.
 func (c *Marked) Write(p []byte) (int, error) {
 	if c.begun {
 		return c.Conn.Write(p)

@@ -2,9 +2,8 @@ package link
 
 import "sync"
 
-// Gate counts what is under way and can be shut: after Shut nothing enters any more and
-// everything that was inside has left. A sync.WaitGroup alone does not allow adding while
-// somebody waits.
+// Gate counts what is in progress and can be shut: after Shut nothing enters any more and
+// everything inside has left. A sync.WaitGroup alone does not allow Add during a Wait.
 type Gate struct {
 	mu   sync.Mutex
 	shut bool
@@ -37,7 +36,7 @@ func (g *Gate) Go(f func()) bool {
 	return true
 }
 
-// Shut closes the gate and waits until nobody is inside.
+// Shut closes the gate and waits until it is empty.
 func (g *Gate) Shut() {
 	g.mu.Lock()
 	g.shut = true

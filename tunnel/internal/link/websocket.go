@@ -10,23 +10,23 @@ import (
 )
 
 const (
-	// WebsocketPath is where the control plane's HTTPS API takes tunnels.
+	// WebsocketPath is where the control plane's HTTPS API accepts tunnels.
 	WebsocketPath = "/v1/tunnel"
-	// Subprotocol names the protocol in the websocket's handshake, where ALPN's name has no
-	// form that is allowed.
+	// Subprotocol names the protocol in the WebSocket's handshake, where ALPN's name is not in an
+	// allowed form.
 	Subprotocol = "pipeops-frp.1"
-	// maxMessage is what either end sends at once.
+	// maxMessage is the largest single write of either end.
 	maxMessage = mux.MaxWrite
 )
 
-// Websocket is the byte stream on a websocket: each write is a message. Its end comes at
-// once, without the closing handshake, for which a dead peer would have to be waited for.
+// Websocket is the byte stream on a WebSocket: each write is a message. Close closes at once,
+// without the closing handshake, which would have to wait for a dead peer.
 type Websocket struct {
 	net.Conn
 	socket *websocket.Conn
 }
 
-// NewWebsocket makes the stream. It lives until it is closed.
+// NewWebsocket returns the stream. It lives until it is closed.
 func NewWebsocket(socket *websocket.Conn) *Websocket {
 	w := &Websocket{Conn: websocket.NetConn(context.Background(), socket, websocket.MessageBinary), socket: socket}
 	socket.SetReadLimit(maxMessage)

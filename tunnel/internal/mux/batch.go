@@ -7,48 +7,48 @@ import (
 )
 
 const (
-	// batchSize is how much bulk may wait to be sent: two TLS records. More lets a bulk
-	// writer get ahead of everybody else by that much more.
+	// batchSize is how much bulk may wait to be sent: two TLS records. A larger batch lets a bulk
+	// writer get ahead of all others by that much more.
 	batchSize = 32 << 10
-	// littleSize is enough for what a session at rest says: pings, FRP's too, windows, and a heartbeat. Ten
-	// thousand sessions that each took a whole batch for them held 100 MB.
+	// littleSize is enough for a session at rest: pings, including FRP's, windows, and a heartbeat.
+	// When ten thousand sessions each took a whole batch for these, they held 100 MB.
 	littleSize = 1 << 10
-	// batchWhole is how much longer a batch may become so that a frame stays whole: it is
-	// what the headers of two TLS records in it, and of their frames, take.
+	// batchWhole is how much longer a batch may become so that a frame stays whole. It is the size
+	// of the headers of two TLS records in it, and of their frames.
 	batchWhole = 256
-	// batchRoom is how much may wait in all. What is beyond batchSize is for small frames,
-	// which thus do not wait for bulk: those of two hundred Runners at once.
+	// batchRoom is how much may wait in all. The part beyond batchSize is for small frames, such as
+	// those of two hundred Runners at once, which then do not wait for bulk.
 	batchRoom = 256 << 10
-	// mostWaiting is what may wait with answers to the other end, which must not wait for
+	// mostWaiting is what may wait including answers to the other end, which must not wait for
 	// room.
 	mostWaiting = batchRoom + 8<<10
-	// MaxWrite is what is written at once, at most.
+	// MaxWrite is the maximum size of one write.
 	MaxWrite = 64 << 10
-	// smallFrame is what may go beyond batchSize.
+	// smallFrame is the size up to which a frame may go beyond batchSize.
 	smallFrame = 4 << 10
-	// largeFrame is what bulk comes in: a TLS record of the Runner's.
+	// largeFrame is the size of bulk frames: a TLS record of the Runner's.
 	largeFrame = maxRecord + 32
 
-	// writeDeadlineEvery spaces setting the write deadline, which costs as much as a
-	// small write's bookkeeping. The deadline is that much shorter at worst.
+	// writeDeadlineEvery is the interval of setting the write deadline, which costs as much as the
+	// rest of a small write. The deadline is shorter by that much at worst.
 	writeDeadlineEvery = time.Second
-	// flushTimeout bounds what closing waits for what was written before it.
+	// flushTimeout bounds how long closing waits for earlier writes.
 	flushTimeout = 500 * time.Millisecond
-	// maxRecord is TLS' own bound on what one record holds.
+	// maxRecord is TLS' own bound on the content of one record.
 	maxRecord = 16 << 10
 )
 
-// Corked is a connection below TLS that can hold back what is written to it until there is
-// all of it, and then write it at once.
+// Corked is a connection below TLS that can hold back writes until they are complete, and then
+// write them at once.
 type Corked interface {
 	Cork()
 	Uncork() error
 }
 
-// batch is what waits to be sent. While one batch is in the kernel the next is gathered:
-// group commit, as databases call it. What a small request costs is system calls.
+// batch is the data that waits to be sent. While one batch is in the kernel, the next one is
+// gathered (group commit, in databases). System calls are the main cost of a small request.
 //
-// So a write has succeeded when it is taken, and its failure ends the session.
+// So a write succeeds when its data is accepted, and a later failure ends the session.
 type batch struct {
 	conn    net.Conn
 	below   Corked // of its TLS; nil when there is none
@@ -58,16 +58,16 @@ type batch struct {
 	mu       sync.Mutex
 	room     sync.Cond // of bulk
 	small    sync.Cond // the room of small frames
-	rested   sync.Cond // nobody sends
+	rested   sync.Cond // no goroutine sends
 	waiting  []byte
-	frame    int     // where in it the newest frame begins, which is of the stream that was last
+	frame    int     // where in it the newest frame begins, which belongs to the stream in last
 	grows    bool    // so that more of that stream goes into it
 	buffer   *[]byte // what waiting is in
-	busy     bool    // somebody sends
+	busy     bool    // a goroutine sends
 	last     uint32  // the stream whose data came last
 	closed   bool
 	err      error
-	deadline time.Time // of the sender, of whom there is one
+	deadline time.Time // of the single sender
 }
 
 var (
@@ -81,8 +81,8 @@ func newBatch(conn net.Conn, below Corked, timeout time.Duration, failed func(er
 	return b
 }
 
-// put appends a frame without a body. Where now is set it does not wait for room, and
-// answers whether there was some.
+// put appends a frame without a body. If now is set, it does not wait for room, and reports whether
+// there was some.
 func (b *batch) put(h header, now bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -99,7 +99,7 @@ func (b *batch) put(h header, now bool) bool {
 	return true
 }
 
-// data appends a frame with p or as much of its beginning as there is room for, and returns
+// data appends a frame with p, or with as much of its beginning as there is room for. It returns
 // how much that was.
 func (b *batch) data(stream uint32, p []byte) (int, error) {
 	b.mu.Lock()
@@ -124,8 +124,8 @@ func (b *batch) data(stream uint32, p []byte) (int, error) {
 	return n, nil
 }
 
-// append appends p to the newest frame where that is of the same stream: who gets it has one write to
-// make of it. Else it begins another.
+// append appends p to the newest frame if that is of the same stream, so that the receiver gets one
+// write. Otherwise it begins another frame.
 func (b *batch) append(stream uint32, p []byte) {
 	h := header{kind: frameData, stream: stream, length: uint32(len(p))} //nolint:gosec // fits in a batch
 	if b.grows && b.last == stream {
@@ -138,8 +138,8 @@ func (b *batch) append(stream uint32, p []byte) {
 	b.waiting = append(b.waiting, p...)
 }
 
-// next wakes one more of those who wait for room, where there is some. So each wakes the
-// next, and not all for the room of one.
+// next wakes one more of the writers that wait for room, if there is some. So each wakes the next,
+// and the room for one does not wake all.
 func (b *batch) next() {
 	if b.fits(0) >= 0 {
 		b.small.Signal()
@@ -149,7 +149,7 @@ func (b *batch) next() {
 	}
 }
 
-// ended is why nothing is taken any more.
+// ended returns why no more data is accepted.
 func (b *batch) ended() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -163,8 +163,8 @@ func (b *batch) usable() error {
 	return b.err
 }
 
-// fits is how much of n bytes may be put into a frame now, less than zero when it has to
-// wait. A frame is cut only where the batch would be sent with much less than it can hold.
+// fits returns how much of n bytes may be put into a frame now, or less than zero if it must wait.
+// A frame is cut only if the batch would otherwise be sent with much less than it can hold.
 func (b *batch) fits(n int) int {
 	has := len(b.waiting) + headerSize
 	switch {
@@ -177,7 +177,7 @@ func (b *batch) fits(n int) int {
 	}
 }
 
-// take readies a buffer for n more bytes; a little one gives way to a whole one.
+// take prepares a buffer for n more bytes; a whole one replaces a little one.
 func (b *batch) take(n int) {
 	little, has, kind := b.buffer, b.waiting, &buffers
 	switch {
@@ -193,8 +193,7 @@ func (b *batch) take(n int) {
 	}
 }
 
-// close takes nothing more, gives what waits a moment to go out, and closes the
-// connection.
+// close accepts no more data, gives waiting data a moment to be sent, and closes the connection.
 func (b *batch) close() error {
 	late := time.AfterFunc(flushTimeout, func() { _ = b.conn.Close() })
 	defer late.Stop()
@@ -208,7 +207,7 @@ func (b *batch) close() error {
 	return b.conn.Close()
 }
 
-// release has all who wait for room see that there will be none.
+// release wakes all writers that wait for room, since there will be none.
 func (b *batch) release() {
 	b.room.Broadcast()
 	b.small.Broadcast()

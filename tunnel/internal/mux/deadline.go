@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// deadline ends waiting. It is guarded by its waiter's lock. The timer runs only where
-// somebody waits: servers set a deadline with each request, and most are never waited for.
+// deadline ends a wait. Its waiter's lock guards it. The timer runs only during a wait: servers set
+// a deadline with each request, and most are never waited for.
 type deadline struct {
 	waiter *sync.Cond
 	at     time.Time
@@ -15,12 +15,12 @@ type deadline struct {
 
 func (d *deadline) set(at time.Time) {
 	d.at = at
-	d.waiter.Broadcast() // whoever waits has another timer to set
+	d.waiter.Broadcast() // the waiter has another timer to set
 }
 
 func (d *deadline) passed() bool { return !d.at.IsZero() && !time.Now().Before(d.at) }
 
-// wait waits to be woken, by the deadline too.
+// wait waits to be woken, also by the deadline.
 func (d *deadline) wait() {
 	if !d.at.IsZero() {
 		if d.timer == nil {

@@ -8,15 +8,15 @@ import (
 const (
 	// firstPing is soon: until the round trip is known no window grows.
 	firstPing = 500 * time.Millisecond
-	// epoch is how many round trips are looked back at, and as many again: five to ten
-	// minutes. What the line needs is the least of them. Each may have waited behind
-	// something, and all of them where there is bulk for a while: were that what the line
-	// needs, windows would grow with what waits, and more would wait.
+	// epoch is how many round trips are considered, and as many again: five to ten minutes. The
+	// shortest of them is what the line needs. Each may have waited behind other data, and all of
+	// them during bulk transfers. If that counted as the line's need, windows would grow with the
+	// queue, and the queue with them.
 	epoch = 60
 )
 
-// heartbeat pings the other end, so that a dead one is noticed, and knows how long the
-// round trip is. It has a timer and no goroutine.
+// heartbeat pings the other end, so that a dead one is detected, and measures the round trip. It
+// has a timer and no goroutine.
 type heartbeat struct {
 	mu      sync.Mutex
 	session *Session
@@ -27,12 +27,12 @@ type heartbeat struct {
 	id      uint32
 	stopped bool
 	seen    int
-	least   [2]time.Duration // round trip, of this epoch and of the one before
+	least   [2]time.Duration // the round trip, of this epoch and of the previous one
 }
 
 type ping struct {
 	sent     time.Time
-	answered chan struct{} // closed then; nil where nobody waits
+	answered chan struct{} // closed then; nil if no goroutine waits
 }
 
 func (l *heartbeat) start(s *Session) {
@@ -49,7 +49,7 @@ func (l *heartbeat) stop() {
 	l.timer.Stop()
 }
 
-// tick sends the next ping, or ends the session when the last one was not answered.
+// tick sends the next ping, or ends the session if the last one was not answered.
 func (l *heartbeat) tick() {
 	l.mu.Lock()
 	if l.stopped {
@@ -67,8 +67,7 @@ func (l *heartbeat) tick() {
 	l.mu.Unlock()
 }
 
-// ask sends a ping. There is no waiting for room: what is in the way of it is what it is to
-// find out about.
+// ask sends a ping. It does not wait for room: the ping has to measure what blocks it.
 func (l *heartbeat) ask(answered chan struct{}) uint32 {
 	id := l.next
 	l.next++
@@ -95,7 +94,7 @@ func (l *heartbeat) answered(id uint32) {
 	}
 }
 
-// took notes a round trip.
+// took records a round trip.
 func (l *heartbeat) took(trip time.Duration) {
 	switch {
 	case l.seen == 0:
@@ -107,15 +106,15 @@ func (l *heartbeat) took(trip time.Duration) {
 	l.seen++
 }
 
-// roundTrip is the least of the newest ones, zero while none is known.
+// roundTrip returns the shortest of the newest round trips, or zero while none is known.
 func (l *heartbeat) roundTrip() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return min(l.least[0], l.least[1])
 }
 
-// handlePing answers a ping, or takes an answer. Pings that come faster than answers go out
-// are left unanswered in the end.
+// handlePing answers a ping, or processes an answer. If pings arrive faster than answers can be
+// sent, some stay unanswered.
 func (s *Session) handlePing(h header) error {
 	if h.flags&flagSYN != 0 {
 		s.out.put(header{kind: framePing, flags: flagACK, length: h.length}, true)
@@ -125,7 +124,7 @@ func (s *Session) handlePing(h header) error {
 	return nil
 }
 
-// Ping waits for a sign of life of the other end, and answers how long it took.
+// Ping waits for a sign of life from the other end, and returns how long it took.
 func (s *Session) Ping() (time.Duration, error) {
 	sent, answered := time.Now(), make(chan struct{})
 	s.life.mu.Lock()

@@ -2,8 +2,8 @@ package mux
 
 import "sync"
 
-// What received bytes are kept in has one of these sizes: a small frame's, and up to a batch's of
-// bulk. No more than five times as much is kept as was received.
+// Received bytes are kept in buffers of these sizes: for a small frame, and up to a batch of bulk.
+// At most five times as much memory is used as was received.
 const (
 	smallChunk  = 2 << 10
 	mediumChunk = 8 << 10
@@ -19,11 +19,11 @@ func chunksOf(size int) sync.Pool {
 // chunk is a piece of what a stream has received.
 type chunk struct {
 	memory     []byte
-	begin, end int // of what has not been read
+	begin, end int // of the unread part
 	next       *chunk
 }
 
-// newChunk has room for n bytes, or for as many as one can hold.
+// newChunk has room for n bytes, or for the most that a chunk can hold.
 func newChunk(n int) *chunk {
 	c := poolOf(n).Get().(*chunk)
 	c.begin, c.end, c.next = 0, 0, nil
@@ -45,7 +45,7 @@ func (c *chunk) free() { poolOf(len(c.memory)).Put(c) }
 
 func (c *chunk) unread() []byte { return c.memory[c.begin:c.end] }
 
-// queue is what a stream has received and nobody has read, in order.
+// queue is the received and unread data of a stream, in order.
 type queue struct {
 	head, tail *chunk
 	size       int
@@ -61,7 +61,7 @@ func (q *queue) push(c *chunk) {
 	q.tail = c
 }
 
-// spare is the free room of the last chunk.
+// spare returns the free room of the last chunk.
 func (q *queue) spare() []byte {
 	if q.tail == nil {
 		return nil
@@ -69,13 +69,13 @@ func (q *queue) spare() []byte {
 	return q.tail.memory[q.tail.end:]
 }
 
-// extend says that n bytes of spare have been filled.
+// extend marks n bytes of spare as filled.
 func (q *queue) extend(n int) {
 	q.tail.end += n
 	q.size += n
 }
 
-// pop takes the first chunk, which is not empty. The caller frees it.
+// pop removes and returns the first chunk, which is not empty. The caller frees it.
 func (q *queue) pop() *chunk {
 	c := q.head
 	if q.head = c.next; q.head == nil {

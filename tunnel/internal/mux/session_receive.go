@@ -33,8 +33,8 @@ func (s *Session) readHeader() (header, error) {
 	return h, nil
 }
 
-// handle is called in the goroutine that reads, which must not wait for the other end to
-// read: both would wait for each other.
+// handle is called in the reading goroutine, which must not wait for the other end to read: both
+// would wait for each other.
 func (s *Session) handle(h header) error {
 	switch h.kind {
 	case framePing:
@@ -67,8 +67,8 @@ func (s *Session) handle(h header) error {
 	return nil
 }
 
-// streamOf is whom a frame is for, and whether it opens that stream: nobody when the stream is
-// gone already.
+// streamOf returns the stream that a frame is for, and whether the frame opens it. The stream is
+// nil if it is already gone.
 func (s *Session) streamOf(h header) (stream *Stream, opened bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +86,7 @@ func (s *Session) streamOf(h header) (stream *Stream, opened bool, err error) {
 		case s.accepts <- stream: // AcceptStream answers
 			s.streams[h.stream] = stream
 			return stream, true, nil
-		default: // nobody accepts
+		default: // no goroutine accepts
 			stream, answer.flags = nil, flagRST
 		}
 	}
@@ -99,7 +99,8 @@ func (s *Session) streamOf(h header) (stream *Stream, opened bool, err error) {
 	return stream, stream != nil, nil
 }
 
-// complain words what the other end did against the protocol, and tells it.
+// complain returns an error about the other end's violation of the protocol, and reports it to that
+// end.
 func (s *Session) complain(format string, args ...any) error {
 	s.out.put(header{kind: frameGoAway, length: goAwayProtocol}, true)
 	return fmt.Errorf("%w: "+format, append([]any{ErrProtocol}, args...)...)
@@ -113,7 +114,7 @@ func (s *Session) skip(h header) error {
 	return err
 }
 
-// receiveData reads a frame's body, piece by piece as it comes, a small one whole.
+// receiveData reads a frame's body: a small one whole, a large one piece by piece as it arrives.
 func (s *Session) receiveData(stream *Stream, length uint32) error {
 	if !stream.mayReceive(length) {
 		return s.complain("more data than stream %d has room for", stream.id)

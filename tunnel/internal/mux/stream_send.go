@@ -26,7 +26,7 @@ func (s *Stream) Write(p []byte) (written int, err error) {
 	return written, nil
 }
 
-// awaitRoom returns when the other end takes something, and how much.
+// awaitRoom waits until the other end accepts data, and returns how much.
 func (s *Stream) awaitRoom(wanted int) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,7 +45,7 @@ func (s *Stream) awaitRoom(wanted int) (int, error) {
 	}
 }
 
-// ended is why the stream is over, which says more than what happened to its session.
+// ended returns why the stream is over, which is more specific than the session's error.
 func (s *Stream) ended(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,13 +55,13 @@ func (s *Stream) ended(err error) error {
 	return err
 }
 
-// moreRoom is told that the other end takes more.
+// moreRoom is called when the other end accepts more.
 func (s *Stream) moreRoom(more uint32) {
 	if more == 0 {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.room = max(s.room, s.room+more) // never less, whatever it says
+	s.room = max(s.room, s.room+more) // never less, even if the value overflows
 	s.writable.Broadcast()
 }
