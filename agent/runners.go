@@ -110,12 +110,12 @@ func (a *Agent) runnerTLS(refusals *refusals) *tls.Config {
 		Time:        a.now,
 		Trusts:      func(runner string, certs []*x509.Certificate) error { return a.policy.Trusts(runner, certs, a.now()) },
 		Revoked:     a.news.isRevoked, Labels: a.news.own, Current: a.news.current,
-		Refused: refusals.note, Nudge: a.nudged,
+		Refused: refusals.note, Refresh: a.refreshed,
 	})
 }
 
 // This function handles a refresh request: it requests news and returns once they have arrived.
-func (a *Agent) nudged(ctx context.Context) error {
+func (a *Agent) refreshed(ctx context.Context) error {
 	a.news.expire()
 	a.beatSoon()
 	return a.news.current(ctx)

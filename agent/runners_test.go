@@ -80,7 +80,7 @@ func awaitEnd(t *testing.T, what string, ended chan error) {
 }
 
 // TestARunnerIsHeldToItsGrant has a real agent beyond a real tunnel, whose
-// heartbeats are far apart: what it learns in time it learns by being nudged.
+// heartbeats are far apart: what it learns in time it learns by being refreshed.
 func TestARunnerIsHeldToItsGrant(t *testing.T) {
 	p := planetest.Start(t, func(c *controlplane.Config) { c.HeartbeatInterval = 10 * time.Minute })
 	invitation := p.Token(t, controlplane.TokenOptions{TTL: time.Hour, Labels: map[string]string{"env": "prod"}})

@@ -43,7 +43,7 @@ func turnSourcesOn(t *testing.T, env *kubetest.Env) {
 }
 
 // TestSourcesOfARevokedRunnerAreSuspended has a real agent hear of it by the control plane's
-// nudge: its heartbeats are far apart.
+// refresh: its heartbeats are far apart.
 func TestSourcesOfARevokedRunnerAreSuspended(t *testing.T) {
 	env := kubetest.ControlPlane(t)
 	turnSourcesOn(t, env)

@@ -64,9 +64,9 @@ func (c *ServerTLSConfig) runnerVerifier(hello *tls.ClientHelloInfo) func(tls.Co
 			}
 			return c.turnAway(refusal)
 		}
-		if d, ok := hello.Conn.(*door); ok {
+		if d, ok := hello.Conn.(*trackedConn); ok {
 			d.admit(r)
-			if refusal := r.still(); refusal != nil { // again: doors.look could not see the door before
+			if refusal := r.still(); refusal != nil { // again: the tracker could not see the connection before
 				return c.turnAway(refusal)
 			}
 		}

@@ -23,14 +23,14 @@ import (
 type house struct {
 	*runnerapitest.Agent
 
-	mu       sync.Mutex
-	labels   map[string]string
-	ahead    time.Duration // of the machine's clock is the agent's
-	revoked  string
-	changed  chan struct{}
-	current  func(context.Context) error
-	nudged   int
-	refusals []runnerapi.Refusal
+	mu        sync.Mutex
+	labels    map[string]string
+	ahead     time.Duration // of the machine's clock is the agent's
+	revoked   string
+	changed   chan struct{}
+	current   func(context.Context) error
+	refreshed int
+	refusals  []runnerapi.Refusal
 }
 
 func openHouse(t *testing.T) *house {
@@ -48,7 +48,7 @@ func openHouse(t *testing.T) *house {
 			return current(ctx)
 		}
 		c.Refused = func(r runnerapi.Refusal) { defer h.lock()(); h.refusals = append(h.refusals, r) }
-		c.Nudge = func(context.Context) error { defer h.lock()(); h.nudged++; return nil }
+		c.Refresh = func(context.Context) error { defer h.lock()(); h.refreshed++; return nil }
 	})
 	return h
 }
@@ -202,7 +202,7 @@ func TestOpenConnectionsAreCutWhenTheLabelsDoNotFitAnyMore(t *testing.T) {
 }
 
 // TestOpenConnectionsAreCutWhenTheCertificateExpires by the agent's clock. That a timer looks
-// then is TestADoorClosesWhenTheCertificateExpires'.
+// then is TestAConnectionClosesWhenTheCertificateExpires'.
 func TestOpenConnectionsAreCutWhenTheCertificateExpires(t *testing.T) {
 	h := openHouse(t)
 	c, _ := h.client(t, func(*x509.Certificate) {})
@@ -245,31 +245,31 @@ func TestNobodyIsLetInBeforeTheAgentIsCurrent(t *testing.T) {
 	assert.Equal(t, runnerapi.RefusedNotCurrent, last.Code)
 }
 
-func (h *house) nudge(t *testing.T, cert tls.Certificate) error {
+func (h *house) refresh(t *testing.T, cert tls.Certificate) error {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(ctxFor(t), "tcp", h.Address)
 	require.NoError(t, err)
-	return runnerapi.Nudge(ctxFor(t), conn, runnerapi.ClientTLSConfig{
+	return runnerapi.Refresh(ctxFor(t), conn, runnerapi.ClientTLSConfig{
 		Certificate: func() (*tls.Certificate, error) { return &cert, nil }, Roots: h.CA.Pool,
 		TrustDomain: runnerapitest.TrustDomain, AgentID: runnerapitest.AgentID, ServerName: runnerapitest.ServerName,
 	})
 }
 
-func TestOnlyTheControlPlaneNudges(t *testing.T) {
+func TestOnlyTheControlPlaneSendsRefreshRequests(t *testing.T) {
 	h := openHouse(t)
 	domain := runnerapitest.TrustDomain
 	plane := h.CA.Issue(t, runnerapi.ControlPlaneURI(domain))
-	require.NoError(t, h.nudge(t, plane))
-	assert.Equal(t, 1, h.nudged)
+	require.NoError(t, h.refresh(t, plane))
+	assert.Equal(t, 1, h.refreshed)
 	for name, cert := range map[string]tls.Certificate{
 		"a Runner":             h.CA.Issue(t, runnerapi.RunnerURI(domain, "tester")),
 		"an agent":             h.CA.Issue(t, runnerapi.AgentURI(domain, "a2")),
 		"another trust domain": h.CA.Issue(t, runnerapi.ControlPlaneURI("example.org")),
 		"another CA":           runnerapitest.NewCA(t).Issue(t, runnerapi.ControlPlaneURI(domain)),
 	} {
-		require.Error(t, h.nudge(t, cert), name)
+		require.Error(t, h.refresh(t, cert), name)
 	}
-	assert.Equal(t, 1, h.nudged)
+	assert.Equal(t, 1, h.refreshed)
 	assert.Len(t, h.refused(), 4)
 
 	config := h.ClientConfig()
@@ -278,6 +278,6 @@ func TestOnlyTheControlPlaneNudges(t *testing.T) {
 	require.NoError(t, err)
 	defer c.Close()
 	_, err = c.Cluster(ctxFor(t))
-	assert.Equal(t, runnerapi.CodeRefused, codeOf(t, err), "a nudger is no Runner")
+	assert.Equal(t, runnerapi.CodeRefused, codeOf(t, err), "a refresher is no Runner")
 	assert.Empty(t, h.Backend.Calls())
 }

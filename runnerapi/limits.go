@@ -113,7 +113,7 @@ func (c *connections) state(conn net.Conn, state http.ConnState) {
 		if _, known := c.leave.Load(conn); known {
 			return // the connection was idle
 		}
-		if d := doorOf(conn); d != nil {
+		if d := trackedOf(conn); d != nil {
 			limit.Settled(d.Conn)
 			c.enter(conn, d.name())
 		}
@@ -136,17 +136,17 @@ func (c *connections) enter(conn net.Conn, runner string) {
 	c.leave.Store(conn, leave)
 }
 
-// doorOf returns the door below the connections of TLS and of the HTTP server.
-func doorOf(conn net.Conn) *door {
+// trackedOf returns the trackedConn below the connections of TLS and of the HTTP server.
+func trackedOf(conn net.Conn) *trackedConn {
 	if above, ok := conn.(interface{ NetConn() net.Conn }); ok {
 		conn = above.NetConn()
 	}
-	d, _ := conn.(*door)
+	d, _ := conn.(*trackedConn)
 	return d
 }
 
 // name returns the identity in the certificate of the admitted Runner.
-func (d *door) name() string {
+func (d *trackedConn) name() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.runner == nil || len(d.runner.chains) == 0 || len(d.runner.chains[0][0].URIs) == 0 {

@@ -46,7 +46,7 @@ func (s *server) putApp(ctx context.Context, in *struct {
 	params.Wait
 	Body AppSpec
 }) (*appOutput, error) {
-	if err := invalid(slices.Concat(in.Body.ValidateName(in.Name), in.Body.Validate(), in.Body.slips())); err != nil {
+	if err := invalid(slices.Concat(in.Body.ValidateName(in.Name), in.Body.Validate(), in.Body.mistakes())); err != nil {
 		return nil, err
 	}
 	if err := s.bringApp(ctx, in.Body); err != nil {

@@ -38,7 +38,7 @@ func (s *server) putBuild(ctx context.Context, in *struct {
 	params.Write
 	Body BuildSpec
 }) (*buildOutput, error) {
-	if err := invalid(append(in.Body.Validate(in.Name), in.Body.slips("resources")...)); err != nil {
+	if err := invalid(append(in.Body.Validate(in.Name), in.Body.mistakes("resources")...)); err != nil {
 		return nil, err
 	}
 	if err := s.bring(ctx, func(i *Intent) { i.Build = &in.Body }); err != nil {

@@ -77,7 +77,7 @@ func (s *server) putNamespace(ctx context.Context, in *struct {
 	params.Write
 	Body NamespaceSpec
 }) (*namespaceOutput, error) {
-	if err := invalid(append(in.Body.Validate(), in.Body.slips()...)); err != nil {
+	if err := invalid(append(in.Body.Validate(), in.Body.mistakes()...)); err != nil {
 		return nil, err
 	}
 	if in.Body.Adopt {

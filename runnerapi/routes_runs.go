@@ -52,7 +52,7 @@ func inWords[T any](app *appOutput, err error, of func(App) T) (*runOutput[T], e
 func putRun[S runSpec](ctx context.Context, s *server, in *putRunInput[S]) (*appOutput, error) {
 	spec := in.Body.AppSpec()
 	spec.Paused = new(bool) // a run says all, and is not to wait for a pause of the one before
-	if err := invalid(slices.Concat(spec.ValidateName(in.Name), in.Body.Validate(), spec.slips())); err != nil {
+	if err := invalid(slices.Concat(spec.ValidateName(in.Name), in.Body.Validate(), spec.mistakes())); err != nil {
 		return nil, err
 	}
 	if err := s.bringApp(ctx, spec); err != nil {

@@ -36,7 +36,7 @@ func (s *server) putSource(ctx context.Context, in *struct {
 }) (*sourceOutput, error) {
 	bad := in.Body.Validate(in.Name)
 	if in.Body.Build != nil {
-		bad = append(bad, in.Body.Build.slips("build.resources")...)
+		bad = append(bad, in.Body.Build.mistakes("build.resources")...)
 	}
 	if err := invalid(bad); err != nil {
 		return nil, err

@@ -75,14 +75,14 @@ func Serve(ctx context.Context, ln net.Listener, c ServeConfig) error {
 	var upgraded sync.WaitGroup
 	defer upgraded.Wait() // each ends as the drain starts, and its close has a timeout
 	srv := newHTTPServer(context.WithValue(drain, upgradedKey{}, &upgraded), &c)
-	house := &doors{open: map[*door]struct{}{}}
-	ln = doorListener{guarded(ln, &c), house}
+	tracker := &connTracker{open: map[*trackedConn]struct{}{}}
+	ln = trackingListener{guarded(ln, &c), tracker}
 	if c.Changed != nil { // to the end of the drain
 		watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 		var watch sync.WaitGroup
 		defer watch.Wait()
 		defer stop()
-		watch.Go(func() { house.watch(watching, c.Changed) })
+		watch.Go(func() { tracker.watch(watching, c.Changed) })
 	}
 	drained := make(chan struct{})
 	// No goroutine waits for the end of ctx: benchmarks run thousands of agents in one process.
@@ -127,9 +127,9 @@ func newHTTPServer(drain context.Context, c *ServeConfig) *http.Server {
 	protocols.SetHTTP2(true)
 	srv := &http.Server{
 		Handler:           withChains(c.Handler),
-		ConnContext:       withDoor,
+		ConnContext:       withTracked,
 		Protocols:         protocols, // explicit, because entries in TLSNextProto would turn HTTP/2 off
-		TLSNextProto:      map[string]func(*http.Server, *tls.Conn, http.Handler){nudgeProtocol: serveNudge},
+		TLSNextProto:      map[string]func(*http.Server, *tls.Conn, http.Handler){refreshProtocol: serveRefresh},
 		TLSConfig:         c.TLS,
 		ReadHeaderTimeout: 10 * time.Second,
 		// OPTIONS * gets the same answer as any unknown call.

@@ -42,7 +42,7 @@ type ServerTLSConfig struct {
 	Refused func(Refusal)
 	// The control plane's refresh request calls this function, which returns once the agent has
 	// requested its news. It is nil for an agent that takes no refresh requests.
-	Nudge func(context.Context) error
+	Refresh func(context.Context) error
 }
 
 // ServerTLS returns a configuration for mutual TLS 1.3. It admits only Runners of this trust domain
@@ -57,8 +57,8 @@ func ServerTLS(c ServerTLSConfig) *tls.Config {
 			return nil, fmt.Errorf("runner API: certificate: %w", err)
 		}
 		protocols, verify := alpn, c.runnerVerifier(hello)
-		if c.Nudge != nil && slices.Contains(hello.SupportedProtos, nudgeProtocol) {
-			protocols, verify = []string{nudgeProtocol}, c.nudgeVerifier(hello)
+		if c.Refresh != nil && slices.Contains(hello.SupportedProtos, refreshProtocol) {
+			protocols, verify = []string{refreshProtocol}, c.refreshVerifier(hello)
 		}
 		return &tls.Config{
 			MinVersion: tls.VersionTLS13, NextProtos: protocols, SessionTicketsDisabled: true,

@@ -32,11 +32,11 @@ type announcer struct {
 	heard *reign     // the leadership that the control plane knows of
 	by    Leadership // its name
 	calls int64      // that were made or tried
-	graves
+	tombstones
 }
 
 func newAnnouncer(e *Engine) *announcer {
-	return &announcer{e: e, wake: make(chan struct{}, 1), graves: graves{client: e.live, namespace: e.cfg.Namespace}}
+	return &announcer{e: e, wake: make(chan struct{}, 1), tombstones: tombstones{client: e.live, namespace: e.cfg.Namespace}}
 }
 
 // look makes the announcer compare again.

@@ -50,8 +50,8 @@ func TestAnnouncesWhatBecomesOfAnApp(t *testing.T) {
 	assert.NotEmpty(t, healthy.ID)
 	assert.False(t, healthy.Time.IsZero())
 	eventually(t, "nothing is left to be announced", func() bool {
-		graves := &corev1.ConfigMap{}
-		return !exists(t, env, key(kubetest.AgentOf(ns), "pipeops-removed-apps"), graves) || len(graves.Data) == 0
+		tombstones := &corev1.ConfigMap{}
+		return !exists(t, env, key(kubetest.AgentOf(ns), "pipeops-removed-apps"), tombstones) || len(tombstones.Data) == 0
 	})
 }
 

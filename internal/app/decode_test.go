@@ -72,11 +72,11 @@ func FuzzReadLine(f *testing.F) {
 	})
 }
 
-func FuzzDecodeGraves(f *testing.F) {
+func FuzzDecodeTombstones(f *testing.F) {
 	f.Add("uid", `{"id":"1","type":"app.removed","name":"web"}`)
 	f.Add("", `{`)
 	f.Fuzz(func(t *testing.T, uid, raw string) {
-		for _, ev := range inOrder(decodeGraves(map[string]string{uid: raw})) {
+		for _, ev := range inOrder(decodeTombstones(map[string]string{uid: raw})) {
 			if ev.ID == "" || ev.Type != EventRemoved || string(ev.uid) != uid {
 				t.Fatalf("%+v", ev)
 			}
@@ -85,12 +85,12 @@ func FuzzDecodeGraves(f *testing.F) {
 }
 
 func TestForgetDropsTheOldest(t *testing.T) {
-	data := decodeGraves(nil)
-	for i := range maxGraves + 3 {
+	data := decodeTombstones(nil)
+	for i := range maxTombstones + 3 {
 		ev := Event{ID: "x", Type: EventRemoved, Time: time.Unix(int64(i), 0), uid: types.UID(strconv.Itoa(i))}
 		data[ev.uid] = ev
 	}
 	assert.Equal(t, 3, forget(data))
-	assert.Len(t, data, maxGraves)
+	assert.Len(t, data, maxTombstones)
 	assert.Equal(t, int64(3), inOrder(data)[0].Time.Unix())
 }

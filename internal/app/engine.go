@@ -90,11 +90,11 @@ type Engine struct {
 
 	stabilization diagnose.Stabilization
 
-	sizer   *sizer
-	tidings *tidings
-	ports   *ports
-	traces  traces
-	ready   atomic.Bool
+	sizer        *sizer
+	eventWatches *eventWatches
+	ports        *ports
+	traces       traces
+	ready        atomic.Bool
 	// noRechecks leaves Apps alone until an event tells of them, or a second's grace is
 	// over. Only tests set it.
 	noRechecks bool
@@ -144,7 +144,7 @@ func New(cfg Config) (*Engine, error) {
 		return nil, err
 	}
 	e.sizer = newSizer(e, cfg.Sizing)
-	e.tidings = newTidings(core, e.leadership.resync)
+	e.eventWatches = newEventWatches(core, e.leadership.resync)
 	e.ports = newPorts(e)
 	return e, e.wire()
 }
@@ -165,7 +165,7 @@ func (e *Engine) wire() error {
 	if err := e.addLeadership(e.mgr); err != nil {
 		return err
 	}
-	for _, part := range []manager.Runnable{e.sizer, e.tidings, e.ports} {
+	for _, part := range []manager.Runnable{e.sizer, e.eventWatches, e.ports} {
 		if err := e.mgr.Add(part); err != nil {
 			return err
 		}

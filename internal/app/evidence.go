@@ -25,7 +25,7 @@ func (e *Engine) evidence(ctx context.Context, a *App, w client.Object, pods []*
 	g := health.Gatherer{
 		Namespace: a.Namespace, Name: "App " + a.key().String(), Objects: e.cached, Live: e.live, Logs: health.Logs(e.pods),
 		Listened: func(of fields.Set, version string, reasons []string) { //nolint:contextcheck // it outlives this look at the App
-			e.tidings.await(a.key(), of, version, reasons)
+			e.eventWatches.await(a.key(), of, version, reasons)
 		},
 	}
 	all := health.Workload{Object: w, Pods: pods, Jobs: jobs, Labels: managed.AppLabels(a.Name), Since: a.Status.LastTransition}

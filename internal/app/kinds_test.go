@@ -526,7 +526,7 @@ func TestWhatIsInAPod(t *testing.T) {
 	}
 	cause := func(want runnerapi.Cause, message string) {
 		t.Helper()
-		within(t, podPatience, fmt.Sprintf("%s: %s", want, message), nudging(t, env, ns, func() bool {
+		within(t, podPatience, fmt.Sprintf("%s: %s", want, message), syncing(t, env, ns, func() bool {
 			a, err := e.Get(t.Context(), k)
 			return err == nil && a.Status.Diagnosis != nil && a.Status.Diagnosis.Cause == want && strings.Contains(a.Status.Diagnosis.Message, message)
 		}))

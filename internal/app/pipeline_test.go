@@ -125,7 +125,7 @@ func TestPipelineThatCannotGoOn(t *testing.T) {
 	assert.Equal(t, runnerapi.CauseMissingSecret, p.Status.Diagnosis.Cause)
 
 	require.NoError(t, env.Client.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "not-there"}}))
-	within(t, podPatience, "it goes on", nudging(t, env, ns, func() bool {
+	within(t, podPatience, "it goes on", syncing(t, env, ns, func() bool {
 		a, err := e.Get(t.Context(), k)
 		return err == nil && runnerapi.PipelineOf(a).Status.State == runnerapi.JobRunning
 	}))

@@ -39,25 +39,25 @@ func helloImage(t *testing.T, env *kubetest.Env) string {
 	return hello.ref
 }
 
-// nudging has the kubelet look at the pods of a namespace about once a second while a test waits for
+// syncing has the kubelet look at the pods of a namespace about once a second while a test waits for
 // a condition: what they miss may be there, and by itself the kubelet tries again after 10 to 15 s.
-func nudging(t *testing.T, env *kubetest.Env, ns string, condition func() bool) func() bool {
+func syncing(t *testing.T, env *kubetest.Env, ns string, condition func() bool) func() bool {
 	var last time.Time
 	return func() bool {
 		if time.Since(last) > time.Second {
 			last = time.Now()
-			nudge(t, env, ns, last)
+			refresh(t, env, ns, last)
 		}
 		return condition()
 	}
 }
 
-// nudge changes each pod of a namespace in a way that is of no importance.
-func nudge(t *testing.T, env *kubetest.Env, ns string, at time.Time) {
+// refresh changes each pod of a namespace in a way that is of no importance.
+func refresh(t *testing.T, env *kubetest.Env, ns string, at time.Time) {
 	t.Helper()
 	var pods corev1.PodList
 	require.NoError(t, env.Client.List(t.Context(), &pods, client.InNamespace(ns)))
-	patch := client.RawPatch(client.Merge.Type(), []byte(`{"metadata":{"annotations":{"nudged":"`+at.Format(time.RFC3339Nano)+`"}}}`))
+	patch := client.RawPatch(client.Merge.Type(), []byte(`{"metadata":{"annotations":{"refreshed":"`+at.Format(time.RFC3339Nano)+`"}}}`))
 	for i := range pods.Items {
 		require.NoError(t, client.IgnoreNotFound(env.Client.Patch(t.Context(), &pods.Items[i], patch)))
 	}
@@ -101,7 +101,7 @@ func TestRealLife(t *testing.T) {
 	require.NoError(t, env.Client.Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "settings"}, StringData: map[string]string{"GREETING": "hi"},
 	}))
-	within(t, podPatience, "it heals by itself", nudging(t, env, ns, func() bool {
+	within(t, podPatience, "it heals by itself", syncing(t, env, ns, func() bool {
 		a, err := e.Get(t.Context(), k)
 		return err == nil && a.Status.Phase == runnerapi.PhaseHealthy
 	}))

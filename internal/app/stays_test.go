@@ -134,7 +134,7 @@ func TestAHangingInitContainerIsNamed(t *testing.T) {
 				return // Kubernetes keeps the deadline of a Deployment, by its own clock
 			}
 			ahead.Store(int64(15 * time.Minute))
-			within(t, podPatience, "its deadline passes", nudging(t, env, ns, func() bool {
+			within(t, podPatience, "its deadline passes", syncing(t, env, ns, func() bool {
 				a, err := e.Get(t.Context(), k)
 				d := a.Status.Diagnosis
 				return err == nil && d != nil && d.Cause == runnerapi.CauseDeadlinePassed && d.Container == "migrate" && len(d.LastLines) > 0

@@ -88,7 +88,7 @@ func (e *Engine) catchUp(ctx context.Context) error {
 	}
 	slow := time.Now().Add(slowAfter)
 	for _, namespace := range scope {
-		var now *census
+		var now *listing
 		err := e.until(ctx, time.Second, &slow, func() (err error) {
 			now, err = e.count(ctx, namespace)
 			if namespace != metav1.NamespaceAll && apierrors.IsForbidden(err) {
@@ -125,16 +125,16 @@ func (e *Engine) until(ctx context.Context, pause time.Duration, slow *time.Time
 	}
 }
 
-// census lists the Apps that existed in a namespace, or in all, at one moment.
-type census struct {
+// listing lists the Apps that existed in a namespace, or in all, at one moment.
+type listing struct {
 	namespace string
 	version   string               // the moment
 	apps      map[types.UID]string // the version of each
 }
 
 // count reads from the API server which Apps exist.
-func (e *Engine) count(ctx context.Context, namespace string) (*census, error) {
-	c := &census{namespace: namespace, apps: map[types.UID]string{}}
+func (e *Engine) count(ctx context.Context, namespace string) (*listing, error) {
+	c := &listing{namespace: namespace, apps: map[types.UID]string{}}
 	for more := ""; ; {
 		page := &metav1.PartialObjectMetadataList{}
 		page.SetGroupVersionKind(GroupVersion.WithKind(Kind + "List"))
@@ -151,8 +151,8 @@ func (e *Engine) count(ctx context.Context, namespace string) (*census, error) {
 	}
 }
 
-// reached returns what the cache still has from the time before the census.
-func (e *Engine) reached(ctx context.Context, c *census) error {
+// reached returns what the cache still has from the time before the listing.
+func (e *Engine) reached(ctx context.Context, c *listing) error {
 	var cached List
 	if err := e.cached.List(ctx, &cached, client.InNamespace(c.namespace), untouched); err != nil {
 		return fmt.Errorf("list Apps: %w", err)
@@ -170,10 +170,10 @@ func (e *Engine) reached(ctx context.Context, c *census) error {
 	return nil
 }
 
-// outdates reports whether a cached App is older than the census: no newer version, and not one
+// outdates reports whether a cached App is older than the listing: no newer version, and not one
 // that was counted. An App that is missing from the cache does no harm: the replica announces
 // nothing about it until it is there.
-func (c *census) outdates(a *App) (bool, error) {
+func (c *listing) outdates(a *App) (bool, error) {
 	if c.apps[a.UID] == a.ResourceVersion {
 		return false, nil
 	}

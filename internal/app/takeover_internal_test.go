@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-func TestWhatIsOfBeforeACensus(t *testing.T) {
-	c := &census{version: "100", apps: map[types.UID]string{"u1": "90", "u2": "100"}}
+func TestWhatIsOlderThanAListing(t *testing.T) {
+	c := &listing{version: "100", apps: map[types.UID]string{"u1": "90", "u2": "100"}}
 	for name, tt := range map[string]struct {
 		uid      types.UID
 		version  string

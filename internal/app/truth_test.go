@@ -79,7 +79,7 @@ func TestCausesBehindCauses(t *testing.T) {
 	heard := follow(t, e, k)
 	appears := func(cause runnerapi.Cause) {
 		t.Helper()
-		within(t, podPatience, string(cause), nudging(t, env, ns, func() bool { return heard.first(diagnosed(cause)) != nil }))
+		within(t, podPatience, string(cause), syncing(t, env, ns, func() bool { return heard.first(diagnosed(cause)) != nil }))
 	}
 	appears(runnerapi.CauseQuotaExceeded)
 	require.NoError(t, env.Client.Delete(t.Context(), quota))

@@ -149,10 +149,10 @@ func (c *ControlPlane) cleanIdentities(ctx context.Context) error {
 	return errors.Join(c.store.ForgetEnrolments(ctx, now.Add(-enrolmentLife), now.Add(-denialLife)), c.forgetClones(ctx))
 }
 
-// forgetTwins drops what this process alone remembers.
-func (c *ControlPlane) forgetTwins(ctx context.Context) error {
+// forgetDuplicates drops what this process alone remembers.
+func (c *ControlPlane) forgetDuplicates(ctx context.Context) error {
 	for ctx.Err() == nil {
-		c.registry.twins.forget(c.cfg.Now())
+		c.registry.duplicates.forget(c.cfg.Now())
 		retry.Wait(ctx, cleanEvery)
 	}
 	return nil

@@ -38,7 +38,7 @@ type ControlPlane struct {
 	agents      http.Handler // what agents call
 	calls       *callLimits
 	inTunnels   *tunnelCalls
-	nudger      *nudger
+	refresher   *refresher
 	outbox      *outbox
 	broker      *messaging // nil if there is none
 	webhooks    *webhook.Dispatcher
@@ -68,7 +68,7 @@ func New(ctx context.Context, cfg Config) (*ControlPlane, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return outwaiting(ctx, cfg.Log, func() (*ControlPlane, error) { return open(ctx, cfg) })
+	return awaitDatabase(ctx, cfg.Log, func() (*ControlPlane, error) { return open(ctx, cfg) })
 }
 
 func open(ctx context.Context, cfg Config) (*ControlPlane, error) {
@@ -135,7 +135,7 @@ func (c *ControlPlane) assemble(seal []byte) error {
 	c.certificate = ca.NewServerCertificate(c.ca, c.cfg.serverNames())
 	c.peers = &peers{store: c.store, ca: c.ca, trustDomain: c.cfg.TrustDomain, now: c.cfg.Now, clones: newClones(c.store, d, &c.cfg)}
 	c.liveness = newLiveness(c.store, d, &c.cfg)
-	c.registry = &registry{store: c.store, ca: c.ca, peers: c.peers, liveness: c.liveness, directory: d, cfg: &c.cfg, twins: newTwins(c.cfg.Now), trust: &agentTrust{store: c.store}}
+	c.registry = &registry{store: c.store, ca: c.ca, peers: c.peers, liveness: c.liveness, directory: d, cfg: &c.cfg, duplicates: newDuplicates(c.cfg.Now), trust: &agentTrust{store: c.store}}
 	if c.cfg.data().Shared() {
 		c.replicas = c.newReplicas()
 		c.registry.node = c.replicas.node
@@ -166,7 +166,7 @@ func (c *ControlPlane) assemble(seal []byte) error {
 		OnUp: c.tunnelUp, OnDown: c.tunnelDown, Calls: c.inTunnels.take,
 		Log: c.cfg.Log.With().Str("part", "tunnel").Logger(),
 	})
-	c.nudger = &nudger{
+	c.refresher = &refresher{
 		store: c.store, ca: c.ca, tunnel: c.tunnel, directory: d, trustDomain: c.cfg.TrustDomain, now: c.cfg.Now,
 		log: c.cfg.Log, wake: make(chan struct{}, 1),
 	}
@@ -217,7 +217,7 @@ func (c *ControlPlane) Run(ctx context.Context) error {
 
 // start restores the state of the last run.
 func (c *ControlPlane) start(ctx context.Context) error {
-	if err := c.nudger.begin(ctx); err != nil || c.replicas != nil { // else the leader does it
+	if err := c.refresher.begin(ctx); err != nil || c.replicas != nil { // else the leader does it
 		return err
 	}
 	agents, err := c.store.Agents(ctx)
@@ -264,14 +264,14 @@ func (c *ControlPlane) serve(ctx context.Context) error {
 	group.Go(func() error {
 		return c.store.Watch(running, time.Second, func() {
 			c.dropRevoked(running)
-			c.nudger.look()
+			c.refresher.look()
 			c.lookAtCA()
 			c.webhooks.Look()
 		})
 	})
-	group.Go(func() error { return c.nudger.run(running) })
+	group.Go(func() error { return c.refresher.run(running) })
 	group.Go(func() error { return c.leader.while(running, c.clean) })
-	group.Go(func() error { return c.forgetTwins(running) })
+	group.Go(func() error { return c.forgetDuplicates(running) })
 	group.Go(func() error { return c.leader.while(running, c.webhooks.Run) }) // in one process at a time
 	group.Go(func() error { return c.followCA(running) })
 	group.Go(func() error { return c.leader.while(running, c.outbox.run) })

@@ -20,7 +20,7 @@ import (
 )
 
 // served is an agent's end of the tunnel with a Runner API that commands nothing. It
-// does about heartbeats and nudges what the agent does.
+// does about heartbeats and refresh requests what the agent does.
 type served struct {
 	*cluster
 	backend *runnerapitest.FakeBackend
@@ -55,7 +55,7 @@ func (s *served) tls() *tls.Config {
 	return runnerapi.ServerTLS(runnerapi.ServerTLSConfig{
 		Certificate: func() (*tls.Certificate, error) { return &s.cluster.tls.Load().Certificates[0], nil },
 		Roots:       func() *x509.CertPool { return s.cluster.tls.Load().RootCAs },
-		TrustDomain: s.id.TrustDomain, Time: s.p.clock.now, Nudge: s.hear,
+		TrustDomain: s.id.TrustDomain, Time: s.p.clock.now, Refresh: s.hear,
 		Revoked: func(serial string) bool { return slices.Contains(s.heard().RevokedRunners, serial) },
 		Labels:  func() map[string]string { return s.heard().Labels },
 	})
@@ -129,7 +129,7 @@ func (s *served) follow(c *runnerapi.Client) (ended chan error) {
 }
 
 // TestARevokedRunnersStreamsEnd has the Runner beyond the edge and a real
-// tunnel. The agent's heartbeats are half a minute apart: a nudge is what tells it.
+// tunnel. The agent's heartbeats are half a minute apart: a refresh is what tells it.
 func TestARevokedRunnersStreamsEnd(t *testing.T) {
 	t.Parallel()
 	p := start(t)

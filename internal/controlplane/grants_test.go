@@ -153,15 +153,15 @@ func TestThereAreOnlySoManyRunners(t *testing.T) {
 	require.ErrorContains(t, err, "the most there may be")
 }
 
-// nudgeable serves an agent's end of the tunnel, and counts nudges.
-type nudgeable struct {
+// refreshable serves an agent's end of the tunnel, and counts refreshes.
+type refreshable struct {
 	*cluster
-	nudges atomic.Int64
+	refreshes atomic.Int64
 }
 
-func (c *cluster) serveNudges() *nudgeable {
+func (c *cluster) serveRefreshes() *refreshable {
 	c.t.Helper()
-	n := &nudgeable{cluster: c}
+	n := &refreshable{cluster: c}
 	tun, _ := c.connect()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -171,7 +171,7 @@ func (c *cluster) serveNudges() *nudgeable {
 				Certificate: func() (*tls.Certificate, error) { return &c.tls.Load().Certificates[0], nil },
 				Roots:       func() *x509.CertPool { return c.tls.Load().RootCAs },
 				TrustDomain: c.id.TrustDomain, Time: c.p.clock.now,
-				Nudge: func(context.Context) error { n.nudges.Add(1); return c.beat() },
+				Refresh: func(context.Context) error { n.refreshes.Add(1); return c.beat() },
 			})})
 	}()
 	c.t.Cleanup(func() { cancel(); assert.NoError(c.t, await.Receive(c.t, done, "the end of the Runner API")) })
@@ -179,49 +179,49 @@ func (c *cluster) serveNudges() *nudgeable {
 	return n
 }
 
-// nudged waits for one more nudge after a change.
-func (n *nudgeable) nudged(what string, change func()) {
+// refreshed waits for one more refresh after a change.
+func (n *refreshable) refreshed(what string, change func()) {
 	n.t.Helper()
-	before := n.nudges.Load()
+	before := n.refreshes.Load()
 	change()
-	await.Until(n.t, what+" nudges the agent", func() bool { return n.nudges.Load() > before })
+	await.Until(n.t, what+" sends the agent a refresh request", func() bool { return n.refreshes.Load() > before })
 }
 
-func TestConnectedAgentsAreNudged(t *testing.T) {
+func TestConnectedAgentsAreRefreshed(t *testing.T) {
 	p := start(t)
 	p.issue("ci", "")
-	shop, lab := p.registered("shop").serveNudges(), p.registered("lab").serveNudges()
-	shop.nudged("a revoked Runner", func() { require.NoError(t, p.admin.RevokeRunner(t.Context(), "ci")) })
-	await.Until(t, "all are nudged", func() bool { return lab.nudges.Load() == 1 })
+	shop, lab := p.registered("shop").serveRefreshes(), p.registered("lab").serveRefreshes()
+	shop.refreshed("a revoked Runner", func() { require.NoError(t, p.admin.RevokeRunner(t.Context(), "ci")) })
+	await.Until(t, "all have a refresh request", func() bool { return lab.refreshes.Load() == 1 })
 
-	shop.nudged("new labels", func() {
+	shop.refreshed("new labels", func() {
 		_, err := p.admin.LabelAgent(t.Context(), "shop", map[string]string{"env": "prod"}, nil)
 		require.NoError(t, err)
 	})
-	assert.EqualValues(t, 1, lab.nudges.Load(), "it is nobody else's news")
+	assert.EqualValues(t, 1, lab.refreshes.Load(), "it is nobody else's news")
 	answer, err := shop.client.Heartbeat(t.Context(), shop.heartbeat())
 	require.NoError(t, err)
 	assert.Equal(t, "prod", answer.Labels["env"])
 	assert.Len(t, answer.RevokedRunners, 1)
 }
 
-// TestAFleetIsNudged has more agents than are nudged at a time.
-func TestAFleetIsNudged(t *testing.T) {
+// TestAFleetIsRefreshed has more agents than are refreshed at a time.
+func TestAFleetIsRefreshed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("so many agents take a while")
 	}
 	p := start(t)
 	p.issue("ci", "")
-	fleet := make([]*nudgeable, nudgesAtATime+6)
+	fleet := make([]*refreshable, refreshesAtATime+6)
 	for i := range fleet {
-		fleet[i] = p.registered(fmt.Sprintf("agent-%d", i)).serveNudges()
+		fleet[i] = p.registered(fmt.Sprintf("agent-%d", i)).serveRefreshes()
 	}
 	require.NoError(t, p.admin.RevokeRunner(t.Context(), "ci"))
-	await.Until(t, "all are nudged", func() bool {
-		return !slices.ContainsFunc(fleet, func(n *nudgeable) bool { return n.nudges.Load() == 0 })
+	await.Until(t, "all have a refresh request", func() bool {
+		return !slices.ContainsFunc(fleet, func(n *refreshable) bool { return n.refreshes.Load() == 0 })
 	})
 	for _, n := range fleet {
-		assert.LessOrEqual(t, n.nudges.Load(), int64(nudgeTries), "again only where no answer came in time")
+		assert.LessOrEqual(t, n.refreshes.Load(), int64(refreshTries), "again only where no answer came in time")
 	}
 }
 

@@ -22,8 +22,8 @@ func (r *registry) takeBeat(ctx context.Context, agentID string, beat controlapi
 	if err != nil {
 		return answer, err
 	}
-	var twin bool
-	if answer.Ticket, twin = r.twins.beat(agentID, beat); twin {
+	var duplicate bool
+	if answer.Ticket, duplicate = r.duplicates.beat(agentID, beat); duplicate {
 		r.peers.clones.seen(ctx, agentID, announce.Clone{Instance: beat.Instance, Address: controlapi.OriginFrom(ctx).Address})
 	}
 	return answer, nil

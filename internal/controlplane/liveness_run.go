@@ -8,7 +8,7 @@ import (
 )
 
 // keep writes heartbeats until the context ends, where who is online is decided by a
-// census.
+// sharedLiveness.
 func (l *liveness) keep(ctx context.Context) error {
 	flush := time.NewTicker(l.flushEvery)
 	defer flush.Stop()

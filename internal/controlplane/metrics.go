@@ -33,7 +33,7 @@ type instruments struct {
 	storeFails prometheus.Counter
 	confirms   prometheus.Histogram
 	announced  *prometheus.CounterVec // by result
-	nudges     *prometheus.CounterVec // by result
+	refreshes  *prometheus.CounterVec // by result
 	audited    prometheus.Counter
 	webhooks   *prometheus.CounterVec // by result
 }
@@ -60,7 +60,7 @@ func newInstruments(version string) *instruments {
 		confirms: make.NewHistogram(histogram("announcement_confirm_duration_seconds",
 			"Batches of announcements, from sending to the broker's last confirmation.", metrics.Buckets)),
 		announced: make.NewCounterVec(counter("announcements_total", "Announcements by what became of them at the broker."), []string{"result"}),
-		nudges:    make.NewCounterVec(counter("nudges_total", "Nudges of agents by result."), []string{"result"}),
+		refreshes: make.NewCounterVec(counter("refresh_requests_total", "Refresh requests to agents, by result."), []string{"result"}),
 		audited:   make.NewCounter(counter("audit_records_total", "Audit records taken from agents.")),
 		webhooks:  make.NewCounterVec(counter("webhook_attempts_total", "Attempts to send an event to a webhook's receiver, by result."), []string{"result"}),
 	}
@@ -74,8 +74,8 @@ func (i *instruments) watch(c *ControlPlane) {
 	for _, way := range []string{wayTLS, wayTunnel} {
 		i.calls.WithLabelValues(way)
 	}
-	for _, result := range []string{nudgeHeard, nudgeUnheard} {
-		i.nudges.WithLabelValues(result)
+	for _, result := range []string{refreshHeard, refreshUnheard} {
+		i.refreshes.WithLabelValues(result)
 	}
 	for _, state := range []store.DeliveryState{store.DeliveryDelivered, store.DeliveryPending, store.DeliveryGivenUp} {
 		i.webhooks.WithLabelValues(attempt(state))
@@ -88,7 +88,7 @@ func (i *instruments) watch(c *ControlPlane) {
 	}
 	c.liveness.heard = func(gap time.Duration) { i.beats.Observe(gap.Seconds()) }
 	c.registry.audited = func(n int) { i.audited.Add(float64(n)) }
-	c.nudger.nudged = func(result string) { i.nudges.WithLabelValues(result).Inc() }
+	c.refresher.refreshed = func(result string) { i.refreshes.WithLabelValues(result).Inc() }
 	if c.broker != nil {
 		c.broker.announcer.publisher = &measuredPublisher{c.broker.announcer.publisher, i}
 	}
@@ -176,6 +176,6 @@ func (m *measuredPublisher) PublishEncoded(ctx context.Context, events []announc
 
 // The results of a refresh request.
 const (
-	nudgeHeard   = "heard"
-	nudgeUnheard = "unheard" // the agent gets its news with its next heartbeat
+	refreshHeard   = "heard"
+	refreshUnheard = "unheard" // the agent gets its news with its next heartbeat
 )

@@ -13,9 +13,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// TestAnEventOutwaitsTheDatabase has the database away for an hour: far longer than
+// TestAnEventWaitsForTheDatabase has the database away for an hour: far longer than
 // the consumer tries before it dead-letters.
-func TestAnEventOutwaitsTheDatabase(t *testing.T) {
+func TestAnEventWaitsForTheDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		back := time.Now().Add(time.Hour)
 		taken := 0

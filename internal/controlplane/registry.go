@@ -21,14 +21,14 @@ import (
 
 // registry decides who is an agent. It implements controlapi.Backend.
 type registry struct {
-	store     *store.Store
-	ca        *ca.CA
-	peers     *peers
-	liveness  *liveness
-	directory directory
-	cfg       *Config
-	trust     *agentTrust
-	twins     *twins
+	store      *store.Store
+	ca         *ca.CA
+	peers      *peers
+	liveness   *liveness
+	directory  directory
+	cfg        *Config
+	trust      *agentTrust
+	duplicates *duplicates
 	// audited is called with the number of accepted audit records; it may be nil.
 	audited func(records int)
 	node    *node // nil if there is only one control plane

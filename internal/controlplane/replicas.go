@@ -22,11 +22,11 @@ import (
 
 // replicas holds the parts of a control plane that shares its database with others.
 type replicas struct {
-	node        *node
-	census      *census
-	forwarder   *forwarder
-	server      *peerlink.Server
-	certificate *ca.ServerCertificate
+	node           *node
+	sharedLiveness *sharedLiveness
+	forwarder      *forwarder
+	server         *peerlink.Server
+	certificate    *ca.ServerCertificate
 	// edges holds the addresses that were announced to Runners. Each stays announced until its
 	// time, even after its control plane has gone.
 	edges map[string]time.Time
@@ -40,7 +40,7 @@ func (c *ControlPlane) newReplicas() *replicas {
 	r.node = newNode(c.store, store.Node{
 		ID: id, Version: c.cfg.Version, Peer: c.cfg.AdvertisePeer, Tunnel: c.cfg.AdvertiseTunnel, Edge: c.cfg.AdvertiseEdge, StartedAt: c.cfg.Now(),
 	}, &c.cfg)
-	r.census = &census{liveness: c.liveness, orphanGrace: c.cfg.StartGrace}
+	r.sharedLiveness = &sharedLiveness{liveness: c.liveness, orphanGrace: c.cfg.StartGrace}
 	config := func() (*tls.Config, error) {
 		cert, err := r.certificate.Get(nil)
 		if err != nil {
@@ -121,7 +121,7 @@ func (c *ControlPlane) serveReplicas(ctx context.Context, group *errgroup.Group)
 	group.Go(func() error { return c.liveness.keep(ctx) })
 	group.Go(func() error { return r.node.run(ctx) })
 	group.Go(func() error { return r.server.Serve(ctx, c.listeners.peer) })
-	group.Go(func() error { return c.leader.while(ctx, r.census.run) })
+	group.Go(func() error { return c.leader.while(ctx, r.sharedLiveness.run) })
 	group.Go(func() error { return c.leader.while(ctx, c.followEdges) })
 }
 

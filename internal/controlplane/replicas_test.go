@@ -335,7 +335,7 @@ func TestASilentAgentIsOfflineOnce(t *testing.T) {
 	await.Until(t, "it is online", func() bool { return b.state(agent.id.AgentID) == announce.StateOnline })
 	// Three heartbeats may be missing, and the last one may not be written yet.
 	still.forward((missedBeats + 1) * time.Second)
-	due, err := (&census{liveness: a.liveness}).due(t.Context())
+	due, err := (&sharedLiveness{liveness: a.liveness}).due(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, due, "its lease has not ended")
 	still.forward(time.Millisecond)

@@ -84,15 +84,15 @@ func (c *ControlPlane) lookAtCA() {
 func (c *ControlPlane) tellAll(ctx context.Context) {
 	if c.replicas != nil { // each control plane informs the agents that are connected to it
 		retry.Wait(ctx, tellAfter)
-		c.nudger.lookAtAll()
+		c.refresher.lookAtAll()
 		return
 	}
 	err := c.store.Update(ctx, func(tx *store.Tx) error { return tx.AddNews(ctx, store.EveryAgent) })
 	if err != nil {
-		c.cfg.Log.Warn().Err(err).Msg("agents could not be nudged; their next heartbeat tells them")
+		c.cfg.Log.Warn().Err(err).Msg("refresh requests to agents failed; they learn the news with their next heartbeats")
 		return
 	}
-	c.nudger.look()
+	c.refresher.look()
 }
 
 func (c *ControlPlane) warnOfEnd(now time.Time) {

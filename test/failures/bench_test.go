@@ -61,9 +61,10 @@ type outcome struct {
 	err       error
 }
 
-// settling is how long pods have to stay: short, so that tests can wait for it.
+// settling is how long pods have to stay ready: short, so that tests can wait for it, and longer than
+// a busy kubelet takes to notice that a process has ended.
 func settling() diagnose.Stabilization {
-	s := app.StabilizationFor(3 * time.Second)
+	s := app.StabilizationFor(12 * time.Second)
 	s.Volume, s.Metrics = 5*time.Second, 5*time.Second
 	return s
 }
@@ -203,7 +204,7 @@ func (b *bench) app(ctx context.Context, f Failure) (out outcome) {
 			return "", err
 		}
 		out.diagnosis, out.phase = a.Status.Diagnosis, a.Status.Phase
-		if f.Matches(out.diagnosis) {
+		if f.Matches(out.diagnosis) && (f.Lives || out.phase == runnerapi.PhaseFailed) {
 			return "", nil
 		}
 		return fmt.Sprintf("%s, waiting for %s, %+v", a.Status.Phase, a.Status.WaitingFor, a.Status.Diagnosis), nil

@@ -8,7 +8,7 @@ import (
 )
 
 // quietProxy is frps' stcp proxy without a listener for visitors. There are none: connections are made
-// through the proxy object. So there is not even a door for them, and neither the goroutine nor the
+// through the proxy object. So there is not even a connection for them, and neither the goroutine nor the
 // queue that wait behind it for each agent.
 type quietProxy struct{ *proxy.BaseProxy }
 

@@ -144,13 +144,13 @@ func TestControlPlanesVerifyEachOther(t *testing.T) {
 	})
 	spiffe := func(path string) *url.URL { return &url.URL{Scheme: "spiffe", Host: domain, Path: path} }
 	for what, cert := range map[string]func() (*tls.Certificate, error){
-		"another CA's":           nodeCert(stranger, "a"),
-		"an agent's":             func() (*tls.Certificate, error) { return c.Node(spiffe("/agent/a"), "a", time.Hour) },
-		"a Runner's":             func() (*tls.Certificate, error) { return c.ControlPlane(spiffe("/runner/a"), time.Hour) },
-		"the one that nudges":    func() (*tls.Certificate, error) { return c.ControlPlane(spiffe("/controlplane"), time.Hour) },
-		"one without a name":     func() (*tls.Certificate, error) { return c.Node(spiffe("/controlplane/"), "a", time.Hour) },
-		"another trust domain's": func() (*tls.Certificate, error) { return c.Node(URI("example.org", "a"), "a", time.Hour) },
-		"one that has ended":     func() (*tls.Certificate, error) { return c.Node(URI(domain, "a"), "a", -time.Minute) },
+		"another CA's":                        nodeCert(stranger, "a"),
+		"an agent's":                          func() (*tls.Certificate, error) { return c.Node(spiffe("/agent/a"), "a", time.Hour) },
+		"a Runner's":                          func() (*tls.Certificate, error) { return c.ControlPlane(spiffe("/runner/a"), time.Hour) },
+		"the one that sends refresh requests": func() (*tls.Certificate, error) { return c.ControlPlane(spiffe("/controlplane"), time.Hour) },
+		"one without a name":                  func() (*tls.Certificate, error) { return c.Node(spiffe("/controlplane/"), "a", time.Hour) },
+		"another trust domain's":              func() (*tls.Certificate, error) { return c.Node(URI("example.org", "a"), "a", time.Hour) },
+		"one that has ended":                  func() (*tls.Certificate, error) { return c.Node(URI(domain, "a"), "a", -time.Minute) },
 	} {
 		_, far := runner(t)
 		require.Error(t, newClient(t, c, cert).Handover(t.Context(), "b", address, "agent1", far), what)

@@ -89,7 +89,7 @@ func (a *agent) serverTLS() *tls.Config {
 	return runnerapi.ServerTLS(runnerapi.ServerTLSConfig{
 		Certificate: func() (*tls.Certificate, error) { return &a.id.Certificate, nil },
 		Roots:       func() *x509.CertPool { return a.id.Roots }, TrustDomain: a.id.TrustDomain,
-		Nudge: a.nudge,
+		Refresh: a.refresh,
 	})
 }
 
@@ -101,8 +101,8 @@ func (a *agent) beatAt(ctx context.Context, after time.Duration) {
 	a.next = time.AfterFunc(after, func() { a.heartbeat(ctx) })
 }
 
-// nudge has the next heartbeat come now, or after the one that is under way.
-func (a *agent) nudge(context.Context) error {
+// refresh has the next heartbeat come now, or after the one that is under way.
+func (a *agent) refresh(context.Context) error {
 	if a.beats.Load() > 0 { // else one is due already
 		a.next.Reset(0)
 	}

@@ -17,7 +17,7 @@ type stream struct{ cancel context.CancelCauseFunc }
 
 // endWith has cancel called when the Runner of the call may not stay.
 func endWith(ctx context.Context, cancel context.CancelCauseFunc) (leave func()) {
-	d, ok := ctx.Value(doorKey{}).(*door)
+	d, ok := ctx.Value(trackedKey{}).(*trackedConn)
 	if !ok {
 		return func() {}
 	}
@@ -36,7 +36,7 @@ func endWith(ctx context.Context, cancel context.CancelCauseFunc) (leave func())
 }
 
 // endStreams reports whether there are streams, which end now, and the connection after them.
-func (d *door) endStreams(code Code) bool {
+func (d *trackedConn) endStreams(code Code) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.streams) == 0 {
@@ -54,7 +54,7 @@ func (d *door) endStreams(code Code) bool {
 
 // isLeaving reports whether the connection of a call is about to be closed.
 func isLeaving(ctx context.Context) bool {
-	d, ok := ctx.Value(doorKey{}).(*door)
+	d, ok := ctx.Value(trackedKey{}).(*trackedConn)
 	if !ok {
 		return false
 	}

@@ -19,23 +19,23 @@ import (
 )
 
 const (
-	// nudgesAtATime bounds how many agents get a refresh request at the same time.
-	nudgesAtATime = 64
-	// nudgeSpread is the time over which refresh requests to many agents are spread, and nudgeEach
+	// refreshesAtATime bounds how many agents get a refresh request at the same time.
+	refreshesAtATime = 64
+	// refreshSpread is the time over which refresh requests to many agents are spread, and refreshEach
 	// the share of one agent: a few agents get theirs at once.
-	nudgeSpread = 2 * time.Second
-	nudgeEach   = time.Millisecond
-	// nudgeTries is how often an agent that does not respond gets a refresh request. It still has
+	refreshSpread = 2 * time.Second
+	refreshEach   = time.Millisecond
+	// refreshTries is how often an agent that does not respond gets a refresh request. It still has
 	// its heartbeats.
-	nudgeTries = 3
-	nudgePause = time.Second
-	// nudgerTTL is the lifetime of the certificate for refresh requests.
-	nudgerTTL = 10 * time.Minute
+	refreshTries = 3
+	refreshPause = time.Second
+	// refresherTTL is the lifetime of the certificate for refresh requests.
+	refresherTTL = 10 * time.Minute
 )
 
-// nudger makes connected agents request their news when there are some. Other agents request them
+// refresher makes connected agents request their news when there are some. Other agents request them
 // when they connect, before they serve.
-type nudger struct {
+type refresher struct {
 	store       *store.Store
 	ca          *ca.CA
 	tunnel      *server.Server
@@ -44,7 +44,7 @@ type nudger struct {
 	now         func() time.Time
 	log         zerolog.Logger
 	// The result of each refresh request is reported here; the function may be nil.
-	nudged func(result string)
+	refreshed func(result string)
 
 	wake chan struct{}
 	all  atomic.Bool // there are news for all
@@ -56,7 +56,7 @@ type nudger struct {
 }
 
 // look makes run check soon for news.
-func (n *nudger) look() {
+func (n *refresher) look() {
 	select {
 	case n.wake <- struct{}{}:
 	default: // a check is already scheduled
@@ -64,22 +64,22 @@ func (n *nudger) look() {
 }
 
 // lookAtAll makes all agents that are connected here request their news soon.
-func (n *nudger) lookAtAll() {
+func (n *refresher) lookAtAll() {
 	n.all.Store(true)
 	n.look()
 }
 
 // begin is called before agents can connect: agents get earlier news when they connect.
-func (n *nudger) begin(ctx context.Context) (err error) {
+func (n *refresher) begin(ctx context.Context) (err error) {
 	n.last, err = n.store.LastNews(ctx)
 	return err
 }
 
 // run sends refresh requests until the context ends.
-func (n *nudger) run(ctx context.Context) error {
-	var nudging sync.WaitGroup
-	defer nudging.Wait()
-	places := make(chan struct{}, nudgesAtATime)
+func (n *refresher) run(ctx context.Context) error {
+	var running sync.WaitGroup
+	defer running.Wait()
+	places := make(chan struct{}, refreshesAtATime)
 	for {
 		agents, err := n.news(ctx)
 		switch {
@@ -87,15 +87,15 @@ func (n *nudger) run(ctx context.Context) error {
 			return nil
 		case err != nil:
 			n.log.Error().Err(err).Msg("cannot read what agents are to be told; trying again")
-			retry.Wait(ctx, nudgePause)
+			retry.Wait(ctx, refreshPause)
 			continue
 		}
 		if len(agents) > 0 {
 			n.log.Info().Int("agents", len(agents)).Msg("agents are asked to hear their news")
 		}
-		spread := min(nudgeSpread, time.Duration(len(agents))*nudgeEach)
+		spread := min(refreshSpread, time.Duration(len(agents))*refreshEach)
 		for _, id := range agents {
-			nudging.Go(func() { n.nudge(ctx, id, spread, places) })
+			running.Go(func() { n.refresh(ctx, id, spread, places) })
 		}
 		select {
 		case <-ctx.Done():
@@ -106,7 +106,7 @@ func (n *nudger) run(ctx context.Context) error {
 }
 
 // news returns the connected agents that have had news since the last call.
-func (n *nudger) news(ctx context.Context) (agents []string, err error) {
+func (n *refresher) news(ctx context.Context) (agents []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
 	list, err := n.store.NewsAfter(ctx, n.last)
@@ -131,15 +131,15 @@ func (n *nudger) news(ctx context.Context) (agents []string, err error) {
 }
 
 // It makes all replicas of an agent request their news.
-func (n *nudger) nudge(ctx context.Context, agentID string, spread time.Duration, places chan struct{}) {
+func (n *refresher) refresh(ctx context.Context, agentID string, spread time.Duration, places chan struct{}) {
 	if spread > 0 {
 		retry.Wait(ctx, rand.N(spread)) //nolint:gosec // spreading load needs no secrecy
 	}
-	result := nudgeUnheard
-	if n.nudged != nil {
-		defer func() { n.nudged(result) }()
+	result := refreshUnheard
+	if n.refreshed != nil {
+		defer func() { n.refreshed(result) }()
 	}
-	for try := 1; try <= nudgeTries; try++ {
+	for try := 1; try <= refreshTries; try++ {
 		select {
 		case <-ctx.Done():
 			return
@@ -148,18 +148,18 @@ func (n *nudger) nudge(ctx context.Context, agentID string, spread time.Duration
 		err := n.tunnel.DialEach(ctx, agentID, func(ctx context.Context, conn net.Conn) error { return n.once(ctx, agentID, conn) })
 		<-places
 		if err == nil {
-			result = nudgeHeard
+			result = refreshHeard
 		}
 		if err == nil || ctx.Err() != nil || !n.tunnel.Connected(agentID) {
 			return
 		}
-		n.log.Warn().Err(err).Str("agent", agentID).Int("try", try).Msg("agent could not be nudged; its next heartbeat tells it")
-		retry.Wait(ctx, nudgePause)
+		n.log.Warn().Err(err).Str("agent", agentID).Int("try", try).Msg("refresh request to an agent failed; it learns the news with its next heartbeat")
+		retry.Wait(ctx, refreshPause)
 	}
 }
 
-func (n *nudger) once(ctx context.Context, agentID string, conn net.Conn) error {
-	return runnerapi.Nudge(ctx, conn, runnerapi.ClientTLSConfig{
+func (n *refresher) once(ctx context.Context, agentID string, conn net.Conn) error {
+	return runnerapi.Refresh(ctx, conn, runnerapi.ClientTLSConfig{
 		Certificate: n.certificate, Roots: n.ca.Pool(), TrustDomain: n.trustDomain,
 		AgentID: agentID, ServerName: n.directory.serverName(agentID),
 	})
@@ -167,17 +167,17 @@ func (n *nudger) once(ctx context.Context, agentID string, conn net.Conn) error 
 
 // certificate returns the control plane's client certificate, which is valid for refresh requests
 // only.
-func (n *nudger) certificate() (*tls.Certificate, error) {
+func (n *refresher) certificate() (*tls.Certificate, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	now := n.now()
 	if n.cert != nil && now.Before(n.renewAt) {
 		return n.cert, nil
 	}
-	cert, err := n.ca.ControlPlane(runnerapi.ControlPlaneURI(n.trustDomain), nudgerTTL)
+	cert, err := n.ca.ControlPlane(runnerapi.ControlPlaneURI(n.trustDomain), refresherTTL)
 	if err != nil {
 		return nil, err
 	}
-	n.cert, n.renewAt = cert, now.Add(nudgerTTL/2)
+	n.cert, n.renewAt = cert, now.Add(refresherTTL/2)
 	return cert, nil
 }

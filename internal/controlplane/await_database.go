@@ -21,9 +21,9 @@ const (
 	withoutDatabase = "cannot start without the database; trying again"
 )
 
-// outwaiting opens until the database is there: after a power cut, or when both are
+// awaitDatabase opens until the database is there: after a power cut, or when both are
 // moved, a control plane may well start before its database does.
-func outwaiting(ctx context.Context, log zerolog.Logger, open func() (*ControlPlane, error)) (*ControlPlane, error) {
+func awaitDatabase(ctx context.Context, log zerolog.Logger, open func() (*ControlPlane, error)) (*ControlPlane, error) {
 	started := time.Now()
 	for failures := 1; ; failures++ {
 		c, err := open()

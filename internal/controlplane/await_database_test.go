@@ -51,7 +51,7 @@ func TestItStartsBeforeItsDatabase(t *testing.T) {
 func TestADatabaseThatStaysAwayIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		started := time.Now()
-		_, err := outwaiting(t.Context(), zerolog.Nop(), func() (*ControlPlane, error) { return nil, errAway })
+		_, err := awaitDatabase(t.Context(), zerolog.Nop(), func() (*ControlPlane, error) { return nil, errAway })
 		require.ErrorIs(t, err, errAway)
 		assert.ErrorContains(t, err, "waited")
 		assert.InDelta(t, startPatience, time.Since(started), float64(5*time.Second))
@@ -65,7 +65,7 @@ func TestWhatWaitingDoesNotMendIsToldAtOnce(t *testing.T) {
 		"a port in use":         fmt.Errorf("--api-listen: %w", &net.OpError{Op: "listen", Err: syscall.EADDRINUSE}),
 	} {
 		tries := 0
-		_, err := outwaiting(t.Context(), zerolog.Nop(), func() (*ControlPlane, error) { tries++; return nil, fault })
+		_, err := awaitDatabase(t.Context(), zerolog.Nop(), func() (*ControlPlane, error) { tries++; return nil, fault })
 		require.ErrorIs(t, err, fault, name)
 		assert.Equal(t, 1, tries, name)
 	}
@@ -73,6 +73,6 @@ func TestWhatWaitingDoesNotMendIsToldAtOnce(t *testing.T) {
 
 func TestWaitingForTheDatabaseEndsWhenToldToStop(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
-	_, err := outwaiting(ctx, zerolog.Nop(), func() (*ControlPlane, error) { stop(); return nil, errAway })
+	_, err := awaitDatabase(ctx, zerolog.Nop(), func() (*ControlPlane, error) { stop(); return nil, errAway })
 	require.Error(t, err)
 }

@@ -11,10 +11,10 @@ import (
 // nodeRemembered is how long it is known whose agents a control plane had that is gone.
 const nodeRemembered = 2 * time.Minute
 
-// census decides who is online where there are several control planes, as liveness
+// sharedLiveness decides who is online where there are several control planes, as liveness
 // does where there is one: by what all of them have written. The one that leads takes
 // it; what it keeps between two looks is only how long it has waited.
-type census struct {
+type sharedLiveness struct {
 	*liveness
 	// orphanGrace is how long agents may be away whose control plane is gone: that is no
 	// outage of theirs.
@@ -23,7 +23,7 @@ type census struct {
 }
 
 // run takes it until the context ends.
-func (c *census) run(ctx context.Context) error {
+func (c *sharedLiveness) run(ctx context.Context) error {
 	c.missing = nil // another may have led meanwhile
 	began := time.Now()
 	ticker := time.NewTicker(lookEvery)
@@ -31,7 +31,7 @@ func (c *census) run(ctx context.Context) error {
 	for {
 		c.take(ctx)
 		if time.Since(began) > nodeRemembered { // who led before may have had no time for it
-			c.bury(ctx)
+			c.forgetLost(ctx)
 		}
 		select {
 		case <-ctx.Done():
@@ -43,7 +43,7 @@ func (c *census) run(ctx context.Context) error {
 }
 
 // take looks once, and announces what is due.
-func (c *census) take(ctx context.Context) {
+func (c *sharedLiveness) take(ctx context.Context) {
 	due, err := c.due(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -55,7 +55,7 @@ func (c *census) take(ctx context.Context) {
 }
 
 // due lists the agents whose state is not what it should be.
-func (c *census) due(ctx context.Context) (map[string]announce.State, error) {
+func (c *sharedLiveness) due(ctx context.Context) (map[string]announce.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
 	now := c.now()
@@ -83,7 +83,7 @@ func (c *census) due(ctx context.Context) (map[string]announce.State, error) {
 }
 
 // until is how long an agent may be without a tunnel.
-func (c *census) until(m store.Misplaced, now time.Time) time.Time {
+func (c *sharedLiveness) until(m store.Misplaced, now time.Time) time.Time {
 	if until, known := c.missing[m.AgentID]; known {
 		return until
 	}
@@ -94,7 +94,7 @@ func (c *census) until(m store.Misplaced, now time.Time) time.Time {
 }
 
 // bury forgets control planes that have been gone for long.
-func (c *census) bury(ctx context.Context) {
+func (c *sharedLiveness) forgetLost(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
 	n, err := c.store.RemoveNodes(ctx, nodeRemembered)

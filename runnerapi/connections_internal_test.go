@@ -11,16 +11,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestADoorClosesWhenTheCertificateExpires, and not before the agent's clock says so, which may be
+// TestAConnectionClosesWhenTheCertificateExpires, and not before the agent's clock says so, which may be
 // behind the timer's.
-func TestADoorClosesWhenTheCertificateExpires(t *testing.T) {
+func TestAConnectionClosesWhenTheCertificateExpires(t *testing.T) {
 	for name, early := range map[string]int{"the clocks agree": 0, "the agent's clock is behind": 3} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				near, far := net.Pipe()
-				house := &doors{open: map[*door]struct{}{}}
-				d := &door{Conn: near, house: house}
-				house.open[d] = struct{}{}
+				tracker := &connTracker{open: map[*trackedConn]struct{}{}}
+				d := &trackedConn{Conn: near, tracker: tracker}
+				tracker.open[d] = struct{}{}
 				until, looks, refused := time.Now().Add(time.Hour), 0, []Refusal(nil)
 				d.admit(&runner{
 					until: until, now: time.Now,
@@ -36,7 +36,7 @@ func TestADoorClosesWhenTheCertificateExpires(t *testing.T) {
 				require.ErrorIs(t, err, io.EOF)
 				assert.Equal(t, until.Add(time.Millisecond+time.Duration(early)*soonest), time.Now())
 				assert.Equal(t, []Refusal{{Code: RefusedExpired, Open: true}}, refused)
-				assert.Empty(t, house.open)
+				assert.Empty(t, tracker.open)
 			})
 		})
 	}

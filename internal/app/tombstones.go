@@ -18,16 +18,16 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/managed"
 )
 
-// gravesName is the ConfigMap, in the agent's namespace, of Apps whose end is still to be
+// tombstonesName is the ConfigMap, in the agent's namespace, of Apps whose end is still to be
 // announced.
-const gravesName = "pipeops-removed-apps"
+const tombstonesName = "pipeops-removed-apps"
 
-// maxGraves bounds that ConfigMap: it holds at most 1 MiB, and an event takes well under 1 KiB.
-const maxGraves = 1000
+// maxTombstones bounds that ConfigMap: it holds at most 1 MiB, and an event takes well under 1 KiB.
+const maxTombstones = 1000
 
 // This type keeps the tombstones: the last event of each App that is gone, until it was announced.
 // There is no App left whose status could hold it.
-type graves struct {
+type tombstones struct {
 	client    client.Client
 	namespace string
 
@@ -69,7 +69,7 @@ func (n *announcer) lookForEnds() {
 
 // forget drops the oldest events beyond the bound.
 func forget(data map[types.UID]Event) (lost int) {
-	for _, ev := range inOrder(data)[:max(len(data)-maxGraves, 0)] {
+	for _, ev := range inOrder(data)[:max(len(data)-maxTombstones, 0)] {
 		delete(data, ev.uid)
 		lost++
 	}
@@ -77,7 +77,7 @@ func forget(data map[types.UID]Event) (lost int) {
 }
 
 // dead returns the waiting events, oldest first.
-func (g *graves) dead(ctx context.Context) ([]Event, error) {
+func (g *tombstones) dead(ctx context.Context) ([]Event, error) {
 	g.mu.Lock()
 	known := g.known
 	g.mu.Unlock()
@@ -92,14 +92,14 @@ func (g *graves) dead(ctx context.Context) ([]Event, error) {
 }
 
 // reread discards the cached tombstones, because another replica may have changed them.
-func (g *graves) reread() {
+func (g *tombstones) reread() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.known = nil
 }
 
 // clear removes what was announced.
-func (g *graves) clear(ctx context.Context, announced []types.UID) error {
+func (g *tombstones) clear(ctx context.Context, announced []types.UID) error {
 	if len(announced) == 0 {
 		return nil
 	}
@@ -113,17 +113,17 @@ func (g *graves) clear(ctx context.Context, announced []types.UID) error {
 }
 
 // change reads the ConfigMap, lets edit change it, and writes it if edit returns true.
-func (g *graves) change(ctx context.Context, edit func(map[types.UID]Event) bool) error {
+func (g *tombstones) change(ctx context.Context, edit func(map[types.UID]Event) bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	err := retry.OnError(retry.DefaultBackoff, raced, func() error {
 		cm := &corev1.ConfigMap{}
-		err := g.client.Get(ctx, client.ObjectKey{Namespace: g.namespace, Name: gravesName}, cm)
+		err := g.client.Get(ctx, client.ObjectKey{Namespace: g.namespace, Name: tombstonesName}, cm)
 		missing := apierrors.IsNotFound(err)
 		if err != nil && !missing {
 			return err
 		}
-		data := decodeGraves(cm.Data)
+		data := decodeTombstones(cm.Data)
 		if edit(data) {
 			if err := g.write(ctx, cm, missing, data); err != nil {
 				return err
@@ -133,12 +133,12 @@ func (g *graves) change(ctx context.Context, edit func(map[types.UID]Event) bool
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("keep ended Apps in ConfigMap %s/%s: %w", g.namespace, gravesName, err)
+		return fmt.Errorf("keep ended Apps in ConfigMap %s/%s: %w", g.namespace, tombstonesName, err)
 	}
 	return nil
 }
 
-func (g *graves) write(ctx context.Context, cm *corev1.ConfigMap, missing bool, data map[types.UID]Event) error {
+func (g *tombstones) write(ctx context.Context, cm *corev1.ConfigMap, missing bool, data map[types.UID]Event) error {
 	cm.Data = map[string]string{}
 	for uid, ev := range data {
 		raw, err := json.Marshal(ev)
@@ -148,18 +148,18 @@ func (g *graves) write(ctx context.Context, cm *corev1.ConfigMap, missing bool, 
 		cm.Data[string(uid)] = string(raw)
 	}
 	if missing {
-		cm.ObjectMeta = metav1.ObjectMeta{Namespace: g.namespace, Name: gravesName, Labels: managed.Labels()}
+		cm.ObjectMeta = metav1.ObjectMeta{Namespace: g.namespace, Name: tombstonesName, Labels: managed.Labels()}
 		return g.client.Create(ctx, cm, client.FieldOwner(managed.FieldManager))
 	}
 	return g.client.Update(ctx, cm, client.FieldOwner(managed.FieldManager))
 }
 
-// decodeGraves skips entries that are not events: any client may have edited the ConfigMap.
-func decodeGraves(data map[string]string) map[types.UID]Event {
+// decodeTombstones skips entries that are not events: any client may have edited the ConfigMap.
+func decodeTombstones(data map[string]string) map[types.UID]Event {
 	out := map[types.UID]Event{}
 	for uid, raw := range data {
 		var ev Event
-		if len(out) < maxGraves && json.Unmarshal([]byte(raw), &ev) == nil && ev.ID != "" && ev.Type == EventRemoved {
+		if len(out) < maxTombstones && json.Unmarshal([]byte(raw), &ev) == nil && ev.ID != "" && ev.Type == EventRemoved {
 			ev.uid = types.UID(uid)
 			out[ev.uid] = ev
 		}

@@ -14,44 +14,44 @@ import (
 // leastMemory is less than any program needs: a smaller number lacks its unit.
 const leastMemory = 1 << 20
 
-// It returns the mistakes in an App.
-func (s AppSpec) slips() []FieldError {
+// mistakes returns the mistakes in an App.
+func (s AppSpec) mistakes() []FieldError {
 	v := &validation{}
-	v.memorySlips("resources", s.Resources)
+	v.memoryMistakes("resources", s.Resources)
 	for i, c := range s.InitContainers {
-		v.memorySlips(fmt.Sprintf("initContainers[%d].resources", i), c.Resources)
+		v.memoryMistakes(fmt.Sprintf("initContainers[%d].resources", i), c.Resources)
 	}
 	for i, j := range s.Jobs {
-		v.memorySlips(fmt.Sprintf("jobs[%d].resources", i), j.Resources)
+		v.memoryMistakes(fmt.Sprintf("jobs[%d].resources", i), j.Resources)
 	}
 	return v.errs
 }
 
-// It returns the mistakes in a build.
-func (t BuildTemplate) slips(field string) []FieldError {
+// mistakes returns the mistakes in a build.
+func (t BuildTemplate) mistakes(field string) []FieldError {
 	v := &validation{}
-	v.memorySlips(field, t.Resources)
+	v.memoryMistakes(field, t.Resources)
 	return v.errs
 }
 
-// It returns the mistakes in a namespace.
-func (s NamespaceSpec) slips() []FieldError {
+// mistakes returns the mistakes in a namespace.
+func (s NamespaceSpec) mistakes() []FieldError {
 	v := &validation{}
 	if q := s.Quota; q != nil {
-		v.memorySlips("quota", Resources{Requests: q.Requests, Limits: q.Limits})
+		v.memoryMistakes("quota", Resources{Requests: q.Requests, Limits: q.Limits})
 	}
 	if s.Limits != nil {
-		v.memorySlips("defaultLimits", Resources{Requests: s.Limits.Requests, Limits: s.Limits.Limits})
+		v.memoryMistakes("defaultLimits", Resources{Requests: s.Limits.Requests, Limits: s.Limits.Limits})
 	}
 	return v.errs
 }
 
-func (v *validation) memorySlips(field string, r Resources) {
-	v.memorySlip(field+".requests.memory", r.Requests.Memory)
-	v.memorySlip(field+".limits.memory", r.Limits.Memory)
+func (v *validation) memoryMistakes(field string, r Resources) {
+	v.memoryMistake(field+".requests.memory", r.Requests.Memory)
+	v.memoryMistake(field+".limits.memory", r.Limits.Memory)
 }
 
-func (v *validation) memorySlip(field, amount string) {
+func (v *validation) memoryMistake(field, amount string) {
 	q, err := resource.ParseQuantity(amount)
 	if amount == "" || err != nil || q.Sign() <= 0 || q.CmpInt64(leastMemory) >= 0 {
 		return

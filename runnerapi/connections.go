@@ -9,82 +9,82 @@ import (
 	"time"
 )
 
-// doors tracks the open connections, so that those of a Runner that may no longer stay can be
+// connTracker tracks the open connections, so that those of a Runner that may no longer stay can be
 // closed.
-type doors struct {
+type connTracker struct {
 	mu   sync.Mutex
-	open map[*door]struct{}
+	open map[*trackedConn]struct{}
 }
 
-// door is one connection, below its TLS.
-type door struct {
+// trackedConn is one connection, below its TLS.
+type trackedConn struct {
 	net.Conn
-	house *doors
+	tracker *connTracker
 
-	mu     sync.Mutex
-	runner *runner // nil until a Runner is admitted
-	timer  *time.Timer
-	closed bool
-	nudge  func(context.Context) error // of the control plane's connection
+	mu      sync.Mutex
+	runner  *runner // nil until a Runner is admitted
+	timer   *time.Timer
+	closed  bool
+	refresh func(context.Context) error // of the control plane's connection
 
 	leaving bool // closed within farewellTime
 	streams map[*stream]struct{}
 }
 
-// doorListener wraps each accepted connection in a door.
-type doorListener struct {
+// trackingListener wraps each accepted connection in a trackedConn.
+type trackingListener struct {
 	net.Listener
-	house *doors
+	tracker *connTracker
 }
 
 // Accept implements net.Listener.
-func (l doorListener) Accept() (net.Conn, error) {
+func (l trackingListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	d := &door{Conn: conn, house: l.house}
-	l.house.mu.Lock()
-	defer l.house.mu.Unlock()
-	l.house.open[d] = struct{}{}
+	d := &trackedConn{Conn: conn, tracker: l.tracker}
+	l.tracker.mu.Lock()
+	defer l.tracker.mu.Unlock()
+	l.tracker.open[d] = struct{}{}
 	return d, nil
 }
 
 // Close implements net.Conn.
-func (d *door) Close() error {
+func (d *trackedConn) Close() error {
 	d.mu.Lock()
 	d.closed = true
 	if d.timer != nil {
 		d.timer.Stop()
 	}
 	d.mu.Unlock()
-	d.house.mu.Lock()
-	delete(d.house.open, d)
-	d.house.mu.Unlock()
+	d.tracker.mu.Lock()
+	delete(d.tracker.open, d)
+	d.tracker.mu.Unlock()
 	return d.Conn.Close()
 }
 
 // admit records the admitted Runner until its certificate expires.
-func (d *door) admit(r *runner) {
+func (d *trackedConn) admit(r *runner) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.runner = r
 	d.arm()
 }
 
-// soonest is how often a door is checked whose certificate has expired by the timer's clock but not
+// soonest is how often a connection is checked whose certificate has expired by the timer's clock but not
 // by the agent's.
 const soonest = time.Second
 
-// arm schedules a check of the door for when its certificate expires. The lock is held.
-func (d *door) arm() {
+// arm schedules a check of the connection for when its certificate expires. The lock is held.
+func (d *trackedConn) arm() {
 	if !d.closed {
 		d.timer = time.AfterFunc(max(d.runner.until.Sub(d.runner.now()), 0)+time.Millisecond, d.look)
 	}
 }
 
-// look closes the door if its Runner may no longer stay.
-func (d *door) look() {
+// look closes the connection if its Runner may no longer stay.
+func (d *trackedConn) look() {
 	d.mu.Lock()
 	r := d.runner
 	if r == nil || d.closed || d.leaving {
@@ -106,7 +106,7 @@ func (d *door) look() {
 }
 
 // again resets the timer when it is due.
-func (d *door) again(r *runner) {
+func (d *trackedConn) again(r *runner) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if left := r.until.Sub(r.now()); left <= 0 && !d.closed {
@@ -116,10 +116,10 @@ func (d *door) again(r *runner) {
 	}
 }
 
-// look closes the doors of Runners that may no longer stay by what the agent knows now.
-func (h *doors) look() {
+// look closes the connections of Runners that may no longer stay by what the agent knows now.
+func (h *connTracker) look() {
 	h.mu.Lock()
-	all := make([]*door, 0, len(h.open))
+	all := make([]*trackedConn, 0, len(h.open))
 	for d := range h.open {
 		all = append(all, d)
 	}
@@ -130,7 +130,7 @@ func (h *doors) look() {
 }
 
 // watch calls look after each change, until ctx ends.
-func (h *doors) watch(ctx context.Context, changed func() <-chan struct{}) {
+func (h *connTracker) watch(ctx context.Context, changed func() <-chan struct{}) {
 	for {
 		next := changed()
 		h.look()
@@ -142,12 +142,12 @@ func (h *doors) watch(ctx context.Context, changed func() <-chan struct{}) {
 	}
 }
 
-type doorKey struct{}
+type trackedKey struct{}
 
-// withDoor is an http.Server.ConnContext.
-func withDoor(ctx context.Context, conn net.Conn) context.Context {
-	if d := doorOf(conn); d != nil {
-		return context.WithValue(ctx, doorKey{}, d)
+// withTracked is an http.Server.ConnContext.
+func withTracked(ctx context.Context, conn net.Conn) context.Context {
+	if d := trackedOf(conn); d != nil {
+		return context.WithValue(ctx, trackedKey{}, d)
 	}
 	return ctx
 }
@@ -169,7 +169,7 @@ func withChains(next http.Handler) http.Handler {
 }
 
 func chainsOf(ctx context.Context) [][]*x509.Certificate {
-	d, ok := ctx.Value(doorKey{}).(*door)
+	d, ok := ctx.Value(trackedKey{}).(*trackedConn)
 	if !ok {
 		return nil
 	}

@@ -10,21 +10,21 @@ import (
 )
 
 const (
-	// twinReturns is how often one of two processes must come back after the other before they
+	// duplicateReturns is how often one of two processes must come back after the other before they
 	// count as duplicate instances. A restart brings no process back. A call that was in progress
 	// while its process died does so once, and its successor once more after it.
-	twinReturns = 3
-	// twinMemory is how long earlier processes are remembered.
-	twinMemory = 10 * time.Minute
-	// twinsKept bounds what is remembered of one instance, and instancesKept of one agent.
-	twinsKept, instancesKept = 16, 16
+	duplicateReturns = 3
+	// duplicateMemory is how long earlier processes are remembered.
+	duplicateMemory = 10 * time.Minute
+	// duplicatesKept bounds what is remembered of one instance, and instancesKept of one agent.
+	duplicatesKept, instancesKept = 16, 16
 )
 
 // This type detects duplicate instances: two live processes with the name of one replica of an
 // agent. A machine or cluster that was copied as a whole runs twice, with the same identity,
 // cluster and name. Replicas have names of their own. It is called for each heartbeat and keeps its
 // state in memory, since a duplicate instance goes on sending heartbeats.
-type twins struct {
+type duplicates struct {
 	now func() time.Time
 
 	mu     sync.Mutex
@@ -41,12 +41,12 @@ type line struct {
 	returned []time.Time
 }
 
-func newTwins(now func() time.Time) *twins {
-	return &twins{now: now, agents: map[string]map[string]*line{}}
+func newDuplicates(now func() time.Time) *duplicates {
+	return &duplicates{now: now, agents: map[string]map[string]*line{}}
 }
 
 // beat records a heartbeat. It returns the ticket for the next one, and whether two processes live.
-func (t *twins) beat(agentID string, b controlapi.Heartbeat) (ticket string, twin bool) {
+func (t *duplicates) beat(agentID string, b controlapi.Heartbeat) (ticket string, duplicate bool) {
 	now := t.now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -56,14 +56,14 @@ func (t *twins) beat(agentID string, b controlapi.Heartbeat) (ticket string, twi
 	return l.ticket, came
 }
 
-func (t *twins) line(agentID, instance string, now time.Time) *line {
+func (t *duplicates) line(agentID, instance string, now time.Time) *line {
 	lines := t.agents[agentID]
 	if lines == nil {
 		lines = map[string]*line{}
 		t.agents[agentID] = lines
 	}
 	for name, l := range lines {
-		if now.Sub(l.last) > twinMemory || len(lines) > instancesKept && name != instance {
+		if now.Sub(l.last) > duplicateMemory || len(lines) > instancesKept && name != instance {
 			delete(lines, name)
 		}
 	}
@@ -82,11 +82,11 @@ func (t *twins) line(agentID, instance string, now time.Time) *line {
 // the newer one, so only another process can send that.
 func (l *line) came(b controlapi.Heartbeat, now time.Time) bool {
 	for k, at := range l.gone {
-		if now.Sub(at) > twinMemory || len(l.gone) > twinsKept {
+		if now.Sub(at) > duplicateMemory || len(l.gone) > duplicatesKept {
 			delete(l.gone, k)
 		}
 	}
-	for len(l.returned) > 0 && now.Sub(l.returned[0]) > twinMemory {
+	for len(l.returned) > 0 && now.Sub(l.returned[0]) > duplicateMemory {
 		l.returned = l.returned[1:]
 	}
 	var back bool
@@ -103,15 +103,15 @@ func (l *line) came(b controlapi.Heartbeat, now time.Time) bool {
 	if back {
 		l.returned = append(l.returned, now)
 	}
-	return back && len(l.returned) >= twinReturns
+	return back && len(l.returned) >= duplicateReturns
 }
 
 // forget drops instances without a recent heartbeat.
-func (t *twins) forget(now time.Time) {
+func (t *duplicates) forget(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for id, lines := range t.agents {
-		maps.DeleteFunc(lines, func(_ string, l *line) bool { return now.Sub(l.last) > twinMemory })
+		maps.DeleteFunc(lines, func(_ string, l *line) bool { return now.Sub(l.last) > duplicateMemory })
 		if len(lines) == 0 {
 			delete(t.agents, id)
 		}

@@ -27,7 +27,7 @@ const (
 // objects that it reports only in events. A watch exists only while a diagnosis depends on it, for
 // one object's events, and for a minute. A watch of all events would receive every event of the
 // cluster, and need the right to do so.
-type tidings struct {
+type eventWatches struct {
 	events  corev1client.EventsGetter
 	resync  chan<- crevent.TypedGenericEvent[*App]
 	mu      sync.Mutex
@@ -36,12 +36,12 @@ type tidings struct {
 	until   context.Context //nolint:containedctx // of the Engine's run: nil before and after
 }
 
-func newTidings(events corev1client.EventsGetter, resync chan<- crevent.TypedGenericEvent[*App]) *tidings {
-	return &tidings{events: events, resync: resync, running: map[string]bool{}}
+func newEventWatches(events corev1client.EventsGetter, resync chan<- crevent.TypedGenericEvent[*App]) *eventWatches {
+	return &eventWatches{events: events, resync: resync, running: map[string]bool{}}
 }
 
 // Start implements manager.Runnable. It returns after ctx and all watches have ended.
-func (w *tidings) Start(ctx context.Context) error {
+func (w *eventWatches) Start(ctx context.Context) error {
 	w.mu.Lock()
 	w.until = ctx
 	w.mu.Unlock()
@@ -55,7 +55,7 @@ func (w *tidings) Start(ctx context.Context) error {
 
 // await reconciles the App when there is an event about the selected object, with one of these
 // reasons and newer than version.
-func (w *tidings) await(app runnerapi.Key, of fields.Set, version string, reasons []string) {
+func (w *eventWatches) await(app runnerapi.Key, of fields.Set, version string, reasons []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	id := app.Namespace + " " + of.String()
@@ -80,7 +80,7 @@ func (w *tidings) await(app runnerapi.Key, of fields.Set, version string, reason
 }
 
 // comes waits for such an event. If it fails, the App is only reconciled later.
-func (w *tidings) comes(ctx context.Context, namespace string, of fields.Set, version string, reasons []string) bool {
+func (w *eventWatches) comes(ctx context.Context, namespace string, of fields.Set, version string, reasons []string) bool {
 	ctx, cancel := context.WithTimeout(ctx, awaitFor)
 	defer cancel()
 	stream, err := w.events.Events(namespace).Watch(ctx, metav1.ListOptions{

@@ -1,0 +1,96 @@
+package runnerapi
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// refreshProtocol is the ALPN protocol by which the control plane makes an agent request its news at
+// once. The handshake is the message, and one byte is the answer.
+const refreshProtocol = "pipeops-refresh/1"
+
+const (
+	// refreshTimeout bounds how long an agent takes for a refresh request.
+	refreshTimeout = 15 * time.Second
+	refreshDone    = 1
+)
+
+// refreshVerifier admits the control plane, for refresh requests only.
+func (c *ServerTLSConfig) refreshVerifier(hello *tls.ClientHelloInfo) func(tls.ConnectionState) error {
+	return func(state tls.ConnectionState) error {
+		if refusal := c.judgeRefresh(state); refusal != nil {
+			return c.turnAway(refusal)
+		}
+		d, ok := hello.Conn.(*trackedConn)
+		if !ok {
+			return errors.New("no agent serves this connection") // not served by Serve
+		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.refresh = c.Refresh
+		return nil
+	}
+}
+
+func (c *ServerTLSConfig) judgeRefresh(state tls.ConnectionState) *Refusal {
+	leaf := state.PeerCertificates[0]
+	if _, err := c.verify(state.PeerCertificates); err != nil {
+		return refuse(leaf, "", RefusedUnknown, "the agent does not trust the certificate of a refresh request: %v", err)
+	}
+	if len(leaf.URIs) != 1 || leaf.URIs[0].String() != ControlPlaneURI(c.TrustDomain).String() {
+		return refuse(leaf, "", RefusedUnknown, "only the control plane may send a refresh request, and this certificate is not its own")
+	}
+	return nil
+}
+
+// serveRefresh is a handler for http.Server.TLSNextProto.
+func serveRefresh(_ *http.Server, conn *tls.Conn, h http.Handler) {
+	d, ok := conn.NetConn().(*trackedConn)
+	if !ok {
+		return
+	}
+	d.mu.Lock()
+	refresh := d.refresh
+	d.mu.Unlock()
+	if refresh == nil {
+		return
+	}
+	ctx := context.Background()
+	if based, ok := h.(interface{ BaseContext() context.Context }); ok { // how net/http provides it
+		ctx = based.BaseContext()
+	}
+	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
+	defer cancel()
+	_ = conn.SetDeadline(time.Now().Add(refreshTimeout))
+	if refresh(ctx) == nil {
+		_, _ = conn.Write([]byte{refreshDone}) // the control plane is gone if this fails
+	}
+}
+
+// Refresh makes the agent at the other end of conn request its news from the control plane. It
+// returns once the agent has done so, and closes conn.
+func Refresh(ctx context.Context, conn net.Conn, c ClientTLSConfig) error {
+	defer func() { _ = conn.Close() }()
+	config := ClientTLS(c)
+	config.NextProtos = []string{refreshProtocol}
+	client := tls.Client(conn, config)
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if err := client.HandshakeContext(ctx); err != nil {
+		return fmt.Errorf("refresh request: %w", err)
+	}
+	answer := make([]byte, 1)
+	if _, err := io.ReadFull(client, answer); err != nil {
+		return fmt.Errorf("refresh request: the agent did not carry it out: %w", errors.Join(ctx.Err(), err))
+	}
+	if answer[0] != refreshDone {
+		return fmt.Errorf("refresh request: the agent answered %d", answer[0])
+	}
+	return nil
+}
