@@ -49,6 +49,7 @@ const revision = "deployment.kubernetes.io/revision"
 // Add gathers the signals that speak of the newest spec.
 func (g Gatherer) Add(ctx context.Context, w Workload, ev *diagnose.Evidence) error {
 	ev.Nodes, ev.Init = map[string]*corev1.Node{}, map[types.UID]diagnose.InitLog{}
+	ev.Sandboxes = map[types.UID]string{}
 	ev.Probes, ev.Mounts, ev.Claims = map[types.UID]diagnose.ProbeFailures{}, map[types.UID]string{}, map[types.UID]diagnose.Claim{}
 	var err error
 	if ev.Pods, err = g.currentPods(ctx, w, ev); err != nil {
@@ -69,10 +70,8 @@ func (g Gatherer) Add(ctx context.Context, w Workload, ev *diagnose.Evidence) er
 				return err
 			}
 		}
-		if diagnose.WantsMounts(pod, ev.Now) {
-			if ev.Mounts[pod.UID], err = g.newestEvent(ctx, byUID(pod), "FailedMount"); err != nil {
-				return err
-			}
+		if err := g.preparation(ctx, pod, ev); err != nil {
+			return err
 		}
 		if name := diagnose.WantsInitLog(pod, ev.Now); name != "" && g.Logs != nil {
 			lines, err := g.Logs(ctx, pod, name, false)
@@ -89,6 +88,21 @@ func (g Gatherer) Add(ctx context.Context, w Workload, ev *diagnose.Evidence) er
 		return err
 	}
 	return g.missing(ctx, w, ev)
+}
+
+// preparation asks what keeps a pod's containers from being created: whatever the kubelet said last.
+func (g Gatherer) preparation(ctx context.Context, pod *corev1.Pod, ev *diagnose.Evidence) error {
+	if !diagnose.WantsPreparation(pod, ev.Now) {
+		return nil
+	}
+	const mount, sandbox = "FailedMount", "FailedCreatePodSandBox"
+	said, err := g.newestEvents(ctx, byUID(pod), mount, sandbox)
+	if said[sandbox].at.After(said[mount].at) {
+		ev.Sandboxes[pod.UID] = said[sandbox].message
+	} else {
+		ev.Mounts[pod.UID] = said[mount].message
+	}
+	return err
 }
 
 // cron asks why a run of a CronJob that is due was not started.

@@ -11,6 +11,7 @@ import (
 
 // words are an App's, and Kubernetes' own for the same.
 var words = strings.NewReplacer(
+	"run it again: an App with deploy or restart, a Job or a Pipeline with run", "run it again",
 	"then deploy the App again, or restart it", "then apply the manifest or deploy the release again",
 	"in the App's spec", "in its manifest", "the App's spec", "its manifest", "the App's reference", "the reference",
 	"the App's logs", "its logs", "the App's", "its", "this App", "this workload", "the App", "the workload",

@@ -22,7 +22,7 @@ func ofCommands(i Images) []Failure {
 		},
 		{
 			Name: "no-program", Spec: command("/garbage"), Signal: Either(unstarted, Looping),
-			Cause: runnerapi.CauseBadCommand, Object: "pod/", Message: "exec format error", Fix: "CPU architecture", Lives: true,
+			Cause: runnerapi.CauseCrashLoop, Object: "pod/", Message: "the program is built for another CPU architecture", Fix: "CPU architecture of the nodes", Lives: true,
 		},
 		{
 			Name: "job-no-command", Spec: once(command("/bin/nowhere")), Signal: Either(unstarted, FailedRun),

@@ -33,7 +33,7 @@ func command(c container, _ *Evidence) Finding {
 		}
 		message = end.Message
 	}
-	if strings.Contains(message, "OOM-killed") || strings.Contains(message, "oom-killed") {
+	if isOOMKill(message) {
 		return found(c.smothered())
 	}
 	what, fix := startError(message)

@@ -41,7 +41,9 @@ type Evidence struct {
 
 	Probes map[types.UID]ProbeFailures
 	Mounts map[types.UID]string // why a pod's volumes are not mounted
-	Claims map[types.UID]Claim  // of a pod that waits for a volume
+	// Sandboxes are why the node cannot create a pod's sandbox, where it said that last.
+	Sandboxes map[types.UID]string
+	Claims    map[types.UID]Claim // of a pod that waits for a volume
 
 	// Ports are what tries of the declared ports of Container got, of pods that were tried.
 	Ports     map[types.UID]PortTry
@@ -93,7 +95,7 @@ type family func(container, *Evidence) Finding
 
 // The order is that in which a pod comes to life, so the cause that stands in
 // the way of all others is found first.
-var families = []family{mount, image, config, command, probeKill, memory, crash, probe}
+var families = []family{mount, sandbox, image, config, command, probeKill, memory, crash, probe}
 
 // Find says what is wrong, or that nothing is known to be.
 func Find(ev Evidence) Finding {

@@ -130,8 +130,9 @@ func TestVolumes(t *testing.T) {
 	quiet := Find(Evidence{Pods: []*corev1.Pod{preparingPod(time.Second)}, Now: now})
 	assert.Nil(t, quiet.Diagnosis)
 	assert.Equal(t, time.Second, quiet.Recheck)
-	assert.True(t, WantsMounts(preparingPod(time.Second), now))
-	assert.False(t, WantsMounts(pod(waits("ContainerCreating", "")), now), "without volumes there is nothing to ask")
+	assert.True(t, WantsPreparation(preparingPod(time.Second), now))
+	assert.False(t, WantsPreparation(preparingPod(time.Second-time.Millisecond), now), "most pods are through in a second")
+	assert.False(t, WantsPreparation(pod(waits("ContainerCreating", "")), now), "it is on no node yet")
 }
 
 func TestClaims(t *testing.T) {

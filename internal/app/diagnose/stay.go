@@ -71,7 +71,7 @@ func (s Stabilization) of(pod *corev1.Pod, ready time.Time) time.Duration {
 // stay finds a pod that has not been ready for long enough.
 func stay(ev *Evidence) Finding {
 	var all Finding
-	if ev.Spec.Type.Runs() || ev.Proven {
+	if ev.Spec.Type.Runs() && !ev.Bare || ev.Proven { // a bare pod may serve until it fails
 		return all
 	}
 	var until time.Time

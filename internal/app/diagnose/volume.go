@@ -194,10 +194,10 @@ func (c container) source(key string, secret bool) string {
 	return ""
 }
 
-// preparing says whether the kubelet has a pod with volumes but started none of
-// its containers, and since when.
+// preparing reports whether a pod is on a node that has created none of its containers, and since
+// when.
 func preparing(pod *corev1.Pod) (since time.Time, waits bool) {
-	if len(pod.Spec.Volumes) == 0 || !alive(pod) {
+	if !alive(pod) {
 		return time.Time{}, false
 	}
 	for _, s := range append(append([]corev1.ContainerStatus{}, pod.Status.InitContainerStatuses...), pod.Status.ContainerStatuses...) {
@@ -213,8 +213,9 @@ func preparing(pod *corev1.Pod) (since time.Time, waits bool) {
 	return time.Time{}, false
 }
 
-// WantsMounts says whether the diagnosis of a pod hangs on its volumes' events.
-func WantsMounts(pod *corev1.Pod, now time.Time) bool {
+// WantsPreparation reports whether a diagnosis depends on the events about a pod's volumes and its
+// sandbox.
+func WantsPreparation(pod *corev1.Pod, now time.Time) bool {
 	since, waits := preparing(pod)
 	return waits && now.Sub(since) >= time.Second
 }
