@@ -32,8 +32,8 @@ func (a *Agent) untilDecided(ctx context.Context, ask func() error) error {
 	}
 }
 
-// undecided is the answer that a person has to be waited for, and how long until
-// asking again; nil for any other.
+// undecided returns the answer that a person has to be waited for, and how long until asking again;
+// nil for any other.
 func undecided(err error) (p *controlapi.Error, wait time.Duration) {
 	if !errors.As(err, &p) || p.Code != controlapi.CodeApprovalPending && p.Code != controlapi.CodeEnrolmentDenied {
 		return nil, 0

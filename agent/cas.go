@@ -20,8 +20,8 @@ type caState struct {
 	wanted string
 }
 
-// reportedCAs is the hash of the bundle that this replica trusts, for a control
-// plane that asks.
+// reportedCAs returns the hash of the bundle that this replica trusts, for a control plane that
+// asks.
 func (a *Agent) reportedCAs() string {
 	if a.cas.wanted == "" {
 		return ""
@@ -62,9 +62,8 @@ func (a *Agent) takeCAs(ctx context.Context, answer controlapi.HeartbeatAnswer) 
 	}
 }
 
-// keepCAs answers the identity with those CAs once it is stored. What another
-// replica has stored meanwhile is taken up, and what is missing in it comes with
-// the next heartbeat.
+// keepCAs returns the identity with those CAs once it is stored. What another replica has stored
+// meanwhile is taken up, and what is missing in it comes with the next heartbeat.
 func (a *Agent) keepCAs(ctx context.Context, id *identity.Identity, cas controlapi.CAs) (*identity.Identity, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -119,7 +118,7 @@ func (a *Agent) renewWithin(d time.Duration) {
 	}
 }
 
-// renewalDue is how long the certificate may wait.
+// renewalDue returns how long the certificate may wait.
 func (a *Agent) renewalDue() time.Duration {
 	at := a.current.Load().RenewAt()
 	if by := a.renewBy.Load(); by != nil && by.Before(at) {

@@ -27,8 +27,8 @@ type clusterSeen struct {
 	since time.Time // it has not answered since; zero while it does
 }
 
-// watched is a copy of a client's configuration whose requests are seen, and become spans
-// when they are part of a trace.
+// watched returns a copy of a client's configuration whose requests are seen, and become spans when
+// they are part of a trace.
 func (s *clusterSeen) watched(given *rest.Config) *rest.Config {
 	rc := rest.CopyConfig(given)
 	rc.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -117,7 +117,7 @@ func (t seenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// resourceOf is the resource in a path of the Kubernetes API, with its subresource: never a
+// resourceOf returns the resource in a path of the Kubernetes API, with its subresource: never a
 // name. Resources are those that our own code asks for.
 func resourceOf(path string) string {
 	parts := strings.Split(strings.Trim(path, "/"), "/")

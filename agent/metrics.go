@@ -74,7 +74,7 @@ func (i *instruments) beat(err error) {
 	i.beats.WithLabelValues(result).Inc()
 }
 
-// gatherer is all that the agent has: its own, and what controller-runtime counts for us.
+// gatherer returns all that the agent has: its own, and what controller-runtime counts for us.
 func (i *instruments) gatherer() prometheus.Gatherer {
 	return prometheus.Gatherers{i.registry, metrics.Only(controllers.Registry, borrowed...)}
 }
@@ -90,7 +90,7 @@ type parts struct {
 	engine *app.Engine
 }
 
-// readNumbers are the numbers that are kept anyway.
+// readNumbers returns the numbers that are kept anyway.
 func (a *Agent) readNumbers() *metrics.Read {
 	return metrics.NewRead(metricsNamespace, a.tellNumbers).
 		Gauge("ready", "Whether the agent takes commands: what /readyz answers.").
@@ -170,7 +170,7 @@ func (a *Agent) servePorts(ctx context.Context) (stop func(), err error) {
 	}, nil
 }
 
-// MetricFamilies are all metrics of an agent, for the documentation and what is made of them.
+// MetricFamilies returns all metrics of an agent, for the documentation and what is made of them.
 func MetricFamilies() []metrics.Family {
 	i := newInstruments("")
 	i.registry.MustRegister((&Agent{}).readNumbers())

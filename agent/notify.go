@@ -69,7 +69,7 @@ func (n *notifier) run(ctx context.Context, draining <-chan struct{}) {
 	}
 }
 
-// look tells what is news and answers when to look again.
+// look tells what is news and returns when to look again.
 func (n *notifier) look(ctx context.Context) time.Duration {
 	var lines []string
 	status := "ready"

@@ -68,7 +68,7 @@ type waiting struct {
 	since   time.Time
 }
 
-// over says whether it is this replica's turn to ask.
+// over reports whether it is this replica's turn to ask.
 func (w *waiting) over(s stored, replica string) bool {
 	if s.request == nil || s.request.By == "" || s.request.By == replica {
 		return true
@@ -108,7 +108,7 @@ func (a *Agent) load(ctx context.Context) (s stored, err error) {
 	return s, nil
 }
 
-// newer is the stored identity if it is another than old, which may be nil.
+// newer returns the stored identity if it is another than old, which may be nil.
 func (a *Agent) newer(ctx context.Context, old *identity.Identity) (*identity.Identity, error) {
 	s, err := a.load(ctx)
 	if err != nil || s.identity == nil || s.identity.Same(old) {
@@ -117,8 +117,8 @@ func (a *Agent) newer(ctx context.Context, old *identity.Identity) (*identity.Id
 	return s.identity, nil
 }
 
-// claim stores that this replica asks, and with which key. It answers no key when
-// another replica was first.
+// claim stores that this replica asks, and with which key. It returns no key when another replica
+// was first.
 func (a *Agent) claim(ctx context.Context, s stored) (*ecdsa.PrivateKey, error) {
 	r := &identity.Request{By: a.replica}
 	if s.request != nil {
@@ -140,8 +140,8 @@ func (a *Agent) claim(ctx context.Context, s stored) (*ecdsa.PrivateKey, error) 
 	return r.Key, nil
 }
 
-// keep stores the identity that was got for key. It answers false when it was not
-// asked for any more.
+// keep stores the identity that was got for key. It returns false when it was not asked for any
+// more.
 func (a *Agent) keep(ctx context.Context, key *ecdsa.PrivateKey, id *identity.Identity) (bool, error) {
 	parts, err := id.Encode()
 	if err != nil {

@@ -13,13 +13,13 @@ import (
 // and the agent tries again.
 const clusterTimeout = 10 * time.Second
 
-// origin is where this agent's calls come from, so that the control plane notices an
-// identity that was copied to another cluster.
+// origin returns where this agent's calls come from, so that the control plane notices an identity
+// that was copied to another cluster.
 func (a *Agent) origin() controlapi.Origin {
 	return controlapi.Origin{ClusterUID: a.knownCluster(), Instance: a.replica}
 }
 
-// knownCluster is the UID of the agent's cluster, or empty as long as it is not known.
+// knownCluster returns the UID of the agent's cluster, or empty as long as it is not known.
 func (a *Agent) knownCluster() string {
 	if uid := a.cluster.Load(); uid != nil {
 		return *uid
@@ -49,8 +49,8 @@ func (a *Agent) tryCluster(ctx context.Context) {
 	}
 }
 
-// isCloned says whether the control plane knows this identity as that of another
-// cluster's agent.
+// isCloned reports whether the control plane knows this identity as that of another cluster's
+// agent.
 func isCloned(err error) bool {
 	var e *controlapi.Error
 	return errors.As(err, &e) && e.Code == controlapi.CodeIdentityCloned

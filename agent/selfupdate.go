@@ -72,7 +72,7 @@ func (a *Agent) updates(ctx context.Context, relaunch context.CancelCauseFunc) e
 	return nil
 }
 
-// updateStatus is what the heartbeat says; nil where the customer has not turned
+// updateStatus returns what the heartbeat says; nil where the cluster owner has not turned
 // self-update on.
 func (a *Agent) updateStatus() *controlapi.Update {
 	if a.updater == nil {

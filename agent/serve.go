@@ -30,13 +30,13 @@ func (a *Agent) runnerAPI(engine *app.Engine, releases *helm.Releases, sources *
 	})
 }
 
-// kubernetesLimits are the default ones but for the streams of the Kubernetes API.
+// kubernetesLimits returns the default ones but for the streams of the Kubernetes API.
 func kubernetesLimits(streams int) runnerapi.Limits {
 	return runnerapi.Limits{Streams: 2 * streams, StreamsPerRunner: streams}
 }
 
-// releases are the Helm releases of this agent's namespaces. They cost nothing before the
-// first call.
+// releases returns the Helm releases of this agent's namespaces. They cost nothing before the first
+// call.
 func (a *Agent) releases() *helm.Releases {
 	c := a.opts.Config
 	return helm.New(a.opts.Kubernetes, helm.Options{
@@ -45,7 +45,7 @@ func (a *Agent) releases() *helm.Releases {
 	})
 }
 
-// workloads says how what runs pods is, of sets and releases.
+// workloads returns how what runs pods is, of sets and releases.
 func (a *Agent) workloads() *workloads.Checker {
 	return workloads.New(a.opts.Kubernetes, app.StabilizationFor(a.opts.Config.Stabilization))
 }

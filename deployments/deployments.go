@@ -51,10 +51,10 @@ const serviceHeader = `# What the PipeOps agent needs in a cluster when it is a 
 # Made by ` + "`go generate ./deployments/...`" + ` from deployments/agent, crds and service. Do not edit.
 `
 
-// Agent is the agent's manifest: what agent.yaml holds.
+// Agent returns the agent's manifest: what agent.yaml holds.
 func Agent() ([]byte, error) { return join(header, "agent/token.yaml", "agent/deployment.yaml") }
 
-// Service is what service.yaml holds: the manifest for an agent that is no pod.
+// Service returns what service.yaml holds: the manifest for an agent that is no pod.
 func Service() ([]byte, error) { return join(serviceHeader, "service/token.yaml") }
 
 const selfUpdateHeader = `# What the PipeOps agent needs in addition to agent.yaml where it may update itself to
@@ -66,7 +66,7 @@ const selfUpdateHeader = `# What the PipeOps agent needs in addition to agent.ya
 # Made by ` + "`go generate ./deployments/...`" + ` from deployments/agent/selfupdate.yaml. Do not edit.
 `
 
-// SelfUpdate is what self-update.yaml holds: the right to change the agent's own image.
+// SelfUpdate returns what self-update.yaml holds: the right to change the agent's own image.
 func SelfUpdate() ([]byte, error) {
 	part, err := parts.ReadFile(selfUpdatePart)
 	return append([]byte(selfUpdateHeader+"---\n"), part...), err

@@ -17,7 +17,7 @@ type Grant struct {
 	Name                               string // empty for all objects
 }
 
-// String is a Grant as kubectl would write it.
+// String returns a Grant as kubectl would write it.
 func (g Grant) String() string {
 	s := g.Verb + " " + g.Resource
 	if g.Group != "" {
@@ -45,8 +45,7 @@ func Granted() (Grants, error) {
 	return grantsIn("agent/rbac.yaml")
 }
 
-// GrantedForSelfUpdate are the rights that an agent needs beside those where it
-// updates itself.
+// GrantedForSelfUpdate returns the rights that an agent needs beside those where it updates itself.
 func GrantedForSelfUpdate() (Grants, error) { return grantsIn(selfUpdatePart) }
 
 func grantsIn(part string) (Grants, error) {

@@ -20,7 +20,7 @@ const (
 	sourcesCRD  = "crds/pipeops.io_sources.yaml"
 )
 
-// Sources is what sources.yaml holds: the resource of Git sources, and the right to it.
+// Sources returns what sources.yaml holds: the resource of Git sources, and the right to it.
 func Sources() ([]byte, error) {
 	out := bytes.NewBufferString(sourcesHeader)
 	for _, name := range []string{sourcesCRD, sourcesPart} {
@@ -34,7 +34,7 @@ func Sources() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// GrantedForSources are the rights that an agent needs beside its own to follow Git
+// GrantedForSources returns the rights that an agent needs beside its own to follow Git
 // repositories.
 func GrantedForSources() (Grants, error) { return grantsIn(sourcesPart) }
 

@@ -2,7 +2,7 @@ package runnerapi
 
 import "context"
 
-// Across says how a call whose path names no namespace is held to rules about namespaces.
+// Across describes how a call whose path names no namespace is held to rules about namespaces.
 type Across string
 
 // The ways in which such calls are.

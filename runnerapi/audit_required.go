@@ -8,7 +8,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// CodeAuditUnavailable refuses a command that cannot be recorded, where the customer's policy
+// CodeAuditUnavailable refuses a command that cannot be recorded, where the cluster owner's policy
 // requires a record of each before it is carried out.
 const CodeAuditUnavailable = Code("audit_unavailable") // 503
 

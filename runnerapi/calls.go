@@ -16,7 +16,7 @@ type Call struct {
 	Example      string   // a line of shell; curl's, where pipeops-runner has no command
 }
 
-// Upgrades says whether the call is a WebSocket, which curl does not speak.
+// Upgrades reports whether the call is a WebSocket, which curl does not speak.
 func (c Call) Upgrades() bool {
 	return strings.HasSuffix(c.Path, "/exec") || strings.HasSuffix(c.Path, "/portforward")
 }
@@ -45,8 +45,8 @@ const (
 	firstNode      = `"$(pipeops-runner node list shop -o json | jq -r '.items[0].name')"`
 )
 
-// Calls are all calls. Their examples work one after the other, in this order:
-// what one of them removes, an earlier one has made.
+// Calls returns all calls. Their examples work one after the other, in this order: what one of them
+// removes, an earlier one has made.
 func Calls() []Call {
 	return []Call{
 		{

@@ -94,7 +94,7 @@ const (
 	retryMax         = 5 * time.Second
 )
 
-// NewClient makes a client; it does not connect yet.
+// NewClient returns a client; it does not connect yet.
 func NewClient(c ClientConfig) (*Client, error) {
 	if err := c.validate(); err != nil {
 		return nil, err

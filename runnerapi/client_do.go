@@ -125,8 +125,7 @@ func (c *Client) exchange(ctx context.Context, t *try, r *request) ([]byte, erro
 	return body, nil
 }
 
-// do makes a call and answers its successful response, whose body is the
-// caller's to close.
+// do makes a call and returns its successful response, whose body is the caller's to close.
 func (c *Client) do(ctx context.Context, t *try, r *request) (*http.Response, error) {
 	// The span, if the caller's context has one, is of all tries until an answer begins.
 	ctx, answered := span.Calling(ctx, func() string { return callName(r.method, r.path) }, r.method)
@@ -199,8 +198,8 @@ func (c *Client) request(ctx context.Context, r *request) (*retryablehttp.Reques
 	return req, nil
 }
 
-// remove is a DELETE. That a repeated one finds nothing means that the first
-// was carried out and its answer lost.
+// remove returns a DELETE. That a repeated one finds nothing means that the first was carried out
+// and its answer lost.
 func (c *Client) remove(ctx context.Context, path string, opts WriteOptions) error {
 	tries, err := c.call(ctx, (&request{method: http.MethodDelete, path: path}).write(opts), nil)
 	known := &Error{}

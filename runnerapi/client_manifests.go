@@ -40,8 +40,8 @@ func (c *Client) GetSet(ctx context.Context, set Key) (ManifestSet, error) {
 	return s, err
 }
 
-// WaitSet reads a set every other second and reports it, until all its objects are ready,
-// one of them has failed or ctx ends; it answers the newest state known.
+// WaitSet reads a set every other second and reports it, until all its objects are ready, one of
+// them has failed or ctx ends; it returns the newest state known.
 func (c *Client) WaitSet(ctx context.Context, set Key, report func(ManifestSet)) (ManifestSet, error) {
 	var newest ManifestSet
 	for n := 0; ; n++ {
@@ -65,7 +65,7 @@ func (c *Client) WaitSet(ctx context.Context, set Key, report func(ManifestSet))
 	}
 }
 
-// Settled says whether all objects are ready, or one will not become so.
+// Settled reports whether all objects are ready, or one will not become so.
 func (s ManifestSet) Settled() bool {
 	settled := true
 	for _, o := range s.Objects {

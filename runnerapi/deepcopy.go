@@ -36,7 +36,7 @@ func (s *AppStatus) DeepCopyInto(out *AppStatus) {
 	}
 }
 
-// DeepCopy is a copy that shares nothing with s.
+// DeepCopy returns a copy that shares nothing with s.
 func (s *AppStatus) DeepCopy() *AppStatus {
 	if s == nil {
 		return nil

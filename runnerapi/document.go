@@ -90,13 +90,13 @@ func finishAnswers(op *huma.Operation) {
 	}
 }
 
-// alsoRefuses is an operation with errors that others do not have.
+// alsoRefuses returns an operation with errors that others do not have.
 func alsoRefuses(op huma.Operation, statuses ...int) huma.Operation {
 	op.Errors = append(append([]int{}, op.Errors...), statuses...)
 	return op
 }
 
-// mayGoOn is an operation that answers 202 while what it began goes on.
+// mayGoOn returns an operation that answers 202 while what it began goes on.
 func mayGoOn(op huma.Operation) huma.Operation {
 	op.Metadata[goesOn] = true
 	return op

@@ -144,7 +144,7 @@ func (h *doors) watch(ctx context.Context, changed func() <-chan struct{}) {
 
 type doorKey struct{}
 
-// withDoor is an http.Server.ConnContext.
+// withDoor returns an http.Server.ConnContext.
 func withDoor(ctx context.Context, conn net.Conn) context.Context {
 	if d := doorOf(conn); d != nil {
 		return context.WithValue(ctx, doorKey{}, d)

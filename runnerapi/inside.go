@@ -30,7 +30,7 @@ type HalfCloser interface {
 	CloseWrite() error
 }
 
-// ExecOptions say what to run, and where.
+// ExecOptions describe what to run, and where.
 type ExecOptions struct {
 	Command   []string // program and arguments; no shell takes them apart
 	Pod       string   // empty for the newest that is ready
@@ -39,7 +39,7 @@ type ExecOptions struct {
 	TTY       bool     // with a terminal: what it writes comes as one stream
 }
 
-// ExecStreams are a command's. Nil where there is none.
+// ExecStreams are a command's. Nil if there is none.
 type ExecStreams struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
@@ -53,7 +53,7 @@ type TerminalSize struct {
 	Width, Height uint16
 }
 
-// PortForwardOptions say which port.
+// PortForwardOptions describe which port.
 type PortForwardOptions struct {
 	Port int    // of the pod
 	Pod  string // empty for the newest that is ready

@@ -28,7 +28,7 @@ type Journal interface {
 	Finish(ctx context.Context, record Record) error
 	// Release forgets a command that was refused: its key may be used again.
 	Release(ctx context.Context, id string) error
-	// Find reads a record; NotFound where there is none.
+	// Find reads a record; NotFound if there is none.
 	Find(ctx context.Context, id string) (Record, error)
 }
 
@@ -79,7 +79,7 @@ type AppMark struct {
 	Restart    string `json:"restart,omitempty"`
 }
 
-// KeyReused is the refusal of another command under a key that is taken.
+// KeyReused returns the refusal of another command under a key that is taken.
 func KeyReused() *Error {
 	return problem.New(http.StatusConflict, CodeIdempotencyKeyReused,
 		"use a new key for a new command; send the same again only to repeat it",

@@ -42,7 +42,7 @@ func sayWhy(ctx context.Context, k *KubernetesRequest, resp *http.Response) {
 	}
 }
 
-// whyEnded is nil where the caller, or the API server, has ended a stream.
+// whyEnded returns nil where the caller, or the API server, has ended a stream.
 func whyEnded(ctx context.Context) *Error {
 	known := (*Error)(nil)
 	switch {

@@ -2,7 +2,7 @@ package runnerapi
 
 import "time"
 
-// RollbackPolicy says what the agent does of its own when a rollout fails.
+// RollbackPolicy describes what the agent does of its own when a rollout fails.
 type RollbackPolicy string
 
 // RollbackOnFailure goes back to the last revision that was healthy and did not crash since.
@@ -56,8 +56,8 @@ type Undone struct {
 	Diagnosis  *Diagnosis `json:"diagnosis,omitempty" doc:"Why it failed."`
 }
 
-// Undone is the failure because of which the spec of this generation was taken
-// back, or nil. What the App's status says then speaks of the older spec.
+// Undone returns the failure because of which the spec of this generation was taken back, or nil.
+// What the App's status says then speaks of the older spec.
 func (a App) Undone(generation int64) *Undone {
 	u := a.Status.Undone
 	if u == nil || u.Generation < generation || a.Generation <= u.Generation {
@@ -92,7 +92,7 @@ type Operation struct {
 	Diagnosis  *Diagnosis     `json:"diagnosis,omitempty" doc:"What is wrong, when the state is failed."`
 }
 
-// AppEventType says what an AppEvent is about.
+// AppEventType describes what an AppEvent is about.
 type AppEventType string
 
 // The types of an AppEvent.

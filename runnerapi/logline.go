@@ -95,7 +95,7 @@ func encodeText(buf *bytes.Buffer, rec logRecord) {
 	buf.WriteByte('\n')
 }
 
-// logQuery is the part of LogOptions that travels in the query.
+// logQuery returns the part of LogOptions that travels in the query.
 func (o LogOptions) query() map[string]string {
 	q := map[string]string{"tail": strconv.Itoa(o.Tail)}
 	if o.Follow {

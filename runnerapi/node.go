@@ -9,8 +9,8 @@ import (
 type Nodes interface {
 	ListNodes(ctx context.Context) ([]Node, error)
 	GetNode(ctx context.Context, name string) (Node, error)
-	// CordonNode says whether new pods may come to a node. One that is as it should
-	// be stays as it is.
+	// CordonNode reports whether new pods may come to a node. One that is as it should be stays as
+	// it is.
 	CordonNode(ctx context.Context, name string, cordoned bool, opts WriteOptions) (Node, error)
 	// DrainNode cordons a node and tries once to evict each of its pods. What keeps a
 	// pod is in the answer, and no error.

@@ -59,8 +59,8 @@ func (s *server) observed(next http.Handler) http.Handler {
 	})
 }
 
-// observedID is a call's ID; of requests to the Kubernetes API with their verb, since a
-// watch takes as long as its caller likes.
+// observedID returns a call's ID; of requests to the Kubernetes API with their verb, since a watch
+// takes as long as its caller likes.
 func observedID(call Call, r *http.Request) string {
 	if call.ID != KubernetesCall {
 		return call.ID

@@ -112,8 +112,7 @@ func (s *server) writeDeadline(ctx huma.Context, next func(huma.Context)) {
 	next(ctx)
 }
 
-// wireError is what may be said about err, which is logged where that is not
-// everything.
+// wireError returns what may be said about err, which is logged where that is not everything.
 func (s *server) wireError(ctx context.Context, err error) *Error {
 	id := problem.RequestID(ctx)
 	known := &Error{}

@@ -18,7 +18,7 @@ func KeyFingerprint(cert *x509.Certificate) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// PublicKey is the Runner's public key in PEM, for a CA of the customer's own to certify.
+// PublicKey returns the Runner's public key in PEM, for a CA of the customer's own to certify.
 func (c *Credentials) PublicKey() ([]byte, error) {
 	cert, err := c.TLSCertificate()
 	if err != nil {
@@ -27,7 +27,7 @@ func (c *Credentials) PublicKey() ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: cert.Leaf.RawSubjectPublicKeyInfo}), nil
 }
 
-// Chain is PEM of all that the Runner presents: its certificate, and its endorsement.
+// Chain is like PEM of all that the Runner presents: its certificate, and its endorsement.
 func (c *Credentials) Chain() string {
 	if c.Endorsement == "" {
 		return c.Certificate

@@ -52,10 +52,9 @@ type PipelineList struct {
 	Items []Pipeline `json:"items" nullable:"false" doc:"Ordered by name."`
 }
 
-// PipelineSpec says what a Pipeline runs. Putting the same again changes
-// nothing; putting another, or the same under another name of its run, runs it
-// anew from the first job on, after what was left of the run before has been
-// removed.
+// PipelineSpec describes what a Pipeline runs. Putting the same again changes nothing; putting
+// another, or the same under another name of its run, runs it anew from the first job on, after
+// what was left of the run before has been removed.
 type PipelineSpec struct {
 	Jobs  []PipelineJob `json:"jobs" nullable:"false" minItems:"1" maxItems:"32" doc:"In their order. The first that fails ends the Pipeline."`
 	Image string        `json:"image,omitempty" maxLength:"512" pattern:"^[^\\s]+$" doc:"Container image of the jobs that name none."`
@@ -69,7 +68,7 @@ type PipelineSpec struct {
 	Resources Resources `json:"resources,omitzero" doc:"CPU and memory of jobs that say nothing themselves."`
 }
 
-// AppSpec is the App that the Pipeline is.
+// AppSpec returns the App that the Pipeline is.
 func (s PipelineSpec) AppSpec() AppSpec {
 	a := AppSpec{Type: TypePipeline, Image: s.Image, Jobs: s.Jobs, Resources: s.Resources}
 	if a.Image == "" && len(s.Jobs) > 0 { // an App has one
@@ -137,13 +136,12 @@ type PipelineStatus struct {
 	WaitingFor         string      `json:"waitingFor,omitempty" doc:"What has to happen before a deleted Pipeline is gone."`
 }
 
-// Settled says whether the Pipeline's newest spec has come to its end, or cannot
-// go on.
+// Settled reports whether the Pipeline's newest spec has come to its end, or cannot go on.
 func (p Pipeline) Settled() bool {
 	return p.Status.ObservedGeneration >= p.Generation && (p.Status.State.Ended() || p.Status.State == JobBlocked)
 }
 
-// PipelineOf is an App of type Pipeline in a Pipeline's words.
+// PipelineOf returns an App of type Pipeline in a Pipeline's words.
 func PipelineOf(a App) Pipeline {
 	o := JobOptions{}
 	if a.Spec.Job != nil {

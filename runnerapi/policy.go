@@ -6,10 +6,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// CodePolicyDenied refuses what the customer's policy does not allow.
+// CodePolicyDenied refuses what the cluster owner's policy does not allow.
 const CodePolicyDenied = Code("policy_denied") // 403
 
-// Access is what the customer's policy takes a call for.
+// Access is what the cluster owner's policy takes a call for.
 type Access string
 
 // The kinds of access. A call that has none is refused.
@@ -70,7 +70,7 @@ type Intent struct {
 // itself: any rule that allows a request allows that too.
 func (i Intent) Discovers() bool { return i.Kubernetes != nil && i.Kubernetes.Discovery }
 
-// PolicyState says what policy holds in a cluster.
+// PolicyState describes what policy holds in a cluster.
 type PolicyState struct {
 	State   string `json:"state" enum:"default,active,readOnly,paused,invalid,unknown" doc:"default: the cluster's owner has set none. invalid: it cannot be understood, and until it can all commands are refused. unknown: it has not been read yet."`
 	Source  string `json:"source" doc:"Where the owner of the cluster sets it."`
@@ -78,7 +78,7 @@ type PolicyState struct {
 	Fix     string `json:"fix,omitempty"`
 }
 
-// PolicyDenied is a refusal. Its detail names the rule.
+// PolicyDenied returns a refusal. Its detail names the rule.
 func PolicyDenied(fix, format string, args ...any) *Error {
 	return problem.New(http.StatusForbidden, CodePolicyDenied, fix, format, args...)
 }

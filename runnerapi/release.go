@@ -62,7 +62,7 @@ type ReleaseSpec struct {
 	Adopt bool `json:"adopt,omitempty" doc:"Take over a release of this name that somebody else made, with the helm program, and all fields of its objects."`
 }
 
-// ChartSource says where a chart comes from: a repository, a registry, or the body.
+// ChartSource describes where a chart comes from: a repository, a registry, or the body.
 type ChartSource struct {
 	Repository        string `json:"repository,omitempty" maxLength:"2048" example:"https://charts.example.com" doc:"URL of a chart repository, with name."`
 	Name              string `json:"name,omitempty" maxLength:"253" pattern:"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$" example:"web" doc:"Name of the chart in the repository."`
@@ -123,7 +123,7 @@ func releaseTimeout(text string) (time.Duration, error) {
 	return d, err
 }
 
-// TimeLimit is the timeout of a valid spec.
+// TimeLimit returns the timeout of a valid spec.
 func (s ReleaseSpec) TimeLimit() time.Duration {
 	d, err := s.timeout()
 	if err != nil {
@@ -140,7 +140,7 @@ type ReleaseRollback struct {
 	ForceConflicts bool `json:"forceConflicts,omitempty" doc:"As of a deploy."`
 }
 
-// TimeLimit is the timeout of a valid rollback.
+// TimeLimit returns the timeout of a valid rollback.
 func (r ReleaseRollback) TimeLimit() time.Duration {
 	return ReleaseSpec{Timeout: r.Timeout}.TimeLimit()
 }
@@ -226,5 +226,5 @@ type ReleaseList struct {
 	Items []Release `json:"items" nullable:"false"`
 }
 
-// Busy says whether a command is at work.
+// Busy reports whether a command is at work.
 func (r Release) Busy() bool { return r.Operation != nil }

@@ -117,7 +117,7 @@ func (s *server) converse(ctx context.Context, c *channels, work inside) {
 	c.finish(code, s.ending(ctx, working, err)) //nolint:contextcheck // see channels.send
 }
 
-// ending is what the caller is told of how the work ended.
+// ending returns what the caller is told of how the work ended.
 func (s *server) ending(ctx, working context.Context, err error) error {
 	switch {
 	case errors.As(context.Cause(ctx), new(*Error)): // the policy allows it no more

@@ -140,8 +140,8 @@ func (s *server) outcome(ctx context.Context, key Key, was Release, wait time.Du
 // releaseCommands are those that go on after they were answered.
 var releaseCommands = map[string]bool{"put-release": true, "rollback-release": true, "delete-release": true}
 
-// releaseOutcome says what became of a command about a release, by the revision that it
-// was answered with.
+// releaseOutcome returns what became of a command about a release, by the revision that it was
+// answered with.
 func (s *server) releaseOutcome(ctx context.Context, r Record) (OperationState, string, error) {
 	var was Release
 	if len(r.Answer) > 0 {

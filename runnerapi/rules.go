@@ -15,7 +15,7 @@ type Rule struct {
 	Holds   func(AppSpec) bool
 }
 
-// SpecRules are all of them. The CustomResourceDefinition is made with the same.
+// SpecRules returns all of them. The CustomResourceDefinition is made with the same.
 func SpecRules() []Rule {
 	return slices.Concat(workloadRules, ingressRules, updateRules, mountRules, podRules)
 }
@@ -294,7 +294,7 @@ func every[T any](all []T, holds func(T) bool) bool {
 	return !slices.ContainsFunc(all, func(x T) bool { return !holds(x) })
 }
 
-// distinct says whether no two have the same key.
+// distinct reports whether no two have the same key.
 func distinct[T any](all []T, key func(T) string) bool {
 	seen := map[string]bool{}
 	for _, x := range all {

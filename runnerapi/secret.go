@@ -13,7 +13,7 @@ type SecretSpec struct {
 // String keeps the values out of anything that prints a SecretSpec.
 func (s SecretSpec) String() string { return "SecretSpec(values hidden)" }
 
-// GoString is String for %#v.
+// GoString is like String for %#v.
 func (s SecretSpec) GoString() string { return s.String() }
 
 // Secret is what a Runner reads: keys, sizes and a digest, no values.
@@ -22,8 +22,8 @@ type Secret struct {
 	Name      string      `json:"name"`
 	Type      string      `json:"type"`
 	Keys      []SecretKey `json:"keys" nullable:"false" doc:"The keys in alphabetical order."`
-	// Digest tells whether two Secrets hold the same without telling what: an
-	// HMAC under a key that never leaves the cluster.
+	// Digest reports whether two Secrets hold the same without telling what: an HMAC under a key
+	// that never leaves the cluster.
 	Digest    string    `json:"digest" doc:"Changes when, and only when, the content does."`
 	CreatedAt time.Time `json:"createdAt,omitzero"`
 }

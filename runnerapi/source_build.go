@@ -30,10 +30,10 @@ type SourceBuildStatus struct {
 	Failure   *BuildFailure `json:"failure,omitempty" doc:"Why there is none; without the end of the log."`
 }
 
-// Key is the build's.
+// Key returns the build's.
 func (b SourceBuildStatus) Key() Key { return Key{Namespace: b.Namespace, Name: b.Name} }
 
-// BuildKey is the build of a source that has one. Several namespaces share one for builds, so
+// BuildKey returns the build of a source that has one. Several namespaces share one for builds, so
 // the name says which source it is of.
 func (s Source) BuildKey() Key {
 	sum := sha256.Sum256([]byte(s.Namespace + "/" + s.Name))
@@ -46,7 +46,7 @@ func (s Source) BuildKey() Key {
 	return key
 }
 
-// BuildSpec is what is built of a commit.
+// BuildSpec returns what is built of a commit.
 func (s SourceSpec) BuildSpec(commit, run string) BuildSpec {
 	b := s.Build
 	credentials := b.GitCredentials

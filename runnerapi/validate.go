@@ -31,7 +31,7 @@ var (
 	dataKey    = regexp.MustCompile(keyPattern)
 )
 
-// ValidAppName says whether an App may have this name.
+// ValidAppName reports whether an App may have this name.
 func ValidAppName(name string) bool { return len(name) <= maxLabel && appName.MatchString(name) }
 
 // maxSetName is the longest name of a StatefulSet or CronJob: Kubernetes puts a
@@ -78,7 +78,7 @@ const (
 	ClaimsFixed = "the claims of a StatefulSet cannot change: delete the App, whose volumes are kept, and deploy it again, or add a volume by existingClaim"
 )
 
-// claims are the claims by name.
+// claims returns the claims by name.
 func (s AppSpec) claims() map[string]VolumeClaim {
 	out := map[string]VolumeClaim{}
 	for _, volume := range s.Volumes {

@@ -64,7 +64,7 @@ func (t *Tunnel) source(w Way) func(context.Context) (*tls.Config, error) {
 	return t.cfg.TLS
 }
 
-// DialAPI is a Tunnel's, through any of the tunnels.
+// DialAPI returns a Tunnel's, through any of the tunnels.
 func (s *Set) DialAPI(ctx context.Context) (net.Conn, error) {
 	err := errNoTunnel
 	for _, m := range s.staying() {
@@ -87,7 +87,7 @@ func (s *Set) Settle(ctx context.Context) {
 	prospect.await(ctx)
 }
 
-// staying are the tunnels that are not being left.
+// staying returns the tunnels that are not being left.
 func (s *Set) staying() (stay []*member) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +99,7 @@ func (s *Set) staying() (stay []*member) {
 	return stay
 }
 
-// settled says whether there is nothing to wait for any more. The lock is held.
+// settled reports whether there is nothing to wait for any more. The lock is held.
 func (s *Set) settled() bool {
 	for _, m := range s.members {
 		if !m.leaving && !m.status.awaited().isOver() {

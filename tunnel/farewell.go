@@ -36,8 +36,8 @@ func (t *Tunnel) farewellError(told *link.Refused) error {
 	return e
 }
 
-// isRefusal says whether err is what a control plane has answered, so that the way there
-// is open.
+// isRefusal reports whether err is what a control plane has answered, so that the way there is
+// open.
 func isRefusal(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.refused

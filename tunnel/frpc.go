@@ -132,8 +132,9 @@ func (c *commonParts) ask(stream *controlStream, l login) (*msg.LoginResp, error
 	return answer, nil
 }
 
-// agentProxy is the one proxy, by its name on the wire: frpc is told of no user to put before it. The server sets its
-// secret; encryption and compression stay off because the callback is given the connection without them.
+// agentProxy returns the one proxy, by its name on the wire: frpc is told of no user to put before
+// it. The server sets its secret; encryption and compression stay off because the callback is given
+// the connection without them.
 func agentProxy(l login) v1.ProxyConfigurer {
 	p := &v1.STCPProxyConfig{}
 	p.Name = link.ProxyName(l.agentID, l.instance)

@@ -145,7 +145,7 @@ func (s *Set) Changed() <-chan struct{} {
 	return s.next
 }
 
-// Status says how the tunnels are.
+// Status returns how the tunnels are.
 func (s *Set) Status() SetStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +170,7 @@ func (s *Set) Status() SetStatus {
 	return status
 }
 
-// Up is how many tunnels are up, and wanted how many there are to be.
+// Up returns how many tunnels are up, and wanted how many there are to be.
 func (s SetStatus) Up() (up, wanted int) {
 	for _, n := range s.Nodes {
 		if n.Phase == Connected {
@@ -183,7 +183,7 @@ func (s SetStatus) Up() (up, wanted int) {
 	return min(up, wanted), wanted
 }
 
-// Drain is a Tunnel's, of all tunnels at once. No other ones are made from then on.
+// Drain returns a Tunnel's, of all tunnels at once. No other ones are made from then on.
 func (s *Set) Drain(ctx context.Context) error {
 	s.mu.Lock()
 	s.draining = true
@@ -199,7 +199,7 @@ func (s *Set) Drain(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// find is the tunnel to an endpoint that is not being left. The lock is held.
+// find returns the tunnel to an endpoint that is not being left. The lock is held.
 func (s *Set) find(e Endpoint) *member {
 	for _, m := range s.members {
 		if m.at == e && !m.leaving {

@@ -14,9 +14,8 @@ func (c Config) CAPool() (*x509.CertPool, error) {
 	return c.addCAs(x509.NewCertPool())
 }
 
-// DownloadPool are the CAs of sites that releases are downloaded from: the system's,
-// and those that the operator named, since a mirror often has the same. Nil is the
-// system's alone.
+// DownloadPool returns the CAs of sites that releases are downloaded from: the system's, and those
+// that the operator named, since a mirror often has the same. Nil is the system's alone.
 func (c Config) DownloadPool() (*x509.CertPool, error) {
 	if c.CAFile == "" {
 		return nil, nil

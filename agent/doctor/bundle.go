@@ -71,7 +71,7 @@ func pack(w io.Writer, parts []part, secrets redactor, at time.Time) error {
 	return errors.Join(archive.Close(), packed.Close())
 }
 
-// tail is the last whole lines of a long text.
+// tail returns the last whole lines of a long text.
 func tail(text []byte) []byte {
 	if len(text) <= maxPart {
 		return text

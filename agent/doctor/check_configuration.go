@@ -21,7 +21,7 @@ func (e *exam) configuration(context.Context) []Finding {
 	return findings
 }
 
-// leaves are the single errors in a joined one.
+// leaves returns the single errors in a joined one.
 func leaves(err error) []error {
 	joined, several := err.(interface{ Unwrap() []error })
 	if !several {

@@ -46,7 +46,7 @@ type Report struct {
 	Findings []Finding `json:"findings"`
 }
 
-// Options say what to look at.
+// Options describe what to look at.
 type Options struct {
 	// Config is what was understood of the configuration, ConfigErr what was not.
 	Config    config.Config

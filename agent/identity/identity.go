@@ -59,22 +59,22 @@ func New(key *ecdsa.PrivateKey, answer controlapi.Identity, systemRoots bool) (*
 	return id, nil
 }
 
-// Key is the agent's private key, for signing with it.
+// Key returns the agent's private key, for signing with it.
 func (id *Identity) Key() crypto.Signer { return id.key }
 
-// Same says whether the other is this very certificate.
+// Same reports whether the other is this very certificate.
 func (id *Identity) Same(other *Identity) bool {
 	return other != nil && bytes.Equal(id.Certificate.Leaf.Raw, other.Certificate.Leaf.Raw)
 }
 
-// WithTunnels is the identity with other nodes to keep a tunnel to.
+// WithTunnels returns the identity with other nodes to keep a tunnel to.
 func (id *Identity) WithTunnels(nodes []controlapi.TunnelEndpoint) *Identity {
 	other := *id
 	other.Tunnels = nodes
 	return &other
 }
 
-// NotAfter is when the certificate expires.
+// NotAfter returns when the certificate expires.
 func (id *Identity) NotAfter() time.Time { return id.Certificate.Leaf.NotAfter }
 
 // RenewAt is two thirds into the certificate's life, which leaves a third for

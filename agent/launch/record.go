@@ -18,7 +18,7 @@ const maxRecord = 64 << 10
 // directory. It can be read and written by the agent's user alone.
 type Dir string
 
-// In is the Dir of a state directory.
+// In returns the Dir of a state directory.
 func In(stateDir string) Dir { return Dir(filepath.Join(stateDir, "update")) }
 
 // Staged is a release whose program is in the Dir.

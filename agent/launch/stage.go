@@ -18,7 +18,7 @@ const program = "pipeops-agent"
 // ErrTampered is that of a program that is not the one that was signed.
 var ErrTampered = errors.New("it is not what was signed")
 
-// Program is the agent's for this machine in a release.
+// Program returns the agent's for this machine in a release.
 func Program(m *release.Manifest) (release.File, bool) {
 	return m.File(release.KindAgent, runtime.GOOS, runtime.GOARCH)
 }
@@ -61,10 +61,10 @@ func same(want release.File, size int64, sum []byte) error {
 	return nil
 }
 
-// Verified is the path of a staged version's program, after its signature and digest
-// were verified once more: what was damaged or put there since it was downloaded is not
-// started. It does not keep out who can write to the directory at this very moment and
-// swaps the program between verification and start; that is the agent's user, or root.
+// Verified returns the path of a staged version's program, after its signature and digest were
+// verified once more: what was damaged or put there since it was downloaded is not started. It does
+// not keep out who can write to the directory at this very moment and swaps the program between
+// verification and start; that is the agent's user, or root.
 func (d Dir) Verified(version string, keys []release.PublicKey) (path string, err error) {
 	if !release.ValidVersion(version) {
 		return "", fmt.Errorf("%q is no release's version", version)

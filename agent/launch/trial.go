@@ -49,8 +49,8 @@ type Trial struct {
 	Stderr io.Writer
 }
 
-// Run answers nil when the program was ready in time and stayed so; else why not.
-// Either way the program has ended. The error is the context's when that ended first.
+// Run returns nil when the program was ready in time and stayed so; else why not. Either way the
+// program has ended. The error is the context's when that ended first.
 func (t Trial) Run(ctx context.Context) error {
 	messages, closeSocket, err := t.listen(ctx)
 	if err != nil {
@@ -211,7 +211,7 @@ func (p *child) end(patience time.Duration) {
 	}
 }
 
-// why says how the program ended by itself.
+// why returns how the program ended by itself.
 func (p *child) why() error {
 	how := "it ended by itself"
 	if p.err != nil {
@@ -241,7 +241,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// last is the last line.
+// last returns the last line.
 func (t *tail) last() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -70,7 +70,7 @@ func (d Download) Open(ctx context.Context, c Candidate, file release.File) (bod
 	return resp.Body, done, nil
 }
 
-// locate is the URL of a release's file.
+// locate returns the URL of a release's file.
 func (d Download) locate(c Candidate, name string) (string, error) {
 	base := c.Offer.URL
 	if d.Mirror != "" {

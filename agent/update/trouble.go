@@ -22,8 +22,8 @@ const (
 	maxAnswer  = 64 << 10
 )
 
-// trouble says why the pods of the newest spec are not ready: a pod that runs says it
-// itself, of one that does not the signals of Kubernetes tell.
+// trouble returns why the pods of the newest spec are not ready: a pod that runs says it itself, of
+// one that does not the signals of Kubernetes tell.
 func (p Pods) trouble(ctx context.Context, own kube.Own) string {
 	pods, err := p.Cluster.PodsOf(ctx, own, own.Image)
 	if err != nil {

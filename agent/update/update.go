@@ -82,7 +82,7 @@ type Config struct {
 	Rules  Rules
 	Target Target
 	Now    func() time.Time
-	// Leads says whether this replica is to begin anything. All watch.
+	// Leads reports whether this replica is to begin anything. All watch.
 	Leads func() bool
 	// Changed is called when there is news for the control plane.
 	Changed func()
@@ -105,7 +105,7 @@ type Updater struct {
 	retryAt            time.Time
 }
 
-// New makes an Updater.
+// New returns an Updater.
 func New(cfg Config) *Updater {
 	return &Updater{cfg: cfg, news: make(chan struct{}, 1), status: controlapi.Update{State: controlapi.UpdateIdle}}
 }
@@ -160,7 +160,7 @@ func (u *Updater) Run(ctx context.Context) error {
 	}
 }
 
-// step does what is to be done now and answers when to look again.
+// step does what is to be done now and returns when to look again.
 func (u *Updater) step(ctx context.Context) (time.Duration, error) {
 	last, err := u.cfg.Target.Recall(ctx)
 	if err != nil {
@@ -233,7 +233,7 @@ func (u *Updater) consider(ctx context.Context, offer *controlapi.Offer, last Re
 	}))
 }
 
-// still says whether what was judged some minutes ago holds.
+// still reports whether what was judged some minutes ago holds.
 func (u *Updater) still(offer *controlapi.Offer) error {
 	if now, _ := u.current(); now == nil || now.ID != offer.ID || !u.cfg.Leads() || !u.cfg.Rules.Windows.Contains(u.cfg.Now()) {
 		return errOver
@@ -283,7 +283,7 @@ func (u *Updater) failed(offer string, err error) error {
 	return nil
 }
 
-// postponed says how long the try of an offer is to wait after one that could not begin.
+// postponed returns how long the try of an offer is to wait after one that could not begin.
 func (u *Updater) postponed(offer string, now time.Time) (time.Duration, string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -304,7 +304,7 @@ func (u *Updater) nextLook(offer string, now time.Time) time.Duration {
 	return lookEvery
 }
 
-// current is what is offered, and whether the control plane has said so yet.
+// current returns what is offered, and whether the control plane has said so yet.
 func (u *Updater) current() (offer *controlapi.Offer, heard bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

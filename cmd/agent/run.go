@@ -72,7 +72,7 @@ func relaunch(ctx context.Context, ended error, again func() error) error {
 	return again()
 }
 
-// kubernetesConfig is the pod's service account, or a kubeconfig file.
+// kubernetesConfig returns the pod's service account, or a kubeconfig file.
 func kubernetesConfig(path string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = path

@@ -113,7 +113,7 @@ func fromEnvironment(cmd *cobra.Command) error {
 
 const notFromEnvironment = "not-from-environment"
 
-// data is what the flags name.
+// data returns what the flags name.
 func (a *app) data() (controlplane.Data, error) {
 	database, err := a.database.read()
 	if err != nil {
@@ -191,7 +191,7 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// group is a command that only holds others.
+// group returns a command that only holds others.
 func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: func(cmd *cobra.Command, args []string) error {
 		return usageError{cli.NoSubcommand(cmd, args)}

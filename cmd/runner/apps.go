@@ -75,7 +75,7 @@ func (a *app) printApp(app runnerapi.App, out *cli.Output) error {
 	})
 }
 
-// conditionText is what does not hold of an App, and the fix.
+// conditionText returns what does not hold of an App, and the fix.
 func conditionText(c runnerapi.Condition) string {
 	text := c.Message
 	if c.Type == runnerapi.ConditionIngressReady {

@@ -162,7 +162,7 @@ func (l *leavings) tell(a *app) int {
 
 var errNothing = errors.New("nothing came")
 
-// counted says whether anything was read at all.
+// counted reports whether anything was read at all.
 type counted struct {
 	io.Reader
 	any bool

@@ -107,7 +107,7 @@ func (c *kubeconfigCommand) warn(ctx context.Context, l *login, agent announce.A
 	}
 }
 
-// entry is the way to one agent. Of its endpoints a kubeconfig has room for one.
+// entry returns the way to one agent. Of its endpoints a kubeconfig has room for one.
 func (c *kubeconfigCommand) entry(l *login, agent announce.Agent) (kubeEntry, error) {
 	path, err := c.credentialsFile()
 	if err != nil {

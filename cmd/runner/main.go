@@ -20,7 +20,7 @@ var (
 
 func main() { os.Exit(Main()) }
 
-// Main is main for tests too.
+// Main is like main for tests too.
 func Main() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

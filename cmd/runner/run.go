@@ -57,7 +57,7 @@ func (f *runFlags) read(spec any) error {
 	return nil
 }
 
-// runName is the run's: the flag's, the file's, or one that no other has.
+// runName returns the run's: the flag's, the file's, or one that no other has.
 func (f *runFlags) runName(inFile string) string {
 	if f.key == "" {
 		f.key = uuid.NewString()
@@ -96,8 +96,8 @@ type runKind[T any] struct {
 	undiagnosed func(T) T
 }
 
-// conclude waits, where it was asked to, until a run has ended, prints it, and
-// answers an error unless it succeeded.
+// conclude waits, where it was asked to, until a run has ended, prints it, and returns an error
+// unless it succeeded.
 func (k runKind[T]) conclude(ctx context.Context, a *app, t *target, run T, f *waiting, out *cli.Output) error {
 	s := k.of(run)
 	if !f.wanted() {

@@ -109,7 +109,7 @@ func (c *timelineCommand) run(ctx context.Context, nameOrID string) error {
 	})
 }
 
-// last are the newest events that there are of what is asked for, oldest first.
+// last returns the newest events that there are of what is asked for, oldest first.
 func last(ctx context.Context, client *announce.SnapshotClient, agentID string, q announce.TimelineQuery) (events []announce.Event, err error) {
 	for left := q.Limit; ; {
 		q.Limit = left
@@ -207,7 +207,7 @@ func lineOf(e announce.Event) eventLine {
 	return l
 }
 
-// words are one line about an event.
+// words returns one line about an event.
 func (l *eventLine) words() string {
 	switch {
 	case l.App != nil:

@@ -12,10 +12,10 @@ import (
 // forever is the end of what has no end (RFC 5280, section 4.1.2.5).
 var forever = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 
-// Of is the trust anchor in a CA's certificate: its name and its key (RFC 5280,
-// section 6.1.1 d). How long the CA was to last and how many others might follow
-// it is not part of that. So an agent that was away while its CA ended still
-// follows the chain from the new CA, which the old one has signed, back to it.
+// Of returns the trust anchor in a CA's certificate: its name and its key (RFC 5280, section 6.1.1
+// d). How long the CA was to last and how many others might follow it is not part of that. So an
+// agent that was away while its CA ended still follows the chain from the new CA, which the old one
+// has signed, back to it.
 func Of(ca *x509.Certificate) *x509.Certificate {
 	anchor := *ca
 	anchor.NotBefore, anchor.NotAfter = time.Time{}, forever
@@ -23,7 +23,7 @@ func Of(ca *x509.Certificate) *x509.Certificate {
 	return &anchor
 }
 
-// Append adds the CAs in a PEM text to a pool and says whether there was any. As
+// Append adds the CAs in a PEM text to a pool and reports whether there was any. As
 // x509.CertPool.AppendCertsFromPEM does, it passes over what is no certificate.
 func Append(pool *x509.CertPool, text []byte) bool {
 	found := false
@@ -34,7 +34,7 @@ func Append(pool *x509.CertPool, text []byte) bool {
 	return found
 }
 
-// Parse answers the certificates in a PEM text.
+// Parse returns the certificates in a PEM text.
 func Parse(text []byte) []*x509.Certificate {
 	var certs []*x509.Certificate
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {

@@ -46,7 +46,7 @@ type look struct {
 	generation int64
 }
 
-// due says whether it is time to look, and notes that it is done now.
+// due reports whether it is time to look, and notes that it is done now.
 func (l *lookedAt) due(name types.NamespacedName, generation int64, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,10 +142,9 @@ type reference struct {
 	name string
 }
 
-// uses are the objects whose change restarts the App, in a fixed order. They
-// are read off the pods that the App becomes, so no part of its spec can be
-// forgotten here. Secrets to pull images with are not among them: a pod that
-// runs has its image.
+// uses returns the objects whose change restarts the App, in a fixed order. They are read off the
+// pods that the App becomes, so no part of its spec can be forgotten here. Secrets to pull images
+// with are not among them: a pod that runs has its image.
 func uses(a *App) []reference {
 	if len(a.Spec.RestartOn) == 0 {
 		return nil

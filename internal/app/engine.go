@@ -65,7 +65,7 @@ type Config struct {
 	Sizing Sizing
 }
 
-// StabilizationFor is the default with another time for pods without probes.
+// StabilizationFor returns the default with another time for pods without probes.
 func StabilizationFor(unprobed time.Duration) diagnose.Stabilization {
 	return diagnose.WithUnprobed(unprobed)
 }
@@ -149,7 +149,7 @@ func New(cfg Config) (*Engine, error) {
 	return e, e.wire()
 }
 
-// scope is where Apps may be.
+// scope returns where Apps may be.
 func (e *Engine) scope() managed.Scope {
 	return managed.Scope{Agent: e.cfg.Namespace, Only: e.cfg.Namespaces}
 }
@@ -248,7 +248,7 @@ func onChange(notify func(client.Object)) cache.ResourceEventHandler {
 	}
 }
 
-// Ready says whether the Engine has seen the cluster and takes commands.
+// Ready reports whether the Engine has seen the cluster and takes commands.
 func (e *Engine) Ready() bool { return e.ready.Load() }
 
 func notReady() error {

@@ -49,8 +49,7 @@ func figuresOf(w client.Object) figures {
 	return figures{}
 }
 
-// complete says whether every pod is of the newest spec and available, and none
-// other is left.
+// complete reports whether every pod is of the newest spec and available, and none other is left.
 func (f figures) complete() bool {
 	return f.seen && f.replicas == f.desired && f.updated == f.desired && f.ready == f.desired &&
 		f.available == f.desired && f.misplaced == 0

@@ -84,7 +84,7 @@ func insideProblem(err error, pod string) error {
 		"pod %s: %s", pod, shortly(err))
 }
 
-// shortly is the first line of an error, of a length to be shown.
+// shortly returns the first line of an error, of a length to be shown.
 func shortly(err error) string {
 	text, _, _ := strings.Cut(err.Error(), "\n")
 	if len(text) > 512 {
@@ -93,7 +93,7 @@ func shortly(err error) string {
 	return text
 }
 
-// podInside is the pod whose container is meant: the one of that name, or the newest that is
+// podInside returns the pod whose container is meant: the one of that name, or the newest that is
 // ready, or that at least runs.
 func (e *Engine) podInside(ctx context.Context, key runnerapi.Key, name, container string) (*corev1.Pod, error) {
 	if err := e.admit(ctx, key.Namespace); err != nil {
@@ -125,7 +125,7 @@ func (e *Engine) podInside(ctx context.Context, key runnerapi.Key, name, contain
 	return running(pods, key, container)
 }
 
-// running is the first pod in which the container runs.
+// running returns the first pod in which the container runs.
 func running(pods []*corev1.Pod, key runnerapi.Key, container string) (*corev1.Pod, error) {
 	known := len(pods) == 0
 	for _, pod := range pods {

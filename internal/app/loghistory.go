@@ -37,8 +37,8 @@ func (r *logReader) history(ctx context.Context, pods []*corev1.Pod) error {
 	return nil
 }
 
-// gone says whether a log is not there (any more): the pod was deleted, or its
-// container has not started after all.
+// gone reports whether a log is not there (any more): the pod was deleted, or its container has not
+// started after all.
 func gone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsBadRequest(err) }
 
 // merge is a heap of streams by the time of their next line.

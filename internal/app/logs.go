@@ -95,7 +95,7 @@ func (p position) after(at time.Time) position {
 	return position{at: at, times: 1}
 }
 
-// pods are the App's pods that have a container to read, newest first.
+// pods returns the App's pods that have a container to read, newest first.
 func (r *logReader) pods(ctx context.Context) ([]*corev1.Pod, error) {
 	all, err := r.e.podsOf(ctx, r.app)
 	if err != nil {
@@ -128,7 +128,7 @@ func (r *logReader) hasContainer(pod *corev1.Pod) bool {
 	return false
 }
 
-// readable says whether the container has a run whose log there is.
+// readable reports whether the container has a run whose log there is.
 func (r *logReader) readable(pod *corev1.Pod) bool {
 	c := r.status(pod)
 	if c == nil {

@@ -245,8 +245,8 @@ type namedHistory struct {
 	history history
 }
 
-// histories are an App's, by the containers' names. They are copies of nothing
-// but days, which are read under the lock.
+// histories returns an App's, by the containers' names. They are copies of nothing but days, which
+// are read under the lock.
 func (s *sizer) histories(a *App) []namedHistory {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// stopped says whether the newest spec and restart are kept from being rolled out.
+// stopped reports whether the newest spec and restart are kept from being rolled out.
 func (a *App) stopped() bool {
 	s := a.Status.Stopped
 	return s != nil && s.Generation == a.Generation && s.Restart == a.restart()

@@ -50,7 +50,7 @@ func (t *troubles) note(name types.NamespacedName, err error, now time.Time) *ru
 	return known.diagnosis
 }
 
-// clear forgets the errors of an App, and says whether one was told of.
+// clear forgets the errors of an App, and reports whether one was told of.
 func (t *troubles) clear(name types.NamespacedName) (told bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -66,7 +66,7 @@ func (t *troubles) diagnosis(name types.NamespacedName) *runnerapi.Diagnosis {
 	return t.of[name].diagnosis
 }
 
-// lasting is the diagnosis of an error that should have passed by itself.
+// lasting returns the diagnosis of an error that should have passed by itself.
 func lasting(err error, since time.Time) *runnerapi.Diagnosis {
 	d := &runnerapi.Diagnosis{
 		Cause: runnerapi.CauseUnknown, Object: objectOf(err),

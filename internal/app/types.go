@@ -139,8 +139,8 @@ func AddToScheme(s *runtime.Scheme) error {
 	return nil
 }
 
-// Wire is the App as a Runner sees it. A status that does not speak of the
-// newest spec or restart yet is not passed off as one that does.
+// Wire returns the App as a Runner sees it. A status that does not speak of the newest spec or
+// restart yet is not passed off as one that does.
 func (a *App) Wire() runnerapi.App {
 	w := runnerapi.App{
 		Namespace: a.Namespace, Name: a.Name, Generation: a.Generation,
@@ -159,7 +159,7 @@ func (a *App) Wire() runnerapi.App {
 	return w
 }
 
-// observed says whether the status speaks of the newest spec and restart.
+// observed reports whether the status speaks of the newest spec and restart.
 func (a *App) observed() bool {
 	return a.Status.ObservedGeneration >= a.Generation && a.Status.ObservedRestart == a.restart() &&
 		a.DeletionTimestamp.IsZero()

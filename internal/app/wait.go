@@ -9,8 +9,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// Wait blocks until the App of at least this generation is settled or ctx
-// ends, and answers the newest state either way. It wakes at changes only.
+// Wait blocks until the App of at least this generation is settled or ctx ends, and returns the
+// newest state either way. It wakes at changes only.
 func (e *Engine) Wait(ctx context.Context, key runnerapi.Key, generation int64) (runnerapi.App, error) {
 	if err := e.admitWait(ctx, key.Namespace); err != nil {
 		return runnerapi.App{}, err

@@ -77,7 +77,7 @@ func strict(doc []byte, into any) error {
 	return errors.Join(append(unknown, wrongType(err))...)
 }
 
-// wrongType says which field is of another type than it has to be, without Go's names.
+// wrongType returns which field is of another type than it has to be, without Go's names.
 func wrongType(err error) error {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) {

@@ -48,7 +48,7 @@ type batch struct {
 	head  runnerapi.AuditHead
 }
 
-// link chains records to the log's end and answers the batch and its text.
+// link chains records to the log's end and returns the batch and its text.
 func link(head runnerapi.AuditHead, records []runnerapi.AuditRecord) (batch, []byte, error) {
 	var b batch
 	var text bytes.Buffer
@@ -108,7 +108,7 @@ func decode(text []byte) (batch, error) {
 	return b, nil
 }
 
-// records are a batch's, with their hashes.
+// records returns a batch's, with their hashes.
 func (b batch) records() []runnerapi.AuditRecord {
 	out := make([]runnerapi.AuditRecord, 0, len(b.lines))
 	for _, line := range b.lines {

@@ -15,10 +15,9 @@ type Report struct {
 	Problems []string            `json:"problems"`
 }
 
-// Verify finds records that were removed, changed or put elsewhere. Of records
-// at the log's end, and of a log that was made anew as a whole, it knows by a
-// head that was noted before, as the control plane does; the zero head is for
-// none.
+// Verify finds records that were removed, changed or put elsewhere. Of records at the log's end,
+// and of a log that was made again as a whole, it knows by a head that was noted before, as the
+// control plane does; the zero head is for none.
 func Verify(ctx context.Context, s Store, noted runnerapi.AuditHead) (Report, error) {
 	r := Report{Problems: []string{}}
 	all, err := s.List(ctx)

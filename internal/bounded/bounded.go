@@ -24,7 +24,7 @@ type Limits struct {
 // Text is what a file or a body may be: an App, values, settings.
 var Text = Limits{Bytes: 1 << 20, Values: 100_000, Aliases: 10_000, Expanded: 2 << 20, Depth: 100}
 
-// Of is Text for texts of up to so many bytes.
+// Of is like Text for texts of up to so many bytes.
 func Of(bytes int) Limits {
 	l := Text
 	l.Bytes, l.Expanded = bytes, max(l.Expanded, 2*bytes)

@@ -49,7 +49,7 @@ func (b *Budget) Document(part Part) (*Document, error) {
 	return &Document{Root: root, part: part}, nil
 }
 
-// JSON is the document as Kubernetes reads YAML, which is YAML 1.1.
+// JSON returns the document as Kubernetes reads YAML, which is YAML 1.1.
 func (d *Document) JSON() ([]byte, error) {
 	raw, err := yaml.YAMLToJSONStrict(d.part.Text)
 	if err != nil { // it quotes what it reads, which may be secret
@@ -90,7 +90,7 @@ var (
 	quotedText = regexp.MustCompile("`[^`]*`|\"[^\"]*\"|'[^']{2,}'")
 )
 
-// syntax says what a parser says, without what it quotes.
+// syntax returns what a parser says, without what it quotes.
 func (p Part) syntax(err error) error {
 	text, line := err.Error(), 1
 	if m := yamlLine.FindStringSubmatch(text); m != nil {
@@ -167,7 +167,7 @@ func (l Limits) PlainAliases(text []byte) error {
 	}
 }
 
-// decode is the parser's; a panic in it on a stranger's text must not end the process.
+// decode returns the parser's; a panic in it on a stranger's text must not end the process.
 func decode(d *yamlnode.Decoder, into *Node) (err error) {
 	defer func() {
 		if recover() != nil {

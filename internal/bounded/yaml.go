@@ -45,7 +45,7 @@ func (l Limits) YAML(text []byte, into any) error {
 	return Strict(doc, into)
 }
 
-// LooseYAML is YAML for documents with more fields than are asked for.
+// LooseYAML is like YAML for documents with more fields than are asked for.
 func (l Limits) LooseYAML(text []byte, into any) error {
 	doc, err := l.FromYAML(text)
 	if err != nil {
@@ -89,8 +89,8 @@ func Values(text []byte) int {
 	return n
 }
 
-// aliases is how many aliases a text seems to have: what may stand before an alias, a star, and
-// what a name begins with. It bounds what a parser makes of them; Budget counts the real ones.
+// aliases returns how many aliases a text seems to have: what may stand before an alias, a star,
+// and what a name begins with. It bounds what a parser makes of them; Budget counts the real ones.
 func aliases(text []byte) (n int) {
 	for at := 0; ; at++ {
 		next := bytes.IndexByte(text[at:], '*')

@@ -13,7 +13,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// App is what the spec of an App, a Job or a Pipeline brings. Fields are those of the spec.
+// App returns what the spec of an App, a Job or a Pipeline brings. Fields are those of the spec.
 func App(s runnerapi.AppSpec) runnerapi.ObjectIntent {
 	in := runnerapi.ObjectIntent{}
 	in.Counts = counts(s)

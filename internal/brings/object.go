@@ -33,7 +33,7 @@ var pods = map[string][]string{
 // RunsPods reports whether a kind is one of Kubernetes' own that run pods.
 func RunsPods(kind string) bool { return pods[kind] != nil }
 
-// Object is what an object of any kind brings. Fields are those of the object. What runs pods
+// Object returns what an object of any kind brings. Fields are those of the object. What runs pods
 // and cannot be read is an error: it is not waved through.
 func Object(u *unstructured.Unstructured) (runnerapi.ObjectIntent, error) {
 	kind := bounds.Kind(u.GroupVersionKind())
@@ -61,7 +61,7 @@ func Object(u *unstructured.Unstructured) (runnerapi.ObjectIntent, error) {
 	return w.in, w.err
 }
 
-// ofApp is the App's own, with the object's fields.
+// ofApp returns the App's own, with the object's fields.
 func ofApp(u *unstructured.Unstructured) (runnerapi.ObjectIntent, error) {
 	var app struct {
 		Spec runnerapi.AppSpec `json:"spec"`

@@ -42,7 +42,7 @@ func (o *Output) Set(s string) error {
 // Type is shown in the help.
 func (o *Output) Type() string { return "format" }
 
-// Table says whether the answer is for a person.
+// Table reports whether the answer is for a person.
 func (o *Output) Table() bool { return o.Format == Formats[0] }
 
 // Write prints v, or what table prints in columns.

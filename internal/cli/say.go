@@ -22,7 +22,7 @@ func Say(w io.Writer, format string, args ...any) {
 	_ = Print(w, fmt.Sprintf(format, args...))
 }
 
-// Print is Say for a whole text, and with the writer's error.
+// Print is like Say for a whole text, and with the writer's error.
 func Print(w io.Writer, text string) error {
 	_, err := io.WriteString(w, printable.Lines(text)+"\n")
 	return err

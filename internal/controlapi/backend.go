@@ -8,8 +8,8 @@ import "context"
 type Backend interface {
 	// Register checks the enrolment token and issues an identity.
 	Register(ctx context.Context, token string, req RegisterRequest) (Identity, error)
-	// CheckToken says whether Register would take the enrolment token, and what it
-	// is still good for. It changes nothing.
+	// CheckToken reports whether Register would take the enrolment token, and what it is still good
+	// for. It changes nothing.
 	CheckToken(ctx context.Context, token string, check TokenCheck) (TokenState, error)
 	// Renew issues a new certificate. agentID is the one proven by TLS, or empty
 	// when the caller has to prove itself by req.OldCertificate and req.Proof.

@@ -12,7 +12,7 @@ type CAs struct {
 	Former string `json:"formerCas,omitempty" doc:"PEM: CAs that were trusted before. An enrolment token may name one of them still."`
 }
 
-// BundleHash is how both sides name a bundle: the SHA-256 of its text.
+// BundleHash returns how both sides name a bundle: the SHA-256 of its text.
 func BundleHash(bundle string) string {
 	sum := sha256.Sum256([]byte(bundle))
 	return hex.EncodeToString(sum[:])

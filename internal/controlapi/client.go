@@ -147,14 +147,14 @@ func (c *Client) Heartbeat(ctx context.Context, beat Heartbeat) (HeartbeatAnswer
 	return answer, c.post(ctx, c.named, pathHeartbeat, nil, beat, &answer)
 }
 
-// Audit hands over records of the audit log and answers the last one that the
-// control plane has by then.
+// Audit hands over records of the audit log and returns the last one that the control plane has by
+// then.
 func (c *Client) Audit(ctx context.Context, req AuditRequest) (AuditAnswer, error) {
 	var answer AuditAnswer
 	return answer, c.post(ctx, c.named, pathAudit, nil, req, &answer)
 }
 
-// Events hands events over. Once it answers nil they will not be lost.
+// Events hands events over. Once it returns nil they will not be lost.
 func (c *Client) Events(ctx context.Context, r EventsRequest) error {
 	return c.post(ctx, c.named, pathEvents, nil, r, nil)
 }

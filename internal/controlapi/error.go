@@ -71,8 +71,8 @@ func Errorf(code Code, fix, format string, args ...any) *Error {
 	return problem.Errorf(code, fix, format, args...)
 }
 
-// ClockSkew refuses a request whose sender's clock is too far from the
-// receiver's. It answers nil when the clocks agree well enough.
+// ClockSkew refuses a request whose sender's clock is too far from the receiver's. It returns nil
+// when the clocks agree well enough.
 func ClockSkew(agent, controlPlane time.Time) *Error {
 	skew := agent.Sub(controlPlane)
 	if skew.Abs() <= MaxClockSkew {

@@ -39,7 +39,7 @@ type Token struct {
 	secret      string
 }
 
-// NewToken makes a token with a new secret.
+// NewToken returns a token with a new secret.
 func NewToken(fingerprint string) (Token, error) {
 	id, secret := make([]byte, 10), make([]byte, 32)
 	if _, err := rand.Read(id); err != nil {
@@ -70,7 +70,7 @@ func ParseToken(text string) (Token, error) {
 	return Token{ID: id, secret: secret, Fingerprint: fingerprint}, nil
 }
 
-// Reveal is the whole token, secret included: for its owner's eyes.
+// Reveal returns the whole token, secret included: for its owner's eyes.
 func (t Token) Reveal() string {
 	if t.Fingerprint == "" {
 		return t.Credential()
@@ -78,11 +78,11 @@ func (t Token) Reveal() string {
 	return t.Credential() + "." + t.Fingerprint
 }
 
-// Credential is what goes over the wire: the control plane knows its own CA.
+// Credential returns what goes over the wire: the control plane knows its own CA.
 func (t Token) Credential() string { return tokenPrefix + t.ID + "_" + t.secret }
 
-// Hash is what the control plane keeps instead of the secret. A plain SHA-256 is
-// enough for 256 random bits.
+// Hash returns what the control plane keeps instead of the secret. A plain SHA-256 is enough for
+// 256 random bits.
 func (t Token) Hash() []byte {
 	sum := sha256.Sum256([]byte(t.secret))
 	return sum[:]
@@ -94,8 +94,8 @@ func (t Token) String() string { return tokenPrefix + t.ID + "_***" }
 // GoString masks the secret for %#v as well.
 func (t Token) GoString() string { return t.String() }
 
-// Fingerprint is how a token names a CA: by its public key, so that the CA may
-// renew its own certificate.
+// Fingerprint returns how a token names a CA: by its public key, so that the CA may renew its own
+// certificate.
 func Fingerprint(ca *x509.Certificate) string {
 	sum := sha256.Sum256(ca.RawSubjectPublicKeyInfo)
 	return hex.EncodeToString(sum[:])

@@ -56,7 +56,7 @@ func (c *ControlPlane) handler(sockets *server.Websockets) http.Handler {
 	return c.instruments.measured(&c.cfg, wayTLS, problem.WithRequestID(c.calls.wrap(plainPaths(mux))))
 }
 
-// snapshot is what a Runner starts from.
+// snapshot returns what a Runner starts from.
 func (c *ControlPlane) snapshot(ctx context.Context, runner string) ([]announce.Agent, error) {
 	stored, err := c.store.Agents(ctx)
 	if err != nil {
@@ -121,8 +121,8 @@ func inTurn(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	return nil, hello.Conn.SetDeadline(time.Now().Add(handshakeTimeout))
 }
 
-// apiHTTP2 is what one connection may take: agents have a few calls under way at a time,
-// with bodies of at most controlapi's limit.
+// apiHTTP2 returns what one connection may take: agents have a few calls under way at a time, with
+// bodies of at most controlapi's limit.
 func apiHTTP2() *http.HTTP2Config {
 	return &http.HTTP2Config{
 		MaxConcurrentStreams:          32,

@@ -82,7 +82,7 @@ func (c *census) due(ctx context.Context) (map[string]announce.State, error) {
 	return due, nil
 }
 
-// until is how long an agent may be without a tunnel.
+// until returns how long an agent may be without a tunnel.
 func (c *census) until(m store.Misplaced, now time.Time) time.Time {
 	if until, known := c.missing[m.AgentID]; known {
 		return until

@@ -125,8 +125,8 @@ func (c *clones) write(ctx context.Context, agentID string, clone announce.Clone
 	return err
 }
 
-// withClone puts a clone into the list, and says whether it is a new one. Those that
-// were not seen for long leave, and the one that was seen first when there are many.
+// withClone puts a clone into the list, and reports whether it is a new one. Those that were not
+// seen for long leave, and the one that was seen first when there are many.
 func withClone(list []announce.Clone, clone announce.Clone, now time.Time) (all []announce.Clone, isNew bool) {
 	clone.FirstSeen, clone.LastSeen = now, now
 	all = slices.DeleteFunc(slices.Clone(list), func(c announce.Clone) bool { return now.Sub(c.LastSeen) > cloneLife })

@@ -211,7 +211,7 @@ func reachable(addr net.Addr) string {
 	return net.JoinHostPort(host, port)
 }
 
-// serverNames are the names that our own certificate is for.
+// serverNames returns the names that our own certificate is for.
 func (c *Config) serverNames() []string {
 	names := []string{"localhost", "127.0.0.1", "::1", hostOf(c.AdvertiseTunnel), hostOf(c.AdvertiseEdge)}
 	if u, err := url.Parse(c.AdvertiseAPI); err == nil {

@@ -24,8 +24,8 @@ type Data struct {
 	CAKey ca.Key
 }
 
-// Shared says whether all there is to know is in the database, so that several control
-// planes may serve it.
+// Shared reports whether all there is to know is in the database, so that several control planes
+// may serve it.
 func (d Data) Shared() bool { return d.Database.Given() && d.CAKey.Given() }
 
 // The files in the data directory.
@@ -38,10 +38,10 @@ const (
 	fileElsewhere = "database"
 )
 
-// Made says whether a control plane has a directory for its data.
+// Made reports whether a control plane has a directory for its data.
 func (d Data) Made() bool { return d.has(fileDatabase) || d.has(fileElsewhere) }
 
-// Elsewhere says whether its database is not in the directory.
+// Elsewhere reports whether its database is not in the directory.
 func (d Data) Elsewhere() bool { return d.has(fileElsewhere) }
 
 func (d Data) has(file string) bool {

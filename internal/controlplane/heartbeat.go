@@ -13,10 +13,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// takeBeat is a heartbeat but for the CA. It writes nothing unless something
-// changed that a Runner goes by: that the agent lives is written in batches. Any
-// replica says that it lives; what the agent is, only the one that leads, or two
-// versions side by side would be news at each heartbeat.
+// takeBeat returns a heartbeat but for the CA. It writes nothing unless something changed that a
+// Runner goes by: that the agent lives is written in batches. Any replica says that it lives; what
+// the agent is, only the one that leads, or two versions side by side would be news at each
+// heartbeat.
 func (r *registry) takeBeat(ctx context.Context, agentID string, beat controlapi.Heartbeat) (controlapi.HeartbeatAnswer, error) {
 	answer, err := r.hear(ctx, agentID, beat)
 	if err != nil {
@@ -51,7 +51,7 @@ func (r *registry) hear(ctx context.Context, agentID string, beat controlapi.Hea
 	return r.beatAnswer(ctx, agent, beat.Update, now)
 }
 
-// caller is the agent that calls, as it was read to see whether it may.
+// caller returns the agent that calls, as it was read to see whether it may.
 func (r *registry) caller(ctx context.Context, agentID string) (store.Agent, error) {
 	if c := callOf(ctx); c != nil && c.agent.ID == agentID {
 		return c.agent, nil
@@ -79,7 +79,7 @@ func (r *registry) beatAnswer(ctx context.Context, agent store.Agent, update *co
 	return answer, err
 }
 
-// saidBy is the agent with what a heartbeat says of it.
+// saidBy returns the agent with what a heartbeat says of it.
 func saidBy(a store.Agent, beat controlapi.Heartbeat) store.Agent {
 	a.AgentVersion, a.RunnerAPIVersion = beat.AgentVersion, beat.RunnerAPIVersion
 	a.KubernetesVersion, a.Distribution, a.Provider = beat.KubernetesVersion, beat.Distribution, beat.Provider
@@ -115,8 +115,8 @@ func capacityOf(c controlapi.Capacity) announce.Capacity {
 	}
 }
 
-// sameForRunners says whether nothing changed that a Runner chooses agents by.
-// What is in use changes all the time and is left to the snapshot.
+// sameForRunners reports whether nothing changed that a Runner chooses agents by. What is in use
+// changes all the time and is left to the snapshot.
 func sameForRunners(a, b store.Agent) bool {
 	return a.Name == b.Name && maps.Equal(a.Labels, b.Labels) && a.EdgeAddress == b.EdgeAddress &&
 		a.AgentVersion == b.AgentVersion && a.RunnerAPIVersion == b.RunnerAPIVersion &&

@@ -39,7 +39,7 @@ func (l *leader) set(term context.Context, leads bool) {
 	l.changed = make(chan struct{})
 }
 
-// leads says whether this control plane leads at the moment.
+// leads reports whether this control plane leads at the moment.
 func (l *leader) leads() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

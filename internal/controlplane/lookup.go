@@ -96,7 +96,7 @@ func similar(asked string, agents []announce.Agent) []string {
 	return names
 }
 
-// distance is how many letters must change to make a into b (Levenshtein).
+// distance returns how many letters must change to make a into b (Levenshtein).
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

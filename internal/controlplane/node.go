@@ -47,7 +47,7 @@ func newNode(s *store.Store, self store.Node, cfg *Config) *node {
 	return n
 }
 
-// nodes are the control planes that live.
+// nodes returns the control planes that live.
 func (n *node) nodes() []store.Node { return *n.live.Load() }
 
 // tunnelUp is for server.Config.OnUp.
@@ -143,7 +143,7 @@ func (n *node) renew(ctx context.Context) error {
 	return n.look(ctx)
 }
 
-// write says which tunnels have come and gone.
+// write returns which tunnels have come and gone.
 func (n *node) write(ctx context.Context) error {
 	n.mu.Lock()
 	said := n.unsaid

@@ -23,7 +23,7 @@ const (
 	shortenEvery = 10 * time.Second
 )
 
-// OutboxStats say how announcing stands.
+// OutboxStats describe how announcing stands.
 type OutboxStats struct {
 	store.OutboxState
 	// Dropped is how many announcements were dropped since the start because a later

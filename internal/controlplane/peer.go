@@ -17,10 +17,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/tunnel/server"
 )
 
-// peers says who is at the other end of a connection, from its certificate. The
-// HTTPS API asks for certificates without verifying them in TLS, so that an
-// expired or foreign one is answered in words; here is the one place where they
-// are verified.
+// peers describes who is at the other end of a connection, from its certificate. The HTTPS API asks
+// for certificates without verifying them in TLS, so that an expired or foreign one is answered in
+// words; here is the one place where they are verified.
 type peers struct {
 	store       *store.Store
 	ca          *ca.CA
@@ -37,7 +36,7 @@ const (
 // fixRegister is for an agent whose certificate is worth nothing any more.
 const fixRegister = "register again with a new token from `pipeops-controlplane token create`"
 
-// verify checks a certificate and answers the name in it.
+// verify checks a certificate and returns the name in it.
 func (p *peers) verify(cert *x509.Certificate, role string) (string, *problem.Error) {
 	now, cert := p.now(), runnerapi.Understood(cert) // what a Runner is granted is in the store as well
 	if err := p.ca.Verify(cert, now); err != nil {
@@ -63,7 +62,7 @@ func (p *peers) name(cert *x509.Certificate, role string) (string, *problem.Erro
 	return "", controlapi.Errorf(controlapi.CodeCertificateUnknown, "use the certificate that was issued for this", "the client certificate is no %s's of %s", role, p.trustDomain)
 }
 
-// agent is which agent a certificate proves, if that may still come.
+// agent returns which agent a certificate proves, if that may still come.
 func (p *peers) agent(ctx context.Context, cert *x509.Certificate) (store.Agent, error) {
 	id, bad := p.verify(cert, roleAgent)
 	if bad != nil {
@@ -241,7 +240,7 @@ func provenKeyOf(ctx context.Context) string {
 	return ""
 }
 
-// presentedOf is the certificate that a call came with; nil for none.
+// presentedOf returns the certificate that a call came with; nil for none.
 func presentedOf(ctx context.Context) *x509.Certificate {
 	if c := callOf(ctx); c != nil {
 		return c.cert

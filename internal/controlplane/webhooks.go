@@ -23,7 +23,7 @@ const (
 	typeTest = "webhook.test"
 )
 
-// WebhookOptions say what a webhook is to be.
+// WebhookOptions describe what a webhook is to be.
 type WebhookOptions struct {
 	Name, URL string
 	// Types are those of the events; none means all.

@@ -106,8 +106,8 @@ func (g Gatherer) cron(ctx context.Context, ev *diagnose.Evidence) error {
 	return err
 }
 
-// currentPods are the pods of the newest spec, as each kind of workload tells
-// them from older ones; and what else it says goes into the evidence.
+// currentPods returns the pods of the newest spec, as each kind of workload tells them from older
+// ones; and what else it says goes into the evidence.
 func (g Gatherer) currentPods(ctx context.Context, all Workload, ev *diagnose.Evidence) ([]*corev1.Pod, error) {
 	pods, jobs := all.Pods, all.Jobs
 	switch w := all.Object.(type) {
@@ -203,8 +203,8 @@ func (g Gatherer) missing(ctx context.Context, all Workload, ev *diagnose.Eviden
 	return err
 }
 
-// unbound is what the cluster says of a claim that a pod waits for. A failure counts more
-// than that a provisioner was asked, which is said again and again.
+// unbound returns what the cluster says of a claim that a pod waits for. A failure counts more than
+// that a provisioner was asked, which is said again and again.
 func (g Gatherer) unbound(ctx context.Context, pod *corev1.Pod) (diagnose.Claim, error) {
 	for _, claim := range diagnose.UnboundClaims(pod) {
 		at := client.MatchingFields{"involvedObject.kind": "PersistentVolumeClaim", "involvedObject.name": claim}
@@ -221,8 +221,8 @@ func (g Gatherer) unbound(ctx context.Context, pod *corev1.Pod) (diagnose.Claim,
 	return diagnose.Claim{}, nil
 }
 
-// newestReplicaSet is the one of the Deployment's newest spec, or nil while the
-// cache has not seen it.
+// newestReplicaSet returns the one of the Deployment's newest spec, or nil while the cache has not
+// seen it.
 func (g Gatherer) newestReplicaSet(ctx context.Context, labels map[string]string, d *appsv1.Deployment) (*appsv1.ReplicaSet, error) {
 	var list appsv1.ReplicaSetList
 	if err := g.Objects.List(ctx, &list, client.InNamespace(g.Namespace), client.MatchingLabels(labels)); err != nil {
@@ -237,7 +237,7 @@ func (g Gatherer) newestReplicaSet(ctx context.Context, labels map[string]string
 	return nil, nil
 }
 
-// Succeeded says whether a run came to a good end.
+// Succeeded reports whether a run came to a good end.
 func Succeeded(j *batchv1.Job) bool { return jobIs(j, batchv1.JobComplete) }
 
 func ended(j *batchv1.Job) bool { return jobIs(j, batchv1.JobComplete) || jobIs(j, batchv1.JobFailed) }
@@ -251,7 +251,7 @@ func jobIs(j *batchv1.Job, kind batchv1.JobConditionType) bool {
 	return false
 }
 
-// newestEnded is the newest run that came to its end, or nil.
+// newestEnded returns the newest run that came to its end, or nil.
 func newestEnded(jobs []*batchv1.Job) *batchv1.Job {
 	for _, j := range jobs {
 		if ended(j) {

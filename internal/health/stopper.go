@@ -41,7 +41,7 @@ const (
 type Stopper struct {
 	Checker    *Checker
 	Namespaces []string // the only ones that the agent may manage; empty for all
-	// Leads says whether this replica stops anything.
+	// Leads reports whether this replica stops anything.
 	Leads func() bool
 	Log   zerolog.Logger
 
@@ -114,7 +114,7 @@ func failedPods(pods corev1client.PodInterface) cache.ListerWatcher {
 	}
 }
 
-// bare is a pod of which only that is kept which is counted.
+// bare returns a pod of which only that is kept which is counted.
 func bare(in any) (any, error) {
 	pod, ok := in.(*corev1.Pod)
 	if !ok {

@@ -21,8 +21,8 @@ import (
 // maxLookup bounds what one lookup of a template answers.
 const maxLookup = 2 << 20
 
-// lookup answers what templates look up, with a getter's client for templates, where the
-// policy admits that. What the cluster says is handed on as it is.
+// lookup returns what templates look up, with a getter's client for templates, where the policy
+// admits that. What the cluster says is handed on as it is.
 func (g *getter) lookup(ctx context.Context, q render.Question, admit func([]runnerapi.ObjectIntent) error) ([]byte, error) {
 	gvk := schema.FromAPIVersionAndKind(q.APIVersion, q.Kind)
 	mapping, err := g.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
@@ -87,7 +87,7 @@ func (b *measured) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// limited is an answer to a template.
+// limited returns an answer to a template.
 func limited(resp *http.Response, err error) (*http.Response, error) {
 	if err == nil {
 		resp.Body = &measured{resp.Body, maxLookup}

@@ -157,7 +157,7 @@ func (r *Releases) reader() (dynamic.Interface, error) {
 	return made, nil
 }
 
-// rolledBack says whether a revision went back because the one before it failed.
+// rolledBack reports whether a revision went back because the one before it failed.
 func rolledBack(now *release.Release, before record) bool {
 	return before.status == common.StatusFailed && now.Info.Status == common.StatusDeployed &&
 		strings.HasPrefix(now.Info.Description, "Rollback to ")

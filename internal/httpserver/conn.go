@@ -87,7 +87,7 @@ func (c *conn) CloseWrite() error {
 	return nil
 }
 
-// NetConn is the connection below.
+// NetConn returns the connection below.
 func (c *conn) NetConn() net.Conn {
 	if secure, ok := c.Conn.(*tls.Conn); ok {
 		return secure.NetConn()
@@ -104,7 +104,7 @@ type secureConn struct {
 // ConnectionState is for http.Request.TLS.
 func (c secureConn) ConnectionState() tls.ConnectionState { return c.secure.ConnectionState() }
 
-// asProblem is an answer of net/http's in the form of all others.
+// asProblem returns an answer of net/http's in the form of all others.
 func asProblem(given []byte) ([]byte, bool) {
 	line, _, _ := bytes.Cut(given, []byte("\r\n"))
 	rest, ok := strings.CutPrefix(string(line), "HTTP/1.1 ")
@@ -125,7 +125,7 @@ func asProblem(given []byte) ([]byte, bool) {
 	return answer.Bytes(), true
 }
 
-// of is what net/http says with a status, and a text that may say more.
+// of returns what net/http says with a status, and a text that may say more.
 func of(status int, text string) *problem.Error {
 	_, why, more := strings.Cut(text, ": ")
 	switch {

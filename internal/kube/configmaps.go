@@ -102,8 +102,8 @@ func contentOf(cm *corev1.ConfigMap) map[string][]byte {
 	return data
 }
 
-// ContentDigest tells whether an object that an App uses has a new content, be
-// it the agent's or not. It is empty where there is no such object.
+// ContentDigest reports whether an object that an App uses has a new content, be it the agent's or
+// not. It is empty where there is no such object.
 func (k *Client) ContentDigest(ctx context.Context, kind runnerapi.RestartTrigger, key runnerapi.Key) (string, error) {
 	secret, err := k.keyOfDigests(ctx)
 	if err != nil {

@@ -68,7 +68,7 @@ func nodeProblem(err error, doing string) error {
 	return kubeproblem.From(err, doing)
 }
 
-// lacksRights says whether it is RBAC that refuses, and not admission.
+// lacksRights reports whether it is RBAC that refuses, and not admission.
 func lacksRights(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot ")
 }
@@ -104,8 +104,7 @@ func (k *Client) DrainNode(ctx context.Context, name string, options runnerapi.D
 	return out, nil
 }
 
-// podsToDrain are the pods that a drain takes away, and the number of those that
-// stay.
+// podsToDrain returns the pods that a drain takes away, and the number of those that stay.
 func (k *Client) podsToDrain(ctx context.Context, node string) (pods []corev1.Pod, skipped int, err error) {
 	on := client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", node)}
 	err = k.pages(ctx, &corev1.PodList{}, func(list client.ObjectList) error {
@@ -203,7 +202,7 @@ func (k *Client) drainPod(ctx context.Context, pod *corev1.Pod, options runnerap
 	return nil
 }
 
-// budgetIn is what the API server says of the budget that keeps a pod.
+// budgetIn returns what the API server says of the budget that keeps a pod.
 func budgetIn(err error) string {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Details != nil {

@@ -116,8 +116,8 @@ func isReady(node *corev1.Node) bool {
 	return false
 }
 
-// runningPods are all pods less those that do not run: the API server counts
-// all without sending them, and the others are few.
+// runningPods returns all pods less those that do not run: the API server counts all without
+// sending them, and the others are few.
 func (k *Client) runningPods(ctx context.Context, where client.ListOption) (int, error) {
 	list := podList()
 	if err := k.client.List(ctx, list, where, client.Limit(1)); err != nil {
@@ -166,7 +166,7 @@ func (k *Client) usage(ctx context.Context, f *Facts) error {
 	return nil
 }
 
-// noMetrics says whether the cluster has no metrics API, or one that is down.
+// noMetrics reports whether the cluster has no metrics API, or one that is down.
 func noMetrics(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsForbidden(err)
 }

@@ -19,7 +19,7 @@ const identitySecret = "pipeops-agent-identity" //nolint:gosec // a name
 // agent's business.
 type Identity struct{ k *Client }
 
-// IdentityStore answers the store of the agent's identity.
+// IdentityStore returns the store of the agent's identity.
 func (k *Client) IdentityStore() Identity { return Identity{k} }
 
 // Load reads what was saved, and its version. Nothing is of the version "".
@@ -35,8 +35,8 @@ func (i Identity) Load(ctx context.Context) (map[string][]byte, string, error) {
 	return s.Data, s.ResourceVersion, nil
 }
 
-// Save replaces that version. It answers false when there is another one by now,
-// which is another replica's.
+// Save replaces that version. It returns false when there is another one by now, which is another
+// replica's.
 func (i Identity) Save(ctx context.Context, data map[string][]byte, version string) (bool, error) {
 	s := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: i.key().Namespace, Name: i.key().Name, Labels: managed.Labels(), ResourceVersion: version},
@@ -57,7 +57,7 @@ func (i Identity) Save(ctx context.Context, data map[string][]byte, version stri
 	return true, nil
 }
 
-// String says where the identity is, for messages.
+// String returns where the identity is, for messages.
 func (i Identity) String() string { return "secret " + i.key().String() }
 
 func (i Identity) key() client.ObjectKey {

@@ -26,7 +26,7 @@ func (k *Client) PolicySource() string {
 	return "ConfigMap " + k.opts.Namespace + "/" + PolicyConfigMap
 }
 
-// ReadPolicy reads the policy's ConfigMap once; nil where there is none.
+// ReadPolicy reads the policy's ConfigMap once; nil if there is none.
 func (k *Client) ReadPolicy(ctx context.Context) (map[string]string, error) {
 	list := &corev1.ConfigMapList{}
 	err := k.client.List(ctx, list, client.InNamespace(k.opts.Namespace), client.MatchingFields{metav1.ObjectNameField: PolicyConfigMap})
@@ -39,10 +39,9 @@ func (k *Client) ReadPolicy(ctx context.Context) (map[string]string, error) {
 	return policyData(&list.Items[0]), nil
 }
 
-// WatchPolicy calls set with the data of the policy's ConfigMap, nil where there
-// is none, and with each change of it, until ctx ends. set's error says that it
-// may not be read any more. While the API server cannot be reached nothing is
-// heard, and nothing can be done in the cluster either.
+// WatchPolicy calls set with the data of the policy's ConfigMap, nil if there is none, and with
+// each change of it, until ctx ends. set's error says that it may not be read any more. While the
+// API server cannot be reached nothing is heard, and nothing can be done in the cluster either.
 func (k *Client) WatchPolicy(ctx context.Context, set func(map[string]string, error)) error {
 	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, PolicyConfigMap)
 	source := cache.NewListWatchFromClient(k.rest, "configmaps", k.opts.Namespace, selector)

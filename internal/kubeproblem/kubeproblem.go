@@ -19,7 +19,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// From is FromObject for calls whose body is an object's spec: its fields are those of the body.
+// From is like FromObject for calls whose body is an object's spec: its fields are those of the
+// body.
 func From(err error, doing string) error {
 	err = FromObject(err, doing)
 	p := &problem.Error{}
@@ -121,7 +122,7 @@ func invalid(s metav1.Status) error {
 	return p
 }
 
-// Forbidden is the cluster's word for five different things.
+// Forbidden returns the cluster's word for five different things.
 func forbidden(message string) error {
 	switch {
 	case strings.Contains(message, "exceeded quota"):
@@ -149,7 +150,7 @@ var permission = regexp.MustCompile(`cannot (\S+) resource "([^"]+)" in API grou
 
 var ungrantable = regexp.MustCompile(`\{APIGroups:\[([^\]]*)\], Resources:\[([^\]]*)\](?:, ResourceNames:\[[^\]]*\])?, Verbs:\[([^\]]*)\]\}`)
 
-// notHeld are the rights of an escalation that the API server refused, as kubectl names them.
+// notHeld returns the rights of an escalation that the API server refused, as kubectl names them.
 func notHeld(message string) string {
 	missing := ungrantable.FindAllStringSubmatch(message, -1)
 	rights := make([]string, 0, len(missing))

@@ -22,7 +22,7 @@ func NewFailures(burst, perSecond int, shared []netip.Prefix) *Failures {
 	return &Failures{shared: shared, peers: newTable(defaultQuiet, rate.Limit(perSecond), burst)}
 }
 
-// Wait is how long a peer is not to be listened to; zero is that it is.
+// Wait returns how long a peer is not to be listened to; zero is that it is.
 func (f *Failures) Wait(p netip.Prefix, now time.Time) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()

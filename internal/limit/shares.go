@@ -21,7 +21,7 @@ func NewShares(all, each int) *Shares {
 // called again.
 func (s *Shares) Enter(name string) (leave func(), ok bool) { return s.EnterMost(name, 0) }
 
-// EnterMost is Enter for a name that may have fewer places than the others; 0 is as many.
+// EnterMost is like Enter for a name that may have fewer places than the others; 0 is as many.
 func (s *Shares) EnterMost(name string, most int) (leave func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,7 +46,7 @@ func (s *Shares) leave(name string) {
 	}
 }
 
-// Taken is how many places are taken.
+// Taken returns how many places are taken.
 func (s *Shares) Taken() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

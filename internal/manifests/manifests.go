@@ -55,9 +55,9 @@ type Options struct {
 	Wait time.Duration
 	// Where says where an object was read, for errors; Documents.Where does. Nil for nowhere.
 	Where func(*unstructured.Unstructured) string
-	// Admit is asked about each object that is to be applied, or deleted (then of its kind
-	// alone), and about its namespace, which is empty for a cluster-scoped one: the
-	// customer's policy. Nil admits all.
+	// Admit is asked about each object that is to be applied, or deleted (then of its kind alone),
+	// and about its namespace, which is empty for a cluster-scoped one: the cluster owner's policy.
+	// Nil admits all.
 	Admit func(namespace string, o runnerapi.ObjectIntent) error
 	// By is told by the inventory: who applies.
 	By string
@@ -66,7 +66,7 @@ type Options struct {
 	Late func(context.Context) (bool, error)
 }
 
-// Config says where the agent lives, and what it may manage.
+// Config describes where the agent lives, and what it may manage.
 type Config struct {
 	REST           *rest.Config
 	Namespace      string   // the agent's own
@@ -79,7 +79,7 @@ type Config struct {
 	Workloads Workloads
 }
 
-// Workloads says how an object is that was just read; false for one that runs no pods.
+// Workloads describes how an object is that was just read; false for one that runs no pods.
 type Workloads interface {
 	Check(ctx context.Context, u *unstructured.Unstructured) (health.Report, bool, error)
 }
@@ -96,7 +96,7 @@ type Applier struct {
 	room *semaphore.Weighted // for the values of manifests that are in memory
 }
 
-// New makes an Applier. It asks the cluster nothing and loads nothing yet.
+// New returns an Applier. It asks the cluster nothing and loads nothing yet.
 func New(c Config) *Applier {
 	if c.ServiceAccount == "" {
 		c.ServiceAccount = managed.FieldManager
@@ -137,7 +137,7 @@ func newAPI(rc *rest.Config, hc *http.Client) (*api, error) {
 	return &api{objects: objects, mapper: mapper}, err
 }
 
-// on is where an object of that kind is written and read.
+// on returns where an object of that kind is written and read.
 func (c *api) on(m *meta.RESTMapping, namespace string) dynamic.ResourceInterface {
 	if m.Scope.Name() == meta.RESTScopeNameNamespace {
 		return c.objects.Resource(m.Resource).Namespace(namespace)

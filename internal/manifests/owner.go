@@ -76,8 +76,8 @@ const missingRight = "the agent may not "
 // fixRights says where the rights are that no agent has unless its cluster's owner wants it.
 const fixRights = "have the owner of the cluster grant it, as deployments/manifest-rights.yaml does for the usual kinds (docs/manifests.md)"
 
-// problemOf says what the API server refused of an object. What it says of a Secret could
-// quote values, and is left out.
+// problemOf returns what the API server refused of an object. What it says of a Secret could quote
+// values, and is left out.
 func problemOf(err error, ref Ref, doing string) error {
 	var status apierrors.APIStatus
 	if owners := kubeproblem.FieldConflicts(err); owners != "" {
@@ -101,7 +101,7 @@ func problemOf(err error, ref Ref, doing string) error {
 	return p
 }
 
-// asProblem is err as a problem; what is none is told without detail.
+// asProblem returns err as a problem; what is none is told without detail.
 func asProblem(err error) *problem.Error {
 	p := &problem.Error{}
 	if errors.As(err, &p) {

@@ -95,7 +95,7 @@ var bringKinds = []string{ApplyManifests, "put-release", "rollback-release"}
 // lookupCommands are the commands that lookups bounds: they execute templates.
 var lookupCommands = []string{"put-release"}
 
-// Commands are all that a policy may name, by their access.
+// Commands returns all that a policy may name, by their access.
 func Commands() map[string]runnerapi.Access {
 	all := map[string]runnerapi.Access{}
 	for name, access := range planned {

@@ -30,8 +30,7 @@ const (
 
 const fixDocument = "docs/policy.md tells the fields; `pipeops-agent policy check --file FILE` tries a policy before it is set"
 
-// FromConfigMap reads the data of the ConfigMap; nil, where there is none, is the
-// default policy.
+// FromConfigMap reads the data of the ConfigMap; nil, if there is none, is the default policy.
 func FromConfigMap(data map[string]string) (Document, error) {
 	doc, err := Parse([]byte(data[keyDocument]))
 	if err != nil {
@@ -102,7 +101,7 @@ func fieldIn(err error) string {
 	return found[1] + strings.TrimPrefix(found[2], "Document.")
 }
 
-// unquoted is a decoder's error without the field that is told beside it.
+// unquoted returns a decoder's error without the field that is told beside it.
 func unquoted(err error) string {
 	if found := quoted.FindStringSubmatch(err.Error()); found != nil && found[1] != "" {
 		return "there is no such field"
@@ -196,7 +195,7 @@ func (c *checking) quantity(field, q string) {
 	}
 }
 
-// knows says whether an entry of the rule's commands stands for anything at all.
+// knows reports whether an entry of the rule's commands stands for anything at all.
 func (r Rule) knows(name string) bool {
 	if name == anything || name == reads || name == writes {
 		return true

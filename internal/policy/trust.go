@@ -99,7 +99,7 @@ func (c *checking) trust(trust []Trust) {
 	}
 }
 
-// authorities are the certificates of the customer's CA.
+// authorities returns the certificates of the customer's CA.
 func (t Trust) authorities() (all []*x509.Certificate, err error) {
 	for rest := []byte(strings.TrimSpace(t.CA)); len(rest) > 0; rest = bytes.TrimSpace(rest) {
 		var block *pem.Block

@@ -22,8 +22,8 @@ func Hidden(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Other_Default_Ignorable_Code_Point)
 }
 
-// Text is s in one line: with a space for each control character, U+FFFD for what is hidden
-// or no UTF-8, and clipped to Max bytes.
+// Text returns s in one line: with a space for each control character, U+FFFD for what is hidden or
+// no UTF-8, and clipped to Max bytes.
 func Text(s string) string {
 	clipped := len(s) > Max
 	if clipped {
@@ -42,7 +42,7 @@ func Text(s string) string {
 	return s
 }
 
-// Lines is Text for each line of s, however long; line breaks and tabs stay.
+// Lines is like Text for each line of s, however long; line breaks and tabs stay.
 func Lines(s string) string {
 	lines := strings.Split(s, "\n")
 	for i, line := range lines {
@@ -66,7 +66,7 @@ func Line(s string, tabs bool) string {
 	}, s)
 }
 
-// JSON is an encoded document with \u for each hidden character: they stand in strings alone,
+// JSON returns an encoded document with \u for each hidden character: they stand in strings alone,
 // where that means the same.
 func JSON(document []byte) []byte {
 	if !bytes.ContainsFunc(document, needsEscape) {
@@ -79,7 +79,7 @@ func JSON(document []byte) []byte {
 	return out.Bytes()
 }
 
-// Quoted is the JSON string s as a double-quoted YAML one, hidden characters escaped.
+// Quoted returns the JSON string s as a double-quoted YAML one, hidden characters escaped.
 func Quoted(s string) string {
 	var out bytes.Buffer
 	for _, r := range s {

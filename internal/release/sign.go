@@ -39,14 +39,14 @@ func ParseSecretKey(file []byte, passphrase string) (SecretKey, error) {
 	return SecretKey{key}, nil
 }
 
-// Public is the key that others check with.
+// Public returns the key that others check with.
 func (s SecretKey) Public() PublicKey {
 	return s.key.Public().(minisign.PublicKey) //nolint:forcetypeassert // documented by the library
 }
 
-// Sign answers the signature of data, a .minisig file. The comment is signed too,
-// and minisign shows it to those who check; the same input gives the same bytes.
-// It is of the hashed form, which newer minisigns make and may insist on (-H).
+// Sign returns the signature of data, a .minisig file. The comment is signed too, and minisign
+// shows it to those who check; the same input gives the same bytes. It is of the hashed form, which
+// newer minisigns make and may insist on (-H).
 func (s SecretKey) Sign(data []byte, comment string) []byte {
 	hashed := minisign.NewReader(bytes.NewReader(data))
 	_, _ = io.Copy(io.Discard, hashed) // reading from memory does not fail

@@ -141,7 +141,7 @@ func loadChart(j Job) (*chartv2.Chart, error) {
 	return c, nil
 }
 
-// ignored says whether .helmignore is about a file or a folder that it is in.
+// ignored reports whether .helmignore is about a file or a folder that it is in.
 func ignored(rules *ignore.Rules, name string) bool {
 	for i, r := range name {
 		if r == '/' && rules.Ignore(name[:i], info{name[:i], true}) {

@@ -84,7 +84,7 @@ type Problem struct {
 // Withheld stands for the text of an error that may have what a template looked up.
 const Withheld = "the text of the error is withheld, because the chart looked something up in the cluster"
 
-// withheld is a problem without its text.
+// withheld returns a problem without its text.
 func (p *Problem) withheld() *Problem {
 	where := p.Where
 	if where == "" {
@@ -93,7 +93,7 @@ func (p *Problem) withheld() *Problem {
 	return &Problem{Code: p.Code, Message: where + ": " + Withheld, Fix: p.Fix, Where: p.Where}
 }
 
-// Err is the Problem as an error, or nil.
+// Err returns the Problem as an error, or nil.
 func (r Result) Err() error {
 	if r.Problem == nil {
 		return nil
@@ -184,13 +184,13 @@ func plain(j Job) Result {
 	return r
 }
 
-// within says whether a file is this one, or in this folder or below.
+// within reports whether a file is this one, or in this folder or below.
 func within(name, folder string) bool {
 	folder = clean(folder)
 	return folder == "" || name == folder || strings.HasPrefix(name, folder+"/")
 }
 
-// clean is a path as Files has it; empty for the root.
+// clean returns a path as Files has it; empty for the root.
 func clean(p string) string { return strings.Trim(path.Clean("/"+p), "/") }
 
 func where(p string) string {

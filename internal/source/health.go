@@ -16,7 +16,7 @@ const (
 	healthPause   = 30 * time.Second
 )
 
-// notBefore is how long the repository need not be asked again; 0 for now.
+// notBefore returns how long the repository need not be asked again; 0 for now.
 func (k *Keeper) notBefore(o *object, every time.Duration) time.Duration {
 	s := o.Status
 	at, err := time.Parse(time.RFC3339, s.CheckedAt)

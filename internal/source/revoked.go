@@ -45,8 +45,8 @@ func (k *Keeper) isRevoked(runner string) bool {
 	return slices.Contains(k.revoked, runner)
 }
 
-// suspension is why a source is not followed; nil where it is. It stands until the source is
-// put again, by whomever: a Runner of the same name may be made anew, by another holder.
+// suspension returns why a source is not followed; nil where it is. It stands until the source is
+// put again, by whomever: a Runner of the same name may be made again, by another holder.
 func (k *Keeper) suspension(o *object) *runnerapi.SourceSuspension {
 	by := o.caller()
 	if before := o.Status.Suspension; before != nil && o.suspendedAsPut() {

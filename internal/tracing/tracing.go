@@ -33,8 +33,8 @@ type Tracing struct {
 	log      zerolog.Logger
 }
 
-// Start reads the standard variables. It answers nil when they ask for no traces, and
-// Stop may be called of that, too.
+// Start reads the standard variables. It returns nil when they ask for no traces, and Stop may be
+// called of that, too.
 func Start(ctx context.Context, service, version string, getenv func(string) string, log zerolog.Logger) (*Tracing, error) {
 	on, err := wanted(getenv)
 	if err != nil || !on {
@@ -61,8 +61,8 @@ func Start(ctx context.Context, service, version string, getenv func(string) str
 	)}, nil
 }
 
-// wanted says whether the variables ask for traces. What we cannot do is an error: silence
-// would look like traffic that never came.
+// wanted reports whether the variables ask for traces. What we cannot do is an error: silence would
+// look like traffic that never came.
 func wanted(getenv func(string) string) (bool, error) {
 	if off, err := strconv.ParseBool(getenv("OTEL_SDK_DISABLED")); err == nil && off {
 		return false, nil

@@ -130,7 +130,7 @@ func (d *Directory) replace(agents []Agent, began uint64) {
 	}
 }
 
-// difference says which event would have told what a snapshot showed.
+// difference returns which event would have told what a snapshot showed.
 func difference(had, got Agent, known bool) (Type, bool) {
 	switch {
 	case !known:

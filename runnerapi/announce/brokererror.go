@@ -29,8 +29,8 @@ const (
 	CodeUnconfirmed BrokerCode = "unconfirmed" // no answer in time
 )
 
-// BrokerError says what could not be done, at which broker, and what to do about
-// it. It holds no password.
+// BrokerError describes what could not be done, at which broker, and what to do about it. It holds
+// no password.
 type BrokerError struct {
 	Op     string // what was tried
 	Broker string // host:port
@@ -56,7 +56,7 @@ func (e *BrokerError) Error() string {
 
 func (e *BrokerError) Unwrap() error { return e.Err }
 
-// CodeOf is the code of the broker error in err, or "".
+// CodeOf returns the code of the broker error in err, or "".
 func CodeOf(err error) BrokerCode {
 	var e *BrokerError
 	if errors.As(err, &e) {

@@ -16,7 +16,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Config says how to reach the brokers.
+// Config describes how to reach the brokers.
 type Config struct {
 	// URLs are amqps://user:password@host:port/vhost, one per broker of a cluster.
 	URLs []string

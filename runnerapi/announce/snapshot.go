@@ -68,8 +68,8 @@ func snapshotFor(
 	return agents, err
 }
 
-// identified is which Runner asks, in a request without a body. An error that is no [problem.Error] is shown
-// without its text.
+// identified returns which Runner asks, in a request without a body. An error that is no
+// [problem.Error] is shown without its text.
 func identified(w http.ResponseWriter, r *http.Request, identify func(*http.Request) (string, error)) (string, error) {
 	runner, err := identify(r)
 	if p := (&problem.Error{}); err != nil && !errors.As(err, &p) {

@@ -51,7 +51,7 @@ func (c *SnapshotClient) Agents(ctx context.Context) ([]Agent, error) {
 	return agents, nil
 }
 
-// do answers the body of a successful answer. A refusal is a [problem.Error].
+// do returns the body of a successful answer. A refusal is a [problem.Error].
 func (c *SnapshotClient) do(req *retryablehttp.Request, most int64) ([]byte, error) {
 	req.Header.Set("Accept", "application/json")
 	resp, err := c.client().Do(req)

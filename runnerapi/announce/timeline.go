@@ -50,7 +50,7 @@ type TimelinePage struct {
 	More bool
 }
 
-// Next is the question for the page after this one. Ask it only if there is More.
+// Next returns the question for the page after this one. Ask it only if there is More.
 func (p *TimelinePage) Next(q TimelineQuery) TimelineQuery {
 	if n := len(p.Events); n > 0 && q.OldestFirst {
 		q.After = p.Events[n-1].Sequence
@@ -66,7 +66,7 @@ type timelineBody struct {
 	More   bool              `json:"more"`
 }
 
-// values are the query's parameters.
+// values returns the query's parameters.
 func (q *TimelineQuery) values() url.Values {
 	v := url.Values{}
 	set := func(name, value string) {

@@ -100,7 +100,7 @@ func New(c Config) (*Login, error) {
 // Close drops the connections that are kept alive.
 func (l *Login) Close() { l.transport.CloseIdleConnections() }
 
-// Credentials are those of now.
+// Credentials returns those of now.
 func (l *Login) Credentials() runnerapi.Credentials { return *l.credentials.Load() }
 
 // Certificate is for [runnerapi.ClientConfig].

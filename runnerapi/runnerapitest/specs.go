@@ -121,7 +121,7 @@ var badPods = map[string]BadSpec{
 	"spread over no label":     {`{"spread":{"over":["a b"]}}`, "spread.over[0]", ""},
 }
 
-// GoodSpecs are taken by the API and by the cluster alike.
+// GoodSpecs returns taken by the API and by the cluster alike.
 func GoodSpecs() map[string]string {
 	return map[string]string{
 		"bare": `{}`,

@@ -44,8 +44,8 @@ func (b *bench) app(i int) runnerapi.Key {
 	return runnerapi.Key{Namespace: fmt.Sprintf("apps-%d", i%b.Namespaces), Name: fmt.Sprintf("app-%d", i)}
 }
 
-// spec is an ordinary App: a port and so a Service, a few variables, a probe,
-// requests and limits. Each version of it is another spec.
+// spec returns an ordinary App: a port and so a Service, a few variables, a probe, requests and
+// limits. Each version of it is another spec.
 func (b *bench) spec(version int) runnerapi.AppSpec {
 	return runnerapi.AppSpec{
 		Image: b.image, Replicas: ptr.To(int32(b.Replicas)),

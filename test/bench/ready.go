@@ -89,9 +89,9 @@ func (b *bench) once(ctx context.Context, w *way) (time.Duration, error) {
 	return at.Sub(start), b.awaitEmpty(ctx)
 }
 
-// ways are deploys by the Go client and by the command line, and the very objects
-// that the agent makes of such an App: by kubectl, and by their bare requests,
-// which is the least that it can take.
+// ways returns deploys by the Go client and by the command line, and the very objects that the
+// agent makes of such an App: by kubectl, and by their bare requests, which is the least that it
+// can take.
 func (b *bench) ways(ctx context.Context) ([]*way, error) {
 	spec := b.spec(0)
 	spec.Replicas, spec.GraceSeconds = ptr.To[int32](1), ptr.To[int64](1)

@@ -145,7 +145,7 @@ func (b *streams) measureLogs(ctx context.Context) error {
 	return b.neverRestarted(ctx)
 }
 
-// during lets time pass. It answers how many streams the agent has ended meanwhile.
+// during lets time pass. It returns how many streams the agent has ended meanwhile.
 func (b *streams) during(ctx context.Context, f *followed) (m *memory, ended float64, err error) {
 	before, err := b.numbers(ctx)
 	if err != nil {

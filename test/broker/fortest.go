@@ -20,7 +20,7 @@ type Shared struct {
 	err    error
 }
 
-// VHost is a new virtual host for a test, which is deleted when the test ends. Under -short
+// VHost returns a new virtual host for a test, which is deleted when the test ends. Under -short
 // the test is skipped.
 func (s *Shared) VHost(t testing.TB) *VHost {
 	t.Helper()

@@ -36,7 +36,7 @@ func (s *state) ports() []int {
 
 var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,39}$`)
 
-// root is the folder of all brokers of this user.
+// root returns the folder of all brokers of this user.
 func root() (string, error) {
 	cache, err := os.UserCacheDir() // honours XDG_CACHE_HOME
 	if err != nil {

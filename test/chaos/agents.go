@@ -54,7 +54,7 @@ func (c *chaos) agent(ctx context.Context) error {
 	return nil
 }
 
-// kubeconfig is the agent's.
+// kubeconfig returns the agent's.
 func (c *chaos) kubeconfig() string { return filepath.Join(c.dir, "agent.kubeconfig") }
 
 // newAgent names a replica. Replicas are told apart by the names of their hosts, so

@@ -20,7 +20,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/bench/figures"
 )
 
-// options say what a run is like.
+// options describe what a run is like.
 type options struct {
 	Seed     uint64
 	Duration time.Duration
@@ -60,7 +60,7 @@ func command(ctx context.Context) error {
 	return run(ctx, o)
 }
 
-// flags are those of the options, which keep the values that they have.
+// flags returns those of the options, which keep the values that they have.
 func (o *options) flags() *flag.FlagSet {
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	flags.Uint64Var(&o.Seed, "seed", o.Seed, "what decides the faults and the commands; any when 0")
@@ -127,7 +127,7 @@ func (c *chaos) perform(ctx context.Context) error {
 	return nil
 }
 
-// again is how to run the same again.
+// again returns how to run the same again.
 func (o options) again() string {
 	line := fmt.Sprintf("make chaos SEED=%d DURATION=%s", o.Seed, o.Duration)
 	var more string

@@ -117,22 +117,22 @@ func find(name string) (*Cluster, error) {
 	return c, err
 }
 
-// Running tells whether the cluster's process 1 is there.
+// Running reports whether the cluster's process 1 is there.
 func (c *Cluster) Running() bool { return c.state.Init.alive() }
 
-// Ready tells whether Up has finished.
+// Ready reports whether Up has finished.
 func (c *Cluster) Ready() bool { return c.state.Ready && c.Running() }
 
-// ControlPlaneOnly tells whether the cluster has no node.
+// ControlPlaneOnly reports whether the cluster has no node.
 func (c *Cluster) ControlPlaneOnly() bool { return c.state.ControlPlaneOnly }
 
-// SimulatedNodes is how many nodes the cluster has that do not exist.
+// SimulatedNodes returns how many nodes the cluster has that do not exist.
 func (c *Cluster) SimulatedNodes() int { return c.state.SimulatedNodes }
 
-// Started is when the cluster was started.
+// Started returns when the cluster was started.
 func (c *Cluster) Started() time.Time { return c.state.Started }
 
-// Kubeconfig is the path of the administrator's kubeconfig.
+// Kubeconfig returns the path of the administrator's kubeconfig.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir, "kubeconfig") }
 
 // TrustRegistry has the node get the images of a registry from there, over TLS, and not from
@@ -151,24 +151,24 @@ func (c *Cluster) TrustRegistry(host string, authority []byte) error {
 	return nil
 }
 
-// HostIP is the address at which pods reach this machine.
+// HostIP returns the address at which pods reach this machine.
 func (c *Cluster) HostIP() string { return c.state.Network.host().String() }
 
-// NodeIP is the address at which this machine reaches the node: its node ports,
-// its registry, the API server.
+// NodeIP returns the address at which this machine reaches the node: its node ports, its registry,
+// the API server.
 func (c *Cluster) NodeIP() string { return c.state.Network.node().String() }
 
-// NodeName is the name of the node.
+// NodeName returns the name of the node.
 func (c *Cluster) NodeName() string { return "node-" + c.Name }
 
-// LogDir is where the logs of the components are.
+// LogDir returns where the logs of the components are.
 func (c *Cluster) LogDir() string { return filepath.Join(c.dir, node.LogDir) }
 
-// InitPID is the process ID, on this machine, of the cluster's process 1.
+// InitPID returns the process ID, on this machine, of the cluster's process 1.
 func (c *Cluster) InitPID() int { return c.state.Init.PID }
 
 // registryPort is where in the cluster the image registry listens.
 const registryPort = "5000"
 
-// Registry is the address of the image registry, which speaks plain HTTP.
+// Registry returns the address of the image registry, which speaks plain HTTP.
 func (c *Cluster) Registry() string { return c.NodeIP() + ":" + registryPort }

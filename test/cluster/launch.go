@@ -51,7 +51,7 @@ func (c *Cluster) launch(ctx context.Context, tool string, reserved *reservation
 	return c.state.save(c.dir)
 }
 
-// Launch is the process in between; it returns the ID of process 1.
+// Launch returns the process in between; it returns the ID of process 1.
 func Launch(dir string) (pid int, err error) {
 	s, err := loadState(dir)
 	if err != nil {

@@ -105,7 +105,7 @@ func procStat(pid int) (start, status string, err error) {
 	return fields[19], fields[0], nil
 }
 
-// cacheDir is where everything lives that this package makes.
+// cacheDir returns where everything lives that this package makes.
 func cacheDir() (string, error) {
 	base, err := os.UserCacheDir()
 	if err != nil {

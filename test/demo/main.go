@@ -46,8 +46,8 @@ func untilToldToEnd() (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(context.Background(), signals...)
 }
 
-// keep says whether the demo stays up at its end: from a terminal, unless
-// DEMO_KEEP=0; without one only with DEMO_KEEP=1.
+// keep reports whether the demo stays up at its end: from a terminal, unless DEMO_KEEP=0; without
+// one only with DEMO_KEEP=1.
 func keep() bool {
 	switch os.Getenv("DEMO_KEEP") {
 	case "0":

@@ -14,7 +14,7 @@ const defaultWidth = 160
 
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
-// width is how many columns lines may have.
+// width returns how many columns lines may have.
 func width() int {
 	if w, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil && w > 0 {
 		return w
@@ -22,9 +22,9 @@ func width() int {
 	return defaultWidth
 }
 
-// ownTerminal makes the demo a process group of its own in the terminal's
-// foreground, and answers what gives the terminal back. make would get Ctrl-C
-// too otherwise, and calls a recipe failed then, however well it ended.
+// ownTerminal makes the demo a process group of its own in the terminal's foreground, and returns
+// what gives the terminal back. make would get Ctrl-C too otherwise, and calls a recipe failed
+// then, however well it ended.
 func ownTerminal() (giveBack func()) {
 	const fd = 0
 	before, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)

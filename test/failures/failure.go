@@ -60,7 +60,7 @@ func (f Failure) Check(t *testing.T, d *runnerapi.Diagnosis) {
 	}
 }
 
-// Table is all failures. Their names differ.
+// Table returns all failures. Their names differ.
 func Table(images Images) []Failure {
 	var all []Failure
 	for _, part := range []func(Images) []Failure{
@@ -72,7 +72,7 @@ func Table(images Images) []Failure {
 	return all
 }
 
-// Named is the failures of these names, in their order.
+// Named returns the failures of these names, in their order.
 func Named(t *testing.T, images Images, names ...string) []Failure {
 	t.Helper()
 	byName := map[string]Failure{}

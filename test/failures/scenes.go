@@ -113,7 +113,7 @@ var (
 	}}
 )
 
-// quotaOf is a namespace that allows nothing of a resource.
+// quotaOf returns a namespace that allows nothing of a resource.
 func quotaOf(name string, none corev1.ResourceName) *Scene {
 	return &Scene{Name: name, Prepare: func(t *testing.T, env *kubetest.Env, ns string) {
 		quota := &corev1.ResourceQuota{

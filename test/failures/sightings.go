@@ -132,7 +132,7 @@ func (s *Sightings) noteApp(name string, a *app.App) {
 	}
 }
 
-// workloadOf is the workload that an object belongs to, or that an event is about: that with
+// workloadOf returns the workload that an object belongs to, or that an event is about: that with
 // the longest name that begins the object's.
 func (s *Sightings) workloadOf(o client.Object) (longest string) {
 	name := o.GetName()

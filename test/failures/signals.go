@@ -7,10 +7,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Signal says whether an object shows that something is wrong.
+// Signal reports whether an object shows that something is wrong.
 type Signal func(client.Object) bool
 
-// containers are an object's container statuses, if it is a pod.
+// containers returns an object's container statuses, if it is a pod.
 func containers(o client.Object) []corev1.ContainerStatus {
 	pod, ok := o.(*corev1.Pod)
 	if !ok {
@@ -19,7 +19,7 @@ func containers(o client.Object) []corev1.ContainerStatus {
 	return append(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses...)
 }
 
-// Waits is a container that waits for one of these reasons.
+// Waits returns a container that waits for one of these reasons.
 func Waits(reasons ...string) Signal {
 	return func(o client.Object) bool {
 		for _, c := range containers(o) {
@@ -36,7 +36,7 @@ func Waits(reasons ...string) Signal {
 // Either is one of two signals.
 func Either(a, b Signal) Signal { return func(o client.Object) bool { return a(o) || b(o) } }
 
-// Ended is a container that ended for this reason.
+// Ended returns a container that ended for this reason.
 func Ended(reason string) Signal {
 	return func(o client.Object) bool {
 		for _, c := range containers(o) {
@@ -70,7 +70,7 @@ func Disowned(o client.Object) bool {
 	return PodCondition(o, corev1.PodReady) == corev1.ConditionFalse && PodCondition(o, corev1.ContainersReady) == corev1.ConditionTrue
 }
 
-// PodCondition is the state of a pod's condition; empty for what is no pod.
+// PodCondition returns the state of a pod's condition; empty for what is no pod.
 func PodCondition(o client.Object, kind corev1.PodConditionType) corev1.ConditionStatus {
 	if pod, ok := o.(*corev1.Pod); ok {
 		for _, c := range pod.Status.Conditions {
@@ -118,7 +118,7 @@ func FailedRun(o client.Object) bool {
 	return false
 }
 
-// Says is an event of one of these reasons that was seen so often.
+// Says returns an event of one of these reasons that was seen so often.
 func Says(times int32, reasons ...string) Signal {
 	return func(o client.Object) bool {
 		ev, ok := o.(*corev1.Event)

@@ -88,7 +88,7 @@ func (s *System) AwaitAgent(ctx context.Context) error {
 	return nil
 }
 
-// AgentPod is the agent's pod; there is one that is not on its way out.
+// AgentPod returns the agent's pod; there is one that is not on its way out.
 func (s *System) AgentPod(ctx context.Context) (*corev1.Pod, error) {
 	pods, err := s.Kube.Clientset.CoreV1().Pods(agentNamespace).List(ctx, metav1.ListOptions{LabelSelector: agentSelector})
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *System) KillAgent(ctx context.Context) error {
 	return s.Kube.Delete(ctx, pod, client.GracePeriodSeconds(0))
 }
 
-// AgentLog is the end of the agent's log, or why it cannot be read.
+// AgentLog returns the end of the agent's log, or why it cannot be read.
 func (s *System) AgentLog(ctx context.Context, lines int64) string {
 	pod, err := s.AgentPod(ctx)
 	if err != nil {

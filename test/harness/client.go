@@ -19,7 +19,7 @@ func (s *System) violated(err error) {
 	s.violations = append(s.violations, err)
 }
 
-// Violations are the answers to clients of Dial that broke the Runner API's document. The calls
+// Violations returns the answers to clients of Dial that broke the Runner API's document. The calls
 // have failed as well.
 func (s *System) Violations() error {
 	s.mu.Lock()

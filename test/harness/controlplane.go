@@ -25,10 +25,10 @@ const (
 // startTimeout is how long the control plane may take to be ready.
 const startTimeout = 2 * time.Minute
 
-// APIURL is where the agent reaches the control plane.
+// APIURL returns where the agent reaches the control plane.
 func (s *System) APIURL() string { return "https://" + net.JoinHostPort(s.hostIP, apiPort) }
 
-// HostIP is the address at which the cluster reaches this machine.
+// HostIP returns the address at which the cluster reaches this machine.
 func (s *System) HostIP() string { return s.hostIP }
 
 // StartControlPlane starts the control plane with frps inside it and waits
@@ -116,17 +116,17 @@ func Readiness(ctx context.Context, url, caFile string) (map[string]any, error) 
 	return answer, json.Unmarshal(body, &answer)
 }
 
-// DataDir is the control plane's data directory.
+// DataDir returns the control plane's data directory.
 func (s *System) DataDir() string { return s.path("data") }
 
-// ControlPlane runs a subcommand of pipeops-controlplane and answers what it
-// prints to standard output.
+// ControlPlane runs a subcommand of pipeops-controlplane and returns what it prints to standard
+// output.
 func (s *System) ControlPlane(ctx context.Context, args ...string) (string, error) {
 	return run(ctx, nil, s.Binaries.ControlPlane, append(args, "--data-dir", s.DataDir())...)
 }
 
-// ControlPlaneLog is where the control plane's log is.
+// ControlPlaneLog returns where the control plane's log is.
 func (s *System) ControlPlaneLog() string { return s.control.log }
 
-// ControlPlanePID is the control plane's process, 0 before it was started.
+// ControlPlanePID returns the control plane's process, 0 before it was started.
 func (s *System) ControlPlanePID() int { return s.control.pid() }

@@ -32,7 +32,7 @@ func withCoverage(objects []*unstructured.Unstructured) ([]*unstructured.Unstruc
 	return all, nil
 }
 
-// coverageVolume is a folder of this machine as a PersistentVolume, and the claim to it.
+// coverageVolume returns a folder of this machine as a PersistentVolume, and the claim to it.
 func coverageVolume(dir string) []*unstructured.Unstructured {
 	spec := func(more map[string]any) map[string]any {
 		more["accessModes"], more["storageClassName"] = []any{"ReadWriteMany"}, ""

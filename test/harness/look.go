@@ -16,8 +16,8 @@ import (
 // timelineTimeout is how long an event may take to RabbitMQ and back.
 const timelineTimeout = 2 * time.Minute
 
-// AwaitTimeline waits until the control plane's timeline of an agent holds all
-// of these, and answers it.
+// AwaitTimeline waits until the control plane's timeline of an agent holds all of these, and
+// returns it.
 func (s *System) AwaitTimeline(ctx context.Context, agent string, want ...string) (out string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timelineTimeout)
 	defer cancel()
@@ -35,8 +35,7 @@ func (s *System) AwaitTimeline(ctx context.Context, agent string, want ...string
 	return out, err
 }
 
-// LoadApp builds one of the test apps of test/apps, loads its image and answers
-// the image's name.
+// LoadApp builds one of the test apps of test/apps, loads its image and returns the image's name.
 func (s *System) LoadApp(ctx context.Context, name string) (string, error) {
 	return s.loadProgram(ctx, cluster.Program{Package: "./test/apps/" + name, Ref: "apps.test/" + name})
 }
@@ -70,7 +69,7 @@ func (s *System) LoadProgramAs(ctx context.Context, pkg, ref string) error {
 	return err
 }
 
-// Kubectl is a kubectl to show to a person.
+// Kubectl returns a kubectl to show to a person.
 func (s *System) Kubectl() string {
 	if s.Cluster == nil {
 		return "kubectl"

@@ -22,7 +22,7 @@ const (
 )
 
 // WatchRemoval looks whether containerd runs a container, by its name in a pod's status, and
-// answers what waits until containerd has removed it and says when that was.
+// returns what waits until containerd has removed it and says when that was.
 func (s *System) WatchRemoval(container string) (func(context.Context) (time.Time, error), error) {
 	id, ok := strings.CutPrefix(container, "containerd://")
 	if !ok || id == "" {

@@ -62,7 +62,7 @@ func (s *System) awaitReplicas(ctx context.Context, want int) error {
 	})
 }
 
-// AgentPods are the agent's pods, but for those on their way out.
+// AgentPods returns the agent's pods, but for those on their way out.
 func (s *System) AgentPods(ctx context.Context) ([]corev1.Pod, error) {
 	list, err := s.Kube.Clientset.CoreV1().Pods(agentNamespace).List(ctx, metav1.ListOptions{LabelSelector: agentSelector})
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *System) AgentPods(ctx context.Context) ([]corev1.Pod, error) {
 	return pods, nil
 }
 
-// AgentLeader is the pod of the replica that leads.
+// AgentLeader returns the pod of the replica that leads.
 func (s *System) AgentLeader(ctx context.Context) (string, error) {
 	lease, err := s.Kube.Clientset.CoordinationV1().Leases(agentNamespace).Get(ctx, agentObject, metav1.GetOptions{})
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *System) KillReplica(ctx context.Context, pod string) error {
 	return err
 }
 
-// PodLog is what an agent's pod has said.
+// PodLog returns what an agent's pod has said.
 func (s *System) PodLog(ctx context.Context, pod string) (string, error) {
 	text, err := s.Kube.Clientset.CoreV1().Pods(agentNamespace).GetLogs(pod, &corev1.PodLogOptions{}).DoRaw(ctx)
 	return string(text), err

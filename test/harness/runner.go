@@ -17,12 +17,12 @@ func (s *System) Runner(ctx context.Context, name string, args ...string) (strin
 	return run(ctx, []string{"PIPEOPS_RUNNER_CREDENTIALS=" + s.RunnerCredentials(name)}, s.Binaries.Runner, args...)
 }
 
-// RunnerCredentials is the file with a Runner's credentials.
+// RunnerCredentials returns the file with a Runner's credentials.
 func (s *System) RunnerCredentials(name string) string {
 	return filepath.Join(s.Dir, "runner-"+name+".json")
 }
 
-// RunnerWithInput is Runner with a standard input.
+// RunnerWithInput is like Runner with a standard input.
 func (s *System) RunnerWithInput(ctx context.Context, name, input string, args ...string) (string, error) {
 	return runWith(ctx, input, []string{"PIPEOPS_RUNNER_CREDENTIALS=" + s.RunnerCredentials(name)}, s.Binaries.Runner, args...)
 }

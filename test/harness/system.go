@@ -62,7 +62,7 @@ type System struct {
 	violations []error
 }
 
-// New makes a System in which nothing runs yet.
+// New returns a System in which nothing runs yet.
 func New(opts Options) (*System, error) {
 	s := &System{Options: opts, applied: &applied{}, hostIP: opts.ListenIP}
 	if s.Dir == "" {
@@ -122,7 +122,7 @@ func (s *System) KillBroker(ctx context.Context) error {
 	return s.Broker.Kill()
 }
 
-// Kubeconfig is the file with which kubectl reaches the cluster.
+// Kubeconfig returns the file with which kubectl reaches the cluster.
 func (s *System) Kubeconfig() string {
 	if s.Theirs != nil {
 		return s.Theirs.Kubeconfig
@@ -130,8 +130,7 @@ func (s *System) Kubeconfig() string {
 	return s.Cluster.Kubeconfig()
 }
 
-// LoadImage makes an image known to the cluster and answers the name that pods
-// use for it.
+// LoadImage makes an image known to the cluster and returns the name that pods use for it.
 func (s *System) LoadImage(ctx context.Context, ref string, img v1.Image) (string, error) {
 	if s.Theirs != nil {
 		return s.Theirs.push(ctx, ref, img)
@@ -156,5 +155,5 @@ func (s *System) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// path is a file in the system's directory.
+// path returns a file in the system's directory.
 func (s *System) path(name string) string { return filepath.Join(s.Dir, name) }

@@ -41,7 +41,7 @@ type Target struct {
 // timeout bounds a single attack's dial, handshake and writing.
 const timeout = 30 * time.Second
 
-// Send mounts an attack and answers the connection, for the test to see what comes of it.
+// Send mounts an attack and returns the connection, for the test to see what comes of it.
 func (t Target) Send(ctx context.Context, a Attack) (net.Conn, error) {
 	conn, err := t.open(ctx, a)
 	if err != nil {
@@ -77,7 +77,7 @@ func (t Target) open(ctx context.Context, a Attack) (net.Conn, error) {
 	return conn, nil
 }
 
-// Ended reads until the server ends the connection, and answers what it said. The error is
+// Ended reads until the server ends the connection, and returns what it said. The error is
 // os.ErrDeadlineExceeded if it does not within the patience, and nil however else it ended.
 func Ended(conn net.Conn, patience time.Duration) (said []byte, err error) {
 	_ = conn.SetReadDeadline(time.Now().Add(patience))
@@ -104,8 +104,8 @@ func say(text string) func(net.Conn) {
 	return func(c net.Conn) { _, _ = io.WriteString(c, text) }
 }
 
-// Drip sends a text byte by byte, over and over, until the server hangs up (a slow loris),
-// and says whether it did within the patience.
+// Drip sends a text byte by byte, over and over, until the server hangs up (a slow loris), and
+// reports whether it did within the patience.
 func Drip(conn net.Conn, text string, every, patience time.Duration) bool {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -124,8 +124,8 @@ func Drip(conn net.Conn, text string, every, patience time.Duration) bool {
 	}
 }
 
-// Slow are ways to take for ever: each begins well and goes on byte by byte. The path
-// is one that is read without a certificate of its own.
+// Slow returns ways to take for ever: each begins well and goes on byte by byte. The path is one
+// that is read without a certificate of its own.
 func Slow(path string) []SlowAttack {
 	head := " " + path + " HTTP/1.1\r\nHost: x\r\n"
 	post := "POST" + head + "Content-Type: application/json\r\n"
@@ -144,7 +144,7 @@ type SlowAttack struct {
 	begin, drips string
 }
 
-// Ended mounts the attack and says whether the server hung up within the patience.
+// Ended mounts the attack and reports whether the server hung up within the patience.
 func (s SlowAttack) Ended(ctx context.Context, t Target, every, patience time.Duration) (bool, error) {
 	conn, err := t.Send(ctx, Attack{Secure: s.secure, ALPN: "http/1.1", Do: say(s.begin)})
 	if err != nil {

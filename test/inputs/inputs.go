@@ -20,8 +20,8 @@ import (
 // root is found before a test changes its folder.
 var root = find()
 
-// Root is the top folder of the repository: the nearest one, from that in which the process was
-// started upwards, that has the Makefile.
+// Root returns the top folder of the repository: the nearest one, from that in which the process
+// was started upwards, that has the Makefile.
 func Root() string { return root }
 
 func find() string {
@@ -40,8 +40,8 @@ func find() string {
 	}
 }
 
-// Path is a file or folder, named from Root, in the form that the go command takes for one of the
-// module. This includes what lies outside: a cleaned path to that would not count.
+// Path returns a file or folder, named from Root, in the form that the go command takes for one of
+// the module. This includes what lies outside: a cleaned path to that would not count.
 func Path(name string) string { return Root() + string(filepath.Separator) + filepath.FromSlash(name) }
 
 // Depend has the test depend on files and folders, named from Root, with all that is below them.

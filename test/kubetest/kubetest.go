@@ -99,10 +99,10 @@ func setParallel() error {
 	return flag.Set(name, strconv.Itoa(atOnce))
 }
 
-// ControlPlane is an API server without nodes or controllers.
+// ControlPlane returns an API server without nodes or controllers.
 func ControlPlane(t *testing.T) *Env { return get(t, &controlPlane, "api", true) }
 
-// Full is a whole cluster, with a node that runs pods.
+// Full returns a whole cluster, with a node that runs pods.
 func Full(t *testing.T) *Env { return get(t, &full, "full", false) }
 
 func get(t *testing.T, o *once, suffix string, controlPlaneOnly bool) *Env {

@@ -18,7 +18,7 @@ import (
 // agentSuffix ends the name of a test agent's namespace.
 const agentSuffix = "-agent"
 
-// AgentOf is the namespace of the agent that manages a namespace from Namespace.
+// AgentOf returns the namespace of the agent that manages a namespace from Namespace.
 func AgentOf(namespace string) string { return namespace + agentSuffix }
 
 // Namespace makes a namespace that an agent of the test's own manages, and one for that agent:

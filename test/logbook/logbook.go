@@ -21,7 +21,7 @@ func (b *Book) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
-// String is all that was written so far.
+// String returns all that was written so far.
 func (b *Book) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

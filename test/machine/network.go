@@ -64,7 +64,7 @@ func (n *Network) bridge() error {
 		"link set "+device+" up")
 }
 
-// attach connects the machine whose process 1 is pid, and answers its address.
+// attach connects the machine whose process 1 is pid, and returns its address.
 func (n *Network) attach(ctx context.Context, pid int) (string, error) {
 	n.machines++
 	address, device := n.address(n.machines+1), n.device(n.machines)

@@ -76,28 +76,28 @@ func (c *Collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(answer)                                              // the exporter is gone if this fails
 }
 
-// Spans are those that have come.
+// Spans returns those that have come.
 func (c *Collector) Spans() []Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.spans)
 }
 
-// Bad are the requests that were no OTLP.
+// Bad returns the requests that were no OTLP.
 func (c *Collector) Bad() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.bad)
 }
 
-// Holds says whether anything that has come has the text in it.
+// Holds reports whether anything that has come has the text in it.
 func (c *Collector) Holds(text string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return strings.Contains(string(c.raw), text)
 }
 
-// Find answers the first span of that name in a trace; of any trace when that is nil.
+// Find returns the first span of that name in a trace; of any trace when that is nil.
 func (c *Collector) Find(traceID []byte, name string) (Span, bool) {
 	for _, s := range c.Spans() {
 		if s.Name == name && (traceID == nil || string(traceID) == string(s.TraceId)) {
@@ -107,7 +107,7 @@ func (c *Collector) Find(traceID []byte, name string) (Span, bool) {
 	return Span{}, false
 }
 
-// Value is an attribute's text.
+// Value returns an attribute's text.
 func (s Span) Value(key string) string { return value(s.Attributes, key) }
 
 func value(attributes []*common.KeyValue, key string) string {

@@ -39,7 +39,7 @@ type Plane struct {
 // Clock runs with the real one, ahead of it by what the test says.
 type Clock struct{ ahead atomic.Int64 }
 
-// Now is the time.
+// Now returns the time.
 func (c *Clock) Now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
 
 // Advance puts the clock ahead.
@@ -51,8 +51,8 @@ func Start(t *testing.T, change ...func(*controlplane.Config)) *Plane {
 	return StartBehind(t, 0, change...)
 }
 
-// StartBehind is Start with a clock that is behind the real one at first: what was issued before
-// the clock is put ahead is valid in real time as well.
+// StartBehind is like Start with a clock that is behind the real one at first: what was issued
+// before the clock is put ahead is valid in real time as well.
 func StartBehind(t *testing.T, behind time.Duration, change ...func(*controlplane.Config)) *Plane {
 	t.Helper()
 	p := &Plane{Clock: &Clock{}}
@@ -92,7 +92,7 @@ func (p *Plane) Restart(t *testing.T) {
 // Stop ends the control plane and waits for it. It may be called again.
 func (p *Plane) Stop() { p.stop() }
 
-// URL is where agents find it.
+// URL returns where agents find it.
 func (p *Plane) URL() string { return p.ControlPlane.Advertised().API }
 
 // Token makes an enrolment token.
@@ -103,8 +103,8 @@ func (p *Plane) Token(t *testing.T, opts controlplane.TokenOptions) string {
 	return token.Reveal()
 }
 
-// AwaitOnline waits until an agent is online that was seen after that time, on
-// the control plane's clock, and answers its ID.
+// AwaitOnline waits until an agent is online that was seen after that time, on the control plane's
+// clock, and returns its ID.
 func (p *Plane) AwaitOnline(t *testing.T, after time.Time) (id string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -20,8 +20,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/inputs"
 )
 
-// Program says what to compile. Each Version, and all else, is another program to link: tests that
-// do not care share the one of the source.
+// Program describes what to compile. Each Version, and all else, is another program to link: tests
+// that do not care share the one of the source.
 type Program struct {
 	// Package is its main package, as ./cmd/agent.
 	Package string
@@ -56,7 +56,7 @@ var (
 	Promtool = Program{Package: "github.com/prometheus/prometheus/cmd/promtool", Module: "test/observe/tools", Tags: "remove_all_sd"}
 )
 
-// At is the program as another version.
+// At returns the program as another version.
 func (p Program) At(version string) Program {
 	p.Version = version
 	return p
@@ -157,7 +157,7 @@ func (p Program) flags() []string {
 	return flags
 }
 
-// request is all that is asked for but the program's name.
+// request returns all that is asked for but the program's name.
 func (p Program) request() []string {
 	return append(p.flags(), p.Package, p.ldflags(), cmp.Or(p.Module, "."))
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Config says what a proxy is like.
+// Config describes what a proxy is like.
 type Config struct {
 	Host    string // address to listen on
 	Account string // USER:PASSWORD
@@ -53,10 +53,10 @@ func Start(t *testing.T, cfg Config) *Proxy {
 	return p
 }
 
-// URL is what HTTPS_PROXY is set to for an account.
+// URL returns what HTTPS_PROXY is set to for an account.
 func (p *Proxy) URL(account string) string { return "http://" + account + "@" + p.address }
 
-// Asked are the hosts that were asked for with the right account, each once.
+// Asked returns the hosts that were asked for with the right account, each once.
 func (p *Proxy) Asked() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

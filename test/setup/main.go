@@ -64,7 +64,7 @@ var (
 	lint      = compile{flags: []string{"-modfile=internal/tools/go.mod"}, patterns: []string{"tool"}}
 )
 
-// stepsFor answers nil for what it does not know.
+// stepsFor returns nil for what it does not know.
 func stepsFor(what string) []step {
 	compilePrograms := step{"compile agent, control plane, Runner and the tools around them", programs.run}
 	getCluster := step{"get the test cluster's parts", goRun("./test/cluster/cmd/cluster", "build")}
@@ -138,10 +138,10 @@ func goRun(pkg string, args ...string) func(context.Context, io.Writer) error {
 	}
 }
 
-// command is the go command with a gentle end.
+// command returns the go command with a gentle end.
 func command(ctx context.Context, args ...string) *exec.Cmd { return gently(ctx, "go", args...) }
 
-// gently is a command with a gentle end: what it runs has to clean up.
+// gently returns a command with a gentle end: what it runs has to clean up.
 func gently(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	// As a terminal does it: go cleans up after an interrupt only, and passes none on.

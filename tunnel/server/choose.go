@@ -51,7 +51,7 @@ func (r *agents) chosen(s *session) {
 	s.turn = r.turn
 }
 
-// before says whether s is the better choice.
+// before reports whether s is the better choice.
 func (s *session) before(other *session, now time.Time) bool {
 	if doubt := s.doubted(now); doubt != other.doubted(now) {
 		return !doubt

@@ -46,7 +46,7 @@ func (s *session) use(ctx context.Context, use func(context.Context, net.Conn) e
 	return err
 }
 
-// taking are the sessions of an agent that can be dialled, one for each replica.
+// taking returns the sessions of an agent that can be dialled, one for each replica.
 func (r *agents) taking(id string) []*session {
 	r.mu.Lock()
 	defer r.mu.Unlock()

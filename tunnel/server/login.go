@@ -105,7 +105,7 @@ func (s *session) authorize(ctx context.Context, stream *link.Stream, m *msg.Log
 	return err
 }
 
-// loginOf is what a login says of the replica. What is no plain word is not said.
+// loginOf returns what a login says of the replica. What is no plain word is not said.
 func (s *session) loginOf(m *msg.Login) Login {
 	l := Login{Instance: s.replica.instance, Address: s.raw.RemoteAddr().String()}
 	if host, _, err := net.SplitHostPort(l.Address); err == nil {

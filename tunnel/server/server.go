@@ -121,7 +121,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	return err
 }
 
-// Connected says whether the agent can be reached.
+// Connected reports whether the agent can be reached.
 func (s *Server) Connected(agentID string) bool { return s.agents.isOnline(agentID) }
 
 // Disconnect closes the agent's sessions and every connection through them at once. It

@@ -38,14 +38,13 @@ var (
 	policy    = regexp.MustCompile(`ValidatingAdmissionPolicy '([^']+)'`)
 )
 
-// FromPolicy says whether a message is that of a policy or a webhook, rather than
-// of the API server about an object that is wrong.
+// FromPolicy reports whether a message is that of a policy or a webhook, rather than of the API
+// server about an object that is wrong.
 func FromPolicy(message string) bool {
 	return down.MatchString(message) || webhook.MatchString(message) || policy.MatchString(message)
 }
 
-// Refused is the diagnosis of a message with which the cluster refused an
-// object.
+// Refused returns the diagnosis of a message with which the cluster refused an object.
 func Refused(message, object string) *runnerapi.Diagnosis {
 	d := &runnerapi.Diagnosis{Object: object}
 	told := clip(podPrefix.ReplaceAllString(message, ""))

@@ -53,7 +53,7 @@ type Evidence struct {
 	Missing                time.Duration
 	// Bare says that the only pod is there without a controller.
 	Bare bool
-	// Recreated is how many pods a StatefulSet made anew one right after the other.
+	// Recreated is how many pods a StatefulSet made again one right after the other.
 	Recreated int
 
 	Previous *runnerapi.Diagnosis // what was found the last time for the same spec
@@ -95,7 +95,7 @@ type family func(container, *Evidence) Finding
 // the way of all others is found first.
 var families = []family{mount, image, config, command, probeKill, memory, crash, probe}
 
-// Find says what is wrong, or that nothing is known to be.
+// Find returns what is wrong, or that nothing is known to be.
 func Find(ev Evidence) Finding {
 	if d := admission(&ev); d != nil {
 		return Finding{Diagnosis: d}
@@ -179,13 +179,13 @@ func alive(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp.IsZero() && pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded
 }
 
-// later is when to look again for what no event of a watched object tells: at
-// first soon, and ever later the longer it takes.
+// later returns when to look again for what no event of a watched object tells: at first soon, and
+// ever later the longer it takes.
 func later(since time.Duration) time.Duration {
 	return min(max(since/2, time.Second), 30*time.Second)
 }
 
-// Sooner is the earlier of two rechecks.
+// Sooner returns the earlier of two rechecks.
 func Sooner(a, b time.Duration) time.Duration {
 	switch {
 	case a == 0:
@@ -221,8 +221,8 @@ func containersOf(pod *corev1.Pod) []container {
 	return all
 }
 
-// done says whether a container that is meant to end has ended well: nothing is
-// wrong with it any more.
+// done reports whether a container that is meant to end has ended well: nothing is wrong with it
+// any more.
 func done(pod *corev1.Pod, s corev1.ContainerStatus) bool {
 	if s.State.Terminated == nil || s.State.Terminated.ExitCode != 0 {
 		return false
@@ -231,7 +231,7 @@ func done(pod *corev1.Pod, s corev1.ContainerStatus) bool {
 	return initial || pod.Spec.RestartPolicy == corev1.RestartPolicyNever
 }
 
-// waiting is the reason and message of a container that does not run.
+// waiting returns the reason and message of a container that does not run.
 func (c container) waiting() (reason, message string) {
 	if w := c.status.State.Waiting; w != nil {
 		return w.Reason, w.Message
@@ -239,7 +239,7 @@ func (c container) waiting() (reason, message string) {
 	return "", ""
 }
 
-// lastEnd is how the newest finished run of the container ended, or nil.
+// lastEnd returns how the newest finished run of the container ended, or nil.
 func (c container) lastEnd() *corev1.ContainerStateTerminated {
 	if t := c.status.State.Terminated; t != nil {
 		return t
@@ -272,7 +272,7 @@ func (c container) what() string {
 	return "the container"
 }
 
-// events is the fix of what only a person can make sense of.
+// events returns the fix of what only a person can make sense of.
 func (c container) events() string {
 	return fmt.Sprintf("correct in the App's spec what the message names, or look at the pod's events (kubectl -n %s describe pod %s)",
 		c.pod.Namespace, c.pod.Name)

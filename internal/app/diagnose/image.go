@@ -112,7 +112,7 @@ func (c container) pull(message string, previous *runnerapi.Diagnosis) *runnerap
 	return d
 }
 
-// pullSecrets are the secrets that the pod brings for registries.
+// pullSecrets returns the secrets that the pod brings for registries.
 func (c container) pullSecrets() string {
 	names := make([]string, 0, len(c.pod.Spec.ImagePullSecrets))
 	for _, s := range c.pod.Spec.ImagePullSecrets {

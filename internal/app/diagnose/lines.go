@@ -42,7 +42,7 @@ func WantsLastLines(pod *corev1.Pod) []End {
 	return ends
 }
 
-// cutOff says whether the kubelet may have left something out.
+// cutOff reports whether the kubelet may have left something out.
 func cutOff(message string) bool {
 	return len(message) >= messageBytes*9/10 || strings.Count(message, "\n") >= messageLines-1
 }
@@ -57,7 +57,7 @@ func saysWhy(text string) bool {
 	return slices.ContainsFunc(strings.Split(text, "\n"), says.MatchString)
 }
 
-// WithLastLines is a copy of the pod with the log's last lines as the termination message.
+// WithLastLines returns a copy of the pod with the log's last lines as the termination message.
 func WithLastLines(pod *corev1.Pod, of End, text string) *corev1.Pod {
 	pod = pod.DeepCopy()
 	for _, all := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {

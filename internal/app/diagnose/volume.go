@@ -120,7 +120,7 @@ func classOf(claim string, ev *Evidence) string {
 	return ""
 }
 
-// UnboundClaims are the claims of a pod that has to wait for one of them.
+// UnboundClaims returns the claims of a pod that has to wait for one of them.
 func UnboundClaims(pod *corev1.Pod) []string {
 	if pod.Spec.NodeName == "" && !slices.ContainsFunc(pod.Status.Conditions, isScheduled) {
 		return claimNames(pod) // its scheduler waits for them, and says nothing
@@ -174,7 +174,7 @@ func mount(c container, ev *Evidence) Finding {
 		"a volume cannot be mounted: "+clip(message), "make the volume usable, or correct volumes; the pod's events say more (kubectl describe pod)")}
 }
 
-// source is the Secret or ConfigMap that a key is wanted of.
+// source returns the Secret or ConfigMap that a key is wanted of.
 func (c container) source(key string, secret bool) string {
 	for _, v := range c.pod.Spec.Volumes {
 		var name string
@@ -194,8 +194,8 @@ func (c container) source(key string, secret bool) string {
 	return ""
 }
 
-// preparing says whether the kubelet has a pod with volumes but started none of
-// its containers, and since when.
+// preparing reports whether the kubelet has a pod with volumes but started none of its containers,
+// and since when.
 func preparing(pod *corev1.Pod) (since time.Time, waits bool) {
 	if len(pod.Spec.Volumes) == 0 || !alive(pod) {
 		return time.Time{}, false
@@ -213,7 +213,7 @@ func preparing(pod *corev1.Pod) (since time.Time, waits bool) {
 	return time.Time{}, false
 }
 
-// WantsMounts says whether the diagnosis of a pod hangs on its volumes' events.
+// WantsMounts reports whether the diagnosis of a pod hangs on its volumes' events.
 func WantsMounts(pod *corev1.Pod, now time.Time) bool {
 	since, waits := preparing(pod)
 	return waits && now.Sub(since) >= time.Second

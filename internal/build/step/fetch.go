@@ -32,7 +32,7 @@ type Fetch struct {
 	ProxyOfEnv bool   // go through the proxy that the environment names
 }
 
-// Run answers the commit whose files are in the context now.
+// Run returns the commit whose files are in the context now.
 func (f Fetch) Run(ctx context.Context) (Result, error) {
 	remote := git.Remote{URL: f.URL}
 	if f.ProxyOfEnv {

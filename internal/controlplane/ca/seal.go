@@ -38,10 +38,10 @@ func ParseKey(text string) (Key, error) {
 	return Key{(*[keySize]byte)(raw)}, nil
 }
 
-// Text is the key itself, in base64.
+// Text returns the key itself, in base64.
 func (k Key) Text() string { return base64.StdEncoding.EncodeToString(k.secret[:]) }
 
-// Given says whether there is one.
+// Given reports whether there is one.
 func (k Key) Given() bool { return k.secret != nil }
 
 // String implements fmt.Stringer without telling the key.

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// serverTTL is the life of the control plane's own certificate. It is made anew
-// at each start, at two thirds of its life, and when the CA is rotated.
+// serverTTL is the life of the control plane's own certificate. It is made again at each start, at
+// two thirds of its life, and when the CA is rotated.
 const serverTTL = 90 * 24 * time.Hour
 
 // nodeTTL is the life of the certificate for other control planes.
@@ -80,7 +80,7 @@ func (s *ServerCertificate) renew() error {
 	return nil
 }
 
-// withoutAnchors is a certificate with only what leads to a CA's, and none that signs itself.
+// withoutAnchors returns a certificate with only what leads to a CA's, and none that signs itself.
 func withoutAnchors(cert *tls.Certificate) (*tls.Certificate, error) {
 	short := *cert
 	short.Certificate = cert.Certificate[:1:1]

@@ -19,9 +19,9 @@ var (
 	errNoName = errors.New("the ClientHello names no server")
 )
 
-// peek reads a ClientHello and answers the server name in it, with everything
-// that was read. It leaves the parsing to crypto/tls, which gives up as soon as
-// the name is known and can answer nothing.
+// peek reads a ClientHello and returns the server name in it, with everything that was read. It
+// leaves the parsing to crypto/tls, which gives up as soon as the name is known and can answer
+// nothing.
 func peek(conn io.Reader) (name string, read []byte, err error) {
 	var buf bytes.Buffer
 	in := io.TeeReader(io.LimitReader(conn, maxHello), &buf)

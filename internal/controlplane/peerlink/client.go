@@ -37,7 +37,7 @@ type Client struct {
 	relays sync.WaitGroup
 }
 
-// NewClient makes a Client. Close ends what it has handed on.
+// NewClient returns a Client. Close ends what it has handed on.
 func NewClient(cfg ClientConfig) *Client {
 	life, end := context.WithCancel(context.Background())
 	return &Client{cfg: cfg, life: life, end: end}

@@ -74,15 +74,15 @@ func readText(in io.Reader) (string, error) {
 
 const rolePath = "/controlplane/"
 
-// URI is the SPIFFE ID of a control plane among others.
+// URI returns the SPIFFE ID of a control plane among others.
 func URI(trustDomain, node string) *url.URL {
 	return &url.URL{Scheme: "spiffe", Host: trustDomain, Path: rolePath + node}
 }
 
-// ServerName is its name in TLS, which no DNS knows.
+// ServerName returns its name in TLS, which no DNS knows.
 func ServerName(trustDomain, node string) string { return node + ".controlplane." + trustDomain }
 
-// nodeOf is the control plane that a verified certificate names.
+// nodeOf returns the control plane that a verified certificate names.
 func nodeOf(cs tls.ConnectionState, trustDomain string) (string, error) {
 	if len(cs.PeerCertificates) > 0 {
 		leaf := cs.PeerCertificates[0]
@@ -95,7 +95,7 @@ func nodeOf(cs tls.ConnectionState, trustDomain string) (string, error) {
 	return "", errors.New("the certificate is no control plane's")
 }
 
-// addrPort is an address as a request has it.
+// addrPort returns an address as a request has it.
 func addrPort(addr net.Addr) netip.AddrPort {
 	at, err := netip.ParseAddrPort(addr.String())
 	if err != nil {

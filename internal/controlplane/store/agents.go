@@ -37,7 +37,7 @@ type Agent struct {
 	RegisteredAt, LastSeen, RevokedAt time.Time
 }
 
-// Revoked says whether the agent may not come back.
+// Revoked reports whether the agent may not come back.
 func (a *Agent) Revoked() bool { return !a.RevokedAt.IsZero() }
 
 const agentColumns = `id, name, cluster_uid, labels, state, key_print, previous_key_print, token_id,

@@ -57,7 +57,7 @@ func (q queries) Enrolments(ctx context.Context) ([]Enrolment, error) {
 	return all(ctx, q.q, scanEnrolment, `SELECT `+enrolmentColumns+` FROM enrolments ORDER BY asked_at, id`)
 }
 
-// PendingEnrolments is how many wait with a token that were asked for after that time.
+// PendingEnrolments returns how many wait with a token that were asked for after that time.
 func (q queries) PendingEnrolments(ctx context.Context, tokenID string, after time.Time) (int, error) {
 	var n int
 	err := q.q.QueryRowContext(ctx, `SELECT COUNT(*) FROM enrolments WHERE token_id = $1 AND state = $2 AND asked_at > $3`, tokenID, EnrolmentPending, micros(after)).Scan(&n)

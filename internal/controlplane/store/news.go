@@ -30,7 +30,7 @@ func (q queries) NewsAfter(ctx context.Context, number int64) ([]News, error) {
 		`SELECT agent_id, number FROM news WHERE agent_id <> '' AND number > $1 ORDER BY number`, number)
 }
 
-// LastNews is the number of the latest news.
+// LastNews returns the number of the latest news.
 func (q queries) LastNews(ctx context.Context) (int64, error) {
 	return one(q.q.QueryRowContext(ctx, `SELECT number FROM news WHERE agent_id = ''`), func(row scanner, n *int64) error { return row.Scan(n) })
 }

@@ -32,8 +32,8 @@ func (s *Store) JoinNode(ctx context.Context, n Node, lease time.Duration) error
 	return err
 }
 
-// RenewNode renews a lease. It answers false for a node that the others have removed.
-// A lease of 0 ends it.
+// RenewNode renews a lease. It returns false for a node that the others have removed. A lease of 0
+// ends it.
 func (s *Store) RenewNode(ctx context.Context, id string, lease time.Duration) (bool, error) {
 	n, err := s.quiet().exec(ctx, `UPDATE nodes SET lease_until = `+s.engine.clock()+` + $1 WHERE id = $2`, lease.Microseconds(), id)
 	return n > 0, err
@@ -93,7 +93,7 @@ func (s *Store) SetTunnels(ctx context.Context, nodeID string, since map[string]
 	return nil
 }
 
-// chunks are the values for one statement each.
+// chunks returns the values for one statement each.
 func chunks(values []any, perRow int) func(yield func([]any) bool) {
 	return func(yield func([]any) bool) {
 		for len(values) > 0 {
@@ -125,8 +125,8 @@ func rowsOf(rows, values, first int, row string) string {
 // Misplaced is an agent whose state is not what its tunnels and heartbeats say.
 type Misplaced struct {
 	AgentID string
-	// Tunnel says whether it has one to a node that lives; if so it is online, unless
-	// Silent: no heartbeat for too long.
+	// Tunnel reports whether it has one to a node that lives; if so it is online, unless Silent: no
+	// heartbeat for too long.
 	Tunnel, Silent bool
 	// Orphaned says that it had one to a node that is gone.
 	Orphaned bool

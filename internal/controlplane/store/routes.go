@@ -32,7 +32,7 @@ func scanRoute(row scanner, r *Route) error {
 	return row.Scan(&r.AgentID, &r.Host, &r.Path, &r.PathType, &r.TLS, &r.Namespace, &r.App, &r.Port, &r.Ready, &r.Reason, moment{&r.Since})
 }
 
-// RouteSet answers what is known of an agent's routes; the zero value for none.
+// RouteSet returns what is known of an agent's routes; the zero value for none.
 func (q queries) RouteSet(ctx context.Context, agentID string) (RouteSet, error) {
 	set, err := one(q.q.QueryRowContext(ctx, `SELECT digest, omitted, at FROM route_sets WHERE agent_id = $1`, agentID),
 		func(row scanner, s *RouteSet) error { return row.Scan(&s.Digest, &s.Omitted, moment{&s.At}) })
@@ -108,7 +108,7 @@ func (t *Tx) PutRoutes(ctx context.Context, agentID string, routes []Route, set 
 	return err
 }
 
-// truth is how a bool is kept: not all databases have one.
+// truth returns how a bool is kept: not all databases have one.
 func truth(b bool) int64 {
 	if b {
 		return 1

@@ -93,7 +93,7 @@ func (q queries) Timeline(ctx context.Context, agentID string, limit int) ([]ann
 		agentID, limit)
 }
 
-// TimelinePage lists what is asked for, and says whether there is more of it.
+// TimelinePage lists what is asked for, and reports whether there is more of it.
 func (q queries) TimelinePage(ctx context.Context, want TimelineQuery) (events []announce.Event, more bool, err error) {
 	query, args := want.sql()
 	rows, err := q.q.QueryContext(ctx, query, args...)

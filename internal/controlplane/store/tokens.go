@@ -37,7 +37,7 @@ const (
 	TokenUsedUp  = "used up"
 )
 
-// State is what the token is good for at that time.
+// State returns what the token is good for at that time.
 func (t *Token) State(now time.Time) string {
 	switch {
 	case !t.RevokedAt.IsZero():

@@ -17,7 +17,7 @@ func scanAgentTrust(row scanner, t *AgentTrust) error {
 
 const agentTrustSelect = `SELECT agent_id, bundle, issuer FROM agent_trust `
 
-// AgentTrust is what is known of an agent.
+// AgentTrust returns what is known of an agent.
 func (q queries) AgentTrust(ctx context.Context, agentID string) (AgentTrust, error) {
 	return one(q.q.QueryRowContext(ctx, agentTrustSelect+`WHERE agent_id = $1`, agentID), scanAgentTrust)
 }
@@ -50,7 +50,7 @@ func scanRunnerTrust(row scanner, t *RunnerTrust) error {
 	return row.Scan(&t.Runner, &t.Serial, &t.Key, &t.Issuer)
 }
 
-// RunnerTrust is what is known of a Runner.
+// RunnerTrust returns what is known of a Runner.
 func (q queries) RunnerTrust(ctx context.Context, runner string) (RunnerTrust, error) {
 	return one(q.q.QueryRowContext(ctx, runnerTrustSelect+`WHERE runner = $1`, runner), scanRunnerTrust)
 }

@@ -26,7 +26,7 @@ type Webhook struct {
 	Reason     string
 }
 
-// Enabled says whether anything is sent to it.
+// Enabled reports whether anything is sent to it.
 func (w *Webhook) Enabled() bool { return w.DisabledAt.IsZero() }
 
 // DeliveryState is what became of a delivery.
@@ -122,8 +122,8 @@ func (t *Tx) QueueDelivery(ctx context.Context, d Delivery, most int) error {
 	return err
 }
 
-// WaitingDeliveries says how many events wait for webhooks, and when the first of
-// them was queued; zero when none waits.
+// WaitingDeliveries returns how many events wait for webhooks, and when the first of them was
+// queued; zero when none waits.
 func (q queries) WaitingDeliveries(ctx context.Context) (n int, oldest time.Time, err error) {
 	err = q.q.QueryRowContext(ctx, `SELECT COUNT(*), COALESCE(MIN(created_at), 0) FROM deliveries WHERE state = 'pending'`).Scan(&n, moment{&oldest})
 	if err != nil {
@@ -168,7 +168,7 @@ func (q queries) Deliveries(ctx context.Context, webhook string, state DeliveryS
 		WHERE webhook = $1 AND ($2 = '' OR state = $2) ORDER BY id DESC LIMIT $3`, webhook, state, limit)
 }
 
-// DeliveryCounts says how many of a webhook's deliveries are in each state.
+// DeliveryCounts returns how many of a webhook's deliveries are in each state.
 func (q queries) DeliveryCounts(ctx context.Context, webhook string) (map[DeliveryState]int, error) {
 	type count struct {
 		state DeliveryState

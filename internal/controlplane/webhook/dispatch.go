@@ -89,7 +89,7 @@ func (d *Dispatcher) Queue(ctx context.Context, tx *store.Tx, e announce.Event) 
 	return nil
 }
 
-// labels are an agent's as an event tells them, or as they are now.
+// labels returns an agent's as an event tells them, or as they are now.
 func labels(ctx context.Context, tx *store.Tx, e announce.Event) (map[string]string, error) {
 	if e.Type.IsAgent() {
 		agent, err := e.Agent()
@@ -164,8 +164,8 @@ func (d *Dispatcher) reconcile(ctx context.Context, queues map[string]*queue) er
 	return nil
 }
 
-// same says whether two are sent to in the same way. Whom they are for does not
-// matter here: that was decided when an event was queued.
+// same reports whether two are sent to in the same way. Whom they are for does not matter here:
+// that was decided when an event was queued.
 func same(a, b store.Webhook) bool {
 	return a.URL == b.URL && a.AllowHTTP == b.AllowHTTP && a.AllowPrivate == b.AllowPrivate &&
 		a.Secret == b.Secret && a.Previous == b.Previous && a.PreviousUntil.Equal(b.PreviousUntil) && a.CreatedAt.Equal(b.CreatedAt)

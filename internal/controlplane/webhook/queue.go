@@ -130,8 +130,7 @@ func (q *queue) trouble(ctx context.Context, err error) {
 	retry.Wait(ctx, troublePause)
 }
 
-// deliver makes one attempt and notes it. It says whether the agent's next event may
-// be sent.
+// deliver makes one attempt and notes it. It reports whether the agent's next event may be sent.
 func (q *queue) deliver(ctx context.Context, d store.Delivery) bool {
 	result := q.sender.Send(ctx, d.EventID, []byte(d.Body))
 	if ctx.Err() != nil && result.Err != nil {

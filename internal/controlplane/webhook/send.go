@@ -53,8 +53,8 @@ type Options struct {
 	callTimeout time.Duration // 0 is the usual one
 }
 
-// NewSender makes a sender. Nothing that it does goes through a proxy: the check of
-// the receiver's address would be worth nothing.
+// NewSender returns a sender. Nothing that it does goes through a proxy: the check of the
+// receiver's address would be worth nothing.
 func NewSender(hook store.Webhook, o Options) *Sender {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -89,7 +89,7 @@ type Result struct {
 	RetryAfter time.Duration
 }
 
-// Gone says whether the receiver wants nothing more, ever.
+// Gone reports whether the receiver wants nothing more, ever.
 func (r Result) Gone() bool { return r.Status == http.StatusGone }
 
 // Send sends one event. Errors hold neither the URL, which may be secret, nor

@@ -43,7 +43,7 @@ func failed(reason Reason, fix, format string, args ...any) *Error {
 // errTooMuch is the end of a stream that is longer than its limit.
 var errTooMuch = errors.New("more than the limit")
 
-// network says what an error of a connection means.
+// network returns what an error of a connection means.
 func network(err error, host string) error {
 	var known *Error
 	var dns *net.DNSError

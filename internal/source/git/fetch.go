@@ -33,9 +33,9 @@ type session interface {
 	close()
 }
 
-// Fetch asks what commit the ref is at and, unless that is the one that is known, gets its
-// files: those of one folder, or all for an empty one. It answers nil files for a commit
-// that is known. Errors are *Error, save the context's.
+// Fetch asks what commit the ref is at and, unless that is the one that is known, gets its files:
+// those of one folder, or all for an empty one. It returns nil files for a commit that is known.
+// Errors are *Error, save the context's.
 func Fetch(ctx context.Context, r Remote, ref runnerapi.GitRef, folder, known string, l Limits) (commit string, files Files, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.Time)
 	defer cancel()
@@ -194,7 +194,7 @@ func requestFor(has *capability.List, want plumbing.Hash, l Limits) (*packp.Uplo
 	return r, nil
 }
 
-// notGiven says why there is no pack.
+// notGiven returns why there is no pack.
 func notGiven(ctx context.Context, err error, want plumbing.Hash, host string) error {
 	if ctx.Err() != nil {
 		return network(ctx.Err(), host)
@@ -208,7 +208,7 @@ func notGiven(ctx context.Context, err error, want plumbing.Hash, host string) e
 	return failed(Unreachable, "it is tried again; if it stays, look at the server", "%s broke off: %s", host, clip(err.Error()))
 }
 
-// limited is a reader that fails, rather than ends, after n bytes.
+// limited returns a reader that fails, rather than ends, after n bytes.
 func limited(r io.Reader, n int64) io.Reader { return &limitedReader{r, n} }
 
 type limitedReader struct {

@@ -112,7 +112,7 @@ func (s *overSSH) config() (*ssh.ClientConfig, error) {
 	}, nil
 }
 
-// algorithms are those by which a server can prove that it has one of the keys.
+// algorithms returns those by which a server can prove that it has one of the keys.
 func algorithms(keys []ssh.PublicKey) []string {
 	var out []string
 	for _, k := range keys {
@@ -125,7 +125,7 @@ func algorithms(keys []ssh.PublicKey) []string {
 	return out
 }
 
-// refused says why the handshake failed.
+// refused returns why the handshake failed.
 func (s *overSSH) refused(ctx context.Context, err error) error {
 	var known *Error
 	switch {
@@ -141,7 +141,7 @@ func (s *overSSH) refused(ctx context.Context, err error) error {
 	return network(err, s.url.Host)
 }
 
-// explain says what it means that no refs came.
+// explain returns what it means that no refs came.
 func (s *overSSH) explain(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return network(ctx.Err(), s.url.Host)

@@ -14,9 +14,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/test/apps/payload"
 )
 
-// serveBytes is for who moves bytes and wants to know that they arrived. It reads a line:
-// "down N" is answered with N bytes and the end, "up N" takes N bytes and answers the SHA-256
-// of what came in hexadecimal. "echo" sends back what comes.
+// serveBytes is for who moves bytes and wants to know that they arrived. It reads a line: "down N"
+// is answered with N bytes and the end, "up N" takes N bytes and returns the SHA-256 of what came
+// in hexadecimal. "echo" sends back what comes.
 func serveBytes(ctx context.Context, addr string) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {

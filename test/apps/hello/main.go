@@ -237,7 +237,7 @@ func logged(next http.Handler) http.Handler {
 	})
 }
 
-// podName is the pod's name: Kubernetes makes it the host name.
+// podName returns the pod's name: Kubernetes makes it the host name.
 func podName() string {
 	if name := os.Getenv("POD_NAME"); name != "" {
 		return name

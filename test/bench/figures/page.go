@@ -30,7 +30,7 @@ func (s *Set) Put(page []byte) ([]byte, error) {
 	return bytes.Join([][]byte{before, mark, []byte(s.block()), []byte(end), after}, nil), nil
 }
 
-// block is a set as Markdown.
+// block returns a set as Markdown.
 func (s *Set) block() string {
 	var b strings.Builder
 	b.WriteString("\n")

@@ -21,7 +21,7 @@ const (
 	stormProfile = 10
 )
 
-// profileArgs are the control plane's, when its profiles are wanted.
+// profileArgs returns the control plane's, when its profiles are wanted.
 func (b *agentsBench) profileArgs() []string {
 	if b.profile == "" {
 		return nil

@@ -11,7 +11,8 @@ import (
 // the machine changes it by far less than it does rates and times.
 type taken struct{ relay, agent, load time.Duration }
 
-// used is what they have had so far. A side that cannot be asked has ended, which what comes next says.
+// used returns what they have had so far. A side that cannot be asked has ended, which what comes
+// next says.
 func (i *instance) used() taken {
 	of := func(pid int) time.Duration {
 		took, err := proc.CPU(pid)

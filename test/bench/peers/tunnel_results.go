@@ -61,7 +61,7 @@ func (r *tunnelResults) took(c *contender, what string, used taken, of float64) 
 	r.add(c.name, c.protocol, "cpu."+what+".load", micros(used.load)/of)
 }
 
-// besidePeers is the key of the rate in rounds with peers.
+// besidePeers returns the key of the rate in rounds with peers.
 func besidePeers(level int) string { return fmt.Sprintf("rps.%d.beside peers", level) }
 
 func (r *tunnelResults) median(key rowKey, what string) float64 {

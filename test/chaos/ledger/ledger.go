@@ -27,7 +27,7 @@ const (
 	DeleteConfig Kind = "delete-config-map"
 )
 
-// Object says which object of a target a command is about.
+// Object returns which object of a target a command is about.
 func (k Kind) Object() string {
 	switch k {
 	case PutSecret, DeleteSecret:
@@ -75,7 +75,7 @@ type Answer struct {
 // Target is what a command is about.
 type Target struct{ Object, Name string }
 
-// Target is what the command is about.
+// Target returns what the command is about.
 func (c *Command) Target() Target { return Target{c.Kind.Object(), c.Name} }
 
 // Ledger takes commands when they have ended, in the order of each target.
@@ -86,7 +86,7 @@ type Ledger struct {
 	failed   error
 }
 
-// New is an empty ledger that writes itself to out as well, a line a command.
+// New returns an empty ledger that writes itself to out as well, a line a command.
 func New(out io.Writer) *Ledger { return &Ledger{out: json.NewEncoder(out)} }
 
 // Add takes a command that has ended.
@@ -99,14 +99,14 @@ func (l *Ledger) Add(c Command) {
 	}
 }
 
-// Commands are all so far, and why they could not be written down.
+// Commands returns all so far, and why they could not be written down.
 func (l *Ledger) Commands() ([]Command, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return append([]Command(nil), l.commands...), l.failed
 }
 
-// Count is how many commands ended each way.
+// Count returns how many commands ended each way.
 func Count(commands []Command) map[Outcome]int {
 	n := map[Outcome]int{}
 	for i := range commands {

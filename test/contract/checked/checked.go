@@ -37,7 +37,7 @@ func Around(t testing.TB) func(http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// Reporting is Around for what has no test at hand. The call itself fails as well.
+// Reporting is like Around for what has no test at hand. The call itself fails as well.
 func Reporting(report func(error)) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper { return lazy{next, report} }
 }

@@ -42,12 +42,13 @@ func Accepting(conn net.Conn, below *Socket, accept func(*mux.Stream)) *mux.Sess
 	return mux.Client(conn, below.corked(), muxConfig(accept))
 }
 
-// Server is the accepting side's Client.
+// Server returns the accepting side's Client.
 func Server(conn net.Conn, below *Socket) *mux.Session {
 	return mux.Server(conn, below.corked(), muxConfig(nil))
 }
 
-// NewServer is the accepting side's Accepting, where the caller reads the session: mux.Session.Serve.
+// NewServer returns the accepting side's Accepting, where the caller reads the session:
+// mux.Session.Serve.
 func NewServer(conn net.Conn, below *Socket, accept func(*mux.Stream)) *mux.Session {
 	return mux.NewServer(conn, below.corked(), muxConfig(accept))
 }

@@ -16,8 +16,8 @@ const MetaCluster = "cluster"
 // instance is what a replica of an agent may be called: a host's or a pod's name.
 var instance = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$`)
 
-// ValidInstance says whether a replica may be called so. Without a name it is the agent's
-// only one.
+// ValidInstance reports whether a replica may be called so. Without a name it is the agent's only
+// one.
 func ValidInstance(name string) bool { return name == "" || instance.MatchString(name) }
 
 // RunID is FRP's name for a client instance: a replica of an agent. Being the same for
@@ -29,8 +29,8 @@ func RunID(agentID, instance string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// LocalProxyName is the proxy's name as frpc is told it. Instances have proxies of their
-// own, because in frps a name is one proxy's.
+// LocalProxyName returns the proxy's name as frpc is told it. Instances have proxies of their own,
+// because in frps a name is one proxy's.
 func LocalProxyName(agentID, instance string) string {
 	if instance == "" {
 		return proxyName
@@ -38,7 +38,7 @@ func LocalProxyName(agentID, instance string) string {
 	return proxyName + "-" + RunID(agentID, instance)
 }
 
-// ProxyName is the proxy as it is called on the wire. Its last label has no dots, so no
+// ProxyName returns the proxy as it is called on the wire. Its last label has no dots, so no
 // agent's is another's.
 func ProxyName(agentID, instance string) string {
 	return agentID + "." + LocalProxyName(agentID, instance)

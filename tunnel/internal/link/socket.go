@@ -52,7 +52,7 @@ func (s *Socket) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// corked is the socket as the multiplexer knows it: no socket is none there, too.
+// corked returns the socket as the multiplexer knows it: no socket is none there, too.
 func (s *Socket) corked() mux.Corked {
 	if s == nil {
 		return nil

@@ -30,7 +30,7 @@ func (s *Stream) WithRemote(addr net.Addr) *Stream {
 	return s
 }
 
-// RemoteAddr is the far end's address where it is known, else the tunnel's.
+// RemoteAddr returns the far end's address where it is known, else the tunnel's.
 func (s *Stream) RemoteAddr() net.Addr {
 	if s.remote != nil {
 		return s.remote

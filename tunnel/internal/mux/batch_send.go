@@ -56,7 +56,7 @@ func giveBack(buffer *[]byte, data []byte) {
 	buffers.Put(buffer)
 }
 
-// write is one write, which may take no longer than the timeout.
+// write returns one write, which may take no longer than the timeout.
 func (b *batch) write(data []byte) error {
 	if now := time.Now(); now.Sub(b.deadline) > writeDeadlineEvery-b.timeout {
 		b.deadline = now.Add(b.timeout)

@@ -31,7 +31,7 @@ type input struct {
 
 func newInput(from io.Reader) *input { return &input{from: from} }
 
-// buffer is the one that is in use.
+// buffer returns the one that is in use.
 func (in *input) buffer() []byte {
 	if in.whole != nil {
 		return in.whole[:]
@@ -60,13 +60,13 @@ func (in *input) heard(h header) {
 	}
 }
 
-// Buffered is how many bytes are there for the reading.
+// Buffered returns how many bytes are there for the reading.
 func (in *input) Buffered() int { return in.end - in.begin }
 
-// holds says whether Peek can have so many bytes.
+// holds reports whether Peek can have so many bytes.
 func (in *input) holds(n int) bool { return n <= len(in.buffer()) }
 
-// Peek answers the next n bytes, of which there may be no more than the buffer holds. They are good
+// Peek returns the next n bytes, of which there may be no more than the buffer holds. They are good
 // until the next call.
 func (in *input) Peek(n int) ([]byte, error) {
 	for in.Buffered() < n {

@@ -39,14 +39,14 @@ func Client(conn net.Conn, below Corked, cfg Config) *Session {
 	return s
 }
 
-// Server is Client at the end that has accepted the connection.
+// Server is like Client at the end that has accepted the connection.
 func Server(conn net.Conn, below Corked, cfg Config) *Session {
 	s := NewServer(conn, below, cfg)
 	go s.receive()
 	return s
 }
 
-// NewServer is Server for those who call Serve, which they must.
+// NewServer is like Server for those who call Serve, which they must.
 func NewServer(conn net.Conn, below Corked, cfg Config) *Session { return begin(conn, below, cfg, 2) }
 
 // Serve reads what comes until the session's end, and answers why it ended. It is for a goroutine
@@ -108,7 +108,7 @@ func (s *Session) newOwn() (*Stream, error) {
 	return stream, nil
 }
 
-// Open is OpenStream for those who want a net.Conn.
+// Open is like OpenStream for those who want a net.Conn.
 func (s *Session) Open() (net.Conn, error) {
 	stream, err := s.OpenStream()
 	if err != nil {
@@ -130,7 +130,7 @@ func (s *Session) AcceptStream() (*Stream, error) {
 	}
 }
 
-// NumStreams is how many streams there are, those included that only one end has closed.
+// NumStreams returns how many streams there are, those included that only one end has closed.
 func (s *Session) NumStreams() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,15 +140,15 @@ func (s *Session) NumStreams() int {
 // CloseChan is closed when the session is over.
 func (s *Session) CloseChan() <-chan struct{} { return s.done }
 
-// ended is why the session is over, or nothing.
+// ended returns why the session is over, or nothing.
 func (s *Session) ended() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// unsent is why a frame was not taken: never nothing, although the batch knows of its end a moment before the
-// session does.
+// unsent returns why a frame was not taken: never nothing, although the batch knows of its end a
+// moment before the session does.
 func (s *Session) unsent() error {
 	if err := s.ended(); err != nil {
 		return err

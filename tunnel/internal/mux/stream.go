@@ -43,7 +43,7 @@ func newStream(s *Session, id uint32) *Stream {
 	return stream
 }
 
-// Session is whose stream it is.
+// Session returns whose stream it is.
 func (s *Stream) Session() *Session { return s.session }
 
 // LocalAddr is that of the connection.

@@ -25,8 +25,8 @@ const (
 	largest = 4 << 30
 )
 
-// Bulk is the rate of one transfer, in bytes per second, after one that warms the
-// connection up and finds out how much takes about that long; and how many bytes both were.
+// Bulk returns the rate of one transfer, in bytes per second, after one that warms the connection
+// up and finds out how much takes about that long; and how many bytes both were.
 func Bulk(ctx context.Context, client *http.Client, base string, way Direction, about time.Duration) (rate float64, moved int64, err error) {
 	rate, err = transfer(ctx, client, base, way, probe)
 	if err != nil {
@@ -37,7 +37,7 @@ func Bulk(ctx context.Context, client *http.Client, base string, way Direction, 
 	return rate, probe + size, err
 }
 
-// transfer answers the rate from the request to the last byte's being there.
+// transfer returns the rate from the request to the last byte's being there.
 func transfer(ctx context.Context, client *http.Client, base string, way Direction, size int64) (float64, error) {
 	start := time.Now()
 	var got int64

@@ -59,7 +59,7 @@ func RunClosed(ctx context.Context, client *http.Client, url string, clients int
 	}, nil
 }
 
-// oneClient answers how long those of its requests took that began and ended in time, and how many
+// oneClient returns how long those of its requests took that began and ended in time, and how many
 // there were in all.
 func oneClient(ctx context.Context, client *http.Client, url string, begin, end time.Time) (took []time.Duration, answered int, err error) {
 	for ctx.Err() == nil {

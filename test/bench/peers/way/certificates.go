@@ -112,7 +112,7 @@ func roots(dir string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// relayTLS is the relay's side of mutual TLS with the agent.
+// relayTLS returns the relay's side of mutual TLS with the agent.
 func relayTLS(dir string) (*tls.Config, error) {
 	cert, err := pair(dir, relay)
 	pool, err2 := roots(dir)
@@ -121,7 +121,7 @@ func relayTLS(dir string) (*tls.Config, error) {
 	}, errors.Join(err, err2)
 }
 
-// agentTLS is the agent's side.
+// agentTLS returns the agent's side.
 func agentTLS(dir string) (*tls.Config, error) {
 	cert, err := pair(dir, agent)
 	pool, err2 := roots(dir)

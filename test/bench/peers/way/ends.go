@@ -31,7 +31,7 @@ const (
 	connectionWindow = 64 << 20
 )
 
-// serve is the agent's HTTP server, behind the Runner API's mutual TLS.
+// serve returns the agent's HTTP server, behind the Runner API's mutual TLS.
 func serve(ctx context.Context, ln net.Listener, dir string) error {
 	cert, err := pair(dir, agent)
 	if err != nil {
@@ -59,7 +59,7 @@ func serve(ctx context.Context, ln net.Listener, dir string) error {
 	return nil
 }
 
-// serveLocal is serve on the agent's own port, for those who forward to one.
+// serveLocal returns serve on the agent's own port, for those who forward to one.
 func serveLocal(ctx context.Context, at Place) error {
 	ln, err := listen(ctx, at.Local)
 	if err != nil {
@@ -68,7 +68,7 @@ func serveLocal(ctx context.Context, at Place) error {
 	return serve(ctx, ln, at.Dir)
 }
 
-// Runner is a client that calls the agent at an address, with connections of its own.
+// Runner returns a client that calls the agent at an address, with connections of its own.
 func Runner(dir, address string, p Protocol) (*http.Client, error) {
 	cert, err := pair(dir, runner)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 
 const reverseWindow = 6 << 20
 
-// reverseRelay is an HTTP/2 client on the connections that agents made. Each connection of a Runner
-// is the body of a request there, and of its answer back.
+// reverseRelay returns an HTTP/2 client on the connections that agents made. Each connection of a
+// Runner is the body of a request there, and of its answer back.
 func reverseRelay(ctx context.Context, at Place) error {
 	secure, err := relayTLS(at.Dir)
 	if err != nil {

@@ -28,8 +28,8 @@ type Group struct {
 	Dirs []string `json:"dirs"`
 }
 
-// Plan says where the group called name goes, so that the places can be noted
-// down before they exist.
+// Plan returns where the group called name goes, so that the places can be noted down before they
+// exist.
 func Plan(name string) (Group, error) {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(mountPoint, &stat); err != nil {
@@ -129,7 +129,7 @@ func (h hierarchy) dir() string {
 	return dir
 }
 
-// mountOptions is what mount(2) wants to hear to mount this very hierarchy.
+// mountOptions returns what mount(2) wants to hear to mount this very hierarchy.
 func (h hierarchy) mountOptions() string {
 	if strings.HasPrefix(h.controllers, "name=") {
 		return "none," + h.controllers

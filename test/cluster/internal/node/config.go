@@ -56,7 +56,7 @@ type Event struct {
 	Detail string    `json:"detail,omitempty"`
 }
 
-// EventKind says what happened to the component that the event names.
+// EventKind describes what happened to the component that the event names.
 type EventKind string
 
 // The kinds of events. Up stands for the whole node.

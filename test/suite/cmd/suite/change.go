@@ -42,7 +42,7 @@ func findChange(ctx context.Context, base string) (change, error) {
 	return c, err
 }
 
-// since is the change since a commit.
+// since returns the change since a commit.
 func since(ctx context.Context, base, why string) (change, error) {
 	commit, err := git(ctx, "rev-parse", "--verify", base+"^{commit}")
 	if err != nil {

@@ -94,7 +94,7 @@ func lines(text string) func(yield func(int, []string) bool) {
 	}
 }
 
-// budget is how long a package's tests may take.
+// budget returns how long a package's tests may take.
 func (k knowledge) budget(pkg string) time.Duration {
 	if d, ok := k.budgets[short(pkg)]; ok {
 		return d
