@@ -24,8 +24,8 @@ type AppList struct {
 	Items []App `json:"items" nullable:"false" doc:"Ordered by namespace and name."`
 }
 
-// Settled reports whether the App's newest spec has come to an outcome: it is healthy, or something
-// is wrong and the diagnosis says what.
+// Settled reports whether the App's newest spec has reached an outcome: it is healthy, or the
+// diagnosis explains what is wrong.
 func (a App) Settled() bool {
 	if a.Status.ObservedGeneration < a.Generation {
 		return false
@@ -55,7 +55,7 @@ const (
 // Runs reports whether an App of this type comes to an end by itself.
 func (t AppType) Runs() bool { return t == TypeJob || t == TypeCronJob || t == TypePipeline }
 
-// Scales reports whether an App of this type has a number of pods to set.
+// Scales reports whether the number of pods of an App of this type can be set.
 func (t AppType) Scales() bool { return t == "" || t == TypeDeployment || t == TypeStatefulSet }
 
 // AppSpec is the desired state of an App. Its struct tags are the one source
@@ -100,7 +100,7 @@ type AppSpec struct {
 	RightSizing *RightSizing     `json:"rightSizing,omitempty" doc:"Fits the requests to what the App really uses."`
 }
 
-// IsPaused reports whether the App is to be left as it is.
+// IsPaused reports whether the App is paused.
 func (s AppSpec) IsPaused() bool { return s.Paused != nil && *s.Paused }
 
 // KeepUnnamed returns the spec with the scale and the pause that an App has, where the spec does

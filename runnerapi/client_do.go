@@ -37,7 +37,7 @@ type request struct {
 	lastEvent string // Last-Event-ID
 }
 
-// url has the scheme of a connection whose TLS is the dialer's business.
+// url returns a URL with the scheme of a connection whose TLS the dialer handles.
 func (r *request) url(host string) string {
 	q := url.Values{}
 	for k, v := range r.query {
@@ -50,7 +50,7 @@ func (r *request) url(host string) string {
 	return u
 }
 
-// write adds what the options of a write say.
+// write adds the options of a write.
 func (r *request) write(opts WriteOptions) *request {
 	r.key = opts.IdempotencyKey
 	if r.key == "" {
@@ -70,9 +70,9 @@ func (r *request) ask(name string) {
 	r.query[name] = "true"
 }
 
-// call makes a call and decodes its answer into out, which may be nil. It says
-// how often it had to try. An answer that breaks off is asked for again, like one that did
-// not come at all: reads may be, and writes have their key.
+// call makes a call and decodes its answer into out, which may be nil. It returns the number of
+// tries. A truncated answer is requested again, like a missing one: reads are safe, and writes have
+// their key.
 func (c *Client) call(ctx context.Context, r *request, out any) (int, error) {
 	// An agent that accepts connections and never answers is unreachable too.
 	ctx, cancel := context.WithTimeout(ctx, c.config.Patience+headerTimeout)

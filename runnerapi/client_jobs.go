@@ -30,9 +30,9 @@ func (c *Client) ListJobs(ctx context.Context, namespace string) ([]Job, error) 
 	return list.Items, err
 }
 
-// WaitJob blocks until the Job of at least this generation has ended or cannot go on, or ctx ends,
-// and returns the newest state known either way. It reports the state every other second, or why
-// the agent does not answer now, and outlives the agent's restarts and outages.
+// WaitJob blocks until the Job of at least this generation has ended or cannot go on, or ctx ends.
+// It returns the newest known state in all cases. Every other second it reports the state, or why
+// the agent cannot be reached. It outlives the agent's restarts and outages.
 func (c *Client) WaitJob(ctx context.Context, key Key, generation int64, report func(Job, error)) (Job, error) {
 	return await(ctx, c, jobURL(key), generation, progressWait, report,
 		func(j Job) bool { return j.Generation >= generation && j.Settled() })

@@ -33,8 +33,8 @@ type LogError struct {
 	Error Error `json:"error"`
 }
 
-// decodeLogLine reads one line of the NDJSON. The line that says why the log
-// broke off becomes the error.
+// decodeLogLine decodes one line of the NDJSON. The line with the reason why the log broke off
+// becomes the error.
 func decodeLogLine(raw []byte) (LogLine, error) {
 	var rec logRecord
 	if err := json.Unmarshal(raw, &rec); err != nil {

@@ -63,7 +63,7 @@ func (s *server) mayWait(op huma.Operation) huma.Operation {
 	return s.mayWaitFor(op, reflect.TypeFor[App]())
 }
 
-// mayWaitFor is mayWait of an App that is answered in other words.
+// mayWaitFor is like mayWait for an App that is answered as another type.
 func (s *server) mayWaitFor(op huma.Operation, answer reflect.Type) huma.Operation {
 	op.Metadata[answersApp] = true
 	schema := s.api.OpenAPI().Components.Schemas.Schema(answer, true, answer.Name())

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// KeyFingerprint names a certificate's public key: the SHA-256 of its SubjectPublicKeyInfo. It
-// stays the same when a certificate is issued anew for the same key.
+// KeyFingerprint returns the fingerprint of a certificate's public key: the SHA-256 of its
+// SubjectPublicKeyInfo. It stays the same when a certificate is issued again for the same key.
 func KeyFingerprint(cert *x509.Certificate) string {
 	sum := sha256.Sum256(cert.RawSubjectPublicKeyInfo)
 	return "sha256:" + hex.EncodeToString(sum[:])
@@ -35,8 +35,8 @@ func (c *Credentials) Chain() string {
 	return strings.TrimRight(c.Certificate, "\n") + "\n" + c.Endorsement
 }
 
-// Endorse adds a certificate that a customer's CA has made of the Runner's public key, and what
-// leads to that CA; or replaces the one that was added before.
+// Endorse adds a certificate that a customer's CA has made for the Runner's public key, with the
+// chain to that CA. It replaces an earlier one.
 func (c *Credentials) Endorse(certificates []byte) error {
 	next := *c
 	next.Endorsement = string(certificates)

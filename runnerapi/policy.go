@@ -6,10 +6,10 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/problem"
 )
 
-// CodePolicyDenied refuses what the cluster owner's policy does not allow.
+// CodePolicyDenied is the code of calls that the cluster owner's policy does not allow.
 const CodePolicyDenied = Code("policy_denied") // 403
 
-// Access is what the cluster owner's policy takes a call for.
+// Access is how the cluster owner's policy classifies a call.
 type Access string
 
 // The kinds of access. A call that has none is refused.
@@ -30,10 +30,10 @@ const AdoptNamespace = "adopt-namespace"
 // is a part of put-app.
 const AdoptApp = "adopt-app"
 
-// Policy is the customer's word on what Runners may do. It may change at any
-// time, and holds from then on.
+// Policy is the cluster owner's policy about what Runners may do. It may change at any time, and
+// applies from then on.
 type Policy interface {
-	// Decide answers nil, or an *Error that says why not.
+	// Decide returns nil, or an *Error with the reason for a refusal.
 	Decide(Intent) error
 	// Changed is closed when the policy changes.
 	Changed() <-chan struct{}
@@ -48,7 +48,7 @@ type Policy interface {
 	State() PolicyState
 }
 
-// Intent is what a Runner is about to do.
+// Intent describes what a Runner is about to do.
 type Intent struct {
 	Command   string // ID of the call
 	Access    Access
@@ -66,8 +66,8 @@ type Intent struct {
 	Objects []ObjectIntent
 }
 
-// Discovers reports whether a Runner only asks the Kubernetes API what there is, or about
-// itself: any rule that allows a request allows that too.
+// Discovers reports whether a Runner only asks the Kubernetes API what exists, or about itself.
+// Every rule that allows a request also allows that.
 func (i Intent) Discovers() bool { return i.Kubernetes != nil && i.Kubernetes.Discovery }
 
 // PolicyState describes what policy holds in a cluster.

@@ -46,7 +46,7 @@ func (s *server) releaseRoutes() {
 		"Deletes what the release made, but for what its chart says to keep, and its history."+untilDone+named, 0)), s.deleteRelease)
 }
 
-// releaseOptions has the policy asked about what a chart brings.
+// releaseOptions returns options with which the policy is asked about what a chart brings.
 func (s *server) releaseOptions(ctx context.Context, p params.Write) ReleaseOptions {
 	opts := ReleaseOptions{WriteOptions: s.writeOptions(ctx, p)}
 	if s.Policy != nil {

@@ -40,7 +40,7 @@ type runSpec interface {
 	Validate() []FieldError
 }
 
-// inWords answers an App in the words of its type.
+// inWords answers with an App in the form of its type.
 func inWords[T any](app *appOutput, err error, of func(App) T) (*runOutput[T], error) {
 	if err != nil {
 		return nil, err

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Rule is something about a spec that struct tags cannot say: once in Go, for
-// the API and the reconciler, and once in CEL, for the cluster.
+// Rule is a rule about a spec that struct tags cannot express: once in Go, for the API and the
+// reconciler, and once in CEL, for the cluster.
 type Rule struct {
 	Field   string // JSON path below the spec
 	Message string
@@ -179,7 +179,7 @@ var updateRules = []Rule{
 	},
 }
 
-// ReservedPrefix begins the names of volumes that the agent makes itself.
+// ReservedPrefix is the prefix of the names of volumes that the agent itself creates.
 const ReservedPrefix = "pipeops-"
 
 var mountRules = []Rule{

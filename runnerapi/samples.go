@@ -16,8 +16,9 @@ type codeSample struct {
 	Source string `json:"source"`
 }
 
-// Curl returns the call by hand. $AGENT is the agent's name in TLS and $EDGE the address of the
-// control plane's edge; docs/runner-api.md tells where they and the three files come from.
+// Curl returns the call as a curl command. $AGENT is the agent's name in TLS and $EDGE the address
+// of the control plane's edge; docs/runner-api.md describes where they and the three files come
+// from.
 func (c Call) Curl() string { return curl(c.Method, c.exampleURL(), c.Body) }
 
 func curl(method, path, body string) string {

@@ -2,7 +2,7 @@ package runnerapi
 
 import "time"
 
-// SecretSpec is what a Runner writes: values go in and never come out.
+// SecretSpec is a Secret as a Runner writes it: values go in and never come out.
 type SecretSpec struct {
 	Type string            `json:"type,omitempty" enum:"Opaque,kubernetes.io/tls,kubernetes.io/dockerconfigjson" default:"Opaque" doc:"Kubernetes' Secret type."`
 	Data map[string]string `json:"data,omitempty" doc:"Values as text, by key. Replaces all keys that were there."`
@@ -16,7 +16,7 @@ func (s SecretSpec) String() string { return "SecretSpec(values hidden)" }
 // GoString is like String for %#v.
 func (s SecretSpec) GoString() string { return s.String() }
 
-// Secret is what a Runner reads: keys, sizes and a digest, no values.
+// Secret is a Secret as a Runner reads it: keys, sizes and a digest, no values.
 type Secret struct {
 	Namespace string      `json:"namespace"`
 	Name      string      `json:"name"`

@@ -103,7 +103,7 @@ func (p SourcePhase) Settled() bool {
 	return p != SourcePending && p != SourceBuilding && p != SourceProgressing
 }
 
-// Applied reports whether what is in the repository was applied, however it is doing.
+// Applied reports whether the repository's content was applied, in any state of health.
 func (p SourcePhase) Applied() bool {
 	return p == SourceProgressing || p == SourceReady || p == SourceDegraded
 }

@@ -11,9 +11,9 @@ import (
 // nodeRemembered is how long it is known whose agents a control plane had that is gone.
 const nodeRemembered = 2 * time.Minute
 
-// census decides who is online where there are several control planes, as liveness
-// does where there is one: by what all of them have written. The one that leads takes
-// it; what it keeps between two looks is only how long it has waited.
+// census decides which agents are online if there are several control planes, as liveness does if
+// there is one. It uses what all of them have written. The leader takes it, and only remembers for
+// how long it has waited.
 type census struct {
 	*liveness
 	// orphanGrace is how long agents may be away whose control plane is gone: that is no

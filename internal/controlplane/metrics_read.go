@@ -11,7 +11,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi/announce"
 )
 
-// setter tells a number: metrics.NewRead.
+// setter sets a number: see metrics.NewRead.
 type setter = func(name string, value float64, labels ...string)
 
 // readNumbers returns the numbers that are kept anyway.
@@ -72,8 +72,8 @@ func (c *ControlPlane) readNumbers(set setter) {
 	c.readConnections(set)
 }
 
-// readStore tells what the registry says, or that it says nothing: then the other numbers of it
-// are not there, rather than wrong.
+// readStore sets the registry's numbers. If the registry cannot be read, it omits them instead of
+// setting wrong ones.
 func (c *ControlPlane) readStore(ctx context.Context, now time.Time, set setter) {
 	states, err := c.store.AgentStates(ctx)
 	if err == nil {
@@ -118,7 +118,7 @@ func (c *ControlPlane) readConnections(set setter) {
 	}
 }
 
-// age returns how long ago that was: nothing for the zero time, or what a clock that is ahead says.
+// age returns how long ago that was; zero for the zero time and for times in the future.
 func age(now, at time.Time) time.Duration {
 	if at.IsZero() {
 		return 0
@@ -160,8 +160,7 @@ func (c *ControlPlane) openPorts(ctx context.Context) (*metrics.Ports, error) {
 // ObservedAt returns where metrics and profiles are; nil where they are not.
 func (c *ControlPlane) ObservedAt() (metrics, pprof net.Addr) { return c.ports.Addrs() }
 
-// MetricFamilies returns all metrics of the control plane, for the documentation and what is made
-// of them.
+// MetricFamilies returns all metrics of the control plane, for the documentation and its checks.
 func MetricFamilies() []metrics.Family {
 	i := newInstruments("")
 	i.registry.MustRegister(readNumbers(&ControlPlane{}))

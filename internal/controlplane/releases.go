@@ -81,7 +81,7 @@ func valueOf(u *announce.AgentUpdate) announce.AgentUpdate {
 	return *u
 }
 
-// ReleaseOptions describe what is offered, and to whom.
+// ReleaseOptions describe an offer and its recipients.
 type ReleaseOptions struct {
 	Manifest, Signature []byte
 	// Keys are those that the operator trusts: what an agent would refuse is not offered.
@@ -152,8 +152,8 @@ func checkReleaseURL(text string) error {
 // Releases lists the offers, the last one first.
 func (a *Admin) Releases(ctx context.Context) ([]store.Release, error) { return a.store.Releases(ctx) }
 
-// WithdrawRelease takes back an offer, named by its ID, or all offers of a version.
-// Agents that have taken it stay what they are.
+// WithdrawRelease withdraws an offer, named by its ID, or all offers of a version. Agents that have
+// taken it keep their version.
 func (a *Admin) WithdrawRelease(ctx context.Context, idOrVersion string) (withdrawn []store.Release, err error) {
 	err = a.store.Update(ctx, func(tx *store.Tx) error {
 		releases, err := tx.Releases(ctx)

@@ -32,7 +32,7 @@ const (
 	CAFormer  = "former"
 )
 
-// CAInfo is what can be told of a CA.
+// CAInfo is the public information about a CA.
 type CAInfo struct {
 	Role        string    `json:"role"`
 	Name        string    `json:"name"`
@@ -50,7 +50,7 @@ type Dependant struct {
 	LastSeen time.Time `json:"lastSeen,omitzero"`
 }
 
-// NotReadyError describes who keeps a step from being taken.
+// NotReadyError lists who keeps a step from being taken.
 type NotReadyError struct {
 	Step     ca.Step
 	NotReady []Dependant
@@ -94,8 +94,8 @@ func nextStep(stage ca.Stage) ca.Step {
 	return ca.Start
 }
 
-// RotateCA takes a step of the CA's rotation. A control plane that serves takes it up within a
-// second. A step that was taken already changes nothing and returns false.
+// RotateCA takes a step of the CA's rotation. A running control plane applies it within a second. A
+// repeated step changes nothing and returns false.
 func (a *Admin) RotateCA(ctx context.Context, step ca.Step, opts RotateOptions) (status CAStatus, changed bool, err error) {
 	lock, err := lockDir(filepath.Join(a.dir, fileCALock), caBusy)
 	if err != nil {
@@ -124,7 +124,7 @@ func (a *Admin) RotateCA(ctx context.Context, step ca.Step, opts RotateOptions) 
 	return status, changed, err
 }
 
-// caStatus returns who a step would have to wait for.
+// caStatus returns the agents and Runners that a step would have to wait for.
 func (a *Admin) caStatus(ctx context.Context, step ca.Step) (CAStatus, error) {
 	status := CAStatus{Stage: a.ca.Stage(), CAs: a.caInfos(), NotReady: []Dependant{}}
 	if end := a.ca.Certificate().NotAfter; a.now().Add(warnBefore).After(end) {

@@ -152,7 +152,7 @@ func (l *link) blocked(reason string) {
 	}
 }
 
-// Status tells how the connection stands.
+// Status returns the state of the connection.
 func (l *link) Status() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -17,9 +17,9 @@ type snapshotBody struct {
 	Agents []Agent `json:"agents"`
 }
 
-// SnapshotHandler serves all agents to Runners. identify tells which Runner asks,
-// by its certificate; list returns what that Runner may see. An error that is a
-// [problem.Error] is shown as it is, any other without its text.
+// SnapshotHandler serves all agents to Runners. identify returns the Runner that asks, from its
+// certificate. list returns the agents that the Runner may see. An error that is a [problem.Error]
+// is sent unchanged, any other without its text.
 func SnapshotHandler(
 	list func(ctx context.Context, runner string) ([]Agent, error),
 	identify func(*http.Request) (runner string, err error),

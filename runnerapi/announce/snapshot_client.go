@@ -25,7 +25,7 @@ const (
 	snapshotCallLimit = 30 * time.Second // for one try
 )
 
-// SnapshotClient asks the control plane for all agents, and for what happened to one.
+// SnapshotClient requests from the control plane all agents, or the history of one.
 type SnapshotClient struct {
 	BaseURL string
 	// HTTPClient presents the Runner's certificate.

@@ -46,7 +46,7 @@ type TimelineQuery struct {
 // TimelinePage is a part of a timeline.
 type TimelinePage struct {
 	Events []Event
-	// More says that there are older ones, or with OldestFirst newer ones.
+	// More reports that there are older events, or with OldestFirst newer ones.
 	More bool
 }
 
@@ -154,9 +154,9 @@ func parseTimelineQuery(values url.Values) (q TimelineQuery, err error) {
 	return q, nil
 }
 
-// TimelineHandler serves agents' timelines to Runners, below TimelinePath. identify
-// tells which Runner asks; page answers, as a [problem.Error] that there is no such
-// agent for that Runner.
+// TimelineHandler serves agents' timelines to Runners, below TimelinePath. identify returns the
+// Runner that asks. page returns a page, or a [problem.Error] if there is no such agent for that
+// Runner.
 func TimelineHandler(
 	page func(ctx context.Context, runner, agentID string, q TimelineQuery) (TimelinePage, error),
 	identify func(*http.Request) (runner string, err error),

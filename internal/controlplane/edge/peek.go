@@ -68,7 +68,7 @@ func (c *replayed) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// SyscallConn lets the tunnel write to the connection what goes at once.
+// SyscallConn gives the tunnel direct access to the socket.
 func (c *replayed) SyscallConn() (syscall.RawConn, error) {
 	if system, ok := c.Conn.(syscall.Conn); ok {
 		return system.SyscallConn()
@@ -76,7 +76,7 @@ func (c *replayed) SyscallConn() (syscall.RawConn, error) {
 	return nil, errors.ErrUnsupported
 }
 
-// CloseWrite lets the end of one direction through.
+// CloseWrite passes on the end of one direction.
 func (c *replayed) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

@@ -1,7 +1,7 @@
-// Package peerlink is between control planes that serve one database: it hands a
-// Runner's connection, still encrypted, from the one whose edge it came to to the one
-// that has the agent's tunnel, over mutual TLS. It does not know who has which; and what
-// it is handed it gives to its own tunnels alone, so that nothing goes in a circle.
+// Package peerlink connects control planes that serve one database. It hands a Runner's connection,
+// still encrypted and over mutual TLS, from the control plane whose edge it reached to the one that
+// has the agent's tunnel. The package does not know which one that is. A control plane passes such
+// a connection only to its own tunnels, so that nothing goes in a circle.
 package peerlink
 
 import (
@@ -29,7 +29,7 @@ const (
 	statusFailed       = 3
 )
 
-// request is for whom a connection is, and whose.
+// request names the agent that a connection is for, and its sender.
 type request struct {
 	agentID string
 	from    netip.AddrPort
@@ -79,7 +79,7 @@ func URI(trustDomain, node string) *url.URL {
 	return &url.URL{Scheme: "spiffe", Host: trustDomain, Path: rolePath + node}
 }
 
-// ServerName returns its name in TLS, which no DNS knows.
+// ServerName returns a control plane's name in TLS, which is not in any DNS.
 func ServerName(trustDomain, node string) string { return node + ".controlplane." + trustDomain }
 
 // nodeOf returns the control plane that a verified certificate names.

@@ -30,8 +30,7 @@ func (q queries) AuditHead(ctx context.Context, agentID string) (AuditLine, erro
 	return l, nil
 }
 
-// AddAudit appends records and drops what is too old. Those of an agent that is
-// gone are dropped.
+// AddAudit appends records and deletes those that are too old. It drops records of deleted agents.
 func (t *Tx) AddAudit(ctx context.Context, agentID string, lines []AuditLine) error {
 	for _, l := range lines {
 		broken := 0

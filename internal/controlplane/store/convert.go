@@ -55,7 +55,7 @@ func asJSON(v any) string {
 
 type scanner interface{ Scan(dest ...any) error }
 
-// one scans a single row, or answers ErrNotFound.
+// one scans a single row, or returns ErrNotFound.
 func one[T any](row scanner, scan func(scanner, *T) error) (T, error) {
 	var v T
 	err := scan(row, &v)
