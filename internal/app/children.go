@@ -18,7 +18,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// What an App gets unless its spec says otherwise.
+// The defaults for what an App's spec leaves out.
 const (
 	defaultReplicas      = 1
 	defaultCPURequest    = "50m"
@@ -81,8 +81,8 @@ func besides(a *App) []client.Object {
 	return all
 }
 
-// possible are empty objects under all names that an App of any type may take,
-// those first that bring it traffic.
+// possible returns empty objects under all names that an App of any type may take. Those that bring
+// it traffic come first.
 func possible(a *App) []client.Object {
 	meta := metav1.ObjectMeta{Namespace: a.Namespace, Name: a.Name}
 	peers := meta

@@ -7,8 +7,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// figures are what a workload's controller says of its pods, in the same words
-// for every kind.
+// figures are the numbers of pods that a workload's controller reports, in the same form for every
+// kind.
 type figures struct {
 	seen                                         bool // they speak of the newest spec
 	desired, replicas, updated, ready, available int32

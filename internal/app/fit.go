@@ -25,8 +25,8 @@ const (
 	byRollout = "Rollout" // a new pod template, and so new pods
 )
 
-// errNoResize says that Kubernetes does not resize these pods in place: it is
-// older than 1.33, or the change would put them into another QoS class.
+// errNoResize means that Kubernetes cannot resize these pods in place: it is older than 1.33, or
+// the change would put them into another QoS class.
 var errNoResize = errors.New("pods are not resized in place")
 
 // fit applies the recommendation when it is worth it and nothing else is going
@@ -99,7 +99,7 @@ func (s *sizer) wanted(a *App, applied *AppliedSizing) (AppliedSizing, runnerapi
 	return want, rec, ""
 }
 
-// resize changes the requests of the pods that have others, and says how many.
+// resize changes the requests of the pods that differ, and returns their number.
 func (s *sizer) resize(ctx context.Context, a *App, pods []*corev1.Pod, want AppliedSizing) (int, error) {
 	n := 0
 	for _, pod := range pods {

@@ -55,7 +55,7 @@ func (e *Engine) podURL(pod *corev1.Pod, subresource string, opts *corev1.PodExe
 	return r.URL()
 }
 
-// exitCode tells a command's own end from other failures.
+// exitCode distinguishes a command's own end from other failures.
 func exitCode(ctx context.Context, err error, pod string) (int, error) {
 	var exit utilexec.CodeExitError
 	switch {
@@ -67,11 +67,11 @@ func exitCode(ctx context.Context, err error, pod string) (int, error) {
 	return 0, insideProblem(err, pod)
 }
 
-// missingProgram is how runc and crun say it, through containerd and CRI-O.
+// missingProgram matches the text of runc and crun, through containerd and CRI-O.
 var missingProgram = regexp.MustCompile(`exec: "([^"]+)": (?:executable file not found|stat [^:]*: no such file|no such file)|executable file ` + "`([^`]+)`" + ` not found`)
 
-// insideProblem words what Kubernetes says of a container that could not be reached, which
-// is the runtime's own text: that a program is not there, for one.
+// insideProblem turns Kubernetes' text about a container that could not be reached into a problem.
+// The text is the runtime's own, for example that a program does not exist.
 func insideProblem(err error, pod string) error {
 	if upgrade := (*httpstream.UpgradeFailureError)(nil); errors.As(err, &upgrade) {
 		return kubeproblem.From(upgrade.Cause, "reaching into pod "+pod)

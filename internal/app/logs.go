@@ -17,11 +17,10 @@ import (
 // maxLogPods bounds how many pods are read at once; the newest are.
 const maxLogPods = 100
 
-// Logs first merges what the pods have written by time. With Follow it then
-// passes on what they write, of new pods and restarted containers too.
+// Logs first merges what the pods have written by time. With Follow it then passes on what they
+// write, including new pods and restarted containers.
 //
-// Nothing is gathered: one line per pod is held, and a reader that is slow
-// slows the pods' streams down.
+// It buffers only one line per pod, so a slow reader slows the pods' streams down.
 func (e *Engine) Logs(ctx context.Context, key runnerapi.Key, opts runnerapi.LogOptions, emit func(runnerapi.LogLine) error) error {
 	if err := e.admit(ctx, key.Namespace); err != nil {
 		return err

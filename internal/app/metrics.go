@@ -14,7 +14,7 @@ import (
 
 var _ runnerapi.AppMeter = (*Engine)(nil)
 
-// Metrics returns what an App uses against what it asks for, as of now.
+// Metrics returns what an App uses now and what it requests.
 func (e *Engine) Metrics(ctx context.Context, key runnerapi.Key) (runnerapi.AppMetrics, error) {
 	if err := e.admit(ctx, key.Namespace); err != nil {
 		return runnerapi.AppMetrics{}, err

@@ -21,12 +21,12 @@ import (
 const (
 	// maxClasses bounds what is read of the cluster's IngressClasses.
 	maxClasses = 100
-	// Nothing tells of a TLS Secret that comes, goes or changes: it is looked for again.
+	// No event reports changes of a TLS Secret, so it is read again.
 	lookForSecret  = 15 * time.Second
 	lookAfterItFor = 10 * time.Minute
 )
 
-// served puts into the status whether the App's Ingress is served, and at which URLs. It says
+// served writes into the status whether the App's Ingress is served, and at which URLs. It returns
 // when to look again.
 func (e *Engine) served(ctx context.Context, a *App, s *Status) (time.Duration, error) {
 	if a.Spec.Ingress == nil {

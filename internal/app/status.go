@@ -80,8 +80,8 @@ func (e *Engine) observe(ctx context.Context, a *App, m made, revision int64) (S
 	return s, diagnose.Sooner(finding.Recheck, again), nil
 }
 
-// ranBefore reports whether the App's run came to its end and was removed since: then the status is
-// what tells of it.
+// ranBefore reports whether the App's run has ended and was removed since: only the status still
+// describes it.
 func (a *App) ranBefore(m made) bool {
 	return (a.Spec.Type == runnerapi.TypeJob || a.Spec.Type == runnerapi.TypePipeline) && m.workload == nil && m.refusal == nil && a.Status.Finished == runKey(a)
 }

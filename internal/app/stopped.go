@@ -13,8 +13,8 @@ func (a *App) stopped() bool {
 	return s != nil && s.Generation == a.Generation && s.Restart == a.restart()
 }
 
-// holdBack has the workload be what it was when the App was healthy last, or have
-// no pods where it never was.
+// holdBack restores the workload of the time when the App was last healthy, or removes its pods if
+// it never was.
 func (e *Engine) holdBack(ctx context.Context, a *App) (made, error) {
 	held, err := e.lastGood(ctx, a)
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package build makes images in the cluster: a Job whose pod gets a commit, has rootless
-// BuildKit carry out its Dockerfile, and pushes what came of that (docs/adr/0042).
+// Package build makes images in the cluster: a Job whose pod gets a commit, runs its Dockerfile
+// with rootless BuildKit, and pushes the result (docs/adr/0042).
 //
-// The Jobs are all the state there is. Nothing of a build is in the agent, so one that was
-// restarted, or another replica, tells of a build as if it had seen it begin.
+// The Jobs are the only state. The agent holds nothing of a build, so another replica, or the agent
+// after a restart, reports a build as if it had seen it begin.
 package build
 
 import (
@@ -41,7 +41,7 @@ const (
 	specNote  = "pipeops.io/build-spec" // on Jobs: the spec as JSON
 )
 
-// Options describe where the agent lives, and what builds are made with.
+// Options describe where the agent runs, and the images for builds.
 type Options struct {
 	Namespace  string   // the agent's own
 	Namespaces []string // the only ones that it may manage; empty for all
@@ -60,7 +60,7 @@ type Client struct {
 
 var _ runnerapi.Builds = (*Client)(nil)
 
-// New returns a Client. It asks the cluster nothing yet.
+// New returns a Client. It makes no requests yet.
 func New(given *rest.Config, opts Options) (*Client, error) {
 	rc, hc, err := kubeclient.New(given)
 	if err != nil {
@@ -302,7 +302,7 @@ func newestOf(pods []corev1.Pod, job string) *corev1.Pod {
 	return newest
 }
 
-// runID tells runs apart: the same spec with the same name of the run is the same.
+// runID identifies a run: the same spec with the same run name is the same run.
 func runID(spec runnerapi.BuildSpec) (string, []byte, error) {
 	text, err := json.Marshal(spec)
 	if err != nil {

@@ -78,7 +78,7 @@ func terminated(f *runnerapi.BuildFailure, stage string, t *corev1.ContainerStat
 	}
 }
 
-// What BuildKit's plain progress says at its end.
+// The last lines of BuildKit's plain progress.
 var (
 	stepLine = regexp.MustCompile(`^ > (\[.{1,400}?):?$`)
 	atLine   = regexp.MustCompile(`^[^\s:]{1,200}:(\d{1,6})$`)

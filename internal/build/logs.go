@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// tailLines is how much of a log tells why a build failed.
+	// tailLines is how much of a log is enough to explain a failed build.
 	tailLines = 80
 	lastLines = 20
 	// maxLine bounds a line; the rest of a longer one is dropped.
@@ -196,8 +196,8 @@ func readLine(in *bufio.Reader) (string, error) {
 	}
 }
 
-// addLog adds the end of the log to a failure, and what it says of the step. A log that
-// cannot be had is no error: what the pod says remains.
+// addLog adds the end of the log to a failure, and what it shows about the step. An unreadable log
+// is not an error: what the pod reports remains.
 func (c *Client) addLog(ctx context.Context, pod *corev1.Pod, f *runnerapi.BuildFailure) {
 	if f.Stage == "start" {
 		return

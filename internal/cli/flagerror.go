@@ -9,8 +9,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// FlagError returns what a flag takes, where pflag would show what Go's parsers say of it, and
-// which flag was probably meant by one that there is not. Other mistakes it leaves as they are.
+// FlagError returns an error that names what a flag takes, where pflag would show the text of Go's
+// parsers. For an unknown flag it names the one that was probably meant. It returns other errors
+// unchanged.
 func FlagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Time returns a time as all tables show it: in UTC, as in JSON, logs and audit logs, so that
-// people in several places, and what they copy from there, mean the same.
+// Time returns a time as all tables show it: in UTC, as in JSON, logs and audit logs, so that it
+// means the same in every place.
 func Time(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // Ago returns a time that has been, as kubectl shows it.
@@ -34,7 +34,7 @@ func Until(t time.Time) string {
 	}
 }
 
-// Short returns a duration in its largest unit that still tells something.
+// Short returns a duration in the largest unit that is still informative.
 func Short(d time.Duration) string {
 	switch d = max(d, 0); {
 	case d < 2*time.Minute:

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Version is what a build is stamped with.
+// Version is the stamp of a build.
 type Version struct {
 	Program  string `json:"program"`
 	Version  string `json:"version"`

@@ -5,8 +5,7 @@ import (
 	"encoding/hex"
 )
 
-// CAs are whom an agent is to believe from now on. While a CA is rotated there are
-// two.
+// CAs are the CAs that an agent trusts from now on. During a rotation there are two.
 type CAs struct {
 	Bundle string `json:"caBundle" doc:"PEM: the CAs that the agent trusts for the control plane, frps and Runners."`
 	Former string `json:"formerCas,omitempty" doc:"PEM: CAs that were trusted before. An enrolment token may name one of them still."`

@@ -63,7 +63,7 @@ var statusOf = map[Code]int{
 	CodeUnreachable: http.StatusServiceUnavailable, CodeWrongCA: 0, CodeNameMismatch: 0,
 }
 
-// Errorf makes an Error with a code, a fix and a detail.
+// Errorf returns an Error with a code, a fix and a detail.
 func Errorf(code Code, fix, format string, args ...any) *Error {
 	if status, own := statusOf[code]; own {
 		return problem.New(status, code, fix, format, args...)

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// AgentPaths begins the paths of the calls that an agent makes with its certificate. They are
-// served in its tunnel too.
+// AgentPaths is the prefix of the paths of calls that an agent makes with its certificate. They are
+// also served in its tunnel.
 const AgentPaths = "/v1/agent/"
 
 // Streams are a second way to the control plane's API, by something that has proven both ends to

@@ -20,8 +20,8 @@ const (
 
 var tokenEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// ErrMalformedToken is the answer to a text that cannot be an enrolment token.
-// It never quotes the text: most of it may be a secret.
+// ErrMalformedToken is returned for a text that cannot be an enrolment token. It never quotes the
+// text, most of which may be a secret.
 var ErrMalformedToken = errors.New("not an enrolment token: expected pipeops_ID_SECRET, optionally followed by .FINGERPRINT " +
 	"(fix: copy the whole line that `pipeops-controlplane token create` printed)")
 
@@ -78,10 +78,10 @@ func (t Token) Reveal() string {
 	return t.Credential() + "." + t.Fingerprint
 }
 
-// Credential returns what goes over the wire: the control plane knows its own CA.
+// Credential returns the part of the token that is sent: the control plane knows its own CA.
 func (t Token) Credential() string { return tokenPrefix + t.ID + "_" + t.secret }
 
-// Hash returns what the control plane keeps instead of the secret. A plain SHA-256 is enough for
+// Hash returns what the control plane stores instead of the secret. A plain SHA-256 is enough for
 // 256 random bits.
 func (t Token) Hash() []byte {
 	sum := sha256.Sum256([]byte(t.secret))
@@ -101,7 +101,7 @@ func Fingerprint(ca *x509.Certificate) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// KeyFingerprint is that of a public key by itself.
+// KeyFingerprint returns the fingerprint of a public key alone.
 func KeyFingerprint(key crypto.PublicKey) (string, error) {
 	der, err := x509.MarshalPKIXPublicKey(key)
 	if err != nil {

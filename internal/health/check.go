@@ -45,7 +45,7 @@ type Checker struct {
 	ports ports
 }
 
-// New returns a Checker. It asks the cluster nothing yet.
+// New returns a Checker. It makes no requests yet.
 func New(rc *rest.Config, s diagnose.Stabilization) *Checker {
 	return &Checker{config: rc, stabilization: s, now: time.Now}
 }

@@ -126,7 +126,7 @@ func bare(in any) (any, error) {
 	}}, nil
 }
 
-// count has a pod's maker looked at when it is one of many that came to nothing.
+// count schedules a check of a pod's owner if the pod is one of many that failed.
 func (s *Stopper) count(pod *corev1.Pod) {
 	by := metav1.GetControllerOfNoCopy(pod)
 	if by == nil || by.Kind != "ReplicaSet" && by.Kind != "StatefulSet" {

@@ -27,9 +27,8 @@ const (
 	helmNamespace = "meta.helm.sh/release-namespace"
 )
 
-// compare has the API server say what would become of each object, without changing
-// anything: what it would refuse is refused before the first object is made, together with
-// what was refused before.
+// compare lets the API server report what would happen to each object, without a change. What it
+// would refuse is refused before the first object is created, together with earlier refusals.
 func compare(ctx context.Context, c *cluster, key runnerapi.Key, objects []*object, force bool, before map[*object]error) ([]runnerapi.ReleaseObject, error) {
 	client, mapper, err := c.objects()
 	if err != nil {
@@ -56,7 +55,7 @@ func compare(ctx context.Context, c *cluster, key runnerapi.Key, objects []*obje
 	return all, together(refused)
 }
 
-// maxTold is of how many objects one error tells.
+// maxTold is the maximum number of objects in one error.
 const maxTold = 20
 
 // together returns one error of several refusals: the first stands for all, its fields are the

@@ -113,7 +113,7 @@ func (p *put) goes(c *cluster, next []*object) ([]runnerapi.ReleaseObject, error
 	return c.remove(had, next)
 }
 
-// render has the chart be rendered, for Helm too: its templates are executed this one time.
+// render renders the chart, for Helm too: its templates are executed only this once.
 func (p *put) render(cfg *action.Configuration, looking *getter, archive []byte) (*rendered, error) {
 	caps, err := capabilities(looking)
 	if err != nil {

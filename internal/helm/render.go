@@ -78,8 +78,8 @@ func (r renderer) do(ctx context.Context, archive []byte, values map[string]any)
 	return taken(out)
 }
 
-// unrendered returns why a chart was not rendered; refused is what it was not let look up, which
-// tells more of that.
+// unrendered returns why a chart was not rendered; refused is the refusal of a lookup, which is
+// more specific.
 func unrendered(err error, refused *problem.Error) error {
 	p := &problem.Error{}
 	if !errors.As(err, &p) {
@@ -171,7 +171,7 @@ func objectsOf(crds []render.Text, files map[string]string) ([]*object, error) {
 	return all, nil
 }
 
-// parseIn is parseObjects of a part of a file, with the line of what is wrong.
+// parseIn is like parseObjects for a part of a file, and adds the line to errors.
 func parseIn(files map[string]string, name, part, hook string) ([]*object, error) {
 	found, err := parseObjects(name, part, hook)
 	if err != nil {

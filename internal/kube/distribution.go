@@ -6,8 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// distribution tells which Kubernetes it is, by what the version and a node
-// say of it.
+// distribution returns the distribution of Kubernetes, from the version and a node.
 func distribution(version string, node *corev1.Node) string {
 	if node == nil {
 		node = &corev1.Node{}

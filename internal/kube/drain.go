@@ -58,8 +58,8 @@ func (k *Client) setCordoned(ctx context.Context, name string, cordoned bool, op
 	return nodeProblem(k.writer(opts).Patch(ctx, node, client.RawPatch(types.MergePatchType, patch)), "changing node "+name)
 }
 
-// nodeProblem tells of rights that the agent has only where the owner of the
-// cluster has granted them.
+// nodeProblem explains missing rights that the agent has only if the cluster owner has granted
+// them.
 func nodeProblem(err error, doing string) error {
 	if lacksRights(err) {
 		return problem.Errorf(problem.Forbidden, "grant them: kubectl apply -f deployments/node-rights.yaml (docs/nodes.md)",
@@ -122,7 +122,7 @@ func (k *Client) podsToDrain(ctx context.Context, node string) (pods []corev1.Po
 	return pods, skipped, kubeproblem.From(err, "reading the pods of node "+node)
 }
 
-// refuseDrain is asked before anything is changed.
+// refuseDrain is called before anything is changed.
 func (k *Client) refuseDrain(node string, pods []corev1.Pod, options runnerapi.DrainOptions) error {
 	var lost, data []string
 	for i := range pods {
@@ -202,7 +202,7 @@ func (k *Client) drainPod(ctx context.Context, pod *corev1.Pod, options runnerap
 	return nil
 }
 
-// budgetIn returns what the API server says of the budget that keeps a pod.
+// budgetIn returns the budget in the API server's text about an eviction that it refuses.
 func budgetIn(err error) string {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Details != nil {

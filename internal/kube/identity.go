@@ -15,14 +15,13 @@ import (
 // identitySecret keeps the agent's identity over restarts.
 const identitySecret = "pipeops-agent-identity" //nolint:gosec // a name
 
-// Identity is the Secret that keeps the agent's identity. What is in it is the
-// agent's business.
+// Identity is the Secret that holds the agent's identity. The agent defines its content.
 type Identity struct{ k *Client }
 
 // IdentityStore returns the store of the agent's identity.
 func (k *Client) IdentityStore() Identity { return Identity{k} }
 
-// Load reads what was saved, and its version. Nothing is of the version "".
+// Load returns what was saved, and its version. If nothing was saved, the version is "".
 func (i Identity) Load(ctx context.Context) (map[string][]byte, string, error) {
 	s := &corev1.Secret{}
 	err := i.k.client.Get(ctx, i.key(), s)

@@ -169,7 +169,7 @@ func requested(pod *corev1.Pod, name corev1.ResourceName) int64 {
 	return max(sum+sidecars, highest) + amount(pod.Spec.Overhead)
 }
 
-// addUsage adds what the metrics API says, where there is one.
+// addUsage adds the figures of the metrics API, if there is one.
 func (k *Client) addUsage(ctx context.Context, nodes map[string]*runnerapi.Node, named []client.ListOption) error {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(nodeMetricsKind.GroupVersion().WithKind(nodeMetricsKind.Kind + "List"))

@@ -68,9 +68,8 @@ func (o Own) Rolled() bool {
 		d.Status.Replicas == d.Status.UpdatedReplicas
 }
 
-// SetOwn keeps a note with the agent's own Deployment, and gives it another image
-// unless that is empty: both or nothing, and nothing if the Deployment has changed
-// since it was read.
+// SetOwn writes a note to the agent's own Deployment, and another image unless that is empty: both
+// or nothing, and nothing if the Deployment has changed since it was read.
 func (k *Client) SetOwn(ctx context.Context, o Own, image string, note []byte) error {
 	change := map[string]any{"metadata": map[string]any{
 		"resourceVersion": o.Deployment.ResourceVersion,

@@ -26,7 +26,7 @@ const (
 // limits are those of a stream. The deepest schema of a well-known CRD has half of the depth.
 var limits = bounded.Of(MaxBytes)
 
-// Documents are what a stream holds.
+// Documents are the documents of a stream.
 type Documents struct {
 	Objects []*unstructured.Unstructured
 	where   map[*unstructured.Unstructured]string
@@ -35,9 +35,8 @@ type Documents struct {
 // Where returns where an object was read: "document 3, line 41".
 func (d Documents) Where(u *unstructured.Unstructured) string { return d.where[u] }
 
-// Decode reads a stream of YAML documents, or JSON, which is YAML too. Lists become
-// their items; what the cluster alone sets is left out. Its errors name the document and
-// the line.
+// Decode decodes a stream of YAML documents, or JSON, which is also YAML. It replaces lists by
+// their items, and removes what only the cluster sets. Its errors name the document and the line.
 func Decode(r io.Reader) ([]*unstructured.Unstructured, error) {
 	docs, err := Read(r)
 	return docs.Objects, err
@@ -46,7 +45,7 @@ func Decode(r io.Reader) ([]*unstructured.Unstructured, error) {
 // reading is held while a stream is read: each takes a multiple of its size for that time.
 var reading sync.Mutex
 
-// Read is like Decode for who wants to know where objects were.
+// Read is like Decode and also returns where each object was.
 func Read(r io.Reader) (Documents, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxBytes+1))
 	if err != nil {

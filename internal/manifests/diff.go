@@ -41,7 +41,7 @@ func yamlOf(object map[string]any) []byte {
 	return text
 }
 
-// told returns what of an object its diff tells; nil for what is not there.
+// told returns the parts of an object that a diff shows; nil for a missing object.
 func told(u *unstructured.Unstructured) map[string]any {
 	if u == nil {
 		return nil

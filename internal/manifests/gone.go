@@ -57,7 +57,7 @@ func (r *run) awaitGone(ctx context.Context) {
 	}
 }
 
-// lookForGone says of each object that was deleted what holds it, and whether any is left.
+// lookForGone records for each deleted object what holds it, and returns whether any is left.
 func (r *run) lookForGone(ctx context.Context) (left bool) {
 	var group errgroup.Group
 	group.SetLimit(atATime)

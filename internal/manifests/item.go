@@ -91,7 +91,7 @@ func inOrder(items []*item) []*item {
 	return sorted
 }
 
-// maxTold is of how many objects one error tells.
+// maxTold is the maximum number of objects in one error.
 const maxTold = 20
 
 // refusal returns the error of several objects, of which nothing was done. The first one's code,
@@ -120,8 +120,8 @@ func refused(items []*item) (failed []*item) {
 	return failed
 }
 
-// located says in a problem which object it is about and where that was read. Its field is one of
-// the object's.
+// located adds to a problem the object that it is about, and where that was read. The problem's
+// field is one of the object's.
 func (i *item) located(err error) error {
 	p := *asProblem(err)
 	if name, ok := strings.CutPrefix(p.Field, "path."); ok {

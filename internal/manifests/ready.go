@@ -59,7 +59,7 @@ func (r *run) how(ctx context.Context, u *unstructured.Unstructured) health.Repo
 	return health.Report{State: state, Message: message}
 }
 
-// clip bounds what an object says of itself.
+// clip bounds an object's own text.
 func clip(text string) string {
 	const most = 512
 	if len(text) > most {

@@ -56,8 +56,8 @@ func FromConfigMap(data map[string]string) (Document, error) {
 	return doc, nil
 }
 
-// Parse reads a policy and says what is wrong with it, all at once. Nothing at
-// all is the default policy.
+// Parse parses a policy. Its error lists everything that is wrong. An empty text is the default
+// policy.
 func Parse(text []byte) (Document, error) {
 	if len(text) > MaxSize {
 		return Document{}, flaw("", "use patterns instead of long lists", "the policy has more than %d bytes", MaxSize)
@@ -101,7 +101,7 @@ func fieldIn(err error) string {
 	return found[1] + strings.TrimPrefix(found[2], "Document.")
 }
 
-// unquoted returns a decoder's error without the field that is told beside it.
+// unquoted returns a decoder's error without the field, which is reported beside it.
 func unquoted(err error) string {
 	if found := quoted.FindStringSubmatch(err.Error()); found != nil && found[1] != "" {
 		return "there is no such field"
@@ -177,7 +177,7 @@ func (r Rule) bounded() bool {
 		r.Kinds != nil || r.Lookups != nil
 }
 
-// patterns have no slash, and an escape would hide what they stand for.
+// patterns checks patterns: they have no slash, and an escape would hide what they stand for.
 func (c *checking) patterns(field string, patterns []string) {
 	for i, p := range patterns {
 		if _, err := path.Match(p, ""); err != nil || p == "" || strings.ContainsAny(p, "/\\ ") {

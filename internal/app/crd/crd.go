@@ -1,6 +1,6 @@
-// Package crd makes the App's CustomResourceDefinition from the struct tags
-// that also make the API's validation and its OpenAPI document, so that all
-// three say the same. It runs when code is generated; no binary imports it.
+// Package crd generates the App's CustomResourceDefinition from the struct tags from which the
+// API's validation and its OpenAPI document are also generated, so that all three agree. It runs
+// when code is generated; no binary imports it.
 package crd
 
 import (

@@ -10,8 +10,8 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// admission finds pods that the cluster refuses to create. The ReplicaSet
-// says so, and the Deployment repeats it.
+// admission finds pods that the cluster refuses to create. The ReplicaSet reports that, and the
+// Deployment repeats it.
 func admission(ev *Evidence) *runnerapi.Diagnosis {
 	if ev.ReplicaSet != nil {
 		for _, c := range ev.ReplicaSet.Status.Conditions {

@@ -17,8 +17,8 @@ import (
 // keep a percentage of.
 var noRequest = regexp.MustCompile(`missing request for (\w+)(?: in container (\S+) of Pod (\S+))?`)
 
-// autoscaling finds an autoscaler that cannot decide, or cannot do what it decided. Each
-// says so at its start, until there are figures of the pods.
+// autoscaling finds an autoscaler that cannot decide, or cannot apply its decision. Every
+// autoscaler reports that at its start, until it has figures of the pods.
 func autoscaling(ev *Evidence) Finding {
 	h := ev.Autoscaler
 	if h == nil {

@@ -21,14 +21,14 @@ var (
 	noSuchTimes = []string{"UnknownTimeZone", "UnparseableSchedule", "InvalidSchedule", "UnParseableCronJobSchedule"}
 )
 
-// CronReasons returns those of the events about a CronJob that WantsCronEvents asks for.
+// CronReasons returns the reasons of the events about a CronJob that WantsCronEvents asks for.
 func CronReasons() []string { return append(append([]string(nil), notStarted...), noSuchTimes...) }
 
 // CronEvent is why the controller started no run of a CronJob.
 type CronEvent struct{ Reason, Message string }
 
-// due finds a CronJob whose time never comes, or whose runs do not start when it does. A
-// suspended one starts none because its owner says so.
+// due finds a CronJob whose time never comes, or whose runs do not start on time. A suspended one
+// starts none on purpose.
 func due(ev *Evidence) Finding {
 	w := ev.CronJob
 	if w == nil || ptr.Deref(w.Spec.Suspend, false) {
@@ -89,7 +89,8 @@ func scheduleOf(w *batchv1.CronJob) (cron.Schedule, error) {
 	return cron.ParseStandard(text)
 }
 
-// WantsCronEvents reports whether a run is due that was not started: only events say why.
+// WantsCronEvents reports whether a run is due that was not started: only events contain the
+// reason.
 func WantsCronEvents(w *batchv1.CronJob, now time.Time) bool {
 	if ptr.Deref(w.Spec.Suspend, false) || len(w.Status.Active) > 0 {
 		return false
@@ -108,8 +109,8 @@ func neverDue(w *batchv1.CronJob, why, fix string) *runnerapi.Diagnosis {
 	}
 }
 
-// unstarted returns the diagnosis of what the controller says of a run that is due; nil where it
-// says nothing.
+// unstarted returns the diagnosis of the controller's event about a run that is due; nil if there
+// is none.
 func unstarted(w *batchv1.CronJob, said CronEvent) *runnerapi.Diagnosis {
 	switch {
 	case contains(noSuchTimes, said.Reason):

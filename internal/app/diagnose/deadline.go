@@ -28,7 +28,7 @@ func deadline(ev *Evidence) *runnerapi.Diagnosis {
 // defaultDeadline is Kubernetes' own of a Deployment, in seconds.
 const defaultDeadline = 600
 
-// podDeadline is that of a StatefulSet or DaemonSet, whose controllers have none: a
+// podDeadline finds a missed deadline of a StatefulSet or DaemonSet, whose controllers have none: a
 // pod of the newest spec that has not been ready for that long.
 func podDeadline(ev *Evidence) *runnerapi.Diagnosis {
 	if ev.Spec.Type != runnerapi.TypeStatefulSet && ev.Spec.Type != runnerapi.TypeDaemonSet {

@@ -21,10 +21,11 @@ const takenBy = time.Minute
 // controller may obey it without one.
 const classAnnotation = "kubernetes.io/ingress.class"
 
-// IngressEvidence is what is known of an App's Ingress.
+// IngressEvidence is what is known about an App's Ingress.
 type IngressEvidence struct {
 	Ingress *networkingv1.Ingress
-	// Classes are those of the cluster, where WantsClasses says so; nil where they are not known.
+	// Classes are the classes of the cluster, if WantsClasses returned true; nil if they are
+	// unknown.
 	Classes []networkingv1.IngressClass
 	// Secrets are the types of the TLS Secrets that are known, by name; empty for one that is
 	// not there.

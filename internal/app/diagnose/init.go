@@ -10,7 +10,7 @@ import (
 // initIn is how long an init container may run before what it writes is looked at.
 const initIn = 30 * time.Second
 
-// InitLog is what an init container wrote that has run for long.
+// InitLog is the output of an init container that has run for long.
 type InitLog struct{ Container, Lines string }
 
 // WantsInitLog names the init container whose log is worth reading.

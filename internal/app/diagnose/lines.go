@@ -13,14 +13,14 @@ const (
 	messageLines = 80
 )
 
-// End is a container whose last log is worth reading; Previous says that it runs again.
+// End is a container whose last log is worth reading; Previous reports that it runs again.
 type End struct {
 	Container string
 	Previous  bool
 }
 
-// WantsLastLines names the containers of a pod that ended, and whose termination message
-// does not say why.
+// WantsLastLines returns the containers of a pod that ended and whose termination message has no
+// cause.
 func WantsLastLines(pod *corev1.Pod) []End {
 	if !pod.DeletionTimestamp.IsZero() {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// PortTry is what the last try of a pod's declared TCP ports got.
+// PortTry is the result of the last try of a pod's declared TCP ports.
 type PortTry struct {
 	Refused  int32 // a port at which nothing listens; 0 for none
 	Loopback int32 // a port that accepts connections inside the pod alone; 0 for none

@@ -63,7 +63,7 @@ func probeKill(c container, ev *Evidence) Finding {
 		d.ExitCode, d.LastLines = &end.ExitCode, lastLines(end.Message)
 		return Finding{Diagnosis: d, Recheck: left}
 	}
-	// A kubelet that has told of a pod often enough tells no more for minutes.
+	// A kubelet that has reported often enough about a pod reports nothing more for minutes.
 	if p := ev.Previous; p != nil && p.Cause == runnerapi.CauseProbeFailing && p.Container == c.status.Name &&
 		p.Object == "pod/"+c.pod.Name && p.ExitCode != nil && *p.ExitCode == end.ExitCode {
 		return Finding{Diagnosis: p.DeepCopy(), Recheck: left}
@@ -106,13 +106,14 @@ func probe(c container, ev *Evidence) Finding {
 	return found(c.failing(Readiness, failure.Answer))
 }
 
-// toldWithin is what is allowed for times in whole seconds, rounded down, and for the time from the answer of a probe until
-// the kubelet has told the API server of it: a pod that became ready at the last moment is not one that failed.
+// toldWithin is the tolerance for times in whole seconds, rounded down, and for the time from a
+// probe's answer to the kubelet's report to the API server. A pod that became ready at the last
+// moment has not failed.
 const toldWithin = 2 * time.Second
 
-// unreadyBy returns until when a container that started may be unready. With a startup probe the
-// readiness probe begins when that has succeeded, of which nothing tells but the first failure;
-// before, it is when that has to succeed at last.
+// unreadyBy returns until when a container that started may be unready. With a startup probe, the
+// readiness probe begins after that has succeeded, which only its first failure shows. Before that,
+// it is the time by which the startup probe must have succeeded.
 func (c container) unreadyBy(started time.Time, failure ProbeFailure) time.Time {
 	p, startup := c.spec.ReadinessProbe, c.spec.StartupProbe
 	switch {
@@ -190,7 +191,7 @@ func asks(p *corev1.Probe) string {
 	return "unknown"
 }
 
-// WantsProbes reports whether the diagnosis of a pod hangs on its probes' answers.
+// WantsProbes reports whether the diagnosis of a pod depends on its probes' results.
 func WantsProbes(pod *corev1.Pod, now time.Time) bool {
 	if !alive(pod) {
 		return false

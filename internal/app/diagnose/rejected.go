@@ -92,7 +92,7 @@ func (f Finding) Halted() *runnerapi.Diagnosis {
 	return &d
 }
 
-// WantsRecreations reports whether it matters how often a StatefulSet made its pods anew.
+// WantsRecreations reports whether it matters how often a StatefulSet has recreated its pods.
 func WantsRecreations(pods []*corev1.Pod) bool { return newestRefused(pods) != nil }
 
 func over(j *batchv1.Job) bool {
@@ -114,7 +114,7 @@ func refusedByNode(pod *corev1.Pod) bool {
 	return true
 }
 
-// said returns what the pod's status says of its end.
+// said returns the pod status's text about its end.
 func said(pod *corev1.Pod) string {
 	message := strings.TrimPrefix(pod.Status.Message, "Pod was rejected: ")
 	return clip(strings.TrimSuffix(cmp.Or(pod.Status.Reason, "Failed")+": "+message, ": "))

@@ -17,12 +17,12 @@ type Stabilization struct {
 	// Volume is how long a volume may be in the making before it counts as a trouble though
 	// the cluster reports no failure: clouds take their time.
 	Volume time.Duration
-	// Metrics is how long an autoscaler may have no figures of the pods: a healthy one says
-	// so for its first minute.
+	// Metrics is how long an autoscaler may have no figures of the pods: a healthy one reports that
+	// for its first minute.
 	Metrics time.Duration
 }
 
-// DefaultStabilization is what an agent uses unless its configuration says otherwise.
+// DefaultStabilization is the agent's default.
 var DefaultStabilization = Stabilization{
 	Unprobed: 30 * time.Second, Least: 10 * time.Second, Most: 5 * time.Minute,
 	Volume: 2 * time.Minute, Metrics: 2 * time.Minute,
@@ -106,7 +106,7 @@ func readySince(pod *corev1.Pod) (since time.Time, ready bool) {
 	return time.Time{}, false
 }
 
-// WaitsFor returns the container that keeps a pod from being ready, and how it is.
+// WaitsFor returns the container that keeps a pod from being ready, and its state.
 func WaitsFor(pod *corev1.Pod) (container, state string) {
 	for _, s := range pod.Status.InitContainerStatuses {
 		switch {

@@ -64,8 +64,8 @@ func (q *queue) run(ctx context.Context) {
 	}
 }
 
-// start has the agents' events sent for which it is time, and says when to come again
-// if nothing else happens.
+// start starts the deliveries that are due, and returns when to call it again if nothing else
+// happens.
 func (q *queue) start(ctx context.Context, lanes *sync.WaitGroup) time.Duration {
 	now := q.now()
 	if quiet := time.UnixMicro(q.quietUntil.Load()).Sub(now); quiet > 0 {

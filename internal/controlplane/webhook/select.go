@@ -16,7 +16,7 @@ var types = []announce.Type{
 	announce.AppProgressing, announce.AppHealthy, announce.AppDegraded, announce.AppFailed, announce.AppRemoved,
 }
 
-// CheckTypes returns what is wrong with a list of types.
+// CheckTypes returns an error for an invalid list of types.
 func CheckTypes(list []string) error {
 	for _, t := range list {
 		if t != "agent.*" && t != "app.*" && !slices.Contains(types, announce.Type(t)) {

@@ -19,7 +19,7 @@ const (
 )
 
 const (
-	// secretPrefix tells secrets from anything else in base64.
+	// secretPrefix distinguishes secrets from other base64 text.
 	secretPrefix = "whsec_"
 	// secretSize is between the 24 and 64 bytes that the specification allows.
 	secretSize = 32
