@@ -15,8 +15,8 @@ const storeTimeout = 10 * time.Second
 // caState is what the heartbeats found out of the control plane's CAs; it is theirs
 // alone.
 type caState struct {
-	// wanted is the hash of the bundle to be trusted. A control plane that told none
-	// does not want to hear of it either.
+	// wanted is the hash of the bundle to trust. A control plane that sent none does not expect a
+	// report either.
 	wanted string
 }
 
@@ -104,8 +104,8 @@ func (a *Agent) saveBeside(ctx context.Context, id *identity.Identity, parts map
 	return a.store.Save(ctx, encoded, version)
 }
 
-// renewWithin has the certificate renewed at some moment within d, unless it is to
-// be earlier anyway.
+// renewWithin schedules the renewal of the certificate at some moment within d, unless an earlier
+// one is scheduled.
 func (a *Agent) renewWithin(d time.Duration) {
 	if a.renewBy.Load() != nil {
 		return

@@ -87,8 +87,8 @@ type stored struct {
 	request  *identity.Request
 }
 
-// load reads the store. What is damaged is reported, and replaced by asking anew:
-// the same cluster gets the same agent ID.
+// load reads the store. It reports damaged content, which a new request replaces: the same cluster
+// gets the same agent ID.
 func (a *Agent) load(ctx context.Context) (s stored, err error) {
 	err = a.retry(ctx, "read the agent's identity from "+a.store.String(), func() (err error) {
 		s.parts, s.version, err = a.store.Load(ctx)
@@ -171,8 +171,8 @@ func (a *Agent) save(ctx context.Context, what string, parts map[string][]byte, 
 	return saved, err
 }
 
-// giveUp tells the other replicas that this one does not ask any more. The key
-// stays: what was asked may have been granted.
+// giveUp informs the other replicas that this one no longer asks. The key stays: the request may
+// have been granted.
 func (a *Agent) giveUp(ctx context.Context, key *ecdsa.PrivateKey) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveUpTimeout)
 	defer cancel()

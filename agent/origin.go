@@ -8,9 +8,9 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/internal/controlapi"
 )
 
-// clusterTimeout bounds finding out in which cluster the agent is, where that is not to keep it
-// waiting. Until the Kubernetes API answers, the control plane refuses the agent's calls and tunnel,
-// and the agent tries again.
+// clusterTimeout bounds finding out the agent's cluster when the agent must not wait for it. Until
+// the Kubernetes API responds, the control plane refuses the agent's calls and tunnel, and the
+// agent retries.
 const clusterTimeout = 10 * time.Second
 
 // origin returns where this agent's calls come from, so that the control plane notices an identity
@@ -40,7 +40,7 @@ func (a *Agent) learnCluster(ctx context.Context) (string, error) {
 	return uid, err
 }
 
-// tryCluster is learnCluster for where it may fail.
+// tryCluster is like learnCluster and may fail.
 func (a *Agent) tryCluster(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()

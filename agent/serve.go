@@ -17,7 +17,7 @@ import (
 // runnerAPIVersion is the version of the Runner API that this agent serves.
 const runnerAPIVersion = "v1"
 
-// runnerAPI is what a Runner may ask of this agent.
+// runnerAPI returns the handler of the Runner API of this agent.
 func (a *Agent) runnerAPI(engine *app.Engine, releases *helm.Releases, sources *source.Keeper) http.Handler {
 	return runnerapi.NewServer(runnerapi.Config{
 		Apps: engine, Insides: engine, Meter: engine, Secrets: contents{a.kube, engine}, ConfigMaps: contents{a.kube, engine},
@@ -55,7 +55,7 @@ func (a *Agent) stopper(leads func() bool) *workloads.Stopper {
 	return &workloads.Stopper{Checker: a.workloads(), Namespaces: a.opts.Config.Namespaces, Leads: leads, Log: a.log}
 }
 
-// clusterCall answers the cluster call: the cluster's figures and who the agent is.
+// clusterCall implements the cluster call: the cluster's figures and the agent's identity.
 type clusterCall struct{ *Agent }
 
 // Cluster implements runnerapi.Clusters.

@@ -43,7 +43,7 @@ func manifestRightsTemplate() (string, error) {
 		"{{- if .Values.manifests.cluster }}\n---\n"+forRelease(documents[4])+"---\n"+forRelease(documents[5])+"{{- end }}\n"), nil
 }
 
-// kubernetesAPITemplate has the names of users and groups come from the values.
+// kubernetesAPITemplate takes the names of users and groups from the values.
 func kubernetesAPITemplate() (string, error) {
 	text := string(kubernetesAPIRights)
 	names := [][2]string{

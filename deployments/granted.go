@@ -32,15 +32,14 @@ func (g Grant) String() string {
 	return s
 }
 
-// Grants are what the agent may do, by where.
+// Grants are the agent's rights, by place.
 type Grants struct {
 	Cluster []Grant // everywhere
 	Own     []Grant // in the agent's own namespace
 	Managed []Grant // in each namespace that it manages
 }
 
-// Granted reads the agent's rights out of the roles in its manifest: it needs
-// what these grant and nothing else, so there is no other list.
+// Granted reads the agent's rights from the roles in its manifest, so there is no other list.
 func Granted() (Grants, error) {
 	return grantsIn("agent/rbac.yaml")
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Error is a failure of the tunnel told to a person: what was being done, where, why it
-// failed and what to do next.
+// Error is a failure of the tunnel for display: what was attempted, where, why it failed, and the
+// fix.
 type Error struct {
 	// Op is what was being done, such as "connect" or "log in".
 	Op string
@@ -15,7 +15,7 @@ type Error struct {
 	Where string
 	// Action is what to do about it.
 	Action string
-	// Final says that trying again is pointless until someone acts.
+	// Final reports that a retry is pointless without a change by the operator.
 	Final bool
 	// Spread is the time within which the server asks to try again, each at a moment of its
 	// own; zero when it does not ask.

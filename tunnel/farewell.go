@@ -17,7 +17,8 @@ const farewellTimeout = 5 * time.Second
 // nothing else.
 type farewell struct{ said atomic.Pointer[link.Refused] }
 
-// hear takes a stream that the server has opened, and ends the session when it says farewell.
+// hear reads a stream that the server has opened, and ends the session if it announces the server's
+// stop.
 func (f *farewell) hear(stream *mux.Stream) {
 	_ = stream.SetReadDeadline(time.Now().Add(farewellTimeout))
 	text, err := io.ReadAll(io.LimitReader(stream, link.MaxRefusal))

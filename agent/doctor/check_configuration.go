@@ -4,7 +4,7 @@ import "context"
 
 const fixConfiguration = "look at `pipeops-agent print-config`"
 
-// configuration says each thing that is wrong with the settings.
+// configuration returns a finding for each mistake in the settings.
 func (e *exam) configuration(context.Context) []Finding {
 	if e.ConfigErr == nil {
 		if e.Config.SelfUpdate { // which `run` would not begin without a key

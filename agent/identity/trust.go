@@ -18,7 +18,7 @@ func (id *Identity) HasCA(fingerprint string) bool {
 	})
 }
 
-// With returns the identity with other CAs, which the control plane told it.
+// With returns the identity with other CAs, which the control plane sent.
 func (id *Identity) With(cas controlapi.CAs) (*Identity, error) {
 	answer := id.Identity
 	answer.CABundle, answer.FormerCAs = cas.Bundle, cas.Former
@@ -31,9 +31,9 @@ func (id *Identity) Leaf() string {
 }
 
 // TLS returns the agent's side of mutual TLS with the control plane and its frps, which present
-// certificates of the control plane's own CA. The agent's goes there without the CAs above it,
-// which the control plane has: with them it would verify one signature more for each. Runners may
-// need them, who get Certificate.
+// certificates of the control plane's own CA. The agent sends its certificate without the CAs above
+// it, which the control plane has: it would otherwise verify one more signature for each. Runners
+// may need the CAs; they receive Certificate.
 func (id *Identity) TLS() *tls.Config {
 	own := id.Certificate
 	own.Certificate = own.Certificate[:1:1]

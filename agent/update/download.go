@@ -23,8 +23,8 @@ const (
 	maxRedirects    = 5
 )
 
-// Download is how releases' files are fetched. What comes is believed only once its
-// digest is that of the signed manifest: TLS keeps out who would listen or make it slow.
+// Download fetches releases' files. A file is trusted only once its digest matches the signed
+// manifest; TLS protects against eavesdropping and delays.
 type Download struct {
 	// Mirror is used instead of the URL that the control plane names, if set.
 	Mirror string

@@ -135,7 +135,7 @@ func (c *applyCommand) run(ctx context.Context, t *target, all *manifestFiles) e
 	return c.verdict(key, result)
 }
 
-// await waits for readiness and says of each object when it changes.
+// await waits for readiness and reports each object's changes.
 func (c *applyCommand) await(ctx context.Context, t *target, key runnerapi.Key, result *runnerapi.ApplyResult) error {
 	limited, cancel := context.WithTimeout(ctx, c.wait.limit)
 	defer cancel()

@@ -1,6 +1,6 @@
-// Command pipeops-runner is a Runner for the shell: it finds agents through the
-// control plane and calls their Runner API. All it knows of the calls is in
-// runnerapi; here are flags, waiting and what people see.
+// Command pipeops-runner is a Runner for the shell: it finds agents through the control plane and
+// calls their Runner API. Package runnerapi implements the calls; this package has flags, waiting
+// and output.
 package main
 
 import (

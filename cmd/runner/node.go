@@ -135,7 +135,7 @@ more what had become of it, and then goes on.`,
 	return cmd
 }
 
-// drain drains and says what it sees change.
+// drain drains a node and reports the changes that it sees.
 func (a *app) drain(ctx context.Context, t *target, node string, options runnerapi.DrainOptions, write runnerapi.WriteOptions, timeout time.Duration) (runnerapi.Drain, error) {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

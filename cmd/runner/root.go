@@ -109,7 +109,7 @@ func (a *app) credentialsFile() (string, error) {
 	return "", &exitError{code: exitUsage, error: fmt.Errorf("no credentials were given: use --credentials FILE or %s; the operator makes the file with `pipeops-controlplane runner create NAME -o FILE`", envCredentials)}
 }
 
-// say is for people: hints that scripts, which read the output, should not see.
+// say prints hints for people, which scripts that read the output must not see.
 func (a *app) say(format string, args ...any) {
 	cli.Say(a.err, format, args...)
 }
@@ -119,7 +119,7 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 	return rangeArgs(len(names), names...)
 }
 
-// rangeArgs is exactArgs of which only the first few are needed.
+// rangeArgs is like exactArgs with only the first few arguments required.
 func rangeArgs(least int, names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if n := len(args); n >= least && n <= len(names) {

@@ -92,7 +92,7 @@ type runKind[T any] struct {
 	of    func(T) standing
 	wait  func(context.Context, *target, T, func(T, error)) (T, error)
 	table func(io.Writer, T)
-	// undiagnosed is what table shows where the diagnosis is told on standard error.
+	// undiagnosed is what the table shows if the diagnosis is printed to standard error.
 	undiagnosed func(T) T
 }
 
@@ -163,7 +163,7 @@ func (a *app) sayStanding(s standing) {
 	}
 }
 
-// runTimes are the rows that jobs and pipelines have in common.
+// runTimes prints the rows that jobs and pipelines share.
 func runTimes(w io.Writer, started, finished *time.Time) {
 	if started != nil {
 		cli.Row(w, "Started:", cli.Time(*started))

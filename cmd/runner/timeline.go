@@ -178,7 +178,7 @@ func (c *timelineCommand) print(l eventLine) error {
 	return cli.Print(c.app.out, cli.Printable(fmt.Sprintf("%s  %-16s  %s", cli.Time(l.Time), l.Type, l.words())))
 }
 
-// timelineError says that an agent is not there any more as that is said of agents.
+// timelineError words a missing agent in the same way as other commands.
 func timelineError(err error) error {
 	known := &problem.Error{}
 	if errors.As(err, &known) && known.Code == problem.NotFound {

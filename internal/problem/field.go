@@ -73,8 +73,8 @@ func (e *Error) AsField() FieldError {
 // WithField names the field at fault.
 func (e *Error) WithField(path string) *Error { e.Field = Field(path); return e }
 
-// WithLocation returns where the field stands, in what is more than one document. The detail begins
-// with it, for readers of the detail alone.
+// WithLocation sets the place of the field in a text of several documents. The detail begins with
+// it, for readers of the detail alone.
 func (e *Error) WithLocation(at string) *Error {
 	e.Location, e.Detail = at, placed(at, e.Detail)
 	return e

@@ -21,8 +21,8 @@ func RequestID(ctx context.Context) string {
 	return id
 }
 
-// WithRequestID is a middleware that gives every call a Request-Id, the caller's own where it sent
-// a sound one, and returns it.
+// WithRequestID is a middleware that gives every call a Request-Id and returns it in the answer. It
+// uses the caller's own Request-Id if that is valid.
 func WithRequestID(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if RequestID(r.Context()) != "" { // it has one

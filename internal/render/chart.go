@@ -71,8 +71,8 @@ func capabilities(j Job) (*common.Capabilities, error) {
 	return caps, nil
 }
 
-// templates executes a chart's templates, of which it leaves its traces in the chart. What
-// it answers is by their full names.
+// templates executes a chart's templates, which modifies the chart. It returns the results by their
+// full names.
 func templates(c *chartv2.Chart, values map[string]any, j Job, caps *common.Capabilities, functions map[string]any) (map[string]string, *Problem) {
 	if want := c.Metadata.KubeVersion; want != "" && !dependencies.IsCompatibleRange(want, caps.KubeVersion.String()) {
 		return nil, wrong("use a version of the chart for this one", "it wants Kubernetes %s, and this is %s", want, caps.KubeVersion.Version).Problem

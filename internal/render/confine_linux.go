@@ -51,8 +51,8 @@ func mapped() (uint64, error) {
 	return 0, errors.New("/proc/self/status has no VmData")
 }
 
-// outOfMemory reports whether a child ended because its limit left it no memory: Go's runtime says
-// so.
+// outOfMemory reports whether a child ended because its limit left it no memory, by the message of
+// Go's runtime.
 func outOfMemory(err error, said string) bool {
 	var exit *exec.ExitError
 	return errors.As(err, &exit) && (strings.Contains(said, "out of memory") || strings.Contains(said, "cannot allocate memory") ||

@@ -1,4 +1,4 @@
-// Package retry says how long to wait before something is tried again, and waits.
+// Package retry computes how long to wait before a retry, and waits.
 package retry
 
 import (

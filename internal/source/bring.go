@@ -91,7 +91,7 @@ func folder(s runnerapi.SourceSpec) string {
 	return s.Path
 }
 
-// allowed asks the cluster owner's policy, as about a call of the Runner who put the source.
+// allowed asks the cluster owner's policy as for a call of the Runner that put the source.
 func (k *Keeper) allowed(o *object, i runnerapi.Intent) error {
 	if k.Decide == nil {
 		return nil

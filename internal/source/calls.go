@@ -39,8 +39,8 @@ func (k *Keeper) admit(ctx context.Context, api *api, namespace string) error {
 	return err
 }
 
-// explain returns what a refusal of the Kubernetes API means here. The API server says that it is
-// forbidden, too, where it does not know the resource.
+// explain returns the meaning of a refusal of the Kubernetes API here. The API server also returns
+// "forbidden" if it does not know the resource.
 func explain(err error, key runnerapi.Key, doing string) error {
 	if err == nil {
 		return nil
@@ -55,7 +55,7 @@ func explain(err error, key runnerapi.Key, doing string) error {
 	return kubeproblem.From(err, doing+" source "+key.String())
 }
 
-// unknown says that the API server has no such resource, rather than no such object.
+// unknown reports that the API server has no such resource, rather than no such object.
 func unknown(s metav1.Status) bool { return s.Details == nil || s.Details.Name == "" }
 
 // PutSource implements runnerapi.Sources. A dry run gets the repository and applies it

@@ -34,8 +34,7 @@ func listed(fields []problem.FieldError) string {
 	return strings.Join(lines, "\n")
 }
 
-// asSourceError is the same for the status. What is not known to be fit to be told stays in
-// the agent's log.
+// asSourceError is the same for the status. Text that may be confidential stays in the agent's log.
 func asSourceError(err error) *runnerapi.SourceError {
 	p := &problem.Error{}
 	switch {

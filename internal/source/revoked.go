@@ -14,9 +14,8 @@ import (
 // CodeRunnerRevoked is why a source is suspended whose Runner was revoked.
 const CodeRunnerRevoked = "runner_revoked"
 
-// SetRevoked takes the names of the Runners that are revoked, as the control plane lists them.
-// Sources that one of them put are suspended: what a source brings is brought in the name
-// of its Runner.
+// SetRevoked sets the names of the revoked Runners, as the control plane lists them. It suspends
+// the sources that one of them put: what a source brings is brought in the name of its Runner.
 func (k *Keeper) SetRevoked(runners []string) {
 	k.mu.Lock()
 	changed := !slices.Equal(k.revoked, runners)

@@ -50,7 +50,7 @@ func Start(ctx context.Context, service, version string, getenv func(string) str
 	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w (fix: write it as key=value,key=value)", err)
 	}
-	// The SDK tells of its failures nowhere else. Collectors' answers may be long.
+	// The SDK reports its failures nowhere else. Collectors' answers may be long.
 	told := seldom(log)
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(told))
 	limits := sdktrace.NewSpanLimits()
@@ -96,7 +96,7 @@ func seldom(log zerolog.Logger) func(error) {
 	}
 }
 
-// Provider makes spans; nil when tracing is off.
+// Provider returns the provider of spans; nil if tracing is off.
 func (t *Tracing) Provider() trace.TracerProvider {
 	if t == nil {
 		return nil
@@ -104,8 +104,8 @@ func (t *Tracing) Provider() trace.TracerProvider {
 	return t.provider
 }
 
-// Stop sends what is left, for a moment: the context that it is given may have ended. It
-// may be called of a nil Tracing.
+// Stop sends the remaining spans within a short time, even if its context has ended. It may be
+// called on a nil Tracing.
 func (t *Tracing) Stop(ctx context.Context) {
 	if t == nil {
 		return

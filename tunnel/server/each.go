@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// DialEach opens a connection to each replica of the agent that takes connections
-// and calls use with it, side by side; use closes it. It returns when all have
-// returned. A replica whose tunnel ends meanwhile is no error.
+// DialEach opens a connection to each replica of the agent that accepts connections and calls use
+// with it, concurrently; use closes it. DialEach returns when all calls have returned. A replica
+// whose tunnel ends meanwhile is not an error.
 func (s *Server) DialEach(ctx context.Context, agentID string, use func(context.Context, net.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Limits.DialTimeout)
 	defer cancel()

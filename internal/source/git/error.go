@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// Reason is the stable name of what went wrong.
+// Reason is the stable name of a failure.
 type Reason string
 
 // The reasons.
@@ -28,7 +28,7 @@ const (
 	Credentials   Reason = "credentials_invalid"
 )
 
-// Error is why there are no files, and what to do about it. It holds no secret.
+// Error is why there are no files, with a fix. It contains no secret.
 type Error struct {
 	Reason       Reason
 	Message, Fix string

@@ -21,7 +21,7 @@ import (
 type Remote struct {
 	URL  string
 	Auth Auth
-	// Proxy says which proxy HTTPS goes through; nil for none. SSH goes through none.
+	// Proxy returns the proxy for HTTPS; nil means none. SSH uses none.
 	Proxy func(*url.URL) (*url.URL, error)
 }
 
@@ -33,9 +33,9 @@ type session interface {
 	close()
 }
 
-// Fetch asks what commit the ref is at and, unless that is the one that is known, gets its files:
-// those of one folder, or all for an empty one. It returns nil files for a commit that is known.
-// Errors are *Error, save the context's.
+// Fetch resolves the ref to a commit and, unless that is the known one, fetches its files: those of
+// one folder, or all if the folder is empty. It returns nil files for the known commit. Its errors
+// are *Error, except the context's.
 func Fetch(ctx context.Context, r Remote, ref runnerapi.GitRef, folder, known string, l Limits) (commit string, files Files, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.Time)
 	defer cancel()
@@ -54,7 +54,7 @@ func Fetch(ctx context.Context, r Remote, ref runnerapi.GitRef, folder, known st
 	return unpack(pack, at.hash, folder, l)
 }
 
-// Resolve asks what commit the ref is at, and gets nothing of it. Errors are as Fetch's.
+// Resolve resolves the ref to a commit without fetching it. Its errors are those of Fetch.
 func Resolve(ctx context.Context, r Remote, ref runnerapi.GitRef, l Limits) (commit string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.Time)
 	defer cancel()
@@ -74,7 +74,7 @@ type located struct {
 	host string
 }
 
-// locate asks what commit the ref is at. What it answers is the caller's to close.
+// locate resolves the ref to a commit. The caller closes the result.
 func locate(ctx context.Context, r Remote, ref runnerapi.GitRef, l Limits) (*located, error) {
 	u, err := runnerapi.ParseGitURL(r.URL)
 	if err != nil {

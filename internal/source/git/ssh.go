@@ -15,7 +15,7 @@ import (
 	"github.com/pipeops/pipeops-vm-agent/runnerapi"
 )
 
-// maxSaid is how much of what a server says in words is kept.
+// maxSaid is how much of a server's messages is kept, in bytes.
 const maxSaid = 1 << 10
 
 // overSSH is Git's protocol with a program on the server, by SSH.
@@ -32,7 +32,7 @@ type overSSH struct {
 	stop    func() bool // no more closing when the context ends
 }
 
-// said is the beginning of what the server says in words.
+// said keeps the beginning of the server's messages.
 type said struct{ bytes.Buffer }
 
 func (s *said) Write(p []byte) (int, error) {

@@ -2,8 +2,8 @@ package mux
 
 import "time"
 
-// flushSoon has what waits sent by a goroutine, which there is only while there is
-// something to send.
+// flushSoon starts a goroutine that sends waiting data; the goroutine exists only while there is
+// data to send.
 func (b *batch) flushSoon() {
 	if b.busy {
 		return

@@ -39,8 +39,8 @@ func (in *input) buffer() []byte {
 	return in.resting[:]
 }
 
-// heard is told what comes next. A small frame of the hundreds that a busy session has finds its
-// buffer there; one that comes to a session at rest may have to make do with the little one.
+// heard is called with the next frame's header. In a busy session, a small frame finds its buffer
+// there. A session at rest may have to use the little buffer.
 func (in *input) heard(h header) {
 	in.bulk = h.kind == frameData && h.length > readBuffer
 	switch {
@@ -66,8 +66,8 @@ func (in *input) Buffered() int { return in.end - in.begin }
 // holds reports whether Peek can have so many bytes.
 func (in *input) holds(n int) bool { return n <= len(in.buffer()) }
 
-// Peek returns the next n bytes, of which there may be no more than the buffer holds. They are good
-// until the next call.
+// Peek returns the next n bytes, at most as many as the buffer holds. They are valid until the next
+// call.
 func (in *input) Peek(n int) ([]byte, error) {
 	for in.Buffered() < n {
 		if err := in.fill(); err != nil {

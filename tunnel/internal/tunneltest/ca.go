@@ -1,5 +1,4 @@
-// Package tunneltest makes the certificates and stand-in networks that the tunnel's tests
-// need. It is for tests alone.
+// Package tunneltest provides certificates and simulated networks for the tunnel's tests only.
 package tunneltest
 
 import (
@@ -19,7 +18,7 @@ import (
 	"time"
 )
 
-// ServerName is what servers are called in their certificates.
+// ServerName is the name in servers' certificates.
 const ServerName = "tunnel.example.test"
 
 // CA signs the certificates of one test.
