@@ -30,9 +30,9 @@ type way struct {
 	took      durations
 }
 
-// measureReady has one new pod after another run on the real node, the ways
-// taking turns, and each time first as often as the others: from the call, or
-// the start of the command, until the API server tells of a ready pod.
+// measureReady runs one new pod after another on the real node. The ways take turns, and each comes
+// first equally often. The time counts from the call, or the start of the command, until the API
+// server reports a ready pod.
 func (b *bench) measureReady(ctx context.Context) error {
 	if _, err := b.client.PutNamespace(ctx, readyNamespace, runnerapi.NamespaceSpec{}, runnerapi.WriteOptions{}); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (b *bench) addReady(ways []*way) {
 	b.set.Add("ready_ratio_command", median["command"]/median["kubectl"])
 }
 
-// once has a pod run in one way, and removes it.
+// once runs a pod in one way, and removes it.
 func (b *bench) once(ctx context.Context, w *way) (time.Duration, error) {
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// Options describe which broker is wanted.
+// Options describe the broker.
 type Options struct {
-	// Name tells brokers apart: a-z, 0-9 and '-'. Empty means "default".
+	// Name distinguishes brokers: a-z, 0-9 and '-'. Empty means "default".
 	Name string
 	// Out is where progress is shown; nil shows none.
 	Out io.Writer
@@ -43,8 +43,8 @@ type Broker struct {
 	mortal bool
 }
 
-// Up makes the broker of that name if there is none, starts it unless it runs,
-// and returns when it accepts AMQP over TLS. It outlives the calling process.
+// Up creates the broker of that name if there is none, and starts it unless it runs. It returns
+// once the broker accepts AMQP over TLS. The broker outlives the calling process.
 func Up(ctx context.Context, opts Options) (*Broker, error) {
 	if err := Install(ctx, opts.Out); err != nil {
 		return nil, err
@@ -156,7 +156,7 @@ func (b *Broker) address() string { return "127.0.0.1:" + strconv.Itoa(b.state.A
 // Port returns the port of AMQP over TLS.
 func (b *Broker) Port() int { return b.state.AMQPSPort }
 
-// Password is that of a user, to log in to the management page with.
+// Password returns a user's password for the management page.
 func (b *Broker) Password(user string) string { return b.state.Passwords[user] }
 
 // CAFile returns the CA's certificate in PEM.

@@ -142,7 +142,7 @@ func portIsFree(ctx context.Context, port int) bool {
 
 func secret() string { return rand.Text() }
 
-// lowSecret is for names, which are in lower case.
+// lowSecret returns a secret for names, which are in lower case.
 func lowSecret() string { return strings.ToLower(secret()[:8]) }
 
 // lock takes an exclusive lock on a file or folder until the returned function is

@@ -49,7 +49,7 @@ func (v *VHost) Delete(ctx context.Context) error {
 // Name returns the virtual host's name.
 func (v *VHost) Name() string { return v.name }
 
-// URL is Broker.URL with the virtual host.
+// URL returns Broker.URL with the virtual host.
 func (v *VHost) URL(user string) string { return v.broker.urlIn(user, v.broker.address(), v.name) }
 
 // URLAt is like URL with another address for the server, such as a forwarder's.

@@ -118,7 +118,7 @@ type balance struct {
 	excused  int // commands that the audit log may miss
 }
 
-// compare compares the commands with what the cluster holds and the audit log tells.
+// compare compares the commands with what the cluster holds and with the audit log.
 func (c *chaos) compare(ctx context.Context) (balance, error) {
 	commands, err := c.ledger.Commands()
 	if err != nil {
@@ -166,7 +166,7 @@ func (c *chaos) held(ctx context.Context) (map[ledger.Target]ledger.Held, error)
 	return held, nil
 }
 
-// heldApp returns an App with what became of it: its Deployment has to be what the App says.
+// heldApp returns an App with its state: its Deployment must match the App.
 func (c *chaos) heldApp(ctx context.Context, a *app.App) (ledger.Held, error) {
 	is := ledger.State{Exists: true, Value: value(a.Spec.Env), Generation: a.Generation, RestartedAt: a.Annotations[managed.RestartedAt]}
 	if a.Spec.Replicas != nil {

@@ -70,8 +70,7 @@ type listener struct {
 	out    *json.Encoder
 }
 
-// listen has both Runners listen from before there is an agent, so that they hear
-// its first event.
+// listen makes both Runners listen before there is an agent, so that they receive its first event.
 func (c *chaos) listen(ctx context.Context) error {
 	heard, err := c.create("heard.jsonl")
 	if err != nil {

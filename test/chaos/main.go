@@ -1,9 +1,8 @@
-// Command chaos runs the whole product on its real parts while all of them fail at
-// random: processes are killed and held, wires cut, silent, slow and lossy. Runners
-// command Apps meanwhile. Whenever it has been let to become quiet again, an
-// accountant compares every command with what the cluster holds and every change
-// with what the Runner heard. `make chaos` runs it; docs/chaos.md says how to read
-// what it prints.
+// Command chaos runs the whole product on its real parts while all of them fail at random:
+// processes are killed and held, wires are cut, silent, slow and lossy. Meanwhile Runners command
+// Apps. Whenever everything has settled again, an accountant compares every command with what the
+// cluster holds, and every change with what the Runner received. `make chaos` runs it;
+// docs/chaos.md explains the output.
 package main
 
 import (
@@ -32,7 +31,7 @@ type options struct {
 	Output   figures.Output
 }
 
-// usual is what a run is that was not told otherwise.
+// usual are the default options of a run.
 var usual = options{Duration: time.Hour, Workers: 4, Agents: 2, Planes: 2}
 
 func main() {

@@ -19,8 +19,7 @@ func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd 
 	return cmd
 }
 
-// Kubectl runs kubectl and returns what it prints. An error has what kubectl
-// said.
+// Kubectl runs kubectl and returns its output. An error contains kubectl's messages.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := c.KubectlCommand(ctx, args...)
 	var stdout, stderr bytes.Buffer

@@ -87,7 +87,7 @@ func Launch(dir string) (pid int, err error) {
 // Init is process 1 itself.
 func Init(ctx context.Context, dir string) error { return node.Init(ctx, dir) }
 
-// waitEvent waits until process 1 tells of an event, or fails when it ended.
+// waitEvent waits until process 1 reports an event, or fails if process 1 has ended.
 func (c *Cluster) waitEvent(ctx context.Context, kind node.EventKind, name string) error {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()

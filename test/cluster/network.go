@@ -157,8 +157,8 @@ func inside(inner, outer netip.Prefix) bool {
 	return inner.Bits() >= outer.Bits() && outer.Contains(inner.Addr())
 }
 
-// hostRoutes reads the machine's IPv4 routes, but for those to clusters: the
-// locks say which of these are in use.
+// hostRoutes reads the machine's IPv4 routes, except those to clusters: the locks show which of
+// these are in use.
 func hostRoutes() ([]netip.Prefix, error) {
 	content, err := os.ReadFile("/proc/net/route")
 	if errors.Is(err, fs.ErrNotExist) {

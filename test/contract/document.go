@@ -1,4 +1,4 @@
-// Package contract holds answers of an HTTP API against its OpenAPI document. Its tests send the
+// Package contract checks answers of an HTTP API against its OpenAPI document. Its tests send the
 // Runner API requests that are generated from the document, and call it from another language.
 package contract
 
@@ -46,7 +46,7 @@ type Parameter struct {
 	Schema   map[string]any
 }
 
-// Response is one that a call may answer.
+// Response is a possible answer of a call.
 type Response struct {
 	Headers map[string]any
 	Content map[string]any
@@ -54,7 +54,7 @@ type Response struct {
 
 const (
 	resource = "openapi.json"
-	// kubernetesAPI is the call whose answers are the API server's.
+	// kubernetesAPI is the call whose answers come from the API server.
 	kubernetesAPI = "kubernetes-api"
 )
 
@@ -110,7 +110,7 @@ func at(v any, keys ...string) any {
 	return v
 }
 
-// Resolved returns a schema, or what it refers to.
+// Resolved returns a schema, or the one that it refers to.
 func (d *Document) Resolved(schema map[string]any) map[string]any {
 	for {
 		ref, ok := schema["$ref"].(string)

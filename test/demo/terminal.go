@@ -39,8 +39,8 @@ func ownTerminal() (giveBack func()) {
 	return func() { foreground(fd, before) }
 }
 
-// foreground hands the terminal to a process group. The kernel stops who does
-// that from the background, unless SIGTTOU is ignored.
+// foreground gives the terminal to a process group. The kernel stops a background process that does
+// that, unless SIGTTOU is ignored.
 func foreground(fd, group int) {
 	signal.Ignore(syscall.SIGTTOU)
 	defer signal.Reset(syscall.SIGTTOU)

@@ -21,7 +21,7 @@ const (
 	agentTimeout = 3 * time.Minute
 )
 
-// CreateToken makes an enrolment token.
+// CreateToken creates an enrolment token.
 func (s *System) CreateToken(ctx context.Context, args ...string) (string, error) {
 	out, err := s.ControlPlane(ctx, append([]string{"token", "create"}, args...)...)
 	return strings.TrimSpace(out), err
@@ -65,8 +65,7 @@ func (s *System) DeployAgent(ctx context.Context, name, token string) error {
 	return s.AwaitAgent(ctx)
 }
 
-// AwaitAgent waits until one agent pod is ready, which says that it is
-// registered and its tunnel is up.
+// AwaitAgent waits until one agent pod is ready, that is, registered and with its tunnel up.
 func (s *System) AwaitAgent(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, agentTimeout)
 	defer cancel()

@@ -20,7 +20,7 @@ type Binaries struct{ Agent, ControlPlane, Runner string }
 // Build compiles the three programs as a release would, unless their sources are as they were.
 func Build(ctx context.Context) (Binaries, error) { return build(ctx, programs.Runner) }
 
-// BuildChecked is like Build with a pipeops-runner that ends with exit code 97 when an answer of an
+// BuildChecked is like Build with a pipeops-runner that ends with exit code 97 if an answer of an
 // agent breaks the Runner API's document.
 func BuildChecked(ctx context.Context) (Binaries, error) {
 	runner := programs.Runner

@@ -31,8 +31,7 @@ func (s *System) APIURL() string { return "https://" + net.JoinHostPort(s.hostIP
 // HostIP returns the address at which the cluster reaches this machine.
 func (s *System) HostIP() string { return s.hostIP }
 
-// StartControlPlane starts the control plane with frps inside it and waits
-// until it is ready.
+// StartControlPlane starts the control plane with frps inside it and waits until it is ready.
 func (s *System) StartControlPlane(ctx context.Context) error {
 	at := func(port string) string { return net.JoinHostPort(s.hostIP, port) }
 	args := append([]string{"serve", "--data-dir", s.DataDir(), "--log-level", "debug",
@@ -64,7 +63,7 @@ func (s *System) RestartControlPlane(ctx context.Context) error {
 	return s.AwaitControlPlane(ctx)
 }
 
-// AwaitControlPlane waits until the control plane says that it is ready.
+// AwaitControlPlane waits until the control plane reports that it is ready.
 func (s *System) AwaitControlPlane(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -79,13 +78,13 @@ func (s *System) AwaitControlPlane(ctx context.Context) error {
 	return err
 }
 
-// Readiness asks the control plane's /readyz.
+// Readiness returns the checks of the control plane's /readyz.
 func (s *System) Readiness(ctx context.Context) (map[string]any, error) {
 	return Readiness(ctx, s.APIURL(), s.path("data/ca.pem"))
 }
 
-// Readiness asks the /readyz of a control plane whose CA is in a file. One that is
-// not ready is an error.
+// Readiness returns the checks of /readyz of a control plane whose CA is in a file. It returns an
+// error if that is not ready.
 func Readiness(ctx context.Context, url, caFile string) (map[string]any, error) {
 	pem, err := os.ReadFile(caFile)
 	if err != nil {
@@ -119,8 +118,7 @@ func Readiness(ctx context.Context, url, caFile string) (map[string]any, error) 
 // DataDir returns the control plane's data directory.
 func (s *System) DataDir() string { return s.path("data") }
 
-// ControlPlane runs a subcommand of pipeops-controlplane and returns what it prints to standard
-// output.
+// ControlPlane runs a subcommand of pipeops-controlplane and returns its standard output.
 func (s *System) ControlPlane(ctx context.Context, args ...string) (string, error) {
 	return run(ctx, nil, s.Binaries.ControlPlane, append(args, "--data-dir", s.DataDir())...)
 }

@@ -11,9 +11,9 @@ const (
 	coverMount  = "/coverage"
 )
 
-// withCoverage has the agent's pods write which of their lines ran to $GOCOVERDIR of this machine,
-// where `make cover` sets that. The namespace's Pod Security level, restricted, allows no hostPath
-// volume, so a PersistentVolume stands between.
+// withCoverage makes the agent's pods write their line coverage to $GOCOVERDIR of this machine, if
+// `make cover` sets that. The namespace's Pod Security level, restricted, allows no hostPath
+// volume, so it uses a PersistentVolume.
 func withCoverage(objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	dir := os.Getenv("GOCOVERDIR")
 	if dir == "" {

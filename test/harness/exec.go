@@ -27,7 +27,7 @@ func run(ctx context.Context, env []string, path string, args ...string) (string
 	return runWith(ctx, "", env, path, args...)
 }
 
-// runWith is run with a standard input.
+// runWith is like run with a standard input.
 func runWith(ctx context.Context, input string, env []string, path string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Stdin = strings.NewReader(input)

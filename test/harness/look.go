@@ -40,8 +40,8 @@ func (s *System) LoadApp(ctx context.Context, name string) (string, error) {
 	return s.loadProgram(ctx, cluster.Program{Package: "./test/apps/" + name, Ref: "apps.test/" + name})
 }
 
-// loadProgram builds a program's image, loads it under a name that says its
-// content, and answers that name.
+// loadProgram builds a program's image, loads it under a name that depends on its content, and
+// returns that name.
 func (s *System) loadProgram(ctx context.Context, program cluster.Program) (string, error) {
 	img, err := cluster.BuildProgram(ctx, program)
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *System) Kubectl() string {
 	return strings.Join(s.Cluster.KubectlCommand(context.Background()).Args, " ")
 }
 
-// SaveLogs copies what helps to find out why something failed.
+// SaveLogs copies what helps to analyse a failure.
 func (s *System) SaveLogs(ctx context.Context, dir string) error {
 	var errs []error
 	logs, err := filepath.Glob(filepath.Join(s.Dir, "*.log"))

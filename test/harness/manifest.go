@@ -57,7 +57,7 @@ func namespaceObject(name string) *unstructured.Unstructured {
 	return obj
 }
 
-// setImage has the manifest's Deployment run the image that was just built.
+// setImage makes the manifest's Deployment run the image that was just built.
 func setImage(obj *unstructured.Unstructured, image string) error {
 	if obj.GetKind() != "Deployment" || obj.GetName() != agentObject {
 		return nil
@@ -73,7 +73,7 @@ func setImage(obj *unstructured.Unstructured, image string) error {
 	return unstructured.SetNestedSlice(obj.Object, containers, path...)
 }
 
-// settings returns the config map and the secret that the manifest's head tells an operator to
+// settings returns the config map and the secret that the manifest's head asks an operator to
 // create.
 func (s *System) settings(name, token string) []*unstructured.Unstructured {
 	object := func(kind, field string, values map[string]any) *unstructured.Unstructured {

@@ -81,7 +81,7 @@ func (s *System) eachProcess(program string, found func(pid int) error) error {
 	return nil
 }
 
-// hostname returns what a process was told to be its host: in a pod, the pod's name.
+// hostname returns a process's host name: in a pod, the pod's name.
 func hostname(pid int) string {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	if err != nil {
@@ -98,8 +98,8 @@ func hostname(pid int) string {
 // AgentMemory returns the agent's resident memory in bytes, 0 where it cannot be seen.
 func (s *System) AgentMemory(context.Context) (int64, error) { return s.agentMemory("VmRSS") }
 
-// AgentOwnMemory returns what of that is the process' own. The rest is pages of its program, which
-// the kernel drops when it needs memory.
+// AgentOwnMemory returns the part of that which is the process' own. The rest is pages of its
+// program, which the kernel drops when it needs memory.
 func (s *System) AgentOwnMemory() (int64, error) { return s.agentMemory("RssAnon") }
 
 // AgentPeakMemory returns the most that the agent's process has ever had resident.

@@ -89,8 +89,8 @@ func (s *System) AgentLeader(ctx context.Context) (string, error) {
 	return *lease.Spec.HolderIdentity, nil
 }
 
-// KillReplica ends a replica as the death of its node does: its process gets no word
-// to say, and its pod does not come back. In a cluster elsewhere the word is short.
+// KillReplica ends a replica as the death of its node does: its process has no time to react, and
+// its pod does not come back. In a cluster elsewhere it has a short time.
 func (s *System) KillReplica(ctx context.Context, pod string) error {
 	if s.Cluster != nil {
 		pids, err := s.agentPIDs()
@@ -112,7 +112,7 @@ func (s *System) KillReplica(ctx context.Context, pod string) error {
 	return err
 }
 
-// PodLog returns what an agent's pod has said.
+// PodLog returns the log of an agent's pod.
 func (s *System) PodLog(ctx context.Context, pod string) (string, error) {
 	text, err := s.Kube.Clientset.CoreV1().Pods(agentNamespace).GetLogs(pod, &corev1.PodLogOptions{}).DoRaw(ctx)
 	return string(text), err

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 )
 
-// CreateRunner makes a Runner's credentials and answers their file.
+// CreateRunner creates a Runner's credentials and returns their file.
 func (s *System) CreateRunner(ctx context.Context, name string) (string, error) {
 	file := s.RunnerCredentials(name)
 	_, err := s.ControlPlane(ctx, "runner", "create", name, "-o", file)

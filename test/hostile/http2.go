@@ -83,7 +83,7 @@ func HTTP2(path string, frames int) []Attack {
 	}
 }
 
-// Fields returns a header block, uncompressed by what came before.
+// Fields returns a header block that does not depend on earlier ones.
 func Fields(pairs ...string) []byte {
 	var b bytes.Buffer
 	e := hpack.NewEncoder(&b)

@@ -18,8 +18,8 @@ const (
 	maxNetworks = 32
 )
 
-// Network is what machines are attached to: they reach each other, this machine
-// at Host, and nothing else. There is no DNS on it.
+// Network is the network of machines: they reach each other, this machine at Host, and nothing
+// else. It has no DNS.
 type Network struct {
 	// Host is this machine's address.
 	Host string

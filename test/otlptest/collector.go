@@ -1,5 +1,5 @@
-// Package otlptest is a fake of an OpenTelemetry collector: a real HTTP server that decodes
-// real OTLP, and keeps the spans for a test to look at instead of storing them.
+// Package otlptest is a fake of an OpenTelemetry collector: a real HTTP server that decodes real
+// OTLP, and keeps the spans in memory for a test.
 package otlptest
 
 import (
@@ -26,7 +26,7 @@ type Span struct {
 	Service string
 }
 
-// Collector takes spans until the test ends.
+// Collector accepts spans until the test ends.
 type Collector struct {
 	URL string
 
@@ -90,7 +90,7 @@ func (c *Collector) Bad() []string {
 	return slices.Clone(c.bad)
 }
 
-// Holds reports whether anything that has come has the text in it.
+// Holds reports whether anything that has arrived contains the text.
 func (c *Collector) Holds(text string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

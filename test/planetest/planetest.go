@@ -1,5 +1,5 @@
-// Package planetest gives a test a real control plane in its own process, without
-// a broker: kubetest's counterpart at the agent's other end.
+// Package planetest gives a test a real control plane in its own process, without a broker. It is
+// the counterpart of kubetest at the agent's other end.
 package planetest
 
 import (
@@ -24,7 +24,7 @@ import (
 // machine that has nothing else to do.
 const patience = 2 * time.Minute
 
-// Plane is a control plane and its operator's hands. It ends with its test.
+// Plane is a control plane with its operator's commands. It ends with its test.
 type Plane struct {
 	*controlplane.ControlPlane
 	*controlplane.Admin
@@ -36,7 +36,7 @@ type Plane struct {
 	stop func()
 }
 
-// Clock runs with the real one, ahead of it by what the test says.
+// Clock runs with the real clock, ahead of it by an amount that the test sets.
 type Clock struct{ ahead atomic.Int64 }
 
 // Now returns the time.
@@ -51,7 +51,7 @@ func Start(t *testing.T, change ...func(*controlplane.Config)) *Plane {
 	return StartBehind(t, 0, change...)
 }
 
-// StartBehind is like Start with a clock that is behind the real one at first: what was issued
+// StartBehind is like Start with a clock that is initially behind the real one: what was issued
 // before the clock is put ahead is valid in real time as well.
 func StartBehind(t *testing.T, behind time.Duration, change ...func(*controlplane.Config)) *Plane {
 	t.Helper()
@@ -95,7 +95,7 @@ func (p *Plane) Stop() { p.stop() }
 // URL returns where agents find it.
 func (p *Plane) URL() string { return p.ControlPlane.Advertised().API }
 
-// Token makes an enrolment token.
+// Token creates an enrolment token.
 func (p *Plane) Token(t *testing.T, opts controlplane.TokenOptions) string {
 	t.Helper()
 	token, _, err := p.CreateToken(t.Context(), opts)

@@ -24,7 +24,7 @@ type sources struct {
 	Files, Folders []string
 }
 
-// pkg is what `go list` says of a package.
+// pkg is the output of `go list` about a package.
 type pkg struct {
 	Dir      string
 	Standard bool

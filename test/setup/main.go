@@ -1,10 +1,9 @@
-// Command setup gets everything ready that the demo, the tests and the checks
-// need: programs compiled, the test cluster's parts built, RabbitMQ and PostgreSQL
-// installed. It tells what it does and how far it is, and is quick when there is
-// nothing to do.
+// Command setup prepares everything that the demo, the tests and the checks need: programs
+// compiled, the test cluster's parts built, RabbitMQ and PostgreSQL installed. It reports its steps
+// and progress, and is quick when there is nothing to do.
 //
-// It imports nothing that has to be downloaded, so that on a fresh machine it runs, and
-// says so, before anything else.
+// It imports nothing that must be downloaded. So on a fresh machine it runs, and reports that,
+// before anything else.
 package main
 
 import (
@@ -129,7 +128,7 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 	return nil
 }
 
-// goRun runs a program of this repository, which tells of its progress itself.
+// goRun runs a program of this repository, which reports its progress itself.
 func goRun(pkg string, args ...string) func(context.Context, io.Writer) error {
 	return func(ctx context.Context, out io.Writer) error {
 		cmd := command(ctx, append([]string{"run", "-trimpath", pkg}, args...)...)

@@ -1,6 +1,6 @@
-// Package figures holds what the benchmark and the chaos program measured, against the bounds
-// that the product promises: as a table on the terminal, as JSON in docs/bench, and as the
-// tables of docs/bench.md and docs/chaos.md. The bounds are here and nowhere else.
+// Package figures compares the measurements of the benchmark and the chaos program with the
+// product's bounds. It prints them as a table on the terminal, as JSON in docs/bench, and as the
+// tables of docs/bench.md and docs/chaos.md. Only this package defines the bounds.
 package figures
 
 import (

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Machine is what the figures were measured on. What is not known is empty.
+// Machine describes the machine of the measurements. Unknown fields are empty.
 type Machine struct {
 	CPUs       int     `json:"cpus"`
 	MemoryGiB  float64 `json:"memoryGiB,omitempty"`

@@ -8,7 +8,7 @@ type Definition struct {
 	Bound           *Bound // nil without one
 }
 
-// Part is what is measured in one run.
+// Part is what one run measures.
 type Part struct {
 	Name string
 	// Command is what the run is started with, and Page the page in docs with its table.

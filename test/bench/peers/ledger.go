@@ -45,7 +45,7 @@ func (l *ledger) listening() {
 	}
 }
 
-// drawSince has the curve begin.
+// drawSince sets the beginning of the curve.
 func (l *ledger) drawSince(start time.Time) { l.since = start }
 
 // enter takes what came. What came before is known by its ID; what is older than the

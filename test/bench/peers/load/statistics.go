@@ -1,6 +1,6 @@
-// Package load puts a load on an HTTP server and says how it was carried: closed loops of
-// clients, bulk transfers, and a line of a given delay between the two. It does not know
-// what is between client and server.
+// Package load puts a load on an HTTP server and measures how it is carried: closed loops of
+// clients, bulk transfers, and a line of a given delay between the two. It does not depend on what
+// is between client and server.
 package load
 
 import (
@@ -10,7 +10,7 @@ import (
 )
 
 // Percentile returns the smallest of the values that at least the share q of them does not exceed
-// (nearest rank). The values must be sorted; of none it is 0.
+// (nearest rank). The values must be sorted; without values it returns 0.
 func Percentile(sorted []time.Duration, q float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0

@@ -59,7 +59,7 @@ func serve(ctx context.Context, ln net.Listener, dir string) error {
 	return nil
 }
 
-// serveLocal returns serve on the agent's own port, for those who forward to one.
+// serveLocal returns serve on the agent's own port, for ways that forward to one.
 func serveLocal(ctx context.Context, at Place) error {
 	ln, err := listen(ctx, at.Local)
 	if err != nil {
@@ -105,8 +105,8 @@ func Runner(dir, address string, p Protocol) (*http.Client, error) {
 	return &http.Client{Transport: transport}, nil
 }
 
-// BaseURL is what comes before the path in the URLs of a Runner's calls; where they go is
-// the client's to know.
+// BaseURL is the part before the path in the URLs of a Runner's calls; the client knows where they
+// go.
 const BaseURL = "http://" + ServerName
 
 func directAgent(ctx context.Context, at Place) error {

@@ -90,7 +90,7 @@ func baseline(file string) (kept float64, err error) {
 	return kept, nil
 }
 
-// coverJobs are testJobs without the race detector: its builds are others.
+// coverJobs returns the jobs of testJobs without the race detector, whose builds are different.
 func coverJobs(m *module, tests, programs string) (jobs []job) {
 	for _, j := range testJobs(m) {
 		if j.dir != "" {

@@ -20,7 +20,7 @@ var (
 	skipsFile string
 )
 
-// knowledge is what the repository says about its tests: how long a package may take, and which
+// knowledge is what the repository records about its tests: how long a package may take, and which
 // tests may be skipped for which reason.
 type knowledge struct {
 	budgets map[string]time.Duration // by package, without the module's path

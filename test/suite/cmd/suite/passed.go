@@ -21,8 +21,9 @@ type marked struct {
 	mark string
 }
 
-// unproven returns the jobs that have not passed on this machine with the same inputs, and says so of
-// the others. Go's test cache cannot do that for tests that run programs or read files of other folders.
+// unproven returns the jobs that have not passed on this machine with the same inputs, and reports
+// the others. Go's test cache cannot do that for tests that run programs or read files of other
+// folders.
 func (m *module) unproven(out io.Writer, p part, jobs []job, files []string) (left []marked) {
 	for i := range jobs {
 		jobs[i].part = p.name
